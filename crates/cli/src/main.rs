@@ -1,0 +1,2 @@
+//! The `ringwise` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Completion-based I/O.
