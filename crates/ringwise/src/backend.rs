@@ -1,0 +1,183 @@
+//! What a loop needs of a backend: take calls, hand them over, give results.
+//!
+//! The interface is the ring's own shape, because the ring is the stricter of the two: a call is
+//! queued, everything queued is submitted together, and results come in any order. A backend
+//! performs calls; it owns none of the memory in them (the slots do) and never runs a user's code.
+
+pub(crate) mod classic;
+pub(crate) mod uring;
+
+use std::time::Instant;
+
+use classic::Classic;
+use uring::Uring;
+
+use crate::{
+    call::Call,
+    error::Errno,
+    op::Opcode,
+    setup::{
+        Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
+    },
+    stats::Stats,
+};
+
+/// Entries of the completion queue that the loop keeps for itself: the poll by which threads wake
+/// a ring, and a cancel.
+pub(crate) const OWN_ENTRIES: u32 = 2;
+
+/// The result of one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cqe {
+    pub(crate) user_data: u64,
+    /// A count, or a negated error number.
+    pub(crate) result: i32,
+    /// Made by a thread of the loop, not by the ring: an opened file is an ordinary descriptor.
+    pub(crate) by_thread: bool,
+}
+
+/// How a file behaves, where a backend has to know before it makes a call that may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blocking {
+    /// Ends by itself, and a read of cached data does not wait: a file read through the cache.
+    Cached,
+    /// Ends by itself after a device was asked.
+    Device,
+    /// May wait without end: a pipe, a terminal, a socket.
+    Unbounded,
+}
+
+impl Blocking {
+    pub(crate) const ALL: [Blocking; 3] = [Blocking::Cached, Blocking::Device, Blocking::Unbounded];
+}
+
+/// Takes calls and gives results.
+pub(crate) trait Driver {
+    /// Whether a call can be queued without submitting first.
+    fn has_room(&mut self) -> bool;
+
+    /// Queues a call. The caller has seen that there is room and keeps what the call points to in
+    /// place until its result came.
+    fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking);
+
+    /// Hands over all that is queued and waits until `want` results are ready or the deadline has
+    /// passed. On an error everything that was not handed over stays queued.
+    fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<(), Errno>;
+
+    /// The next result, without waiting and without a system call.
+    fn next(&mut self) -> Option<Cqe>;
+
+    /// Results ready.
+    fn ready(&mut self) -> usize;
+
+    /// Whether the ring, not a thread, makes this call.
+    fn supports(&self, opcode: Opcode) -> bool;
+}
+
+/// One of the backends. An enum and not a trait object: a no-op costs forty nanoseconds, and an
+/// indirect call for each would show.
+pub(crate) enum AnyDriver {
+    Uring(Box<Uring>),
+    Classic(Box<Classic>),
+}
+
+impl AnyDriver {
+    /// Opens the backend that the builder asks for, and tells what came of it.
+    pub(crate) fn open(builder: &Builder) -> Result<(AnyDriver, Setup), SetupError> {
+        let reason = match builder.backend {
+            BackendChoice::Classic => FallbackReason::Chosen,
+            choice => match Uring::open(builder) {
+                Ok((uring, setup)) => return Ok((AnyDriver::Uring(Box::new(uring)), setup)),
+                Err(reason) if choice == BackendChoice::Uring => {
+                    return Err(SetupError::NoRing(reason));
+                }
+                Err(reason) => reason,
+            },
+        };
+        let entries = builder.entries.next_power_of_two();
+        let classic =
+            Classic::new(builder.classic_threads, entries as usize).map_err(SetupError::Classic)?;
+        Ok((AnyDriver::Classic(Box::new(classic)), describe_classic(builder, entries, reason)))
+    }
+
+    pub(crate) fn count(&mut self, stats: &mut Stats) {
+        match self {
+            AnyDriver::Uring(uring) => uring.count(stats),
+            AnyDriver::Classic(classic) => classic.count(stats),
+        }
+    }
+
+    /// Mirrors an entry of the loop's table of files; classic calls go by the descriptor.
+    pub(crate) fn set_file(&mut self, entry: u32, fd: Option<i32>) -> Result<(), Errno> {
+        match self {
+            AnyDriver::Uring(uring) => uring.set_file(entry, fd),
+            AnyDriver::Classic(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn register_region(&mut self, base: *mut u8, len: usize) -> Result<u16, String> {
+        match self {
+            AnyDriver::Uring(uring) => uring.register_region(base, len),
+            AnyDriver::Classic(_) => Err("the classic backend registers nothing".into()),
+        }
+    }
+}
+
+/// A classic loop holds as many operations as a ring of as many entries would.
+fn describe_classic(builder: &Builder, entries: u32, reason: FallbackReason) -> Setup {
+    let missing = |asked| {
+        let reason = "the loop runs on classic calls".into();
+        if asked { Effect::Ineffective(reason) } else { Effect::NotAsked }
+    };
+    Setup {
+        backend: Backend::Classic,
+        fallback: Some(reason),
+        asked: builder.flags,
+        granted: SetupFlags::default(),
+        submission_entries: entries,
+        completion_entries: entries * 2,
+        ring_registered: false,
+        sqpoll: missing(builder.sqpoll_idle.is_some()),
+        iopoll: missing(builder.flags.contains(SetupFlags::IOPOLL)),
+    }
+}
+
+macro_rules! delegate {
+    ($self:expr, |$driver:ident| $call:expr) => {
+        match $self {
+            AnyDriver::Uring($driver) => $call,
+            AnyDriver::Classic($driver) => $call,
+        }
+    };
+}
+
+impl Driver for AnyDriver {
+    #[inline]
+    fn has_room(&mut self) -> bool {
+        delegate!(self, |driver| driver.has_room())
+    }
+
+    #[inline]
+    fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking) {
+        delegate!(self, |driver| driver.queue(user_data, call, blocking));
+    }
+
+    #[inline]
+    fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<(), Errno> {
+        delegate!(self, |driver| driver.submit(want, deadline))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Cqe> {
+        delegate!(self, |driver| driver.next())
+    }
+
+    #[inline]
+    fn ready(&mut self) -> usize {
+        delegate!(self, |driver| driver.ready())
+    }
+
+    fn supports(&self, opcode: Opcode) -> bool {
+        delegate!(self, |driver| driver.supports(opcode))
+    }
+}

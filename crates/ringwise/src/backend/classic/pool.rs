@@ -1,0 +1,309 @@
+//! A bounded pool of threads that make calls and hand back results.
+//!
+//! To a slot, a thread of this pool is what the kernel is: it follows the call's addresses until
+//! the result is out. Threads start when there is more work than idle threads, and end after ten
+//! idle seconds, so a loop that stops costs nothing. A call that may wait without end (a pipe) is
+//! made without blocking and waited for together with an eventfd, so that it can be cancelled.
+//!
+//! # Safety
+//!
+//! Calls are sent to other threads with the addresses in them. That is sound because the
+//! operation stays in its slot until the result is taken (invariant 1), and because a pool that
+//! is dropped with calls running leaves its loop to leak the slots (invariant 7).
+#![allow(unsafe_code)]
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use crate::{
+    backend::{Blocking, Cqe},
+    call::{Call, File},
+    sys::{
+        perform::{perform, perform_cached, perform_stream, timeout_of},
+        ring::borrow,
+    },
+};
+
+/// As long as the kernel keeps its own idle workers (io_uring/io-wq.c, `WORKER_IDLE_TIMEOUT` is
+/// five seconds); twice that, since starting a thread costs us more.
+const IDLE_TIME: Duration = Duration::from_secs(10);
+/// Calls are shallow; the standard library's 2 MiB is address space for nothing.
+const STACK_BYTES: usize = 128 << 10;
+
+/// A call on its way to a thread.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) user_data: u64,
+    pub(crate) call: Call,
+    pub(crate) blocking: Blocking,
+}
+
+// SAFETY: the addresses are valid on any thread until the result is taken; see the header.
+unsafe impl Send for Job {}
+
+impl Job {
+    /// Makes the call on this thread.
+    pub(crate) fn run(&self) -> Cqe {
+        // SAFETY: invariant 1: the operation is in its slot until this result is taken.
+        let result = unsafe { perform(&self.call) };
+        self.done(result)
+    }
+
+    /// Makes the call on this thread if that needs no waiting for a device.
+    pub(crate) fn run_cached(&self) -> Option<Cqe> {
+        // SAFETY: as in `run`.
+        let result = unsafe { perform_cached(&self.call, self.blocking) };
+        result.map(|result| self.done(result))
+    }
+
+    /// The time that this job waits, where it is a timeout.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        let Call::Timeout { after } = self.call else { return None };
+        // SAFETY: as in `run`.
+        Some(unsafe { timeout_of(after) })
+    }
+
+    pub(crate) fn done(&self, result: i32) -> Cqe {
+        Cqe { user_data: self.user_data, result, by_thread: true }
+    }
+}
+
+/// The pool, owned by one loop.
+#[derive(Debug)]
+pub(crate) struct WorkerPool {
+    shared: Arc<Shared>,
+    threads_max: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    wake: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Job>,
+    running: Vec<Running>,
+    done: VecDeque<Cqe>,
+    threads: usize,
+    idle: usize,
+    /// The loop sleeps, or is about to: the next result has to wake it.
+    loop_sleeps: bool,
+    closed: bool,
+}
+
+/// A call that a thread is making, and how to interrupt it if that can be done.
+#[derive(Debug)]
+struct Running {
+    user_data: u64,
+    interrupt: Option<Arc<OwnedFd>>,
+}
+
+impl WorkerPool {
+    pub(crate) fn new(threads_max: usize) -> io::Result<WorkerPool> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = Shared { state: Mutex::default(), work: Condvar::new(), wake };
+        Ok(WorkerPool { shared: Arc::new(shared), threads_max })
+    }
+
+    /// Queues a job and makes sure that a thread will take it.
+    pub(crate) fn send(&self, job: Job) {
+        let mut state = self.shared.lock();
+        state.queue.push_back(job);
+        if state.idle >= state.queue.len() {
+            self.shared.work.notify_one();
+        } else if state.threads < self.threads_max {
+            self.start(&mut state);
+        }
+    }
+
+    /// Starts a thread. Where none can be started the queue waits for those that run, and
+    /// [`run_one`](Self::run_one) is the way out where there is none at all.
+    fn start(&self, state: &mut State) {
+        let shared = Arc::clone(&self.shared);
+        let spawned = thread::Builder::new()
+            .name("ringwise-worker".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || shared.work());
+        if spawned.is_ok() {
+            state.threads += 1;
+        }
+    }
+
+    /// Makes one queued call on the calling thread, if no thread of the pool will: none could be
+    /// started.
+    pub(crate) fn run_one_if_deserted(&self) -> Option<Cqe> {
+        let mut state = self.shared.lock();
+        if state.threads > 0 {
+            return None;
+        }
+        let job = state.queue.pop_front()?;
+        drop(state);
+        Some(job.run())
+    }
+
+    /// Moves the results out.
+    pub(crate) fn take_done(&self, into: &mut VecDeque<Cqe>) {
+        into.append(&mut self.shared.lock().done);
+    }
+
+    /// Promises that the loop will sleep on [`wake_fd`](Self::wake_fd). False, and no promise,
+    /// when a result is there already.
+    pub(crate) fn prepare_sleep(&self) -> bool {
+        let mut state = self.shared.lock();
+        state.loop_sleeps = state.done.is_empty();
+        state.loop_sleeps
+    }
+
+    /// Sleeps until a result is there or the time is over.
+    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
+        if !self.prepare_sleep() {
+            return;
+        }
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut fds = [PollFd::new(&self.shared.wake, PollFlags::IN)];
+        // An interrupted poll is a wake-up like another: the loop looks again.
+        let _ = poll(&mut fds, timeout.as_ref());
+        self.clear_wake();
+    }
+
+    pub(crate) fn wake_fd(&self) -> RawFd {
+        self.shared.wake.as_raw_fd()
+    }
+
+    /// Resets the eventfd after it woke the loop.
+    pub(crate) fn clear_wake(&self) {
+        self.shared.lock().loop_sleeps = false;
+        let _ = rustix::io::read(&self.shared.wake, &mut [0_u8; 8]);
+    }
+
+    /// Cancels the call of this number. 0 when it will end as cancelled, else the negated error
+    /// number that says why not; nothing when the pool does not have it.
+    pub(crate) fn cancel(&self, user_data: u64) -> Option<i32> {
+        let mut state = self.shared.lock();
+        if let Some(at) = state.queue.iter().position(|job| job.user_data == user_data) {
+            let job = state.queue.remove(at).expect("found just now");
+            state.done.push_back(job.done(-libc::ECANCELED));
+            return Some(0);
+        }
+        let running = state.running.iter().find(|running| running.user_data == user_data)?;
+        let Some(interrupt) = &running.interrupt else { return Some(-libc::EALREADY) };
+        signal(interrupt);
+        Some(0)
+    }
+}
+
+impl Drop for WorkerPool {
+    /// Idle threads end; a running call ends by itself and its result goes nowhere.
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.work.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread's life.
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.queue.pop_front() {
+                state = self.make(state, &job);
+                continue;
+            }
+            if state.closed {
+                break;
+            }
+            state.idle += 1;
+            let (woken, wait) =
+                self.work.wait_timeout(state, IDLE_TIME).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if wait.timed_out() && state.queue.is_empty() {
+                break;
+            }
+        }
+        state.threads -= 1;
+    }
+
+    /// Makes one call without holding the lock, and reports its result.
+    fn make<'a>(&'a self, mut state: MutexGuard<'a, State>, job: &Job) -> MutexGuard<'a, State> {
+        let interrupt = match job.blocking {
+            Blocking::Unbounded => new_interrupt(),
+            Blocking::Cached | Blocking::Device => None,
+        };
+        let running = Running { user_data: job.user_data, interrupt: interrupt.clone() };
+        state.running.push(running);
+        drop(state);
+        let cqe = match interrupt {
+            Some(interrupt) => job.done(run_interruptible(&job.call, &interrupt)),
+            None => job.run(),
+        };
+        let mut state = self.lock();
+        state.running.retain(|running| running.user_data != job.user_data);
+        state.done.push_back(cqe);
+        if std::mem::take(&mut state.loop_sleeps) {
+            signal(&self.wake);
+        }
+        state
+    }
+}
+
+/// Makes a call that may wait without end, until it is done or interrupted.
+fn run_interruptible(call: &Call, interrupt: &OwnedFd) -> i32 {
+    let (fd, events) =
+        match *call {
+            Call::Read { file: File::Fd(fd), .. }
+            | Call::ReadVectored { file: File::Fd(fd), .. } => (fd, PollFlags::IN),
+            Call::Write { file: File::Fd(fd), .. }
+            | Call::WriteVectored { file: File::Fd(fd), .. } => (fd, PollFlags::OUT),
+            // SAFETY: invariant 1, as in `Job::run`.
+            _ => return unsafe { perform(call) },
+        };
+    // SAFETY: the slot holds a reference to the descriptor until the result is taken.
+    let file = unsafe { borrow(fd) };
+    loop {
+        // SAFETY: invariant 1, as in `Job::run`.
+        let result = unsafe { perform_stream(call) };
+        if result != -libc::EAGAIN || is_nonblocking(file) {
+            return result;
+        }
+        let mut fds = [PollFd::new(&file, events), PollFd::new(interrupt, PollFlags::IN)];
+        let _ = poll(&mut fds, None);
+        if !fds[1].revents().is_empty() {
+            return -libc::ECANCELED;
+        }
+    }
+}
+
+/// The ring gives `EAGAIN` at once on a file that its owner made non-blocking.
+fn is_nonblocking(file: impl AsFd) -> bool {
+    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
+}
+
+fn new_interrupt() -> Option<Arc<OwnedFd>> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new)
+}
+
+fn signal(eventfd: &OwnedFd) {
+    // A full counter, the only error there can be, wakes just as well.
+    let _ = rustix::io::write(eventfd, &1_u64.to_ne_bytes());
+}
+
+/// What is left of the time until a deadline.
+pub(crate) fn remaining(deadline: Option<Instant>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}

@@ -1,0 +1,381 @@
+//! The ring: calls become submission queue entries, and only the loop's thread enters it.
+//!
+//! Calls that this kernel's ring cannot make go to a pool of threads, one by one, and their
+//! results come out of the same end (invariant 8). The pool wakes a loop that sleeps in the
+//! kernel through an eventfd on which the ring has a poll.
+//!
+//! # Safety
+//!
+//! The only unsafe act here is to push an entry: the kernel will follow its addresses. They come
+//! from a [`Call`], whose maker keeps them valid until the completion (invariant 1); a failed
+//! enter changes nothing about that (invariant 2).
+#![allow(unsafe_code)]
+
+mod entry;
+mod setup;
+
+use std::{collections::VecDeque, os::fd::AsRawFd, time::Instant};
+
+use io_uring::{IoUring, Probe, opcode, squeue::Entry, types};
+
+use crate::{
+    backend::{
+        Blocking, Cqe, Driver,
+        classic::pool::{Job, WorkerPool},
+    },
+    call::Call,
+    error::Errno,
+    op::Opcode,
+    setup::{Builder, Effect, FallbackReason, Setup, SetupFlags},
+    slot::OWN_POLL,
+    stats::Stats,
+    sys::ring::{ENTER_GETEVENTS, ENTER_SQ_WAIT, ENTER_SQ_WAKEUP, EnterHandle},
+};
+
+/// Tables of registered buffers, one entry for each pool.
+const POOLS_MAX: u32 = 64;
+
+pub(crate) struct Uring {
+    // Declared before the ring: its entry holds the ring open and has to go first.
+    handle: EnterHandle,
+    ring: IoUring,
+    granted: SetupFlags,
+    by_ring: OpcodeSet,
+    threads: Option<WorkerPool>,
+    threads_max: usize,
+    poll_armed: bool,
+    /// Results taken out of the queue early, when the pool's are among them.
+    absorbed: VecDeque<Cqe>,
+    pools: Option<u32>,
+    enters: u64,
+    by_thread: u64,
+}
+
+impl Uring {
+    /// Opens a ring as the builder asks, tries it, and tells what came of it.
+    pub(crate) fn open(builder: &Builder) -> Result<(Uring, Setup), FallbackReason> {
+        let (mut ring, granted) = setup::open(builder)?;
+        setup::self_test(&mut ring, granted.contains(SetupFlags::IOPOLL))?;
+        cap_workers(&ring, builder.worker_threads);
+        let by_ring = supported(&ring, &builder.avoided);
+        let handle = EnterHandle::new(ring.as_raw_fd(), builder.register_ring);
+        if builder.registered_files > 0 {
+            // Sparse tables need 5.19. Without one, registering a file says so later.
+            let _ = ring.submitter().register_files_sparse(builder.registered_files);
+        }
+        let setup = describe(builder, granted, &ring, &handle);
+        let uring = Uring {
+            handle,
+            ring,
+            granted,
+            by_ring,
+            threads: None,
+            threads_max: builder.classic_threads,
+            poll_armed: false,
+            absorbed: VecDeque::new(),
+            pools: None,
+            enters: 0,
+            by_thread: 0,
+        };
+        Ok((uring, setup))
+    }
+
+    /// Adds the ring's own counts.
+    pub(super) fn count(&mut self, stats: &mut Stats) {
+        stats.enters = self.enters;
+        stats.fallback_operations = self.by_thread;
+        stats.overflows = u64::from(self.ring.completion().overflow());
+    }
+
+    /// Puts a file into the registered table, or takes it out.
+    pub(super) fn set_file(&mut self, index: u32, fd: Option<i32>) -> Result<(), Errno> {
+        let fds = [fd.unwrap_or(-1)];
+        match self.ring.submitter().register_files_update(index, &fds) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),
+        }
+    }
+
+    /// Registers a region of memory and returns its index in the table of buffers.
+    ///
+    /// The kernel pins the pages itself, so memory freed too early could not be written through
+    /// the registration; that it is not freed early is invariant 13.
+    pub(super) fn register_region(&mut self, base: *mut u8, len: usize) -> Result<u16, String> {
+        let submitter = self.ring.submitter();
+        let index = match self.pools {
+            Some(next) if next >= POOLS_MAX => {
+                return Err(format!("a loop registers at most {POOLS_MAX} pools"));
+            }
+            Some(next) => next,
+            None => {
+                submitter
+                    .register_buffers_sparse(POOLS_MAX)
+                    .map_err(|error| format!("io_uring_register(BUFFERS2): {error}"))?;
+                0
+            }
+        };
+        self.pools = Some(index);
+        let vector = [libc::iovec { iov_base: base.cast(), iov_len: len }];
+        // SAFETY: the region is the pool's whole allocation, which its leases keep (invariant 13).
+        let registered = unsafe { submitter.register_buffers_update(index, &vector, None) };
+        registered.map_err(|error| {
+            let advice = match error.raw_os_error() {
+                Some(libc::ENOMEM) => "; raise the locked-memory limit (ulimit -l)",
+                _ => "",
+            };
+            format!("io_uring_register(BUFFERS_UPDATE) of {len} bytes: {error}{advice}")
+        })?;
+        self.pools = Some(index + 1);
+        Ok(index as u16)
+    }
+
+    /// The pool for calls that the ring cannot make, started at the first of them.
+    fn workers(&mut self) -> Option<&WorkerPool> {
+        if self.threads.is_none() {
+            self.threads = WorkerPool::new(self.threads_max).ok();
+        }
+        self.threads.as_ref()
+    }
+
+    fn push(&mut self, entry: &Entry) {
+        // SAFETY: the addresses in the entry are valid until its completion (see the header).
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        assert!(pushed.is_ok(), "the loop submits before the queue is full");
+    }
+
+    /// Enters as often as it takes to hand everything over and see `want` results.
+    fn enter(&mut self, want: usize, deadline: Option<Instant>) -> Result<(), Errno> {
+        let want = u32::try_from(want).unwrap_or(u32::MAX);
+        loop {
+            let (to_submit, mut flags) = self.pending();
+            let ready = self.ring.completion().len() as u32 + self.absorbed.len() as u32;
+            let short = want.saturating_sub(self.absorbed.len() as u32);
+            if want > 0 && ready < want {
+                flags |= ENTER_GETEVENTS;
+            }
+            if to_submit == 0 && flags == 0 {
+                return Ok(());
+            }
+            let wait = if ready < want { short } else { 0 };
+            let timeout = match deadline {
+                Some(deadline) if wait > 0 => {
+                    Some(deadline.saturating_duration_since(Instant::now()))
+                }
+                _ => None,
+            };
+            self.enters += 1;
+            match self.handle.enter(to_submit, wait, flags, timeout) {
+                Ok(_) => {}
+                Err(Errno(libc::EINTR)) => continue,
+                Err(Errno(libc::ETIME)) => return Ok(()),
+                // The kernel wants completions taken, or memory, before it goes on.
+                Err(Errno(libc::EBUSY | libc::EAGAIN)) if !self.ring.completion().is_empty() => {
+                    return Ok(());
+                }
+                Err(errno) => return Err(errno),
+            }
+            let left = if self.is_polled_by_thread() { 0 } else { self.ring.submission().len() };
+            let ready = self.ring.completion().len() + self.absorbed.len();
+            if left == 0 && ready >= want as usize {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Entries to hand over, and the flags that the kernel's state asks for.
+    #[inline]
+    fn pending(&mut self) -> (u32, u32) {
+        let polled_by_thread = self.is_polled_by_thread();
+        let polled = self.granted.contains(SetupFlags::IOPOLL);
+        let queue = self.ring.submission();
+        let mut flags = 0;
+        if queue.taskrun() || queue.cq_overflow() || (polled && queue.is_empty()) {
+            flags |= ENTER_GETEVENTS;
+        }
+        if !polled_by_thread {
+            return (queue.len() as u32, flags);
+        }
+        // The thread takes entries by itself unless it sleeps.
+        if queue.need_wakeup() && !queue.is_empty() {
+            flags |= ENTER_SQ_WAKEUP;
+        }
+        if queue.is_full() {
+            flags |= ENTER_SQ_WAIT;
+        }
+        (0, flags)
+    }
+
+    fn is_polled_by_thread(&self) -> bool {
+        self.granted.contains(SetupFlags::SQPOLL)
+    }
+
+    /// Brings the pool's results and the ring's together, and drops the loop's own. Costs nothing
+    /// until a first call went to the pool.
+    fn absorb(&mut self) {
+        let Some(threads) = &self.threads else { return };
+        for cqe in self.ring.completion() {
+            if cqe.user_data() == OWN_POLL {
+                self.poll_armed = false;
+                threads.clear_wake();
+                continue;
+            }
+            self.absorbed.push_back(ring_result(&cqe));
+        }
+        threads.take_done(&mut self.absorbed);
+    }
+
+    /// Makes a sleeping enter end when the pool has a result. False: it has one already.
+    fn arm_wake(&mut self) -> bool {
+        let Some(threads) = &self.threads else { return true };
+        if !threads.prepare_sleep() {
+            return false;
+        }
+        if !self.poll_armed && !self.ring.submission().is_full() {
+            let fd = types::Fd(threads.wake_fd());
+            let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(OWN_POLL);
+            self.push(&poll);
+            self.poll_armed = true;
+        }
+        true
+    }
+}
+
+impl Driver for Uring {
+    #[inline]
+    fn has_room(&mut self) -> bool {
+        // One entry is kept for the poll on the pool's eventfd, once there is a pool.
+        let queue = self.ring.submission();
+        queue.len() + usize::from(self.threads.is_some()) < queue.capacity()
+    }
+
+    #[inline]
+    fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking) {
+        if let (Call::Cancel { user_data: target }, Some(threads)) = (call, &self.threads)
+            && let Some(result) = threads.cancel(target)
+        {
+            self.absorbed.push_back(Cqe { user_data, result, by_thread: true });
+            return;
+        }
+        if self.by_ring.contains(call.opcode()) {
+            self.push(&entry::build(&call).user_data(user_data));
+            return;
+        }
+        self.by_thread += 1;
+        let job = Job { user_data, call, blocking };
+        match self.workers() {
+            Some(threads) => threads.send(job),
+            // No eventfd to be had: the loop's own thread makes the call.
+            None => self.absorbed.push_back(job.run()),
+        }
+    }
+
+    #[inline]
+    fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<(), Errno> {
+        if self.threads.is_none() {
+            return self.enter(want, deadline);
+        }
+        loop {
+            self.absorb();
+            let missing = want.saturating_sub(self.absorbed.len());
+            let sleeps = missing > 0 && self.arm_wake();
+            // Any one result may be the pool's, so sleep for one at a time.
+            let next = if sleeps { self.absorbed.len() + 1 } else { 0 };
+            self.enter(next, deadline)?;
+            self.absorb();
+            let expired = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if self.absorbed.len() >= want || expired {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Cqe> {
+        if self.threads.is_some() {
+            if self.absorbed.is_empty() {
+                self.absorb();
+            }
+            return self.absorbed.pop_front();
+        }
+        let cqe = self.ring.completion().next()?;
+        Some(ring_result(&cqe))
+    }
+
+    fn ready(&mut self) -> usize {
+        self.absorb();
+        self.absorbed.len() + if self.threads.is_none() { self.ring.completion().len() } else { 0 }
+    }
+
+    fn supports(&self, opcode: Opcode) -> bool {
+        self.by_ring.contains(opcode)
+    }
+}
+
+#[inline]
+fn ring_result(cqe: &io_uring::cqueue::Entry) -> Cqe {
+    Cqe { user_data: cqe.user_data(), result: cqe.result(), by_thread: false }
+}
+
+/// Pushes an entry of the self-test.
+fn push_test_entry(ring: &mut IoUring, entry: &Entry) -> Result<(), String> {
+    // SAFETY: the test's memory is static or leaked, so it outlives whatever becomes of the entry.
+    unsafe { ring.submission().push(entry) }.map_err(|_| "a new queue is full".to_owned())
+}
+
+fn describe(builder: &Builder, granted: SetupFlags, ring: &IoUring, handle: &EnterHandle) -> Setup {
+    let sqpoll = if builder.sqpoll_idle.is_none() {
+        Effect::NotAsked
+    } else if granted.contains(SetupFlags::SQPOLL) {
+        // The self-test's operations were taken by the thread.
+        Effect::Effective
+    } else {
+        Effect::Ineffective("the kernel refused a submission thread (EPERM)".into())
+    };
+    let iopoll =
+        if granted.contains(SetupFlags::IOPOLL) { Effect::Unknown } else { Effect::NotAsked };
+    Setup {
+        backend: crate::setup::Backend::Uring,
+        fallback: None,
+        asked: builder.flags,
+        granted,
+        submission_entries: ring.params().sq_entries(),
+        completion_entries: ring.params().cq_entries(),
+        ring_registered: handle.is_registered(),
+        sqpoll,
+        iopoll,
+    }
+}
+
+/// Bounds the kernel's worker threads (Linux 5.15). The kernel's own bound for calls on files is
+/// the smaller of the queue's length and four for each processor, and none but the process limit
+/// for the rest.
+fn cap_workers(ring: &IoUring, threads: usize) {
+    let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+    let _ = ring.submitter().register_iowq_max_workers(&mut [threads, threads]);
+}
+
+/// Operations that the ring makes: known to this kernel, and not to be avoided.
+fn supported(ring: &IoUring, avoided: &[Opcode]) -> OpcodeSet {
+    let mut probe = Probe::new();
+    let probed = ring.submitter().register_probe(&mut probe).is_ok();
+    let mut set = OpcodeSet(0);
+    for opcode in Opcode::ALL {
+        let code = opcode.kernel_code().expect("every operation has a number");
+        // Kernels from 5.11, which have all that is required, have the probe too (5.6).
+        let own = matches!(opcode, Opcode::Nop | Opcode::Timeout | Opcode::Cancel);
+        if (!probed || probe.is_supported(code)) && (own || !avoided.contains(&opcode)) {
+            set.0 |= 1 << opcode as u64;
+        }
+    }
+    set
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpcodeSet(u64);
+
+impl OpcodeSet {
+    #[inline]
+    fn contains(self, opcode: Opcode) -> bool {
+        self.0 & (1 << opcode as u64) != 0
+    }
+}

@@ -1,0 +1,201 @@
+//! Opening a ring: the ladder of flags, the required features, and a real operation through it.
+//!
+//! The kernel refuses a flag that it does not know with `EINVAL` and names none, so the newest go
+//! first until one combination is taken. A ring that opens may still not work (gVisor, filters
+//! that allow the setup and not the enter call), so bytes are sent through a pipe and compared.
+
+use std::{
+    io::{self, Read, Write},
+    mem::ManuallyDrop,
+    os::fd::AsRawFd,
+};
+
+use io_uring::{IoUring, opcode, types};
+
+use crate::{
+    error::Errno,
+    setup::{Builder, FallbackReason, SetupFlags},
+};
+
+/// Flags in the order in which they are given up, newest kernel first. `CLAMP` (5.6) is last.
+const LADDER: [(SetupFlags, &str); 7] = [
+    (SetupFlags::NO_SQARRAY, "6.6"),
+    (SetupFlags::DEFER_TASKRUN, "6.1"),
+    (SetupFlags::SINGLE_ISSUER, "6.0"),
+    (SetupFlags::TASKRUN_FLAG, "5.19"),
+    (SetupFlags::COOP_TASKRUN, "5.19"),
+    (SetupFlags::SUBMIT_ALL, "5.18"),
+    (SetupFlags::CLAMP, "5.6"),
+];
+
+/// Opens a ring with as many of the asked flags as the kernel takes.
+pub(super) fn open(builder: &Builder) -> Result<(IoUring, SetupFlags), FallbackReason> {
+    let mut flags = compatible(builder.flags);
+    let mut entries = builder.entries;
+    let mut steps = LADDER.iter();
+    loop {
+        let error = match attempt(builder, flags, entries) {
+            Ok(ring) => return require_features(ring).map(|ring| (ring, flags)),
+            Err(error) => error,
+        };
+        match error.raw_os_error().unwrap_or(libc::EIO) {
+            libc::EINVAL => match steps.find(|(flag, _)| flags.contains(*flag)) {
+                Some((flag, _)) => flags = compatible(flags.without(*flag)),
+                None => return Err(FallbackReason::Refused(Errno(libc::EINVAL))),
+            },
+            // Before Linux 5.12 rings count against RLIMIT_MEMLOCK: a smaller one may fit.
+            libc::ENOMEM if entries > 8 => entries /= 2,
+            // Before Linux 5.11 only root may have a submission thread.
+            libc::EPERM if flags.contains(SetupFlags::SQPOLL) => {
+                flags = flags.without(SetupFlags::SQPOLL);
+            }
+            errno => return Err(FallbackReason::Refused(Errno(errno))),
+        }
+    }
+}
+
+/// Drops what the kernel would refuse together with what is asked for.
+fn compatible(flags: SetupFlags) -> SetupFlags {
+    let mut flags = flags;
+    if flags.contains(SetupFlags::SQPOLL) {
+        // io_uring/io_uring.c, io_uring_sanitise_params: the thread runs completion work itself.
+        flags = flags
+            .without(SetupFlags::DEFER_TASKRUN)
+            .without(SetupFlags::COOP_TASKRUN)
+            .without(SetupFlags::TASKRUN_FLAG);
+    }
+    if !flags.contains(SetupFlags::SINGLE_ISSUER) {
+        flags = flags.without(SetupFlags::DEFER_TASKRUN);
+    }
+    let deferred = flags.contains(SetupFlags::DEFER_TASKRUN);
+    if !deferred && !flags.contains(SetupFlags::COOP_TASKRUN) {
+        flags = flags.without(SetupFlags::TASKRUN_FLAG);
+    }
+    flags
+}
+
+fn attempt(builder: &Builder, flags: SetupFlags, entries: u32) -> io::Result<IoUring> {
+    let mut setup = IoUring::builder();
+    setup.dontfork();
+    if flags.contains(SetupFlags::SQPOLL) {
+        let idle = builder.sqpoll_idle.unwrap_or_default();
+        setup.setup_sqpoll(u32::try_from(idle.as_millis()).unwrap_or(u32::MAX).max(1));
+    }
+    type Step = fn(&mut io_uring::Builder) -> &mut io_uring::Builder;
+    let steps: [(SetupFlags, Step); 8] = [
+        (SetupFlags::IOPOLL, io_uring::Builder::setup_iopoll),
+        (SetupFlags::CLAMP, io_uring::Builder::setup_clamp),
+        (SetupFlags::SUBMIT_ALL, io_uring::Builder::setup_submit_all),
+        (SetupFlags::COOP_TASKRUN, io_uring::Builder::setup_coop_taskrun),
+        (SetupFlags::TASKRUN_FLAG, io_uring::Builder::setup_taskrun_flag),
+        (SetupFlags::SINGLE_ISSUER, io_uring::Builder::setup_single_issuer),
+        (SetupFlags::DEFER_TASKRUN, io_uring::Builder::setup_defer_taskrun),
+        (SetupFlags::NO_SQARRAY, io_uring::Builder::setup_no_sqarray),
+    ];
+    for (flag, set) in steps {
+        if flags.contains(flag) {
+            set(&mut setup);
+        }
+    }
+    setup.build(entries)
+}
+
+/// What the library relies on, all of it in Linux 5.11.
+fn require_features(ring: IoUring) -> Result<IoUring, FallbackReason> {
+    let params = ring.params();
+    let required = [
+        (params.is_feature_nodrop(), "completions that are never dropped (NODROP)"),
+        (params.is_feature_submit_stable(), "arguments taken at submission (SUBMIT_STABLE)"),
+        (params.is_feature_ext_arg(), "waits with a timeout (EXT_ARG)"),
+    ];
+    match required.iter().find(|(present, _)| !present) {
+        Some((_, feature)) => Err(FallbackReason::Lacks(feature)),
+        None => Ok(ring),
+    }
+}
+
+/// Sends bytes through a pipe by the ring and compares what arrives. A polled ring takes no
+/// pipes; there a no-op has to come back.
+pub(super) fn self_test(ring: &mut IoUring, polled: bool) -> Result<(), FallbackReason> {
+    let failed = |what: String| FallbackReason::SelfTest(what);
+    let result = if polled { test_nop(ring) } else { test_pipe(ring) };
+    result.map_err(failed)
+}
+
+fn test_nop(ring: &mut IoUring) -> Result<(), String> {
+    match round_trip(ring, opcode::Nop::new().build())? {
+        0 => Ok(()),
+        result => Err(format!("a no-op returned {result}")),
+    }
+}
+
+fn test_pipe(ring: &mut IoUring) -> Result<(), String> {
+    static WRITTEN: [u8; 8] = *b"ringwise";
+    let len = WRITTEN.len() as u32;
+    let (mut reader, mut writer) = io::pipe().map_err(|error| format!("pipe: {error}"))?;
+
+    let out = types::Fd(writer.as_raw_fd());
+    let result = round_trip(ring, opcode::Write::new(out, WRITTEN.as_ptr(), len).build())?;
+    if result != len as i32 {
+        return Err(format!("a write of {len} bytes to a pipe returned {result}"));
+    }
+    let mut arrived = [0; WRITTEN.len()];
+    reader.read_exact(&mut arrived).map_err(|error| format!("read of the pipe: {error}"))?;
+    if arrived != WRITTEN {
+        return Err("a write to a pipe arrived changed".into());
+    }
+
+    writer.write_all(&WRITTEN).map_err(|error| format!("write to the pipe: {error}"))?;
+    let from = types::Fd(reader.as_raw_fd());
+    // Leaked where the test fails half-way: the kernel may still write to it.
+    let mut read = ManuallyDrop::new(Box::new([0_u8; WRITTEN.len()]));
+    let result = round_trip(ring, opcode::Read::new(from, read.as_mut_ptr(), len).build())?;
+    let read = ManuallyDrop::into_inner(read);
+    if result != len as i32 || *read != WRITTEN {
+        return Err(format!("a read of {len} bytes from a pipe returned {result}"));
+    }
+    Ok(())
+}
+
+/// Submits one entry and waits for its completion.
+fn round_trip(ring: &mut IoUring, entry: io_uring::squeue::Entry) -> Result<i32, String> {
+    super::push_test_entry(ring, &entry)?;
+    loop {
+        match ring.submit_and_wait(1) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(format!("io_uring_enter: {error}")),
+        }
+        match ring.completion().next() {
+            Some(completion) => return Ok(completion.result()),
+            None => continue,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_submission_thread_excludes_deferred_work() {
+        let builder = Builder::default().sqpoll(Some(std::time::Duration::from_millis(1)));
+        let flags = compatible(builder.flags);
+        assert!(flags.has("SQPOLL") && !flags.has("DEFER_TASKRUN") && !flags.has("TASKRUN_FLAG"));
+    }
+
+    #[test]
+    fn the_task_run_flag_needs_a_mode() {
+        let flags = compatible(Builder::default().defer_taskrun(false).flags);
+        assert!(!flags.has("TASKRUN_FLAG"));
+        let flags = compatible(Builder::default().single_issuer(false).flags);
+        assert!(!flags.has("DEFER_TASKRUN"));
+    }
+
+    #[test]
+    fn the_ladder_gives_up_every_flag_that_can_be_refused() {
+        let default = Builder::default().flags;
+        let left = LADDER.iter().fold(default, |flags, (flag, _)| flags.without(*flag));
+        assert_eq!(left, SetupFlags::default());
+    }
+}

@@ -1,0 +1,233 @@
+//! Buffers that an operation owns while the kernel may touch them.
+//!
+//! A buffer moves into the operation and comes back with its completion, on failure too; a
+//! borrowed buffer could not be kept alive when the caller goes away (invariant 1). What it does
+//! not do: grow. An operation moves bytes within the length that the buffer has, so give a read
+//! `vec![0; n]`, not `Vec::with_capacity(n)`.
+
+mod aligned;
+mod pool;
+
+use std::ops::{Bound, RangeBounds};
+
+pub use aligned::AlignedBuf;
+pub use pool::{Pool, PoolBuf, Registration};
+
+/// Bytes owned by an operation, with the part of them that the operation may move.
+///
+/// Every accepted type converts with `Into<Buffer>`: `Vec<u8>`, `Box<[u8]>`, [`AlignedBuf`] and
+/// [`PoolBuf`].
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::Buffer;
+///
+/// let buffer = Buffer::from(vec![0_u8; 8]).slice(2..6);
+/// assert_eq!(buffer.selected().len(), 4);
+/// assert_eq!(buffer.into_vec().unwrap().len(), 8);
+/// ```
+#[derive(Debug)]
+pub struct Buffer {
+    storage: Storage,
+    start: usize,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Storage {
+    Vec(Vec<u8>),
+    Boxed(Box<[u8]>),
+    Aligned(AlignedBuf),
+    Pooled(PoolBuf),
+}
+
+impl Storage {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Storage::Vec(bytes) => bytes,
+            Storage::Boxed(bytes) => bytes,
+            Storage::Aligned(bytes) => bytes,
+            Storage::Pooled(bytes) => bytes,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        match self {
+            Storage::Vec(bytes) => bytes,
+            Storage::Boxed(bytes) => bytes,
+            Storage::Aligned(bytes) => bytes,
+            Storage::Pooled(bytes) => bytes,
+        }
+    }
+}
+
+impl Buffer {
+    fn whole(storage: Storage) -> Buffer {
+        let len = storage.as_slice().len();
+        Buffer { storage, start: 0, len }
+    }
+
+    /// Limits the operation to `range` of the bytes, counted from the start of the buffer.
+    ///
+    /// # Panics
+    ///
+    /// When the range does not lie within the buffer, as slicing does.
+    #[must_use]
+    pub fn slice(mut self, range: impl RangeBounds<usize>) -> Buffer {
+        let total = self.storage.as_slice().len();
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last + 1,
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => total,
+        };
+        assert!(start <= end && end <= total, "range {start}..{end} of a buffer of {total} bytes");
+        self.start = start;
+        self.len = end - start;
+        self
+    }
+
+    /// All bytes, whatever part was selected.
+    pub fn as_slice(&self) -> &[u8] {
+        self.storage.as_slice()
+    }
+
+    /// All bytes, whatever part was selected.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.storage.as_mut_slice()
+    }
+
+    /// The part that operations move.
+    pub fn selected(&self) -> &[u8] {
+        &self.storage.as_slice()[self.start..self.start + self.len]
+    }
+
+    fn selected_mut(&mut self) -> &mut [u8] {
+        let (start, len) = (self.start, self.len);
+        &mut self.storage.as_mut_slice()[start..start + len]
+    }
+
+    /// Where the kernel reads or writes: the selected part, and its registered region if any.
+    /// Lengths over 4 GiB are cut; the kernel itself moves at most 0x7fff_f000 bytes at a time.
+    pub(crate) fn raw(&mut self, ring: u32) -> RawBuffer {
+        let registered = match &self.storage {
+            Storage::Pooled(lease) => lease.registered_with(ring),
+            _ => None,
+        };
+        let selected = self.selected_mut();
+        let len = u32::try_from(selected.len()).unwrap_or(u32::MAX);
+        RawBuffer { pointer: selected.as_mut_ptr(), len, registered }
+    }
+
+    /// The `Vec<u8>` that this buffer was made of.
+    ///
+    /// # Errors
+    ///
+    /// The buffer itself, when it was made of something else.
+    pub fn into_vec(self) -> Result<Vec<u8>, Buffer> {
+        match self.storage {
+            Storage::Vec(bytes) => Ok(bytes),
+            storage => Err(Buffer { storage, ..self }),
+        }
+    }
+
+    /// The `Box<[u8]>` that this buffer was made of.
+    ///
+    /// # Errors
+    ///
+    /// The buffer itself, when it was made of something else.
+    pub fn into_boxed(self) -> Result<Box<[u8]>, Buffer> {
+        match self.storage {
+            Storage::Boxed(bytes) => Ok(bytes),
+            storage => Err(Buffer { storage, ..self }),
+        }
+    }
+
+    /// The [`AlignedBuf`] that this buffer was made of.
+    ///
+    /// # Errors
+    ///
+    /// The buffer itself, when it was made of something else.
+    pub fn into_aligned(self) -> Result<AlignedBuf, Buffer> {
+        match self.storage {
+            Storage::Aligned(bytes) => Ok(bytes),
+            storage => Err(Buffer { storage, ..self }),
+        }
+    }
+
+    /// The [`PoolBuf`] that this buffer was made of.
+    ///
+    /// # Errors
+    ///
+    /// The buffer itself, when it was made of something else.
+    pub fn into_pooled(self) -> Result<PoolBuf, Buffer> {
+        match self.storage {
+            Storage::Pooled(lease) => Ok(lease),
+            storage => Err(Buffer { storage, ..self }),
+        }
+    }
+}
+
+/// Where the kernel reads or writes. Valid as long as the [`Buffer`] it came from stays in place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawBuffer {
+    pub(crate) pointer: *mut u8,
+    pub(crate) len: u32,
+    pub(crate) registered: Option<u16>,
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Buffer {
+        Buffer::whole(Storage::Vec(bytes))
+    }
+}
+
+impl From<Box<[u8]>> for Buffer {
+    fn from(bytes: Box<[u8]>) -> Buffer {
+        Buffer::whole(Storage::Boxed(bytes))
+    }
+}
+
+impl From<AlignedBuf> for Buffer {
+    fn from(bytes: AlignedBuf) -> Buffer {
+        Buffer::whole(Storage::Aligned(bytes))
+    }
+}
+
+impl From<PoolBuf> for Buffer {
+    fn from(lease: PoolBuf) -> Buffer {
+        Buffer::whole(Storage::Pooled(lease))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_is_what_the_kernel_sees() {
+        let mut buffer = Buffer::from((0..10).collect::<Vec<u8>>()).slice(3..=5);
+        assert_eq!(buffer.selected(), [3, 4, 5]);
+        let raw = buffer.raw(0);
+        assert_eq!(raw.len, 3);
+        assert_eq!(raw.pointer.cast_const(), buffer.as_slice()[3..].as_ptr());
+    }
+
+    #[test]
+    #[should_panic(expected = "range 3..11 of a buffer of 10 bytes")]
+    fn a_slice_outside_is_refused() {
+        let _ = Buffer::from(vec![0; 10]).slice(3..11);
+    }
+
+    #[test]
+    fn a_buffer_comes_back_as_what_it_was() {
+        let buffer = Buffer::from(vec![1, 2].into_boxed_slice());
+        let buffer = buffer.into_vec().unwrap_err();
+        assert_eq!(&*buffer.into_boxed().unwrap(), [1, 2]);
+    }
+}

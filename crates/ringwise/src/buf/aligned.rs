@@ -1,0 +1,140 @@
+//! Aligned memory for direct I/O.
+//!
+//! # Safety
+//!
+//! This file allocates and frees by hand because `Vec` cannot promise an alignment. The pointer,
+//! the length and the layout are set once and belong to one owner.
+#![allow(unsafe_code)]
+
+use std::{
+    alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error},
+    fmt,
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+    slice,
+};
+
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// A buffer whose address is a multiple of a chosen power of two, for files opened with
+/// `O_DIRECT`.
+///
+/// What a file needs is told by
+/// [`Metadata::direct_alignment`](crate::Metadata::direct_alignment); 4096 suits nearly all.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::AlignedBuf;
+///
+/// let buffer = AlignedBuf::zeroed(8192, 4096);
+/// assert_eq!(buffer.as_ptr() as usize % 4096, 0);
+/// assert!(buffer.iter().all(|&byte| byte == 0));
+/// ```
+pub struct AlignedBuf {
+    pointer: NonNull<u8>,
+    layout: Layout,
+}
+
+impl AlignedBuf {
+    /// Zeroed memory of `len` bytes at a multiple of `alignment` bytes.
+    ///
+    /// # Panics
+    ///
+    /// When `alignment` is not a power of two, or `len` rounded up to it exceeds `isize::MAX`.
+    pub fn zeroed(len: usize, alignment: usize) -> AlignedBuf {
+        let layout = Layout::from_size_align(len, alignment)
+            .expect("alignment is a power of two and the length fits the address space");
+        if len == 0 {
+            // A well-aligned address that is never read: `alloc` takes no empty layout.
+            let pointer = NonNull::new(std::ptr::without_provenance_mut(alignment))
+                .expect("a power of two is not zero");
+            return AlignedBuf { pointer, layout };
+        }
+        // SAFETY: the layout has a size greater than zero, checked above.
+        let pointer = unsafe { alloc_zeroed(layout) };
+        let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
+        AlignedBuf { pointer, layout }
+    }
+
+    /// As [`zeroed`](Self::zeroed), asking for huge pages where the buffer spans some: fewer page
+    /// table entries for the processor and fewer segments for a device.
+    pub(crate) fn zeroed_huge(len: usize, alignment: usize) -> AlignedBuf {
+        if len < HUGE_PAGE_BYTES {
+            return AlignedBuf::zeroed(len, alignment);
+        }
+        let layout = Layout::from_size_align(len, alignment.max(HUGE_PAGE_BYTES))
+            .expect("alignment is a power of two and the length fits the address space");
+        // SAFETY: the layout has a size greater than zero, checked above.
+        let Some(pointer) = NonNull::new(unsafe { alloc(layout) }) else {
+            handle_alloc_error(layout)
+        };
+        // The advice has to come before the first touch. It is advice: failure changes nothing.
+        // SAFETY: the range is this allocation, at a multiple of the page size; the advice does
+        // not change its content.
+        unsafe { libc::madvise(pointer.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+        // SAFETY: `len` bytes were allocated just now and belong to nobody else.
+        unsafe { pointer.write_bytes(0, len) };
+        AlignedBuf { pointer, layout }
+    }
+
+    /// The alignment in bytes, at least what was asked for.
+    pub fn alignment(&self) -> usize {
+        self.layout.align()
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        if self.layout.size() != 0 {
+            // SAFETY: allocated in `zeroed` with this very layout, and freed once.
+            unsafe { dealloc(self.pointer.as_ptr(), self.layout) }
+        }
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the memory is initialised, `size` bytes long and borrowed with `self`.
+        unsafe { slice::from_raw_parts(self.pointer.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; the borrow is exclusive.
+        unsafe { slice::from_raw_parts_mut(self.pointer.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlignedBuf({} bytes at {})", self.layout.size(), self.layout.align())
+    }
+}
+
+// SAFETY: the buffer owns its memory alone, like a `Box<[u8]>`.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: a shared borrow only reads.
+unsafe impl Sync for AlignedBuf {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_buffer_is_aligned_and_frees_nothing() {
+        let buffer = AlignedBuf::zeroed(0, 4096);
+        assert!(buffer.is_empty());
+        assert_eq!(buffer.as_ptr() as usize % 4096, 0);
+    }
+
+    #[test]
+    fn bytes_are_kept() {
+        let mut buffer = AlignedBuf::zeroed(512, 512);
+        buffer[511] = 9;
+        assert_eq!((buffer[0], buffer[511]), (0, 9));
+    }
+}

@@ -1,0 +1,156 @@
+//! A completed operation: its result, and everything it owned.
+//!
+//! # Safety
+//!
+//! A completed open returns a bare number, and a close that never ran gives one back. Here, and
+//! nowhere else, such a number becomes an owner again; each completion passes once.
+#![allow(unsafe_code)]
+
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use crate::{
+    buf::Buffer,
+    descriptor::{Descriptor, RegisteredFile},
+    error::{Errno, Error},
+    metadata::Metadata,
+    op::{Closing, Kind, Opcode, Opened, Operation},
+    slot::Ticket,
+};
+
+/// A completed operation.
+///
+/// It owns what the operation owned; a completion that is dropped frees the buffer and closes
+/// what was opened.
+#[derive(Debug)]
+#[must_use = "the result of an operation may be an error"]
+pub struct Completion {
+    pub(crate) ticket: Ticket,
+    pub(crate) tag: u64,
+    pub(crate) result: i32,
+    pub(crate) operation: Operation,
+}
+
+impl Completion {
+    /// The number that was given with the push.
+    pub fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    /// The ticket that the push returned.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// Which operation it was.
+    pub fn opcode(&self) -> Opcode {
+        self.operation.opcode()
+    }
+
+    /// Bytes moved by a read or write, which may be fewer than asked; 0 for other operations.
+    ///
+    /// # Errors
+    ///
+    /// What the operation failed with.
+    pub fn result(&self) -> Result<usize, Error> {
+        Errno::decode(self.result).map_err(|errno| Error::of(&self.operation, errno))
+    }
+
+    /// The result as the kernel gave it: a count, or a negated error number.
+    pub fn raw_result(&self) -> i32 {
+        self.result
+    }
+
+    /// The buffer of a read or write, whether it succeeded or not.
+    pub fn into_buffer(self) -> Option<Buffer> {
+        self.operation.into_buffer()
+    }
+
+    /// The buffers of a vectored read or write, whether it succeeded or not.
+    pub fn into_buffers(self) -> Vec<Buffer> {
+        self.operation.into_buffers()
+    }
+
+    /// The file that [`Operation::open`] opened.
+    ///
+    /// # Errors
+    ///
+    /// What the open failed with; `EINVAL` when the operation opened no ordinary descriptor.
+    pub fn into_descriptor(mut self) -> Result<Descriptor, Error> {
+        self.result()?;
+        match self.opened() {
+            Some(Opened::Descriptor(descriptor)) => Ok(descriptor),
+            _ => Err(self.misused("it opened no ordinary descriptor")),
+        }
+    }
+
+    /// The file that [`Operation::open_registered`] opened.
+    ///
+    /// # Errors
+    ///
+    /// What the open failed with; `EINVAL` when the operation opened no registered file.
+    pub fn into_registered(mut self) -> Result<RegisteredFile, Error> {
+        self.result()?;
+        match self.opened() {
+            Some(Opened::Registered(file)) => Ok(file),
+            _ => Err(self.misused("it opened no registered file")),
+        }
+    }
+
+    /// What [`Operation::statx`] and its kin found.
+    ///
+    /// # Errors
+    ///
+    /// What the call failed with; `EINVAL` when it was another operation.
+    pub fn metadata(&self) -> Result<Metadata, Error> {
+        self.result()?;
+        match &self.operation.0 {
+            Kind::Statx(statx) => Ok(Metadata(statx.out.clone())),
+            _ => Err(self.misused("it read no metadata")),
+        }
+    }
+
+    fn opened(&mut self) -> Option<Opened> {
+        match &mut self.operation.0 {
+            Kind::Open(open) => open.outcome.take(),
+            _ => None,
+        }
+    }
+
+    fn misused(&self, advice: &'static str) -> Error {
+        Error::of(&self.operation, Errno(libc::EINVAL)).advise(advice)
+    }
+
+    /// Settles what the result means beyond a number.
+    pub(crate) fn settle(&mut self) {
+        match &mut self.operation.0 {
+            // A timeout that came is no failure.
+            Kind::Timeout(_) if self.result == -libc::ETIME => self.result = 0,
+            Kind::Open(_) if self.result >= 0 => {
+                let descriptor = self.adopt_opened();
+                self.set_opened(Opened::Descriptor(descriptor));
+                self.result = 0;
+            }
+            // It never ran, so the number is still open and still this operation's.
+            Kind::Close(Closing::Released(fd)) if self.result == -libc::ECANCELED => {
+                // SAFETY: the close that owned the number did not take place.
+                let fd = unsafe { OwnedFd::from_raw_fd(*fd) };
+                self.operation.0 = Kind::Close(Closing::Descriptor(Descriptor::from(fd)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the descriptor that the kernel opened, whose number is the result.
+    pub(crate) fn adopt_opened(&self) -> Descriptor {
+        assert!(self.opcode() == Opcode::Open && self.result >= 0, "nothing was opened");
+        // SAFETY: the kernel opened it for this operation, and the loop settles each completion
+        // once, so nobody else owns the number.
+        Descriptor::from(unsafe { OwnedFd::from_raw_fd(self.result) })
+    }
+
+    pub(crate) fn set_opened(&mut self, opened: Opened) {
+        if let Kind::Open(open) = &mut self.operation.0 {
+            open.outcome = Some(opened);
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Errors: what failed, on what, with the kernel's own number, and what to do about it.
+//!
+//! `-errno` is decoded here and nowhere else. A number that this file does not know is kept as
+//! it came ([`ErrorKind::Other`]); it is never swallowed and never guessed. A short read or write
+//! is not an error: [`Completion::result`](crate::Completion::result) tells the count.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use crate::op::{Opcode, Operation};
+
+/// A kernel error number, positive, as in `errno(3)`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub(crate) i32);
+
+impl Errno {
+    /// Decodes what a completion or a raw call returns: a count, or a negated error number.
+    pub(crate) fn decode(result: i32) -> Result<usize, Errno> {
+        if result >= 0 { Ok(result as usize) } else { Err(Errno(result.wrapping_neg())) }
+    }
+
+    /// The error number of the call that this thread made last. Only for use straight after it.
+    pub(crate) fn last() -> Errno {
+        Errno(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    }
+
+    /// The number itself, as in `<errno.h>`.
+    pub fn raw(self) -> i32 {
+        self.0
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The standard library appends " (os error N)"; the number is worth keeping.
+        write!(f, "{}", io::Error::from_raw_os_error(self.0))
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Errno({}: {self})", self.0)
+    }
+}
+
+/// What an error means to a program that has to decide what to do next.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The path or a directory on the way to it does not exist (`ENOENT`, `ENOTDIR`).
+    NotFound,
+    /// The name exists already (`EEXIST`, `ENOTEMPTY`).
+    AlreadyExists,
+    /// Not permitted (`EPERM`, `EACCES`, `EROFS`).
+    PermissionDenied,
+    /// The descriptor is closed, was opened for the other direction, or names an empty
+    /// registered slot (`EBADF`).
+    BadDescriptor,
+    /// An argument the kernel does not take; on a direct file most often an unaligned offset,
+    /// length or buffer (`EINVAL`).
+    InvalidInput,
+    /// No room: the file system, a quota or a file size limit (`ENOSPC`, `EDQUOT`, `EFBIG`).
+    NoSpace,
+    /// No memory, or a locked-memory limit (`ENOMEM`).
+    OutOfMemory,
+    /// Too many open descriptors (`EMFILE`, `ENFILE`).
+    TooManyDescriptors,
+    /// Cancelled before it took effect (`ECANCELED`).
+    Cancelled,
+    /// A cancel found nothing to cancel: the operation had completed (`ENOENT` of a cancel).
+    NothingToCancel,
+    /// A cancel came too late: the operation is running and cannot be stopped (`EALREADY`).
+    TooLateToCancel,
+    /// Time ran out (`ETIME`, `ETIMEDOUT`).
+    TimedOut,
+    /// A signal ended the call before it did anything (`EINTR`).
+    Interrupted,
+    /// The kernel, file system or device cannot do this (`EOPNOTSUPP`, `ENOSYS`).
+    Unsupported,
+    /// The resource is busy or the descriptor is still shared (`EBUSY`, `EAGAIN`).
+    Busy,
+    /// The device or a lower layer failed (`EIO`).
+    Io,
+    /// Anything else: look at [`Error::errno`].
+    Other,
+}
+
+/// An operation that failed: its kind, the kernel's number, and what it was working on.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{ErrorKind, Local, OpenOptions, Operation};
+///
+/// let mut local = Local::new()?;
+/// let open = Operation::open("/no/such/file", OpenOptions::new().read(true));
+/// let error = local.run(open)?.into_descriptor().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::NotFound);
+/// assert!(error.to_string().starts_with("open /no/such/file: "));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Error(Box<Detail>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Detail {
+    errno: Errno,
+    opcode: Opcode,
+    path: Option<PathBuf>,
+    offset: Option<u64>,
+    advice: Option<&'static str>,
+}
+
+impl Error {
+    /// An error of `opcode` with no more context than its number.
+    pub(crate) fn new(opcode: Opcode, errno: Errno) -> Error {
+        Error(Box::new(Detail {
+            errno,
+            opcode,
+            path: None,
+            offset: None,
+            advice: advice(opcode, errno),
+        }))
+    }
+
+    /// An error with the path and offset that `operation` was working on.
+    pub(crate) fn of(operation: &Operation, errno: Errno) -> Error {
+        let mut error = Error::new(operation.opcode(), errno);
+        error.0.path = operation.path();
+        error.0.offset = operation.offset();
+        error
+    }
+
+    /// The same error with advice that fits better than the number's own.
+    pub(crate) fn advise(mut self, advice: &'static str) -> Error {
+        self.0.advice = Some(advice);
+        self
+    }
+
+    /// The kernel's error number, as in `<errno.h>`.
+    pub fn errno(&self) -> i32 {
+        self.0.errno.0
+    }
+
+    /// What the error means to a program.
+    pub fn kind(&self) -> ErrorKind {
+        kind_of(self.0.opcode, self.0.errno)
+    }
+
+    /// The operation that failed.
+    pub fn opcode(&self) -> Opcode {
+        self.0.opcode
+    }
+
+    /// The path that it was given, for operations on names.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// The offset in bytes that it was given, for positioned operations.
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let detail = &*self.0;
+        write!(f, "{}", detail.opcode)?;
+        if let Some(path) = &detail.path {
+            write!(f, " {}", path.display())?;
+        }
+        if let Some(offset) = detail.offset {
+            write!(f, " at offset {offset}")?;
+        }
+        write!(f, ": {}", detail.errno)?;
+        if let Some(advice) = detail.advice {
+            write!(f, "; {advice}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({:?}: {self})", self.kind())
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match error.kind() {
+            ErrorKind::TimedOut => io::ErrorKind::TimedOut,
+            ErrorKind::Cancelled => io::ErrorKind::Interrupted,
+            _ => io::Error::from_raw_os_error(error.errno()).kind(),
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+/// Why an operation was not taken; the operation comes back unharmed.
+#[derive(Debug)]
+pub struct PushError {
+    /// The operation with everything it owns.
+    pub operation: Operation,
+    /// What stood in the way.
+    pub reason: PushRefusal,
+}
+
+/// What stood in the way of a push.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub enum PushRefusal {
+    /// As many operations are in flight as the completion queue can hold: take completions first.
+    Full,
+    /// The operation cannot be handed over as it is (a registered file of another loop, a
+    /// descriptor that is still shared, an opcode that needs what the file does not have).
+    Rejected(Error),
+    /// The queue was full and the kernel did not take its entries: submit again later.
+    Submit(Error),
+}
+
+impl fmt::Display for PushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            PushRefusal::Full => write!(
+                f,
+                "{}: as many operations are in flight as the loop holds; take completions first",
+                self.operation.opcode()
+            ),
+            PushRefusal::Rejected(error) | PushRefusal::Submit(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for PushError {}
+
+impl PushError {
+    /// Whether taking completions makes room for this operation.
+    pub fn is_full(&self) -> bool {
+        matches!(self.reason, PushRefusal::Full)
+    }
+}
+
+/// The meaning of `errno` for `opcode`: two numbers mean something else to a cancel.
+fn kind_of(opcode: Opcode, errno: Errno) -> ErrorKind {
+    match errno.0 {
+        libc::ENOENT if opcode == Opcode::Cancel => ErrorKind::NothingToCancel,
+        libc::EALREADY if opcode == Opcode::Cancel => ErrorKind::TooLateToCancel,
+        libc::ENOENT | libc::ENOTDIR => ErrorKind::NotFound,
+        libc::EEXIST | libc::ENOTEMPTY => ErrorKind::AlreadyExists,
+        libc::EPERM | libc::EACCES | libc::EROFS => ErrorKind::PermissionDenied,
+        libc::EBADF => ErrorKind::BadDescriptor,
+        libc::EINVAL => ErrorKind::InvalidInput,
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => ErrorKind::NoSpace,
+        libc::ENOMEM => ErrorKind::OutOfMemory,
+        libc::EMFILE | libc::ENFILE => ErrorKind::TooManyDescriptors,
+        libc::ECANCELED => ErrorKind::Cancelled,
+        libc::ETIME | libc::ETIMEDOUT => ErrorKind::TimedOut,
+        libc::EINTR => ErrorKind::Interrupted,
+        libc::EOPNOTSUPP | libc::ENOSYS => ErrorKind::Unsupported,
+        libc::EBUSY | libc::EAGAIN => ErrorKind::Busy,
+        libc::EIO => ErrorKind::Io,
+        _ => ErrorKind::Other,
+    }
+}
+
+/// What a user can do about `errno`, where something can be done.
+fn advice(opcode: Opcode, errno: Errno) -> Option<&'static str> {
+    match (opcode, errno.0) {
+        (Opcode::Read | Opcode::Write, libc::EINVAL) => Some(
+            "on a direct file the offset, the length and the buffer must be aligned \
+             (see Metadata::direct_alignment)",
+        ),
+        (Opcode::Read | Opcode::Write, libc::EBADF) => {
+            Some("the descriptor is closed or was opened for the other direction")
+        }
+        (_, libc::EMFILE) => Some("raise the limit on open files (ulimit -n) or close some"),
+        (Opcode::Register, libc::ENOMEM) => Some("raise the locked-memory limit (ulimit -l)"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_number_is_kept() {
+        let error = Error::new(Opcode::Read, Errno(524));
+        assert_eq!(error.errno(), 524);
+        assert_eq!(error.kind(), ErrorKind::Other);
+    }
+
+    #[test]
+    fn a_negative_result_is_an_error_and_the_extreme_does_not_panic() {
+        assert_eq!(Errno::decode(7), Ok(7));
+        assert_eq!(Errno::decode(-libc::EIO), Err(Errno(libc::EIO)));
+        assert!(Errno::decode(i32::MIN).is_err());
+    }
+
+    #[test]
+    fn enoent_of_a_cancel_is_not_a_missing_file() {
+        assert_eq!(kind_of(Opcode::Cancel, Errno(libc::ENOENT)), ErrorKind::NothingToCancel);
+        assert_eq!(kind_of(Opcode::Open, Errno(libc::ENOENT)), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn the_standard_kind_survives_the_conversion() {
+        let error = io::Error::from(Error::new(Opcode::Open, Errno(libc::ENOENT)));
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}

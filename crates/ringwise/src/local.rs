@@ -1,0 +1,649 @@
+//! One thread's event loop: push operations, submit them together, take completions.
+//!
+//! The loop owns the slots and one backend. It decides nothing for its user: operations go where
+//! they are pushed, completions come in whatever order they come in. What it guarantees is that
+//! no memory, descriptor or path that the kernel may still touch is freed, whatever its user does
+//! with it: drop it, forget it, or panic half-way.
+
+use std::{
+    collections::VecDeque,
+    marker::PhantomData,
+    os::fd::{AsRawFd, IntoRawFd},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    backend::{AnyDriver, Blocking, Cqe, Driver, OWN_ENTRIES},
+    buf::{AlignedBuf, Pool},
+    call::{Call, Context, File},
+    completion::Completion,
+    descriptor::{Descriptor, RegisteredFile, Target},
+    error::{Errno, Error, PushError, PushRefusal},
+    op::{Closing, Kind, Opcode, Opened, Operation},
+    registry::{Registry, Release},
+    setup::{Builder, Effect, Setup, SetupError},
+    slot::{OWN_CANCEL, Slots, Ticket},
+    stats::Stats,
+};
+
+/// How long a dropped loop waits for what is in flight before it leaks it.
+const DROP_DEADLINE: Duration = Duration::from_secs(5);
+/// What cancelled operations get to come back.
+const LAST_MOMENT: Duration = Duration::from_millis(100);
+/// The largest offset of a file (`loff_t` is signed).
+const OFFSET_MAX: u64 = i64::MAX as u64;
+
+/// One thread's event loop for completion-based I/O.
+///
+/// Not `Send`: only the thread that built it enters its ring.
+///
+/// Dropping it submits what was pushed, cancels reads and timeouts, lets everything else go on to
+/// its end and waits for that, for five seconds at most; what is in flight even then is leaked
+/// with a line on standard error, never freed. See [`shutdown`](Self::shutdown) for other times.
+///
+/// # Examples
+///
+/// Four reads with one system call:
+///
+/// ```
+/// use ringwise::{Descriptor, Local, Operation};
+///
+/// let mut local = Local::new()?;
+/// let file = Descriptor::from(std::fs::File::open(std::env::current_exe()?)?);
+/// for block in 0..4 {
+///     local.push(Operation::read_at(&file, vec![0; 4096], block * 4096), block)?;
+/// }
+/// local.submit_and_wait(4)?;
+/// while let Some(done) = local.next_completion() {
+///     println!("block {}: {} bytes", done.tag(), done.result()?);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Local {
+    slots: Slots,
+    driver: AnyDriver,
+    registry: Registry,
+    /// Completions that came while [`run`](Local::run) waited for another.
+    kept: VecDeque<Completion>,
+    /// Pools that the ring holds registered: their memory lives as long as the registration.
+    pools: Vec<Pool>,
+    number: u32,
+    setup: Setup,
+    stats: Stats,
+    /// Only the thread that built the ring may enter it.
+    _not_send: PhantomData<*const ()>,
+}
+
+/// Operations that the kernel did not give back in time. Their memory is leaked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaked {
+    /// How many operations.
+    pub operations: usize,
+}
+
+impl std::fmt::Display for Leaked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} operations were still with the kernel at the deadline; their buffers and \
+             descriptors are leaked, since it may yet write to them",
+            self.operations
+        )
+    }
+}
+
+impl std::error::Error for Leaked {}
+
+impl Local {
+    /// A loop with the default settings: on a ring where that works, else on classic calls.
+    ///
+    /// # Errors
+    ///
+    /// [`SetupError`], when not even an eventfd is to be had.
+    pub fn new() -> Result<Local, SetupError> {
+        Builder::default().build()
+    }
+
+    /// Settings for a loop.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn build(builder: Builder) -> Result<Local, SetupError> {
+        /// 0 is nobody's number.
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        if !(1..=32_768).contains(&builder.entries) {
+            return Err(SetupError::Entries(builder.entries));
+        }
+        let (driver, setup) = AnyDriver::open(&builder)?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let capacity = setup.completion_entries - OWN_ENTRIES;
+        Ok(Local {
+            slots: Slots::new(capacity as usize),
+            driver,
+            registry: Registry::new(number, builder.registered_files),
+            kept: VecDeque::new(),
+            pools: Vec::new(),
+            number,
+            setup,
+            stats: Stats::default(),
+            _not_send: PhantomData,
+        })
+    }
+
+    /// What was asked for and what the kernel granted.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// What the loop did so far.
+    pub fn stats(&mut self) -> Stats {
+        self.driver.count(&mut self.stats);
+        self.stats.in_flight = self.slots.in_flight() as u64;
+        self.stats
+    }
+
+    /// The most operations that can be in flight.
+    pub fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+
+    /// Operations pushed whose completion was not taken yet.
+    pub fn in_flight(&self) -> usize {
+        self.slots.in_flight()
+    }
+
+    /// Whether the ring itself makes this operation. False on classic, for what this kernel's
+    /// ring lacks, and for what was to be avoided; such operations work all the same.
+    pub fn supports(&self, opcode: Opcode) -> bool {
+        self.driver.supports(opcode)
+    }
+
+    /// Takes an operation in, to be submitted with the next [`submit`](Self::submit). `tag` comes
+    /// back with the completion and means what the caller wants it to mean.
+    ///
+    /// Makes no system call unless the submission queue is full; then all that was pushed before
+    /// is submitted to make room.
+    ///
+    /// # Errors
+    ///
+    /// [`PushError`] with the operation in it: as many are in flight as the loop holds, or this
+    /// one cannot be handed over at all.
+    #[inline]
+    pub fn push(&mut self, operation: Operation, tag: u64) -> Result<Ticket, PushError> {
+        if self.slots.is_full() {
+            return Err(PushError { operation, reason: PushRefusal::Full });
+        }
+        if !self.driver.has_room()
+            && let Err(errno) = self.driver.submit(0, None)
+        {
+            let reason = PushRefusal::Submit(Error::new(Opcode::Submit, errno));
+            return Err(PushError { operation, reason });
+        }
+        if let Kind::Nop = operation.0 {
+            let ticket = self.slots.insert(operation, tag);
+            self.stats.submitted += 1;
+            self.driver.queue(ticket.user_data(), Call::Nop, Blocking::Device);
+            return Ok(ticket);
+        }
+        self.push_checked(operation, tag)
+    }
+
+    fn push_checked(&mut self, operation: Operation, tag: u64) -> Result<Ticket, PushError> {
+        let by_ring = self.driver.supports(operation.opcode());
+        let (file, blocking) = match self.resolve(&operation, by_ring) {
+            Ok(resolved) => resolved,
+            Err(error) => {
+                return Err(PushError { operation, reason: PushRefusal::Rejected(error) });
+            }
+        };
+        let Prepared { operation, entry } = self.prepare(operation)?;
+        if let Some(Target::Registered(file)) = operation.target() {
+            self.registry.begin(*file);
+        }
+        let ticket = self.slots.insert(operation, tag);
+        let context = Context { ring: self.number, file, entry };
+        let call = Call::lower(self.slots.operation_mut(ticket), context);
+        self.stats.submitted += 1;
+        self.driver.queue(ticket.user_data(), call, blocking);
+        Ok(ticket)
+    }
+
+    /// Finds the file that an operation works on, and refuses what no backend can express.
+    fn resolve(
+        &self,
+        operation: &Operation,
+        by_ring: bool,
+    ) -> Result<(Option<File>, Blocking), Error> {
+        let refuse = |errno, advice| Err(Error::of(operation, Errno(errno)).advise(advice));
+        if operation.offset().is_some_and(|offset| offset > OFFSET_MAX) {
+            return refuse(libc::EINVAL, "offsets of files are below 2^63");
+        }
+        let target = match &operation.0 {
+            Kind::Unrepresentable(_) => return refuse(libc::EINVAL, "the path has a NUL byte"),
+            _ => match operation.target() {
+                Some(target) => target,
+                None => return Ok((None, Blocking::Device)),
+            },
+        };
+        match target {
+            Target::Descriptor(descriptor) => {
+                let blocking = if by_ring { Blocking::Device } else { descriptor.blocking() };
+                Ok((Some(File::Fd(descriptor.as_raw_fd())), blocking))
+            }
+            Target::Registered(name) => match self.registry.resolve(*name, by_ring) {
+                Some(file) => {
+                    let descriptor = self.registry.descriptor(*name).filter(|_| !by_ring);
+                    let blocking = descriptor.map_or(Blocking::Device, Descriptor::blocking);
+                    Ok((Some(file), blocking))
+                }
+                None if self.registry.contains(*name) => refuse(
+                    libc::EOPNOTSUPP,
+                    "this call is made by a thread, which needs a file with an ordinary \
+                     descriptor beside its registered entry",
+                ),
+                None => refuse(libc::EBADF, "it is not registered with this loop, or no longer"),
+            },
+        }
+    }
+
+    /// Takes what an operation needs beyond its own content: an entry of the table, or sole
+    /// ownership of a descriptor that is to be closed.
+    fn prepare(&mut self, operation: Operation) -> Result<Prepared, PushError> {
+        let refuse = |kind, errno, advice| {
+            let operation = Operation(kind);
+            let error = Error::of(&operation, Errno(errno)).advise(advice);
+            Err(PushError { operation, reason: PushRefusal::Rejected(error) })
+        };
+        let (closing, entry) = match operation.0 {
+            Kind::Open(mut open) if open.into_table => {
+                open.entry = self.registry.reserve();
+                if open.entry.is_none() {
+                    let advice = "the loop's table of registered files is full";
+                    return refuse(Kind::Open(open), libc::ENFILE, advice);
+                }
+                return Ok(Prepared { entry: open.entry, operation: Operation(Kind::Open(open)) });
+            }
+            Kind::Close(Closing::Descriptor(descriptor)) => match descriptor.into_owned() {
+                Ok(fd) => (Closing::Released(fd.into_raw_fd()), None),
+                Err(descriptor) => {
+                    let closing = Kind::Close(Closing::Descriptor(descriptor));
+                    let advice = "a clone or an operation in flight still holds it";
+                    return refuse(closing, libc::EBUSY, advice);
+                }
+            },
+            Kind::Close(Closing::Registered(file)) => match self.prepare_close(file) {
+                Ok(prepared) => prepared,
+                Err((errno, advice)) => {
+                    return refuse(Kind::Close(Closing::Registered(file)), errno, advice);
+                }
+            },
+            kind => return Ok(Prepared { operation: Operation(kind), entry: None }),
+        };
+        Ok(Prepared { operation: Operation(Kind::Close(closing)), entry })
+    }
+
+    /// Takes a registered file out of the table, to close what is behind it.
+    fn prepare_close(
+        &mut self,
+        file: RegisteredFile,
+    ) -> Result<(Closing, Option<u32>), (i32, &'static str)> {
+        if !self.registry.contains(file) {
+            return Err((libc::EBADF, "it is not registered with this loop, or no longer"));
+        }
+        if self.registry.is_busy(file) {
+            return Err((libc::EBUSY, "an operation in flight still uses it"));
+        }
+        if self.registry.descriptor(file).is_none() {
+            // Only the ring has it, so only the ring can close it.
+            self.registry.begin_close(file);
+            return Ok((Closing::Registered(file), Some(file.index)));
+        }
+        let descriptor = self.registry.take(file);
+        let _ = self.driver.set_file(file.index, None);
+        self.registry.vacate(file.index);
+        let sole = descriptor.and_then(|descriptor| descriptor.into_owned().ok());
+        // Other clones keep the descriptor open: then there is nothing left to do.
+        Ok((sole.map_or(Closing::Forgotten, |fd| Closing::Released(fd.into_raw_fd())), None))
+    }
+
+    /// Hands over everything pushed, without waiting. Returns how many completions are ready.
+    ///
+    /// # Errors
+    ///
+    /// What io_uring_enter(2) reports, `EAGAIN` when the kernel is short of memory among it. Then
+    /// nothing is lost: what was not taken stays queued, and a later submit hands it over.
+    pub fn submit(&mut self) -> Result<usize, Error> {
+        self.drive(0, None)
+    }
+
+    /// Hands over everything pushed and waits until `want` completions are ready, or all that are
+    /// in flight if those are fewer. Returns how many are ready. A signal does not end the wait.
+    ///
+    /// # Errors
+    ///
+    /// As for [`submit`](Self::submit).
+    #[inline]
+    pub fn submit_and_wait(&mut self, want: usize) -> Result<usize, Error> {
+        self.drive(want, None)
+    }
+
+    /// As [`submit_and_wait`](Self::submit_and_wait), for at most `timeout`. That the time is over
+    /// is no error; the count tells.
+    ///
+    /// # Errors
+    ///
+    /// As for [`submit`](Self::submit).
+    pub fn submit_and_wait_timeout(
+        &mut self,
+        want: usize,
+        timeout: Duration,
+    ) -> Result<usize, Error> {
+        // A time beyond the clock's reach is no bound.
+        self.drive(want, Instant::now().checked_add(timeout))
+    }
+
+    #[inline]
+    fn drive(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
+        let want = want.saturating_sub(self.kept.len()).min(self.slots.in_flight());
+        self.driver.submit(want, deadline).map_err(|errno| Error::new(Opcode::Submit, errno))?;
+        Ok(self.driver.ready() + self.kept.len())
+    }
+
+    /// A completion that is ready, in no particular order. Never waits and never makes a system
+    /// call, so nothing comes that no [`submit`](Self::submit) has asked the kernel for.
+    #[inline]
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        if !self.kept.is_empty() {
+            return self.kept.pop_front();
+        }
+        self.take_completion()
+    }
+
+    #[inline]
+    fn take_completion(&mut self) -> Option<Completion> {
+        loop {
+            let cqe = self.driver.next()?;
+            if let Some(completion) = self.complete(cqe) {
+                return Some(completion);
+            }
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, cqe: Cqe) -> Option<Completion> {
+        let ticket = Ticket::from_user_data(cqe.user_data)?;
+        let Some((operation, tag)) = self.slots.remove(ticket) else {
+            self.stats.stale_completions += 1;
+            return None;
+        };
+        self.stats.completed += 1;
+        let mut completion = Completion { ticket, tag, result: cqe.result, operation };
+        if !matches!(completion.operation.0, Kind::Nop) {
+            self.settle(&mut completion, cqe.by_thread);
+        }
+        Some(completion)
+    }
+
+    /// Settles what a completion changes in the loop's own tables.
+    fn settle(&mut self, completion: &mut Completion, by_thread: bool) {
+        match completion.operation.target() {
+            Some(Target::Descriptor(_)) => return,
+            Some(&Target::Registered(file)) => {
+                if let Some(index) = self.registry.end(file) {
+                    self.clear_entry(index);
+                }
+                return;
+            }
+            None => {}
+        }
+        match &mut completion.operation.0 {
+            Kind::Open(open) if open.entry.is_some() => {
+                let entry = open.entry.take().expect("matched just now");
+                self.settle_table_open(completion, entry, by_thread);
+            }
+            Kind::Close(Closing::Registered(file)) => match completion.result {
+                0.. => self.registry.vacate(file.index),
+                _ => self.registry.abort_close(*file),
+            },
+            _ => completion.settle(),
+        }
+    }
+
+    /// A file was opened for the table: by the ring into it, or by a thread beside it.
+    fn settle_table_open(&mut self, completion: &mut Completion, entry: u32, by_thread: bool) {
+        if completion.result < 0 {
+            self.registry.vacate(entry);
+            return;
+        }
+        let descriptor = by_thread.then(|| completion.adopt_opened());
+        if let Some(descriptor) = &descriptor
+            && let Err(errno) = self.driver.set_file(entry, Some(descriptor.as_raw_fd()))
+        {
+            self.registry.vacate(entry);
+            completion.result = -errno.raw();
+            return;
+        }
+        completion.result = 0;
+        let file = self.registry.opened(entry, descriptor);
+        completion.set_opened(Opened::Registered(file));
+    }
+
+    /// Makes one operation and waits for it; completions of others that come meanwhile are kept
+    /// for [`next_completion`](Self::next_completion).
+    ///
+    /// The price of the convenience is a depth of one: use [`push`](Self::push) for many.
+    ///
+    /// # Errors
+    ///
+    /// Why the operation could not be handed over. What became of it then is in the completion.
+    pub fn run(&mut self, operation: Operation) -> Result<Completion, Error> {
+        let mut operation = operation;
+        let ticket = loop {
+            match self.push(operation, 0) {
+                Ok(ticket) => break ticket,
+                Err(PushError { operation: back, reason: PushRefusal::Full }) => {
+                    operation = back;
+                    self.drive(1, None)?;
+                    let done = self.take_completion();
+                    self.kept.extend(done);
+                }
+                Err(PushError { reason: PushRefusal::Rejected(error), .. })
+                | Err(PushError { reason: PushRefusal::Submit(error), .. }) => return Err(error),
+            }
+        };
+        loop {
+            self.driver.submit(1, None).map_err(|errno| Error::new(Opcode::Submit, errno))?;
+            while let Some(done) = self.take_completion() {
+                if done.ticket() == ticket {
+                    return Ok(done);
+                }
+                self.kept.push_back(done);
+            }
+        }
+    }
+
+    /// Puts a file into the loop's table, for cheaper operations on it. The loop keeps the file
+    /// open until it is taken out.
+    ///
+    /// # Errors
+    ///
+    /// `ENFILE` when the table is full (see
+    /// [`Builder::registered_files`](crate::Builder::registered_files)), and what
+    /// io_uring_register(2) reports.
+    pub fn register_file(&mut self, file: &Descriptor) -> Result<RegisteredFile, Error> {
+        let full = || {
+            Error::new(Opcode::Register, Errno(libc::ENFILE))
+                .advise("the loop's table of registered files is full")
+        };
+        let entry = self.registry.reserve().ok_or_else(full)?;
+        if let Err(errno) = self.driver.set_file(entry, Some(file.as_raw_fd())) {
+            self.registry.vacate(entry);
+            return Err(Error::new(Opcode::Register, errno));
+        }
+        Ok(self.registry.opened(entry, Some(file.clone())))
+    }
+
+    /// Takes a file out of the loop's table, at once or when the last operation on it completes.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` when it is not in this loop's table, or no longer.
+    pub fn unregister_file(&mut self, file: RegisteredFile) -> Result<(), Error> {
+        match self.registry.release(file) {
+            Some(Release::Now(entry)) => {
+                self.clear_entry(entry);
+                Ok(())
+            }
+            Some(Release::Later) => Ok(()),
+            None => Err(Error::new(Opcode::Register, Errno(libc::EBADF))
+                .advise("it is not registered with this loop, or no longer")),
+        }
+    }
+
+    fn clear_entry(&mut self, entry: u32) {
+        // Emptying an entry of a table that exists cannot fail for want of anything.
+        let _ = self.driver.set_file(entry, None);
+        self.registry.vacate(entry);
+    }
+
+    /// Makes a pool of `count` buffers of `buffer_bytes` each and registers it with the ring, so
+    /// that operations on its buffers skip pinning their pages. At most 1 GiB, and 64 pools.
+    ///
+    /// Where the kernel refuses (a locked-memory limit, the classic backend) the pool is ordinary
+    /// memory with the same meaning; [`Pool::registration`] says which and why.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for sizes that no pool can have.
+    pub fn register_pool(&mut self, count: usize, buffer_bytes: usize) -> Result<Pool, Error> {
+        let driver = &mut self.driver;
+        let number = self.number;
+        let pool = Pool::build(count, buffer_bytes, |base, len| {
+            driver.register_region(base, len).map(|index| (number, index))
+        })?;
+        if pool.is_registered() {
+            self.pools.push(pool.clone());
+        }
+        Ok(pool)
+    }
+
+    /// Reads 4 KiB of `file` through a ring that was asked to poll, and tells whether it does.
+    ///
+    /// Such a ring opens on any kernel; on a device without polling queues each read then fails
+    /// (`EOPNOTSUPP` since Linux 6.10 or so), which only a read can show. The file has to be
+    /// opened for direct reading. The answer is kept in [`Setup::iopoll`].
+    pub fn probe_iopoll(&mut self, file: &Descriptor) -> Effect {
+        if self.setup.iopoll == Effect::NotAsked {
+            return Effect::NotAsked;
+        }
+        let buffer = AlignedBuf::zeroed(4096, 4096);
+        let read = self.run(Operation::read_at(file, buffer, 0)).and_then(|done| done.result());
+        self.setup.iopoll = match read {
+            Ok(_) => Effect::Effective,
+            Err(error) if error.errno() == libc::EOPNOTSUPP => Effect::Ineffective(
+                "a polled read returned EOPNOTSUPP: the device has no polling queues \
+                 (its queue/io_poll is 0), or the file is not open for direct I/O"
+                    .into(),
+            ),
+            Err(error) => Effect::Ineffective(error.to_string()),
+        };
+        self.setup.iopoll.clone()
+    }
+
+    /// Ends the loop: submits what was pushed, cancels reads and timeouts, lets the rest go on to
+    /// its end and waits for it, until `deadline` is over; then cancels everything and gives it a
+    /// last moment. Completions that nobody took are dropped with what they own.
+    ///
+    /// # Errors
+    ///
+    /// [`Leaked`] when the kernel still had operations: their memory is leaked, since it may yet
+    /// be written to.
+    pub fn shutdown(mut self, deadline: Duration) -> Result<(), Leaked> {
+        self.drain(deadline)
+    }
+
+    /// Waits for everything in flight; leaks what does not come back.
+    fn drain(&mut self, time: Duration) -> Result<(), Leaked> {
+        self.kept.clear();
+        if self.slots.in_flight() == 0 {
+            return Ok(());
+        }
+        self.cancel_where(Opcode::cancels_on_shutdown);
+        self.reap_until(time);
+        if self.slots.in_flight() > 0 {
+            self.cancel_where(|_| true);
+            self.reap_until(LAST_MOMENT);
+        }
+        let operations = self.slots.in_flight();
+        if operations == 0 {
+            return Ok(());
+        }
+        // Invariant 7: whatever the kernel, or a thread, still has stays where it is for ever. So
+        // do the files of the table: a thread may be using their numbers.
+        std::mem::forget(std::mem::replace(&mut self.slots, Slots::new(0)));
+        std::mem::forget(std::mem::replace(&mut self.registry, Registry::new(0, 0)));
+        Err(Leaked { operations })
+    }
+
+    fn cancel_where(&mut self, condition: impl Fn(Opcode) -> bool) {
+        let tickets: Vec<Ticket> = self
+            .slots
+            .iter()
+            .filter(|(_, operation)| condition(operation.opcode()))
+            .map(|(ticket, _)| ticket)
+            .collect();
+        for ticket in tickets {
+            if !self.driver.has_room() && self.driver.submit(0, None).is_err() {
+                return;
+            }
+            if self.driver.has_room() {
+                let call = Call::Cancel { user_data: ticket.user_data() };
+                self.driver.queue(OWN_CANCEL, call, Blocking::Device);
+            }
+        }
+    }
+
+    fn reap_until(&mut self, time: Duration) {
+        let deadline = Instant::now().checked_add(time);
+        loop {
+            while let Some(done) = self.take_completion() {
+                drop(done);
+            }
+            let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if self.slots.in_flight() == 0 || over {
+                return;
+            }
+            if self.driver.submit(1, deadline).is_err() {
+                // The kernel is short of memory; the deadline bounds how often this is tried.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        if let Err(leaked) = self.drain(DROP_DEADLINE) {
+            eprintln!("ringwise: a loop was dropped: {leaked}");
+        }
+    }
+}
+
+impl std::fmt::Debug for Local {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Local")
+            .field("backend", &self.setup.backend)
+            .field("capacity", &self.capacity())
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An operation ready for its slot.
+struct Prepared {
+    operation: Operation,
+    /// The table's entry that it opens a file into, or closes.
+    entry: Option<u32>,
+}

@@ -1,0 +1,120 @@
+//! What statx(2) tells of a file.
+
+use crate::sys::statx::RawStatx;
+
+/// A file's metadata. Times are nanoseconds since 1970, negative before.
+#[derive(Clone, Debug)]
+pub struct Metadata(pub(crate) RawStatx);
+
+/// What direct I/O on a file needs. All in bytes, powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectAlignment {
+    /// Alignment of the buffer's address.
+    pub memory: u32,
+    /// Alignment of the offset and the length.
+    pub offset: u32,
+}
+
+impl Metadata {
+    /// Length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "metadata of an empty file is not empty")]
+    pub fn len(&self) -> u64 {
+        self.0.0.stx_size
+    }
+
+    /// Space taken, in units of 512 bytes.
+    pub fn blocks(&self) -> u64 {
+        self.0.0.stx_blocks
+    }
+
+    /// The block size in bytes that the file system prefers.
+    pub fn block_size(&self) -> u32 {
+        self.0.0.stx_blksize
+    }
+
+    /// File type and permission bits, as in `st_mode`.
+    pub fn mode(&self) -> u32 {
+        u32::from(self.0.0.stx_mode)
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.mode() & libc::S_IFMT == libc::S_IFREG
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.mode() & libc::S_IFMT == libc::S_IFDIR
+    }
+
+    /// Whether it is a symbolic link.
+    pub fn is_symlink(&self) -> bool {
+        self.mode() & libc::S_IFMT == libc::S_IFLNK
+    }
+
+    /// Names that the file has.
+    pub fn links(&self) -> u32 {
+        self.0.0.stx_nlink
+    }
+
+    /// The owner's number.
+    pub fn uid(&self) -> u32 {
+        self.0.0.stx_uid
+    }
+
+    /// The group's number.
+    pub fn gid(&self) -> u32 {
+        self.0.0.stx_gid
+    }
+
+    /// The inode's number.
+    pub fn inode(&self) -> u64 {
+        self.0.0.stx_ino
+    }
+
+    /// Major and minor number of the device that the file lies on.
+    pub fn device(&self) -> (u32, u32) {
+        (self.0.0.stx_dev_major, self.0.0.stx_dev_minor)
+    }
+
+    /// When the content last changed.
+    pub fn modified_ns(&self) -> i128 {
+        nanoseconds(&self.0.0.stx_mtime)
+    }
+
+    /// When the content was last read, as far as the mount keeps track.
+    pub fn accessed_ns(&self) -> i128 {
+        nanoseconds(&self.0.0.stx_atime)
+    }
+
+    /// When the inode last changed.
+    pub fn changed_ns(&self) -> i128 {
+        nanoseconds(&self.0.0.stx_ctime)
+    }
+
+    /// When the file was made, where the file system keeps it.
+    pub fn created_ns(&self) -> Option<i128> {
+        self.tells(libc::STATX_BTIME).then(|| nanoseconds(&self.0.0.stx_btime))
+    }
+
+    /// What direct I/O on this file needs (Linux 6.1). Nothing where the kernel does not tell, or
+    /// where the file takes no direct I/O; 4096 for both is then the safe guess.
+    pub fn direct_alignment(&self) -> Option<DirectAlignment> {
+        let (memory, offset) = (self.0.0.stx_dio_mem_align, self.0.0.stx_dio_offset_align);
+        (self.tells(libc::STATX_DIOALIGN) && offset != 0)
+            .then_some(DirectAlignment { memory, offset })
+    }
+
+    /// Whether the kernel said that this file takes no direct I/O at all.
+    pub fn refuses_direct(&self) -> bool {
+        self.tells(libc::STATX_DIOALIGN) && self.0.0.stx_dio_offset_align == 0
+    }
+
+    fn tells(&self, field: u32) -> bool {
+        self.0.0.stx_mask & field != 0
+    }
+}
+
+fn nanoseconds(time: &libc::statx_timestamp) -> i128 {
+    i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+}

@@ -1,0 +1,237 @@
+//! Operations as data: what to do, on what, with the memory that it needs.
+//!
+//! An [`Operation`] owns everything that the kernel will read or write on its behalf: buffers,
+//! descriptors, paths, the structures that a call fills. It is inert until it is pushed, and
+//! comes back in the [`Completion`](crate::Completion). This file holds the type and what is
+//! common; the families are in the files beside it. It makes no system calls and knows no backend.
+
+mod control;
+mod file;
+mod opcode;
+mod options;
+mod path;
+
+use std::{ffi::CString, path::PathBuf};
+
+use crate::{
+    buf::Buffer,
+    descriptor::{Descriptor, RegisteredFile, Target},
+    slot::Ticket,
+    sys::{statx::RawStatx, time::Timespec, vector::Vectors},
+};
+
+pub use opcode::Opcode;
+pub use options::{AllocateMode, OpenOptions};
+
+/// One operation for the kernel, with everything it owns.
+///
+/// Made by the functions of this type, pushed with [`Local::push`](crate::Local::push).
+#[derive(Debug)]
+#[must_use = "an operation does nothing until it is pushed"]
+pub struct Operation(pub(crate) Kind);
+
+/// The operation's content. Large or rare parts are boxed to keep the common ones small: each is
+/// moved into a slot and out again.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Nop,
+    Read {
+        target: Target,
+        buffer: Buffer,
+        offset: u64,
+    },
+    Write {
+        target: Target,
+        buffer: Buffer,
+        offset: u64,
+    },
+    ReadVectored {
+        target: Target,
+        vectored: Box<Vectored>,
+        offset: u64,
+    },
+    WriteVectored {
+        target: Target,
+        vectored: Box<Vectored>,
+        offset: u64,
+    },
+    Sync {
+        target: Target,
+        data_only: bool,
+    },
+    Open(Box<Open>),
+    Statx(Box<Statx>),
+    Allocate {
+        target: Target,
+        mode: i32,
+        offset: u64,
+        len: u64,
+    },
+    SetLen {
+        target: Target,
+        len: u64,
+    },
+    Close(Closing),
+    Unlink {
+        name: Box<Name>,
+        flags: i32,
+    },
+    CreateDirectory {
+        name: Box<Name>,
+        mode: u32,
+    },
+    Rename {
+        names: Box<(Name, Name)>,
+        flags: u32,
+    },
+    Link {
+        names: Box<(Name, Name)>,
+        flags: i32,
+    },
+    Timeout(Box<Timespec>),
+    Cancel(Ticket),
+    /// A path with a NUL byte in it, which no system call can express: refused when pushed.
+    Unrepresentable(Box<(Opcode, PathBuf)>),
+}
+
+/// Several buffers and the vector that tells the kernel where they are.
+#[derive(Debug)]
+pub(crate) struct Vectored {
+    pub(crate) buffers: Vec<Buffer>,
+    pub(crate) vectors: Vectors,
+}
+
+/// A name relative to a directory, or to the current one.
+#[derive(Debug)]
+pub(crate) struct Name {
+    pub(crate) directory: Option<Descriptor>,
+    pub(crate) path: CString,
+}
+
+/// An open call; what it opened is in `outcome` once it completed.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) name: Name,
+    pub(crate) flags: i32,
+    pub(crate) mode: u32,
+    /// Whether the file goes into the registered table, and where, while it is in flight.
+    pub(crate) into_table: bool,
+    pub(crate) entry: Option<u32>,
+    pub(crate) outcome: Option<Opened>,
+}
+
+/// What an open call gave.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Descriptor(Descriptor),
+    Registered(RegisteredFile),
+}
+
+/// A statx call and the structure that it fills.
+#[derive(Debug)]
+pub(crate) struct Statx {
+    pub(crate) name: Name,
+    pub(crate) flags: i32,
+    pub(crate) mask: u32,
+    pub(crate) out: RawStatx,
+}
+
+/// What a close call closes.
+#[derive(Debug)]
+pub(crate) enum Closing {
+    Descriptor(Descriptor),
+    Registered(RegisteredFile),
+    /// Handed to the kernel; the number is no longer ours unless the call never ran.
+    Released(i32),
+    /// A registered file that others still hold open: it left the table, and that is all.
+    Forgotten,
+}
+
+impl Operation {
+    /// Which operation this is.
+    pub fn opcode(&self) -> Opcode {
+        match &self.0 {
+            Kind::Nop => Opcode::Nop,
+            Kind::Read { .. } => Opcode::Read,
+            Kind::Write { .. } => Opcode::Write,
+            Kind::ReadVectored { .. } => Opcode::ReadVectored,
+            Kind::WriteVectored { .. } => Opcode::WriteVectored,
+            Kind::Sync { .. } => Opcode::Sync,
+            Kind::Open(_) => Opcode::Open,
+            Kind::Statx(_) => Opcode::Statx,
+            Kind::Allocate { .. } => Opcode::Allocate,
+            Kind::SetLen { .. } => Opcode::SetLen,
+            Kind::Close(_) => Opcode::Close,
+            Kind::Unlink { .. } => Opcode::Unlink,
+            Kind::CreateDirectory { .. } => Opcode::CreateDirectory,
+            Kind::Rename { .. } => Opcode::Rename,
+            Kind::Link { .. } => Opcode::Link,
+            Kind::Timeout(_) => Opcode::Timeout,
+            Kind::Cancel(_) => Opcode::Cancel,
+            Kind::Unrepresentable(named) => named.0,
+        }
+    }
+
+    /// The offset in bytes that it works at, for positioned operations.
+    pub fn offset(&self) -> Option<u64> {
+        match self.0 {
+            Kind::Read { offset, .. }
+            | Kind::Write { offset, .. }
+            | Kind::ReadVectored { offset, .. }
+            | Kind::WriteVectored { offset, .. }
+            | Kind::Allocate { offset, .. } => Some(offset),
+            _ => None,
+        }
+    }
+
+    /// The path that it works on (the first of two), for operations on names.
+    pub fn path(&self) -> Option<PathBuf> {
+        match &self.0 {
+            Kind::Open(open) => Some(open.name.to_path()),
+            Kind::Statx(statx) if !statx.name.path.is_empty() => Some(statx.name.to_path()),
+            Kind::Unlink { name, .. } | Kind::CreateDirectory { name, .. } => Some(name.to_path()),
+            Kind::Rename { names, .. } | Kind::Link { names, .. } => Some(names.0.to_path()),
+            Kind::Unrepresentable(named) => Some(named.1.clone()),
+            _ => None,
+        }
+    }
+
+    /// Takes back the buffer of a read or write that was not pushed.
+    pub fn into_buffer(self) -> Option<Buffer> {
+        match self.0 {
+            Kind::Read { buffer, .. } | Kind::Write { buffer, .. } => Some(buffer),
+            _ => None,
+        }
+    }
+
+    /// Takes back the buffers of a vectored read or write that was not pushed; empty for others.
+    pub fn into_buffers(self) -> Vec<Buffer> {
+        match self.0 {
+            Kind::ReadVectored { vectored, .. } | Kind::WriteVectored { vectored, .. } => {
+                vectored.buffers
+            }
+            kind => Operation(kind).into_buffer().into_iter().collect(),
+        }
+    }
+
+    /// The file that it works on, where that is one that is already open.
+    pub(crate) fn target(&self) -> Option<&Target> {
+        match &self.0 {
+            Kind::Read { target, .. }
+            | Kind::Write { target, .. }
+            | Kind::ReadVectored { target, .. }
+            | Kind::WriteVectored { target, .. }
+            | Kind::Sync { target, .. }
+            | Kind::Allocate { target, .. }
+            | Kind::SetLen { target, .. } => Some(target),
+            _ => None,
+        }
+    }
+}
+
+impl Name {
+    fn to_path(&self) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt;
+        std::ffi::OsStr::from_bytes(self.path.as_bytes()).into()
+    }
+}

@@ -1,0 +1,120 @@
+//! Operations on an open file: read, write, sync, allocate, set the length, close.
+
+use crate::{
+    buf::Buffer,
+    descriptor::{Descriptor, Target},
+    op::{AllocateMode, Closing, Kind, Operation, Vectored},
+    sys::vector::Vectors,
+};
+
+impl Operation {
+    /// Reads at `offset` bytes into the selected part of `buffer`, as pread(2).
+    ///
+    /// The result is the number of bytes; less than asked at the end of the file and 0 past it.
+    /// At most 0x7fff_f000 bytes are moved at a time. On a file that has no positions (a pipe, a
+    /// terminal) the offset is ignored, on both backends. A cancelled read fails with
+    /// [`Cancelled`](crate::ErrorKind::Cancelled) and gives the buffer back; it may hold bytes.
+    ///
+    /// Needs Linux 5.6 on the ring.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ringwise::{Descriptor, Local, Operation};
+    ///
+    /// let mut local = Local::new()?;
+    /// let file = Descriptor::from(std::fs::File::open("/proc/self/comm")?);
+    /// let done = local.run(Operation::read_at(&file, vec![0; 64], 0))?;
+    /// let count = done.result()?;
+    /// let bytes = done.into_buffer().unwrap().into_vec().unwrap();
+    /// assert!(bytes[..count].ends_with(b"\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_at(target: impl Into<Target>, buffer: impl Into<Buffer>, offset: u64) -> Operation {
+        Operation(Kind::Read { target: target.into(), buffer: buffer.into(), offset })
+    }
+
+    /// Writes the selected part of `buffer` at `offset` bytes, as pwrite(2).
+    ///
+    /// The result is the number of bytes; less than asked when a limit or a full disk came in
+    /// between. Written is not durable: see [`sync_data`](Self::sync_data). A write that was
+    /// submitted goes on to its end when the loop is dropped. Needs Linux 5.6 on the ring.
+    pub fn write_at(
+        target: impl Into<Target>,
+        buffer: impl Into<Buffer>,
+        offset: u64,
+    ) -> Operation {
+        Operation(Kind::Write { target: target.into(), buffer: buffer.into(), offset })
+    }
+
+    /// Reads at `offset` bytes into several buffers in turn, as preadv(2); at most 1024 buffers.
+    pub fn read_vectored_at(
+        target: impl Into<Target>,
+        buffers: Vec<Buffer>,
+        offset: u64,
+    ) -> Operation {
+        let vectored = Box::new(Vectored { buffers, vectors: Vectors::default() });
+        Operation(Kind::ReadVectored { target: target.into(), vectored, offset })
+    }
+
+    /// Writes several buffers in turn at `offset` bytes, as pwritev(2); at most 1024 buffers.
+    pub fn write_vectored_at(
+        target: impl Into<Target>,
+        buffers: Vec<Buffer>,
+        offset: u64,
+    ) -> Operation {
+        let vectored = Box::new(Vectored { buffers, vectors: Vectors::default() });
+        Operation(Kind::WriteVectored { target: target.into(), vectored, offset })
+    }
+
+    /// Puts a file's data and metadata on stable storage, as fsync(2).
+    ///
+    /// Only writes that have *completed* before this is submitted are covered. After a failure
+    /// the file's unwritten data may be lost: the kernel reports the error once and a second sync
+    /// can succeed without having written anything, so never retry it into success.
+    pub fn sync_all(target: impl Into<Target>) -> Operation {
+        Operation(Kind::Sync { target: target.into(), data_only: false })
+    }
+
+    /// Puts a file's data, and the metadata needed to read it, on stable storage, as
+    /// fdatasync(2). The warnings of [`sync_all`](Self::sync_all) hold.
+    pub fn sync_data(target: impl Into<Target>) -> Operation {
+        Operation(Kind::Sync { target: target.into(), data_only: true })
+    }
+
+    /// Allocates, punches or zeroes `len` bytes at `offset`, as fallocate(2).
+    pub fn allocate(
+        target: impl Into<Target>,
+        mode: AllocateMode,
+        offset: u64,
+        len: u64,
+    ) -> Operation {
+        Operation(Kind::Allocate { target: target.into(), mode: mode.flags(), offset, len })
+    }
+
+    /// Cuts or extends a file to `len` bytes, as ftruncate(2). Before Linux 6.9 the ring has no
+    /// such operation and the call is made by a thread of the loop.
+    pub fn set_len(target: impl Into<Target>, len: u64) -> Operation {
+        Operation(Kind::SetLen { target: target.into(), len })
+    }
+
+    /// Closes a file and reports what close(2) reports.
+    ///
+    /// An ordinary descriptor has to be the last clone, with no operation in flight: otherwise the
+    /// push is refused with [`Busy`](crate::ErrorKind::Busy) and the descriptor comes back. A
+    /// registered file leaves the loop's table.
+    pub fn close(target: impl Into<Target>) -> Operation {
+        Operation(Kind::Close(match target.into() {
+            Target::Descriptor(descriptor) => Closing::Descriptor(descriptor),
+            Target::Registered(file) => Closing::Registered(file),
+        }))
+    }
+
+    /// Takes back the descriptor of a close that was not pushed.
+    pub fn into_descriptor(self) -> Option<Descriptor> {
+        match self.0 {
+            Kind::Close(Closing::Descriptor(descriptor)) => Some(descriptor),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! What a loop was asked to be, what the kernel granted, and why it fell back if it did.
+//!
+//! Nothing is silently dropped: a flag that the kernel refused is missing from
+//! [`Setup::granted`], a polling mode that does not poll says so, and a fallback keeps its reason.
+
+use std::{fmt, io, time::Duration};
+
+use crate::{error::Errno, local::Local, op::Opcode};
+
+/// Which backend a loop is to run on.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum BackendChoice {
+    /// The ring where it can be had and works, else classic calls; the reason can be asked for.
+    #[default]
+    Auto,
+    /// The ring or an error.
+    Uring,
+    /// Classic calls: a bounded pool of threads.
+    Classic,
+}
+
+/// The backend that a loop runs on.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// io_uring.
+    Uring,
+    /// Classic system calls, made by the loop's thread and a bounded pool.
+    Classic,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Backend::Uring => "io_uring",
+            Backend::Classic => "classic",
+        })
+    }
+}
+
+/// Whether something that was asked for has its effect.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nobody asked for it.
+    NotAsked,
+    /// It works, as far as was tried.
+    Effective,
+    /// It does not; the reason says what was tried and what the answer was.
+    Ineffective(String),
+    /// Not known until a file is tried: see
+    /// [`Local::probe_iopoll`](crate::Local::probe_iopoll).
+    Unknown,
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Effect::NotAsked => f.write_str("not asked for"),
+            Effect::Effective => f.write_str("effective"),
+            Effect::Ineffective(reason) => write!(f, "not effective: {reason}"),
+            Effect::Unknown => f.write_str("not known until a file is tried"),
+        }
+    }
+}
+
+/// A set of ring setup flags (`IORING_SETUP_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetupFlags(pub(crate) u32);
+
+impl SetupFlags {
+    pub(crate) const IOPOLL: SetupFlags = SetupFlags(1 << 0);
+    pub(crate) const SQPOLL: SetupFlags = SetupFlags(1 << 1);
+    pub(crate) const CLAMP: SetupFlags = SetupFlags(1 << 4);
+    pub(crate) const SUBMIT_ALL: SetupFlags = SetupFlags(1 << 7);
+    pub(crate) const COOP_TASKRUN: SetupFlags = SetupFlags(1 << 8);
+    pub(crate) const TASKRUN_FLAG: SetupFlags = SetupFlags(1 << 9);
+    pub(crate) const SINGLE_ISSUER: SetupFlags = SetupFlags(1 << 12);
+    pub(crate) const DEFER_TASKRUN: SetupFlags = SetupFlags(1 << 13);
+    pub(crate) const NO_SQARRAY: SetupFlags = SetupFlags(1 << 16);
+
+    const NAMES: [(SetupFlags, &'static str); 9] = [
+        (SetupFlags::IOPOLL, "IOPOLL"),
+        (SetupFlags::SQPOLL, "SQPOLL"),
+        (SetupFlags::CLAMP, "CLAMP"),
+        (SetupFlags::SUBMIT_ALL, "SUBMIT_ALL"),
+        (SetupFlags::COOP_TASKRUN, "COOP_TASKRUN"),
+        (SetupFlags::TASKRUN_FLAG, "TASKRUN_FLAG"),
+        (SetupFlags::SINGLE_ISSUER, "SINGLE_ISSUER"),
+        (SetupFlags::DEFER_TASKRUN, "DEFER_TASKRUN"),
+        (SetupFlags::NO_SQARRAY, "NO_SQARRAY"),
+    ];
+
+    pub(crate) fn contains(self, other: SetupFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(crate) fn with(self, other: SetupFlags, wanted: bool) -> SetupFlags {
+        if wanted { SetupFlags(self.0 | other.0) } else { self }
+    }
+
+    pub(crate) fn without(self, other: SetupFlags) -> SetupFlags {
+        SetupFlags(self.0 & !other.0)
+    }
+
+    /// The names of the flags in the set, as in `IORING_SETUP_` and the name.
+    pub fn iter(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.iter().filter(move |(flag, _)| self.contains(*flag)).map(|&(_, name)| name)
+    }
+
+    /// Whether the flag of this name is in the set.
+    pub fn has(self, name: &str) -> bool {
+        self.iter().any(|flag| flag == name)
+    }
+}
+
+impl fmt::Display for SetupFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.iter().collect();
+        f.write_str(if names.is_empty() { "none" } else { "" })?;
+        f.write_str(&names.join(" "))
+    }
+}
+
+/// Why a loop does not run on a ring.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FallbackReason {
+    /// The caller chose classic calls.
+    Chosen,
+    /// The kernel refused to set a ring up.
+    Refused(Errno),
+    /// The ring lacks what the library relies on (Linux 5.11 has it all).
+    Lacks(&'static str),
+    /// The ring opened, and a real operation through it went wrong.
+    SelfTest(String),
+}
+
+impl fmt::Display for FallbackReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FallbackReason::Chosen => f.write_str("classic calls were chosen"),
+            FallbackReason::Refused(errno) => {
+                write!(f, "io_uring_setup: {errno}")?;
+                match setup_advice(*errno) {
+                    Some(advice) => write!(f, "; {advice}"),
+                    None => Ok(()),
+                }
+            }
+            FallbackReason::Lacks(feature) => {
+                write!(f, "the kernel's io_uring lacks {feature}; Linux 5.11 or later has it")
+            }
+            FallbackReason::SelfTest(what) => {
+                write!(f, "a ring opened but does not work: {what}")
+            }
+        }
+    }
+}
+
+/// What a user can do about a refused setup.
+fn setup_advice(errno: Errno) -> Option<&'static str> {
+    Some(match errno.raw() {
+        libc::EPERM | libc::EACCES => {
+            "forbidden by a seccomp filter (containers do by default), by a security module, or by \
+             kernel.io_uring_disabled: allow io_uring_setup, io_uring_enter and io_uring_register"
+        }
+        libc::ENOSYS => {
+            "the kernel has no io_uring, or a seccomp filter or emulated kernel hides it"
+        }
+        libc::ENOMEM => "raise the locked-memory limit (ulimit -l) or ask for fewer entries",
+        libc::EMFILE | libc::ENFILE => "raise the limit on open files (ulimit -n)",
+        _ => return None,
+    })
+}
+
+/// A loop that could not be built.
+#[non_exhaustive]
+#[derive(Debug)]
+pub enum SetupError {
+    /// A ring was demanded and is not to be had.
+    NoRing(FallbackReason),
+    /// The number of entries is not between 1 and 32768.
+    Entries(u32),
+    /// The classic backend could not make its wake-up descriptor.
+    Classic(io::Error),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetupError::NoRing(reason) => write!(f, "no io_uring: {reason}"),
+            SetupError::Entries(entries) => {
+                write!(f, "{entries} submission entries: a ring has 1 to 32768")
+            }
+            SetupError::Classic(error) => write!(f, "classic backend: eventfd: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+/// What a loop is: what was asked for and what the kernel granted.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub(crate) backend: Backend,
+    pub(crate) fallback: Option<FallbackReason>,
+    pub(crate) asked: SetupFlags,
+    pub(crate) granted: SetupFlags,
+    pub(crate) submission_entries: u32,
+    pub(crate) completion_entries: u32,
+    pub(crate) ring_registered: bool,
+    pub(crate) sqpoll: Effect,
+    pub(crate) iopoll: Effect,
+}
+
+impl Setup {
+    /// The backend it runs on.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Why it does not run on a ring; nothing where it does.
+    pub fn fallback(&self) -> Option<&FallbackReason> {
+        self.fallback.as_ref()
+    }
+
+    /// The setup flags that were asked for.
+    pub fn asked(&self) -> SetupFlags {
+        self.asked
+    }
+
+    /// The setup flags that the kernel took.
+    pub fn granted(&self) -> SetupFlags {
+        self.granted
+    }
+
+    /// Entries of the submission queue.
+    pub fn submission_entries(&self) -> u32 {
+        self.submission_entries
+    }
+
+    /// Entries of the completion queue: the most that can be in flight, less those the loop keeps
+    /// for itself.
+    pub fn completion_entries(&self) -> u32 {
+        self.completion_entries
+    }
+
+    /// Whether the ring's descriptor is registered with the thread (Linux 5.18), which saves a
+    /// look-up in each enter.
+    pub fn is_ring_registered(&self) -> bool {
+        self.ring_registered
+    }
+
+    /// Whether a kernel thread takes submissions, where that was asked for.
+    pub fn sqpoll(&self) -> &Effect {
+        &self.sqpoll
+    }
+
+    /// Whether completions are polled for, where that was asked for.
+    pub fn iopoll(&self) -> &Effect {
+        &self.iopoll
+    }
+}
+
+/// How a [`Local`] is to be built. Made by [`Local::builder`].
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{BackendChoice, Local};
+///
+/// let local = Local::builder().entries(64).backend(BackendChoice::Classic).build()?;
+/// assert!(local.setup().fallback().is_some());
+/// # Ok::<(), ringwise::SetupError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pub(crate) entries: u32,
+    pub(crate) backend: BackendChoice,
+    pub(crate) flags: SetupFlags,
+    pub(crate) sqpoll_idle: Option<Duration>,
+    pub(crate) register_ring: bool,
+    pub(crate) registered_files: u32,
+    pub(crate) worker_threads: usize,
+    pub(crate) classic_threads: usize,
+    pub(crate) avoided: Vec<Opcode>,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        let flags = SetupFlags::default()
+            .with(SetupFlags::SINGLE_ISSUER, true)
+            .with(SetupFlags::DEFER_TASKRUN, true)
+            .with(SetupFlags::TASKRUN_FLAG, true)
+            .with(SetupFlags::SUBMIT_ALL, true)
+            .with(SetupFlags::CLAMP, true)
+            .with(SetupFlags::NO_SQARRAY, true);
+        Builder {
+            entries: 128,
+            backend: BackendChoice::Auto,
+            flags,
+            sqpoll_idle: None,
+            register_ring: true,
+            registered_files: 16,
+            worker_threads: 8,
+            classic_threads: 64,
+            avoided: Vec::new(),
+        }
+    }
+}
+
+impl Builder {
+    /// Entries of the submission queue, 1 to 32768, rounded up to a power of two; 128 unless set.
+    /// About twice as many operations can be in flight.
+    #[must_use]
+    pub fn entries(mut self, entries: u32) -> Self {
+        self.entries = entries;
+        self
+    }
+
+    /// The backend; [`BackendChoice::Auto`] unless set.
+    #[must_use]
+    pub fn backend(mut self, backend: BackendChoice) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// Runs completion work only when the loop asks (`DEFER_TASKRUN`, Linux 6.1); on unless
+    /// turned off. The kernel wants [`single_issuer`](Self::single_issuer) with it.
+    #[must_use]
+    pub fn defer_taskrun(mut self, on: bool) -> Self {
+        self.flags = self.flags.without(SetupFlags::DEFER_TASKRUN);
+        self.flags = self.flags.with(SetupFlags::DEFER_TASKRUN, on);
+        self
+    }
+
+    /// Runs completion work at the next system call instead of interrupting (`COOP_TASKRUN`,
+    /// Linux 5.19); off unless turned on, since deferring does more.
+    #[must_use]
+    pub fn coop_taskrun(mut self, on: bool) -> Self {
+        self.flags = self.flags.without(SetupFlags::COOP_TASKRUN);
+        self.flags = self.flags.with(SetupFlags::COOP_TASKRUN, on);
+        self
+    }
+
+    /// Promises the kernel that one thread submits (`SINGLE_ISSUER`, Linux 6.0); on unless turned
+    /// off.
+    #[must_use]
+    pub fn single_issuer(mut self, on: bool) -> Self {
+        self.flags = self.flags.without(SetupFlags::SINGLE_ISSUER);
+        self.flags = self.flags.with(SetupFlags::SINGLE_ISSUER, on);
+        self
+    }
+
+    /// A kernel thread takes submissions and sleeps when it was idle for the time given
+    /// (`SQPOLL`); off unless set. It burns up to a core, and excludes deferred completion work.
+    #[must_use]
+    pub fn sqpoll(mut self, idle: Option<Duration>) -> Self {
+        self.sqpoll_idle = idle;
+        self.flags = self.flags.without(SetupFlags::SQPOLL);
+        self.flags = self.flags.with(SetupFlags::SQPOLL, idle.is_some());
+        self
+    }
+
+    /// Polls the device for completions (`IOPOLL`); off unless turned on. Such a ring does direct
+    /// reads and writes only, and needs a device with polling queues: see
+    /// [`Local::probe_iopoll`].
+    #[must_use]
+    pub fn iopoll(mut self, on: bool) -> Self {
+        self.flags = self.flags.without(SetupFlags::IOPOLL);
+        self.flags = self.flags.with(SetupFlags::IOPOLL, on);
+        self
+    }
+
+    /// Registers the ring's descriptor with the thread (Linux 5.18); on unless turned off.
+    #[must_use]
+    pub fn registered_ring(mut self, on: bool) -> Self {
+        self.register_ring = on;
+        self
+    }
+
+    /// Entries of the table of registered files, at most 65536; 16 unless set. 0 means none.
+    #[must_use]
+    pub fn registered_files(mut self, entries: u32) -> Self {
+        self.registered_files = entries.min(1 << 16);
+        self
+    }
+
+    /// The most kernel worker threads that the ring may have for calls that cannot be made
+    /// without blocking, for files and for the rest each; 8 unless set, and at least 1. The
+    /// kernel's own bound for the rest is the limit on processes.
+    #[must_use]
+    pub fn worker_threads(mut self, threads: usize) -> Self {
+        self.worker_threads = threads.max(1);
+        self
+    }
+
+    /// The most threads of the classic backend, and of the pool that makes calls the ring cannot;
+    /// 64 unless set, and at least 1. They start when there is work and end after ten idle
+    /// seconds.
+    #[must_use]
+    pub fn classic_threads(mut self, threads: usize) -> Self {
+        self.classic_threads = threads.max(1);
+        self
+    }
+
+    /// Operations that threads of the loop are to make although the ring can: for those that the
+    /// kernel would only hand to a worker thread of its own.
+    #[must_use]
+    pub fn avoid(mut self, opcodes: &[Opcode]) -> Self {
+        self.avoided = opcodes.to_vec();
+        self
+    }
+
+    /// Builds the loop.
+    ///
+    /// # Errors
+    ///
+    /// [`SetupError`]: with [`BackendChoice::Auto`] only for a number of entries that cannot be,
+    /// or when not even an eventfd is to be had.
+    pub fn build(self) -> Result<Local, SetupError> {
+        Local::build(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_turned_off_is_not_asked_for() {
+        let builder = Builder::default().defer_taskrun(false).coop_taskrun(true);
+        assert!(!builder.flags.has("DEFER_TASKRUN"));
+        assert!(builder.flags.has("COOP_TASKRUN"));
+        assert_eq!(SetupFlags::default().to_string(), "none");
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        let text = FallbackReason::Refused(Errno(libc::EPERM)).to_string();
+        assert!(text.contains("seccomp") && text.contains("kernel.io_uring_disabled"), "{text}");
+    }
+}

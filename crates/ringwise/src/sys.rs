@@ -1,0 +1,15 @@
+//! The floor: kernel structures and system calls, with all that is unsafe about them.
+//!
+//! # Safety
+//!
+//! Files below this one opt in to unsafe code, each under a header that states its contract.
+//! Beside them only these do: `buf/aligned.rs` and `buf/pool.rs` (memory), `backend/uring.rs`
+//! (the submission queue) and `backend/classic/pool.rs` (calls handed to threads).
+
+pub(crate) mod cache;
+pub(crate) mod extent;
+pub(crate) mod perform;
+pub(crate) mod ring;
+pub(crate) mod statx;
+pub(crate) mod time;
+pub(crate) mod vector;

@@ -1,0 +1,165 @@
+//! What the ring needs beyond the `io-uring` crate: one enter call that uses the registered ring
+//! descriptor, and its registration.
+//!
+//! The crate keeps the registered number in a borrowed helper, which a loop cannot hold, and its
+//! enter call takes flags from the kernel's state only; a loop that defers task work has to say
+//! when it wants it run.
+//!
+//! # Safety
+//!
+//! Thin wrappers: each states what its caller vouches for.
+#![allow(unsafe_code)]
+
+use std::{
+    os::fd::{BorrowedFd, RawFd},
+    ptr,
+    time::Duration,
+};
+
+use crate::error::Errno;
+
+/// `IORING_ENTER_*` (include/uapi/linux/io_uring.h).
+pub(crate) const ENTER_GETEVENTS: u32 = 1 << 0;
+pub(crate) const ENTER_SQ_WAKEUP: u32 = 1 << 1;
+pub(crate) const ENTER_SQ_WAIT: u32 = 1 << 2;
+const ENTER_EXT_ARG: u32 = 1 << 3;
+const ENTER_REGISTERED_RING: u32 = 1 << 4;
+
+const REGISTER_RING_FDS: libc::c_uint = 20;
+const UNREGISTER_RING_FDS: libc::c_uint = 21;
+/// In an update of the ring descriptors: any free entry will do.
+const ANY_ENTRY: u32 = u32::MAX;
+
+/// `struct io_uring_rsrc_update`.
+#[repr(C)]
+struct Update {
+    offset: u32,
+    reserved: u32,
+    data: u64,
+}
+
+/// `struct io_uring_getevents_arg`.
+#[repr(C)]
+struct WaitArgument {
+    signal_mask: u64,
+    signal_mask_bytes: u32,
+    min_wait_usec: u32,
+    timeout: u64,
+}
+
+const _: () = assert!(size_of::<Update>() == 16 && size_of::<WaitArgument>() == 24);
+
+/// A ring's descriptor as enter calls name it.
+#[derive(Debug)]
+pub(crate) struct EnterHandle {
+    fd: RawFd,
+    /// Its entry in this thread's table of registered rings (Linux 5.18): saves a look-up.
+    entry: Option<u32>,
+}
+
+impl EnterHandle {
+    /// A handle on `fd`, registered with the calling thread if `register` and if that works.
+    /// Every use has to be on this thread.
+    pub(crate) fn new(fd: RawFd, register: bool) -> EnterHandle {
+        let entry = register.then(|| register_ring(fd)).flatten();
+        EnterHandle { fd, entry }
+    }
+
+    pub(crate) fn is_registered(&self) -> bool {
+        self.entry.is_some()
+    }
+
+    /// Enters the kernel: hands over `to_submit` entries and waits for `want` completions, at
+    /// most for `timeout`. Returns how many entries were taken.
+    #[inline]
+    pub(crate) fn enter(
+        &self,
+        to_submit: u32,
+        want: u32,
+        flags: u32,
+        timeout: Option<Duration>,
+    ) -> Result<u32, Errno> {
+        let (fd, flags) = match self.entry {
+            Some(entry) => (entry as RawFd, flags | ENTER_REGISTERED_RING),
+            None => (self.fd, flags),
+        };
+        let result = match timeout {
+            None => {
+                let none = ptr::null::<libc::c_void>();
+                // SAFETY: no argument structure; the entries in the queue are valid by the
+                // contract of the queue's push (invariant 1).
+                unsafe {
+                    libc::syscall(
+                        libc::SYS_io_uring_enter,
+                        fd,
+                        to_submit,
+                        want,
+                        flags,
+                        none,
+                        0_usize,
+                    )
+                }
+            }
+            Some(timeout) => enter_with_timeout(fd, to_submit, want, flags, timeout),
+        };
+        if result == -1 { Err(Errno::last()) } else { Ok(result as u32) }
+    }
+}
+
+fn enter_with_timeout(
+    fd: RawFd,
+    to_submit: u32,
+    want: u32,
+    flags: u32,
+    timeout: Duration,
+) -> libc::c_long {
+    let time = super::time::Timespec::from(timeout);
+    let argument = WaitArgument {
+        signal_mask: 0,
+        signal_mask_bytes: 0,
+        min_wait_usec: 0,
+        timeout: time.as_ptr() as u64,
+    };
+    // SAFETY: the structures have the kernel's layout and outlive the call; the queue's entries
+    // are valid by the contract of its push (invariant 1).
+    unsafe {
+        libc::syscall(
+            libc::SYS_io_uring_enter,
+            fd,
+            to_submit,
+            want,
+            flags | ENTER_EXT_ARG,
+            &raw const argument,
+            size_of::<WaitArgument>(),
+        )
+    }
+}
+
+impl Drop for EnterHandle {
+    /// A registered entry holds the ring open: it has to go for the close to take effect.
+    fn drop(&mut self) {
+        let Some(entry) = self.entry else { return };
+        let mut update = Update { offset: entry, reserved: 0, data: 0 };
+        register(self.fd, UNREGISTER_RING_FDS, &mut update);
+    }
+}
+
+fn register_ring(fd: RawFd) -> Option<u32> {
+    let mut update = Update { offset: ANY_ENTRY, reserved: 0, data: fd as u64 };
+    (register(fd, REGISTER_RING_FDS, &mut update) == 1).then_some(update.offset)
+}
+
+fn register(fd: RawFd, opcode: libc::c_uint, update: &mut Update) -> libc::c_long {
+    // SAFETY: one structure of the kernel's layout, which outlives the call.
+    unsafe { libc::syscall(libc::SYS_io_uring_register, fd, opcode, &raw mut *update, 1_u32) }
+}
+
+/// Copies a descriptor's number into a borrowed form for the length of a call.
+///
+/// # Safety
+///
+/// `fd` stays open for the length of the borrow.
+pub(crate) unsafe fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
+    // SAFETY: the caller vouches.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
