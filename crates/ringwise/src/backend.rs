@@ -32,8 +32,24 @@ pub(crate) struct Cqe {
     pub(crate) user_data: u64,
     /// A count, or a negated error number.
     pub(crate) result: i32,
-    /// Made by a thread of the loop, not by the ring: an opened file is an ordinary descriptor.
-    pub(crate) by_thread: bool,
+    /// Not zero: made by a thread of the loop, not by the ring, so that an opened file is an
+    /// ordinary descriptor. A word and not a bool, to be moved with the rest.
+    by_thread: u32,
+}
+
+impl Cqe {
+    #[inline]
+    pub(crate) fn by_ring(user_data: u64, result: i32) -> Cqe {
+        Cqe { user_data, result, by_thread: 0 }
+    }
+
+    pub(crate) fn by_thread(user_data: u64, result: i32) -> Cqe {
+        Cqe { user_data, result, by_thread: 1 }
+    }
+
+    pub(crate) fn is_by_thread(&self) -> bool {
+        self.by_thread != 0
+    }
 }
 
 /// How a file behaves, where a backend has to know before it makes a call that may block.
@@ -66,6 +82,9 @@ pub(crate) trait Driver {
 
     /// The next result, without waiting and without a system call.
     fn next(&mut self) -> Option<Cqe>;
+
+    /// Gives results back that were taken and are for somebody else.
+    fn put_back(&mut self, results: &[Cqe]);
 
     /// Results ready.
     fn ready(&mut self) -> usize;
@@ -170,6 +189,10 @@ impl Driver for AnyDriver {
     #[inline]
     fn next(&mut self) -> Option<Cqe> {
         delegate!(self, |driver| driver.next())
+    }
+
+    fn put_back(&mut self, results: &[Cqe]) {
+        delegate!(self, |driver| driver.put_back(results));
     }
 
     #[inline]

@@ -147,8 +147,8 @@ impl Call {
     /// Lowers an operation that is in its slot. The addresses are valid while it stays there.
     #[inline]
     pub(crate) fn lower(operation: &mut Operation, context: Context) -> Call {
-        match &mut operation.0 {
-            Kind::Nop => Call::Nop,
+        let Some(kind) = &mut operation.0 else { return Call::Nop };
+        match &mut **kind {
             Kind::Read { buffer, offset, .. } => Call::Read {
                 file: context.open(),
                 buffer: buffer.raw(context.ring),
@@ -212,8 +212,7 @@ fn lower_other(kind: &mut Kind, context: Context) -> Call {
         }
         Kind::Timeout(after) => Call::Timeout { after: after.as_ptr() },
         Kind::Cancel(ticket) => Call::Cancel { user_data: ticket.user_data() },
-        Kind::Nop
-        | Kind::Read { .. }
+        Kind::Read { .. }
         | Kind::Write { .. }
         | Kind::Close(Closing::Descriptor(_))
         | Kind::Unrepresentable(_) => {

@@ -103,15 +103,15 @@ impl Completion {
     /// What the call failed with; `EINVAL` when it was another operation.
     pub fn metadata(&self) -> Result<Metadata, Error> {
         self.result()?;
-        match &self.operation.0 {
-            Kind::Statx(statx) => Ok(Metadata(statx.out.clone())),
+        match self.operation.0.as_deref() {
+            Some(Kind::Statx(statx)) => Ok(Metadata(statx.out.clone())),
             _ => Err(self.misused("it read no metadata")),
         }
     }
 
     fn opened(&mut self) -> Option<Opened> {
-        match &mut self.operation.0 {
-            Kind::Open(open) => open.outcome.take(),
+        match self.operation.0.as_deref_mut() {
+            Some(Kind::Open(open)) => open.outcome.take(),
             _ => None,
         }
     }
@@ -119,38 +119,33 @@ impl Completion {
     fn misused(&self, advice: &'static str) -> Error {
         Error::of(&self.operation, Errno(libc::EINVAL)).advise(advice)
     }
+}
 
-    /// Settles what the result means beyond a number.
-    pub(crate) fn settle(&mut self) {
-        match &mut self.operation.0 {
-            // A timeout that came is no failure.
-            Kind::Timeout(_) if self.result == -libc::ETIME => self.result = 0,
-            Kind::Open(_) if self.result >= 0 => {
-                let descriptor = self.adopt_opened();
-                self.set_opened(Opened::Descriptor(descriptor));
-                self.result = 0;
-            }
-            // It never ran, so the number is still open and still this operation's.
-            Kind::Close(Closing::Released(fd)) if self.result == -libc::ECANCELED => {
-                // SAFETY: the close that owned the number did not take place.
-                let fd = unsafe { OwnedFd::from_raw_fd(*fd) };
-                self.operation.0 = Kind::Close(Closing::Descriptor(Descriptor::from(fd)));
-            }
-            _ => {}
+/// Settles what a result means beyond a number, and gives what it comes down to.
+pub(crate) fn settle(operation: &mut Operation, result: i32) -> i32 {
+    match operation.0.as_deref_mut() {
+        // A timeout that came is no failure.
+        Some(Kind::Timeout(_)) if result == -libc::ETIME => 0,
+        Some(Kind::Open(open)) if result >= 0 => {
+            open.outcome = Some(Opened::Descriptor(adopt_opened(result)));
+            0
         }
-    }
-
-    /// Takes the descriptor that the kernel opened, whose number is the result.
-    pub(crate) fn adopt_opened(&self) -> Descriptor {
-        assert!(self.opcode() == Opcode::Open && self.result >= 0, "nothing was opened");
-        // SAFETY: the kernel opened it for this operation, and the loop settles each completion
-        // once, so nobody else owns the number.
-        Descriptor::from(unsafe { OwnedFd::from_raw_fd(self.result) })
-    }
-
-    pub(crate) fn set_opened(&mut self, opened: Opened) {
-        if let Kind::Open(open) = &mut self.operation.0 {
-            open.outcome = Some(opened);
+        // It never ran, so the number is still open and still this operation's.
+        Some(Kind::Close(closing @ Closing::Released(_))) if result == -libc::ECANCELED => {
+            let Closing::Released(fd) = *closing else { unreachable!("matched above") };
+            // SAFETY: the close that owned the number did not take place.
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            *closing = Closing::Descriptor(Descriptor::from(fd));
+            result
         }
+        _ => result,
     }
+}
+
+/// Takes the descriptor that the kernel opened, whose number is an open's result.
+pub(crate) fn adopt_opened(result: i32) -> Descriptor {
+    assert!(result >= 0, "nothing was opened");
+    // SAFETY: the kernel opened it for this operation, and the loop settles each completion once,
+    // so nobody else owns the number.
+    Descriptor::from(unsafe { OwnedFd::from_raw_fd(result) })
 }

@@ -240,6 +240,15 @@ impl fmt::Display for PushError {
 impl std::error::Error for PushError {}
 
 impl PushError {
+    /// The reason as an error of the operation, which is dropped.
+    pub(crate) fn into_error(self) -> Error {
+        match self.reason {
+            PushRefusal::Rejected(error) | PushRefusal::Submit(error) => error,
+            PushRefusal::Full => Error::of(&self.operation, Errno(libc::EBUSY))
+                .advise("as many operations are in flight as the loop holds: take completions"),
+        }
+    }
+
     /// Whether taking completions makes room for this operation.
     pub fn is_full(&self) -> bool {
         matches!(self.reason, PushRefusal::Full)

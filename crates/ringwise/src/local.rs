@@ -6,7 +6,6 @@
 //! with it: drop it, forget it, or panic half-way.
 
 use std::{
-    collections::VecDeque,
     marker::PhantomData,
     os::fd::{AsRawFd, IntoRawFd},
     sync::atomic::{AtomicU32, Ordering},
@@ -17,13 +16,13 @@ use crate::{
     backend::{AnyDriver, Blocking, Cqe, Driver, OWN_ENTRIES},
     buf::{AlignedBuf, Pool},
     call::{Call, Context, File},
-    completion::Completion,
+    completion::{self, Completion},
     descriptor::{Descriptor, RegisteredFile, Target},
     error::{Errno, Error, PushError, PushRefusal},
-    op::{Closing, Kind, Opcode, Opened, Operation},
+    op::{Closing, Kind, Opcode, Open, Opened, Operation},
     registry::{Registry, Release},
     setup::{Builder, Effect, Setup, SetupError},
-    slot::{OWN_CANCEL, Slots, Ticket},
+    slot::{Freed, OWN_CANCEL, Slots, Ticket},
     stats::Stats,
 };
 
@@ -64,8 +63,6 @@ pub struct Local {
     slots: Slots,
     driver: AnyDriver,
     registry: Registry,
-    /// Completions that came while [`run`](Local::run) waited for another.
-    kept: VecDeque<Completion>,
     /// Pools that the ring holds registered: their memory lives as long as the registration.
     pools: Vec<Pool>,
     number: u32,
@@ -123,7 +120,6 @@ impl Local {
             slots: Slots::new(capacity as usize),
             driver,
             registry: Registry::new(number, builder.registered_files),
-            kept: VecDeque::new(),
             pools: Vec::new(),
             number,
             setup,
@@ -140,7 +136,9 @@ impl Local {
     /// What the loop did so far.
     pub fn stats(&mut self) -> Stats {
         self.driver.count(&mut self.stats);
+        self.stats.submitted = self.slots.inserted();
         self.stats.in_flight = self.slots.in_flight() as u64;
+        self.stats.completed = self.stats.submitted - self.stats.in_flight;
         self.stats
     }
 
@@ -181,15 +179,17 @@ impl Local {
             let reason = PushRefusal::Submit(Error::new(Opcode::Submit, errno));
             return Err(PushError { operation, reason });
         }
-        if let Kind::Nop = operation.0 {
-            let ticket = self.slots.insert(operation, tag);
-            self.stats.submitted += 1;
+        if operation.is_nop() {
+            // It owns nothing, and to find that out again in its drop costs a call.
+            std::mem::forget(operation);
+            let ticket = self.slots.insert_nop(tag);
             self.driver.queue(ticket.user_data(), Call::Nop, Blocking::Device);
             return Ok(ticket);
         }
         self.push_checked(operation, tag)
     }
 
+    #[inline(never)]
     fn push_checked(&mut self, operation: Operation, tag: u64) -> Result<Ticket, PushError> {
         let by_ring = self.driver.supports(operation.opcode());
         let (file, blocking) = match self.resolve(&operation, by_ring) {
@@ -205,7 +205,6 @@ impl Local {
         let ticket = self.slots.insert(operation, tag);
         let context = Context { ring: self.number, file, entry };
         let call = Call::lower(self.slots.operation_mut(ticket), context);
-        self.stats.submitted += 1;
         self.driver.queue(ticket.user_data(), call, blocking);
         Ok(ticket)
     }
@@ -220,8 +219,10 @@ impl Local {
         if operation.offset().is_some_and(|offset| offset > OFFSET_MAX) {
             return refuse(libc::EINVAL, "offsets of files are below 2^63");
         }
-        let target = match &operation.0 {
-            Kind::Unrepresentable(_) => return refuse(libc::EINVAL, "the path has a NUL byte"),
+        let target = match operation.0.as_deref() {
+            Some(Kind::Unrepresentable(_)) => {
+                return refuse(libc::EINVAL, "the path has a NUL byte");
+            }
             _ => match operation.target() {
                 Some(target) => target,
                 None => return Ok((None, Blocking::Device)),
@@ -252,18 +253,22 @@ impl Local {
     /// ownership of a descriptor that is to be closed.
     fn prepare(&mut self, operation: Operation) -> Result<Prepared, PushError> {
         let refuse = |kind, errno, advice| {
-            let operation = Operation(kind);
+            let operation = Operation::of(kind);
             let error = Error::of(&operation, Errno(errno)).advise(advice);
             Err(PushError { operation, reason: PushRefusal::Rejected(error) })
         };
-        let (closing, entry) = match operation.0 {
+        let kind = operation.0.expect("a no-op needs nothing");
+        let (closing, entry) = match *kind {
             Kind::Open(mut open) if open.into_table => {
                 open.entry = self.registry.reserve();
                 if open.entry.is_none() {
                     let advice = "the loop's table of registered files is full";
                     return refuse(Kind::Open(open), libc::ENFILE, advice);
                 }
-                return Ok(Prepared { entry: open.entry, operation: Operation(Kind::Open(open)) });
+                return Ok(Prepared {
+                    entry: open.entry,
+                    operation: Operation::of(Kind::Open(open)),
+                });
             }
             Kind::Close(Closing::Descriptor(descriptor)) => match descriptor.into_owned() {
                 Ok(fd) => (Closing::Released(fd.into_raw_fd()), None),
@@ -279,9 +284,9 @@ impl Local {
                     return refuse(Kind::Close(Closing::Registered(file)), errno, advice);
                 }
             },
-            kind => return Ok(Prepared { operation: Operation(kind), entry: None }),
+            kind => return Ok(Prepared { operation: Operation::of(kind), entry: None }),
         };
-        Ok(Prepared { operation: Operation(Kind::Close(closing)), entry })
+        Ok(Prepared { operation: Operation::of(Kind::Close(closing)), entry })
     }
 
     /// Takes a registered file out of the table, to close what is behind it.
@@ -346,23 +351,15 @@ impl Local {
 
     #[inline]
     fn drive(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
-        let want = want.saturating_sub(self.kept.len()).min(self.slots.in_flight());
+        let want = want.min(self.slots.in_flight());
         self.driver.submit(want, deadline).map_err(|errno| Error::new(Opcode::Submit, errno))?;
-        Ok(self.driver.ready() + self.kept.len())
+        Ok(self.driver.ready())
     }
 
     /// A completion that is ready, in no particular order. Never waits and never makes a system
     /// call, so nothing comes that no [`submit`](Self::submit) has asked the kernel for.
     #[inline]
     pub fn next_completion(&mut self) -> Option<Completion> {
-        if !self.kept.is_empty() {
-            return self.kept.pop_front();
-        }
-        self.take_completion()
-    }
-
-    #[inline]
-    fn take_completion(&mut self) -> Option<Completion> {
         loop {
             let cqe = self.driver.next()?;
             if let Some(completion) = self.complete(cqe) {
@@ -374,94 +371,100 @@ impl Local {
     #[inline]
     fn complete(&mut self, cqe: Cqe) -> Option<Completion> {
         let ticket = Ticket::from_user_data(cqe.user_data)?;
-        let Some((operation, tag)) = self.slots.remove(ticket) else {
+        let Some(Freed { tag, nop }) = self.slots.free(ticket) else {
             self.stats.stale_completions += 1;
             return None;
         };
-        self.stats.completed += 1;
-        let mut completion = Completion { ticket, tag, result: cqe.result, operation };
-        if !matches!(completion.operation.0, Kind::Nop) {
-            self.settle(&mut completion, cqe.by_thread);
-        }
-        Some(completion)
+        // Built in one place from values: built in two, it is copied through memory while its
+        // stores are still on their way, which took five nanoseconds of a no-op's forty.
+        let (operation, result) =
+            if nop { (Operation::nop(), cqe.result) } else { self.complete_taken(ticket, cqe) };
+        Some(Completion { ticket, tag, result, operation })
     }
 
-    /// Settles what a completion changes in the loop's own tables.
-    fn settle(&mut self, completion: &mut Completion, by_thread: bool) {
-        match completion.operation.target() {
-            Some(Target::Descriptor(_)) => return,
+    #[inline(never)]
+    fn complete_taken(&mut self, ticket: Ticket, cqe: Cqe) -> (Operation, i32) {
+        let mut operation = self.slots.take(ticket);
+        let result = self.settle(&mut operation, cqe);
+        (operation, result)
+    }
+
+    /// Settles what a completion changes in the loop's own tables, and what its number means.
+    fn settle(&mut self, operation: &mut Operation, cqe: Cqe) -> i32 {
+        match operation.target() {
+            Some(Target::Descriptor(_)) => return cqe.result,
             Some(&Target::Registered(file)) => {
-                if let Some(index) = self.registry.end(file) {
-                    self.clear_entry(index);
+                if let Some(entry) = self.registry.end(file) {
+                    self.clear_entry(entry);
                 }
-                return;
+                return cqe.result;
             }
             None => {}
         }
-        match &mut completion.operation.0 {
-            Kind::Open(open) if open.entry.is_some() => {
+        match operation.0.as_deref_mut() {
+            Some(Kind::Open(open)) if open.entry.is_some() => {
                 let entry = open.entry.take().expect("matched just now");
-                self.settle_table_open(completion, entry, by_thread);
+                self.settle_table_open(open, entry, cqe)
             }
-            Kind::Close(Closing::Registered(file)) => match completion.result {
-                0.. => self.registry.vacate(file.index),
-                _ => self.registry.abort_close(*file),
-            },
-            _ => completion.settle(),
+            Some(Kind::Close(Closing::Registered(file))) => {
+                match cqe.result {
+                    0.. => self.registry.vacate(file.index),
+                    _ => self.registry.abort_close(*file),
+                }
+                cqe.result
+            }
+            _ => completion::settle(operation, cqe.result),
         }
     }
 
     /// A file was opened for the table: by the ring into it, or by a thread beside it.
-    fn settle_table_open(&mut self, completion: &mut Completion, entry: u32, by_thread: bool) {
-        if completion.result < 0 {
+    fn settle_table_open(&mut self, open: &mut Open, entry: u32, cqe: Cqe) -> i32 {
+        if cqe.result < 0 {
             self.registry.vacate(entry);
-            return;
+            return cqe.result;
         }
-        let descriptor = by_thread.then(|| completion.adopt_opened());
+        let descriptor = cqe.is_by_thread().then(|| completion::adopt_opened(cqe.result));
         if let Some(descriptor) = &descriptor
             && let Err(errno) = self.driver.set_file(entry, Some(descriptor.as_raw_fd()))
         {
             self.registry.vacate(entry);
-            completion.result = -errno.raw();
-            return;
+            return -errno.raw();
         }
-        completion.result = 0;
         let file = self.registry.opened(entry, descriptor);
-        completion.set_opened(Opened::Registered(file));
+        open.outcome = Some(Opened::Registered(file));
+        0
     }
 
-    /// Makes one operation and waits for it; completions of others that come meanwhile are kept
-    /// for [`next_completion`](Self::next_completion).
+    /// Makes one operation and waits for it; completions of others that come meanwhile stay for
+    /// [`next_completion`](Self::next_completion).
     ///
     /// The price of the convenience is a depth of one: use [`push`](Self::push) for many.
     ///
     /// # Errors
     ///
-    /// Why the operation could not be handed over. What became of it then is in the completion.
+    /// Why the operation could not be handed over; `EBUSY` when as many are in flight as the loop
+    /// holds. What became of an operation that was handed over is in the completion. After an
+    /// error of the wait itself (`io_uring_enter`) the operation is still in flight, and its
+    /// completion comes with the others.
     pub fn run(&mut self, operation: Operation) -> Result<Completion, Error> {
-        let mut operation = operation;
-        let ticket = loop {
-            match self.push(operation, 0) {
-                Ok(ticket) => break ticket,
-                Err(PushError { operation: back, reason: PushRefusal::Full }) => {
-                    operation = back;
-                    self.drive(1, None)?;
-                    let done = self.take_completion();
-                    self.kept.extend(done);
+        let ticket = self.push(operation, 0).map_err(PushError::into_error)?;
+        let mut others = Vec::new();
+        let done = loop {
+            let Some(cqe) = self.driver.next() else {
+                // Results of others are still the driver's to count, so wait for one more each.
+                if let Err(errno) = self.driver.submit(1, None) {
+                    break Err(Error::new(Opcode::Submit, errno));
                 }
-                Err(PushError { reason: PushRefusal::Rejected(error), .. })
-                | Err(PushError { reason: PushRefusal::Submit(error), .. }) => return Err(error),
+                continue;
+            };
+            if cqe.user_data == ticket.user_data() {
+                break Ok(cqe);
             }
+            others.push(cqe);
         };
-        loop {
-            self.driver.submit(1, None).map_err(|errno| Error::new(Opcode::Submit, errno))?;
-            while let Some(done) = self.take_completion() {
-                if done.ticket() == ticket {
-                    return Ok(done);
-                }
-                self.kept.push_back(done);
-            }
-        }
+        self.driver.put_back(&others);
+        let done = self.complete(done?);
+        Ok(done.expect("its slot was taken by the push above"))
     }
 
     /// Puts a file into the loop's table, for cheaper operations on it. The loop keeps the file
@@ -566,7 +569,6 @@ impl Local {
 
     /// Waits for everything in flight; leaks what does not come back.
     fn drain(&mut self, time: Duration) -> Result<(), Leaked> {
-        self.kept.clear();
         if self.slots.in_flight() == 0 {
             return Ok(());
         }
@@ -608,7 +610,7 @@ impl Local {
     fn reap_until(&mut self, time: Duration) {
         let deadline = Instant::now().checked_add(time);
         loop {
-            while let Some(done) = self.take_completion() {
+            while let Some(done) = self.next_completion() {
                 drop(done);
             }
             let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);

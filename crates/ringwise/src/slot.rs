@@ -6,7 +6,7 @@
 //! told from one that is (invariant 5). A free slot is the permit to push (invariant 3): there
 //! are never more slots than the completion queue has room for. The table makes no system calls.
 
-use crate::op::{Kind, Operation};
+use crate::op::Operation;
 
 /// Names one pushed operation; a later operation in the same slot has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,49 +48,76 @@ impl Ticket {
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: Box<[Slot]>,
-    /// Indices of free slots; the last freed is used first, while it is in the cache.
-    free: Vec<u32>,
+    /// The first free slot, or `NONE`; each free slot names the next. The last freed is used
+    /// first, while it is in the cache.
+    free: u32,
+    inserted: u64,
+    freed: u64,
 }
 
 #[derive(Debug)]
 struct Slot {
     operation: Operation,
+    /// The caller's number; in a free slot the next free one's index.
     tag: u64,
+    /// Odd while the slot is occupied: one number tells whether a ticket is current.
     generation: u32,
-    occupied: bool,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// A slot that was freed: its tag, and whether it held a no-op.
+pub(crate) struct Freed {
+    pub(crate) tag: u64,
+    pub(crate) nop: bool,
 }
 
 impl Slots {
     pub(crate) fn new(capacity: usize) -> Slots {
         assert!(capacity as u64 <= INDEX_MASK, "the completion queue has at most 65536 entries");
-        let vacant =
-            || Slot { operation: Operation(Kind::Nop), tag: 0, generation: 0, occupied: false };
-        Slots {
-            slots: std::iter::repeat_with(vacant).take(capacity).collect(),
-            free: (0..capacity as u32).rev().collect(),
-        }
+        let vacant = |index: usize| {
+            let next = if index + 1 < capacity { index as u32 + 1 } else { NONE };
+            Slot { operation: Operation(None), tag: u64::from(next), generation: 0 }
+        };
+        let free = if capacity > 0 { 0 } else { NONE };
+        Slots { slots: (0..capacity).map(vacant).collect(), free, inserted: 0, freed: 0 }
     }
 
     pub(crate) fn capacity(&self) -> usize {
         self.slots.len()
     }
 
+    #[inline]
     pub(crate) fn in_flight(&self) -> usize {
-        self.slots.len() - self.free.len()
+        (self.inserted - self.freed) as usize
     }
 
+    /// Operations ever taken in.
+    pub(crate) fn inserted(&self) -> u64 {
+        self.inserted
+    }
+
+    #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty()
+        self.free == NONE
     }
 
     /// Takes an operation in. The caller has seen that the table is not full.
-    #[inline]
     pub(crate) fn insert(&mut self, operation: Operation, tag: u64) -> Ticket {
-        let index = self.free.pop().expect("the caller checked that a slot is free");
+        let ticket = self.insert_nop(tag);
+        self.slots[ticket.index as usize].operation = operation;
+        ticket
+    }
+
+    /// As [`insert`](Self::insert) of a no-op, which a free slot holds anyway.
+    #[inline]
+    pub(crate) fn insert_nop(&mut self, tag: u64) -> Ticket {
+        let index = self.free;
         let slot = &mut self.slots[index as usize];
-        slot.operation = operation;
+        self.free = slot.tag as u32;
         slot.tag = tag;
-        slot.occupied = true;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.inserted += 1;
         Ticket { index, generation: slot.generation }
     }
 
@@ -100,30 +127,47 @@ impl Slots {
         &mut self.slots[ticket.index as usize].operation
     }
 
-    /// Lets an operation go after its last completion. Nothing where the ticket is stale.
+    /// Frees a slot after its operation's last completion. Nothing where the ticket is stale. The
+    /// operation is there to be [taken](Self::take) until the next insertion, and has to be,
+    /// unless it is a no-op.
     #[inline]
-    pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<(Operation, u64)> {
+    pub(crate) fn free(&mut self, ticket: Ticket) -> Option<Freed> {
         let slot = self.slots.get_mut(ticket.index as usize)?;
-        if !slot.occupied || slot.generation != ticket.generation {
+        if slot.generation != ticket.generation || slot.generation % 2 == 0 {
             return None;
         }
-        slot.occupied = false;
         slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(ticket.index);
-        Some((std::mem::replace(&mut slot.operation, Operation(Kind::Nop)), slot.tag))
+        let tag = std::mem::replace(&mut slot.tag, u64::from(self.free));
+        self.free = ticket.index;
+        self.freed += 1;
+        Some(Freed { tag, nop: slot.operation.is_nop() })
+    }
+
+    /// Takes the operation out of a slot that was just freed.
+    pub(crate) fn take(&mut self, ticket: Ticket) -> Operation {
+        let slot = &mut self.slots[ticket.index as usize];
+        std::mem::replace(&mut slot.operation, Operation(None))
     }
 
     /// The operations in flight.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Ticket, &Operation)> {
-        self.slots.iter().enumerate().filter(|(_, slot)| slot.occupied).map(|(index, slot)| {
-            (Ticket { index: index as u32, generation: slot.generation }, &slot.operation)
-        })
+        let occupied = |slot: &Slot| slot.generation % 2 == 1;
+        self.slots.iter().enumerate().filter(move |(_, slot)| occupied(slot)).map(
+            |(index, slot)| {
+                let ticket = Ticket { index: index as u32, generation: slot.generation };
+                (ticket, &slot.operation)
+            },
+        )
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn tag_of(freed: Option<Freed>) -> Option<u64> {
+        freed.map(|freed| freed.tag)
+    }
 
     #[test]
     fn a_ticket_survives_the_kernel() {
@@ -138,16 +182,37 @@ mod tests {
         let mut slots = Slots::new(1);
         let first = slots.insert(Operation::nop(), 1);
         assert!(slots.is_full());
-        assert!(slots.remove(first).is_some());
-        assert!(slots.remove(first).is_none(), "completed twice");
+        assert_eq!(tag_of(slots.free(first)), Some(1));
+        assert_eq!(tag_of(slots.free(first)), None, "completed twice");
         let second = slots.insert(Operation::nop(), 2);
-        assert!(slots.remove(first).is_none(), "completed for the slot's last user");
-        assert_eq!(slots.remove(second).unwrap().1, 2);
+        assert_eq!(tag_of(slots.free(first)), None, "completed for the slot's last user");
+        assert_eq!(tag_of(slots.free(second)), Some(2));
+    }
+
+    #[test]
+    fn every_slot_is_used_before_the_table_is_full() {
+        let mut slots = Slots::new(3);
+        let tickets: Vec<Ticket> = (0..3).map(|tag| slots.insert(Operation::nop(), tag)).collect();
+        assert!(slots.is_full());
+        for (tag, ticket) in tickets.iter().enumerate() {
+            assert_eq!(tag_of(slots.free(*ticket)), Some(tag as u64));
+        }
+        assert_eq!((slots.in_flight(), slots.inserted()), (0, 3));
+        let again: Vec<Ticket> = (0..3).map(|tag| slots.insert(Operation::nop(), tag)).collect();
+        assert!(slots.is_full());
+        assert!(again.iter().all(|ticket| !tickets.contains(ticket)));
+    }
+
+    #[test]
+    fn a_number_that_was_never_given_out_finds_nothing() {
+        let mut slots = Slots::new(1);
+        assert!(slots.free(Ticket { index: 0, generation: 0 }).is_none());
+        assert_eq!(slots.in_flight(), 0);
     }
 
     #[test]
     fn a_ticket_of_a_larger_table_finds_nothing() {
         let mut slots = Slots::new(1);
-        assert!(slots.remove(Ticket { index: 7, generation: 0 }).is_none());
+        assert!(slots.free(Ticket { index: 7, generation: 1 }).is_none());
     }
 }

@@ -96,7 +96,7 @@ impl Classic {
     fn cancel(&mut self, user_data: u64) -> i32 {
         if self.timers.iter().any(|Reverse((_, timer))| *timer == user_data) {
             self.timers.retain(|Reverse((_, timer))| *timer != user_data);
-            self.ready.push_back(Cqe { user_data, result: -libc::ECANCELED, by_thread: true });
+            self.ready.push_back(Cqe::by_thread(user_data, -libc::ECANCELED));
             return 0;
         }
         self.pool.cancel(user_data).unwrap_or(-libc::ENOENT)
@@ -118,7 +118,7 @@ impl Classic {
                 break;
             }
             self.timers.pop();
-            self.ready.push_back(Cqe { user_data, result: -libc::ETIME, by_thread: true });
+            self.ready.push_back(Cqe::by_thread(user_data, -libc::ETIME));
         }
     }
 
@@ -173,6 +173,10 @@ impl Driver for Classic {
             self.collect();
         }
         self.ready.pop_front()
+    }
+
+    fn put_back(&mut self, results: &[Cqe]) {
+        self.ready.extend(results);
     }
 
     fn ready(&mut self) -> usize {

@@ -14,7 +14,7 @@
 mod entry;
 mod setup;
 
-use std::{collections::VecDeque, os::fd::AsRawFd, time::Instant};
+use std::{os::fd::AsRawFd, time::Instant};
 
 use io_uring::{IoUring, Probe, opcode, squeue::Entry, types};
 
@@ -44,8 +44,11 @@ pub(crate) struct Uring {
     threads: Option<WorkerPool>,
     threads_max: usize,
     poll_armed: bool,
-    /// Results taken out of the queue early, when the pool's are among them.
-    absorbed: VecDeque<Cqe>,
+    /// Entries that are surely free in the submission queue; more may be.
+    room: u32,
+    /// Results taken out of the completion queue, a batch at a time: for each alone the shared
+    /// head and tail would be read and written.
+    reaped: Reaped,
     pools: Option<u32>,
     enters: u64,
     by_thread: u64,
@@ -72,7 +75,8 @@ impl Uring {
             threads: None,
             threads_max: builder.classic_threads,
             poll_armed: false,
-            absorbed: VecDeque::new(),
+            room: 0,
+            reaped: Reaped::default(),
             pools: None,
             enters: 0,
             by_thread: 0,
@@ -137,10 +141,35 @@ impl Uring {
         self.threads.as_ref()
     }
 
+    /// Inlined into its few callers: the entry is then built in the queue itself. Copied there
+    /// after it was built elsewhere, it stalls on its own unfinished stores.
+    #[inline(always)]
     fn push(&mut self, entry: &Entry) {
         // SAFETY: the addresses in the entry are valid until its completion (see the header).
         let pushed = unsafe { self.ring.submission().push(entry) };
+        // The loop's own poll is pushed without asking for room.
+        self.room = self.room.saturating_sub(1);
         assert!(pushed.is_ok(), "the loop submits before the queue is full");
+    }
+
+    fn queue_other(&mut self, user_data: u64, call: Call, blocking: Blocking) {
+        if let (Call::Cancel { user_data: target }, Some(threads)) = (call, &self.threads)
+            && let Some(result) = threads.cancel(target)
+        {
+            self.reaped.push(Cqe::by_thread(user_data, result));
+            return;
+        }
+        if self.by_ring.contains(call.opcode()) {
+            self.push(&entry::build(&call).user_data(user_data));
+            return;
+        }
+        self.by_thread += 1;
+        let job = Job { user_data, call, blocking };
+        match self.workers() {
+            Some(threads) => threads.send(job),
+            // No eventfd to be had: the loop's own thread makes the call.
+            None => self.reaped.push(job.run()),
+        }
     }
 
     /// Enters as often as it takes to hand everything over and see `want` results.
@@ -148,8 +177,8 @@ impl Uring {
         let want = u32::try_from(want).unwrap_or(u32::MAX);
         loop {
             let (to_submit, mut flags) = self.pending();
-            let ready = self.ring.completion().len() as u32 + self.absorbed.len() as u32;
-            let short = want.saturating_sub(self.absorbed.len() as u32);
+            let ready = self.ring.completion().len() as u32 + self.reaped.len() as u32;
+            let short = want.saturating_sub(self.reaped.len() as u32);
             if want > 0 && ready < want {
                 flags |= ENTER_GETEVENTS;
             }
@@ -175,7 +204,7 @@ impl Uring {
                 Err(errno) => return Err(errno),
             }
             let left = if self.is_polled_by_thread() { 0 } else { self.ring.submission().len() };
-            let ready = self.ring.completion().len() + self.absorbed.len();
+            let ready = self.ring.completion().len() + self.reaped.len();
             if left == 0 && ready >= want as usize {
                 return Ok(());
             }
@@ -209,19 +238,28 @@ impl Uring {
         self.granted.contains(SetupFlags::SQPOLL)
     }
 
-    /// Brings the pool's results and the ring's together, and drops the loop's own. Costs nothing
-    /// until a first call went to the pool.
-    fn absorb(&mut self) {
-        let Some(threads) = &self.threads else { return };
-        for cqe in self.ring.completion() {
-            if cqe.user_data() == OWN_POLL {
-                self.poll_armed = false;
-                threads.clear_wake();
-                continue;
-            }
-            self.absorbed.push_back(ring_result(&cqe));
+    /// Takes every result that is there.
+    #[inline]
+    fn reap(&mut self) {
+        self.reaped.compact();
+        let completions = self.ring.completion();
+        let results = completions.map(|cqe| Cqe::by_ring(cqe.user_data(), cqe.result()));
+        self.reaped.results.extend(results);
+        if self.threads.is_some() {
+            self.reap_threads();
         }
-        threads.take_done(&mut self.absorbed);
+    }
+
+    /// Adds the results of the pool, and drops the wake-ups that it sent.
+    fn reap_threads(&mut self) {
+        let Some(threads) = &self.threads else { return };
+        let before = self.reaped.results.len();
+        self.reaped.results.retain(|cqe| cqe.user_data != OWN_POLL);
+        if self.reaped.results.len() < before {
+            self.poll_armed = false;
+            threads.clear_wake();
+        }
+        threads.take_done(&mut self.reaped.results);
     }
 
     /// Makes a sleeping enter end when the pool has a result. False: it has one already.
@@ -243,30 +281,25 @@ impl Uring {
 impl Driver for Uring {
     #[inline]
     fn has_room(&mut self) -> bool {
-        // One entry is kept for the poll on the pool's eventfd, once there is a pool.
-        let queue = self.ring.submission();
-        queue.len() + usize::from(self.threads.is_some()) < queue.capacity()
+        if self.room == 0 {
+            // One entry is kept for the poll on the pool's eventfd.
+            let queue = self.ring.submission();
+            self.room = (queue.capacity() - queue.len()).saturating_sub(1) as u32;
+        }
+        self.room > 0
     }
 
     #[inline]
     fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking) {
-        if let (Call::Cancel { user_data: target }, Some(threads)) = (call, &self.threads)
-            && let Some(result) = threads.cancel(target)
-        {
-            self.absorbed.push_back(Cqe { user_data, result, by_thread: true });
+        if let Call::Nop = call {
+            let entry = entry::nop(user_data);
+            // SAFETY: a no-op has no addresses.
+            let pushed = unsafe { self.ring.submission().push(&entry) };
+            assert!(pushed.is_ok(), "the loop submits before the queue is full");
+            self.room -= 1;
             return;
         }
-        if self.by_ring.contains(call.opcode()) {
-            self.push(&entry::build(&call).user_data(user_data));
-            return;
-        }
-        self.by_thread += 1;
-        let job = Job { user_data, call, blocking };
-        match self.workers() {
-            Some(threads) => threads.send(job),
-            // No eventfd to be had: the loop's own thread makes the call.
-            None => self.absorbed.push_back(job.run()),
-        }
+        self.queue_other(user_data, call, blocking);
     }
 
     #[inline]
@@ -275,15 +308,15 @@ impl Driver for Uring {
             return self.enter(want, deadline);
         }
         loop {
-            self.absorb();
-            let missing = want.saturating_sub(self.absorbed.len());
+            self.reap();
+            let missing = want.saturating_sub(self.reaped.len());
             let sleeps = missing > 0 && self.arm_wake();
             // Any one result may be the pool's, so sleep for one at a time.
-            let next = if sleeps { self.absorbed.len() + 1 } else { 0 };
+            let next = if sleeps { self.reaped.len() + 1 } else { 0 };
             self.enter(next, deadline)?;
-            self.absorb();
+            self.reap();
             let expired = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            if self.absorbed.len() >= want || expired {
+            if self.reaped.len() >= want || expired {
                 return Ok(());
             }
         }
@@ -291,19 +324,20 @@ impl Driver for Uring {
 
     #[inline]
     fn next(&mut self) -> Option<Cqe> {
-        if self.threads.is_some() {
-            if self.absorbed.is_empty() {
-                self.absorb();
-            }
-            return self.absorbed.pop_front();
+        if self.reaped.is_empty() {
+            self.reap();
         }
-        let cqe = self.ring.completion().next()?;
-        Some(ring_result(&cqe))
+        self.reaped.next()
     }
 
+    fn put_back(&mut self, results: &[Cqe]) {
+        self.reaped.results.extend_from_slice(results);
+    }
+
+    #[inline]
     fn ready(&mut self) -> usize {
-        self.absorb();
-        self.absorbed.len() + if self.threads.is_none() { self.ring.completion().len() } else { 0 }
+        self.reap();
+        self.reaped.len()
     }
 
     fn supports(&self, opcode: Opcode) -> bool {
@@ -311,9 +345,46 @@ impl Driver for Uring {
     }
 }
 
-#[inline]
-fn ring_result(cqe: &io_uring::cqueue::Entry) -> Cqe {
-    Cqe { user_data: cqe.user_data(), result: cqe.result(), by_thread: false }
+/// Results on their way to the loop. Not a ring buffer: it is emptied and filled in turn.
+#[derive(Debug, Default)]
+struct Reaped {
+    results: Vec<Cqe>,
+    taken: usize,
+}
+
+impl Reaped {
+    fn len(&self) -> usize {
+        self.results.len() - self.taken
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.taken == self.results.len()
+    }
+
+    #[inline]
+    fn push(&mut self, result: Cqe) {
+        self.results.push(result);
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Cqe> {
+        let result = *self.results.get(self.taken)?;
+        self.taken += 1;
+        Some(result)
+    }
+
+    /// Gives the room of what was taken back, before more comes. What is left is moved: seldom
+    /// anything, and never more than can be in flight.
+    #[inline]
+    fn compact(&mut self) {
+        if self.is_empty() {
+            self.results.clear();
+        } else {
+            self.results.drain(..self.taken);
+        }
+        self.taken = 0;
+    }
 }
 
 /// Pushes an entry of the self-test.

@@ -11,13 +11,13 @@ use crate::{
 impl Operation {
     /// Does nothing and completes with 0: a probe of the loop, and the price of one operation.
     pub fn nop() -> Operation {
-        Operation(Kind::Nop)
+        Operation(None)
     }
 
     /// Completes with 0 after `duration` of the monotonic clock. Cancelled before that, it fails
     /// with [`Cancelled`](crate::ErrorKind::Cancelled).
     pub fn timeout(duration: Duration) -> Operation {
-        Operation(Kind::Timeout(Box::new(Timespec::from(duration))))
+        Operation::of(Kind::Timeout(Box::new(Timespec::from(duration))))
     }
 
     /// Cancels the operation that `ticket` names.
@@ -28,6 +28,6 @@ impl Operation {
     /// stopped. The other operation always completes by itself too, with its own result or with
     /// [`Cancelled`](crate::ErrorKind::Cancelled); the two come in any order.
     pub fn cancel(ticket: Ticket) -> Operation {
-        Operation(Kind::Cancel(ticket))
+        Operation::of(Kind::Cancel(ticket))
     }
 }

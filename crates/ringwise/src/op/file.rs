@@ -31,7 +31,7 @@ impl Operation {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_at(target: impl Into<Target>, buffer: impl Into<Buffer>, offset: u64) -> Operation {
-        Operation(Kind::Read { target: target.into(), buffer: buffer.into(), offset })
+        Operation::of(Kind::Read { target: target.into(), buffer: buffer.into(), offset })
     }
 
     /// Writes the selected part of `buffer` at `offset` bytes, as pwrite(2).
@@ -44,7 +44,7 @@ impl Operation {
         buffer: impl Into<Buffer>,
         offset: u64,
     ) -> Operation {
-        Operation(Kind::Write { target: target.into(), buffer: buffer.into(), offset })
+        Operation::of(Kind::Write { target: target.into(), buffer: buffer.into(), offset })
     }
 
     /// Reads at `offset` bytes into several buffers in turn, as preadv(2); at most 1024 buffers.
@@ -54,7 +54,7 @@ impl Operation {
         offset: u64,
     ) -> Operation {
         let vectored = Box::new(Vectored { buffers, vectors: Vectors::default() });
-        Operation(Kind::ReadVectored { target: target.into(), vectored, offset })
+        Operation::of(Kind::ReadVectored { target: target.into(), vectored, offset })
     }
 
     /// Writes several buffers in turn at `offset` bytes, as pwritev(2); at most 1024 buffers.
@@ -64,7 +64,7 @@ impl Operation {
         offset: u64,
     ) -> Operation {
         let vectored = Box::new(Vectored { buffers, vectors: Vectors::default() });
-        Operation(Kind::WriteVectored { target: target.into(), vectored, offset })
+        Operation::of(Kind::WriteVectored { target: target.into(), vectored, offset })
     }
 
     /// Puts a file's data and metadata on stable storage, as fsync(2).
@@ -73,13 +73,13 @@ impl Operation {
     /// the file's unwritten data may be lost: the kernel reports the error once and a second sync
     /// can succeed without having written anything, so never retry it into success.
     pub fn sync_all(target: impl Into<Target>) -> Operation {
-        Operation(Kind::Sync { target: target.into(), data_only: false })
+        Operation::of(Kind::Sync { target: target.into(), data_only: false })
     }
 
     /// Puts a file's data, and the metadata needed to read it, on stable storage, as
     /// fdatasync(2). The warnings of [`sync_all`](Self::sync_all) hold.
     pub fn sync_data(target: impl Into<Target>) -> Operation {
-        Operation(Kind::Sync { target: target.into(), data_only: true })
+        Operation::of(Kind::Sync { target: target.into(), data_only: true })
     }
 
     /// Allocates, punches or zeroes `len` bytes at `offset`, as fallocate(2).
@@ -89,13 +89,13 @@ impl Operation {
         offset: u64,
         len: u64,
     ) -> Operation {
-        Operation(Kind::Allocate { target: target.into(), mode: mode.flags(), offset, len })
+        Operation::of(Kind::Allocate { target: target.into(), mode: mode.flags(), offset, len })
     }
 
     /// Cuts or extends a file to `len` bytes, as ftruncate(2). Before Linux 6.9 the ring has no
     /// such operation and the call is made by a thread of the loop.
     pub fn set_len(target: impl Into<Target>, len: u64) -> Operation {
-        Operation(Kind::SetLen { target: target.into(), len })
+        Operation::of(Kind::SetLen { target: target.into(), len })
     }
 
     /// Closes a file and reports what close(2) reports.
@@ -104,7 +104,7 @@ impl Operation {
     /// push is refused with [`Busy`](crate::ErrorKind::Busy) and the descriptor comes back. A
     /// registered file leaves the loop's table.
     pub fn close(target: impl Into<Target>) -> Operation {
-        Operation(Kind::Close(match target.into() {
+        Operation::of(Kind::Close(match target.into() {
             Target::Descriptor(descriptor) => Closing::Descriptor(descriptor),
             Target::Registered(file) => Closing::Registered(file),
         }))
@@ -112,7 +112,7 @@ impl Operation {
 
     /// Takes back the descriptor of a close that was not pushed.
     pub fn into_descriptor(self) -> Option<Descriptor> {
-        match self.0 {
+        match *self.0? {
             Kind::Close(Closing::Descriptor(descriptor)) => Some(descriptor),
             _ => None,
         }

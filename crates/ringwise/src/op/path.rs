@@ -134,7 +134,7 @@ fn name_of((directory, path): Relative<'_>) -> Result<Name, PathBuf> {
 
 /// Builds an operation from a name, or one that a push refuses where the name cannot be one.
 fn named(opcode: Opcode, name: Relative<'_>, build: impl FnOnce(Name) -> Kind) -> Operation {
-    Operation(match name_of(name) {
+    Operation::of(match name_of(name) {
         Ok(name) => build(name),
         Err(path) => Kind::Unrepresentable(Box::new((opcode, path))),
     })
@@ -147,7 +147,7 @@ fn named_twice(
     second: Relative<'_>,
     build: impl FnOnce(Box<(Name, Name)>) -> Kind,
 ) -> Operation {
-    Operation(match (name_of(first), name_of(second)) {
+    Operation::of(match (name_of(first), name_of(second)) {
         (Ok(first), Ok(second)) => build(Box::new((first, second))),
         (Err(path), _) | (_, Err(path)) => Kind::Unrepresentable(Box::new((opcode, path))),
     })

@@ -72,7 +72,7 @@ impl Job {
     }
 
     pub(crate) fn done(&self, result: i32) -> Cqe {
-        Cqe { user_data: self.user_data, result, by_thread: true }
+        Cqe::by_thread(self.user_data, result)
     }
 }
 
@@ -94,7 +94,7 @@ struct Shared {
 struct State {
     queue: VecDeque<Job>,
     running: Vec<Running>,
-    done: VecDeque<Cqe>,
+    done: Vec<Cqe>,
     threads: usize,
     idle: usize,
     /// The loop sleeps, or is about to: the next result has to wake it.
@@ -153,8 +153,8 @@ impl WorkerPool {
     }
 
     /// Moves the results out.
-    pub(crate) fn take_done(&self, into: &mut VecDeque<Cqe>) {
-        into.append(&mut self.shared.lock().done);
+    pub(crate) fn take_done(&self, into: &mut impl Extend<Cqe>) {
+        into.extend(self.shared.lock().done.drain(..));
     }
 
     /// Promises that the loop will sleep on [`wake_fd`](Self::wake_fd). False, and no promise,
@@ -193,7 +193,7 @@ impl WorkerPool {
         let mut state = self.shared.lock();
         if let Some(at) = state.queue.iter().position(|job| job.user_data == user_data) {
             let job = state.queue.remove(at).expect("found just now");
-            state.done.push_back(job.done(-libc::ECANCELED));
+            state.done.push(job.done(-libc::ECANCELED));
             return Some(0);
         }
         let running = state.running.iter().find(|running| running.user_data == user_data)?;
@@ -254,7 +254,7 @@ impl Shared {
         };
         let mut state = self.lock();
         state.running.retain(|running| running.user_data != job.user_data);
-        state.done.push_back(cqe);
+        state.done.push(cqe);
         if std::mem::take(&mut state.loop_sleeps) {
             signal(&self.wake);
         }
