@@ -1,0 +1,297 @@
+//! Counts of kernel events in this process: system calls, io_uring's worker
+//! punts, submitted requests; and which hardware counters exist.
+//!
+//! Tracepoints are counted by perf_event_open(2), which needs tracefs mounted and
+//! either CAP_PERFMON or `kernel.perf_event_paranoid` at most 1 (tracepoints of
+//! kernel activity; -1 for some). Where they cannot be had, a count is a
+//! [`Fact::Unknown`] with the reason.
+//!
+//! Counting [`Event::SystemCalls`] puts every system call of the process on the
+//! kernel's slow path: count in a short pass of its own, never while timing.
+
+use std::path::PathBuf;
+
+use perf_event::events::{Event as PerfEvent, Hardware, Tracepoint};
+use perf_event::{Builder, Counter};
+use serde::Serialize;
+
+use crate::cpu;
+use crate::fact::{self, Fact, Sources, plain};
+
+/// An event that can be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// Entries into the kernel (raw_syscalls:sys_enter).
+    SystemCalls,
+    /// Operations that io_uring handed to a worker thread
+    /// (io_uring:io_uring_queue_async_work).
+    WorkerPunts,
+    /// Operations that io_uring took from a submission queue
+    /// (io_uring:io_uring_submit_req, before 6.0 io_uring_submit_sqe).
+    SubmittedRequests,
+}
+
+impl Event {
+    /// The tracepoints that mean this event, newest kernel first.
+    fn tracepoints(self) -> &'static [&'static str] {
+        match self {
+            Event::SystemCalls => &["raw_syscalls/sys_enter"],
+            Event::WorkerPunts => &["io_uring/io_uring_queue_async_work"],
+            Event::SubmittedRequests => {
+                &["io_uring/io_uring_submit_req", "io_uring/io_uring_submit_sqe"]
+            }
+        }
+    }
+
+    /// The event's name, as `perf list` prints it.
+    pub fn name(self) -> String {
+        self.tracepoints()[0].replace('/', ":")
+    }
+}
+
+/// Counters of events in this process: of every thread that exists when they are
+/// opened and of every thread that those start later, io_uring's included.
+pub struct Counters {
+    events: Vec<(Event, Fact<Vec<Counter>>)>,
+}
+
+impl std::fmt::Debug for Counters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let states =
+            self.events.iter().map(|(event, state)| (event, state.reason().unwrap_or("open")));
+        f.debug_map().entries(states).finish()
+    }
+}
+
+impl Counters {
+    /// Opens counters, stopped and at zero. Each event that cannot be counted
+    /// keeps its reason.
+    pub fn open(sources: &Sources, events: &[Event]) -> Self {
+        let open = |&event| (event, open_for_all_threads(sources, event));
+        Counters { events: events.iter().map(open).collect() }
+    }
+
+    /// Whether an event can be counted.
+    pub fn can_count(&self, event: Event) -> bool {
+        self.find(event).is_some_and(|state| state.known().is_some())
+    }
+
+    /// Begins to count from zero.
+    pub fn start(&mut self) {
+        self.for_each("start", |counter| counter.reset().and_then(|()| counter.enable()));
+    }
+
+    /// Stops counting. [`Event::SystemCalls`] includes the call that stops it, and
+    /// those that start and stop the events opened beside it.
+    pub fn stop(&mut self) {
+        self.for_each("stop", Counter::disable);
+    }
+
+    /// What was counted between the last start and stop (or until now).
+    pub fn count(&mut self, event: Event) -> Fact<u64> {
+        let Some((_, state)) = self.events.iter_mut().find(|(opened, _)| *opened == event) else {
+            return Fact::Unknown(format!("{}: not opened", event.name()));
+        };
+        match state {
+            Fact::Unknown(reason) => Fact::Unknown(reason.clone()),
+            Fact::Known(counters) => counters
+                .iter_mut()
+                .map(Counter::read)
+                .try_fold(0u64, |sum, count| count.map(|count| sum.saturating_add(count)))
+                .map_or_else(|error| failed(event, "read", &error), Fact::Known),
+        }
+    }
+
+    fn find(&self, event: Event) -> Option<&Fact<Vec<Counter>>> {
+        self.events.iter().find(|(opened, _)| *opened == event).map(|(_, state)| state)
+    }
+
+    fn for_each(&mut self, what: &str, change: impl Fn(&mut Counter) -> std::io::Result<()>) {
+        for (event, state) in &mut self.events {
+            let Fact::Known(counters) = state else { continue };
+            if let Err(error) = counters.iter_mut().try_for_each(&change) {
+                *state = failed(*event, what, &error);
+            }
+        }
+    }
+}
+
+fn failed<T>(event: Event, what: &str, error: &std::io::Error) -> Fact<T> {
+    Fact::Unknown(format!("{}: {what}: {}", event.name(), plain(error)))
+}
+
+/// One counter per existing thread; each covers the threads that its thread
+/// starts. A counter with `inherit` must stand alone: reading groups of inherited
+/// counters is refused (perf_event_open(2), PERF_FORMAT_GROUP).
+fn open_for_all_threads(sources: &Sources, event: Event) -> Fact<Vec<Counter>> {
+    let tracepoint = match tracepoint_id(sources, event) {
+        Fact::Known(id) => Tracepoint::with_id(id),
+        Fact::Unknown(reason) => return Fact::Unknown(reason),
+    };
+    cpu::thread_ids(sources).and_then(|threads| {
+        let mut counters = Vec::with_capacity(threads.len());
+        for thread in threads {
+            match open(tracepoint, thread) {
+                Ok(counter) => counters.push(counter),
+                // ESRCH: the thread has exited since it was listed.
+                Err(error) if error.raw_os_error() == Some(3) => {}
+                Err(error) => return failed(event, "perf_event_open", &error),
+            }
+        }
+        Fact::Known(counters)
+    })
+}
+
+fn open(event: impl PerfEvent, thread: u32) -> std::io::Result<Counter> {
+    let thread = i32::try_from(thread).map_err(std::io::Error::other)?;
+    // Tracepoints fire in the kernel: with it excluded nothing would be counted.
+    Builder::new(event).observe_pid(thread).inherit(true).include_kernel().build()
+}
+
+/// tracefs has a mount point of its own since 4.1, and one below debugfs.
+fn tracepoint_id(sources: &Sources, event: Event) -> Fact<u64> {
+    let roots = ["kernel/tracing/events", "kernel/debug/tracing/events"];
+    let paths: Vec<PathBuf> = roots
+        .iter()
+        .flat_map(|root| event.tracepoints().iter().map(move |name| (root, name)))
+        .map(|(root, name)| sources.sys.join(root).join(name).join("id"))
+        .collect();
+    let mut reasons = Vec::new();
+    for path in &paths {
+        match fact::value::<u64>(path) {
+            Fact::Known(id) => return Fact::Known(id),
+            Fact::Unknown(reason) => reasons.push(reason),
+        }
+    }
+    Fact::Unknown(reasons.into_iter().next().unwrap_or_else(|| "no tracepoint".to_owned()))
+}
+
+/// A counter of the processor itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HardwareCounter {
+    /// What it counts: `cycles`, `instructions` or `cache_misses`.
+    pub name: &'static str,
+    /// What it counted over a short loop; a machine without counters (most virtual
+    /// ones) says why not.
+    pub counted: Fact<u64>,
+}
+
+/// Tries the processor's counters on this thread, user mode only.
+pub fn hardware() -> Vec<HardwareCounter> {
+    [
+        ("cycles", Hardware::CPU_CYCLES),
+        ("instructions", Hardware::INSTRUCTIONS),
+        ("cache_misses", Hardware::CACHE_MISSES),
+    ]
+    .into_iter()
+    .map(|(name, event)| HardwareCounter {
+        name,
+        counted: match count_a_loop(event) {
+            Ok(count) => Fact::Known(count),
+            Err(error) => Fact::Unknown(format!("perf_event_open: {}", plain(&error))),
+        },
+    })
+    .collect()
+}
+
+fn count_a_loop(event: Hardware) -> std::io::Result<u64> {
+    let mut counter = Builder::new(event).build()?;
+    counter.enable()?;
+    for round in 0..100_000u64 {
+        std::hint::black_box(round);
+    }
+    counter.disable()?;
+    counter.read()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Counts where this machine lets it; where it does not, the reason is there.
+    fn counted(counters: &mut Counters, event: Event) -> Option<u64> {
+        match counters.count(event) {
+            Fact::Known(count) => Some(count),
+            Fact::Unknown(reason) => {
+                assert!(!reason.is_empty());
+                eprintln!("skipped: {reason}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn system_calls_of_old_and_new_threads_are_counted() {
+        let (go, wait) = mpsc::channel::<()>();
+        let (done, finished) = mpsc::channel::<()>();
+        let calls = || (0..1000).for_each(|_| drop(fs::metadata("/")));
+        let old = std::thread::spawn(move || {
+            wait.recv().unwrap();
+            calls();
+            done.send(()).unwrap();
+        });
+        let mut counters = Counters::open(&Sources::default(), &[Event::SystemCalls]);
+        counters.start();
+        go.send(()).unwrap();
+        finished.recv().unwrap();
+        std::thread::spawn(calls).join().unwrap();
+        counters.stop();
+        old.join().unwrap();
+        if let Some(count) = counted(&mut counters, Event::SystemCalls) {
+            assert!(count >= 2000, "{count}");
+            calls();
+            assert_eq!(counters.count(Event::SystemCalls), Fact::Known(count), "stopped");
+        }
+    }
+
+    #[test]
+    fn events_that_do_not_happen_count_zero() {
+        let mut counters = Counters::open(&Sources::default(), &[Event::WorkerPunts]);
+        counters.start();
+        drop(fs::read("/proc/self/stat"));
+        counters.stop();
+        if let Some(count) = counted(&mut counters, Event::WorkerPunts) {
+            assert_eq!(count, 0);
+        }
+        assert!(counters.count(Event::SystemCalls).reason().unwrap().contains("not opened"));
+    }
+
+    #[test]
+    fn without_tracefs_there_is_a_reason() {
+        let empty = tempfile::tempdir().unwrap();
+        let sources = Sources::below(empty.path());
+        let mut counters = Counters::open(&sources, &[Event::WorkerPunts]);
+        counters.start();
+        counters.stop();
+        let count = counters.count(Event::WorkerPunts);
+        assert!(count.reason().unwrap().contains("io_uring_queue_async_work/id"), "{count:?}");
+        assert!(!counters.can_count(Event::WorkerPunts));
+    }
+
+    #[test]
+    fn a_wrong_id_is_a_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let path =
+            directory.path().join("sys/kernel/debug/tracing/events/io_uring/io_uring_submit_sqe");
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("id"), "18446744073709551615").unwrap();
+        let sources = Sources { proc: "/proc".into(), ..Sources::below(directory.path()) };
+        let mut counters = Counters::open(&sources, &[Event::SubmittedRequests]);
+        let count = counters.count(Event::SubmittedRequests);
+        assert!(count.reason().unwrap().contains("perf_event_open"), "{count:?}");
+    }
+
+    #[test]
+    fn hardware_counters_answer_or_say_why() {
+        for counter in hardware() {
+            match counter.counted {
+                Fact::Known(count) => assert!(counter.name == "cache_misses" || count > 10_000),
+                Fact::Unknown(reason) => assert!(reason.starts_with("perf_event_open: ")),
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! CPU time of the whole machine, from /proc/stat.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::fact::{Fact, Sources, excerpt};
+
+/// CPU time of all processors together, in nanoseconds; proc_stat(5).
+///
+/// The kernel counts in ticks (10 ms), so it is a figure for seconds. Where
+/// interrupt time is not accounted for (CONFIG_IRQ_TIME_ACCOUNTING), it hides in
+/// whatever was interrupted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SystemCpu {
+    /// User mode (guests included).
+    pub user_ns: u64,
+    /// User mode at low priority.
+    pub nice_ns: u64,
+    /// Kernel mode.
+    pub system_ns: u64,
+    /// Hardware interrupts.
+    pub irq_ns: u64,
+    /// Soft interrupts.
+    pub softirq_ns: u64,
+    /// Taken by the hypervisor for others.
+    pub steal_ns: u64,
+    /// Idle, with time that waits for I/O.
+    pub idle_ns: u64,
+}
+
+impl SystemCpu {
+    /// Reads the totals since boot.
+    pub fn read(sources: &Sources) -> Fact<SystemCpu> {
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        sources.proc_text("stat").and_then(|text| match parse(&text, tick_ns) {
+            Some(total) => Fact::Known(total),
+            None => Fact::Unknown(format!("/proc/stat: not understood: {}", excerpt(&text))),
+        })
+    }
+
+    /// What was consumed since `earlier`. The kernel's totals can step back a
+    /// little; such a step counts as nothing.
+    pub fn since(&self, earlier: &SystemCpu) -> SystemCpu {
+        SystemCpu {
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            nice_ns: self.nice_ns.saturating_sub(earlier.nice_ns),
+            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+            irq_ns: self.irq_ns.saturating_sub(earlier.irq_ns),
+            softirq_ns: self.softirq_ns.saturating_sub(earlier.softirq_ns),
+            steal_ns: self.steal_ns.saturating_sub(earlier.steal_ns),
+            idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
+        }
+    }
+
+    /// All time in which a processor worked: neither idle, nor waiting for I/O,
+    /// nor stolen.
+    pub fn busy_ns(&self) -> u64 {
+        [self.user_ns, self.nice_ns, self.system_ns, self.irq_ns, self.softirq_ns]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+}
+
+fn parse(text: &str, tick_ns: u64) -> Option<SystemCpu> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    // user nice system idle iowait irq softirq steal; the last came with 2.6.11.
+    let ns = |field: usize| ticks.get(field).copied().unwrap_or(0).saturating_mul(tick_ns);
+    (ticks.len() >= 7).then(|| SystemCpu {
+        user_ns: ns(0),
+        nice_ns: ns(1),
+        system_ns: ns(2),
+        idle_ns: ns(3).saturating_add(ns(4)),
+        irq_ns: ns(5),
+        softirq_ns: ns(6),
+        steal_ns: ns(7),
+    })
+}
+
+/// How busy the machine is without the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct IdleBaseline {
+    /// Busy nanoseconds of all processors per nanosecond of wall-clock time.
+    pub busy_share: f64,
+}
+
+impl IdleBaseline {
+    /// Sleeps for `duration` and sees what the machine does meanwhile. Below a
+    /// second the ticks are too coarse to mean much.
+    pub fn measure(sources: &Sources, duration: Duration) -> Fact<IdleBaseline> {
+        let (before, start) = (SystemCpu::read(sources), Instant::now());
+        thread::sleep(duration);
+        let (after, elapsed) = (SystemCpu::read(sources), start.elapsed());
+        after.zip(&before).map(|(after, before)| IdleBaseline {
+            busy_share: after.since(before).busy_ns() as f64 / (elapsed.as_nanos() as f64).max(1.0),
+        })
+    }
+
+    /// The busy time of the machine above this baseline, in nanoseconds.
+    pub fn above_ns(&self, used: &SystemCpu, elapsed_ns: u64) -> u64 {
+        used.busy_ns().saturating_sub((self.busy_share * elapsed_ns as f64) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_for_io_is_idle() {
+        let total = parse("cpu  1 2 3 40 500 6 7 8 9 10\ncpu0 1 1 1 1 1 1 1 1\n", 10).unwrap();
+        assert_eq!(total.busy_ns(), (1 + 2 + 3 + 6 + 7) * 10);
+        assert_eq!((total.idle_ns, total.steal_ns), (5400, 80));
+    }
+
+    #[test]
+    fn old_short_and_garbled_lines() {
+        assert_eq!(parse("cpu  1 2 3 4 5 6 7\n", 1).unwrap().steal_ns, 0);
+        assert_eq!(parse("cpu  1 2 3 4\n", 1), None);
+        assert_eq!(parse("cpu  1 2 x 4 5 6 7\n", 1), None);
+        assert_eq!(parse("intr 1\n", 1), None);
+        let largest = parse(&format!("cpu {}", "18446744073709551615 ".repeat(8)), 10).unwrap();
+        assert_eq!(largest.idle_ns, u64::MAX);
+    }
+
+    #[test]
+    fn baseline_is_taken_off_and_never_below_nothing() {
+        let baseline = IdleBaseline { busy_share: 0.1 };
+        let used = SystemCpu { user_ns: 500, softirq_ns: 100, ..SystemCpu::default() };
+        assert_eq!(baseline.above_ns(&used, 1000), 500);
+        assert_eq!(baseline.above_ns(&used, 1_000_000), 0);
+    }
+
+    #[test]
+    fn this_machine_answers() {
+        let measured = IdleBaseline::measure(&Sources::default(), Duration::from_millis(50));
+        assert!(measured.known().unwrap().busy_share >= 0.0);
+    }
+}

@@ -1,0 +1,200 @@
+//! CPU time and context switches of each thread, from /proc/self/task.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::fact::{Fact, Sources, field, plain, text};
+
+/// Whose thread it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThreadKind {
+    /// The program's own.
+    Own,
+    /// An io-wq worker, `iou-wrk-*`: made by the kernel for operations that block.
+    IoWorker,
+    /// A submission-queue poller, `iou-sqp-*`: made by the kernel for SQPOLL.
+    SubmissionPoller,
+}
+
+/// One thread of the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ThreadCpu {
+    /// The thread's number.
+    pub thread_id: u32,
+    /// The thread's name, at most 15 bytes.
+    pub name: String,
+    /// Whose it is.
+    pub kind: ThreadKind,
+    /// CPU time since the thread began. A running thread's is brought up to date
+    /// at each tick.
+    pub cpu_ns: u64,
+}
+
+/// Context switches; the threads that have exited are not in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ContextSwitches {
+    /// The thread waited for something.
+    pub voluntary: u64,
+    /// Another thread took the processor.
+    pub involuntary: u64,
+}
+
+impl ContextSwitches {
+    /// What was added since `earlier`.
+    pub fn since(&self, earlier: &ContextSwitches) -> ContextSwitches {
+        ContextSwitches {
+            voluntary: self.voluntary.saturating_sub(earlier.voluntary),
+            involuntary: self.involuntary.saturating_sub(earlier.involuntary),
+        }
+    }
+}
+
+/// The directories of all threads. A thread may exit before its files are read.
+pub(super) fn directories(sources: &Sources) -> Fact<Vec<(u32, PathBuf)>> {
+    let path = sources.proc.join("self/task");
+    let entries = match path.read_dir() {
+        Ok(entries) => entries,
+        Err(error) => return Fact::Unknown(format!("{}: {}", path.display(), plain(&error))),
+    };
+    let thread = |path: PathBuf| Some((path.file_name()?.to_str()?.parse().ok()?, path));
+    Fact::Known(entries.flatten().filter_map(|entry| thread(entry.path())).collect())
+}
+
+pub(super) fn read(sources: &Sources) -> Fact<Vec<ThreadCpu>> {
+    directories(sources)
+        .map(|found| found.iter().filter_map(|(id, path)| thread(*id, path)).collect())
+}
+
+fn thread(thread_id: u32, path: &Path) -> Option<ThreadCpu> {
+    let name = text(&path.join("comm")).known()?.clone();
+    let kind = match name.as_str() {
+        name if name.starts_with("iou-wrk-") => ThreadKind::IoWorker,
+        name if name.starts_with("iou-sqp-") => ThreadKind::SubmissionPoller,
+        _ => ThreadKind::Own,
+    };
+    let cpu_ns = schedstat_ns(path).or_else(|| stat_ns(path))?;
+    Some(ThreadCpu { thread_id, name, kind, cpu_ns })
+}
+
+/// Exact nanoseconds, where the kernel keeps them (CONFIG_SCHED_INFO).
+fn schedstat_ns(path: &Path) -> Option<u64> {
+    text(&path.join("schedstat")).known()?.split_whitespace().next()?.parse().ok()
+}
+
+/// utime + stime in ticks: fields 14 and 15 of proc_pid_stat(5), counted behind
+/// the name, which may itself hold spaces and brackets.
+fn stat_ns(path: &Path) -> Option<u64> {
+    let text = text(&path.join("stat"));
+    let (_, behind_name) = text.known()?.rsplit_once(')')?;
+    let mut fields = behind_name.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    let total = ticks()?.checked_add(ticks()?)?;
+    total.checked_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
+}
+
+/// What the threads of one kind consumed; one that is new began at zero.
+pub(super) fn consumed_ns(later: &[ThreadCpu], earlier: &[ThreadCpu], kind: ThreadKind) -> u64 {
+    let before: HashMap<u32, u64> =
+        earlier.iter().map(|thread| (thread.thread_id, thread.cpu_ns)).collect();
+    later
+        .iter()
+        .filter(|thread| thread.kind == kind)
+        .map(|thread| {
+            let start = before.get(&thread.thread_id).copied().unwrap_or(0);
+            thread.cpu_ns.saturating_sub(start)
+        })
+        .fold(0, u64::saturating_add)
+}
+
+pub(super) fn context_switches(sources: &Sources) -> Fact<ContextSwitches> {
+    directories(sources).and_then(|found| {
+        let of_threads: Vec<_> = found.iter().filter_map(|(_, path)| switches(path)).collect();
+        if of_threads.is_empty() {
+            return Fact::Unknown("/proc/self/task/*/status: no context switches there".to_owned());
+        }
+        let add = |sum: ContextSwitches, of: &ContextSwitches| ContextSwitches {
+            voluntary: sum.voluntary.saturating_add(of.voluntary),
+            involuntary: sum.involuntary.saturating_add(of.involuntary),
+        };
+        Fact::Known(of_threads.iter().fold(ContextSwitches::default(), add))
+    })
+}
+
+fn switches(path: &Path) -> Option<ContextSwitches> {
+    let text = text(&path.join("status"));
+    let text = text.known()?;
+    Some(ContextSwitches {
+        voluntary: field(text, "voluntary_ctxt_switches")?.parse().ok()?,
+        involuntary: field(text, "nonvoluntary_ctxt_switches")?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn fixture(threads: &[(&str, &str, &str, &str)]) -> (tempfile::TempDir, Sources) {
+        let directory = tempfile::tempdir().unwrap();
+        for (id, comm, schedstat, stat) in threads {
+            let path = directory.path().join("proc/self/task").join(id);
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("comm"), comm).unwrap();
+            fs::write(path.join("schedstat"), schedstat).unwrap();
+            fs::write(path.join("stat"), stat).unwrap();
+            let status = "voluntary_ctxt_switches:\t3\nnonvoluntary_ctxt_switches:\t2\n";
+            fs::write(path.join("status"), status).unwrap();
+        }
+        let sources = Sources::below(directory.path());
+        (directory, sources)
+    }
+
+    #[test]
+    fn kernel_threads_are_told_by_their_names() {
+        let (_directory, sources) = fixture(&[
+            ("10", "main\n", "100 1 1", ""),
+            ("11", "iou-wrk-10\n", "200 1 1", ""),
+            ("12", "iou-sqp-10\n", "300 1 1", ""),
+            ("13", "my iou-wrk-1\n", "400 1 1", ""),
+            ("garbage", "x\n", "1", ""),
+        ]);
+        let later = read(&sources).known().unwrap().clone();
+        assert_eq!(later.len(), 4);
+        let earlier = [ThreadCpu {
+            cpu_ns: 150,
+            ..later.iter().find(|t| t.thread_id == 11).unwrap().clone()
+        }];
+        assert_eq!(consumed_ns(&later, &earlier, ThreadKind::IoWorker), 50);
+        assert_eq!(consumed_ns(&later, &[], ThreadKind::SubmissionPoller), 300);
+        assert_eq!(consumed_ns(&later, &[], ThreadKind::Own), 500);
+        let switches = context_switches(&sources);
+        assert_eq!(switches, Fact::Known(ContextSwitches { voluntary: 12, involuntary: 8 }));
+    }
+
+    #[test]
+    fn stat_is_read_behind_a_name_with_brackets() {
+        let stat = "7 (a) b) (c) S 1 1 1 0 -1 4194304 90 0 0 0 25 17 0 0 20 0 1 0";
+        let (_directory, sources) = fixture(&[("7", "a) b) (c\n", "", stat)]);
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+        assert_eq!(read(&sources).known().unwrap()[0].cpu_ns, 42 * tick_ns);
+    }
+
+    #[test]
+    fn garbled_threads_are_left_out() {
+        let (_directory, sources) =
+            fixture(&[("7", "main\n", "x", "7 (main) S 1"), ("8", "b\n", "9 1 1", "")]);
+        let names: Vec<String> =
+            read(&sources).known().unwrap().iter().map(|thread| thread.name.clone()).collect();
+        assert_eq!(names, ["b"]);
+    }
+
+    #[test]
+    fn this_process_has_its_threads() {
+        let found = read(&Sources::default());
+        assert!(found.known().unwrap().iter().any(|thread| thread.kind == ThreadKind::Own));
+    }
+}

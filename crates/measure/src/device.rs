@@ -1,0 +1,181 @@
+//! From a path to the mount, the block device and its queue that serve it.
+//!
+//! The kernel's answer is followed as it stands: a partition leads to its disk, a
+//! loop device names its file, and tmpfs, overlay or a network has no device.
+//! Nothing is guessed from names but the kind of device that a name stands for.
+
+mod mount;
+mod queue;
+mod usage;
+
+pub use mount::Mount;
+pub use queue::Queue;
+pub use usage::{DeviceCounters, DeviceUse};
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::fact::{self, Fact, Sources, plain};
+use crate::filesystem::Filesystem;
+
+/// What is below a path.
+#[derive(Clone, Debug, Serialize)]
+pub struct Storage {
+    /// The path, with symbolic links followed.
+    pub path: PathBuf,
+    /// The mount that holds it.
+    pub mount: Fact<Mount>,
+    /// The file system, by statfs(2).
+    pub filesystem: Fact<Filesystem>,
+    /// The block device, or why there is none.
+    pub device: Fact<Device>,
+}
+
+impl Storage {
+    /// Looks up everything below `path`.
+    pub fn of(sources: &Sources, path: &Path) -> Self {
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let mount = Mount::of(sources, &path);
+        let device = mount.clone().and_then(|mount| Device::of(sources, &mount));
+        let filesystem = Filesystem::of(&path);
+        Storage { path, mount, filesystem, device }
+    }
+}
+
+/// What kind of block device it is, as far as the kernel's names tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// NVMe.
+    Nvme,
+    /// A disk that the hypervisor provides (virtio, Xen).
+    Virtual,
+    /// SCSI, SATA or USB.
+    Scsi,
+    /// A file as a disk.
+    Loop,
+    /// Device mapper: LVM, encryption, multipath.
+    DeviceMapper,
+    /// Software RAID.
+    Raid,
+    /// Memory as a disk (zram, brd, pmem).
+    Memory,
+    /// A disk over a network.
+    Network,
+    /// A card (eMMC, SD).
+    Card,
+    /// None of these.
+    Other,
+}
+
+/// A whole block device (not a partition).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Device {
+    /// The kernel's name, such as `nvme0n1`.
+    pub name: String,
+    /// The device number, `MAJOR:MINOR`.
+    pub number: String,
+    /// What kind it is.
+    pub kind: DeviceKind,
+    /// The file behind a loop device.
+    pub backing_file: Option<PathBuf>,
+    /// The devices that this one is made of (device mapper, RAID).
+    pub parts: Vec<String>,
+    /// The facts of its queue.
+    pub queue: Queue,
+}
+
+impl Device {
+    /// The device below a mount.
+    pub fn of(sources: &Sources, mount: &Mount) -> Fact<Device> {
+        device_number(sources, mount).and_then(|number| Device::numbered(sources, &number))
+    }
+
+    /// The device with a number `MAJOR:MINOR`, or the disk that it is a part of.
+    pub fn numbered(sources: &Sources, number: &str) -> Fact<Device> {
+        let link = sources.sys.join("dev/block").join(number);
+        let directory = match fs::canonicalize(&link) {
+            Ok(directory) => disk_of(directory),
+            Err(error) => return Fact::Unknown(format!("{}: {}", link.display(), plain(&error))),
+        };
+        let Some(name) = directory.file_name().map(|name| name.to_string_lossy().into_owned())
+        else {
+            return Fact::Unknown(format!("{}: has no name", directory.display()));
+        };
+        let kind = kind_of(&name);
+        Fact::Known(Device {
+            number: fact::text(&directory.join("dev"))
+                .known()
+                .cloned()
+                .unwrap_or(number.to_owned()),
+            backing_file: fact::text(&directory.join("loop/backing_file"))
+                .known()
+                .map(PathBuf::from),
+            parts: names_in(&directory.join("slaves")),
+            queue: Queue::read(sources, &directory, kind),
+            kind,
+            name,
+        })
+    }
+}
+
+/// The number of the device below a mount. Major 0 is not a device: a file system
+/// that spans devices (btrfs) or stacks (bcachefs) still names one as its source.
+fn device_number(sources: &Sources, mount: &Mount) -> Fact<String> {
+    if !mount.device_number.starts_with("0:") {
+        return Fact::Known(mount.device_number.clone());
+    }
+    let none = || Fact::Unknown(format!("{} has no block device", mount.kind));
+    let Some(name) = mount.source.strip_prefix("/dev/") else { return none() };
+    // A name below a directory (mapper/x) is a link to the kernel's name.
+    let node = fs::canonicalize(&mount.source).unwrap_or_else(|_| PathBuf::from(name));
+    let Some(name) = node.file_name() else { return none() };
+    match fact::text(&sources.sys.join("class/block").join(name).join("dev")) {
+        Fact::Known(number) => Fact::Known(number),
+        Fact::Unknown(_) => none(),
+    }
+}
+
+/// A partition's directory is inside of its disk's.
+fn disk_of(directory: PathBuf) -> PathBuf {
+    match directory.parent() {
+        Some(disk) if directory.join("partition").exists() => disk.to_path_buf(),
+        _ => directory,
+    }
+}
+
+fn kind_of(name: &str) -> DeviceKind {
+    const KINDS: [(&str, DeviceKind); 16] = [
+        ("nvme", DeviceKind::Nvme),
+        ("xvd", DeviceKind::Virtual),
+        ("vd", DeviceKind::Virtual),
+        ("sd", DeviceKind::Scsi),
+        ("sr", DeviceKind::Scsi),
+        ("loop", DeviceKind::Loop),
+        ("dm-", DeviceKind::DeviceMapper),
+        ("md", DeviceKind::Raid),
+        ("zram", DeviceKind::Memory),
+        ("ram", DeviceKind::Memory),
+        ("pmem", DeviceKind::Memory),
+        ("nbd", DeviceKind::Network),
+        ("rbd", DeviceKind::Network),
+        ("drbd", DeviceKind::Network),
+        ("mmcblk", DeviceKind::Card),
+        ("nullb", DeviceKind::Memory),
+    ];
+    let known = KINDS.iter().find(|(prefix, _)| name.starts_with(prefix));
+    known.map_or(DeviceKind::Other, |(_, kind)| *kind)
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = directory.read_dir().into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[cfg(test)]
+mod tests;

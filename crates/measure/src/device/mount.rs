@@ -1,0 +1,127 @@
+//! The mount that holds a path, from /proc/self/mountinfo.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::fact::{Fact, Sources};
+
+/// One line of proc_pid_mountinfo(5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mount {
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// The file system's type, such as `ext4`.
+    pub kind: String,
+    /// What was mounted: a device, a host, or a word of the file system's own.
+    pub source: String,
+    /// The device number, `MAJOR:MINOR`; major 0 where there is no block device.
+    pub device_number: String,
+    /// The options of the mount and of the file system, separated by commas.
+    pub options: String,
+}
+
+impl Mount {
+    /// The mount that holds an absolute path without symbolic links.
+    pub fn of(sources: &Sources, path: &Path) -> Fact<Mount> {
+        let table = sources.proc.join("self/mountinfo");
+        sources.proc_text("self/mountinfo").and_then(|text| {
+            // A later mount covers an earlier one on the same point.
+            let covering = text
+                .lines()
+                .filter_map(parse)
+                .filter(|mount| path.starts_with(&mount.point))
+                .max_by_key(|mount| mount.point.components().count());
+            match covering {
+                Some(mount) => Fact::Known(mount),
+                None => {
+                    Fact::Unknown(format!("{}: no mount holds {}", table.display(), path.display()))
+                }
+            }
+        })
+    }
+
+    /// Whether an option is set, such as `ro`.
+    pub fn has_option(&self, option: &str) -> bool {
+        self.options.split(',').any(|set| set == option)
+    }
+}
+
+/// `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw,errors=continue`:
+/// any number of fields stand before the dash.
+fn parse(line: &str) -> Option<Mount> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut before = before.split(' ').skip(2);
+    let (device_number, _root) = (before.next()?, before.next()?);
+    let (point, mount_options) = (before.next()?, before.next()?);
+    let mut after = after.split(' ');
+    let (kind, source) = (after.next()?, after.next()?);
+    let options = match after.next() {
+        Some(own) if !own.is_empty() => format!("{mount_options},{own}"),
+        _ => mount_options.to_owned(),
+    };
+    Some(Mount {
+        point: PathBuf::from(unescape(point)),
+        kind: kind.to_owned(),
+        source: unescape(source).to_string_lossy().into_owned(),
+        device_number: device_number.to_owned(),
+        options,
+    })
+}
+
+/// Undoes `\040` and its like: space, tab, newline and backslash are written as
+/// three octal digits.
+fn unescape(text: &str) -> OsString {
+    let bytes = text.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&first, behind)) = rest.split_first() {
+        let escaped = (first == b'\\').then(|| octal(behind)).flatten();
+        match escaped {
+            Some(byte) => {
+                plain.push(byte);
+                rest = &behind[3..];
+            }
+            None => {
+                plain.push(first);
+                rest = behind;
+            }
+        }
+    }
+    OsString::from_vec(plain)
+}
+
+fn octal(digits: &[u8]) -> Option<u8> {
+    let digits = digits.get(..3)?;
+    let text = std::str::from_utf8(digits).ok()?;
+    text.bytes().all(|digit| digit.is_ascii_digit()).then(|| u8::from_str_radix(text, 8).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn a_line_with_optional_fields_and_escapes() {
+        let line = r"36 35 259:1 / /mnt/my\040disk\134 rw,noatime shared:1 master:2 - ext4 /dev/nvme0n1p1 rw,errors=continue";
+        let mount = parse(line).unwrap();
+        assert_eq!(mount.point, Path::new("/mnt/my disk\\"));
+        assert_eq!((mount.kind.as_str(), mount.device_number.as_str()), ("ext4", "259:1"));
+        assert!(mount.has_option("noatime") && mount.has_option("errors=continue"));
+        assert!(!mount.has_option("ro"));
+    }
+
+    #[test]
+    fn garbled_lines_are_none() {
+        for line in ["", " - ", "1 2 3 - ext4", "36 35 8:1 / /mnt rw", "a b c d e f - g"] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+        for (text, plain) in [(r"\", r"\"), (r"\04", r"\04"), (r"\999", r"\999"), (r"\040", " ")] {
+            assert_eq!(unescape(text).as_bytes(), plain.as_bytes());
+        }
+    }
+}

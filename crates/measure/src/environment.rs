@@ -1,0 +1,157 @@
+//! The machine that a measurement was made on: kernel, processor, memory, limits,
+//! virtualisation. It goes into every report, and doctor judges it.
+//!
+//! Nothing here names the host, its users or its addresses.
+
+mod limits;
+mod virtualisation;
+
+pub use limits::{Limit, Limits};
+pub use virtualisation::Virtualisation;
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::cpu::allowed_cpus;
+use crate::fact::{Fact, Sources, field, plain};
+
+/// Facts about the machine and about what this process may do on it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Environment {
+    /// The kernel's release, such as `6.12.0`.
+    pub kernel: Fact<String>,
+    /// The machine's architecture, as the program was compiled for.
+    pub architecture: &'static str,
+    /// The processor's model.
+    pub cpu_model: Fact<String>,
+    /// Processors online.
+    pub cores_online: Fact<u64>,
+    /// Processors that this process may run on.
+    pub cores_allowed: Fact<u64>,
+    /// The frequency governors in use.
+    pub governors: Fact<Vec<String>>,
+    /// The clock source of the kernel.
+    pub clock_source: Fact<String>,
+    /// Memory of the machine.
+    pub memory_total_bytes: Fact<u64>,
+    /// Memory that can be had without swapping.
+    pub memory_available_bytes: Fact<u64>,
+    /// Hypervisor and container.
+    pub virtualisation: Virtualisation,
+    /// Resource limits of this process.
+    pub limits: Limits,
+    /// `kernel.io_uring_disabled`: 0 for all, 1 only for a group, 2 for nobody
+    /// (since 6.6; a kernel without it allows all).
+    pub io_uring_disabled: Fact<u64>,
+    /// `kernel.io_uring_group`: the group that 1 lets in; -1 is none.
+    pub io_uring_group: Fact<i64>,
+    /// `kernel.perf_event_paranoid`.
+    pub perf_event_paranoid: Fact<i64>,
+    /// The seccomp mode of this process: 0 none, 1 strict, 2 filter.
+    pub seccomp_mode: Fact<u64>,
+}
+
+impl Environment {
+    /// Reads all sources.
+    pub fn read(sources: &Sources) -> Self {
+        let memory = sources.proc_text("meminfo");
+        Environment {
+            kernel: sources.proc_text("sys/kernel/osrelease"),
+            architecture: std::env::consts::ARCH,
+            cpu_model: cpu_model(sources),
+            cores_online: cores_online(sources),
+            cores_allowed: match allowed_cpus() {
+                Ok(allowed) => Fact::Known(allowed.len() as u64),
+                Err(error) => Fact::Unknown(format!("sched_getaffinity: {}", plain(&error))),
+            },
+            governors: governors(sources),
+            clock_source: sources
+                .sys_text("devices/system/clocksource/clocksource0/current_clocksource"),
+            memory_total_bytes: memory_bytes(&memory, "MemTotal"),
+            memory_available_bytes: memory_bytes(&memory, "MemAvailable"),
+            virtualisation: Virtualisation::read(sources),
+            limits: Limits::read(sources),
+            io_uring_disabled: sysctl(sources, "io_uring_disabled"),
+            io_uring_group: sysctl(sources, "io_uring_group"),
+            perf_event_paranoid: sysctl(sources, "perf_event_paranoid"),
+            seccomp_mode: seccomp_mode(sources),
+        }
+    }
+}
+
+fn sysctl<T: std::str::FromStr>(sources: &Sources, name: &str) -> Fact<T> {
+    crate::fact::value(&sources.proc.join("sys/kernel").join(name))
+}
+
+fn seccomp_mode(sources: &Sources) -> Fact<u64> {
+    sources.proc_text("self/status").and_then(|text| {
+        let mode = field(&text, "Seccomp").and_then(|mode| mode.parse().ok());
+        mode.map_or_else(
+            || Fact::Unknown("/proc/self/status: no Seccomp there".into()),
+            Fact::Known,
+        )
+    })
+}
+
+/// x86 has `model name`; others name the processor in fields of their own.
+fn cpu_model(sources: &Sources) -> Fact<String> {
+    sources.proc_text("cpuinfo").and_then(|text| {
+        let names = ["model name", "Processor", "cpu model", "uarch", "CPU part", "cpu"];
+        match names.iter().find_map(|name| field(&text, name)) {
+            Some(model) => Fact::Known(model.split_whitespace().collect::<Vec<_>>().join(" ")),
+            None => Fact::Unknown("/proc/cpuinfo: names no model".to_owned()),
+        }
+    })
+}
+
+fn cores_online(sources: &Sources) -> Fact<u64> {
+    sources.sys_text("devices/system/cpu/online").and_then(|text| match count_list(&text) {
+        Some(count) => Fact::Known(count),
+        None => Fact::Unknown(format!(
+            "/sys/devices/system/cpu/online: not understood: {}",
+            crate::fact::excerpt(&text)
+        )),
+    })
+}
+
+/// How many are in a list such as `0-3,8`.
+fn count_list(text: &str) -> Option<u64> {
+    text.split(',').try_fold(0u64, |count, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        count.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+fn governors(sources: &Sources) -> Fact<Vec<String>> {
+    let directory = sources.sys.join("devices/system/cpu");
+    let entries = directory.read_dir().into_iter().flatten().flatten();
+    let governors: BTreeSet<String> = entries
+        .filter_map(|entry| {
+            let path = entry.path().join("cpufreq/scaling_governor");
+            crate::fact::text(&path).known().cloned()
+        })
+        .collect();
+    if governors.is_empty() {
+        let reason =
+            "no processor has cpufreq/scaling_governor (the hypervisor or firmware decides)";
+        return Fact::Unknown(reason.to_owned());
+    }
+    Fact::Known(governors.into_iter().collect())
+}
+
+fn memory_bytes(meminfo: &Fact<String>, name: &str) -> Fact<u64> {
+    meminfo.clone().and_then(|text| {
+        let kibibytes = field(&text, name)
+            .and_then(|value| value.strip_suffix("kB"))
+            .and_then(|value| value.trim().parse::<u64>().ok());
+        match kibibytes.and_then(|kibibytes| kibibytes.checked_mul(1024)) {
+            Some(bytes) => Fact::Known(bytes),
+            None => Fact::Unknown(format!("/proc/meminfo: no {name} there")),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

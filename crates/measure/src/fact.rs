@@ -1,0 +1,201 @@
+//! Facts read from /proc and /sys: a value, or the reason why there is none.
+//!
+//! [`Sources`] holds the roots of those trees so that tests can feed a tree of
+//! their own. Nothing here interprets a value.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+/// A value, or the reason why it cannot be told.
+///
+/// Serialised as the value itself, or as `{"unknown": reason}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact<T> {
+    /// The source was read and understood.
+    Known(T),
+    /// The source was not read or not understood, with one line that says why.
+    Unknown(String),
+}
+
+impl<T> Fact<T> {
+    /// The value, where there is one.
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Fact::Known(value) => Some(value),
+            Fact::Unknown(_) => None,
+        }
+    }
+
+    /// The reason, where there is no value.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Fact::Known(_) => None,
+            Fact::Unknown(reason) => Some(reason),
+        }
+    }
+
+    /// Changes the value and keeps a reason as it is.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Fact<U> {
+        match self {
+            Fact::Known(value) => Fact::Known(change(value)),
+            Fact::Unknown(reason) => Fact::Unknown(reason),
+        }
+    }
+
+    /// Continues with a step that may itself have no answer.
+    pub fn and_then<U>(self, next: impl FnOnce(T) -> Fact<U>) -> Fact<U> {
+        match self {
+            Fact::Known(value) => next(value),
+            Fact::Unknown(reason) => Fact::Unknown(reason),
+        }
+    }
+
+    /// Combines two facts; the first missing one gives the reason.
+    pub fn zip<'a, U>(&'a self, other: &'a Fact<U>) -> Fact<(&'a T, &'a U)> {
+        match (self, other) {
+            (Fact::Known(left), Fact::Known(right)) => Fact::Known((left, right)),
+            (Fact::Unknown(reason), _) | (_, Fact::Unknown(reason)) => {
+                Fact::Unknown(reason.clone())
+            }
+        }
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Fact<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fact::Known(value) => value.fmt(f),
+            Fact::Unknown(reason) => write!(f, "unknown ({reason})"),
+        }
+    }
+}
+
+impl<T: Serialize> Serialize for Fact<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Fact::Known(value) => value.serialize(serializer),
+            Fact::Unknown(reason) => {
+                let mut map = serializer.serialize_map(Some(1))?;
+                map.serialize_entry("unknown", reason)?;
+                map.end()
+            }
+        }
+    }
+}
+
+/// Where the kernel's trees are. [`Sources::default`] is this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// The proc file system, `/proc`.
+    pub proc: PathBuf,
+    /// The sysfs file system, `/sys`.
+    pub sys: PathBuf,
+    /// The root directory, `/`: marks that container engines leave are looked
+    /// for below it.
+    pub root: PathBuf,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Sources { proc: "/proc".into(), sys: "/sys".into(), root: "/".into() }
+    }
+}
+
+impl Sources {
+    /// Trees below one directory: `DIR/proc`, `DIR/sys` and `DIR` itself.
+    pub fn below(directory: impl AsRef<Path>) -> Self {
+        let root = directory.as_ref().to_path_buf();
+        Sources { proc: root.join("proc"), sys: root.join("sys"), root }
+    }
+
+    /// The text of a file under `/proc`, without the white space around it.
+    pub fn proc_text(&self, relative: impl AsRef<Path>) -> Fact<String> {
+        text(&self.proc.join(relative))
+    }
+
+    /// The text of a file under `/sys`, without the white space around it.
+    pub fn sys_text(&self, relative: impl AsRef<Path>) -> Fact<String> {
+        text(&self.sys.join(relative))
+    }
+}
+
+/// The text of a file, without the white space around it. Bytes that are not
+/// UTF-8 are replaced, because names in these files may hold any byte.
+pub fn text(path: &Path) -> Fact<String> {
+    match fs::read(path) {
+        Ok(bytes) => Fact::Known(String::from_utf8_lossy(&bytes).trim().to_owned()),
+        Err(error) => Fact::Unknown(format!("{}: {}", path.display(), plain(&error))),
+    }
+}
+
+/// A file that holds one value, parsed.
+pub fn value<T: FromStr>(path: &Path) -> Fact<T> {
+    text(path).and_then(|text| match text.parse() {
+        Ok(value) => Fact::Known(value),
+        Err(_) => Fact::Unknown(format!("{}: not understood: {}", path.display(), excerpt(&text))),
+    })
+}
+
+/// The value of a `Name:   value` line, without the white space around it.
+pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim())
+    })
+}
+
+/// An error without the ` (os error N)` that std appends.
+pub(crate) fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_lowercase(),
+        None => text,
+    }
+}
+
+/// The beginning of a text on one line, for a message.
+pub(crate) fn excerpt(text: &str) -> String {
+    const CHARACTERS: usize = 40;
+    let start: String = text.chars().take(CHARACTERS).collect();
+    let more = if text.chars().count() > CHARACTERS { "..." } else { "" };
+    format!("{start:?}{more}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_and_garbled_files_are_reasons() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("value");
+        assert!(
+            value::<u64>(&path).reason().unwrap().ends_with("value: no such file or directory")
+        );
+        fs::write(&path, b"\xff\xfe\0garbage").unwrap();
+        assert!(value::<u64>(&path).reason().unwrap().contains("not understood"));
+        fs::write(&path, b"").unwrap();
+        assert!(value::<u64>(&path).reason().is_some());
+        fs::write(&path, b" 7\n").unwrap();
+        assert_eq!(value::<u64>(&path), Fact::Known(7));
+        assert!(value::<u64>(directory.path()).reason().is_some());
+    }
+
+    #[test]
+    fn serialised_as_value_or_reason() {
+        let known = serde_json::to_string(&Fact::Known(3)).unwrap();
+        let unknown = serde_json::to_string(&Fact::<u8>::Unknown("because".into())).unwrap();
+        assert_eq!((known.as_str(), unknown.as_str()), ("3", r#"{"unknown":"because"}"#));
+    }
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let text = "Seccomp_filters:\t2\nSeccomp:\t1\n";
+        assert_eq!(field(text, "Seccomp"), Some("1"));
+        assert_eq!(field(text, "Threads"), None);
+    }
+}

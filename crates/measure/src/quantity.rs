@@ -1,0 +1,217 @@
+//! Sizes and durations as people type and read them.
+//!
+//! Typed sizes are whole numbers with k, m or g (powers of 1024); typed
+//! durations are whole numbers with us, ms, s or m. What is not understood is an
+//! error that names what is.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A size or duration that was not understood. Its text is one line that names
+/// the value and what is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuantityError {
+    kind: &'static str,
+    input: String,
+    accepted: &'static str,
+}
+
+impl fmt::Display for QuantityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}: expected {}", self.kind, self.input, self.accepted)
+    }
+}
+
+impl std::error::Error for QuantityError {}
+
+/// Reads a size in bytes: `4096`, `4k`, `100m`, `10g`, in either case.
+///
+/// # Errors
+/// Anything else, and what does not fit into 64 bits.
+pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
+    let error = || QuantityError {
+        kind: "size",
+        input: text.to_owned(),
+        accepted: "a whole number of bytes, or one with k, m or g (powers of 1024), such as 4k",
+    };
+    let (number, unit) = split(text);
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" => 1 << 10,
+        "m" => 1 << 20,
+        "g" => 1 << 30,
+        _ => return Err(error()),
+    };
+    number.and_then(|number| number.checked_mul(factor)).ok_or_else(error)
+}
+
+/// Reads a duration: `50us`, `10ms`, `5s`, `2m`; a bare number is seconds.
+///
+/// # Errors
+/// Anything else, and what does not fit into 64 bits of microseconds.
+pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
+    let error = || QuantityError {
+        kind: "duration",
+        input: text.to_owned(),
+        accepted: "a whole number with us, ms, s or m (minutes), such as 10ms, or of seconds",
+    };
+    let (number, unit) = split(text);
+    let microseconds: u64 = match unit.to_ascii_lowercase().as_str() {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" | "" => 1_000_000,
+        "m" => 60_000_000,
+        _ => return Err(error()),
+    };
+    let number = number.and_then(|number| number.checked_mul(microseconds));
+    number.map(Duration::from_micros).ok_or_else(error)
+}
+
+/// The leading digits as a number, and the rest.
+fn split(text: &str) -> (Option<u64>, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    (text[..end].parse().ok(), &text[end..])
+}
+
+/// A size as it would be typed: `4k`, `100m`, `3000`. Reads back to the same.
+pub fn size_text(bytes: u64) -> String {
+    for (unit, factor) in [("g", 1u64 << 30), ("m", 1 << 20), ("k", 1 << 10)] {
+        if bytes >= factor && bytes.is_multiple_of(factor) {
+            return format!("{}{unit}", bytes / factor);
+        }
+    }
+    bytes.to_string()
+}
+
+/// A size to be read: `512 B`, `4.0 KiB`, `9.8 GiB`.
+pub fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut scaled = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    // Not 1024.0 KiB where it rounds up to 1.0 MiB.
+    while scaled >= 1023.95 && unit + 1 < UNITS.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    format!("{scaled:.1} {}", UNITS[unit])
+}
+
+/// A duration as it would be typed: `50us`, `10ms`, `5s`, `2m`. Reads back to the
+/// same, in whole microseconds.
+pub fn duration_text(duration: Duration) -> String {
+    let microseconds = duration.as_micros();
+    for (unit, factor) in [("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000)] {
+        if microseconds >= factor && microseconds.is_multiple_of(factor) {
+            return format!("{}{unit}", microseconds / factor);
+        }
+    }
+    format!("{microseconds}us")
+}
+
+/// A latency to be read, with three figures: `87 ns`, `12.3 µs`, `4.56 ms`,
+/// `1.20 s`.
+pub fn latency_text(nanoseconds: f64) -> String {
+    const UNITS: [&str; 4] = ["ns", "µs", "ms", "s"];
+    if !nanoseconds.is_finite() {
+        return "-".to_owned();
+    }
+    let mut scaled = nanoseconds;
+    let mut unit = 0;
+    while scaled.abs() >= 999.5 && unit + 1 < UNITS.len() {
+        scaled /= 1000.0;
+        unit += 1;
+    }
+    let decimals = match scaled.abs() {
+        _ if unit == 0 => 0,
+        size if size < 9.995 => 2,
+        size if size < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{scaled:.decimals$} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("4k", 4096),
+            ("4K", 4096),
+            ("100m", 104_857_600),
+            ("10g", 10 << 30),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_named_with_what_is() {
+        for text in [
+            "",
+            "k",
+            "4kb",
+            "4 k",
+            "-1",
+            "1.5g",
+            "99999999999g",
+            "18446744073709551616",
+            "4\u{212a}",
+        ] {
+            let message = parse_size(text).unwrap_err().to_string();
+            assert!(
+                message.contains("k, m or g") && message.contains(&format!("{text:?}")),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn durations_are_read() {
+        for (text, microseconds) in [
+            ("50us", 50),
+            ("10ms", 10_000),
+            ("5s", 5_000_000),
+            ("2m", 120_000_000),
+            ("60", 60_000_000),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_micros(microseconds)), "{text}");
+        }
+        for text in ["", "s", "5h", "1.5s", "5 s", "-5s", "999999999999999999m"] {
+            let message = parse_duration(text).unwrap_err().to_string();
+            assert!(message.contains("us, ms, s or m"), "{message}");
+        }
+    }
+
+    #[test]
+    fn typed_forms_read_back() {
+        for bytes in [0, 1, 1023, 1024, 3000, 4096, 1 << 20, 3 << 29, u64::MAX] {
+            assert_eq!(parse_size(&size_text(bytes)), Ok(bytes));
+        }
+        for microseconds in [0, 1, 999, 1000, 1_500_000, 60_000_000, 61_000_000] {
+            let duration = Duration::from_micros(microseconds);
+            assert_eq!(parse_duration(&duration_text(duration)), Ok(duration));
+        }
+    }
+
+    #[test]
+    fn read_forms_never_round_into_the_next_unit() {
+        assert_eq!(bytes_text(1023), "1023 B");
+        assert_eq!(bytes_text(1024 * 1024 - 1), "1.0 MiB");
+        assert_eq!(bytes_text(10 << 30), "10.0 GiB");
+        assert_eq!(bytes_text(u64::MAX), "16.0 EiB");
+        assert_eq!(latency_text(87.4), "87 ns");
+        assert_eq!(latency_text(999.6), "1.00 µs");
+        assert_eq!(latency_text(12_345.0), "12.3 µs");
+        assert_eq!(latency_text(999_600.0), "1.00 ms");
+        assert_eq!(latency_text(4.2e12), "4200 s");
+        assert_eq!(latency_text(f64::NAN), "-");
+    }
+}

@@ -1,0 +1,132 @@
+//! Statistics for engines measured side by side.
+//!
+//! The unit of evidence is a block, not an operation: operations within a block
+//! share its conditions, so that an interval over operations is far too narrow.
+//! Each block gives one log ratio of candidate to baseline; the interval is
+//! bootstrapped over blocks; an A/A control measured in the same way says how
+//! large a difference identical code shows. Nothing here knows what was measured.
+
+mod order;
+mod ratio;
+mod steadiness;
+
+pub use order::BlockOrder;
+pub use ratio::{Comparison, MINIMUM_DIFFERENCE, Ratio, compare, noise_floor, paired_log_ratios};
+pub use steadiness::{TREND_SAMPLES_MIN, Trend, trend};
+
+use serde::Serialize;
+
+/// The lower quartile, the median and the upper quartile.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Quartiles {
+    /// A quarter of the samples is below.
+    pub lower: f64,
+    /// Half of the samples is below.
+    pub median: f64,
+    /// Three quarters of the samples are below.
+    pub upper: f64,
+}
+
+impl Quartiles {
+    /// The distance between the quartiles as a share of the median; 0 where the
+    /// median is 0.
+    pub fn spread(&self) -> f64 {
+        if self.median == 0.0 { 0.0 } else { (self.upper - self.lower) / self.median.abs() }
+    }
+}
+
+/// The median, or `None` where there is no sample or one is not a number.
+pub fn median(samples: &[f64]) -> Option<f64> {
+    quantile(&sorted(samples)?, 0.5)
+}
+
+/// The quartiles, or `None` where there is no sample or one is not a number.
+pub fn quartiles(samples: &[f64]) -> Option<Quartiles> {
+    let sorted = sorted(samples)?;
+    Some(Quartiles {
+        lower: quantile(&sorted, 0.25)?,
+        median: quantile(&sorted, 0.5)?,
+        upper: quantile(&sorted, 0.75)?,
+    })
+}
+
+fn sorted(samples: &[f64]) -> Option<Vec<f64>> {
+    if samples.iter().any(|sample| sample.is_nan()) {
+        return None;
+    }
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    Some(sorted)
+}
+
+/// The quantile of sorted samples, interpolated between neighbours.
+fn quantile(sorted: &[f64], quantile: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let position = quantile.clamp(0.0, 1.0) * last as f64;
+    let below = position.floor() as usize;
+    let above = position.ceil() as usize;
+    let share = position - below as f64;
+    Some(sorted[below] + (sorted[above] - sorted[below]) * share)
+}
+
+/// Little's law: operations in flight = throughput x mean latency.
+///
+/// A measurement in which it does not hold stamped its latencies in the wrong
+/// place or did not keep the queue as full as it says.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LittlesLaw {
+    /// What throughput and mean latency say was in flight.
+    pub implied_in_flight: f64,
+    /// What was kept in flight.
+    pub in_flight: f64,
+    /// Whether the two agree within the tolerance.
+    pub holds: bool,
+}
+
+impl LittlesLaw {
+    /// Checks a measurement; `tolerance` is a share, such as 0.05.
+    ///
+    /// Nothing measured (no throughput, or nothing in flight) does not hold.
+    pub fn check(
+        operations_per_second: f64,
+        latency_ns_mean: f64,
+        in_flight: f64,
+        tolerance: f64,
+    ) -> Self {
+        let implied_in_flight = operations_per_second * latency_ns_mean / 1e9;
+        let holds = implied_in_flight > 0.0
+            && in_flight > 0.0
+            && (implied_in_flight / in_flight - 1.0).abs() <= tolerance;
+        LittlesLaw { implied_in_flight, in_flight, holds }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_interpolate() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[1.0, f64::NAN]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0]), Some(2.5));
+        let q = quartiles(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+        assert_eq!((q.lower, q.median, q.upper), (2.0, 3.0, 4.0));
+        assert!((q.spread() - 2.0 / 3.0).abs() < 1e-12);
+        assert_eq!(quartiles(&[0.0]).unwrap().spread(), 0.0);
+    }
+
+    #[test]
+    fn littles_law_holds_and_breaks() {
+        // 32 in flight at 320 us each is 100 000 per second.
+        assert!(LittlesLaw::check(100_000.0, 320_000.0, 32.0, 0.05).holds);
+        assert!(LittlesLaw::check(104_900.0, 320_000.0, 32.0, 0.05).holds);
+        // Stamped per batch: the latency is half of what it was.
+        let batch = LittlesLaw::check(100_000.0, 160_000.0, 32.0, 0.05);
+        assert!(!batch.holds && (batch.implied_in_flight - 16.0).abs() < 1e-9);
+        assert!(!LittlesLaw::check(0.0, 0.0, 32.0, 0.05).holds);
+        assert!(!LittlesLaw::check(1.0, f64::NAN, 32.0, 0.05).holds);
+        assert!(!LittlesLaw::check(1.0, 1.0, 0.0, 0.05).holds);
+    }
+}

@@ -1,0 +1,209 @@
+//! The ratio of two engines with its interval, and what may be said of it.
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+use super::quantile;
+
+/// The least difference worth a verdict, as a share, however quiet the machine.
+pub const MINIMUM_DIFFERENCE: f64 = 0.02;
+
+const RESAMPLES: usize = 10_000;
+
+/// Candidate divided by baseline, with its 95 % interval. Above 1 the candidate's
+/// figure is the larger.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The lower end of the interval.
+    pub low: f64,
+    /// The geometric mean over the blocks.
+    pub mid: f64,
+    /// The upper end of the interval.
+    pub high: f64,
+}
+
+/// What a ratio of throughputs lets be said about the candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Comparison {
+    /// The whole interval is above the threshold.
+    Faster,
+    /// The whole interval is below the threshold.
+    Slower,
+    /// Neither: within the noise, or too small to matter.
+    NoDifference,
+}
+
+/// The natural log of candidate / baseline for each pair.
+///
+/// `None` where the lengths differ, or a sample is not a positive number.
+pub fn paired_log_ratios(candidate: &[f64], baseline: &[f64]) -> Option<Vec<f64>> {
+    if candidate.len() != baseline.len() {
+        return None;
+    }
+    let positive = |value: f64| value.is_finite() && value > 0.0;
+    candidate
+        .iter()
+        .zip(baseline)
+        .map(|(&candidate, &baseline)| {
+            (positive(candidate) && positive(baseline)).then(|| (candidate / baseline).ln())
+        })
+        .collect()
+}
+
+impl Ratio {
+    /// The ratio and its 95 % interval from one log ratio per block, bootstrapped
+    /// over the blocks. The same input and seed give the same interval.
+    ///
+    /// A percentile interval over few blocks is too narrow; it is stretched by
+    /// `sqrt(n / (n - 1)) * t / z` (Hesterberg, "What Teachers Should Know About
+    /// the Bootstrap", 2015, expanded percentile interval), which makes it as wide
+    /// as Student's t for n blocks.
+    ///
+    /// `None` for fewer than two blocks: one block has no spread to learn from.
+    pub fn bootstrap(log_ratios: &[f64], seed: u64) -> Option<Ratio> {
+        let blocks = log_ratios.len();
+        if blocks < 2 || log_ratios.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        let center = mean(log_ratios);
+        let mut random = Rng::with_seed(seed);
+        let mut means: Vec<f64> = (0..RESAMPLES)
+            .map(|_| {
+                let sum: f64 = (0..blocks).map(|_| log_ratios[random.usize(..blocks)]).sum();
+                sum / blocks as f64
+            })
+            .collect();
+        means.sort_unstable_by(f64::total_cmp);
+        let stretch = (blocks as f64 / (blocks - 1) as f64).sqrt() * student_t(blocks - 1) / NORMAL;
+        let end = |share| {
+            let edge = quantile(&means, share).unwrap_or(center);
+            (center + (edge - center) * stretch).exp()
+        };
+        Some(Ratio { low: end(0.025), mid: center.exp(), high: end(0.975) })
+    }
+
+    /// The ratio the other way round.
+    pub fn inverse(&self) -> Ratio {
+        Ratio { low: 1.0 / self.high, mid: 1.0 / self.mid, high: 1.0 / self.low }
+    }
+}
+
+/// How large a difference identical code showed: the end of an A/A control's
+/// interval that is farther from 1, as a share.
+pub fn noise_floor(control: &Ratio) -> f64 {
+    (control.high - 1.0).max(1.0 / control.low - 1.0).max(0.0)
+}
+
+/// Says whether the candidate is faster, from a ratio of throughputs: only if
+/// the whole interval clears the larger of `noise_floor` and
+/// [`MINIMUM_DIFFERENCE`]. (For latency or CPU, where less is better, pass
+/// [`Ratio::inverse`].)
+pub fn compare(ratio: &Ratio, noise_floor: f64) -> Comparison {
+    // A noise floor that is not a number clears nothing.
+    if noise_floor.is_nan() {
+        return Comparison::NoDifference;
+    }
+    let threshold = 1.0 + noise_floor.max(MINIMUM_DIFFERENCE);
+    if ratio.low > threshold {
+        Comparison::Faster
+    } else if ratio.high < 1.0 / threshold {
+        Comparison::Slower
+    } else {
+        Comparison::NoDifference
+    }
+}
+
+fn mean(samples: &[f64]) -> f64 {
+    samples.iter().sum::<f64>() / samples.len() as f64
+}
+
+/// The 97.5 % point of the normal distribution.
+const NORMAL: f64 = 1.959_964;
+
+/// The 97.5 % point of Student's t distribution.
+fn student_t(degrees_of_freedom: usize) -> f64 {
+    const TABLE: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
+    ];
+    // Beyond the table, z + (z^3 + z) / 4 n is within 0.001.
+    let n = degrees_of_freedom as f64;
+    let far = || NORMAL + (NORMAL.powi(3) + NORMAL) / (4.0 * n);
+    degrees_of_freedom.checked_sub(1).and_then(|i| TABLE.get(i).copied()).unwrap_or_else(far)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Normal by the sum of twelve uniforms: near enough for coverage.
+    fn normal(random: &mut Rng) -> f64 {
+        (0..12).map(|_| random.f64()).sum::<f64>() - 6.0
+    }
+
+    #[test]
+    fn pairs_must_match_and_be_positive() {
+        assert_eq!(paired_log_ratios(&[2.0], &[1.0, 1.0]), None);
+        assert_eq!(paired_log_ratios(&[2.0, 0.0], &[1.0, 1.0]), None);
+        assert_eq!(paired_log_ratios(&[2.0, 1.0], &[1.0, f64::NAN]), None);
+        let ratios = paired_log_ratios(&[2.0, 1.0], &[1.0, 2.0]).unwrap();
+        assert!((ratios[0] - 2f64.ln()).abs() < 1e-12 && (ratios[0] + ratios[1]).abs() < 1e-12);
+    }
+
+    #[test]
+    fn interval_is_seeded_and_ordered() {
+        let blocks = [0.09, 0.11, 0.10, 0.12, 0.08];
+        let ratio = Ratio::bootstrap(&blocks, 7).unwrap();
+        assert_eq!(Some(ratio), Ratio::bootstrap(&blocks, 7));
+        assert!((ratio.mid - 0.1f64.exp()).abs() < 1e-9);
+        assert!(ratio.low < ratio.mid && ratio.mid < ratio.high);
+        assert_eq!(Ratio::bootstrap(&[0.1], 7), None);
+        assert_eq!(Ratio::bootstrap(&[0.1, f64::INFINITY], 7), None);
+    }
+
+    /// Five blocks are the least that the lab runs: 95 % must mean about 95 %
+    /// there too. Without the stretch it is about 0.83.
+    #[test]
+    fn interval_covers_the_truth_with_few_blocks() {
+        let mut random = Rng::with_seed(1);
+        let (trials, truth) = (400, 0.05);
+        let covered = (0..trials)
+            .filter(|&trial| {
+                let blocks: Vec<f64> = (0..5).map(|_| truth + 0.03 * normal(&mut random)).collect();
+                let ratio = Ratio::bootstrap(&blocks, trial).unwrap();
+                ratio.low <= f64::exp(truth) && f64::exp(truth) <= ratio.high
+            })
+            .count();
+        let share = covered as f64 / trials as f64;
+        assert!((0.92..=0.99).contains(&share), "covered {share}");
+    }
+
+    #[test]
+    fn identical_engines_make_no_difference() {
+        let mut random = Rng::with_seed(2);
+        let mut blocks = || -> Vec<f64> { (0..7).map(|_| 0.04 * normal(&mut random)).collect() };
+        let wrong = (0..200)
+            .filter(|&seed| {
+                let control = Ratio::bootstrap(&blocks(), seed).unwrap();
+                let ratio = Ratio::bootstrap(&blocks(), seed + 1000).unwrap();
+                compare(&ratio, noise_floor(&control)) != Comparison::NoDifference
+            })
+            .count();
+        assert!(wrong <= 2, "{wrong} of 200 verdicts from identical code");
+    }
+
+    #[test]
+    fn a_difference_must_clear_noise_and_two_percent() {
+        let ratio = |low, high| Ratio { low, mid: (low + high) / 2.0, high };
+        assert_eq!(compare(&ratio(1.05, 1.07), 0.01), Comparison::Faster);
+        assert_eq!(compare(&ratio(1.05, 1.07), 0.06), Comparison::NoDifference);
+        assert_eq!(compare(&ratio(1.005, 1.015), 0.0), Comparison::NoDifference);
+        assert_eq!(compare(&ratio(0.90, 0.95), 0.01), Comparison::Slower);
+        assert_eq!(compare(&ratio(0.90, 1.20), 0.01), Comparison::NoDifference);
+        assert_eq!(compare(&ratio(2.0, 3.0), f64::NAN), Comparison::NoDifference);
+        assert_eq!(compare(&ratio(1.05, 1.07).inverse(), 0.01), Comparison::Slower);
+        assert!((noise_floor(&ratio(0.96, 1.01)) - (1.0 / 0.96 - 1.0)).abs() < 1e-12);
+    }
+}
