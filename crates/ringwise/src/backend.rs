@@ -19,6 +19,7 @@ use crate::{
     setup::{
         Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
     },
+    slot::BY_THREAD,
     stats::Stats,
 };
 
@@ -26,29 +27,25 @@ use crate::{
 /// a ring, and a cancel.
 pub(crate) const OWN_ENTRIES: u32 = 2;
 
-/// The result of one call.
-#[derive(Clone, Copy, Debug)]
+/// The result of one call, laid out as the kernel's `struct io_uring_cqe`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cqe {
     pub(crate) user_data: u64,
     /// A count, or a negated error number.
     pub(crate) result: i32,
-    /// Not zero: made by a thread of the loop, not by the ring, so that an opened file is an
-    /// ordinary descriptor. A word and not a bool, to be moved with the rest.
-    by_thread: u32,
+    flags: u32,
 }
 
 impl Cqe {
-    #[inline]
-    pub(crate) fn by_ring(user_data: u64, result: i32) -> Cqe {
-        Cqe { user_data, result, by_thread: 0 }
-    }
-
+    /// A result of a thread of the loop, not of the ring: a file that it opened is an ordinary
+    /// descriptor.
     pub(crate) fn by_thread(user_data: u64, result: i32) -> Cqe {
-        Cqe { user_data, result, by_thread: 1 }
+        Cqe { user_data: user_data | BY_THREAD, result, flags: 0 }
     }
 
     pub(crate) fn is_by_thread(&self) -> bool {
-        self.by_thread != 0
+        self.user_data & BY_THREAD != 0
     }
 }
 
@@ -71,6 +68,10 @@ impl Blocking {
 pub(crate) trait Driver {
     /// Whether a call can be queued without submitting first.
     fn has_room(&mut self) -> bool;
+
+    /// Queues a call that does nothing; false where there is no room. Apart from
+    /// [`queue`](Self::queue), since it is the measure of what a loop costs.
+    fn queue_nop(&mut self, user_data: u64) -> bool;
 
     /// Queues a call. The caller has seen that there is room and keeps what the call points to in
     /// place until its result came.
@@ -174,6 +175,11 @@ impl Driver for AnyDriver {
     #[inline]
     fn has_room(&mut self) -> bool {
         delegate!(self, |driver| driver.has_room())
+    }
+
+    #[inline]
+    fn queue_nop(&mut self, user_data: u64) -> bool {
+        delegate!(self, |driver| driver.queue_nop(user_data))
     }
 
     #[inline]

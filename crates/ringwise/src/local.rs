@@ -173,24 +173,43 @@ impl Local {
         if self.slots.is_full() {
             return Err(PushError { operation, reason: PushRefusal::Full });
         }
-        if !self.driver.has_room()
-            && let Err(errno) = self.driver.submit(0, None)
-        {
-            let reason = PushRefusal::Submit(Error::new(Opcode::Submit, errno));
-            return Err(PushError { operation, reason });
-        }
         if operation.is_nop() {
             // It owns nothing, and to find that out again in its drop costs a call.
             std::mem::forget(operation);
             let ticket = self.slots.insert_nop(tag);
-            self.driver.queue(ticket.user_data(), Call::Nop, Blocking::Device);
-            return Ok(ticket);
+            if self.driver.queue_nop(ticket.user_data()) {
+                return Ok(ticket);
+            }
+            return self.push_nop_again(ticket);
         }
         self.push_checked(operation, tag)
     }
 
+    /// Makes room for a no-op that found none.
+    #[cold]
+    fn push_nop_again(&mut self, ticket: Ticket) -> Result<Ticket, PushError> {
+        if let Err(reason) = self.make_room() {
+            self.slots.free(ticket);
+            return Err(PushError { operation: Operation::nop(), reason });
+        }
+        let queued = self.driver.queue_nop(ticket.user_data());
+        assert!(queued, "room was made just now");
+        Ok(ticket)
+    }
+
+    fn make_room(&mut self) -> Result<(), PushRefusal> {
+        if self.driver.has_room() {
+            return Ok(());
+        }
+        let submitted = self.driver.submit(0, None);
+        submitted.map_err(|errno| PushRefusal::Submit(Error::new(Opcode::Submit, errno)))
+    }
+
     #[inline(never)]
     fn push_checked(&mut self, operation: Operation, tag: u64) -> Result<Ticket, PushError> {
+        if let Err(reason) = self.make_room() {
+            return Err(PushError { operation, reason });
+        }
         let by_ring = self.driver.supports(operation.opcode());
         let (file, blocking) = match self.resolve(&operation, by_ring) {
             Ok(resolved) => resolved,
@@ -457,7 +476,7 @@ impl Local {
                 }
                 continue;
             };
-            if cqe.user_data == ticket.user_data() {
+            if Ticket::from_user_data(cqe.user_data) == Some(ticket) {
                 break Ok(cqe);
             }
             others.push(cqe);

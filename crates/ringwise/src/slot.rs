@@ -22,6 +22,8 @@ const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 
 /// The `user_data` of what the loop submits for itself, not for a slot.
 const INTERNAL: u64 = 1 << INDEX_BITS;
+/// Marks a result that a thread of the loop made.
+pub(crate) const BY_THREAD: u64 = 1 << (INDEX_BITS + 1);
 /// The poll on the eventfd by which threads wake a ring.
 pub(crate) const OWN_POLL: u64 = INTERNAL;
 /// A cancel at the loop's end, whose own result nobody waits for.
@@ -173,6 +175,7 @@ mod tests {
     fn a_ticket_survives_the_kernel() {
         let ticket = Ticket { index: 65_535, generation: u32::MAX };
         assert_eq!(Ticket::from_user_data(ticket.user_data()), Some(ticket));
+        assert_eq!(Ticket::from_user_data(ticket.user_data() | BY_THREAD), Some(ticket));
         assert_eq!(Ticket::from_user_data(OWN_POLL), None);
         assert_eq!(Ticket::from_user_data(OWN_CANCEL), None);
     }

@@ -143,6 +143,14 @@ impl Driver for Classic {
         self.queued.len() < self.queued_max
     }
 
+    fn queue_nop(&mut self, user_data: u64) -> bool {
+        let has_room = self.has_room();
+        if has_room {
+            self.queue(user_data, Call::Nop, Blocking::Device);
+        }
+        has_room
+    }
+
     fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking) {
         self.made += u64::from(!is_own(&call));
         self.queued.push(Job { user_data, call, blocking });
