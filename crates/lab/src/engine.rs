@@ -1,0 +1,83 @@
+//! Engines: ways to read, behind one trait.
+//!
+//! An engine opens what it needs, says that it is ready, and drives its lanes until they are over.
+//! It neither times nor verifies by itself, and knows nothing of the table that it will stand in.
+
+pub mod aio;
+pub mod bare_ring;
+pub mod fio;
+pub mod mmap;
+pub mod null;
+mod rolling;
+pub mod sync;
+pub mod threads;
+pub mod tokio;
+pub mod uring;
+
+use std::sync::Arc;
+
+use ringwise::AlignedBuf;
+
+use crate::{
+    job::{Failure, Job, Start, Until, Window},
+    lane::Counts,
+};
+
+/// What direct reads want of an address; enough for every block device there is.
+const BUFFER_ALIGNMENT: usize = 4096;
+
+/// A way to read.
+pub trait Engine: Send + Sync {
+    /// Does the job from the moment it is told until the lanes are over.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]: the engine is not to be had here, or something went wrong in it.
+    fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure>;
+}
+
+/// What an engine did.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// What its lanes counted.
+    pub counts: Counts,
+    /// The measured time.
+    pub elapsed_ns: u64,
+    /// Operations that the engine itself says it submitted, for those that count.
+    pub submitted: Option<u64>,
+    /// System calls by the engine's own count, warm-up included, for those that count.
+    pub system_calls: Option<u64>,
+    /// What the kernel granted, or what else is to be known.
+    pub detail: Option<String>,
+    /// CPU time of the measured time where it was spent in another process.
+    pub foreign_cpu_ns: Option<u64>,
+}
+
+impl Tally {
+    /// The sum of all lanes.
+    pub fn of(window: &Window, lanes: impl IntoIterator<Item = Counts>) -> Tally {
+        let mut counts = Counts::default();
+        lanes.into_iter().for_each(|lane| counts.merge(&lane));
+        let until_ns = match window.until {
+            Until::Time { ns } if !counts.exhausted => ns,
+            _ => counts.end_ns,
+        };
+        let elapsed_ns = until_ns.saturating_sub(window.from_ns);
+        Tally { counts, elapsed_ns, ..Tally::default() }
+    }
+
+    /// Operations per second.
+    pub fn operations_per_second(&self) -> f64 {
+        self.counts.operations as f64 * 1e9 / self.elapsed_ns.max(1) as f64
+    }
+
+    /// Operations in flight on average.
+    pub fn in_flight_mean(&self) -> f64 {
+        self.counts.in_flight_ns as f64 / self.elapsed_ns.max(1) as f64
+    }
+}
+
+/// A buffer for one read, good for direct I/O.
+fn buffer(job: &Job) -> AlignedBuf {
+    AlignedBuf::zeroed(job.block_bytes, BUFFER_ALIGNMENT)
+}

@@ -1,0 +1,195 @@
+//! `fio`: the fio program's own io_uring engine on the same files, for comparison. Only on demand,
+//! since it is another program.
+//!
+//! It is run anew for each sample, so that it takes part in the interleaving, with these
+//! arguments: `--ioengine=io_uring --direct=1 --iodepth=DEPTH --bs=BLOCK --rw=randread
+//! --norandommap --time_based --ramp_time=... --runtime=...`; `fio+fixed` adds `--fixedbufs
+//! --registerfiles`. Its figures are its own: operations per second, completion latencies (clat)
+//! from its histogram, and the CPU time (usr + sys) of its thread. It verifies nothing, and pays
+//! nothing for it.
+
+use std::{
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use ringwise_measure::Latency;
+use serde::Deserialize;
+
+use super::{Engine, Tally};
+use crate::{
+    error::plain,
+    job::{Cache, Extent, Failure, Job, Pattern, Start, Timing},
+    lane::Counts,
+};
+
+/// The engine.
+#[derive(Debug)]
+pub struct Fio {
+    /// With registered buffers and files.
+    pub fixed: bool,
+    /// How long fio measures; it keeps its own time.
+    pub timing: Timing,
+}
+
+impl Engine for Fio {
+    fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
+        let mut command = Command::new("fio");
+        command.args(self.arguments(job)).stdin(Stdio::null()).stderr(Stdio::piped());
+        start.ready()?;
+        let output = command
+            .output()
+            .map_err(|error| Failure::Unavailable(format!("running fio: {}", plain(&error))))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let line = said.lines().next().unwrap_or("no message");
+            return Err(Failure::Unavailable(format!("fio failed ({}): {line}", output.status)));
+        }
+        parse(&String::from_utf8_lossy(&output.stdout))
+    }
+}
+
+impl Fio {
+    fn arguments(&self, job: &Job) -> Vec<String> {
+        // fio splits names at colons.
+        let names: Vec<String> = job
+            .files
+            .iter()
+            .map(|file| file.path.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:"))
+            .collect();
+        let total_bytes: u64 = job.files.iter().map(|file| file.bytes).sum();
+        let is_random = job.pattern == Pattern::Random;
+        let mut arguments = vec![
+            "--name=ringwise".to_owned(),
+            "--readonly".to_owned(),
+            format!("--filename={}", names.join(":")),
+            format!("--size={total_bytes}"),
+            "--ioengine=io_uring".to_owned(),
+            format!("--direct={}", u8::from(job.cache == Cache::Bypassed)),
+            format!("--invalidate={}", u8::from(job.cache == Cache::Cold)),
+            format!("--iodepth={}", job.depth),
+            format!("--bs={}", job.block_bytes),
+            format!("--rw={}", if is_random { "randread" } else { "read" }),
+            format!("--randseed={}", job.order_seed),
+            "--output-format=json+".to_owned(),
+            "--eta=never".to_owned(),
+        ];
+        if is_random {
+            arguments.extend(["--norandommap".into(), "--file_service_type=random".into()]);
+        } else {
+            arguments.push("--file_service_type=sequential".into());
+        }
+        match self.timing.extent {
+            Extent::Time(time) => arguments.extend([
+                "--time_based".to_owned(),
+                format!("--ramp_time={}", microseconds(self.timing.warm_up)),
+                format!("--runtime={}", microseconds(time)),
+            ]),
+            Extent::Operations(count) => arguments.push(format!("--number_ios={count}")),
+        }
+        if self.fixed {
+            arguments.extend(["--fixedbufs".to_owned(), "--registerfiles".to_owned()]);
+        }
+        arguments
+    }
+}
+
+fn microseconds(duration: Duration) -> String {
+    format!("{}us", duration.as_micros())
+}
+
+#[derive(Deserialize)]
+struct Report {
+    jobs: Vec<JobReport>,
+}
+
+#[derive(Deserialize)]
+struct JobReport {
+    read: Direction,
+    usr_cpu: f64,
+    sys_cpu: f64,
+    /// Milliseconds; what the shares of CPU time are of.
+    job_runtime: f64,
+}
+
+#[derive(Deserialize)]
+struct Direction {
+    total_ios: u64,
+    io_bytes: u64,
+    iops: f64,
+    clat_ns: Completion,
+}
+
+#[derive(Deserialize)]
+struct Completion {
+    #[serde(default)]
+    bins: std::collections::BTreeMap<u64, u64>,
+}
+
+fn parse(text: &str) -> Result<Tally, Failure> {
+    let unexpected = |what: &str| Failure::Unavailable(format!("fio's output: {what}"));
+    // Warnings come before the report.
+    let json = text.find('{').map_or("", |at| &text[at..]);
+    let report: Report =
+        serde_json::from_str(json).map_err(|error| unexpected(&error.to_string()))?;
+    let [job] = &report.jobs[..] else { return Err(unexpected("not one job")) };
+    if job.read.iops <= 0.0 {
+        return Err(unexpected("no operation"));
+    }
+    let mut latency = Latency::new();
+    job.read.clat_ns.bins.iter().for_each(|(&ns, &count)| latency.record_many_ns(ns, count));
+    let operations = job.read.total_ios;
+    let elapsed_ns = operations as f64 * 1e9 / job.read.iops;
+    let cpu_ns = (job.usr_cpu + job.sys_cpu) / 100.0 * job.job_runtime * 1e6;
+    Ok(Tally {
+        counts: Counts { operations, bytes: job.read.io_bytes, latency, ..Counts::default() },
+        elapsed_ns: elapsed_ns as u64,
+        foreign_cpu_ns: Some(cpu_ns as u64),
+        detail: Some("another program; not verified".to_owned()),
+        ..Tally::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::DataFile;
+
+    #[test]
+    fn a_report_is_read() {
+        let text = r#"fio: a warning
+            {"fio version": "fio-3.33", "jobs": [{"usr_cpu": 1.0, "sys_cpu": 31.0,
+            "job_runtime": 300, "read": {"io_bytes": 409600, "total_ios": 100, "iops": 1000.0,
+            "clat_ns": {"bins": {"100": 99, "5000": 1}}}}]}"#;
+        let tally = parse(text).unwrap();
+        assert_eq!((tally.counts.operations, tally.elapsed_ns), (100, 100_000_000));
+        assert_eq!(tally.foreign_cpu_ns, Some(96_000_000));
+        assert_eq!(tally.counts.latency.count(), 100);
+        for bad in ["", "{}", "not json", r#"{"jobs": []}"#, "{\"jobs\": [{}]}"] {
+            assert!(matches!(parse(bad), Err(Failure::Unavailable(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_with_colons_stay_whole() {
+        let job = Job {
+            files: vec![DataFile { path: "/a:b/c".into(), number: 0, bytes: 8192 }],
+            seed: 1,
+            block_bytes: 4096,
+            depth: 32,
+            pattern: Pattern::Random,
+            cache: Cache::Bypassed,
+            order_seed: 9,
+            stop: Arc::default(),
+        };
+        let timing = Timing {
+            warm_up: Duration::from_millis(40),
+            extent: Extent::Time(Duration::from_millis(400)),
+        };
+        let arguments = Fio { fixed: true, timing }.arguments(&job).join(" ");
+        assert!(arguments.contains(r"--filename=/a\:b/c "), "{arguments}");
+        assert!(arguments.contains("--direct=1") && arguments.contains("--iodepth=32"));
+        assert!(arguments.contains("--ramp_time=40000us --runtime=400000us --fixedbufs"));
+    }
+}

@@ -1,0 +1,65 @@
+//! `threads`: as many threads as reads are to be in flight, each as `sync`. What a ring has to
+//! beat: the same depth without it.
+
+use std::{
+    sync::{Arc, atomic::Ordering, mpsc},
+    thread,
+};
+
+use super::{Engine, Tally, buffer, sync::read_all};
+use crate::{
+    error::plain,
+    job::{Failure, Job, Start, Window},
+    lane::{Counts, Lane},
+};
+
+/// Small, since there may be hundreds, and a read needs little.
+const STACK_BYTES: usize = 256 << 10;
+
+/// The engine: a thread per unit of depth.
+#[derive(Debug)]
+pub struct Threads;
+
+impl Engine for Threads {
+    fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
+        // Descriptors are shared, as a program's threads would share them.
+        let files = job.open()?;
+        let lane = |index: usize, window: mpsc::Receiver<Window>| {
+            let mut bytes = buffer(job);
+            // Without a window the others could not be started.
+            let Ok(window) = window.recv() else { return Ok(Counts::default()) };
+            let mut lane = Lane::new(job, window, index, job.depth);
+            let result = read_all(job, &files, &mut bytes, &mut lane);
+            if result.is_err() {
+                job.stop.store(true, Ordering::Relaxed);
+            }
+            result.map(|()| lane.into_counts())
+        };
+        thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(job.depth);
+            let mut windows = Vec::with_capacity(job.depth);
+            for index in 0..job.depth {
+                let (tell, told) = mpsc::channel();
+                let builder = thread::Builder::new().stack_size(STACK_BYTES);
+                let lane = &lane;
+                let thread = builder.spawn_scoped(scope, move || lane(index, told));
+                threads.push(thread.map_err(|error| {
+                    let text = format!("starting {} threads: {}", job.depth, plain(&error));
+                    Failure::Unavailable(text)
+                })?);
+                windows.push(tell);
+            }
+            let window = start.ready()?;
+            for tell in windows {
+                // A thread waits for this and for nothing else.
+                let _ = tell.send(window);
+            }
+            let lanes: Result<Vec<Counts>, Failure> = threads
+                .into_iter()
+                .map(|thread| thread.join().expect("lanes do not panic"))
+                .collect();
+            let tally = Tally::of(&window, lanes?);
+            Ok(Tally { system_calls: Some(tally.counts.completed), ..tally })
+        })
+    }
+}

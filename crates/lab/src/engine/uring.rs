@@ -1,0 +1,307 @@
+//! `uring`: the library's [`Local`], one thread and one ring, with each of its options to be
+//! switched by itself.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use ringwise::{BackendChoice, Buffer, Builder, Descriptor, Effect, Local, Operation, Target};
+
+use super::{Engine, Tally, buffer, rolling};
+use crate::{
+    job::{Cache, Failure, Job, Request, Start},
+    lane::Lane,
+};
+
+/// How long the kernel's submission thread spins without work before it sleeps.
+const SQPOLL_IDLE: Duration = Duration::from_millis(10);
+
+/// What of a ring can be switched on and off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Switch {
+    /// Buffers registered with the ring.
+    RegisteredBuffers,
+    /// Files registered with the ring.
+    RegisteredFiles,
+    /// `IORING_SETUP_DEFER_TASKRUN`.
+    DeferTaskrun,
+    /// `IORING_SETUP_COOP_TASKRUN`.
+    CoopTaskrun,
+    /// `IORING_SETUP_SQPOLL`.
+    Sqpoll,
+    /// `IORING_SETUP_IOPOLL`.
+    Iopoll,
+}
+
+impl Switch {
+    /// All of them.
+    pub const ALL: [Switch; 6] = [
+        Switch::RegisteredBuffers,
+        Switch::RegisteredFiles,
+        Switch::DeferTaskrun,
+        Switch::CoopTaskrun,
+        Switch::Sqpoll,
+        Switch::Iopoll,
+    ];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Switch::RegisteredBuffers => "registered-buffers",
+            Switch::RegisteredFiles => "registered-files",
+            Switch::DeferTaskrun => "defer-taskrun",
+            Switch::CoopTaskrun => "coop-taskrun",
+            Switch::Sqpoll => "sqpoll",
+            Switch::Iopoll => "iopoll",
+        }
+    }
+
+    fn is_on_by_default(self) -> bool {
+        matches!(self, Switch::RegisteredBuffers | Switch::RegisteredFiles | Switch::DeferTaskrun)
+    }
+}
+
+/// Which switches are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Switches([bool; Switch::ALL.len()]);
+
+impl Default for Switches {
+    fn default() -> Switches {
+        Switches(Switch::ALL.map(Switch::is_on_by_default))
+    }
+}
+
+impl Switches {
+    /// Reads what follows `uring` in an engine's name: `+sqpoll`, `-registered-files+coop-taskrun`.
+    /// None where that is not understood.
+    pub fn parse(mut text: &str) -> Option<Switches> {
+        let mut switches = Switches::default();
+        while !text.is_empty() {
+            let on = match text.as_bytes()[0] {
+                b'+' => true,
+                b'-' => false,
+                _ => return None,
+            };
+            let rest = &text[1..];
+            let switch = Switch::ALL.into_iter().find(|switch| rest.starts_with(switch.name()))?;
+            switches = switches.with(switch, on);
+            text = &rest[switch.name().len()..];
+        }
+        Some(switches)
+    }
+
+    /// The same with one switch changed.
+    #[must_use]
+    pub fn with(mut self, switch: Switch, on: bool) -> Switches {
+        self.0[switch as usize] = on;
+        self
+    }
+
+    /// Whether a switch is on.
+    pub fn has(self, switch: Switch) -> bool {
+        self.0[switch as usize]
+    }
+
+    /// Every ring that differs from the default in one switch: what each one gives. COOP_TASKRUN
+    /// does nothing beside DEFER_TASKRUN, so it is also tried without.
+    pub fn ablations() -> Vec<Switches> {
+        let default = Switches::default();
+        let mut all: Vec<Switches> = Switch::ALL
+            .into_iter()
+            .filter(|switch| *switch != Switch::CoopTaskrun)
+            .map(|switch| default.with(switch, !default.has(switch)))
+            .collect();
+        let cooperative = default.with(Switch::DeferTaskrun, false).with(Switch::CoopTaskrun, true);
+        all.insert(3, cooperative);
+        all
+    }
+}
+
+impl fmt::Display for Switches {
+    /// What differs from the default, as it is typed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Switch::ALL
+            .into_iter()
+            .filter(|switch| self.has(*switch) != switch.is_on_by_default())
+            .try_for_each(|switch| {
+                write!(f, "{}{}", if self.has(switch) { '+' } else { '-' }, switch.name())
+            })
+    }
+}
+
+/// The engine.
+#[derive(Debug, Default)]
+pub struct Uring {
+    /// Which of the ring's options are on.
+    pub switches: Switches,
+}
+
+impl Uring {
+    fn builder(&self, job: &Job) -> Builder {
+        let on = |switch| self.switches.has(switch);
+        // SQPOLL excludes deferred completion work: io_uring_setup(2) refuses both with EINVAL.
+        let sqpoll = on(Switch::Sqpoll);
+        Local::builder()
+            .backend(BackendChoice::Uring)
+            .entries(u32::try_from(job.depth).unwrap_or(u32::MAX))
+            .registered_files(u32::try_from(job.files.len()).unwrap_or(u32::MAX))
+            .defer_taskrun(on(Switch::DeferTaskrun) && !sqpoll)
+            .coop_taskrun(on(Switch::CoopTaskrun))
+            .sqpoll(sqpoll.then_some(SQPOLL_IDLE))
+            .iopoll(on(Switch::Iopoll))
+    }
+
+    fn open(&self, job: &Job) -> Result<Ring, Failure> {
+        if self.switches.has(Switch::Iopoll) && job.cache != Cache::Bypassed {
+            return Err(unavailable("IOPOLL needs direct reads"));
+        }
+        let mut local = self.builder(job).build().map_err(unavailable)?;
+        let files: Vec<Descriptor> = job.open()?.into_iter().map(Descriptor::from).collect();
+        if let Effect::Ineffective(reason) = local.setup().sqpoll() {
+            return Err(unavailable(format_args!("SQPOLL is not effective: {reason}")));
+        }
+        if self.switches.has(Switch::Iopoll) {
+            match local.probe_iopoll(&files[0]) {
+                Effect::Effective => {}
+                effect => return Err(unavailable(format_args!("IOPOLL is {effect}"))),
+            }
+        }
+        let mut detail = local.setup().granted().to_string();
+        let buffers = self.buffers(&mut local, job, &mut detail)?;
+        let targets = if self.switches.has(Switch::RegisteredFiles) {
+            let registered = files.iter().map(|file| local.register_file(file));
+            registered.map(|file| file.map(Target::from)).collect::<Result<_, _>>().map_err(unavailable)?
+        } else {
+            files.into_iter().map(Target::from).collect()
+        };
+        Ok(Ring { local, targets, buffers, detail })
+    }
+
+    fn buffers(
+        &self,
+        local: &mut Local,
+        job: &Job,
+        detail: &mut String,
+    ) -> Result<Vec<Option<Buffer>>, Failure> {
+        if !self.switches.has(Switch::RegisteredBuffers) {
+            return Ok((0..job.depth).map(|_| Some(buffer(job).into())).collect());
+        }
+        let pool = local.register_pool(job.depth, job.block_bytes).map_err(unavailable)?;
+        if !pool.is_registered() {
+            detail.push_str(", buffers not registered");
+        }
+        Ok((0..job.depth).map(|_| pool.take().map(Buffer::from)).collect())
+    }
+}
+
+fn unavailable(reason: impl fmt::Display) -> Failure {
+    Failure::Unavailable(reason.to_string())
+}
+
+impl Engine for Uring {
+    fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
+        let mut ring = self.open(job)?;
+        let before = ring.local.stats();
+        let window = start.ready()?;
+        let lane = Lane::new(job, window, 0, 1);
+        let mut queue = RingQueue { job, ring: &mut ring };
+        let tally = rolling::drive(&mut queue, &window, lane, job.depth)?;
+        let after = ring.local.stats();
+        let mut detail = ring.detail;
+        let fallbacks = after.fallback_operations - before.fallback_operations;
+        if fallbacks > 0 {
+            detail = format!("{detail}, {fallbacks} operations not through the ring");
+        }
+        Ok(Tally {
+            submitted: Some(after.submitted - before.submitted),
+            system_calls: Some(after.enters - before.enters),
+            detail: Some(detail),
+            ..tally
+        })
+    }
+}
+
+struct Ring {
+    local: Local,
+    targets: Vec<Target>,
+    /// The slots' buffers; none while the kernel has it.
+    buffers: Vec<Option<Buffer>>,
+    detail: String,
+}
+
+struct RingQueue<'a> {
+    job: &'a Job,
+    ring: &'a mut Ring,
+}
+
+impl rolling::Queue for RingQueue<'_> {
+    #[inline]
+    fn push(&mut self, slot: usize, request: Request) -> Result<(), Failure> {
+        let buffer = self.ring.buffers[slot].take().expect("an idle slot has its buffer");
+        let target = self.ring.targets[request.file].clone();
+        let operation = Operation::read_at(target, buffer, request.offset);
+        self.ring.local.push(operation, slot as u64).map_err(unavailable)?;
+        Ok(())
+    }
+
+    #[inline]
+    fn submit_and_wait(&mut self, want: usize) -> Result<(), Failure> {
+        self.ring.local.submit_and_wait(want).map_err(|error| Failure::Io(error.to_string()))?;
+        Ok(())
+    }
+
+    #[inline]
+    fn reap(
+        &mut self,
+        take: &mut dyn FnMut(usize, &[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        while let Some(completion) = self.ring.local.next_completion() {
+            let slot = completion.tag() as usize;
+            let read = completion.result().map_err(|error| {
+                let file = &self.job.files[0].path;
+                let path = if self.job.files.len() == 1 { file } else { file.parent().unwrap_or(file) };
+                Failure::Io(format!("{}: {error}", path.display()))
+            })?;
+            let buffer = completion.into_buffer().expect("a read gives its buffer back");
+            take(slot, &buffer.as_slice()[..read])?;
+            self.ring.buffers[slot] = Some(buffer);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        for (text, again) in [
+            ("", ""),
+            ("+sqpoll", "+sqpoll"),
+            ("-registered-buffers", "-registered-buffers"),
+            ("-defer-taskrun+coop-taskrun", "-defer-taskrun+coop-taskrun"),
+            ("+iopoll-registered-files", "-registered-files+iopoll"),
+            ("+registered-files", ""),
+        ] {
+            assert_eq!(Switches::parse(text).unwrap().to_string(), again, "{text}");
+        }
+        for text in ["sqpoll", "+", "-sqpolls", "+sq", "+sqpoll,", "++sqpoll", "\u{b5}"] {
+            assert_eq!(Switches::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn ablations_change_one_thing_each() {
+        let names: Vec<String> = Switches::ablations().iter().map(Switches::to_string).collect();
+        assert_eq!(
+            names,
+            [
+                "-registered-buffers",
+                "-registered-files",
+                "-defer-taskrun",
+                "-defer-taskrun+coop-taskrun",
+                "+sqpoll",
+                "+iopoll"
+            ]
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! What can end a run of the lab, each in one line, with its exit status.
+
+use std::{fmt, io, path::Path};
+
+/// Why the lab ended without, or with only a part of, its results.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LabError {
+    /// What was typed cannot be meant: the message names the value and what is accepted.
+    Usage(String),
+    /// Something failed: the message names what, on what, and what to do.
+    Failed(String),
+    /// A signal ended it. What was measured so far has been reported and marked as partial.
+    Interrupted,
+    /// Whoever read the output went away; nothing is left to say to them.
+    BrokenPipe,
+}
+
+impl LabError {
+    /// A failed system call on a path.
+    pub fn on(what: &str, path: &Path, error: &io::Error) -> LabError {
+        LabError::Failed(format!("{what} {}: {}", path.display(), plain(error)))
+    }
+
+    /// Classifies an error of writing to standard output.
+    pub fn output(error: &io::Error) -> LabError {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => LabError::BrokenPipe,
+            _ => LabError::Failed(format!("standard output: {}", plain(error))),
+        }
+    }
+
+    /// The exit status: 2 for wrong usage, 1 for a failure or an interrupt, 0 for a reader that
+    /// went away.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            LabError::Usage(_) => 2,
+            LabError::Failed(_) | LabError::Interrupted => 1,
+            LabError::BrokenPipe => 0,
+        }
+    }
+}
+
+impl fmt::Display for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LabError::Usage(message) | LabError::Failed(message) => f.write_str(message),
+            LabError::Interrupted => f.write_str("interrupted: the results are partial"),
+            LabError::BrokenPipe => f.write_str("the reader of the output went away"),
+        }
+    }
+}
+
+impl std::error::Error for LabError {}
+
+/// An error in the system's words, without the number that the standard library appends.
+pub fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_without_the_number() {
+        let error = io::Error::from_raw_os_error(28);
+        let text = LabError::on("writing", Path::new("/d/f"), &error).to_string();
+        assert_eq!(text, "writing /d/f: No space left on device");
+    }
+
+    #[test]
+    fn a_broken_pipe_is_not_a_failure() {
+        let broken = LabError::output(&io::ErrorKind::BrokenPipe.into());
+        let full = LabError::output(&io::Error::from_raw_os_error(28));
+        assert_eq!((broken.exit_status(), full.exit_status()), (0, 1));
+        assert_eq!(LabError::Usage(String::new()).exit_status(), 2);
+    }
+}

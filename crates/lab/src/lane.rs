@@ -1,0 +1,278 @@
+//! One sequence of operations: what comes next, what came back, when.
+//!
+//! Every engine drives its operations through lanes (one per thread or task, one for a whole
+//! ring), so that all are timed, verified and counted by the same code. A lane trusts no engine:
+//! it counts what is in flight by itself, which the gate of Little's law then compares with the
+//! latencies.
+
+use std::sync::Arc;
+
+use ringwise_measure::Latency;
+
+use crate::{
+    accesses::Accesses,
+    dataset::block::verify,
+    job::{Failure, Job, Request, Until, Window},
+};
+
+/// Equal parts of the measured time in which operations are counted, for the test of steadiness.
+pub const SLICES: usize = 10;
+
+/// One sequence of operations.
+#[derive(Debug)]
+pub struct Lane {
+    job: Arc<Job>,
+    window: Window,
+    accesses: Accesses,
+    latest_ns: u64,
+    until_ns: u64,
+    quota: u64,
+    in_flight: u64,
+    in_flight_ns: u64,
+    counts: Counts,
+}
+
+/// What a lane, or all lanes of a sample, counted.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Operations that completed in the measured time.
+    pub operations: u64,
+    /// Bytes that they brought.
+    pub bytes: u64,
+    /// Their latencies.
+    pub latency: Latency,
+    /// Operations begun, in warm-up and after the end too.
+    pub issued: u64,
+    /// Operations completed, in warm-up and after the end too.
+    pub completed: u64,
+    /// Operations in flight, integrated over the measured time: divided by it, the average.
+    pub in_flight_ns: u64,
+    /// When the last operation that counts completed.
+    pub end_ns: u64,
+    /// Whether there was nothing left to read before the time was over.
+    pub exhausted: bool,
+    /// Operations in each slice of the measured time; empty where it had no fixed length.
+    pub slices: Vec<u64>,
+}
+
+impl Counts {
+    /// Adds another lane's.
+    pub fn merge(&mut self, other: &Counts) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.latency.merge(&other.latency);
+        self.issued += other.issued;
+        self.completed += other.completed;
+        self.in_flight_ns += other.in_flight_ns;
+        self.end_ns = self.end_ns.max(other.end_ns);
+        self.exhausted |= other.exhausted;
+        if self.slices.is_empty() {
+            self.slices.clone_from(&other.slices);
+        } else {
+            self.slices.iter_mut().zip(&other.slices).for_each(|(sum, more)| *sum += more);
+        }
+    }
+}
+
+impl Lane {
+    /// One of `lanes` lanes that share a job.
+    pub fn new(job: &Arc<Job>, window: Window, lane: usize, lanes: usize) -> Lane {
+        let (until_ns, quota, slices) = match window.until {
+            Until::Time { ns } => (ns, u64::MAX, vec![0; SLICES]),
+            Until::Operations { count } => {
+                let share = |lane: usize| count * lane as u64 / lanes as u64;
+                (u64::MAX, share(lane + 1) - share(lane), Vec::new())
+            }
+        };
+        Lane {
+            job: job.clone(),
+            window,
+            accesses: Accesses::new(job, lane, lanes),
+            latest_ns: 0,
+            until_ns,
+            quota,
+            in_flight: 0,
+            in_flight_ns: 0,
+            counts: Counts { slices, ..Counts::default() },
+        }
+    }
+
+    /// The block to read next; none when it is over.
+    #[inline]
+    pub fn next(&mut self) -> Option<Request> {
+        let spent = self.counts.operations + self.in_flight >= self.quota
+            && self.latest_ns >= self.window.from_ns;
+        if self.latest_ns >= self.until_ns || spent || self.job.is_stopped() {
+            return None;
+        }
+        let request = self.accesses.next();
+        self.counts.exhausted = request.is_none();
+        request
+    }
+
+    /// Now, in nanoseconds since the window's epoch.
+    #[inline]
+    pub fn clock(&self) -> u64 {
+        self.window.now_ns()
+    }
+
+    /// Operations begin now: `count` of them are handed over.
+    #[inline]
+    pub fn begin(&mut self, count: u64, now_ns: u64) {
+        self.pass_time(now_ns);
+        self.in_flight += count;
+        self.counts.issued += count;
+    }
+
+    /// An operation has come back: counts it, and verifies what it brought. The time that takes
+    /// is outside of its latency.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] where it brought fewer bytes than the block has, or wrong ones.
+    #[inline]
+    pub fn complete(
+        &mut self,
+        request: Request,
+        began_ns: u64,
+        ended_ns: u64,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
+        self.pass_time(ended_ns);
+        self.in_flight -= 1;
+        self.counts.completed += 1;
+        let file = &self.job.files[request.file];
+        if bytes.len() != self.job.block_bytes {
+            return Err(Failure::changed(file));
+        }
+        verify(self.job.seed, file.number, request.offset, bytes).map_err(Failure::Mismatch)?;
+        if ended_ns >= self.window.from_ns && ended_ns < self.until_ns {
+            self.count(ended_ns.saturating_sub(began_ns), ended_ns, bytes.len());
+        }
+        Ok(())
+    }
+
+    /// What was counted. To be taken when nothing is in flight any more.
+    pub fn into_counts(self) -> Counts {
+        Counts { in_flight_ns: self.in_flight_ns, ..self.counts }
+    }
+
+    fn count(&mut self, latency_ns: u64, ended_ns: u64, bytes: usize) {
+        self.counts.operations += 1;
+        self.counts.bytes += bytes as u64;
+        self.counts.latency.record_ns(latency_ns);
+        self.counts.end_ns = ended_ns;
+        if !self.counts.slices.is_empty() {
+            let measured_ns = self.until_ns - self.window.from_ns;
+            let slice = (ended_ns - self.window.from_ns) * SLICES as u64 / measured_ns;
+            self.counts.slices[slice as usize] += 1;
+        }
+    }
+
+    /// Adds the time since the last event to what was in flight, as far as it is measured.
+    #[inline]
+    fn pass_time(&mut self, now_ns: u64) {
+        let from = self.latest_ns.max(self.window.from_ns);
+        let to = now_ns.min(self.until_ns);
+        self.in_flight_ns += self.in_flight * to.saturating_sub(from);
+        self.latest_ns = now_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        dataset::{DataFile, block::{BLOCK_BYTES, Stamp}},
+        job::{Cache, Extent, Pattern, Timing},
+    };
+
+    fn job() -> Arc<Job> {
+        Arc::new(Job {
+            files: vec![DataFile { path: "f".into(), number: 0, bytes: 1 << 20 }],
+            seed: 1,
+            block_bytes: BLOCK_BYTES,
+            depth: 2,
+            pattern: Pattern::Sequential,
+            cache: Cache::Warm,
+            order_seed: 1,
+            stop: Arc::default(),
+        })
+    }
+
+    fn lane(extent: Extent) -> Lane {
+        let timing = Timing { warm_up: Duration::from_nanos(100), extent };
+        Lane::new(&job(), Window::beginning_now(timing), 0, 1)
+    }
+
+    fn content(request: Request) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK_BYTES];
+        Stamp { seed: 1, file: 0, block: request.offset / BLOCK_BYTES as u64 }.fill(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn only_the_window_counts() {
+        let mut lane = lane(Extent::Time(Duration::from_nanos(1000)));
+        for (began, ended) in [(0, 50), (60, 160), (200, 300), (1050, 1150)] {
+            let request = lane.next().unwrap();
+            lane.begin(1, began);
+            lane.complete(request, began, ended, &content(request)).unwrap();
+        }
+        assert_eq!(lane.next(), None);
+        let counts = lane.into_counts();
+        assert_eq!((counts.issued, counts.completed, counts.operations), (4, 4, 2));
+        assert_eq!(counts.latency.count(), 2);
+        // 60 of the second, 100 of the third, 50 of the last.
+        assert_eq!(counts.in_flight_ns, 210);
+        assert_eq!(counts.slices, [1, 0, 1, 0, 0, 0, 0, 0, 0, 0][..].to_vec());
+    }
+
+    #[test]
+    fn what_is_in_flight_is_integrated() {
+        let mut lane = lane(Extent::Time(Duration::from_nanos(1000)));
+        let (first, second) = (lane.next().unwrap(), lane.next().unwrap());
+        lane.begin(2, 100);
+        lane.complete(second, 100, 300, &content(second)).unwrap();
+        lane.complete(first, 100, 600, &content(first)).unwrap();
+        assert_eq!(lane.into_counts().in_flight_ns, 2 * 200 + 300);
+    }
+
+    #[test]
+    fn a_quota_is_met_exactly() {
+        let mut lane = lane(Extent::Operations(3));
+        let warm = lane.next().unwrap();
+        lane.begin(1, 10);
+        lane.complete(warm, 10, 20, &content(warm)).unwrap();
+        let mut now = 200;
+        while let Some(request) = lane.next() {
+            lane.begin(1, now);
+            lane.complete(request, now, now + 10, &content(request)).unwrap();
+            now += 20;
+        }
+        let counts = lane.into_counts();
+        assert_eq!((counts.operations, counts.completed), (3, 4));
+        assert_eq!(counts.end_ns, 250);
+    }
+
+    #[test]
+    fn wrong_and_short_data_are_failures() {
+        let mut lane = lane(Extent::Operations(3));
+        let request = lane.next().unwrap();
+        lane.begin(3, 0);
+        let other = content(Request { file: 0, offset: 8192 });
+        let wrong = lane.complete(request, 0, 1, &other).unwrap_err();
+        assert!(matches!(wrong, Failure::Mismatch(_)));
+        let short = lane.complete(request, 0, 1, &content(request)[..512]).unwrap_err();
+        assert!(short.to_string().contains("changed during the run"), "{short}");
+    }
+
+    #[test]
+    fn the_stop_flag_ends_a_lane() {
+        let mut lane = lane(Extent::Operations(3));
+        lane.job.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(lane.next(), None);
+    }
+}
