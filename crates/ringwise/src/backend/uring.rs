@@ -349,6 +349,9 @@ impl Reaped {
     /// Takes all that the ring has.
     fn take_from(&mut self, ring: &mut IoUring) {
         let mut completions = ring.completion();
+        if completions.is_empty() {
+            return;
+        }
         self.compact();
         let free = self.reserve(completions.len());
         const _: () = assert!(size_of::<Cqe>() == size_of::<cqueue::Entry>());

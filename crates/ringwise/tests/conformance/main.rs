@@ -1,0 +1,95 @@
+//! One suite for every backend: what a loop promises, whichever way it keeps it.
+//!
+//! A test is a function that takes a [`Loop`]; `suite!` makes one test of it for each way to run a
+//! loop. Nothing in here asks which way it is, but for what only a ring has. Where no ring is to be
+//! had the ring's tests say `skipped: ` and why, and fail in CI.
+
+mod loops;
+
+// The operations, each with what can go wrong with it.
+mod control;
+mod descriptors;
+mod files;
+mod names;
+// The loop itself: how much it holds, signals, time.
+mod capacity;
+// Random programs against a model.
+mod model;
+
+use loops::Loop;
+
+macro_rules! suite {
+    ($($module:ident: $($test:ident)*;)*) => {
+        suite!(@on uring, Loop::Uring, $($module: $($test)*;)*);
+        suite!(@on uring_plain, Loop::UringPlain, $($module: $($test)*;)*);
+        suite!(@on uring_by_threads, Loop::UringByThreads, $($module: $($test)*;)*);
+        suite!(@on uring_sqpoll, Loop::UringSqpoll, $($module: $($test)*;)*);
+        suite!(@on classic, Loop::Classic, $($module: $($test)*;)*);
+    };
+    (@on $name:ident, $way:expr, $($module:ident: $($test:ident)*;)*) => {
+        mod $name {
+            use super::*;
+            $(mod $module {
+                use super::*;
+                $(#[test]
+                fn $test() {
+                    if $way.is_to_be_had() {
+                        super::super::$module::$test($way);
+                    }
+                })*
+            })*
+        }
+    };
+}
+
+suite! {
+    files:
+        what_was_written_is_read
+        a_read_at_the_end_is_short_and_past_it_empty
+        vectors_are_read_and_written_in_order
+        a_slice_limits_what_is_moved
+        space_is_allocated_and_cut
+        a_buffer_comes_back_from_a_failure
+        an_unaligned_direct_read_is_refused
+        an_aligned_direct_read_works
+        a_pool_serves_reads_and_writes
+        an_offset_beyond_the_kernels_is_refused
+        a_pipe_has_no_positions;
+    names:
+        a_name_lives_and_dies
+        a_directory_is_made_and_removed
+        names_relative_to_a_directory
+        hostile_names
+        a_nul_byte_is_refused
+        a_missing_file_is_named_in_the_error
+        metadata_is_that_of_the_standard_library;
+    descriptors:
+        the_wrong_direction_is_a_bad_descriptor
+        a_descriptor_closes_after_its_last_operation
+        a_descriptor_that_is_shared_is_not_closed
+        a_close_closes
+        an_open_that_nobody_takes_is_closed
+        a_file_goes_into_the_table_and_out
+        a_table_entry_waits_for_its_operations
+        a_file_is_opened_into_the_table_and_closed_in_it
+        another_loops_entry_is_refused
+        a_full_table_is_an_error;
+    control:
+        a_noop_completes_with_its_tag
+        a_timeout_takes_its_time
+        a_wait_ends_at_its_deadline
+        a_cancel_before_completion
+        a_cancel_after_completion
+        a_timeout_is_cancelled
+        a_single_operation_leaves_others_alone
+        a_shutdown_cancels_reads
+        a_dropped_loop_finishes_its_writes
+        a_signal_does_not_end_a_wait;
+    capacity:
+        a_full_loop_gives_the_operation_back
+        sixty_four_thousand_operations_through_eight_entries
+        the_counts_agree
+        waiting_for_more_than_is_in_flight_ends;
+    model:
+        random_programs_agree_with_a_model;
+}

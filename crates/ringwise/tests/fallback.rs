@@ -1,0 +1,109 @@
+//! Where a ring cannot be had, the loop runs on classic calls and says why (invariant 8).
+//!
+//! Each test runs itself again as a child under a seccomp filter, since a filter cannot be taken
+//! off.
+
+use std::{
+    collections::BTreeMap,
+    process::{Command, Output},
+};
+
+use ringwise::{Backend, BackendChoice, Descriptor, FallbackReason, Local, Operation, SetupError};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+
+const SETUP: i64 = libc::SYS_io_uring_setup;
+const ENTER: i64 = libc::SYS_io_uring_enter;
+
+/// Answers `errno` to one system call, for this process from now on.
+fn forbid(call: i64, errno: i32) {
+    let rules = BTreeMap::from([(call, Vec::new())]);
+    let refuse = SeccompAction::Errno(errno as u32);
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
+    apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
+}
+
+/// Runs `body` in a child of its own, which is this test called again by its name.
+fn in_child(test: &str, body: fn()) {
+    const MARK: &str = "RINGWISE_TEST_CHILD";
+    if std::env::var_os(MARK).is_some() {
+        return body();
+    }
+    let this = std::env::current_exe().unwrap();
+    let Output { status, stdout, stderr } =
+        Command::new(this).args(["--exact", test, "--nocapture"]).env(MARK, "1").output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success() && stdout.contains("1 passed"), "{stdout}{stderr}");
+}
+
+/// An ordinary loop works on classic calls and gives `reason`; a ring that is demanded is an error.
+fn falls_back(reason: &str) {
+    let mut local = Local::new().unwrap();
+    assert_eq!(local.setup().backend(), Backend::Classic);
+    let told = local.setup().fallback().unwrap().to_string();
+    assert!(told.contains(reason), "{told}");
+    let file = Descriptor::from(std::fs::File::open("/proc/self/comm").unwrap());
+    let read = local.run(Operation::read_at(&file, vec![0; 64], 0)).unwrap();
+    assert!(read.result().unwrap() > 0);
+
+    let demanded = Local::builder().backend(BackendChoice::Uring).build().unwrap_err();
+    assert!(matches!(demanded, SetupError::NoRing(_)));
+    let told = demanded.to_string();
+    assert!(told.starts_with("no io_uring: ") && told.contains(reason), "{told}");
+}
+
+#[test]
+fn a_filter_that_answers_eperm() {
+    in_child("a_filter_that_answers_eperm", || {
+        forbid(SETUP, libc::EPERM);
+        falls_back("io_uring_setup: Operation not permitted");
+        falls_back("seccomp");
+    });
+}
+
+#[test]
+fn a_filter_that_answers_enosys() {
+    in_child("a_filter_that_answers_enosys", || {
+        forbid(SETUP, libc::ENOSYS);
+        falls_back("io_uring_setup: Function not implemented");
+    });
+}
+
+#[test]
+fn a_ring_that_opens_and_does_not_work() {
+    in_child("a_ring_that_opens_and_does_not_work", || {
+        forbid(ENTER, libc::EPERM);
+        falls_back("a ring opened but does not work: io_uring_enter: Operation not permitted");
+    });
+}
+
+#[test]
+fn descriptors_exhausted() {
+    in_child("descriptors_exhausted", || {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+        let held = std::fs::File::open("/proc/self/comm").unwrap();
+        let limit = std::os::fd::AsRawFd::as_raw_fd(&held) as u64 + 2;
+        setrlimit(Resource::Nofile, Rlimit { current: Some(limit), maximum: Some(limit) }).unwrap();
+        // One descriptor is left: the classic backend's eventfd, but not a ring and its test.
+        let local = Local::new().unwrap();
+        let reason = local.setup().fallback().unwrap();
+        assert!(matches!(reason, FallbackReason::SelfTest(_) | FallbackReason::Refused(_)));
+        assert_eq!(local.setup().backend(), Backend::Classic);
+    });
+}
+
+#[test]
+fn a_number_of_entries_that_cannot_be() {
+    for entries in [0, 32_769, u32::MAX] {
+        let error = Local::builder().entries(entries).build().unwrap_err();
+        assert!(matches!(error, SetupError::Entries(told) if told == entries));
+    }
+    Local::builder().entries(1).build().unwrap();
+    Local::builder().entries(32_768).build().unwrap();
+}
+
+#[test]
+fn classic_can_be_demanded() {
+    let local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
+    assert_eq!(local.setup().fallback(), Some(&FallbackReason::Chosen));
+}

@@ -1,0 +1,165 @@
+//! Memory that the kernel may touch is not freed before it is done (invariants 1, 2, 7 and 13).
+//!
+//! The allocator of this test overwrites what is freed. A loop that let go of a buffer too early
+//! would send overwritten bytes, or the kernel would write into memory that is somebody else's.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    io::{Read, Write},
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
+
+use ringwise::{BackendChoice, Descriptor, Leaked, Local, OpenOptions, Operation};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+struct Overwriting;
+
+const FREED: u8 = 0xDD;
+
+// SAFETY: hands everything to the system's allocator; what it frees it overwrites before.
+unsafe impl GlobalAlloc for Overwriting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's contract is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the memory is the caller's to free, so it is nobody's to read.
+        unsafe {
+            std::ptr::write_bytes(pointer, FREED, layout.size());
+            System.dealloc(pointer, layout);
+        }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Overwriting = Overwriting;
+
+fn loops() -> Vec<Local> {
+    [BackendChoice::Uring, BackendChoice::Classic]
+        .into_iter()
+        .filter_map(|choice| match Local::builder().entries(8).backend(choice).build() {
+            Ok(local) => Some(local),
+            Err(error) => {
+                assert!(std::env::var_os("CI").is_none(), "skipped in CI: {error}");
+                println!("skipped: {error}");
+                None
+            }
+        })
+        .collect()
+}
+
+/// A pipe that takes no more, and how much it holds.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter, usize) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let flags = set_nonblocking(&writer);
+    let mut filled = 0;
+    while let Ok(count) = writer.write(&[1; 4096]) {
+        filled += count;
+    }
+    fcntl_setfl(&writer, flags).unwrap();
+    (reader, writer, filled)
+}
+
+/// Makes a pipe's end non-blocking and gives the flags that it had.
+fn set_nonblocking(end: impl AsFd) -> OFlags {
+    let flags = fcntl_getfl(&end).unwrap();
+    fcntl_setfl(&end, flags | OFlags::NONBLOCK).unwrap();
+    flags
+}
+
+#[test]
+fn a_dropped_loop_keeps_the_memory_of_a_write_in_flight() {
+    for mut local in loops() {
+        let (mut reader, writer, filled) = full_pipe();
+        let writer = Descriptor::from(OwnedFd::from(writer));
+        local.push(Operation::write_at(writer, vec![0xAB; 4096], 0), 0).unwrap();
+        local.submit().unwrap();
+        let drain = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(150));
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        drop(local);
+        let bytes = drain.join().unwrap();
+        assert_eq!(bytes.len(), filled + 4096);
+        assert!(bytes[filled..].iter().all(|&byte| byte == 0xAB), "freed memory was written");
+    }
+}
+
+#[test]
+fn a_forgotten_loop_leaks_and_nothing_worse() {
+    for mut local in loops() {
+        let (mut reader, writer, filled) = full_pipe();
+        let writer = Descriptor::from(OwnedFd::from(writer));
+        local.push(Operation::write_at(writer, vec![0xAB; 4096], 0), 0).unwrap();
+        local.submit().unwrap();
+        std::mem::forget(local);
+        reader.read_exact(&mut vec![0; filled]).unwrap();
+        // A thread of the pool goes on; a ring that defers work does nothing unless it is entered.
+        // Whatever comes has to come from memory that was not freed.
+        set_nonblocking(&reader);
+        let mut bytes = Vec::new();
+        std::thread::sleep(Duration::from_millis(50));
+        let _ = reader.read_to_end(&mut bytes);
+        assert!(bytes.iter().all(|&byte| byte == 0xAB), "freed memory was written");
+    }
+}
+
+#[test]
+fn what_does_not_come_back_is_leaked_and_told() {
+    // Opening a FIFO for reading waits for a writer, and a thread in open(2) cannot be stopped.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let mut local = Local::builder().entries(8).backend(BackendChoice::Classic).build().unwrap();
+    local.push(Operation::open(&path, OpenOptions::new().read(true)), 0).unwrap();
+    local.submit().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let leaked = local.shutdown(Duration::from_millis(50)).unwrap_err();
+    assert_eq!(leaked, Leaked { operations: 1 });
+    assert!(leaked.to_string().contains("leaked"), "{leaked}");
+    // The thread still has the path's address: it has to be there when the call returns.
+    drop(std::fs::File::options().write(true).open(&path).unwrap());
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+#[test]
+fn a_lease_outlives_its_loop() {
+    for mut local in loops() {
+        let pool = local.register_pool(2, 4096).unwrap();
+        let mut lease = pool.take().unwrap();
+        drop((pool, local));
+        lease.fill(7);
+        let other = vec![0_u8; 8192];
+        assert!(lease.iter().all(|&byte| byte == 7));
+        drop(other);
+    }
+}
+
+#[test]
+fn a_panic_with_operations_in_flight_frees_nothing_early() {
+    for local in loops() {
+        let (mut reader, writer, filled) = full_pipe();
+        let drain = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(150));
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let mut local = local;
+            let writer = Descriptor::from(OwnedFd::from(writer));
+            local.push(Operation::write_at(writer, vec![0xAB; 4096], 0), 0).unwrap();
+            local.submit().unwrap();
+            panic!("the user's own");
+        }));
+        assert!(panicked.is_err());
+        let bytes = drain.join().unwrap();
+        assert_eq!(bytes.len(), filled + 4096);
+        assert!(bytes[filled..].iter().all(|&byte| byte == 0xAB), "freed memory was written");
+    }
+}
