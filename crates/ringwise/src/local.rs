@@ -198,11 +198,17 @@ impl Local {
     }
 
     fn make_room(&mut self) -> Result<(), PushRefusal> {
-        if self.driver.has_room() {
-            return Ok(());
+        while !self.driver.has_room() {
+            let submitted = self.driver.submit(0, None);
+            submitted.map_err(|errno| PushRefusal::Submit(Error::new(Opcode::Submit, errno)))?;
+            if !self.driver.has_room() {
+                // A submission thread: the kernel's wait for room ends when the thread has taken
+                // entries, which is before it shows that (io_uring/sqpoll.c, io_sqpoll_wait_sq,
+                // looks at the thread's own count).
+                std::thread::yield_now();
+            }
         }
-        let submitted = self.driver.submit(0, None);
-        submitted.map_err(|errno| PushRefusal::Submit(Error::new(Opcode::Submit, errno)))
+        Ok(())
     }
 
     #[inline(never)]

@@ -6,7 +6,7 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     io::{Read, Write},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     time::Duration,
 };
 
@@ -116,13 +116,18 @@ fn what_does_not_come_back_is_leaked_and_told() {
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     let mut local = Local::builder().entries(8).backend(BackendChoice::Classic).build().unwrap();
-    local.push(Operation::open(&path, OpenOptions::new().read(true)), 0).unwrap();
+    let held = Descriptor::from(std::fs::File::open(directory.path()).unwrap());
+    let number = held.as_raw_fd();
+    local.push(Operation::open_at(&held, "fifo", OpenOptions::new().read(true)), 0).unwrap();
+    drop(held);
     local.submit().unwrap();
     std::thread::sleep(Duration::from_millis(50));
     let leaked = local.shutdown(Duration::from_millis(50)).unwrap_err();
     assert_eq!(leaked, Leaked { operations: 1 });
     assert!(leaked.to_string().contains("leaked"), "{leaked}");
-    // The thread still has the path's address: it has to be there when the call returns.
+    // The thread still has the directory's number and the path's address: nothing may be freed.
+    let leads_to = std::fs::read_link(format!("/proc/self/fd/{number}")).unwrap();
+    assert_eq!(leads_to, directory.path(), "the number was closed under the call");
     drop(std::fs::File::options().write(true).open(&path).unwrap());
     std::thread::sleep(Duration::from_millis(50));
 }

@@ -174,6 +174,23 @@ pub fn a_pool_serves_reads_and_writes(way: Loop) {
     assert_eq!(pool.available(), 3);
 }
 
+pub fn a_partly_cached_read_is_whole(way: Loop) {
+    let (mut local, directory) = (way.build(), directory());
+    let path = counted_file(directory.path(), 1 << 20);
+    let file = Descriptor::from(File::open(&path).unwrap());
+    // No reading ahead, so that one page comes alone.
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+    ringwise::drop_page_cache(&file, 0, 0).unwrap();
+    run(&mut local, Operation::read_at(&file, vec![0; 4096], 0)).result().unwrap();
+    match ringwise::page_cache(&file, 0, 0) {
+        Ok(state) if state.cached_pages < 256 => assert!(state.cached_pages > 0),
+        other => return skip(&format!("the file is not partly cached: {other:?}")),
+    }
+    let read = run(&mut local, Operation::read_at(&file, vec![0; 65_536], 0));
+    assert_eq!(read.result().unwrap(), 65_536, "what is cached is not all there is");
+    assert_eq!(read.into_buffer().unwrap().as_slice(), counted(65_536));
+}
+
 pub fn an_offset_beyond_the_kernels_is_refused(way: Loop) {
     let (mut local, directory) = (way.build(), directory());
     let file = Descriptor::from(File::open(counted_file(directory.path(), 10)).unwrap());

@@ -53,6 +53,7 @@ suite! {
         an_unaligned_direct_read_is_refused
         an_aligned_direct_read_works
         a_pool_serves_reads_and_writes
+        a_partly_cached_read_is_whole
         an_offset_beyond_the_kernels_is_refused
         a_pipe_has_no_positions;
     names:
