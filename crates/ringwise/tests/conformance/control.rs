@@ -60,8 +60,18 @@ fn pending_read(local: &mut Local) -> (Ticket, std::io::PipeWriter) {
 }
 
 pub fn a_cancel_before_completion(way: Loop) {
+    cancels_a_pending_read(way, Duration::ZERO);
+}
+
+pub fn a_cancel_of_what_is_under_way(way: Loop) {
+    // By then a thread, where one makes the call, has it.
+    cancels_a_pending_read(way, Duration::from_millis(50));
+}
+
+fn cancels_a_pending_read(way: Loop, after: Duration) {
     let mut local = way.build();
     let (ticket, _writer) = pending_read(&mut local);
+    std::thread::sleep(after);
     local.push(Operation::cancel(ticket), 2).unwrap();
     let mut seen = 0;
     for _ in 0..2 {

@@ -80,6 +80,7 @@ suite! {
         a_timeout_takes_its_time
         a_wait_ends_at_its_deadline
         a_cancel_before_completion
+        a_cancel_of_what_is_under_way
         a_cancel_after_completion
         a_timeout_is_cancelled
         a_single_operation_leaves_others_alone
