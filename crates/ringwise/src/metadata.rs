@@ -15,6 +15,13 @@ pub struct DirectAlignment {
     pub offset: u32,
 }
 
+impl Default for DirectAlignment {
+    /// 4096 for both, which suits nearly every device, for where the kernel does not tell.
+    fn default() -> DirectAlignment {
+        DirectAlignment { memory: 4096, offset: 4096 }
+    }
+}
+
 impl Metadata {
     /// Length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "metadata of an empty file is not empty")]
@@ -98,7 +105,7 @@ impl Metadata {
     }
 
     /// What direct I/O on this file needs (Linux 6.1). Nothing where the kernel does not tell, or
-    /// where the file takes no direct I/O; 4096 for both is then the safe guess.
+    /// where the file takes no direct I/O; the default of [`DirectAlignment`] is then the safe guess.
     pub fn direct_alignment(&self) -> Option<DirectAlignment> {
         let (memory, offset) = (self.0.0.stx_dio_mem_align, self.0.0.stx_dio_offset_align);
         (self.tells(libc::STATX_DIOALIGN) && offset != 0)
