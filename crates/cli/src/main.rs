@@ -1,2 +1,98 @@
-//! The `ringwise` command.
-fn main() {}
+//! The `ringwise` command: finds the tool that is meant, and gives its errors one form.
+//!
+//! Every error is one line on standard error that begins with the command. The exit status is 0
+//! when all is done, 1 when something failed, 2 when the command was used wrongly. A reader that
+//! goes away is no error.
+
+#![forbid(unsafe_code)]
+
+use std::{io, process::ExitCode};
+
+use clap::{Parser, Subcommand, error::ErrorKind};
+
+/// io_uring where it pays, and proof of where it does not.
+#[derive(Debug, Parser)]
+#[command(name = "ringwise", version, propagate_version = true)]
+struct Command {
+    #[command(subcommand)]
+    tool: Tool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Tool {
+    Lab(ringwise_lab::Args),
+}
+
+fn main() -> ExitCode {
+    match Command::try_parse() {
+        Ok(command) => run(command.tool),
+        Err(error) => misused(&error),
+    }
+}
+
+fn run(tool: Tool) -> ExitCode {
+    match tool {
+        Tool::Lab(args) => match ringwise_lab::run(args, &mut io::stdout().lock()) {
+            Ok(()) | Err(ringwise_lab::LabError::BrokenPipe) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("ringwise: lab: {error}");
+                ExitCode::from(error.exit_status())
+            }
+        },
+    }
+}
+
+/// Help and version are what was asked for; all else is one line instead of clap's paragraphs.
+fn misused(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Nobody is left to be told that nobody reads.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(2)
+        }
+        _ => {
+            eprintln!("ringwise: {}", one_line(&error.to_string()));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The message and its hints, without the usage and the pointer to the help.
+fn one_line(text: &str) -> String {
+    let words = text.strip_prefix("error: ").unwrap_or(text);
+    let message = words.split("\n\nUsage:").next().unwrap_or(words);
+    let message = message.split("\n\nFor more information").next().unwrap_or(message);
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Command::command().debug_assert();
+    }
+
+    #[test]
+    fn errors_are_one_line() {
+        for (typed, part) in [
+            (&["ringwise", "lba"][..], "lab"),
+            (&["ringwise", "lab", "--depht", "3"], "--depth"),
+            (&["ringwise", "lab", "--quick", "--full"], "--full"),
+            (&["ringwise", "lab", "--depth"], "--depth"),
+            (&["ringwise", "lab", "read", "nop"], "nop"),
+        ] {
+            let line = one_line(&Command::try_parse_from(typed).unwrap_err().to_string());
+            assert!(line.contains(part) && !line.contains('\n'), "{line}");
+            assert!(!line.starts_with("error") && !line.contains("For more"), "{line}");
+        }
+    }
+}

@@ -90,7 +90,8 @@ mod tests {
             pattern,
             cache,
             order_seed: 1,
-            stop: Arc::default(),
+            interrupt: Arc::default(),
+            failed: false.into(),
         }
     }
 

@@ -71,6 +71,12 @@ impl Tally {
         self.counts.operations as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
+    /// Operations in flight on average, those that count and no others.
+    pub fn counted_in_flight_mean(&self) -> f64 {
+        let in_flight_ns = self.counts.in_flight_ns.saturating_add_signed(self.counts.edge_ns);
+        in_flight_ns as f64 / self.elapsed_ns.max(1) as f64
+    }
+
     /// Operations in flight on average.
     pub fn in_flight_mean(&self) -> f64 {
         self.counts.in_flight_ns as f64 / self.elapsed_ns.max(1) as f64

@@ -6,7 +6,8 @@
 //! that it is over.
 
 use std::{
-    fmt, fs::{File, OpenOptions},
+    fmt,
+    fs::{File, OpenOptions},
     io,
     os::unix::fs::OpenOptionsExt,
     sync::{
@@ -65,8 +66,10 @@ pub struct Job {
     pub cache: Cache,
     /// The seed of the random order, another one for each sample.
     pub order_seed: u64,
-    /// Set by a signal, or when a lane fails: all lanes stop.
-    pub stop: Arc<AtomicBool>,
+    /// Set by a signal: all lanes of all samples stop.
+    pub interrupt: Arc<AtomicBool>,
+    /// Set when a lane fails: the others of the sample stop.
+    pub failed: AtomicBool,
 }
 
 impl Job {
@@ -113,7 +116,7 @@ impl Job {
     /// Whether the sample is to end before its time.
     #[inline]
     pub fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.failed.load(Ordering::Relaxed) || self.interrupt.load(Ordering::Relaxed)
     }
 }
 

@@ -1,12 +1,186 @@
-//! The benchmark lab: measures engines side by side on this machine and says which one pays.
+//! The benchmark lab: measures engines side by side on this machine, and says which one pays.
+//!
+//! A run is a plan (`args` -> `plan`), whose workloads make rows, one engine at one depth each.
+//! All rows of a section are sampled in interleaved blocks (`schedule`); each sample runs one
+//! engine in a thread, while the controller reads clocks and counters at the edges of the measured
+//! time (`sample`, `job`). Every operation of every engine passes through a `lane`, which times,
+//! verifies and counts it. `gates` void what cannot be right; `verdict` says what is left to say;
+//! `report` prints and writes it.
+//!
+//! Reading order: [`plan`], [`dataset`], [`job`], [`lane`], [`engine`], [`sample`], [`schedule`],
+//! [`gates`], [`row`], [`verdict`], [`report`], [`workload`].
+//!
+//! Invariant: engines are compared only within one interleaved run and at equal depth.
+//!
+//! It judges nothing that it has not measured in the same run, and it does not tune the machine.
+
+// The comparison engines `aio`, `mmap` and the bare ring opt in, each with its contract.
 #![deny(unsafe_code)]
 
 mod accesses;
+pub mod args;
 pub mod dataset;
 pub mod engine;
 pub mod error;
+pub mod gates;
+mod interrupt;
 pub mod job;
 pub mod lane;
+pub mod plan;
+pub mod progress;
+pub mod report;
+pub mod row;
+pub mod sample;
+pub mod schedule;
+pub mod verdict;
+pub mod workload;
 
 #[cfg(test)]
 mod testing;
+
+use std::{
+    io::Write,
+    time::{Duration, Instant, SystemTime},
+};
+
+use ringwise_measure::{
+    Sources, cpu::IdleBaseline, device::Storage, environment::Environment, quantity::duration_text,
+};
+
+pub use crate::{args::Args, error::LabError};
+use crate::{
+    dataset::Directory,
+    job::Extent,
+    plan::{Plan, Workload},
+    progress::Progress,
+    report::{Report, Section, json, table},
+    sample::Instruments,
+    workload::{Context, Outcome, nop, read},
+};
+
+/// How long the idle machine is looked at. Below a second its clock ticks are too coarse.
+const IDLE_TIME: Duration = Duration::from_secs(1);
+
+/// Runs the lab as typed, and prints to `out`.
+///
+/// # Errors
+///
+/// [`LabError`], one line, with the exit status that belongs to it.
+pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
+    let plan = Plan::new(&args.with_config()?)?;
+    let interrupt = interrupt::flag()?;
+    let sources = Sources::default();
+    let began_unix_s =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let began = Instant::now();
+    let needs_files = plan.workloads.contains(&Workload::Read);
+    let directory = needs_files.then(|| Directory::open(&plan.directory, plan.keep)).transpose()?;
+    let storage = Storage::of(&sources, &plan.directory);
+    let samples = sample_count(&plan);
+    let timing = workload::timing(plan.extent, samples);
+    say(out, &header(&plan, &storage, timing, samples))?;
+    let instruments = Instruments {
+        device_number: storage.device.known().map(|device| device.number.clone()),
+        idle: IdleBaseline::measure(&sources, IDLE_TIME).known().copied(),
+        sources,
+    };
+    let mut report = Report {
+        plan: &plan,
+        environment: Environment::read(&instruments.sources),
+        storage,
+        sections: Vec::new(),
+        is_partial: false,
+        began_unix_s,
+        lasted_s: 0.0,
+    };
+    let progress = Progress::new();
+    let context = Context {
+        plan: &plan,
+        instruments: &instruments,
+        timing,
+        interrupt: &interrupt,
+        progress: &progress,
+    };
+    let result = measure(&context, directory.as_ref(), &mut report.sections, out);
+    drop(directory);
+    progress.clear();
+    match result {
+        Ok(()) => {}
+        Err(LabError::Interrupted) => report.is_partial = true,
+        Err(error) => return Err(error),
+    }
+    report.lasted_s = began.elapsed().as_secs_f64();
+    let path = plan.json.clone().unwrap_or_else(|| json::default_path(&plan.out, began_unix_s));
+    json::write(&path, &json::text(&report))?;
+    let partial = if report.is_partial { " (partial: interrupted)" } else { "" };
+    say(out, &format!("results: {}{partial}\n", path.display()))?;
+    if report.is_partial {
+        return Err(LabError::Interrupted);
+    }
+    match report.sections.iter().map(Section::common_void).collect::<Option<Vec<_>>>() {
+        Some(reasons) if !reasons.is_empty() => {
+            Err(LabError::Failed(format!("nothing could be measured: {}", reasons[0])))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn measure(
+    context: &Context<'_>,
+    directory: Option<&Directory>,
+    sections: &mut Vec<Section>,
+    out: &mut dyn Write,
+) -> Result<(), LabError> {
+    let mut keep = |outcome: Outcome| {
+        let is_told = matches!(outcome.result, Ok(()) | Err(LabError::Interrupted));
+        if is_told {
+            say(out, &format!("{}\n", table::text(&outcome.section, context.plan.seed)))?;
+            sections.push(outcome.section);
+        }
+        outcome.result
+    };
+    for workload in &context.plan.workloads {
+        match (workload, directory) {
+            (Workload::Read, Some(directory)) => {
+                for group in &context.plan.groups {
+                    keep(read::run(context, group, directory))?;
+                }
+            }
+            (Workload::Nop, _) => keep(nop::run(context))?,
+            (Workload::Read, None) => unreachable!("opened above for this workload"),
+        }
+    }
+    Ok(())
+}
+
+fn sample_count(plan: &Plan) -> usize {
+    let rows = |workload: &Workload| match workload {
+        Workload::Read => plan.groups.iter().map(|group| read::rows(group).len()).sum(),
+        Workload::Nop => plan.batches.len() * nop::ROWS_PER_BATCH,
+    };
+    plan.workloads.iter().map(rows).sum::<usize>() * 2 * plan.repeats
+}
+
+fn header(plan: &Plan, storage: &Storage, timing: job::Timing, samples: usize) -> String {
+    let each = match timing.extent {
+        Extent::Time(time) => {
+            let whole = Duration::from_millis(time.as_millis() as u64);
+            format!("{} each", duration_text(whole))
+        }
+        Extent::Operations(count) => format!("{count} operations each"),
+    };
+    let place = match plan.workloads.contains(&Workload::Read) {
+        true => format!("test files in {}\n", read::storage_note(storage)),
+        false => String::new(),
+    };
+    format!(
+        "{place}{samples} samples in {} interleaved blocks, {each} after warm-up, seed {}\n\n",
+        plan.repeats, plan.seed
+    )
+}
+
+fn say(out: &mut dyn Write, text: &str) -> Result<(), LabError> {
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| LabError::output(&error))
+}

@@ -82,7 +82,8 @@ impl Stamp {
     pub fn of(block: &[u8]) -> Option<Stamp> {
         let number = |at: usize| Some(u64::from_le_bytes(block.get(at..at + 8)?.try_into().ok()?));
         let stamp = Stamp { seed: number(8)?, file: number(16)?, block: number(24)? };
-        (block.len() == BLOCK_BYTES && block.starts_with(&MARK) && is_intact(block)).then_some(stamp)
+        (block.len() == BLOCK_BYTES && block.starts_with(&MARK) && is_intact(block))
+            .then_some(stamp)
     }
 }
 

@@ -69,7 +69,11 @@ impl Layout<'_> {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Vec<DataFile>, LabError> {
         let mut files: Vec<DataFile> = (0..self.files)
-            .map(|number| DataFile { path: directory.file_path(self.set, number), number, bytes: 0 })
+            .map(|number| DataFile {
+                path: directory.file_path(self.set, number),
+                number,
+                bytes: 0,
+            })
             .collect();
         for file in &files {
             refuse_foreign(&file.path)?;
@@ -258,8 +262,12 @@ mod tests {
     use super::*;
     use crate::dataset::block::verify;
 
-    const LAYOUT: Layout<'_> =
-        Layout { set: "t", files: 2, size: Size { most: 4 << 20, least: 4 << 20, time: Duration::MAX }, seed: 9 };
+    const LAYOUT: Layout<'_> = Layout {
+        set: "t",
+        files: 2,
+        size: Size { most: 4 << 20, least: 4 << 20, time: Duration::MAX },
+        seed: 9,
+    };
 
     fn directory() -> (tempfile::TempDir, Directory) {
         let parent = crate::testing::directory();
@@ -271,7 +279,12 @@ mod tests {
     fn laid_files_verify_and_are_reused() {
         let (_parent, directory) = directory();
         let mut written = 0;
-        let files = LAYOUT.lay(&directory, &mut |bytes| { written += bytes; true }).unwrap();
+        let files = LAYOUT
+            .lay(&directory, &mut |bytes| {
+                written += bytes;
+                true
+            })
+            .unwrap();
         assert_eq!((written, files.len()), (4 << 20, 2));
         for file in &files {
             let content = fs::read(&file.path).unwrap();
@@ -286,9 +299,16 @@ mod tests {
     fn another_seed_or_size_is_written_anew() {
         let (_parent, directory) = directory();
         LAYOUT.lay(&directory, &mut |_| true).unwrap();
-        for other in [Layout { seed: 10, ..LAYOUT }, Layout { size: Size::exactly(2 << 20), ..LAYOUT }] {
+        for other in
+            [Layout { seed: 10, ..LAYOUT }, Layout { size: Size::exactly(2 << 20), ..LAYOUT }]
+        {
             let mut written = 0;
-            other.lay(&directory, &mut |bytes| { written += bytes; true }).unwrap();
+            other
+                .lay(&directory, &mut |bytes| {
+                    written += bytes;
+                    true
+                })
+                .unwrap();
             assert_eq!(written, other.size.most);
         }
     }
@@ -308,7 +328,12 @@ mod tests {
             None => return eprintln!("skipped: this file system does not list extents"),
         }
         let mut written = 0;
-        LAYOUT.lay(&directory, &mut |bytes| { written += bytes; true }).unwrap();
+        LAYOUT
+            .lay(&directory, &mut |bytes| {
+                written += bytes;
+                true
+            })
+            .unwrap();
         assert_eq!(written, 4 << 20);
     }
 

@@ -8,13 +8,7 @@
 //! kernel's context, waiting for all in flight, before the buffers are freed.
 #![allow(unsafe_code)]
 
-use std::{
-    fs::File,
-    io,
-    os::fd::AsRawFd,
-    ptr,
-    sync::Arc,
-};
+use std::{fs::File, io, os::fd::AsRawFd, ptr, sync::Arc};
 
 use ringwise::AlignedBuf;
 

@@ -83,6 +83,8 @@ impl BareLoop<'_> {
     /// What io_uring_enter(2) or a completion reports.
     #[inline]
     pub fn batch(&mut self, count: usize) -> io::Result<()> {
+        // Learns what the kernel has taken since.
+        self.submission.sync();
         for number in 0..count {
             let entry = opcode::Nop::new().build().user_data(number as u64);
             // SAFETY: a no-op names no memory.

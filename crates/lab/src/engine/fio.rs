@@ -181,7 +181,8 @@ mod tests {
             pattern: Pattern::Random,
             cache: Cache::Bypassed,
             order_seed: 9,
-            stop: Arc::default(),
+            interrupt: Arc::default(),
+            failed: false.into(),
         };
         let timing = Timing {
             warm_up: Duration::from_millis(40),

@@ -47,7 +47,8 @@ impl Null {
 
 impl Engine for Null {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
-        let mut queue = Memory { bytes: &self.memory, block_bytes: job.block_bytes, pushed: Vec::new() };
+        let mut queue =
+            Memory { bytes: &self.memory, block_bytes: job.block_bytes, pushed: Vec::new() };
         let window = start.ready()?;
         rolling::drive(&mut queue, &window, Lane::new(job, window, 0, 1), job.depth)
     }

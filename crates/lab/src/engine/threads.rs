@@ -31,7 +31,7 @@ impl Engine for Threads {
             let mut lane = Lane::new(job, window, index, job.depth);
             let result = read_all(job, &files, &mut bytes, &mut lane);
             if result.is_err() {
-                job.stop.store(true, Ordering::Relaxed);
+                job.failed.store(true, Ordering::Relaxed);
             }
             result.map(|()| lane.into_counts())
         };

@@ -61,7 +61,7 @@ async fn read_all(
         let complete = |read: usize| lane.complete(request, began_ns, ended_ns, &bytes[..read]);
         let result = read.map_err(|error| job.read_failed(request, &error)).and_then(complete);
         if result.is_err() {
-            job.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            job.failed.store(true, std::sync::atomic::Ordering::Relaxed);
             result?;
         }
     }

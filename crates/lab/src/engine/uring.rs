@@ -14,6 +14,9 @@ use crate::{
 /// How long the kernel's submission thread spins without work before it sleeps.
 const SQPOLL_IDLE: Duration = Duration::from_millis(10);
 
+/// The smallest ring in which an operation of ours fits beside the library's own.
+pub const ENTRIES_MIN: usize = 2;
+
 /// What of a ring can be switched on and off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Switch {
@@ -29,17 +32,21 @@ pub enum Switch {
     Sqpoll,
     /// `IORING_SETUP_IOPOLL`.
     Iopoll,
+    /// No option of the ring: what is read is not looked at. Only for a comparison with another
+    /// program that does not look either.
+    Unverified,
 }
 
 impl Switch {
     /// All of them.
-    pub const ALL: [Switch; 6] = [
+    pub const ALL: [Switch; 7] = [
         Switch::RegisteredBuffers,
         Switch::RegisteredFiles,
         Switch::DeferTaskrun,
         Switch::CoopTaskrun,
         Switch::Sqpoll,
         Switch::Iopoll,
+        Switch::Unverified,
     ];
 
     /// As it is typed.
@@ -51,11 +58,12 @@ impl Switch {
             Switch::CoopTaskrun => "coop-taskrun",
             Switch::Sqpoll => "sqpoll",
             Switch::Iopoll => "iopoll",
+            Switch::Unverified => "unverified",
         }
     }
 
     fn is_on_by_default(self) -> bool {
-        matches!(self, Switch::RegisteredBuffers | Switch::RegisteredFiles | Switch::DeferTaskrun)
+        Switches::DEFAULT.has(self)
     }
 }
 
@@ -65,11 +73,14 @@ pub struct Switches([bool; Switch::ALL.len()]);
 
 impl Default for Switches {
     fn default() -> Switches {
-        Switches(Switch::ALL.map(Switch::is_on_by_default))
+        Switches::DEFAULT
     }
 }
 
 impl Switches {
+    /// Registered buffers and files and deferred completion work.
+    pub const DEFAULT: Switches = Switches([true, true, true, false, false, false, false]);
+
     /// Reads what follows `uring` in an engine's name: `+sqpoll`, `-registered-files+coop-taskrun`.
     /// None where that is not understood.
     pub fn parse(mut text: &str) -> Option<Switches> {
@@ -106,7 +117,7 @@ impl Switches {
         let default = Switches::default();
         let mut all: Vec<Switches> = Switch::ALL
             .into_iter()
-            .filter(|switch| *switch != Switch::CoopTaskrun)
+            .filter(|switch| !matches!(switch, Switch::CoopTaskrun | Switch::Unverified))
             .map(|switch| default.with(switch, !default.has(switch)))
             .collect();
         let cooperative = default.with(Switch::DeferTaskrun, false).with(Switch::CoopTaskrun, true);
@@ -141,7 +152,7 @@ impl Uring {
         let sqpoll = on(Switch::Sqpoll);
         Local::builder()
             .backend(BackendChoice::Uring)
-            .entries(u32::try_from(job.depth).unwrap_or(u32::MAX))
+            .entries(u32::try_from(job.depth.max(ENTRIES_MIN)).unwrap_or(u32::MAX))
             .registered_files(u32::try_from(job.files.len()).unwrap_or(u32::MAX))
             .defer_taskrun(on(Switch::DeferTaskrun) && !sqpoll)
             .coop_taskrun(on(Switch::CoopTaskrun))
@@ -168,7 +179,10 @@ impl Uring {
         let buffers = self.buffers(&mut local, job, &mut detail)?;
         let targets = if self.switches.has(Switch::RegisteredFiles) {
             let registered = files.iter().map(|file| local.register_file(file));
-            registered.map(|file| file.map(Target::from)).collect::<Result<_, _>>().map_err(unavailable)?
+            registered
+                .map(|file| file.map(Target::from))
+                .collect::<Result<_, _>>()
+                .map_err(unavailable)?
         } else {
             files.into_iter().map(Target::from).collect()
         };
@@ -202,6 +216,7 @@ impl Engine for Uring {
         let before = ring.local.stats();
         let window = start.ready()?;
         let lane = Lane::new(job, window, 0, 1);
+        let lane = if self.switches.has(Switch::Unverified) { lane.unverified() } else { lane };
         let mut queue = RingQueue { job, ring: &mut ring };
         let tally = rolling::drive(&mut queue, &window, lane, job.depth)?;
         let after = ring.local.stats();
@@ -257,7 +272,8 @@ impl rolling::Queue for RingQueue<'_> {
             let slot = completion.tag() as usize;
             let read = completion.result().map_err(|error| {
                 let file = &self.job.files[0].path;
-                let path = if self.job.files.len() == 1 { file } else { file.parent().unwrap_or(file) };
+                let path =
+                    if self.job.files.len() == 1 { file } else { file.parent().unwrap_or(file) };
                 Failure::Io(format!("{}: {error}", path.display()))
             })?;
             let buffer = completion.into_buffer().expect("a read gives its buffer back");

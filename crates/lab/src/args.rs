@@ -1,0 +1,240 @@
+//! The command line as typed: nothing here is checked yet. `plan` says what it means.
+//!
+//! A `--config` file is the same thing in JSON, with the flags' names as keys; what is typed wins.
+
+use std::{fs, path::PathBuf};
+
+use clap::Args as ClapArgs;
+use serde::{Deserialize, Deserializer, de::Error};
+
+use crate::error::{LabError, plain};
+
+/// Measure engines side by side on this machine, and say which one pays.
+#[derive(Clone, Debug, Default, ClapArgs, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Args {
+    /// What to measure: read, nop [default: the whole suite, for now read]
+    #[serde(deserialize_with = "text")]
+    pub workload: Option<String>,
+
+    /// About two minutes (default)
+    #[arg(long)]
+    pub quick: bool,
+
+    /// As large as published studies: 10 GB direct, seven depths, seconds per sample
+    #[arg(long, conflicts_with = "quick")]
+    pub full: bool,
+
+    /// An existing directory on the device to be measured; test files go into a directory
+    /// "ringwise-lab-data" in it [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+
+    /// Where the results file goes [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+
+    /// Engines, separated by commas: sync, threads, mmap, tokio, aio, uring, fio, fio+fixed;
+    /// uring takes switches as in "uring-registered-buffers" or "uring+sqpoll":
+    /// registered-buffers, registered-files, defer-taskrun (on unless taken away), coop-taskrun,
+    /// sqpoll, iopoll; fio, the program, looks at nothing it reads, so "uring+unverified" runs
+    /// beside it [default: all but fio]
+    #[arg(long, value_name = "A,B")]
+    #[serde(deserialize_with = "text")]
+    pub engines: Option<String>,
+
+    /// Beside uring, the same with one switch changed, for each switch
+    #[arg(long)]
+    pub ablate: bool,
+
+    /// Reads in flight, or for nop the batch [default: 1,32; nop: 1,32,256]
+    #[arg(long, value_name = "N,N")]
+    #[serde(deserialize_with = "text")]
+    pub depth: Option<String>,
+
+    /// Bytes per read, such as 4k,32k [default: 4k]
+    #[arg(long, value_name = "SIZE,SIZE")]
+    #[serde(deserialize_with = "text")]
+    pub block: Option<String>,
+
+    /// Through the page cache or past it: buffered, direct [default: both]
+    #[arg(long, value_name = "PROFILE")]
+    #[serde(deserialize_with = "text")]
+    pub profile: Option<String>,
+
+    /// seq, random [default: buffered seq, direct random]
+    #[arg(long, value_name = "PATTERN")]
+    #[serde(deserialize_with = "text")]
+    pub pattern: Option<String>,
+
+    /// What the page cache holds in buffered runs: warm, cold [default: warm]
+    #[arg(long, value_name = "STATE")]
+    #[serde(deserialize_with = "text")]
+    pub cache: Option<String>,
+
+    /// Bytes of test files per profile, such as 1g [default: 1000m, or less where space or time
+    /// are short; --full: buffered 1000m, direct 10g]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(deserialize_with = "text")]
+    pub size: Option<String>,
+
+    /// Test files per profile [default: buffered 10, direct 1]
+    #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "text")]
+    pub files: Option<String>,
+
+    /// Threads of the engine "threads", beside one thread per unit of depth [default: processors]
+    #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "text")]
+    pub threads: Option<String>,
+
+    /// Measured time per sample, such as 500ms [default: what fits into two minutes; --full: 2s]
+    #[arg(long, value_name = "TIME")]
+    #[serde(deserialize_with = "text")]
+    pub duration: Option<String>,
+
+    /// Reads per sample, instead of a time
+    #[arg(long, value_name = "N", conflicts_with = "duration")]
+    #[serde(deserialize_with = "text")]
+    pub reads: Option<String>,
+
+    /// Interleaved blocks, each with two samples of every engine [default: 5]
+    #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "text")]
+    pub repeats: Option<String>,
+
+    /// Seed of the content, the random offsets and the order of engines [default: 1]
+    #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "text")]
+    pub seed: Option<String>,
+
+    /// The results file [default: ringwise-lab-DATE-TIME.json]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// A JSON file with these flags as keys
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+
+    /// Keep the test files for the next run
+    #[arg(long)]
+    pub keep: bool,
+}
+
+impl Args {
+    /// What was typed, and where nothing was, what the `--config` file says.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, is not JSON, or has a key that is no flag.
+    pub fn with_config(self) -> Result<Args, LabError> {
+        let Some(path) = &self.config else { return Ok(self) };
+        let name = path.display();
+        let text = fs::read_to_string(path)
+            .map_err(|error| LabError::Usage(format!("--config {name}: {}", plain(&error))))?;
+        let config: Args = serde_json::from_str(&text)
+            .map_err(|error| LabError::Usage(format!("--config {name}: {error}")))?;
+        Ok(self.or(config))
+    }
+
+    fn or(self, config: Args) -> Args {
+        // A time that was typed replaces a count in the file, and the other way round.
+        let extent_typed = self.duration.is_some() || self.reads.is_some();
+        let scale_typed = self.quick || self.full;
+        Args {
+            workload: self.workload.or(config.workload),
+            quick: self.quick || (config.quick && !scale_typed),
+            full: self.full || (config.full && !scale_typed),
+            dir: self.dir.or(config.dir),
+            out: self.out.or(config.out),
+            engines: self.engines.or(config.engines),
+            ablate: self.ablate || config.ablate,
+            depth: self.depth.or(config.depth),
+            block: self.block.or(config.block),
+            profile: self.profile.or(config.profile),
+            pattern: self.pattern.or(config.pattern),
+            cache: self.cache.or(config.cache),
+            size: self.size.or(config.size),
+            files: self.files.or(config.files),
+            threads: self.threads.or(config.threads),
+            duration: self.duration.or(config.duration.filter(|_| !extent_typed)),
+            reads: self.reads.or(config.reads.filter(|_| !extent_typed)),
+            repeats: self.repeats.or(config.repeats),
+            seed: self.seed.or(config.seed),
+            json: self.json.or(config.json),
+            config: self.config,
+            keep: self.keep || config.keep,
+        }
+    }
+}
+
+/// A string, a number, or a list of them: as it would be typed.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    fn as_typed(value: &serde_json::Value) -> Option<String> {
+        match value {
+            serde_json::Value::String(text) => Some(text.clone()),
+            serde_json::Value::Number(number) => Some(number.to_string()),
+            serde_json::Value::Array(items) => {
+                let items: Option<Vec<String>> = items.iter().map(as_typed).collect();
+                items.map(|items| items.join(","))
+            }
+            _ => None,
+        }
+    }
+    let value = serde_json::Value::deserialize(deserializer)?;
+    match as_typed(&value) {
+        Some(text) => Ok(Some(text)),
+        None if value.is_null() => Ok(None),
+        None => Err(D::Error::custom(format!("{value}: expected a string, a number or a list"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Result<Args, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), text).unwrap();
+        let args = Args { config: Some(file.path().into()), ..Args::default() };
+        args.with_config().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_config_reads_as_if_typed() {
+        let args = config(
+            r#"{"depth": [1, 32], "block": "4k", "engines": ["sync", "uring"], "repeats": 7,
+                "full": true, "dir": "/data", "ablate": true}"#,
+        )
+        .unwrap();
+        assert_eq!(args.depth.as_deref(), Some("1,32"));
+        assert_eq!(args.engines.as_deref(), Some("sync,uring"));
+        assert_eq!((args.repeats.as_deref(), args.full, args.ablate), (Some("7"), true, true));
+        assert_eq!(args.dir, Some("/data".into()));
+    }
+
+    #[test]
+    fn what_is_typed_wins() {
+        let config = Args {
+            depth: Some("64".into()),
+            duration: Some("1s".into()),
+            full: true,
+            ..Args::default()
+        };
+        let typed = Args { reads: Some("10".into()), quick: true, ..Args::default() };
+        let both = typed.or(config);
+        assert_eq!((both.depth.as_deref(), both.reads.as_deref()), (Some("64"), Some("10")));
+        assert_eq!((both.duration, both.quick, both.full), (None, true, false));
+    }
+
+    #[test]
+    fn what_is_no_flag_is_named() {
+        let error = config(r#"{"dept": 3}"#).unwrap_err();
+        assert!(error.contains("`dept`") && error.contains("`depth`"), "{error}");
+        for bad in ["", "[", "{\"depth\": {}}", "{\"keep\": 3}", "{\"config\": \"x\"}"] {
+            let error = config(bad).unwrap_err();
+            assert!(error.starts_with("--config /") && !error.contains('\n'), "{error}");
+        }
+    }
+}

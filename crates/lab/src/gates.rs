@@ -1,0 +1,270 @@
+//! Gates: each looks for one way in which a result can be wrong, and voids it with the reason.
+//!
+//! A void result keeps its figures in the results file, is shown with its reason, and takes part in
+//! no verdict. A remark, unlike a gate, leaves a result valid.
+
+use ringwise_measure::{device::Storage, statistics};
+
+use crate::{
+    job::{Cache, Failure},
+    plan::Profile,
+    sample::Sample,
+};
+
+/// How far operations in flight may be from throughput times latency.
+pub const LITTLES_LAW_TOLERANCE: f64 = 0.05;
+/// How far the bytes from the device may be from the bytes read in a direct or cold run. Merging
+/// and the edges of the measured time account for less.
+pub const DEVICE_TOLERANCE: f64 = 0.05;
+/// What share of the bytes may come from the device in a warm run.
+pub const WARM_DEVICE_SHARE_MAX: f64 = 0.01;
+/// What share of the pages may miss in a warm cache, or be there in a cold one.
+pub const CACHE_TOLERANCE: f64 = 0.01;
+/// What share of the time per operation may be the lab's own without a remark.
+pub const HARNESS_SHARE_MAX: f64 = 0.10;
+/// How much a figure may move over the measured time without a remark.
+pub const DRIFT_MAX: f64 = 0.10;
+
+/// Direct reads of files that are in memory measure memory, and on an overlay something else than
+/// they seem to: both are refused before anything is measured.
+pub fn storage(profile: Profile, storage: &Storage) -> Option<String> {
+    let found = storage.filesystem.known()?;
+    let is_refused = found.is_memory_backed() || found.is_overlay();
+    (profile == Profile::Direct && is_refused).then(|| {
+        let kind = if found.is_overlay() { "is a layer over another" } else { "is memory" };
+        format!(
+            "O_DIRECT on {} refused: it {kind}; point --dir to a file system on a disk, such as \
+             ext4 or xfs",
+            found.name
+        )
+    })
+}
+
+/// Every block must hold what was written.
+pub fn verification(failure: &Failure) -> Option<String> {
+    matches!(failure, Failure::Mismatch(_)).then(|| failure.to_string())
+}
+
+/// What was submitted must have completed, by the lane's count and by the engine's own.
+pub fn completeness(sample: &Sample) -> Option<String> {
+    let counts = &sample.tally.counts;
+    if counts.issued != counts.completed {
+        return Some(format!("{} reads issued, {} completed", counts.issued, counts.completed));
+    }
+    let submitted = sample.tally.submitted?;
+    (submitted != counts.completed).then(|| {
+        format!("{submitted} reads submitted by the engine, {} completed", counts.completed)
+    })
+}
+
+/// Something must have been measured.
+pub fn presence(sample: &Sample) -> Option<String> {
+    (sample.tally.counts.operations == 0).then(|| "no read completed in the measured time".into())
+}
+
+/// Operations in flight must be throughput times latency.
+pub fn littles_law(sample: &Sample) -> Option<String> {
+    // Another program's queue cannot be looked into.
+    if sample.tally.foreign_cpu_ns.is_some() {
+        return None;
+    }
+    let law = statistics::LittlesLaw::check(
+        sample.operations_per_second(),
+        sample.latency().mean_ns(),
+        sample.tally.counted_in_flight_mean(),
+        LITTLES_LAW_TOLERANCE,
+    );
+    (!law.holds).then(|| {
+        format!(
+            "Little's law: throughput times latency says {:.2} in flight, counted were {:.2}",
+            law.implied_in_flight, law.in_flight
+        )
+    })
+}
+
+/// Bytes must have come from where the run says: all from the device in a direct or cold one,
+/// none in a warm one.
+pub fn device(cache: Cache, sample: &Sample) -> Option<String> {
+    let share = sample.device_share?;
+    let percent = share * 100.0;
+    match cache {
+        Cache::Warm => (share > WARM_DEVICE_SHARE_MAX)
+            .then(|| format!("warm cache expected: {percent:.1} % came from the device")),
+        Cache::Cold | Cache::Bypassed => ((share - 1.0).abs() > DEVICE_TOLERANCE)
+            .then(|| format!("{percent:.1} % of the bytes came from the device, expected 100 %")),
+    }
+}
+
+/// The page cache must hold the files before a warm sample, and nothing of them before a cold one.
+/// `cached_share` is of the files' pages; none where the kernel cannot tell.
+pub fn page_cache(cache: Cache, cached_share: Option<f64>) -> Option<String> {
+    let share = cached_share?;
+    let percent = share * 100.0;
+    match cache {
+        Cache::Warm if share < 1.0 - CACHE_TOLERANCE => {
+            Some(format!("warm cache expected and not found: {percent:.1} % of the files cached"))
+        }
+        Cache::Cold if share > CACHE_TOLERANCE => {
+            Some(format!("cold cache expected and not found: {percent:.1} % of the files cached"))
+        }
+        _ => None,
+    }
+}
+
+/// The first gate that a sample does not pass.
+pub fn sample(cache: Cache, sample: &Sample) -> Option<String> {
+    presence(sample)
+        .or_else(|| completeness(sample))
+        .or_else(|| littles_law(sample))
+        .or_else(|| device(cache, sample))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use ringwise_measure::{Fact, Latency, Sources, filesystem::Filesystem};
+
+    use super::*;
+    use crate::{
+        dataset::block::{Mismatch, Stamp},
+        engine::Tally,
+        lane::Counts,
+    };
+
+    /// 100 reads of 1 ms in 0.1 s: one in flight.
+    fn good() -> Sample {
+        let mut latency = Latency::new();
+        latency.record_many_ns(1_000_000, 100);
+        let counts = Counts {
+            operations: 100,
+            bytes: 409_600,
+            latency,
+            issued: 110,
+            completed: 110,
+            in_flight_ns: 100_000_000,
+            ..Counts::default()
+        };
+        Sample {
+            tally: Tally {
+                counts,
+                elapsed_ns: 100_000_000,
+                submitted: Some(110),
+                ..Tally::default()
+            },
+            cpu_ns_per_operation: 1.0,
+            other_cpu_ns_per_operation: None,
+            device_share: Some(1.0),
+            device_queue_depth: None,
+        }
+    }
+
+    #[test]
+    fn a_good_sample_passes() {
+        assert_eq!(sample(Cache::Bypassed, &good()), None);
+    }
+
+    #[test]
+    fn an_engine_that_does_less_than_it_was_given_is_void() {
+        let mut bad = good();
+        bad.tally.submitted = Some(109);
+        let reason = sample(Cache::Bypassed, &bad).unwrap();
+        assert_eq!(reason, "109 reads submitted by the engine, 110 completed");
+        bad.tally.counts.completed = 109;
+        assert_eq!(sample(Cache::Bypassed, &bad).unwrap(), "110 reads issued, 109 completed");
+    }
+
+    #[test]
+    fn latencies_stamped_in_the_wrong_place_are_void() {
+        let mut bad = good();
+        bad.tally.counts.latency = Latency::new();
+        bad.tally.counts.latency.record_many_ns(900_000, 100);
+        let reason = sample(Cache::Bypassed, &bad).unwrap();
+        assert_eq!(
+            reason,
+            "Little's law: throughput times latency says 0.90 in flight, counted were 1.00"
+        );
+    }
+
+    #[test]
+    fn nothing_measured_is_void() {
+        let mut bad = good();
+        bad.tally.counts = Counts::default();
+        bad.tally.submitted = Some(0);
+        assert!(sample(Cache::Bypassed, &bad).unwrap().contains("no read completed"));
+    }
+
+    #[test]
+    fn bytes_must_come_from_where_the_run_says() {
+        let with = |share| Sample { device_share: share, ..good() };
+        for (cache, share, is_void) in [
+            (Cache::Bypassed, Some(1.0), false),
+            (Cache::Bypassed, Some(0.0), true),
+            (Cache::Bypassed, Some(0.9), true),
+            (Cache::Bypassed, Some(1.2), true),
+            (Cache::Bypassed, None, false),
+            (Cache::Cold, Some(0.3), true),
+            (Cache::Warm, Some(0.0), false),
+            (Cache::Warm, Some(0.02), true),
+        ] {
+            assert_eq!(device(cache, &with(share)).is_some(), is_void, "{cache:?} {share:?}");
+        }
+        let reason = device(Cache::Bypassed, &with(Some(0.0))).unwrap();
+        assert_eq!(reason, "0.0 % of the bytes came from the device, expected 100 %");
+    }
+
+    #[test]
+    fn the_cache_must_be_as_the_run_says() {
+        for (cache, share, is_void) in [
+            (Cache::Warm, Some(1.0), false),
+            (Cache::Warm, Some(0.5), true),
+            (Cache::Cold, Some(0.0), false),
+            (Cache::Cold, Some(0.5), true),
+            (Cache::Warm, None, false),
+            (Cache::Bypassed, Some(0.5), false),
+        ] {
+            assert_eq!(page_cache(cache, share).is_some(), is_void, "{cache:?} {share:?}");
+        }
+    }
+
+    #[test]
+    fn damaged_data_is_void_and_other_failures_are_not_a_result() {
+        let expected = Stamp { seed: 1, file: 2, block: 3 };
+        let failure = Failure::Mismatch(Mismatch { expected, found: None });
+        let reason = verification(&failure).unwrap();
+        assert_eq!(reason, "verification failed: block 3 of file 2 holds damaged data");
+        assert_eq!(verification(&Failure::Io("gone".into())), None);
+    }
+
+    #[test]
+    fn direct_reads_of_memory_and_overlays_are_refused() {
+        let of = |name: &str, magic| {
+            let (free_bytes, total_bytes) = (1, 1);
+            let filesystem = Filesystem { name: name.into(), magic, free_bytes, total_bytes };
+            Storage {
+                path: PathBuf::from("/x"),
+                mount: Fact::Unknown(String::new()),
+                filesystem: Fact::Known(filesystem),
+                device: Fact::Unknown(String::new()),
+            }
+        };
+        for (name, magic, is_refused) in
+            [("ext4", 0xef53, false), ("tmpfs", 0x0102_1994, true), ("overlay", 0x794c_7630, true)]
+        {
+            let found = of(name, magic);
+            assert_eq!(storage(Profile::Direct, &found).is_some(), is_refused, "{name}");
+            assert_eq!(storage(Profile::Buffered, &found), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn shared_memory_is_refused_for_real() {
+        let found = Storage::of(&Sources::default(), std::path::Path::new("/dev/shm"));
+        match storage(Profile::Direct, &found) {
+            Some(reason) => {
+                assert!(reason.contains("tmpfs") && reason.contains("--dir"), "{reason}")
+            }
+            None => eprintln!("skipped: /dev/shm is {:?}", found.filesystem),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What is handed to people and programs: sections of rows with their verdicts.
+
+pub mod json;
+pub mod table;
+
+use ringwise_measure::{device::Storage, environment::Environment};
+
+use crate::{
+    plan::{Group, Plan, Workload},
+    row::Row,
+    verdict::{Pairing, Verdict},
+};
+
+/// A whole run.
+pub struct Report<'a> {
+    /// What was to be measured.
+    pub plan: &'a Plan,
+    /// The machine.
+    pub environment: Environment,
+    /// What is under the test files.
+    pub storage: Storage,
+    /// What was measured, in order.
+    pub sections: Vec<Section>,
+    /// Whether something ended the run early.
+    pub is_partial: bool,
+    /// When it began, in seconds since 1970.
+    pub began_unix_s: u64,
+    /// How long it took.
+    pub lasted_s: f64,
+}
+
+/// Rows that were measured in one interleaved run, and what they say.
+pub struct Section {
+    /// Which workload.
+    pub workload: Workload,
+    /// What of it, for `read`.
+    pub group: Option<Group>,
+    /// What it is called.
+    pub title: String,
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// What is to be known of all of them.
+    pub notes: Vec<String>,
+    /// What they say of the ring, by depth.
+    pub verdicts: Vec<Verdict>,
+    /// The ring beside each other row, by depth.
+    pub pairings: Vec<Pairing>,
+}
+
+impl std::fmt::Debug for Section {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Section").field("title", &self.title).finish_non_exhaustive()
+    }
+}
+
+impl Section {
+    /// A section with nothing measured.
+    pub fn new(workload: Workload, group: Option<Group>, title: String, rows: Vec<Row>) -> Section {
+        let (notes, verdicts, pairings) = (Vec::new(), Vec::new(), Vec::new());
+        Section { workload, group, title, rows, notes, verdicts, pairings }
+    }
+
+    /// Voids every row for one reason.
+    pub fn void_all(&mut self, reason: &str) {
+        self.rows.iter_mut().for_each(|row| row.measured.void = Some(reason.to_owned()));
+    }
+
+    /// The reason why all rows are void, where it is the same for all.
+    pub fn common_void(&self) -> Option<&str> {
+        let first = self.rows.first()?.measured.void.as_deref()?;
+        self.rows.iter().all(|row| row.measured.void.as_deref() == Some(first)).then_some(first)
+    }
+}

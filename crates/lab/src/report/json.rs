@@ -1,0 +1,264 @@
+//! The results file: `docs/schema/lab-1.json` describes it. A field is never renamed within a
+//! version of the schema.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use ringwise_measure::{Percentiles, device::Storage, environment::Environment, statistics::Ratio};
+use serde::Serialize;
+
+use super::{Report, Section};
+use crate::{
+    error::LabError,
+    job::{Cache, Pattern},
+    plan::{Profile, Workload},
+    row::{Row, RowKind, SampleFigures},
+    verdict::{Pairing, Verdict, ratio_to_sync},
+};
+
+/// The version of the schema.
+pub const SCHEMA: &str = "ringwise.lab/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    version: &'static str,
+    began_unix_s: u64,
+    lasted_s: f64,
+    partial: bool,
+    seed: u64,
+    repeats: usize,
+    environment: &'a Environment,
+    storage: &'a Storage,
+    sections: Vec<SectionFacts<'a>>,
+    results: Vec<RowResult<'a>>,
+    verdicts: Vec<Placed<'a, Verdict>>,
+    comparisons: Vec<Placed<'a, Pairing>>,
+}
+
+#[derive(Serialize)]
+struct SectionFacts<'a> {
+    workload: Workload,
+    title: &'a str,
+    notes: &'a [String],
+}
+
+/// Something of a section, with what tells the section.
+#[derive(Serialize)]
+struct Placed<'a, T: Serialize> {
+    #[serde(flatten)]
+    place: Place,
+    #[serde(flatten)]
+    item: &'a T,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Place {
+    workload: Workload,
+    profile: Option<Profile>,
+    pattern: Option<Pattern>,
+    cache: Option<Cache>,
+    block_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct RowResult<'a> {
+    #[serde(flatten)]
+    place: Place,
+    engine: &'a str,
+    role: RowKind,
+    depth: usize,
+    connections: Option<u64>,
+    ops_per_s: Option<f64>,
+    mib_per_s: Option<f64>,
+    cpu_ns_per_op: Option<f64>,
+    system_other_cpu_ns_per_op: Option<f64>,
+    latency_ns: Option<Percentiles>,
+    syscalls_per_op: Option<f64>,
+    syscalls_counted_by: Option<&'static str>,
+    worker_punts_per_op: Option<f64>,
+    device_share: Option<f64>,
+    device_queue_depth: Option<f64>,
+    in_flight: Option<f64>,
+    harness_ns_per_op: Option<f64>,
+    harness_share: Option<f64>,
+    ratio_to_sync: Option<Ratio>,
+    remarks: &'a [String],
+    detail: Option<&'a str>,
+    void: Option<&'a str>,
+    samples: &'a [SampleFigures],
+}
+
+impl Section {
+    fn place(&self) -> Place {
+        let group = self.group.as_ref();
+        Place {
+            workload: self.workload,
+            profile: group.map(|group| group.profile),
+            pattern: group.map(|group| group.pattern),
+            cache: group.map(|group| group.cache),
+            block_bytes: group.map_or(0, |group| group.block_bytes),
+        }
+    }
+}
+
+fn row_result<'a>(section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a> {
+    let measured = &row.measured;
+    let is_measured = !measured.samples.is_empty();
+    let calls = measured.system_calls_per_op();
+    RowResult {
+        place: section.place(),
+        engine: &row.engine,
+        role: row.kind,
+        depth: row.depth,
+        connections: None,
+        ops_per_s: is_measured.then(|| measured.ops_per_s()),
+        mib_per_s: is_measured.then(|| measured.mib_per_s()),
+        cpu_ns_per_op: is_measured.then(|| measured.cpu_ns_per_op()),
+        system_other_cpu_ns_per_op: measured.median(|sample| sample.system_other_cpu_ns_per_op),
+        latency_ns: (measured.latency.count() > 0).then(|| measured.latency.percentiles()),
+        syscalls_per_op: calls.map(|(calls, _)| calls),
+        syscalls_counted_by: calls.map(|(_, traced)| if traced { "tracepoint" } else { "engine" }),
+        worker_punts_per_op: measured.worker_punts_per_op(),
+        device_share: measured.device_share(),
+        device_queue_depth: measured.device_queue_depth(),
+        in_flight: measured.median(|sample| Some(sample.in_flight)),
+        harness_ns_per_op: measured.harness_ns,
+        harness_share: measured.harness_share,
+        ratio_to_sync: ratio_to_sync(row, &section.rows, seed),
+        remarks: &measured.remarks,
+        detail: measured.detail.as_deref(),
+        void: measured.void.as_deref(),
+        samples: &measured.samples,
+    }
+}
+
+/// The results file's text.
+pub fn text(report: &Report<'_>) -> String {
+    let seed = report.plan.seed;
+    let placed = |section: &Section| section.place();
+    let document = Document {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        began_unix_s: report.began_unix_s,
+        lasted_s: report.lasted_s,
+        partial: report.is_partial,
+        seed,
+        repeats: report.plan.repeats,
+        environment: &report.environment,
+        storage: &report.storage,
+        sections: report
+            .sections
+            .iter()
+            .map(|section| SectionFacts {
+                workload: section.workload,
+                title: &section.title,
+                notes: &section.notes,
+            })
+            .collect(),
+        results: report
+            .sections
+            .iter()
+            .flat_map(|section| section.rows.iter().map(move |row| row_result(section, row, seed)))
+            .collect(),
+        verdicts: report
+            .sections
+            .iter()
+            .flat_map(|section| {
+                let place = placed(section);
+                section.verdicts.iter().map(move |item| Placed { place, item })
+            })
+            .collect(),
+        comparisons: report
+            .sections
+            .iter()
+            .flat_map(|section| {
+                let place = placed(section);
+                section.pairings.iter().map(move |item| Placed { place, item })
+            })
+            .collect(),
+    };
+    let mut text = serde_json::to_string_pretty(&document).expect("keys are strings");
+    text.push('\n');
+    text
+}
+
+/// Writes the results file so that it is there whole or not at all.
+///
+/// # Errors
+///
+/// What creating, writing or renaming reports.
+pub fn write(path: &Path, text: &str) -> Result<(), LabError> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&part)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&part, path));
+    written.map_err(|error| {
+        // It may not have been made; either way nothing of it is to stay.
+        let _ = fs::remove_file(&part);
+        LabError::on("writing", path, &error)
+    })
+}
+
+/// The name of a results file that was not named: `ringwise-lab-20260131-235959.json`, in UTC.
+pub fn default_path(directory: &Path, unix_s: u64) -> PathBuf {
+    let (days, seconds) = (unix_s / 86_400, unix_s % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let name =
+        format!("ringwise-lab-{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}.json");
+    directory.join(name)
+}
+
+/// Year, month and day of a number of days since 1970 (Howard Hinnant, "chrono-Compatible
+/// Low-Level Date Algorithms").
+fn date(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_right() {
+        for (unix_s, name) in [
+            (0, "ringwise-lab-19700101-000000.json"),
+            (951_782_400, "ringwise-lab-20000229-000000.json"),
+            (1_795_245_876, "ringwise-lab-20261121-072436.json"),
+            (4_102_444_799, "ringwise-lab-20991231-235959.json"),
+        ] {
+            assert_eq!(default_path(Path::new("d"), unix_s), Path::new("d").join(name));
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let taken = directory.path().join("taken");
+        fs::create_dir(&taken).unwrap();
+        fs::write(taken.join("x"), "").unwrap();
+        assert!(write(&taken, "{}").is_err());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        let good = directory.path().join("good.json");
+        write(&good, "{}").unwrap();
+        write(&good, "{}\n").unwrap();
+        assert_eq!(fs::read_to_string(good).unwrap(), "{}\n");
+    }
+}

@@ -1,0 +1,233 @@
+//! A row of the table: one engine at one depth, with all that its samples showed.
+
+use ringwise_measure::{
+    Fact, Latency, Percentiles,
+    statistics::{Ratio, Trend, median, paired_log_ratios, trend},
+};
+use serde::Serialize;
+
+use crate::{
+    engine::Engine,
+    gates,
+    sample::{Counted, Sample},
+};
+
+/// One engine at one depth.
+pub struct Row {
+    /// What it is called, the control's addition left out.
+    pub engine: String,
+    /// What it is.
+    pub kind: RowKind,
+    /// Reads in flight, or the batch.
+    pub depth: usize,
+    /// Which does the work.
+    pub runner: Box<dyn Engine>,
+    /// What was measured.
+    pub measured: Measured,
+}
+
+/// What a row is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowKind {
+    /// The library, as it comes.
+    Subject,
+    /// The library with other switches.
+    Variant,
+    /// What it is compared with.
+    Rival,
+    /// A program of its own, compared with and not ranked.
+    Program,
+    /// The same engine as another row: what differs is noise.
+    Control,
+}
+
+/// What was measured of a row.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Each sample, in the order taken.
+    pub samples: Vec<SampleFigures>,
+    /// The latencies of all samples together.
+    pub latency: Latency,
+    /// Operations by slice of the measured time, all samples together.
+    slices: Vec<u64>,
+    /// Kernel events counted in a pass of their own.
+    pub counted: Option<Counted>,
+    /// Why the result does not count.
+    pub void: Option<String>,
+    /// What is to be known of a result that counts.
+    pub remarks: Vec<String>,
+    /// What the engine said of itself.
+    pub detail: Option<String>,
+    /// The lab's own time per operation, as calibrated.
+    pub harness_ns: Option<f64>,
+    /// The lab's own time as a share of the time per operation.
+    pub harness_share: Option<f64>,
+}
+
+/// One sample's figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SampleFigures {
+    /// The interleaved block that it was taken in, from 0.
+    pub block: usize,
+    /// Operations per second.
+    pub ops_per_s: f64,
+    /// Mebibytes per second.
+    pub mib_per_s: f64,
+    /// CPU time per operation.
+    pub cpu_ns_per_op: f64,
+    /// CPU time of the rest of the machine per operation.
+    pub system_other_cpu_ns_per_op: Option<f64>,
+    /// Operations in flight on average.
+    pub in_flight: f64,
+    /// System calls per operation, by the engine's own count.
+    pub own_syscalls_per_op: Option<f64>,
+    /// The share of the bytes that came from the device.
+    pub device_share: Option<f64>,
+    /// Requests in the device's queue on average.
+    pub device_queue_depth: Option<f64>,
+    /// Latencies.
+    pub latency_ns: Percentiles,
+}
+
+impl Row {
+    /// A row with nothing measured.
+    pub fn new(engine: String, kind: RowKind, depth: usize, runner: Box<dyn Engine>) -> Row {
+        Row { engine, kind, depth, runner, measured: Measured::default() }
+    }
+
+    /// What the table calls it.
+    pub fn label(&self) -> String {
+        match self.kind {
+            RowKind::Control => format!("{} (again)", self.engine),
+            _ => self.engine.clone(),
+        }
+    }
+
+    /// Whether it has a result that counts.
+    pub fn is_valid(&self) -> bool {
+        self.measured.void.is_none() && !self.measured.samples.is_empty()
+    }
+}
+
+impl Measured {
+    /// Takes a sample in; where a gate says so, it voids the row.
+    pub fn add(&mut self, block: usize, sample: &Sample, void: Option<String>) {
+        let counts = &sample.tally.counts;
+        let completed = counts.completed.max(1) as f64;
+        self.samples.push(SampleFigures {
+            block,
+            ops_per_s: sample.operations_per_second(),
+            mib_per_s: counts.bytes as f64 * 1e9
+                / sample.tally.elapsed_ns.max(1) as f64
+                / (1 << 20) as f64,
+            cpu_ns_per_op: sample.cpu_ns_per_operation,
+            system_other_cpu_ns_per_op: sample.other_cpu_ns_per_operation,
+            in_flight: sample.tally.in_flight_mean(),
+            own_syscalls_per_op: sample.tally.system_calls.map(|calls| calls as f64 / completed),
+            device_share: sample.device_share,
+            device_queue_depth: sample.device_queue_depth,
+            latency_ns: sample.latency().percentiles(),
+        });
+        self.latency.merge(sample.latency());
+        if self.slices.len() == counts.slices.len() {
+            self.slices.iter_mut().zip(&counts.slices).for_each(|(sum, more)| *sum += more);
+        } else {
+            self.slices.clone_from(&counts.slices);
+        }
+        if self.detail.is_none() {
+            self.detail.clone_from(&sample.tally.detail);
+        }
+        if self.void.is_none() {
+            self.void = void;
+        }
+    }
+
+    /// The median of a figure over the samples.
+    pub fn median(&self, figure: impl Fn(&SampleFigures) -> Option<f64>) -> Option<f64> {
+        median(&self.samples.iter().filter_map(figure).collect::<Vec<f64>>())
+    }
+
+    /// Operations per second: the median of the samples.
+    pub fn ops_per_s(&self) -> f64 {
+        self.median(|sample| Some(sample.ops_per_s)).unwrap_or(0.0)
+    }
+
+    /// Mebibytes per second: the median of the samples.
+    pub fn mib_per_s(&self) -> f64 {
+        self.median(|sample| Some(sample.mib_per_s)).unwrap_or(0.0)
+    }
+
+    /// CPU time per operation: the median of the samples.
+    pub fn cpu_ns_per_op(&self) -> f64 {
+        self.median(|sample| Some(sample.cpu_ns_per_op)).unwrap_or(0.0)
+    }
+
+    /// The share of the bytes that came from the device: the median of the samples.
+    pub fn device_share(&self) -> Option<f64> {
+        self.median(|sample| sample.device_share)
+    }
+
+    /// Requests in the device's queue: the median of the samples.
+    pub fn device_queue_depth(&self) -> Option<f64> {
+        self.median(|sample| sample.device_queue_depth)
+    }
+
+    /// System calls per operation, and whether the kernel's tracepoint says so rather than the
+    /// engine itself.
+    pub fn system_calls_per_op(&self) -> Option<(f64, bool)> {
+        let traced =
+            self.counted.as_ref().and_then(|counted| counted.system_calls.known().copied());
+        let own = || self.median(|sample| sample.own_syscalls_per_op).map(|calls| (calls, false));
+        traced.map(|calls| (calls, true)).or_else(own)
+    }
+
+    /// Operations that a kernel worker had to do, per operation; none where that cannot be
+    /// counted.
+    pub fn worker_punts_per_op(&self) -> Option<f64> {
+        self.counted.as_ref().and_then(|counted| match counted.worker_punts {
+            Fact::Known(punts) => Some(punts),
+            Fact::Unknown(_) => None,
+        })
+    }
+
+    /// How throughput moved over the measured time.
+    pub fn drift(&self) -> Option<Trend> {
+        trend(&self.slices.iter().map(|&count| count as f64).collect::<Vec<f64>>())
+            .filter(|drift| !drift.is_steady(gates::DRIFT_MAX))
+    }
+
+    /// A figure by block: the mean of the block's samples. Only blocks with all their samples.
+    fn by_block(&self, figure: fn(&SampleFigures) -> f64) -> Vec<(usize, f64)> {
+        const SAMPLES_PER_BLOCK: usize = 2;
+        let blocks = self.samples.iter().map(|sample| sample.block + 1).max().unwrap_or(0);
+        let of = |block: usize| {
+            let samples = self.samples.iter().filter(|sample| sample.block == block);
+            let figures: Vec<f64> = samples.map(figure).collect();
+            let is_whole = figures.len() == SAMPLES_PER_BLOCK;
+            is_whole.then(|| (block, figures.iter().sum::<f64>() / figures.len() as f64))
+        };
+        (0..blocks).filter_map(of).collect()
+    }
+
+    /// This row's figure divided by another's, paired by block. None where fewer than two blocks
+    /// are whole in both.
+    pub fn ratio(
+        &self,
+        baseline: &Measured,
+        figure: fn(&SampleFigures) -> f64,
+        seed: u64,
+    ) -> Option<Ratio> {
+        let baseline = baseline.by_block(figure);
+        let pairs: Vec<(f64, f64)> = self
+            .by_block(figure)
+            .into_iter()
+            .filter_map(|(block, own)| {
+                let other = baseline.iter().find(|(other, _)| *other == block)?;
+                Some((own, other.1))
+            })
+            .collect();
+        let (own, other): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+        Ratio::bootstrap(&paired_log_ratios(&own, &other)?, seed)
+    }
+}

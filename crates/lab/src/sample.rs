@@ -1,0 +1,243 @@
+//! One sample: an engine does its job in a thread, while this one reads clocks and counters at the
+//! edges of the measured time.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    thread::{self, ScopedJoinHandle},
+    time::{Duration, Instant},
+};
+
+use ringwise_measure::{
+    Fact, Latency, Sources,
+    counters::{Counters, Event},
+    cpu::{IdleBaseline, SystemCpu, process_cpu_ns},
+    device::DeviceCounters,
+    process::ProcessIo,
+};
+
+use crate::{
+    engine::{Engine, Tally},
+    job::{Extent, Failure, Job, Start, Timing, Until},
+};
+
+/// How often a waiting controller looks whether it is needed.
+const WATCH: Duration = Duration::from_millis(10);
+
+/// What is read around a sample.
+#[derive(Clone, Debug)]
+pub struct Instruments {
+    /// Where the kernel's files are.
+    pub sources: Sources,
+    /// The device under the files, `MAJOR:MINOR`, if there is one.
+    pub device_number: Option<String>,
+    /// What the machine does without the lab.
+    pub idle: Option<IdleBaseline>,
+}
+
+/// What one sample showed.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// What the engine counted.
+    pub tally: Tally,
+    /// CPU time of all threads, kernel workers included, per operation.
+    pub cpu_ns_per_operation: f64,
+    /// CPU time of the rest of the machine above its idle baseline (interrupts, write-back), per
+    /// operation.
+    pub other_cpu_ns_per_operation: Option<f64>,
+    /// What share of the bytes came from a device, by the process's account. None where another
+    /// process read.
+    pub device_share: Option<f64>,
+    /// Requests in the device's queue on average.
+    pub device_queue_depth: Option<f64>,
+}
+
+/// What was counted in a pass of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// System calls per operation.
+    pub system_calls: Fact<f64>,
+    /// Operations that a kernel worker had to do, per operation.
+    pub worker_punts: Fact<f64>,
+}
+
+/// Takes one sample.
+///
+/// # Errors
+///
+/// What the engine reports.
+pub fn take(
+    engine: &dyn Engine,
+    job: &Arc<Job>,
+    timing: Timing,
+    instruments: &Instruments,
+) -> Result<Sample, Failure> {
+    let mut readings = Vec::with_capacity(2);
+    let tally =
+        run(engine, job, timing, &mut |edge| readings.push(Reading::take(instruments, edge)))?;
+    match &readings[..] {
+        [start, end] => Ok(Sample::of(tally, start, end, timing, instruments)),
+        // Only an engine that never began has no edges, and that is a failure.
+        _ => Err(Failure::Io("a sample had no time".to_owned())),
+    }
+}
+
+/// Runs the engine once more, to count events of the kernel, which slows it down.
+///
+/// # Errors
+///
+/// What the engine reports.
+pub fn count(
+    engine: &dyn Engine,
+    job: &Arc<Job>,
+    timing: Timing,
+    sources: &Sources,
+) -> Result<Counted, Failure> {
+    let events = [Event::SystemCalls, Event::WorkerPunts];
+    let mut counters = Counters::open(sources, &events);
+    let (mut began, mut lasted) = (Instant::now(), Duration::ZERO);
+    let tally = run(engine, job, timing, &mut |edge| match edge {
+        Edge::Start => {
+            counters.start();
+            began = Instant::now();
+        }
+        Edge::End => {
+            lasted = began.elapsed();
+            counters.stop();
+        }
+    })?;
+    // Counted in a time of its own, a little longer or shorter than the measured one.
+    let operations = tally.operations_per_second() * lasted.as_secs_f64();
+    let mut per_operation = |event| match operations > 0.0 {
+        true => counters.count(event).map(|count| count as f64 / operations),
+        false => Fact::Unknown("no operation was counted".to_owned()),
+    };
+    Ok(Counted {
+        system_calls: per_operation(Event::SystemCalls),
+        worker_punts: per_operation(Event::WorkerPunts),
+    })
+}
+
+/// The measured time begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edge {
+    Start,
+    End,
+}
+
+/// Runs an engine and calls `at` when the measured time begins and when it ends.
+fn run(
+    engine: &dyn Engine,
+    job: &Arc<Job>,
+    timing: Timing,
+    at: &mut dyn FnMut(Edge),
+) -> Result<Tally, Failure> {
+    let (start, control) = Start::pair();
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| engine.run(job, start));
+        // None: the engine failed before it was ready, which its result tells.
+        if let Some(window) = control.begin(timing) {
+            sleep_until(Some(window.instant(window.from_ns)), &worker, job);
+            at(Edge::Start);
+            let end = match window.until {
+                Until::Time { ns } => Some(window.instant(ns)),
+                Until::Operations { .. } => None,
+            };
+            sleep_until(end, &worker, job);
+            at(Edge::End);
+        }
+        worker.join().unwrap_or_else(|_| Err(Failure::Io("an engine panicked".to_owned())))
+    })
+}
+
+/// Sleeps until a time, or for ever; in any case not longer than there is something to measure.
+fn sleep_until(
+    end: Option<Instant>,
+    worker: &ScopedJoinHandle<'_, Result<Tally, Failure>>,
+    job: &Job,
+) {
+    loop {
+        let left = end.map_or(WATCH, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() || worker.is_finished() || job.interrupt.load(Ordering::Relaxed) {
+            return;
+        }
+        thread::sleep(left.min(WATCH));
+    }
+}
+
+/// All instruments at one moment.
+struct Reading {
+    taken_at: Instant,
+    process_cpu_ns: u64,
+    system_cpu: Fact<SystemCpu>,
+    process_io: Fact<ProcessIo>,
+    device: Option<DeviceCounters>,
+}
+
+impl Reading {
+    /// Reading files costs time that is not to be measured: the clocks come last at the start, and
+    /// first at the end.
+    fn take(instruments: &Instruments, edge: Edge) -> Reading {
+        let clocks = || (Instant::now(), process_cpu_ns());
+        let sources = &instruments.sources;
+        let early = (edge == Edge::End).then(clocks);
+        let number = instruments.device_number.as_ref();
+        let device =
+            number.and_then(|number| DeviceCounters::read(sources, number).known().cloned());
+        let system_cpu = SystemCpu::read(sources);
+        let process_io = ProcessIo::read(sources);
+        let (taken_at, process_cpu_ns) = early.unwrap_or_else(clocks);
+        Reading { taken_at, process_cpu_ns, system_cpu, process_io, device }
+    }
+}
+
+impl Sample {
+    fn of(
+        tally: Tally,
+        start: &Reading,
+        end: &Reading,
+        timing: Timing,
+        instruments: &Instruments,
+    ) -> Sample {
+        let elapsed = end.taken_at.saturating_duration_since(start.taken_at);
+        // The readings are some microseconds off the window, or as late as the watch is slow.
+        let is_timed = matches!(timing.extent, Extent::Time(_)) && !tally.counts.exhausted;
+        let scale = match is_timed {
+            true => elapsed.as_nanos() as f64 / tally.elapsed_ns.max(1) as f64,
+            false => 1.0,
+        };
+        let operations = (tally.counts.operations as f64 * scale).max(1.0);
+        let bytes = (tally.counts.bytes as f64 * scale).max(1.0);
+        let process_ns = end.process_cpu_ns.saturating_sub(start.process_cpu_ns);
+        let own_ns = match tally.foreign_cpu_ns {
+            Some(foreign_ns) => foreign_ns as f64 * scale,
+            None => process_ns as f64,
+        };
+        let system = end.system_cpu.zip(&start.system_cpu).map(|(end, start)| end.since(start));
+        let other_ns = instruments.idle.zip(system.known().copied()).map(|(idle, used)| {
+            let above_ns = idle.above_ns(&used, elapsed.as_nanos() as u64) as f64;
+            (above_ns - own_ns).max(0.0)
+        });
+        let is_own = tally.foreign_cpu_ns.is_none();
+        let io = end.process_io.zip(&start.process_io).map(|(end, start)| end.since(start));
+        let device = end.device.as_ref().zip(start.device.as_ref());
+        Sample {
+            cpu_ns_per_operation: own_ns / operations,
+            other_cpu_ns_per_operation: other_ns.filter(|_| is_own).map(|ns| ns / operations),
+            device_share: io.known().filter(|_| is_own).map(|io| io.read_bytes as f64 / bytes),
+            device_queue_depth: device
+                .filter(|_| is_own)
+                .map(|(end, start)| end.since(start).queue_depth_mean),
+            tally,
+        }
+    }
+
+    /// Operations per second.
+    pub fn operations_per_second(&self) -> f64 {
+        self.tally.operations_per_second()
+    }
+
+    /// Their latencies.
+    pub fn latency(&self) -> &Latency {
+        &self.tally.counts.latency
+    }
+}

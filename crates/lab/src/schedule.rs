@@ -1,0 +1,101 @@
+//! The order of samples: random blocks, each followed by its mirror image, so that drift of the
+//! machine falls on all engines alike (see [`BlockOrder`]).
+
+use std::sync::{Arc, atomic::Ordering};
+
+use ringwise_measure::statistics::BlockOrder;
+
+use crate::{
+    error::LabError,
+    gates,
+    job::{Failure, Job, Timing},
+    row::Row,
+    sample::{self, Instruments},
+};
+
+/// How samples are taken.
+pub struct Schedule<'a> {
+    /// Interleaved blocks; each has two samples of every row.
+    pub blocks: usize,
+    /// The seed of the order and of the random offsets.
+    pub seed: u64,
+    /// How long each sample takes.
+    pub timing: Timing,
+    /// What is read around each.
+    pub instruments: &'a Instruments,
+    /// Makes the job of a row, with a seed for its order.
+    pub job: &'a dyn Fn(usize, u64) -> Job,
+    /// Brings the page cache into the state it should be in, and says why a sample would be void.
+    pub prepare: &'a dyn Fn(&Job) -> Result<Option<String>, LabError>,
+}
+
+impl Schedule<'_> {
+    /// Takes all samples of all rows. `progress` is told the row before each sample.
+    ///
+    /// # Errors
+    ///
+    /// A failure that ends the run; [`LabError::Interrupted`], with what was measured so far in
+    /// the rows.
+    pub fn run(&self, rows: &mut [Row], progress: &mut dyn FnMut(&Row)) -> Result<(), LabError> {
+        let orders = BlockOrder::new(rows.len(), self.seed).take(self.blocks);
+        for (block, order) in orders.enumerate() {
+            for (position, &index) in order.iter().enumerate() {
+                let row = &mut rows[index];
+                progress(row);
+                if row.measured.void.is_some() {
+                    continue;
+                }
+                // Other offsets in each sample.
+                let order_seed = self.seed ^ ((block as u64) << 32) ^ ((position as u64) << 16);
+                self.sample(row, block, order_seed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sample(&self, row: &mut Row, block: usize, order_seed: u64) -> Result<(), LabError> {
+        let job = Arc::new((self.job)(row.depth, order_seed));
+        let unready = (self.prepare)(&job)?;
+        let taken = sample::take(&*row.runner, &job, self.timing, self.instruments);
+        if job.interrupt.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
+        match taken {
+            Ok(sample) => {
+                let void = unready.or_else(|| gates::sample(job.cache, &sample));
+                row.measured.add(block, &sample, void);
+            }
+            Err(failure) => {
+                let void = gates::verification(&failure);
+                row.measured.void = Some(match failure {
+                    Failure::Unavailable(reason) => reason,
+                    Failure::Mismatch(_) => void.unwrap_or_default(),
+                    Failure::Io(text) => return Err(LabError::Failed(text)),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts kernel events of each valid row in a pass of its own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Self::run).
+    pub fn count(&self, rows: &mut [Row], timing: Timing) -> Result<(), LabError> {
+        for row in rows.iter_mut().filter(|row| row.is_valid()) {
+            let job = Arc::new((self.job)(row.depth, self.seed));
+            (self.prepare)(&job)?;
+            let counted = sample::count(&*row.runner, &job, timing, &self.instruments.sources);
+            if job.interrupt.load(Ordering::Relaxed) {
+                return Err(LabError::Interrupted);
+            }
+            match counted {
+                Ok(counted) => row.measured.counted = Some(counted),
+                Err(Failure::Io(text)) => return Err(LabError::Failed(text)),
+                Err(failure) => row.measured.void = Some(failure.to_string()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,271 @@
+//! Verdicts: what the rows of a group let be said of the ring at each depth, with the reason
+//! counted.
+
+use ringwise_measure::{
+    quantity::latency_text,
+    statistics::{Comparison, MINIMUM_DIFFERENCE, Ratio, compare, noise_floor},
+};
+use serde::Serialize;
+
+use crate::{
+    gates::WARM_DEVICE_SHARE_MAX,
+    row::{Measured, Row, RowKind, SampleFigures},
+};
+
+/// What may be said of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Finding {
+    /// It is faster, or as fast with less CPU time.
+    #[serde(rename = "use it")]
+    UseIt,
+    /// It is slower, or as fast with more CPU time.
+    #[serde(rename = "pure overhead")]
+    PureOverhead,
+    /// Neither, within the noise.
+    #[serde(rename = "no difference")]
+    NoDifference,
+    /// Something that a verdict needs is missing.
+    #[serde(rename = "cannot be told here")]
+    CannotBeTold,
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Finding::UseIt => "use it",
+            Finding::PureOverhead => "pure overhead",
+            Finding::NoDifference => "no difference",
+            Finding::CannotBeTold => "cannot be told here",
+        })
+    }
+}
+
+/// The ring that other programs are compared with.
+const UNVERIFIED: &str = "uring+unverified";
+
+/// A verdict at one depth.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// Reads in flight.
+    pub depth: usize,
+    /// What may be said.
+    pub verdict: Finding,
+    /// The engine to use, where one is better.
+    pub winner: Option<String>,
+    /// What the ring was compared with: the fastest other engine at this depth.
+    pub rival: Option<String>,
+    /// The ring's throughput divided by the rival's.
+    pub ratio: Option<Ratio>,
+    /// The ring's CPU time per operation divided by the rival's.
+    pub cpu_ratio: Option<Ratio>,
+    /// The difference that the same engine showed to itself.
+    pub noise_floor: Option<f64>,
+    /// Why, in numbers.
+    pub reason: String,
+}
+
+/// The ring at one depth beside another row of the same depth.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pairing {
+    /// Reads in flight, or the batch.
+    pub depth: usize,
+    /// The library's row.
+    pub candidate: String,
+    /// The other.
+    pub baseline: String,
+    /// What the other is.
+    pub baseline_kind: RowKind,
+    /// The candidate's throughput divided by the other's.
+    pub ratio: Ratio,
+    /// The candidate's CPU time per operation divided by the other's.
+    pub cpu_ratio: Option<Ratio>,
+}
+
+fn throughput(sample: &SampleFigures) -> f64 {
+    sample.ops_per_s
+}
+
+fn cpu(sample: &SampleFigures) -> f64 {
+    sample.cpu_ns_per_op
+}
+
+/// A row's throughput divided by that of `sync` in the same run.
+pub fn ratio_to_sync(row: &Row, rows: &[Row], seed: u64) -> Option<Ratio> {
+    let sync = rows.iter().find(|row| row.engine == "sync" && row.kind == RowKind::Rival)?;
+    if !row.is_valid() || !sync.is_valid() || std::ptr::eq(row, sync) {
+        return None;
+    }
+    row.measured.ratio(&sync.measured, throughput, seed)
+}
+
+/// The subject beside every other valid row of its depth; another program beside the ring that
+/// leaves out what that program leaves out, if there is one.
+pub fn pairings(rows: &[Row], depth: usize, seed: u64) -> Vec<Pairing> {
+    let Some(subject) = valid(rows, depth).find(|row| row.kind == RowKind::Subject) else {
+        return Vec::new();
+    };
+    let unverified = valid(rows, depth).find(|row| row.engine == UNVERIFIED);
+    let pair = |candidate: &Row, other: &Row| {
+        Some(Pairing {
+            depth,
+            candidate: candidate.label(),
+            baseline: other.label(),
+            baseline_kind: other.kind,
+            ratio: candidate.measured.ratio(&other.measured, throughput, seed)?,
+            cpu_ratio: candidate.measured.ratio(&other.measured, cpu, seed),
+        })
+    };
+    let others = valid(rows, depth).filter(|other| !std::ptr::eq(*other, subject));
+    others
+        .filter_map(|other| match (other.kind, unverified) {
+            (RowKind::Program, Some(counterpart)) => pair(counterpart, other),
+            _ => pair(subject, other),
+        })
+        .collect()
+}
+
+/// The verdict at a depth. `operation` is what one operation is, such as `4 KiB`.
+pub fn at_depth(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdict {
+    let cannot = |reason: String| Verdict {
+        depth,
+        verdict: Finding::CannotBeTold,
+        winner: None,
+        rival: None,
+        ratio: None,
+        cpu_ratio: None,
+        noise_floor: None,
+        reason,
+    };
+    let subject = match rows.iter().find(|row| row.kind == RowKind::Subject && row.depth == depth) {
+        None => return cannot("uring was not among the engines".into()),
+        Some(row) => row,
+    };
+    if let Some(reason) = &subject.measured.void {
+        return cannot(format!("uring: {reason}"));
+    }
+    let rivals = valid(rows, depth).filter(|row| row.kind == RowKind::Rival);
+    let by_throughput =
+        |a: &&Row, b: &&Row| a.measured.ops_per_s().total_cmp(&b.measured.ops_per_s());
+    let Some(rival) = rivals.max_by(by_throughput) else {
+        return cannot("no other engine has a valid result at this depth".into());
+    };
+    let Some(ratio) = subject.measured.ratio(&rival.measured, throughput, seed) else {
+        return cannot("too few samples for an interval".into());
+    };
+    let cpu_ratio = subject.measured.ratio(&rival.measured, cpu, seed);
+    let noise = control_noise(rows, depth, throughput, seed);
+    let cpu_noise = control_noise(rows, depth, cpu, seed).unwrap_or(0.0);
+    let by_throughput = compare(&ratio, noise.unwrap_or(0.0));
+    // Of two that are equally fast, the one that leaves more of the processor to others.
+    let by_cpu = cpu_ratio.map(|ratio| compare(&ratio.inverse(), cpu_noise));
+    let finding = match (by_throughput, by_cpu) {
+        (Comparison::Faster, _) => Finding::UseIt,
+        (Comparison::Slower, _) => Finding::PureOverhead,
+        (Comparison::NoDifference, Some(Comparison::Faster)) => Finding::UseIt,
+        (Comparison::NoDifference, Some(Comparison::Slower)) => Finding::PureOverhead,
+        (Comparison::NoDifference, _) => Finding::NoDifference,
+    };
+    let winner = match finding {
+        Finding::UseIt => Some(subject.label()),
+        Finding::PureOverhead => Some(rival.label()),
+        Finding::NoDifference | Finding::CannotBeTold => None,
+    };
+    let sync = rows.iter().find(|row| row.engine == "sync" && row.is_valid());
+    let reason = [
+        comparison_text(rival, &ratio, by_throughput, noise),
+        cause_text(subject, rival, sync, operation),
+        cost_text(&subject.measured, &rival.measured, rival),
+    ]
+    .join("; ");
+    Verdict {
+        depth,
+        verdict: finding,
+        winner,
+        rival: Some(rival.label()),
+        ratio: Some(ratio),
+        cpu_ratio,
+        noise_floor: noise,
+        reason,
+    }
+}
+
+fn valid(rows: &[Row], depth: usize) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(move |row| row.depth == depth && row.is_valid())
+}
+
+/// What a row and its control differ by.
+fn control_noise(
+    rows: &[Row],
+    depth: usize,
+    figure: fn(&SampleFigures) -> f64,
+    seed: u64,
+) -> Option<f64> {
+    let control = valid(rows, depth).find(|row| row.kind == RowKind::Control)?;
+    let same = |row: &&Row| row.engine == control.engine && row.kind != RowKind::Control;
+    let original = valid(rows, depth).find(same)?;
+    let ratio = control.measured.ratio(&original.measured, figure, seed)?;
+    Some(noise_floor(&ratio))
+}
+
+fn comparison_text(rival: &Row, ratio: &Ratio, by: Comparison, noise: Option<f64>) -> String {
+    let name = rival.label();
+    let interval = interval_text(ratio);
+    match by {
+        Comparison::Faster => format!("{interval} times {name}"),
+        Comparison::Slower => format!("only {interval} times {name}"),
+        Comparison::NoDifference => {
+            let within = noise.unwrap_or(0.0).max(MINIMUM_DIFFERENCE) * 100.0;
+            format!("as fast as {name}, {interval}, within {within:.0} %")
+        }
+    }
+}
+
+/// A ratio with its interval: `1.32 [1.28, 1.36]`.
+pub fn interval_text(ratio: &Ratio) -> String {
+    format!("{:.2} [{:.2}, {:.2}]", ratio.mid, ratio.low, ratio.high)
+}
+
+/// Where the difference comes from.
+fn cause_text(subject: &Row, rival: &Row, sync: Option<&Row>, operation: &str) -> String {
+    let (own, other) = (&subject.measured, &rival.measured);
+    if own.device_share().is_some_and(|share| share <= WARM_DEVICE_SHARE_MAX) {
+        let difference_ns = 1e9 / own.ops_per_s().max(1.0) - 1e9 / other.ops_per_s().max(1.0);
+        let verb = if difference_ns < 0.0 { "saves" } else { "adds" };
+        let time = latency_text(difference_ns.abs());
+        return format!("memory-bound: 0 device reads; the ring {verb} {time} per {operation}");
+    }
+    let depth = subject.depth;
+    let queue = own.device_queue_depth();
+    if depth == 1 {
+        let queue = queue.map_or_else(String::new, |queue| format!(", device queue {queue:.1}"));
+        return format!("one request at a time: the device's latency decides{queue}");
+    }
+    let mut text = format!("keeps {depth} requests in flight from one thread");
+    if let Some((from, to)) = sync.and_then(|sync| sync.measured.device_queue_depth()).zip(queue) {
+        text += &format!(": device queue {from:.1} -> {to:.1}");
+    }
+    if let Some(sync) = sync {
+        let times = |row: &Measured| row.ops_per_s() / sync.measured.ops_per_s().max(1.0);
+        text += &format!(
+            "; {:.1} times sync at depth 1, of which depth alone gives {} {:.1}",
+            times(own),
+            rival.label(),
+            times(other)
+        );
+    }
+    text
+}
+
+/// What it costs: CPU time and system calls.
+fn cost_text(own: &Measured, other: &Measured, rival: &Row) -> String {
+    let (cpu, other_cpu) = (latency_text(own.cpu_ns_per_op()), latency_text(other.cpu_ns_per_op()));
+    let mut text = format!("CPU per read {cpu} against {other_cpu} of {}", rival.label());
+    let calls = |row: &Measured| row.system_calls_per_op().map(|(calls, _)| calls);
+    if let Some((own, other)) = calls(own).zip(calls(other)) {
+        text += &format!(", system calls {own:.2} against {other:.2}");
+    }
+    if let Some(punts) = own.worker_punts_per_op().filter(|&punts| punts >= 0.005) {
+        text += &format!(", {:.0} % done by kernel workers", punts * 100.0);
+    }
+    text
+}

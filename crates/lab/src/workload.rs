@@ -1,0 +1,89 @@
+//! Workloads: each makes rows, has them measured and draws its verdicts.
+//!
+//! What they share is here; what `read` reads and `nop` repeats is in their files, and later
+//! workloads get theirs.
+
+pub mod nop;
+pub mod read;
+
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use crate::{
+    error::LabError,
+    job::{Extent, Timing},
+    plan::{ExtentChoice, Plan},
+    progress::Progress,
+    report::Section,
+    sample::Instruments,
+};
+
+/// What a sample costs beside its time: threads, rings, files opened and closed.
+const SAMPLE_OVERHEAD: Duration = Duration::from_millis(12);
+const SAMPLE_TIME_MIN: Duration = Duration::from_millis(60);
+const SAMPLE_TIME_MAX: Duration = Duration::from_secs(3);
+/// What share of a sample is warm-up.
+const WARM_UP_PARTS: u32 = 8;
+
+/// What every workload is given.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// What is to be measured.
+    pub plan: &'a Plan,
+    /// What is read around each sample.
+    pub instruments: &'a Instruments,
+    /// How long each sample takes.
+    pub timing: Timing,
+    /// Set by a signal.
+    pub interrupt: &'a Arc<AtomicBool>,
+    /// What is being done.
+    pub progress: &'a Progress,
+}
+
+/// What a workload measured, and what ended it early, if anything did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The rows and verdicts, as far as it came.
+    pub section: Section,
+    /// What ended it.
+    pub result: Result<(), LabError>,
+}
+
+/// The time of each of `samples` samples.
+pub fn timing(choice: ExtentChoice, samples: usize) -> Timing {
+    let timed = |time: Duration| Timing {
+        warm_up: time / WARM_UP_PARTS,
+        extent: Extent::Time(time - time / WARM_UP_PARTS),
+    };
+    match choice {
+        ExtentChoice::Budget(budget) => {
+            let each = budget / u32::try_from(samples.max(1)).unwrap_or(u32::MAX);
+            timed(each.saturating_sub(SAMPLE_OVERHEAD).clamp(SAMPLE_TIME_MIN, SAMPLE_TIME_MAX))
+        }
+        ExtentChoice::Time(time) => {
+            Timing { warm_up: time / WARM_UP_PARTS, extent: Extent::Time(time) }
+        }
+        ExtentChoice::Reads(count) => {
+            Timing { warm_up: SAMPLE_TIME_MIN, extent: Extent::Operations(count) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_shared_by_all_samples() {
+        let each = |samples| match timing(ExtentChoice::Budget(Duration::from_secs(88)), samples) {
+            Timing { warm_up, extent: Extent::Time(time) } => warm_up + time,
+            other => panic!("{other:?}"),
+        };
+        let total = (each(220) + SAMPLE_OVERHEAD) * 220;
+        assert!((87..=89).contains(&total.as_secs()), "{total:?}");
+        assert_eq!(each(100_000), SAMPLE_TIME_MIN);
+        assert_eq!(each(1), SAMPLE_TIME_MAX);
+    }
+}

@@ -1,0 +1,229 @@
+//! `nop`: what an operation costs that does nothing, through the library and through a bare ring
+//! with the same flags. The difference is the library.
+//!
+//! The clock is read once for some batches, since at a batch of one it would be a tenth of what is
+//! measured; latencies are therefore averages over that many batches.
+
+use std::sync::Arc;
+
+use ringwise::{BackendChoice, Local, Operation, Setup};
+use ringwise_measure::{
+    quantity::latency_text,
+    statistics::{Comparison, compare},
+};
+
+use super::{Context, Outcome};
+use crate::{
+    engine::{Engine, Tally, bare_ring::BareRing, uring::ENTRIES_MIN},
+    error::plain,
+    job::{Cache, Failure, Job, Pattern, Start, Until, Window},
+    lane::{Counts, SLICES},
+    plan::Workload,
+    report::Section,
+    row::{Row, RowKind},
+    schedule::Schedule,
+    verdict::{self, Finding, Verdict, interval_text},
+};
+
+/// Operations between two readings of the clock, at least.
+const OPERATIONS_PER_READING: usize = 256;
+
+/// Rows per batch: the library, the bare ring, and the library again.
+pub const ROWS_PER_BATCH: usize = 3;
+
+/// Measures all batches.
+pub fn run(context: &Context<'_>) -> Outcome {
+    let mut rows = Vec::new();
+    for &batch in &context.plan.batches {
+        let row = |engine: &str, kind, runner| Row::new(engine.to_owned(), kind, batch, runner);
+        rows.push(row("uring", RowKind::Subject, Box::new(ThroughLibrary)));
+        rows.push(row("bare", RowKind::Rival, Box::new(ThroughBareRing)));
+        rows.push(row("uring", RowKind::Control, Box::new(ThroughLibrary)));
+    }
+    let title = "nop, one thread, one ring, one system call per batch".to_owned();
+    let mut section = Section::new(Workload::Nop, None, title, rows);
+    let job = |batch, order_seed| Job {
+        files: Vec::new(),
+        seed: context.plan.seed,
+        block_bytes: 0,
+        depth: batch,
+        pattern: Pattern::Sequential,
+        cache: Cache::Warm,
+        order_seed,
+        interrupt: context.interrupt.clone(),
+        failed: false.into(),
+    };
+    let schedule = Schedule {
+        blocks: context.plan.repeats,
+        seed: context.plan.seed,
+        timing: context.timing,
+        instruments: context.instruments,
+        job: &job,
+        prepare: &|_| Ok(None),
+    };
+    context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
+    let result = schedule.run(&mut section.rows, &mut |row| {
+        context.progress.tell(format!("nop: {}, batch {}", row.label(), row.depth));
+        context.progress.advance(1);
+    });
+    context.progress.clear();
+    let seed = context.plan.seed;
+    for &batch in &context.plan.batches {
+        section.pairings.extend(verdict::pairings(&section.rows, batch, seed));
+        let verdict = verdict_at(&section, batch);
+        section.verdicts.push(verdict);
+    }
+    Outcome { section, result }
+}
+
+fn verdict_at(section: &Section, batch: usize) -> Verdict {
+    let of = |kind| section.rows.iter().find(|row| row.depth == batch && row.kind == kind);
+    let pairing = |kind| {
+        section.pairings.iter().find(|pair| pair.depth == batch && pair.baseline_kind == kind)
+    };
+    let time = |row: &Row| latency_text(1e9 / row.measured.ops_per_s().max(1.0));
+    let noise = pairing(RowKind::Control)
+        .map(|pair| ringwise_measure::statistics::noise_floor(&pair.ratio));
+    let (verdict, ratio, reason) = match (
+        of(RowKind::Subject),
+        of(RowKind::Rival),
+        pairing(RowKind::Rival),
+    ) {
+        (Some(own), Some(bare), Some(pair)) => {
+            let finding = match compare(&pair.ratio, noise.unwrap_or(0.0)) {
+                Comparison::Slower => Finding::PureOverhead,
+                _ => Finding::NoDifference,
+            };
+            let reason = format!(
+                "a no-op through the library takes {} times the bare ring's time: {} against {}",
+                interval_text(&pair.ratio.inverse()),
+                time(own),
+                time(bare)
+            );
+            (finding, Some(pair.ratio), reason)
+        }
+        (own, bare, _) => {
+            let voids = [own, bare].into_iter().flatten().find_map(|row| row.measured.void.clone());
+            let reason = voids.unwrap_or_else(|| "too few samples for an interval".to_owned());
+            (Finding::CannotBeTold, None, reason)
+        }
+    };
+    Verdict {
+        depth: batch,
+        verdict,
+        winner: None,
+        rival: Some("bare".to_owned()),
+        ratio,
+        cpu_ratio: pairing(RowKind::Rival).and_then(|pair| pair.cpu_ratio),
+        noise_floor: noise,
+        reason,
+    }
+}
+
+fn library(batch: usize) -> Result<Local, Failure> {
+    Local::builder()
+        .backend(BackendChoice::Uring)
+        .entries(u32::try_from(batch.max(ENTRIES_MIN)).unwrap_or(u32::MAX))
+        .build()
+        .map_err(|error| Failure::Unavailable(error.to_string()))
+}
+
+#[derive(Debug)]
+struct ThroughLibrary;
+
+impl Engine for ThroughLibrary {
+    fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
+        let mut local = library(job.depth)?;
+        let window = start.ready()?;
+        let before = local.stats();
+        let tally = repeat(job, window, |batch| through_library(&mut local, batch))?;
+        let after = local.stats();
+        Ok(Tally {
+            submitted: Some(after.submitted - before.submitted),
+            system_calls: Some(after.enters - before.enters),
+            detail: Some(setup_text(local.setup())),
+            ..tally
+        })
+    }
+}
+
+#[inline]
+fn through_library(local: &mut Local, batch: usize) -> Result<(), String> {
+    for number in 0..batch {
+        local.push(Operation::nop(), number as u64).map_err(|error| error.to_string())?;
+    }
+    local.submit_and_wait(batch).map_err(|error| error.to_string())?;
+    let mut taken = 0;
+    while let Some(completion) = local.next_completion() {
+        if completion.raw_result() < 0 {
+            completion.result().map_err(|error| error.to_string())?;
+        }
+        taken += 1;
+    }
+    if taken == batch { Ok(()) } else { Err(format!("{taken} of {batch} no-ops completed")) }
+}
+
+#[derive(Debug)]
+struct ThroughBareRing;
+
+impl Engine for ThroughBareRing {
+    fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
+        let unavailable = |error: std::io::Error| Failure::Unavailable(plain(&error));
+        // What the library is granted, the bare ring gets.
+        let setup = library(job.depth)?.setup().clone();
+        let mut ring = BareRing::like(&setup).map_err(unavailable)?;
+        let mut entered = ring.enter().map_err(unavailable)?;
+        let window = start.ready()?;
+        let mut batches = 0;
+        let tally = repeat(job, window, |batch| {
+            batches += 1;
+            entered.batch(batch).map_err(|error| plain(&error))
+        })?;
+        let detail = Some(setup_text(&setup));
+        Ok(Tally { system_calls: Some(batches), detail, ..tally })
+    }
+}
+
+fn setup_text(setup: &Setup) -> String {
+    let ring = if setup.is_ring_registered() { ", ring registered" } else { "" };
+    format!("{}{ring}", setup.granted())
+}
+
+/// Repeats batches until the window is over.
+fn repeat(
+    job: &Job,
+    window: Window,
+    mut batch: impl FnMut(usize) -> Result<(), String>,
+) -> Result<Tally, Failure> {
+    let size = job.depth;
+    let batches = OPERATIONS_PER_READING.div_ceil(size);
+    let operations = (batches * size) as u64;
+    let (until_ns, quota, slices) = match window.until {
+        Until::Time { ns } => (ns, u64::MAX, vec![0; SLICES]),
+        Until::Operations { count } => (u64::MAX, count, Vec::new()),
+    };
+    let mut counts = Counts { slices, ..Counts::default() };
+    let mut began_ns = window.now_ns();
+    while began_ns < until_ns && counts.operations < quota && !job.is_stopped() {
+        for _ in 0..batches {
+            batch(size).map_err(Failure::Io)?;
+        }
+        let ended_ns = window.now_ns();
+        counts.issued += operations;
+        counts.completed += operations;
+        if began_ns >= window.from_ns && ended_ns < until_ns {
+            let latency_ns = (ended_ns - began_ns) / batches as u64;
+            counts.operations += operations;
+            counts.latency.record_many_ns(latency_ns, operations);
+            counts.in_flight_ns += (ended_ns - began_ns) * size as u64;
+            counts.end_ns = ended_ns;
+            if let Some(last) = counts.slices.len().checked_sub(1) {
+                let measured_ns = until_ns - window.from_ns;
+                let slice = (ended_ns - window.from_ns) * SLICES as u64 / measured_ns;
+                counts.slices[(slice as usize).min(last)] += operations;
+            }
+        }
+        began_ns = ended_ns;
+    }
+    Ok(Tally::of(&window, [counts]))
+}
