@@ -8,7 +8,9 @@ use std::{
     process::{Command, Output},
 };
 
-use ringwise::{Backend, BackendChoice, Descriptor, FallbackReason, Local, Operation, SetupError};
+use ringwise::{
+    Backend, BackendChoice, Descriptor, FallbackReason, Local, Opcode, Operation, SetupError,
+};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 const SETUP: i64 = libc::SYS_io_uring_setup;
@@ -106,4 +108,25 @@ fn a_number_of_entries_that_cannot_be() {
 fn classic_can_be_demanded() {
     let local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
     assert_eq!(local.setup().fallback(), Some(&FallbackReason::Chosen));
+}
+
+#[test]
+fn a_failed_enter_frees_nothing() {
+    in_child("a_failed_enter_frees_nothing", || {
+        let Ok(mut local) = Local::builder().backend(BackendChoice::Uring).build() else {
+            assert!(std::env::var_os("CI").is_none(), "skipped in CI: no ring");
+            return println!("skipped: no ring");
+        };
+        let pool = local.register_pool(1, 4096).unwrap();
+        let file = Descriptor::from(std::fs::File::open("/proc/self/comm").unwrap());
+        local.push(Operation::read_at(&file, pool.take().unwrap(), 0), 0).unwrap();
+        forbid(ENTER, libc::EAGAIN);
+        for _ in 0..3 {
+            let error = local.submit_and_wait(1).unwrap_err();
+            assert_eq!((error.opcode(), error.errno()), (Opcode::Submit, libc::EAGAIN));
+        }
+        assert_eq!((local.in_flight(), pool.available()), (1, 0), "it stays queued");
+        let leaked = local.shutdown(std::time::Duration::from_millis(20)).unwrap_err();
+        assert_eq!((leaked.operations, pool.available()), (1, 0), "the entry may yet be taken");
+    });
 }
