@@ -28,6 +28,7 @@ pub struct Lane {
     until_ns: u64,
     quota: u64,
     is_verified: bool,
+    requested: u64,
     in_flight: u64,
     in_flight_ns: u64,
     counts: Counts,
@@ -98,6 +99,7 @@ impl Lane {
             until_ns,
             quota,
             is_verified: true,
+            requested: 0,
             in_flight: 0,
             in_flight_ns: 0,
             counts: Counts { slices, ..Counts::default() },
@@ -112,13 +114,16 @@ impl Lane {
 
     /// The block to read next; none when it is over.
     #[inline]
-    pub fn next(&mut self) -> Option<Request> {
-        let spent = self.counts.operations + self.in_flight >= self.quota
-            && self.latest_ns >= self.window.from_ns;
+    pub fn next_request(&mut self) -> Option<Request> {
+        // Those that were asked for and not yet begun will count too.
+        let open = self.requested - self.counts.completed;
+        let spent =
+            self.counts.operations + open >= self.quota && self.latest_ns >= self.window.from_ns;
         if self.latest_ns >= self.until_ns || spent || self.job.is_stopped() {
             return None;
         }
         let request = self.accesses.next();
+        self.requested += u64::from(request.is_some());
         self.counts.exhausted = request.is_none();
         request
     }
@@ -240,11 +245,11 @@ mod tests {
     fn only_the_window_counts() {
         let mut lane = lane(Extent::Time(Duration::from_nanos(1000)));
         for (began, ended) in [(0, 50), (60, 160), (200, 300), (1050, 1150)] {
-            let request = lane.next().unwrap();
+            let request = lane.next_request().unwrap();
             lane.begin(1, began);
             lane.complete(request, began, ended, &content(request)).unwrap();
         }
-        assert_eq!(lane.next(), None);
+        assert_eq!(lane.next_request(), None);
         let counts = lane.into_counts();
         assert_eq!((counts.issued, counts.completed, counts.operations), (4, 4, 2));
         assert_eq!(counts.latency.count(), 2);
@@ -256,7 +261,7 @@ mod tests {
     #[test]
     fn what_is_in_flight_is_integrated() {
         let mut lane = lane(Extent::Time(Duration::from_nanos(1000)));
-        let (first, second) = (lane.next().unwrap(), lane.next().unwrap());
+        let (first, second) = (lane.next_request().unwrap(), lane.next_request().unwrap());
         lane.begin(2, 100);
         lane.complete(second, 100, 300, &content(second)).unwrap();
         lane.complete(first, 100, 600, &content(first)).unwrap();
@@ -266,11 +271,11 @@ mod tests {
     #[test]
     fn a_quota_is_met_exactly() {
         let mut lane = lane(Extent::Operations(3));
-        let warm = lane.next().unwrap();
+        let warm = lane.next_request().unwrap();
         lane.begin(1, 10);
         lane.complete(warm, 10, 20, &content(warm)).unwrap();
         let mut now = 200;
-        while let Some(request) = lane.next() {
+        while let Some(request) = lane.next_request() {
             lane.begin(1, now);
             lane.complete(request, now, now + 10, &content(request)).unwrap();
             now += 20;
@@ -283,7 +288,7 @@ mod tests {
     #[test]
     fn wrong_and_short_data_are_failures() {
         let mut lane = lane(Extent::Operations(3));
-        let request = lane.next().unwrap();
+        let request = lane.next_request().unwrap();
         lane.begin(3, 0);
         let other = content(Request { file: 0, offset: 8192 });
         let wrong = lane.complete(request, 0, 1, &other).unwrap_err();
@@ -296,6 +301,6 @@ mod tests {
     fn the_stop_flag_ends_a_lane() {
         let mut lane = lane(Extent::Operations(3));
         lane.job.interrupt.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(lane.next(), None);
+        assert_eq!(lane.next_request(), None);
     }
 }

@@ -1,6 +1,16 @@
 //! What several tests need.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
+
+use ringwise_measure::Latency;
+
+use crate::{
+    engine::{Engine, Tally},
+    job::{Failure, Job, Start, Window},
+    lane::Counts,
+    row::{Row, RowKind},
+    sample::Sample,
+};
 
 /// A directory on the file system of the build, which unlike the system's temporary directory is
 /// seldom a tmpfs: direct reads and extents are tested on it.
@@ -8,4 +18,66 @@ pub fn directory() -> tempfile::TempDir {
     let executable = std::env::current_exe().unwrap();
     let parent: PathBuf = executable.parent().unwrap().into();
     tempfile::Builder::new().prefix("lab-test-").tempdir_in(parent).unwrap()
+}
+
+/// An engine that does what a closure does.
+pub struct Mock<F>(pub F);
+
+impl<F> Engine for Mock<F>
+where
+    F: Fn(&Arc<Job>, Window) -> Result<Tally, Failure> + Send + Sync,
+{
+    fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
+        let window = start.ready()?;
+        (self.0)(job, window)
+    }
+}
+
+/// What a mock row measures, the same in every sample but for a share of `wobble`.
+#[derive(Clone, Copy)]
+pub struct Figures {
+    pub ops_per_s: f64,
+    pub cpu_ns: f64,
+    pub latency_ns: u64,
+    pub device_share: f64,
+    pub queue: f64,
+    pub calls: u64,
+    pub wobble: f64,
+}
+
+/// A row whose samples were never taken: three blocks of two.
+pub fn row(engine: &str, kind: RowKind, depth: usize, figures: Figures) -> Row {
+    let runner = Mock(|_: &Arc<Job>, _| Err(Failure::Io("a mock".to_owned())));
+    let mut row = Row::new(engine.to_owned(), kind, depth, Box::new(runner));
+    for index in 0..6 {
+        // Up, down, up: the median is the figure itself.
+        let factor = 1.0 + figures.wobble * [0.0, 1.0, -1.0][index % 3];
+        let operations = (figures.ops_per_s * factor) as u64;
+        let mut latency = Latency::new();
+        latency.record_many_ns(figures.latency_ns, operations);
+        let counts = Counts {
+            operations,
+            bytes: operations * 4096,
+            latency,
+            issued: operations,
+            completed: operations,
+            in_flight_ns: depth as u64 * 1_000_000_000,
+            ..Counts::default()
+        };
+        let tally = Tally {
+            counts,
+            elapsed_ns: 1_000_000_000,
+            system_calls: Some(operations * figures.calls),
+            ..Tally::default()
+        };
+        let sample = Sample {
+            tally,
+            cpu_ns_per_operation: figures.cpu_ns,
+            other_cpu_ns_per_operation: None,
+            device_share: Some(figures.device_share),
+            device_queue_depth: Some(figures.queue),
+        };
+        row.measured.add(index / 2, &sample, None);
+    }
+    row
 }

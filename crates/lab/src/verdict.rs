@@ -269,3 +269,127 @@ fn cost_text(own: &Measured, other: &Measured, rival: &Row) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Figures, row};
+
+    const DIRECT: Figures = Figures {
+        ops_per_s: 100_000.0,
+        cpu_ns: 3000.0,
+        latency_ns: 320_000,
+        device_share: 1.0,
+        queue: 31.0,
+        calls: 1,
+        wobble: 0.0,
+    };
+    const CACHED: Figures = Figures { device_share: 0.0, queue: 0.0, ..DIRECT };
+
+    fn at(rows: &[Row], depth: usize) -> Verdict {
+        at_depth(rows, depth, "4 KiB", 1)
+    }
+
+    #[test]
+    fn faster_is_use_it_with_the_queue_as_the_reason() {
+        let sync = Figures { ops_per_s: 15_000.0, queue: 0.9, ..DIRECT };
+        let threads = Figures { ops_per_s: 80_000.0, cpu_ns: 7000.0, ..DIRECT };
+        let rows = [
+            row("sync", RowKind::Rival, 1, sync),
+            row("threads", RowKind::Rival, 32, threads),
+            row("tokio", RowKind::Rival, 32, Figures { ops_per_s: 50_000.0, ..DIRECT }),
+            row("uring", RowKind::Subject, 32, DIRECT),
+            row("uring", RowKind::Control, 32, DIRECT),
+        ];
+        let verdict = at(&rows, 32);
+        assert_eq!(verdict.verdict, Finding::UseIt);
+        assert_eq!(verdict.winner.as_deref(), Some("uring"));
+        assert_eq!(
+            verdict.reason,
+            "1.25 [1.25, 1.25] times threads; keeps 32 requests in flight from one thread: device \
+             queue 0.9 -> 31.0; 6.7 times sync at depth 1, of which depth alone gives threads 5.3; \
+             CPU per read 3.00 µs against 7.00 µs of threads, system calls 1.00 against 1.00"
+        );
+    }
+
+    #[test]
+    fn slower_in_memory_is_pure_overhead_in_nanoseconds() {
+        let sync = Figures { ops_per_s: 1_250_000.0, cpu_ns: 800.0, ..CACHED };
+        let uring = Figures { ops_per_s: 1_000_000.0, cpu_ns: 1000.0, ..CACHED };
+        let rows = [row("sync", RowKind::Rival, 1, sync), row("uring", RowKind::Subject, 1, uring)];
+        let verdict = at(&rows, 1);
+        assert_eq!(verdict.verdict, Finding::PureOverhead);
+        assert_eq!(verdict.winner.as_deref(), Some("sync"));
+        assert_eq!(
+            verdict.reason,
+            "only 0.80 [0.80, 0.80] times sync; memory-bound: 0 device reads; the ring adds 200 ns \
+             per 4 KiB; CPU per read 1.00 µs against 800 ns of sync, system calls 1.00 against 1.00"
+        );
+    }
+
+    #[test]
+    fn the_same_is_no_difference_and_says_within_what() {
+        let rows = [
+            row("aio", RowKind::Rival, 32, DIRECT),
+            row("uring", RowKind::Subject, 32, Figures { ops_per_s: 101_000.0, ..DIRECT }),
+            row("uring", RowKind::Control, 32, Figures { ops_per_s: 96_000.0, ..DIRECT }),
+        ];
+        let verdict = at(&rows, 32);
+        assert_eq!((verdict.verdict, &verdict.winner), (Finding::NoDifference, &None));
+        assert!(verdict.reason.starts_with("as fast as aio, 1.01 [1.01, 1.01], within 5 %; "));
+        assert!((verdict.noise_floor.unwrap() - 5.0 / 96.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn equally_fast_is_decided_by_cpu_time() {
+        for (cpu_ns, finding) in [
+            (1500.0, Finding::UseIt),
+            (3010.0, Finding::NoDifference),
+            (6000.0, Finding::PureOverhead),
+        ] {
+            let rows = [
+                row("threads", RowKind::Rival, 32, DIRECT),
+                row("uring", RowKind::Subject, 32, Figures { cpu_ns, ..DIRECT }),
+            ];
+            assert_eq!(at(&rows, 32).verdict, finding, "{cpu_ns}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let uring = || row("uring", RowKind::Subject, 32, DIRECT);
+        let mut void = uring();
+        void.measured.void = Some("forbidden".to_owned());
+        let mut bad_rival = row("aio", RowKind::Rival, 32, DIRECT);
+        bad_rival.measured.void = Some("x".to_owned());
+        let other_depth = row("sync", RowKind::Rival, 1, DIRECT);
+        let program = row("fio", RowKind::Program, 32, DIRECT);
+        let mut short = row("aio", RowKind::Rival, 32, DIRECT);
+        short.measured.samples.truncate(3);
+        for (rows, reason) in [
+            (vec![row("aio", RowKind::Rival, 32, DIRECT)], "uring was not among the engines"),
+            (vec![void, row("aio", RowKind::Rival, 32, DIRECT)], "uring: forbidden"),
+            (vec![uring(), bad_rival], "no other engine has a valid result at this depth"),
+            (vec![uring(), other_depth], "no other engine has a valid result at this depth"),
+            (vec![uring(), program], "no other engine has a valid result at this depth"),
+            (vec![uring(), short], "too few samples for an interval"),
+        ] {
+            let verdict = at(&rows, 32);
+            assert_eq!(verdict.verdict, Finding::CannotBeTold);
+            assert_eq!(verdict.reason, reason);
+        }
+    }
+
+    #[test]
+    fn a_program_is_paired_with_the_ring_that_does_not_look_either() {
+        let rows = [
+            row("uring", RowKind::Subject, 32, Figures { ops_per_s: 90_000.0, ..DIRECT }),
+            row("uring+unverified", RowKind::Variant, 32, DIRECT),
+            row("fio", RowKind::Program, 32, DIRECT),
+        ];
+        let pairs: Vec<(String, String)> =
+            pairings(&rows, 32, 1).into_iter().map(|p| (p.candidate, p.baseline)).collect();
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(pairs, [pair("uring", "uring+unverified"), pair("uring+unverified", "fio")]);
+    }
+}

@@ -174,10 +174,7 @@ impl rolling::Queue for Context {
         }
     }
 
-    fn reap(
-        &mut self,
-        take: &mut dyn FnMut(usize, &[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    fn reap(&mut self, take: &mut rolling::Take<'_>) -> Result<(), Failure> {
         for event in &self.events[..std::mem::take(&mut self.ready)] {
             let slot = event.data as usize;
             let read = usize::try_from(event.result).map_err(|_| {

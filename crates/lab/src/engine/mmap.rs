@@ -34,7 +34,7 @@ impl Engine for Mapped {
             job.open()?.iter().map(|file| map(job, file)).collect::<Result<_, _>>()?;
         let window = start.ready()?;
         let mut lane = Lane::new(job, window, 0, 1);
-        while let Some(request) = lane.next() {
+        while let Some(request) = lane.next_request() {
             let at = request.offset as usize;
             let bytes = &maps[request.file][at..at + job.block_bytes];
             let began_ns = lane.clock();

@@ -70,10 +70,7 @@ impl rolling::Queue for Memory<'_> {
         Ok(())
     }
 
-    fn reap(
-        &mut self,
-        take: &mut dyn FnMut(usize, &[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    fn reap(&mut self, take: &mut rolling::Take<'_>) -> Result<(), Failure> {
         self.pushed.drain(..).try_for_each(|(slot, request)| {
             let at = request.offset as usize;
             take(slot, &self.bytes[at..at + self.block_bytes])

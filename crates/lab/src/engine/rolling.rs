@@ -12,6 +12,9 @@ use crate::{
     lane::Lane,
 };
 
+/// Takes a completion: the slot, and what the read brought.
+pub(super) type Take<'a> = dyn FnMut(usize, &[u8]) -> Result<(), Failure> + 'a;
+
 /// A queue of operations with the kernel.
 pub(super) trait Queue {
     /// Prepares a read into the slot's own buffer.
@@ -21,10 +24,7 @@ pub(super) trait Queue {
     fn submit_and_wait(&mut self, want: usize) -> Result<(), Failure>;
 
     /// Gives each completion that is there, with what it brought.
-    fn reap(
-        &mut self,
-        take: &mut dyn FnMut(usize, &[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Failure>;
+    fn reap(&mut self, take: &mut Take<'_>) -> Result<(), Failure>;
 }
 
 /// For how many completions to wait at a depth. With few in flight, each one as it comes. With
@@ -54,7 +54,7 @@ pub(super) fn drive(
     let want = completions_wanted(depth);
     loop {
         while let Some(&slot) = idle.last() {
-            let Some(request) = lane.next() else { break };
+            let Some(request) = lane.next_request() else { break };
             idle.pop();
             slots[slot].request = request;
             queue.push(slot, request)?;

@@ -32,7 +32,7 @@ pub(super) fn read_all(
     bytes: &mut [u8],
     lane: &mut Lane,
 ) -> Result<(), Failure> {
-    while let Some(request) = lane.next() {
+    while let Some(request) = lane.next_request() {
         let began_ns = lane.clock();
         lane.begin(1, began_ns);
         let read = files[request.file].read_at(bytes, request.offset);

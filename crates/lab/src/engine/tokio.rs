@@ -47,7 +47,7 @@ async fn read_all(
 ) -> Result<Counts, Failure> {
     let mut lane = Lane::new(&job, window, index, job.depth);
     let mut bytes = buffer(&job);
-    while let Some(request) = lane.next() {
+    while let Some(request) = lane.next_request() {
         let files = files.clone();
         let began_ns = lane.clock();
         lane.begin(1, began_ns);

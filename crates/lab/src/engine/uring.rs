@@ -264,10 +264,7 @@ impl rolling::Queue for RingQueue<'_> {
     }
 
     #[inline]
-    fn reap(
-        &mut self,
-        take: &mut dyn FnMut(usize, &[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    fn reap(&mut self, take: &mut rolling::Take<'_>) -> Result<(), Failure> {
         while let Some(completion) = self.ring.local.next_completion() {
             let slot = completion.tag() as usize;
             let read = completion.result().map_err(|error| {

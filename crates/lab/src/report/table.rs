@@ -78,7 +78,9 @@ fn rows(section: &Section, seed: u64) -> String {
     let depth = if section.workload == Workload::Nop { "batch" } else { "depth" };
     let mut header = vec!["engine", depth];
     header.extend(columns.iter().map(|(name, _)| *name));
-    header.extend(["vs sync", "remarks"]);
+    let has_sync = shown.iter().any(|row| row.engine == "sync");
+    header.extend(has_sync.then_some("vs sync"));
+    header.push("remarks");
     table.set_header(header);
     for row in &shown {
         let mut cells = vec![row.label(), row.depth.to_string()];
@@ -86,14 +88,12 @@ fn rows(section: &Section, seed: u64) -> String {
             true => cell(row).unwrap_or_else(|| "-".to_owned()),
             false => "-".to_owned(),
         }));
-        cells.push(
-            ratio_to_sync(row, &section.rows, seed)
-                .map_or_else(String::new, |ratio| interval_text(&ratio)),
-        );
+        let ratio = ratio_to_sync(row, &section.rows, seed);
+        cells.extend(has_sync.then(|| ratio.as_ref().map_or_else(String::new, interval_text)));
         cells.push(row.measured.remarks.join(", "));
         table.add_row(cells);
     }
-    let last = columns.len() + 3;
+    let last = columns.len() + 2 + usize::from(has_sync);
     for column in table.column_iter_mut().take(last).skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -132,7 +132,9 @@ fn verdict_line(section: &Section, verdict: &Verdict) -> String {
         (Some(winner), Finding::UseIt) => format!(" ({winner} wins)"),
         _ => String::new(),
     };
-    format!("  {place}: {}{winner}: {}\n", verdict.verdict, verdict.reason)
+    // A clause a line: figures are compared more easily below each other.
+    let reasons = verdict.reason.split("; ").map(|clause| format!("      {clause}\n"));
+    format!("  {place}: {}{winner}\n{}", verdict.verdict, reasons.collect::<String>())
 }
 
 /// Lines for what no verdict mentions: the ring's switches and other programs.
@@ -145,4 +147,92 @@ fn pairing_line(pairing: &Pairing) -> String {
         format!(", at {} times its CPU per operation", interval_text(cpu))
     });
     format!("  depth {depth}: {candidate} is {} times {baseline}{cpu}\n", interval_text(ratio))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        testing::{Figures, row},
+        verdict,
+    };
+
+    const FIGURES: Figures = Figures {
+        ops_per_s: 100_000.0,
+        cpu_ns: 3000.0,
+        latency_ns: 320_000,
+        device_share: 1.0,
+        queue: 31.0,
+        calls: 1,
+        wobble: 0.0,
+    };
+
+    fn section() -> Section {
+        let sync = Figures { ops_per_s: 15_000.0, latency_ns: 66_000, queue: 0.9, ..FIGURES };
+        let mut uring = row("uring", RowKind::Subject, 32, FIGURES);
+        uring.measured.remarks.push("lab's own time 12 %".to_owned());
+        let mut mmap = row("mmap", RowKind::Rival, 1, FIGURES);
+        mmap.measured.void = Some("n/a: a mapping always goes through the page cache".to_owned());
+        let threads = Figures { ops_per_s: 80_000.0, cpu_ns: 7000.0, ..FIGURES };
+        let rows = vec![
+            row("sync", RowKind::Rival, 1, sync),
+            mmap,
+            row("threads", RowKind::Rival, 32, threads),
+            uring,
+            row("uring", RowKind::Control, 32, FIGURES),
+            row("uring-registered-files", RowKind::Variant, 32, threads),
+        ];
+        let title = "read direct random, 4k blocks, O_DIRECT".to_owned();
+        let mut section = Section::new(Workload::Read, None, title, rows);
+        section.notes.push("1 file of 1.0 GiB, every block read is verified".to_owned());
+        section.verdicts.push(verdict::at_depth(&section.rows, 32, "4 KiB", 1));
+        section.pairings.extend(verdict::pairings(&section.rows, 32, 1));
+        section
+    }
+
+    #[test]
+    fn a_section_reads_so() {
+        let expected = "\
+read direct random, 4k blocks, O_DIRECT
+  1 file of 1.0 GiB, every block read is verified
+   engine                  depth    ops/s  MiB/s      p50      p99    p99.9      max   CPU/op  calls/op  queue  device            vs sync  remarks
+   sync                        1   15 000     59  66.0 µs  66.0 µs  66.0 µs  66.0 µs  3.00 µs     1.00*    0.9   100 %
+   threads                    32   80 000    312   320 µs   320 µs   320 µs   320 µs  7.00 µs     1.00*   31.0   100 %  5.33 [5.33, 5.33]
+   uring                      32  100 000    391   320 µs   320 µs   320 µs   320 µs  3.00 µs     1.00*   31.0   100 %  6.67 [6.67, 6.67]  lab's own time 12 %
+   uring (again)              32  100 000    391   320 µs   320 µs   320 µs   320 µs  3.00 µs     1.00*   31.0   100 %  6.67 [6.67, 6.67]
+   uring-registered-files     32   80 000    312   320 µs   320 µs   320 µs   320 µs  7.00 µs     1.00*   31.0   100 %  5.33 [5.33, 5.33]
+  void: mmap at depth 1: n/a: a mapping always goes through the page cache
+  * counted by the engine itself
+  depth 32: use it (uring wins)
+      1.25 [1.25, 1.25] times threads
+      keeps 32 requests in flight from one thread: device queue 0.9 -> 31.0
+      6.7 times sync at depth 1, of which depth alone gives threads 5.3
+      CPU per read 3.00 µs against 7.00 µs of threads, system calls 1.00 against 1.00
+  depth 32: uring is 1.25 [1.25, 1.25] times uring-registered-files, at 0.43 [0.43, 0.43] times its CPU per operation
+";
+        let text = text(&section(), 1);
+        assert_eq!(text, expected, "\n{text}");
+    }
+
+    #[test]
+    fn what_is_void_for_all_is_said_once() {
+        let mut section = section();
+        section.verdicts.clear();
+        section.pairings.clear();
+        section.void_all("O_DIRECT on tmpfs refused");
+        assert_eq!(
+            text(&section, 1),
+            "read direct random, 4k blocks, O_DIRECT\n  \
+             1 file of 1.0 GiB, every block read is verified\n  void: O_DIRECT on tmpfs refused\n"
+        );
+    }
+
+    #[test]
+    fn thousands_are_grouped() {
+        for (number, text) in
+            [(0.0, "0"), (999.0, "999"), (1000.4, "1 000"), (1_234_567.0, "1 234 567")]
+        {
+            assert_eq!(grouped(number), text);
+        }
+    }
 }

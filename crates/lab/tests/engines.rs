@@ -1,0 +1,335 @@
+//! Every engine on real files: it reads what was written, notices what was not, and says so.
+//!
+//! Direct reads are tried on the file system of the build.
+
+use std::{fs, os::unix::fs::FileExt, sync::Arc, time::Duration};
+
+use ringwise_lab::{
+    dataset::{DataFile, Directory, Layout, Size},
+    engine::{
+        Engine, Tally,
+        aio::Aio,
+        fio::Fio,
+        mmap::Mapped,
+        sync::Sync,
+        threads::Threads,
+        tokio::Tokio,
+        uring::{Switches, Uring},
+    },
+    gates,
+    job::{Cache, Extent, Failure, Job, Pattern, Start, Timing, Window},
+    lane::Counts,
+    row::{Row, RowKind},
+    sample::{self, Instruments},
+    schedule::Schedule,
+};
+use ringwise_measure::{Latency, Sources};
+
+const SEED: u64 = 3;
+const FILE_BYTES: u64 = 1 << 20;
+const TIMING: Timing =
+    Timing { warm_up: Duration::from_millis(5), extent: Extent::Time(Duration::from_millis(40)) };
+
+struct Files {
+    files: Vec<DataFile>,
+    _directory: Directory,
+    _parent: tempfile::TempDir,
+}
+
+fn files() -> Files {
+    let parent = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let directory = Directory::open(parent.path(), false).unwrap();
+    let size = Size::exactly(2 * FILE_BYTES);
+    let files =
+        Layout { set: "test", files: 2, size, seed: SEED }.lay(&directory, &mut |_| true).unwrap();
+    Files { files, _directory: directory, _parent: parent }
+}
+
+fn job(files: &Files, depth: usize, cache: Cache) -> Job {
+    let pattern = if cache == Cache::Bypassed { Pattern::Random } else { Pattern::Sequential };
+    Job {
+        files: files.files.clone(),
+        seed: SEED,
+        block_bytes: 4096,
+        depth,
+        pattern,
+        cache,
+        order_seed: 1,
+        interrupt: Arc::default(),
+        failed: false.into(),
+    }
+}
+
+/// Without the process's account of its reads: other tests read at the same time.
+fn instruments() -> Instruments {
+    Instruments { sources: Sources::below("/nonexistent"), device_number: None, idle: None }
+}
+
+fn uring(text: &str) -> Box<dyn Engine> {
+    Box::new(Uring { switches: Switches::parse(text).unwrap() })
+}
+
+/// Each engine with its depth.
+fn engines() -> Vec<(&'static str, Box<dyn Engine>, usize)> {
+    vec![
+        ("sync", Box::new(Sync), 1),
+        ("mmap", Box::new(Mapped), 1),
+        ("threads", Box::new(Threads), 1),
+        ("threads", Box::new(Threads), 8),
+        ("tokio", Box::new(Tokio), 1),
+        ("tokio", Box::new(Tokio), 8),
+        ("aio", Box::new(Aio), 1),
+        ("aio", Box::new(Aio), 8),
+        ("uring", uring(""), 1),
+        ("uring", uring(""), 8),
+        ("uring", uring("-registered-buffers"), 8),
+        ("uring", uring("-registered-files"), 8),
+        ("uring", uring("-defer-taskrun"), 8),
+        ("uring", uring("-defer-taskrun+coop-taskrun"), 8),
+        ("uring", uring("+sqpoll"), 8),
+        ("uring", uring("+unverified"), 8),
+    ]
+}
+
+/// What an engine did; none, with a word about it, where it is not to be had here.
+fn take(engine: &dyn Engine, name: &str, job: Job) -> Option<sample::Sample> {
+    match sample::take(engine, &Arc::new(job), TIMING, &instruments()) {
+        Ok(sample) => Some(sample),
+        Err(Failure::Unavailable(reason)) => {
+            assert!(std::env::var_os("CI").is_none(), "skipped in CI: {name}: {reason}");
+            println!("skipped: {name}: {reason}");
+            None
+        }
+        Err(failure) => panic!("{name}: {failure}"),
+    }
+}
+
+#[test]
+fn every_engine_reads_verified_blocks_and_passes_its_gates() {
+    let files = files();
+    for cache in [Cache::Warm, Cache::Bypassed] {
+        for (name, engine, depth) in engines() {
+            if name == "mmap" && cache == Cache::Bypassed {
+                continue;
+            }
+            let Some(sample) = take(&*engine, name, job(&files, depth, cache)) else { continue };
+            let counts = &sample.tally.counts;
+            assert!(counts.operations > 0, "{name}@{depth} {cache:?}");
+            assert_eq!(counts.bytes, counts.operations * 4096);
+            let wrong = gates::completeness(&sample).or_else(|| gates::littles_law(&sample));
+            assert_eq!(wrong, None, "{name}@{depth} {cache:?}");
+            let in_flight = sample.tally.in_flight_mean();
+            assert!(in_flight <= depth as f64 * 1.001, "{name}@{depth}: {in_flight} in flight");
+        }
+    }
+}
+
+#[test]
+fn a_number_of_reads_is_met_exactly() {
+    let files = files();
+    let timing = Timing { warm_up: Duration::ZERO, extent: Extent::Operations(1003) };
+    for (name, engine, depth) in engines() {
+        let job = Arc::new(job(&files, depth, Cache::Warm));
+        match sample::take(&*engine, &job, timing, &instruments()) {
+            Ok(sample) => {
+                assert_eq!(sample.tally.counts.operations, 1003, "{name}@{depth}");
+                assert!(sample.tally.elapsed_ns > 0);
+            }
+            Err(Failure::Unavailable(reason)) => println!("skipped: {name}: {reason}"),
+            Err(failure) => panic!("{name}: {failure}"),
+        }
+    }
+}
+
+#[test]
+fn a_cold_run_reads_each_block_once() {
+    let files = files();
+    for (name, engine, depth) in engines() {
+        let Some(sample) = take(&*engine, name, job(&files, depth, Cache::Cold)) else { continue };
+        assert_eq!(sample.tally.counts.completed, 2 * FILE_BYTES / 4096, "{name}@{depth}");
+    }
+}
+
+#[test]
+fn every_engine_notices_a_damaged_block() {
+    let files = files();
+    let path = &files.files[1].path;
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    // All blocks, so that whichever is read first is one; a byte far behind the stamp.
+    for block in 0..FILE_BYTES / 4096 {
+        file.write_all_at(b"?", block * 4096 + 3000).unwrap();
+    }
+    file.sync_all().unwrap();
+    for (name, engine, depth) in engines().into_iter().take(15) {
+        let job = Arc::new(job(&files, depth, Cache::Warm));
+        match sample::take(&*engine, &job, TIMING, &instruments()).unwrap_err() {
+            Failure::Unavailable(reason) => println!("skipped: {name}: {reason}"),
+            failure => {
+                let text = gates::verification(&failure).expect("a gate voids it");
+                assert!(text.ends_with("of file 1 holds damaged data"), "{name}@{depth}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_engine_notices_a_file_that_went_away_or_shrank() {
+    for is_removed in [true, false] {
+        let files = files();
+        let path = &files.files[0].path;
+        if is_removed {
+            fs::remove_file(path).unwrap();
+        } else {
+            fs::OpenOptions::new().write(true).open(path).unwrap().set_len(4096).unwrap();
+        }
+        for (name, engine, depth) in engines() {
+            let job = Arc::new(job(&files, depth, Cache::Warm));
+            let failure = sample::take(&*engine, &job, TIMING, &instruments()).unwrap_err();
+            if let Failure::Unavailable(reason) = failure {
+                println!("skipped: {name}: {reason}");
+                continue;
+            }
+            let text = failure.to_string();
+            let what = if is_removed { "No such file" } else { "changed during the run" };
+            assert!(text.contains(what), "{name}@{depth}: {text}");
+            assert!(text.contains("test-000.data"), "{name}@{depth}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_ring_says_what_it_was_granted_and_what_has_no_effect() {
+    let files = files();
+    let Some(sample) = take(&*uring(""), "uring", job(&files, 4, Cache::Warm)) else { return };
+    let detail = sample.tally.detail.unwrap();
+    assert!(detail.contains("SINGLE_ISSUER"), "{detail}");
+    let job = Arc::new(job(&files, 4, Cache::Warm));
+    let failure = sample::take(&*uring("+iopoll"), &job, TIMING, &instruments()).unwrap_err();
+    assert_eq!(failure, Failure::Unavailable("IOPOLL needs direct reads".to_owned()));
+}
+
+#[test]
+fn fio_reads_the_same_files() {
+    let files = files();
+    for fixed in [false, true] {
+        let fio = Fio { fixed, timing: TIMING };
+        let Some(sample) = take(&fio, "fio", job(&files, 8, Cache::Bypassed)) else { return };
+        let counts = &sample.tally.counts;
+        assert!(counts.operations > 0 && counts.latency.count() > 0);
+        assert!(sample.cpu_ns_per_operation > 0.0 && sample.device_share.is_none());
+        let seconds = sample.tally.elapsed_ns as f64 / 1e9;
+        assert!((0.02..0.5).contains(&seconds), "{seconds}");
+    }
+}
+
+/// An engine that claims what it likes.
+struct Liar<F>(F);
+
+impl<F: Fn(&Job, Window) -> Tally + Send + std::marker::Sync> Engine for Liar<F> {
+    fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
+        let window = start.ready()?;
+        Ok((self.0)(job, window))
+    }
+}
+
+/// 1000 reads of 1 ms each in a second: one in flight.
+fn honest() -> Tally {
+    let mut latency = Latency::new();
+    latency.record_many_ns(1_000_000, 1000);
+    let counts = Counts {
+        operations: 1000,
+        bytes: 1000 * 4096,
+        latency,
+        issued: 1000,
+        completed: 1000,
+        in_flight_ns: 1_000_000_000,
+        ..Counts::default()
+    };
+    Tally { counts, elapsed_ns: 1_000_000_000, submitted: Some(1000), ..Tally::default() }
+}
+
+#[test]
+fn the_schedule_voids_what_does_not_pass_and_goes_on_with_the_rest() {
+    let files = files();
+    let liar = |change: fn(&mut Tally)| -> Box<dyn Engine> {
+        Box::new(Liar(move |_: &Job, _| {
+            let mut tally = honest();
+            change(&mut tally);
+            tally
+        }))
+    };
+    let row = |name: &str, runner| Row::new(name.to_owned(), RowKind::Rival, 1, runner);
+    let mut rows = vec![
+        row("honest", liar(|_| {})),
+        row("lost", liar(|tally| tally.submitted = Some(1001))),
+        row("batch", liar(|tally| tally.counts.in_flight_ns *= 8)),
+        row("idle", liar(|tally| tally.counts = Counts::default())),
+    ];
+    let instruments = instruments();
+    let schedule = Schedule {
+        blocks: 2,
+        seed: 1,
+        timing: Timing { warm_up: Duration::ZERO, extent: Extent::Operations(1000) },
+        instruments: &instruments,
+        job: &|depth, order_seed| Job { order_seed, ..job(&files, depth, Cache::Warm) },
+        prepare: &|_| Ok(None),
+    };
+    let mut told = 0;
+    schedule.run(&mut rows, &mut |_| told += 1).unwrap();
+    assert_eq!(told, 4 * 2 * 2);
+    let voids: Vec<Option<&str>> = rows.iter().map(|row| row.measured.void.as_deref()).collect();
+    assert_eq!(voids[0], None);
+    assert_eq!(rows[0].measured.samples.len(), 4);
+    assert_eq!(voids[1], Some("1001 reads submitted by the engine, 1000 completed"));
+    assert!(voids[2].unwrap().starts_with("Little's law"), "{voids:?}");
+    assert!(voids[3].unwrap().starts_with("no read completed"), "{voids:?}");
+    assert_eq!(rows[1].measured.samples.len(), 1, "a void row is not measured again");
+}
+
+#[test]
+fn a_cache_that_is_not_as_expected_voids_the_row() {
+    let files = files();
+    let row = Row::new("sync".to_owned(), RowKind::Rival, 1, Box::new(Sync));
+    let mut rows = vec![row];
+    let instruments = instruments();
+    let schedule = Schedule {
+        blocks: 1,
+        seed: 1,
+        timing: TIMING,
+        instruments: &instruments,
+        job: &|depth, order_seed| Job { order_seed, ..job(&files, depth, Cache::Warm) },
+        prepare: &|job| Ok(gates::page_cache(job.cache, Some(0.5))),
+    };
+    schedule.run(&mut rows, &mut |_| {}).unwrap();
+    assert_eq!(
+        rows[0].measured.void.as_deref(),
+        Some("warm cache expected and not found: 50.0 % of the files cached")
+    );
+}
+
+#[test]
+fn an_interrupt_ends_the_schedule_with_what_there_is() {
+    let files = files();
+    let interrupt = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let mut rows = vec![Row::new("sync".to_owned(), RowKind::Rival, 1, Box::new(Sync))];
+    let instruments = instruments();
+    let schedule = Schedule {
+        blocks: 100,
+        seed: 1,
+        timing: TIMING,
+        instruments: &instruments,
+        job: &|depth, order_seed| Job {
+            order_seed,
+            interrupt: interrupt.clone(),
+            ..job(&files, depth, Cache::Warm)
+        },
+        prepare: &|_| Ok(None),
+    };
+    let mut taken = 0;
+    let result = schedule.run(&mut rows, &mut |_| {
+        taken += 1;
+        interrupt.store(taken == 3, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(matches!(result, Err(ringwise_lab::LabError::Interrupted)));
+    assert_eq!(rows[0].measured.samples.len(), 2);
+}
