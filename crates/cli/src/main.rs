@@ -8,7 +8,7 @@
 
 use std::{io, process::ExitCode};
 
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
 /// io_uring where it pays, and proof of where it does not.
 #[derive(Debug, Parser)]
@@ -55,10 +55,21 @@ fn misused(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            eprintln!("ringwise: {}", one_line(&error.to_string()));
+            eprintln!("ringwise: {}", message(error));
             ExitCode::from(2)
         }
     }
+}
+
+/// What was wrong and what is accepted, in one line.
+fn message(error: &clap::Error) -> String {
+    let line = one_line(&error.to_string());
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return line;
+    }
+    let command = Command::command();
+    let tools: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+    format!("{line}: expected {}", tools.join(", "))
 }
 
 /// The message and its hints, without the usage and the pointer to the help.
@@ -72,8 +83,6 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -90,7 +99,7 @@ mod tests {
             (&["ringwise", "lab", "--depth"], "--depth"),
             (&["ringwise", "lab", "read", "nop"], "nop"),
         ] {
-            let line = one_line(&Command::try_parse_from(typed).unwrap_err().to_string());
+            let line = message(&Command::try_parse_from(typed).unwrap_err());
             assert!(line.contains(part) && !line.contains('\n'), "{line}");
             assert!(!line.starts_with("error") && !line.contains("For more"), "{line}");
         }

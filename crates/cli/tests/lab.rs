@@ -1,0 +1,401 @@
+//! `ringwise lab` as a user runs it: results, schema, errors, interrupts, and what it leaves behind.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+/// Small enough for a test, large enough for a verdict.
+const SMALL: [&str; 8] = ["--size", "4m", "--duration", "40ms", "--repeats", "2", "--depth", "1,4"];
+
+fn lab(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    command.arg("lab").args(arguments).current_dir(directory);
+    command
+}
+
+fn run(directory: &Path, arguments: &[&str]) -> Output {
+    lab(directory, arguments).output().unwrap()
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// What a directory holds, with all below it.
+fn content(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(content(&path));
+        }
+        found.push(path);
+    }
+    found.sort();
+    found
+}
+
+/// The only line on standard error, without the command's name.
+#[track_caller]
+fn error_line(output: &Output, status: i32) -> String {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{text}");
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    assert!(!line.contains('\n'), "not one line: {text}");
+    line.strip_prefix("ringwise: ").unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+fn skip(reason: &str) {
+    assert!(std::env::var_os("CI").is_none(), "skipped in CI: {reason}");
+    println!("skipped: {reason}");
+}
+
+#[test]
+fn a_run_prints_a_table_and_verdicts_and_writes_what_its_schema_says() {
+    let directory = directory();
+    let mut arguments = vec!["read", "--json", "results.json", "--engines"];
+    arguments.push("sync,threads,mmap,tokio,aio,uring,uring-registered-buffers");
+    arguments.extend(SMALL);
+    let output = run(directory.path(), &arguments);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for part in [
+        "test files in ",
+        "read buffered sequential, 4k blocks, warm",
+        "read direct random, 4k blocks, O_DIRECT",
+        "every block read is verified",
+        "the lab's own time per read",
+        "depth 1: ",
+        "depth 4: ",
+        "void: mmap at depth 1: n/a",
+        "results: results.json",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    assert_eq!(content(directory.path()), [directory.path().join("results.json")]);
+    let results = fs::read_to_string(directory.path().join("results.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    assert_eq!(results["schema"], "ringwise.lab/1");
+    assert_eq!(results["partial"], false);
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/lab-1.json");
+    let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
+    conform(&results, &schema, &schema, "$");
+    let rows = results["results"].as_array().unwrap();
+    let measured = rows.iter().filter(|row| row["void"].is_null());
+    for row in measured {
+        assert!(row["ops_per_s"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["latency_ns"]["p50"].as_u64().unwrap() > 0, "{row}");
+        assert_eq!(row["samples"].as_array().unwrap().len(), 4, "{row}");
+    }
+    assert_eq!(results["verdicts"].as_array().unwrap().len(), 4);
+}
+
+/// Checks a value as far as this schema goes: types, constants, required and unknown fields.
+fn conform(value: &Value, schema: &Value, root: &Value, place: &str) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let name = reference.strip_prefix("#/$defs/").unwrap();
+        conform(value, &root["$defs"][name], root, place);
+    }
+    if let Some(constant) = schema.get("const") {
+        assert_eq!(value, constant, "{place}");
+    }
+    if let Some(allowed) = schema["enum"].as_array() {
+        assert!(allowed.contains(value), "{place}: {value}");
+    }
+    let types: Vec<&str> = match &schema["type"] {
+        Value::String(name) => vec![name],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let is = |name: &str| match name {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64(),
+        "number" => value.is_number(),
+        "null" => value.is_null(),
+        other => panic!("{other}"),
+    };
+    assert!(types.is_empty() || types.into_iter().any(is), "{place}: {value}");
+    if let (Some(object), Some(properties)) = (value.as_object(), schema["properties"].as_object())
+    {
+        for field in schema["required"].as_array().unwrap() {
+            assert!(object.contains_key(field.as_str().unwrap()), "{place} lacks {field}");
+        }
+        for (name, field) in object {
+            let property = properties.get(name);
+            let property =
+                property.unwrap_or_else(|| panic!("{place}.{name} is not in the schema"));
+            conform(field, property, root, &format!("{place}.{name}"));
+        }
+    }
+    if let (Some(items), Some(schema)) = (value.as_array(), schema.get("items")) {
+        for (index, item) in items.iter().enumerate() {
+            conform(item, schema, root, &format!("{place}[{index}]"));
+        }
+    }
+}
+
+#[test]
+fn nop_compares_the_library_with_a_bare_ring() {
+    let directory = directory();
+    let arguments =
+        ["nop", "--depth", "1,32", "--duration", "20ms", "--repeats", "2", "--json", "n.json"];
+    let output = run(directory.path(), &arguments);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let results = fs::read_to_string(directory.path().join("n.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    let rows = results["results"].as_array().unwrap();
+    if let Some(reason) = rows[0]["void"].as_str() {
+        return skip(reason);
+    }
+    assert!(text.contains("batch 32: "), "{text}");
+    assert!(text.contains("times the bare ring's time"), "{text}");
+    let details: Vec<&str> = rows.iter().map(|row| row["detail"].as_str().unwrap()).collect();
+    assert!(details.iter().all(|detail| *detail == details[0]), "not the same flags: {details:?}");
+    assert_eq!(content(directory.path()), [directory.path().join("n.json")]);
+}
+
+#[test]
+fn wrong_usage_is_one_line_that_says_what_is_right() {
+    let directory = directory();
+    for (arguments, parts) in [
+        (&["raed"][..], ["unknown workload \"raed\"", "read, nop"]),
+        (&["read", "--depth", "0"], ["--depth 0", "1 to 4096"]),
+        (&["--block", "3000"], ["--block 3000", "multiple of 512"]),
+        (&["--engines", "sync,uring2"], ["unknown engine \"uring2\"", "sync, threads"]),
+        (&["--profile", "x"], ["--profile \"x\"", "buffered, direct"]),
+        (&["--quick", "--full"], ["--quick", "--full"]),
+        (&["--dpeth", "1"], ["--dpeth", "--depth"]),
+        (&["--config", "/nonexistent.json"], ["--config /nonexistent.json", "No such file"]),
+        (&["--out", "/nonexistent"], ["--out /nonexistent", "directory"]),
+    ] {
+        let line = error_line(&run(directory.path(), arguments), 2);
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+    }
+    assert!(content(directory.path()).is_empty());
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named() {
+    let directory = directory();
+    let line = error_line(&run(directory.path(), &["--dir", "/nonexistent/x"]), 1);
+    assert_eq!(line, "lab: --dir /nonexistent/x: does not exist; name an existing directory");
+    // Not even root writes there.
+    let line = error_line(&run(directory.path(), &["--dir", "/proc"]), 1);
+    assert!(line.starts_with("lab: --dir: creating /proc/ringwise-lab-data: "), "{line}");
+    assert!(content(directory.path()).is_empty());
+}
+
+#[test]
+fn files_of_the_user_are_left_alone() {
+    let directory = directory();
+    let own = directory.path().join("ringwise-lab-data");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("direct-000.data"), "precious").unwrap();
+    let line = error_line(&run(directory.path(), &SMALL), 1);
+    assert!(line.contains("is not the lab's: move it away or choose another --dir"), "{line}");
+    assert_eq!(content(directory.path()), [own.clone(), own.join("direct-000.data")]);
+    assert_eq!(fs::read(own.join("direct-000.data")).unwrap(), b"precious");
+}
+
+#[test]
+fn kept_files_are_used_again_and_go_with_the_next_run() {
+    let directory = directory();
+    let arguments = |more: &[&'static str]| {
+        let mut all =
+            vec!["read", "--profile", "buffered", "--engines", "sync", "--json", "r.json"];
+        all.extend(SMALL);
+        all.extend(more);
+        all
+    };
+    assert!(run(directory.path(), &arguments(&["--keep"])).status.success());
+    let file = directory.path().join("ringwise-lab-data/buffered-003.data");
+    let written = fs::metadata(&file).unwrap().modified().unwrap();
+    assert!(run(directory.path(), &arguments(&["--keep"])).status.success());
+    assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), written);
+    assert!(run(directory.path(), &arguments(&[])).status.success());
+    assert_eq!(content(directory.path()), [directory.path().join("r.json")]);
+}
+
+#[test]
+fn a_damaged_file_voids_and_says_which_block() {
+    let directory = directory();
+    let mut arguments = vec!["read", "--profile", "buffered", "--engines", "sync,uring"];
+    arguments.extend(["--keep", "--json", "r.json"]);
+    arguments.extend(SMALL);
+    assert!(run(directory.path(), &arguments).status.success());
+    let path = directory.path().join("ringwise-lab-data/buffered-000.data");
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    // Neither the first nor the last block, by which a file is known.
+    file.write_all_at(b"?", 5 * 4096 + 777).unwrap();
+    let output = run(directory.path(), &arguments);
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let reason = "verification failed: block 5 of file 0 holds damaged data";
+    assert!(text.contains(reason), "{text}");
+    let line = error_line(&output, 1);
+    assert!(line.contains("nothing could be measured"), "{line}");
+    let results = fs::read_to_string(directory.path().join("r.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    assert_eq!(results["results"][0]["void"], reason);
+    assert_eq!(results["verdicts"][0]["verdict"], "cannot be told here");
+}
+
+#[test]
+fn direct_reads_of_memory_are_refused_with_a_remedy() {
+    let memory = Path::new("/dev/shm");
+    let Ok(directory) = tempfile::tempdir_in(memory) else {
+        return skip("/dev/shm cannot be written to");
+    };
+    let results = self::directory();
+    let out = results.path().to_str().unwrap();
+    let mut arguments = vec!["read", "--profile", "direct", "--out", out];
+    arguments.extend(SMALL);
+    let output = run(directory.path(), &arguments);
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(text.contains("void: O_DIRECT on tmpfs refused"), "{text}");
+    let line = error_line(&output, 1);
+    assert!(line.contains("point --dir to a file system on a disk"), "{line}");
+    assert!(content(directory.path()).is_empty());
+    assert_eq!(content(results.path()).len(), 1, "the results file says so too");
+}
+
+#[test]
+fn a_full_disk_is_said_and_cleaned_up() {
+    let directory = directory();
+    let mount_point = directory.path().join("small");
+    fs::create_dir(&mount_point).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=8m,nr_inodes=30", "tmpfs"])
+        .arg(&mount_point)
+        .stderr(Stdio::null())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        return skip("a small file system cannot be mounted");
+    }
+    let out = directory.path().to_str().unwrap();
+    let arguments = |files: &'static str, size: &'static str| {
+        let profile = ["read", "--profile", "buffered", "--out", out];
+        [&profile[..], &["--files", files, "--size", size]].concat()
+    };
+    let too_large = run(&mount_point, &arguments("2", "64m"));
+    // Fits by its bytes, and fails half-way for want of names.
+    let fills_up = run(&mount_point, &arguments("100", "1m"));
+    fs::write(mount_point.join("mine"), "x").unwrap();
+    let left = content(&mount_point);
+    let unmounted = Command::new("umount").arg(&mount_point).status().unwrap();
+    assert!(unmounted.success());
+    let line = error_line(&too_large, 1);
+    assert!(line.contains("64.0 MiB needed") && line.contains("lower --size"), "{line}");
+    let line = error_line(&fills_up, 1);
+    assert!(line.contains("laying out ") && line.ends_with(": No space left on device"), "{line}");
+    assert_eq!(left, [mount_point.join("mine")]);
+}
+
+/// Starts a long run and waits until it measures.
+fn long_run(directory: &Path) -> std::process::Child {
+    let mut arguments = vec!["read", "--json", "r.json", "--engines", "sync,uring"];
+    arguments.extend(["--profile", "buffered", "--size", "4m", "--duration", "100ms"]);
+    arguments.extend(["--repeats", "500", "--depth", "1"]);
+    let child = lab(directory, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.unwrap();
+    // No bar is drawn without a terminal, so look at the process: it measures once it has the
+    // files open.
+    let data = directory.join("ringwise-lab-data/buffered-009.data");
+    let is_open = || {
+        let entries = fs::read_dir(format!("/proc/{}/fd", child.id()));
+        entries.is_ok_and(|entries| {
+            entries
+                .filter_map(Result::ok)
+                .any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == data))
+                && fs::metadata(&data)
+                    .is_ok_and(|found| found.len() >= (4 << 20) / 10 / 4096 * 4096)
+        })
+    };
+    let mut seen = 0;
+    while seen < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        seen += usize::from(is_open());
+    }
+    child
+}
+
+fn signal(child: &std::process::Child, name: &str) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+}
+
+#[test]
+fn a_signal_ends_it_with_partial_results_and_no_files() {
+    for name in ["INT", "TERM"] {
+        let directory = directory();
+        let child = long_run(directory.path());
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        let line = error_line(&output, 1);
+        assert_eq!(line, "lab: interrupted: the results are partial");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("results: r.json (partial: interrupted)"), "{text}");
+        assert_eq!(content(directory.path()), [directory.path().join("r.json")]);
+        let results = fs::read_to_string(directory.path().join("r.json")).unwrap();
+        let results: Value = serde_json::from_str(&results).unwrap();
+        assert_eq!(results["partial"], true);
+        assert!(!results["results"][0]["samples"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_file_that_vanishes_ends_it() {
+    let directory = directory();
+    let child = long_run(directory.path());
+    let path = directory.path().join("ringwise-lab-data/buffered-004.data");
+    fs::remove_file(path).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let line = error_line(&output, 1);
+    assert!(line.contains("buffered-004.data: No such file or directory"), "{line}");
+    assert!(content(directory.path()).is_empty());
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let directory = directory();
+    let mut arguments = vec!["read", "--profile", "buffered", "--json", "r.json"];
+    arguments.extend(SMALL);
+    let mut child = lab(directory.path(), &arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut reader = BufReader::with_capacity(16, child.stdout.take().unwrap());
+    reader.read_line(&mut line).unwrap();
+    drop(reader);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(0), ""));
+    assert!(content(directory.path()).is_empty());
+}
+
+#[test]
+fn a_config_file_says_what_flags_say() {
+    let directory = directory();
+    let config = r#"{"workload": "read", "profile": "buffered", "engines": ["sync"], "size": "4m",
+        "duration": "20ms", "repeats": 2, "depth": [1], "json": "c.json"}"#;
+    fs::write(directory.path().join("lab.json"), config).unwrap();
+    let output = run(directory.path(), &["--config", "lab.json", "--seed", "77"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results = fs::read_to_string(directory.path().join("c.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    assert_eq!((&results["seed"], &results["repeats"]), (&Value::from(77), &Value::from(2)));
+    fs::write(directory.path().join("lab.json"), r#"{"dept": 1}"#).unwrap();
+    let line = error_line(&run(directory.path(), &["--config", "lab.json"]), 2);
+    assert!(line.contains("`dept`") && line.contains("`depth`"), "{line}");
+}
