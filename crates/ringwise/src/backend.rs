@@ -78,17 +78,15 @@ pub(crate) trait Driver {
     fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking);
 
     /// Hands over all that is queued and waits until `want` results are ready or the deadline has
-    /// passed. On an error everything that was not handed over stays queued.
-    fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<(), Errno>;
+    /// passed; gives how many are ready. On an error everything that was not handed over stays
+    /// queued.
+    fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno>;
 
     /// The next result, without waiting and without a system call.
     fn next(&mut self) -> Option<Cqe>;
 
     /// Gives results back that were taken and are for somebody else.
     fn put_back(&mut self, results: &[Cqe]);
-
-    /// Results ready.
-    fn ready(&mut self) -> usize;
 
     /// Whether the ring, not a thread, makes this call.
     fn supports(&self, opcode: Opcode) -> bool;
@@ -97,8 +95,8 @@ pub(crate) trait Driver {
 /// One of the backends. An enum and not a trait object: a no-op costs forty nanoseconds, and an
 /// indirect call for each would show.
 pub(crate) enum AnyDriver {
-    Uring(Box<Uring>),
-    Classic(Box<Classic>),
+    Uring(Uring),
+    Classic(Classic),
 }
 
 impl AnyDriver {
@@ -107,7 +105,7 @@ impl AnyDriver {
         let reason = match builder.backend {
             BackendChoice::Classic => FallbackReason::Chosen,
             choice => match Uring::open(builder) {
-                Ok((uring, setup)) => return Ok((AnyDriver::Uring(Box::new(uring)), setup)),
+                Ok((uring, setup)) => return Ok((AnyDriver::Uring(uring), setup)),
                 Err(reason) if choice == BackendChoice::Uring => {
                     return Err(SetupError::NoRing(reason));
                 }
@@ -117,7 +115,7 @@ impl AnyDriver {
         let entries = builder.entries.next_power_of_two();
         let classic =
             Classic::new(builder.classic_threads, entries as usize).map_err(SetupError::Classic)?;
-        Ok((AnyDriver::Classic(Box::new(classic)), describe_classic(builder, entries, reason)))
+        Ok((AnyDriver::Classic(classic), describe_classic(builder, entries, reason)))
     }
 
     pub(crate) fn count(&mut self, stats: &mut Stats) {
@@ -188,7 +186,7 @@ impl Driver for AnyDriver {
     }
 
     #[inline]
-    fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<(), Errno> {
+    fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno> {
         delegate!(self, |driver| driver.submit(want, deadline))
     }
 
@@ -199,11 +197,6 @@ impl Driver for AnyDriver {
 
     fn put_back(&mut self, results: &[Cqe]) {
         delegate!(self, |driver| driver.put_back(results));
-    }
-
-    #[inline]
-    fn ready(&mut self) -> usize {
-        delegate!(self, |driver| driver.ready())
     }
 
     fn supports(&self, opcode: Opcode) -> bool {

@@ -377,8 +377,7 @@ impl Local {
     #[inline]
     fn drive(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
         let want = want.min(self.slots.in_flight());
-        self.driver.submit(want, deadline).map_err(|errno| Error::new(Opcode::Submit, errno))?;
-        Ok(self.driver.ready())
+        self.driver.submit(want, deadline).map_err(|errno| Error::new(Opcode::Submit, errno))
     }
 
     /// A completion that is ready, in no particular order. Never waits and never makes a system

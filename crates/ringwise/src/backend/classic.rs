@@ -156,15 +156,15 @@ impl Driver for Classic {
         self.queued.push(Job { user_data, call, blocking });
     }
 
-    fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<(), Errno> {
+    fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno> {
         self.start(want > 0 && deadline.is_none());
         loop {
             self.collect();
             if self.ready.len() >= want {
-                return Ok(());
+                return Ok(self.ready.len());
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(());
+                return Ok(self.ready.len());
             }
             if let Some(cqe) = self.pool.run_one_if_deserted() {
                 self.with_pool -= 1;
@@ -185,11 +185,6 @@ impl Driver for Classic {
 
     fn put_back(&mut self, results: &[Cqe]) {
         self.ready.extend(results);
-    }
-
-    fn ready(&mut self) -> usize {
-        self.collect();
-        self.ready.len()
     }
 
     fn supports(&self, _: Opcode) -> bool {

@@ -145,29 +145,39 @@ impl Uring {
         assert!(pushed.is_ok(), "the loop submits before the queue is full");
     }
 
-    /// Enters as often as it takes to hand everything over and see `want` results.
-    fn enter(&mut self, want: usize, deadline: Option<Instant>) -> Result<(), Errno> {
+    /// Enters as often as it takes to hand everything over and see `want` results; gives how many
+    /// are ready. The queues' indices are shared with the kernel, so they are read as seldom as
+    /// can be: at batches of 32 no-ops each reading shows.
+    fn enter(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno> {
         loop {
             let (to_submit, mut flags) = self.pending();
-            let missing = want.saturating_sub(self.count_ready());
-            if missing > 0 {
-                flags |= ENTER_GETEVENTS;
-            } else if to_submit == 0 && flags == 0 {
-                return Ok(());
+            // What was taken already the kernel does not count.
+            let mut in_queue = want.saturating_sub(self.reaped.len());
+            if to_submit == 0 {
+                let ready = self.count_ready();
+                if ready >= want {
+                    in_queue = 0;
+                }
+                if in_queue == 0 && flags == 0 {
+                    return Ok(ready);
+                }
             }
-            // The kernel counts what is in its queue, taken results it does not know.
-            let in_queue = if missing > 0 { want - self.reaped.len() } else { 0 };
+            if in_queue > 0 {
+                flags |= ENTER_GETEVENTS;
+            }
             let timeout = deadline
-                .filter(|_| missing > 0)
+                .filter(|_| in_queue > 0)
                 .map(|deadline| deadline.saturating_duration_since(Instant::now()));
             self.enters += 1;
-            match self.handle.enter(to_submit, in_queue as u32, flags, timeout) {
-                Ok(taken) if taken == to_submit && self.count_ready() >= want => return Ok(()),
+            let entered = self.handle.enter(to_submit, in_queue as u32, flags, timeout);
+            let ready = self.count_ready();
+            match entered {
+                Ok(taken) if taken == to_submit && ready >= want => return Ok(ready),
                 // A part was taken, or a signal ended the wait.
                 Ok(_) | Err(Errno(libc::EINTR)) => {}
-                Err(Errno(libc::ETIME)) => return Ok(()),
+                Err(Errno(libc::ETIME)) => return Ok(ready),
                 // The kernel wants completions taken, or memory, before it goes on.
-                Err(Errno(libc::EBUSY | libc::EAGAIN)) if self.count_ready() > 0 => return Ok(()),
+                Err(Errno(libc::EBUSY | libc::EAGAIN)) if ready > 0 => return Ok(ready),
                 Err(errno) => return Err(errno),
             }
         }
@@ -273,7 +283,7 @@ impl Driver for Uring {
     }
 
     #[inline]
-    fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<(), Errno> {
+    fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno> {
         if self.threads.is_none() {
             return self.enter(want, deadline);
         }
@@ -286,7 +296,7 @@ impl Driver for Uring {
             self.reap();
             let expired = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if self.reaped.len() >= want || expired {
-                return Ok(());
+                return Ok(self.reaped.len());
             }
         }
     }
@@ -301,14 +311,6 @@ impl Driver for Uring {
 
     fn put_back(&mut self, results: &[Cqe]) {
         self.reaped.extend(results.iter().copied());
-    }
-
-    #[inline]
-    fn ready(&mut self) -> usize {
-        if self.threads.is_some() {
-            self.reap();
-        }
-        self.count_ready()
     }
 
     fn supports(&self, opcode: Opcode) -> bool {
