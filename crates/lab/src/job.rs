@@ -266,9 +266,13 @@ impl Start {
 }
 
 impl StartControl {
-    /// Waits for the engine and begins. None where the engine failed before.
+    /// Waits until the engine is ready. None where it failed before.
+    pub fn wait(&self) -> Option<()> {
+        self.ready.recv().ok()
+    }
+
+    /// Tells the engine to begin now. None where it has failed.
     pub fn begin(&self, timing: Timing) -> Option<Window> {
-        self.ready.recv().ok()?;
         let window = Window::beginning_now(timing);
         self.window.send(window).ok()?;
         Some(window)

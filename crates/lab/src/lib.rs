@@ -113,7 +113,8 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     let path = plan.json.clone().unwrap_or_else(|| json::default_path(&plan.out, began_unix_s));
     json::write(&path, &json::text(&report))?;
     let partial = if report.is_partial { " (partial: interrupted)" } else { "" };
-    say(out, &format!("results: {}{partial}\n", path.display()))?;
+    let shown = path.strip_prefix(".").unwrap_or(&path).display();
+    say(out, &format!("results: {shown}{partial}\n"))?;
     if report.is_partial {
         return Err(LabError::Interrupted);
     }

@@ -72,8 +72,10 @@ pub fn take(
     instruments: &Instruments,
 ) -> Result<Sample, Failure> {
     let mut readings = Vec::with_capacity(2);
-    let tally =
-        run(engine, job, timing, &mut |edge| readings.push(Reading::take(instruments, edge)))?;
+    let tally = run(engine, job, timing, &mut |edge| match edge {
+        Edge::Start | Edge::End => readings.push(Reading::take(instruments, edge)),
+        Edge::Ready | Edge::Done => {}
+    })?;
     match &readings[..] {
         [start, end] => Ok(Sample::of(tally, start, end, timing, instruments)),
         // Only an engine that never began has no edges, and that is a failure.
@@ -94,22 +96,18 @@ pub fn count(
 ) -> Result<Counted, Failure> {
     let events = [Event::SystemCalls, Event::WorkerPunts];
     let mut counters = Counters::open(sources, &events);
-    let (mut began, mut lasted) = (Instant::now(), Duration::ZERO);
+    // All of the run is counted, warm-up included: the edges of the measured time are not exact
+    // enough where many threads keep the controller from its processor.
     let tally = run(engine, job, timing, &mut |edge| match edge {
-        Edge::Start => {
-            counters.start();
-            began = Instant::now();
-        }
-        Edge::End => {
-            lasted = began.elapsed();
-            counters.stop();
-        }
+        Edge::Ready => counters.start(),
+        Edge::Done => counters.stop(),
+        Edge::Start | Edge::End => {}
     })?;
-    // Counted in a time of its own, a little longer or shorter than the measured one.
-    let operations = tally.operations_per_second() * lasted.as_secs_f64();
-    let mut per_operation = |event| match operations > 0.0 {
-        true => counters.count(event).map(|count| count as f64 / operations),
-        false => Fact::Unknown("no operation was counted".to_owned()),
+    let operations = tally.counts.completed;
+    let mut per_operation = |event| match operations {
+        _ if tally.foreign_cpu_ns.is_some() => Fact::Unknown("another process reads".to_owned()),
+        0 => Fact::Unknown("no operation completed".to_owned()),
+        _ => counters.count(event).map(|count| count as f64 / operations as f64),
     };
     Ok(Counted {
         system_calls: per_operation(Event::SystemCalls),
@@ -117,14 +115,20 @@ pub fn count(
     })
 }
 
-/// The measured time begins and ends.
+/// A moment of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edge {
+    /// All is open and nothing has begun.
+    Ready,
+    /// The measured time begins.
     Start,
+    /// The measured time ends.
     End,
+    /// The engine has ended.
+    Done,
 }
 
-/// Runs an engine and calls `at` when the measured time begins and when it ends.
+/// Runs an engine and calls `at` at each edge.
 fn run(
     engine: &dyn Engine,
     job: &Arc<Job>,
@@ -135,7 +139,11 @@ fn run(
     thread::scope(|scope| {
         let worker = scope.spawn(|| engine.run(job, start));
         // None: the engine failed before it was ready, which its result tells.
-        if let Some(window) = control.begin(timing) {
+        let is_ready = control.wait().is_some();
+        if is_ready {
+            at(Edge::Ready);
+        }
+        if let Some(window) = is_ready.then(|| control.begin(timing)).flatten() {
             sleep_until(Some(window.instant(window.from_ns)), &worker, job);
             at(Edge::Start);
             let end = match window.until {
@@ -145,7 +153,9 @@ fn run(
             sleep_until(end, &worker, job);
             at(Edge::End);
         }
-        worker.join().unwrap_or_else(|_| Err(Failure::Io("an engine panicked".to_owned())))
+        let ended = worker.join();
+        at(Edge::Done);
+        ended.unwrap_or_else(|_| Err(Failure::Io("an engine panicked".to_owned())))
     })
 }
 

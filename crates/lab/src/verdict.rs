@@ -154,27 +154,27 @@ pub fn at_depth(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdi
     };
     let cpu_ratio = subject.measured.ratio(&rival.measured, cpu, seed);
     let noise = control_noise(rows, depth, throughput, seed);
-    let cpu_noise = control_noise(rows, depth, cpu, seed).unwrap_or(0.0);
+    let cpu_noise = control_noise(rows, depth, cpu, seed);
     let by_throughput = compare(&ratio, noise.unwrap_or(0.0));
-    // Of two that are equally fast, the one that leaves more of the processor to others.
-    let by_cpu = cpu_ratio.map(|ratio| compare(&ratio.inverse(), cpu_noise));
-    let finding = match (by_throughput, by_cpu) {
-        (Comparison::Faster, _) => Finding::UseIt,
-        (Comparison::Slower, _) => Finding::PureOverhead,
-        (Comparison::NoDifference, Some(Comparison::Faster)) => Finding::UseIt,
-        (Comparison::NoDifference, Some(Comparison::Slower)) => Finding::PureOverhead,
-        (Comparison::NoDifference, _) => Finding::NoDifference,
+    // Of two that are equally fast, the one that leaves more of the processor to others. And where
+    // memory is the bound, more processors are faster whatever drives them.
+    let by_cpu = cpu_ratio.map(|ratio| compare(&ratio.inverse(), cpu_noise.unwrap_or(0.0)));
+    let is_per_core = is_memory_bound(subject) && cores(rival) > MORE_CORES * cores(subject);
+    let decisive = match (by_throughput, by_cpu) {
+        (_, Some(by_cpu)) if is_per_core => by_cpu,
+        (Comparison::NoDifference, Some(by_cpu)) => by_cpu,
+        (by_throughput, _) => by_throughput,
     };
-    let winner = match finding {
-        Finding::UseIt => Some(subject.label()),
-        Finding::PureOverhead => Some(rival.label()),
-        Finding::NoDifference | Finding::CannotBeTold => None,
+    let (finding, winner) = match decisive {
+        Comparison::Faster => (Finding::UseIt, Some(subject.label())),
+        Comparison::Slower => (Finding::PureOverhead, Some(rival.label())),
+        Comparison::NoDifference => (Finding::NoDifference, None),
     };
     let sync = rows.iter().find(|row| row.engine == "sync" && row.is_valid());
     let reason = [
         comparison_text(rival, &ratio, by_throughput, noise),
-        cause_text(subject, rival, sync, operation),
-        cost_text(&subject.measured, &rival.measured, rival),
+        cause_text(subject, rival, sync, operation, is_per_core),
+        cost_text(subject, rival, cpu_ratio.as_ref()),
     ]
     .join("; ");
     Verdict {
@@ -225,14 +225,40 @@ pub fn interval_text(ratio: &Ratio) -> String {
     format!("{:.2} [{:.2}, {:.2}]", ratio.mid, ratio.low, ratio.high)
 }
 
+/// By how much more of the processors a rival must take to be compared per core.
+const MORE_CORES: f64 = 1.3;
+
+/// How many processors a row kept busy.
+fn cores(row: &Row) -> f64 {
+    row.measured.ops_per_s() * row.measured.cpu_ns_per_op() / 1e9
+}
+
+fn is_memory_bound(row: &Row) -> bool {
+    row.measured.device_share().is_some_and(|share| share <= WARM_DEVICE_SHARE_MAX)
+}
+
 /// Where the difference comes from.
-fn cause_text(subject: &Row, rival: &Row, sync: Option<&Row>, operation: &str) -> String {
+fn cause_text(
+    subject: &Row,
+    rival: &Row,
+    sync: Option<&Row>,
+    operation: &str,
+    is_per_core: bool,
+) -> String {
     let (own, other) = (&subject.measured, &rival.measured);
-    if own.device_share().is_some_and(|share| share <= WARM_DEVICE_SHARE_MAX) {
-        let difference_ns = 1e9 / own.ops_per_s().max(1.0) - 1e9 / other.ops_per_s().max(1.0);
-        let verb = if difference_ns < 0.0 { "saves" } else { "adds" };
-        let time = latency_text(difference_ns.abs());
-        return format!("memory-bound: 0 device reads; the ring {verb} {time} per {operation}");
+    if is_memory_bound(subject) {
+        let mut text = "memory-bound: 0 device reads".to_owned();
+        if is_per_core {
+            let (few, many) = (cores(subject), cores(rival));
+            text += &format!("; compared per core: {few:.1} busy against {many:.1}");
+        } else {
+            text += &format!("; {}", difference_text(subject, rival, operation));
+            let at_depth = |row: &&Row| row.depth == subject.depth && row.engine != rival.engine;
+            if let Some(sync) = sync.filter(at_depth) {
+                text += &format!(", {}", difference_text(subject, sync, operation));
+            }
+        }
+        return text;
     }
     let depth = subject.depth;
     let queue = own.device_queue_depth();
@@ -256,16 +282,28 @@ fn cause_text(subject: &Row, rival: &Row, sync: Option<&Row>, operation: &str) -
     text
 }
 
+/// What an operation takes more or less through the ring than by another engine.
+fn difference_text(subject: &Row, other: &Row, operation: &str) -> String {
+    let time_ns = |row: &Row| 1e9 / row.measured.ops_per_s().max(1.0);
+    let more_ns = time_ns(subject) - time_ns(other);
+    let verb = if more_ns < 0.0 { "saves" } else { "adds" };
+    let copies = if other.engine == "mmap" { ", which copies nothing" } else { "" };
+    let time = latency_text(more_ns.abs());
+    format!("the ring {verb} {time} per {operation} over {}{copies}", other.label())
+}
+
 /// What it costs: CPU time and system calls.
-fn cost_text(own: &Measured, other: &Measured, rival: &Row) -> String {
+fn cost_text(subject: &Row, rival: &Row, cpu_ratio: Option<&Ratio>) -> String {
+    let (own, other) = (&subject.measured, &rival.measured);
     let (cpu, other_cpu) = (latency_text(own.cpu_ns_per_op()), latency_text(other.cpu_ns_per_op()));
-    let mut text = format!("CPU per read {cpu} against {other_cpu} of {}", rival.label());
+    let ratio = cpu_ratio.map_or_else(String::new, |ratio| format!(", {}", interval_text(ratio)));
+    let mut text = format!("CPU per read {cpu} against {other_cpu} of {}{ratio}", rival.label());
     let calls = |row: &Measured| row.system_calls_per_op().map(|(calls, _)| calls);
     if let Some((own, other)) = calls(own).zip(calls(other)) {
-        text += &format!(", system calls {own:.2} against {other:.2}");
+        text += &format!("; system calls per read {own:.2} against {other:.2}");
     }
     if let Some(punts) = own.worker_punts_per_op().filter(|&punts| punts >= 0.005) {
-        text += &format!(", {:.0} % done by kernel workers", punts * 100.0);
+        text += &format!("; {:.0} % done by kernel workers", punts * 100.0);
     }
     text
 }
@@ -308,7 +346,8 @@ mod tests {
             verdict.reason,
             "1.25 [1.25, 1.25] times threads; keeps 32 requests in flight from one thread: device \
              queue 0.9 -> 31.0; 6.7 times sync at depth 1, of which depth alone gives threads 5.3; \
-             CPU per read 3.00 µs against 7.00 µs of threads, system calls 1.00 against 1.00"
+             CPU per read 3.00 µs against 7.00 µs of threads, 0.43 [0.43, 0.43]; system calls per \
+             read 1.00 against 1.00"
         );
     }
 
@@ -323,7 +362,8 @@ mod tests {
         assert_eq!(
             verdict.reason,
             "only 0.80 [0.80, 0.80] times sync; memory-bound: 0 device reads; the ring adds 200 ns \
-             per 4 KiB; CPU per read 1.00 µs against 800 ns of sync, system calls 1.00 against 1.00"
+             per 4 KiB over sync; CPU per read 1.00 µs against 800 ns of sync, 1.25 [1.25, 1.25]; \
+             system calls per read 1.00 against 1.00"
         );
     }
 
@@ -352,6 +392,24 @@ mod tests {
                 row("uring", RowKind::Subject, 32, Figures { cpu_ns, ..DIRECT }),
             ];
             assert_eq!(at(&rows, 32).verdict, finding, "{cpu_ns}");
+        }
+    }
+
+    #[test]
+    fn more_processors_are_not_a_better_interface() {
+        let one_core = Figures { ops_per_s: 1_000_000.0, cpu_ns: 1000.0, ..CACHED };
+        for (cpu_ns, finding) in [
+            (700.0, Finding::UseIt),
+            (995.0, Finding::NoDifference),
+            (1300.0, Finding::PureOverhead),
+        ] {
+            let rows = [
+                row("threads", RowKind::Rival, 32, Figures { ops_per_s: 2_000_000.0, ..one_core }),
+                row("uring", RowKind::Subject, 32, Figures { cpu_ns, ..one_core }),
+            ];
+            let verdict = at(&rows, 32);
+            assert_eq!(verdict.verdict, finding, "{cpu_ns}: {}", verdict.reason);
+            assert!(verdict.reason.contains("; compared per core: "), "{}", verdict.reason);
         }
     }
 
