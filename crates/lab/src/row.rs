@@ -130,7 +130,9 @@ impl Measured {
             latency_ns: sample.latency().percentiles(),
         });
         self.latency.merge(sample.latency());
-        if self.slices.len() == counts.slices.len() {
+        if counts.exhausted {
+            // Nothing was left to read in the later slices.
+        } else if self.slices.len() == counts.slices.len() {
             self.slices.iter_mut().zip(&counts.slices).for_each(|(sum, more)| *sum += more);
         } else {
             self.slices.clone_from(&counts.slices);

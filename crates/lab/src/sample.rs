@@ -71,10 +71,14 @@ pub fn take(
     timing: Timing,
     instruments: &Instruments,
 ) -> Result<Sample, Failure> {
+    let is_measured_at_once = timing.warm_up.is_zero();
     let mut readings = Vec::with_capacity(2);
     let tally = run(engine, job, timing, &mut |edge| match edge {
-        Edge::Start | Edge::End => readings.push(Reading::take(instruments, edge)),
-        Edge::Ready | Edge::Done => {}
+        // Without warm-up the measured time begins before this thread hears of it.
+        Edge::Ready if is_measured_at_once => readings.push(Reading::take(instruments, edge)),
+        Edge::Start if !is_measured_at_once => readings.push(Reading::take(instruments, edge)),
+        Edge::End => readings.push(Reading::take(instruments, edge)),
+        Edge::Ready | Edge::Start | Edge::Done => {}
     })?;
     match &readings[..] {
         [start, end] => Ok(Sample::of(tally, start, end, timing, instruments)),

@@ -39,7 +39,8 @@ const COUNTING: Timing =
     Timing { warm_up: Duration::from_millis(15), extent: Extent::Time(Duration::from_millis(100)) };
 /// Measures a group. Lays its files out first.
 pub fn run(context: &Context<'_>, group: &Group, directory: &Directory) -> Outcome {
-    let rows = rows(group).into_iter().map(|row| make(row, context.timing)).collect();
+    let timing = timing(context, group);
+    let rows = rows(group).into_iter().map(|row| make(row, timing)).collect();
     let title = format!(
         "read {} {}, {} blocks, {}",
         group.profile,
@@ -57,6 +58,14 @@ pub fn run(context: &Context<'_>, group: &Group, directory: &Directory) -> Outco
         section.pairings.extend(verdict::pairings(&section.rows, depth, seed));
     }
     Outcome { section, result }
+}
+
+/// A cold cache is warm after the warm-up: there is none.
+fn timing(context: &Context<'_>, group: &Group) -> Timing {
+    match (group.cache, context.timing) {
+        (Cache::Cold, Timing { extent, .. }) => Timing { warm_up: Duration::ZERO, extent },
+        (_, timing) => timing,
+    }
 }
 
 fn make(plan: RowPlan, timing: Timing) -> Row {
@@ -105,7 +114,7 @@ fn measure(
     let schedule = Schedule {
         blocks: context.plan.repeats,
         seed: context.plan.seed,
-        timing: context.timing,
+        timing: timing(context, group),
         instruments: context.instruments,
         job: &job,
         prepare: &page_cache::prepare,
