@@ -20,7 +20,9 @@ struct Command {
 
 #[derive(Debug, Subcommand)]
 enum Tool {
-    Lab(ringwise_lab::Args),
+    /// Tell what this kernel, container, file system and device let io_uring do, with evidence
+    Doctor(ringwise_doctor::Args),
+    Lab(Box<ringwise_lab::Args>),
 }
 
 fn main() -> ExitCode {
@@ -32,7 +34,12 @@ fn main() -> ExitCode {
 
 fn run(tool: Tool) -> ExitCode {
     match tool {
-        Tool::Lab(args) => match ringwise_lab::run(args, &mut io::stdout().lock()) {
+        Tool::Doctor(args) => {
+            let out = io::stdout();
+            let color = ringwise_doctor::Color::auto(&out);
+            ringwise_doctor::run(&args, &mut out.lock(), color)
+        }
+        Tool::Lab(args) => match ringwise_lab::run(*args, &mut io::stdout().lock()) {
             Ok(()) | Err(ringwise_lab::LabError::BrokenPipe) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("ringwise: lab: {error}");
@@ -94,6 +101,7 @@ mod tests {
     fn errors_are_one_line() {
         for (typed, part) in [
             (&["ringwise", "lba"][..], "lab"),
+            (&["ringwise", "doctor", "--jsno"], "--json"),
             (&["ringwise", "lab", "--depht", "3"], "--depth"),
             (&["ringwise", "lab", "--quick", "--full"], "--full"),
             (&["ringwise", "lab", "--depth"], "--depth"),

@@ -1,1 +1,72 @@
-//! The doctor.
+//! What this kernel, container, file system and device let io_uring do.
+//!
+//! `ringwise doctor` tries things instead of guessing from versions: it opens
+//! rings, runs operations on a temporary file and counts how many the kernel
+//! handed to worker threads. Each [`Finding`] carries its evidence, and a remedy
+//! where there is one. It changes nothing on the machine.
+//!
+//! Invariant: one source that cannot be read makes one finding `unknown`; it never
+//! ends the examination.
+//!
+//! Reading order: [`finding`](Finding), `examination` (the order of the checks),
+//! `ring`, `storage`, `workers`, `machine` (the checks), `report` (how they are
+//! printed).
+
+#![forbid(unsafe_code)]
+
+mod examination;
+mod finding;
+mod limits;
+mod machine;
+mod probe_file;
+mod report;
+mod ring;
+mod storage;
+mod workers;
+
+pub use examination::{DoctorError, examine};
+pub use finding::{Finding, Status};
+pub use report::{Color, Report, SCHEMA};
+pub use ringwise_measure::Sources;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The arguments of `ringwise doctor`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// File or directory whose file system and device to examine; a temporary file
+    /// of 4 MiB is written there and removed
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub path: PathBuf,
+
+    /// Print the findings and the environment as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Examines this machine and writes the report to `out`. An error is one line on
+/// standard error.
+///
+/// The exit status is 0 whenever there is a report, whatever it says (a reader
+/// that closed the pipe included), and 1 where the path cannot be examined or the
+/// report not be written.
+pub fn run(args: &Args, out: &mut impl Write, color: Color) -> ExitCode {
+    let report = match examine(&args.path, &Sources::default()) {
+        Ok(report) => report,
+        Err(error) => {
+            eprintln!("ringwise: doctor: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    let written = if args.json { report.write_json(out) } else { report.write_text(out, color) };
+    match written.and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ringwise: doctor: writing the report: {error}");
+            ExitCode::from(1)
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `ringwise doctor` as a user runs it.
+
+use std::process::{Command, Output};
+
+fn doctor(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ringwise")).arg("doctor").args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_line_for_each_finding() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let output = doctor(&[directory.path().to_str().unwrap()]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("remedy: "));
+    for line in lines {
+        let status = line.split_whitespace().next().unwrap();
+        assert!(["ok", "limited", "blocked", "unknown"].contains(&status), "{line}");
+    }
+    assert!(text.contains("io_uring.setup") && !text.contains('\x1b'));
+}
+
+#[test]
+fn json_is_what_the_schema_says() {
+    let output = doctor(&["--json", env!("CARGO_TARGET_TMPDIR")]);
+    assert!(output.status.success());
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let schema = include_str!("../../../docs/schema/doctor-1.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    assert_eq!(report["schema"], schema["properties"]["schema"]["const"]);
+    for field in schema["required"].as_array().unwrap() {
+        assert!(!report[field.as_str().unwrap()].is_null(), "{field}");
+    }
+    let item = &schema["properties"]["findings"]["items"];
+    for finding in report["findings"].as_array().unwrap() {
+        let names: Vec<&String> = finding.as_object().unwrap().keys().collect();
+        let described = item["properties"].as_object().unwrap();
+        assert!(names.iter().all(|name| described.contains_key(*name)), "{names:?}");
+        let statuses = item["properties"]["status"]["enum"].as_array().unwrap();
+        assert!(statuses.contains(&finding["status"]));
+    }
+}
+
+#[test]
+fn a_missing_path_is_one_line_and_status_1() {
+    let output = doctor(&["/no/such/place"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.starts_with("ringwise: doctor: /no/such/place: No such file"), "{told}");
+    assert_eq!(told.lines().count(), 1);
+}
+
+#[test]
+fn a_wrong_flag_is_one_line_and_status_2() {
+    let output = doctor(&["--jsno"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1);
+}
