@@ -1,7 +1,7 @@
 //! Limits of this process: locked memory (tried by registering some) and open
 //! files.
 
-use ringwise::{BackendChoice, Local};
+use ringwise::{BackendChoice, Local, Registration};
 use ringwise_measure::environment::{Environment, Limit};
 use ringwise_measure::quantity::bytes_text;
 
@@ -16,18 +16,21 @@ const OPEN_FILES_MIN: u64 = 4096;
 /// Registers 4 MiB of buffers with a ring: the man page says that since 5.12 no
 /// limit applies, and the kernel enforces it all the same for buffers, so that
 /// only trying tells.
-pub(crate) fn register_memory() -> Result<bool, String> {
+pub(crate) fn register_memory() -> Result<Registration, String> {
     let ring = Local::builder().backend(BackendChoice::Uring).build();
     let mut ring = ring.map_err(|error| error.to_string())?;
     let pool = ring.register_pool(BUFFERS, BUFFER_BYTES).map_err(|error| error.to_string())?;
-    Ok(pool.is_registered())
+    Ok(pool.registration())
 }
 
-pub(crate) fn judge(environment: &Environment, registered: &Result<bool, String>) -> Vec<Finding> {
+pub(crate) fn judge(
+    environment: &Environment,
+    registered: &Result<Registration, String>,
+) -> Vec<Finding> {
     vec![memlock(environment, registered), open_files(environment)]
 }
 
-fn memlock(environment: &Environment, registered: &Result<bool, String>) -> Finding {
+fn memlock(environment: &Environment, registered: &Result<Registration, String>) -> Finding {
     const NAME: &str = "limits.memlock";
     let limit = match environment.limits.memlock_bytes.known() {
         Some(Limit::At(bytes)) => bytes_text(*bytes),
@@ -39,8 +42,8 @@ fn memlock(environment: &Environment, registered: &Result<bool, String>) -> Find
         format!("limit {limit} (/proc/self/limits); registering {tried} of buffers: {what}")
     };
     match registered {
-        Ok(true) => Finding::ok(NAME, evidence("done")),
-        Ok(false) => Finding::limited(NAME, evidence("refused")).remedy(
+        Ok(Registration::Registered) => Finding::ok(NAME, evidence("done")),
+        Ok(Registration::Unregistered(reason)) => Finding::limited(NAME, evidence(reason)).remedy(
             "raise the limit on locked memory: ulimit -l, LimitMEMLOCK= in a unit, \
              --ulimit memlock= for a container",
         ),
@@ -75,7 +78,7 @@ mod tests {
     use super::*;
     use crate::finding::Status;
 
-    fn judged(limits: &str, registered: Result<bool, String>) -> Vec<Finding> {
+    fn judged(limits: &str, registered: Result<Registration, String>) -> Vec<Finding> {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("proc/self")).unwrap();
         fs::write(directory.path().join("proc/self/limits"), limits).unwrap();
@@ -85,7 +88,7 @@ mod tests {
     #[test]
     fn low_limits_have_remedies() {
         let limits = "Max open files 1024 524288 files\nMax locked memory 65536 65536 bytes\n";
-        let found = judged(limits, Ok(false));
+        let found = judged(limits, Ok(Registration::Unregistered("out of memory".into())));
         assert_eq!((found[0].status, found[1].status), (Status::Limited, Status::Limited));
         assert!(found[0].evidence.contains("64.0 KiB") && found[0].remedy.is_some());
         assert!(found[1].evidence.contains("1024") && found[1].evidence.contains("524288"));
@@ -94,7 +97,7 @@ mod tests {
     #[test]
     fn what_works_is_ok_whatever_the_limit_says() {
         let limits = "Max open files 4096 4096 files\nMax locked memory 65536 65536 bytes\n";
-        let found = judged(limits, Ok(true));
+        let found = judged(limits, Ok(Registration::Registered));
         assert_eq!((found[0].status, found[1].status), (Status::Ok, Status::Ok));
     }
 

@@ -1,114 +1,133 @@
-//! The machine: processors, governor, virtualisation, and what can be counted.
+//! Processors, virtualisation, clock, and what can be counted here.
 
-use ringwise_measure::{
-    Fact, Sources,
-    counters::{self, Counters, Event, HardwareCounter},
-    environment::Environment,
-};
+use ringwise_measure::counters::{self, Counters, Event, HardwareCounter};
+use ringwise_measure::environment::Environment;
+use ringwise_measure::{Fact, Sources};
 
 use crate::finding::Finding;
 
 pub(crate) fn judge(sources: &Sources, environment: &Environment) -> Vec<Finding> {
     vec![
-        Finding::of("machine.kernel", &environment.kernel, |release| {
-            Finding::ok("machine.kernel", format!("/proc/sys/kernel/osrelease: {release}"))
-        }),
         cores(environment),
         governor(environment),
         virtualisation(environment),
-        tracepoints(sources),
-        hardware_counters(&counters::hardware()),
+        container(environment),
+        clock(environment),
+        tracepoints(sources, environment),
+        hardware(&counters::hardware()),
     ]
 }
 
 fn cores(environment: &Environment) -> Finding {
     const NAME: &str = "machine.cores";
-    Finding::of(NAME, &environment.cores_allowed, |allowed| {
-        let online = environment.cores_online.known().map_or("?".into(), u64::to_string);
-        let evidence = format!("{allowed} processors allowed of {online} online");
-        if *allowed > 2 {
-            return Finding::ok(NAME, evidence);
-        }
-        Finding::limited(
-            NAME,
-            format!("{evidence}: whatever polls or works in the background competes for them"),
-        )
-    })
+    let (allowed, online) = match environment.cores_allowed.zip(&environment.cores_online) {
+        Fact::Known((allowed, online)) => (*allowed, *online),
+        Fact::Unknown(reason) => return Finding::unknown(NAME, reason),
+    };
+    let evidence = format!("sched_getaffinity(2): {allowed} of {online} cores online");
+    if allowed > 2 {
+        return Finding::ok(NAME, evidence);
+    }
+    Finding::limited(
+        NAME,
+        format!("{evidence}; pollers and load generators take a share of the result"),
+    )
+    .remedy("allow at least 4 cores for figures of SQPOLL, IOPOLL or network load")
 }
 
 fn governor(environment: &Environment) -> Finding {
     const NAME: &str = "machine.governor";
     Finding::of(NAME, &environment.governors, |governors| {
         let evidence = format!("cpufreq/scaling_governor: {}", governors.join(" "));
-        match governors.as_slice() {
-            [one] if one == "performance" => Finding::ok(NAME, evidence),
-            _ => Finding::limited(NAME, evidence)
-                .remedy("cpupower frequency-set -g performance, while measuring"),
+        if governors.iter().all(|governor| governor == "performance") {
+            return Finding::ok(NAME, evidence);
         }
+        Finding::limited(NAME, format!("{evidence}; the clock rate follows the load"))
+            .remedy("cpupower frequency-set -g performance, while measuring")
     })
 }
 
 fn virtualisation(environment: &Environment) -> Finding {
     const NAME: &str = "machine.virtualisation";
-    let found = &environment.virtualisation;
-    let container = found.container.as_ref().map(|mark| format!("a container ({mark})"));
-    let product = found.product.known().map_or(String::new(), |name| format!(" by {name}"));
-    let guest = match &found.hypervisor {
-        Fact::Known(true) => {
-            Some(format!("a virtual machine{product} (/proc/cpuinfo: hypervisor)"))
-        }
-        _ => None,
+    let virtualisation = &environment.virtualisation;
+    let product = match virtualisation.product.known() {
+        Some(product) => format!("; DMI: {product}"),
+        None => String::new(),
     };
-    match (guest, container, &found.hypervisor) {
-        (None, None, Fact::Unknown(reason)) => Finding::unknown(NAME, reason),
-        (None, None, _) => {
-            Finding::ok(NAME, "/proc/cpuinfo: no hypervisor; no mark of a container")
-        }
-        (guest, container, _) => {
-            let both: Vec<String> = guest.into_iter().chain(container).collect();
-            let evidence = format!("{}: neighbours share its devices and time", both.join(", "));
-            Finding::limited(NAME, evidence)
-        }
-    }
-}
-
-fn tracepoints(sources: &Sources) -> Finding {
-    const NAME: &str = "machine.tracepoints";
-    let events = [Event::SystemCalls, Event::WorkerPunts];
-    let mut counters = Counters::open(sources, &events);
-    let refused = events.iter().find_map(|event| match counters.count(*event) {
-        Fact::Known(_) => None,
-        Fact::Unknown(reason) => Some(reason),
-    });
-    match refused {
-        None => {
-            let names = events.map(Event::name).join(" ");
-            Finding::ok(NAME, format!("perf_event_open: {names}"))
-        }
-        Some(reason) => Finding::limited(NAME, reason).remedy(
-            "mount -t tracefs nodev /sys/kernel/tracing, and run with CAP_PERFMON or \
-             kernel.perf_event_paranoid=-1",
-        ),
-    }
-}
-
-fn hardware_counters(counters: &[HardwareCounter]) -> Finding {
-    const NAME: &str = "machine.hardware_counters";
-    let (known, missing): (Vec<_>, Vec<_>) =
-        counters.iter().partition(|counter| counter.counted.known().is_some());
-    let names = |counters: &[&HardwareCounter]| {
-        counters.iter().map(|counter| counter.name).collect::<Vec<_>>().join(" ")
-    };
-    match missing.first() {
-        None => Finding::ok(NAME, format!("perf_event_open: {}", names(&known))),
-        Some(first) => Finding::limited(
+    Finding::of(NAME, &virtualisation.hypervisor, |hypervisor| match hypervisor {
+        false => Finding::ok(NAME, format!("/proc/cpuinfo: no hypervisor flag{product}")),
+        true => Finding::limited(
             NAME,
             format!(
-                "not measurable here: {} ({})",
-                names(&missing),
-                first.counted.reason().unwrap_or_default()
+                "/proc/cpuinfo: hypervisor flag{product}; others share the processors and disks"
             ),
-        ),
+        )
+        .remedy("compare engines within one run only"),
+    })
+}
+
+fn container(environment: &Environment) -> Finding {
+    const NAME: &str = "machine.container";
+    match &environment.virtualisation.container {
+        None => Finding::ok(NAME, "no mark of a container engine"),
+        Some(mark) => {
+            Finding::ok(NAME, format!("{mark}; its filter is judged by io_uring.seccomp"))
+        }
+    }
+}
+
+fn clock(environment: &Environment) -> Finding {
+    const NAME: &str = "machine.clock";
+    Finding::of(NAME, &environment.clock_source, |source| {
+        let evidence = format!("current_clocksource: {source}");
+        if matches!(source.as_str(), "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies") {
+            let evidence = format!("{evidence}; each time stamp is a slow system call");
+            return Finding::limited(NAME, evidence)
+                .remedy("look in dmesg for why the tsc was given up");
+        }
+        Finding::ok(NAME, evidence)
+    })
+}
+
+fn tracepoints(sources: &Sources, environment: &Environment) -> Finding {
+    const NAME: &str = "counters.tracepoints";
+    let event = Event::WorkerPunts;
+    match Counters::open(sources, &[event]).count(event) {
+        Fact::Known(_) => {
+            Finding::ok(NAME, format!("perf_event_open(2): {} can be counted", event.name()))
+        }
+        Fact::Unknown(reason) => {
+            let paranoid = &environment.perf_event_paranoid;
+            let evidence = format!("{reason}; kernel.perf_event_paranoid {paranoid}");
+            Finding::limited(NAME, evidence).remedy(
+                "mount -t tracefs nodev /sys/kernel/tracing, and run with CAP_PERFMON and \
+                 access to it (root has both)",
+            )
+        }
+    }
+}
+
+fn hardware(counters: &[HardwareCounter]) -> Finding {
+    const NAME: &str = "counters.hardware";
+    let names = |known: bool| {
+        let of_kind = counters.iter().filter(|counter| counter.counted.known().is_some() == known);
+        of_kind.map(|counter| counter.name).collect::<Vec<_>>().join(" ")
+    };
+    let missing = counters.iter().find_map(|counter| counter.counted.reason());
+    match missing {
+        None => Finding::ok(NAME, format!("perf_event_open(2): {}", names(true))),
+        Some(reason) => {
+            let there = Some(names(true)).filter(|names| !names.is_empty());
+            let evidence = format!(
+                "perf_event_open(2): {}; not {} ({reason})",
+                there.as_deref().unwrap_or("none"),
+                names(false)
+            );
+            Finding::limited(NAME, evidence).remedy(
+                "virtual machines: have the hypervisor pass the performance monitoring unit \
+                 through; otherwise lower kernel.perf_event_paranoid",
+            )
+        }
     }
 }
 
@@ -129,36 +148,65 @@ mod tests {
         Environment::read(&Sources::below(directory.path()))
     }
 
+    const GOVERNOR: &str = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+    const CLOCK: &str = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+
     #[test]
-    fn a_guest_is_told_from_metal() {
-        let guest = environment(&[("proc/cpuinfo", "flags\t: fpu hypervisor\n")]);
-        assert_eq!(virtualisation(&guest).status, Status::Limited);
-        let metal = environment(&[("proc/cpuinfo", "flags\t: fpu\n")]);
-        assert_eq!(virtualisation(&metal).status, Status::Ok);
-        let contained = environment(&[("proc/cpuinfo", "flags\t: fpu\n"), (".dockerenv", "")]);
-        assert!(virtualisation(&contained).evidence.contains("container"));
-        assert_eq!(virtualisation(&environment(&[])).status, Status::Unknown);
+    fn a_machine_to_measure_on() {
+        let mut environment = environment(&[
+            (GOVERNOR, "performance"),
+            (CLOCK, "tsc"),
+            ("proc/cpuinfo", "flags : fpu tsc"),
+            ("sys/devices/system/cpu/online", "0-15"),
+        ]);
+        environment.cores_allowed = Fact::Known(16);
+        for judge in [cores, governor, virtualisation, container, clock] {
+            let finding = judge(&environment);
+            assert_eq!(finding.status, Status::Ok, "{finding:?}");
+        }
     }
 
     #[test]
-    fn governors_are_judged() {
-        let one = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
-        assert_eq!(governor(&environment(&[(one, "performance\n")])).status, Status::Ok);
-        assert_eq!(governor(&environment(&[(one, "powersave\n")])).status, Status::Limited);
-        assert_eq!(governor(&environment(&[])).status, Status::Unknown);
+    fn a_machine_that_disturbs() {
+        let mut environment = environment(&[
+            (GOVERNOR, "schedutil"),
+            (CLOCK, "hpet"),
+            ("proc/cpuinfo", "flags : fpu hypervisor"),
+            ("sys/devices/system/cpu/online", "0-1"),
+            (".dockerenv", ""),
+        ]);
+        environment.cores_allowed = Fact::Known(2);
+        for judge in [cores, governor, virtualisation, clock] {
+            let finding = judge(&environment);
+            assert_eq!(finding.status, Status::Limited, "{finding:?}");
+            assert!(finding.remedy.is_some());
+        }
+        assert!(container(&environment).evidence.contains("/.dockerenv"));
     }
 
     #[test]
-    fn a_missing_counter_is_not_measurable_here() {
-        let counter = |name, counted| HardwareCounter { name, counted };
-        let all = [counter("cycles", Fact::Known(1))];
-        assert_eq!(hardware_counters(&all).status, Status::Ok);
-        let some = [
-            counter("cycles", Fact::Known(1)),
-            counter("instructions", Fact::Unknown("no PMU".into())),
-        ];
-        let finding = hardware_counters(&some);
+    fn unreadable_sources_are_unknown() {
+        let environment = environment(&[]);
+        for judge in [cores, governor, virtualisation, clock] {
+            assert_eq!(judge(&environment).status, Status::Unknown);
+        }
+        let empty = tempfile::tempdir().unwrap();
+        let finding = tracepoints(&Sources::below(empty.path()), &environment);
         assert_eq!(finding.status, Status::Limited);
-        assert_eq!(finding.evidence, "not measurable here: instructions (no PMU)");
+        assert!(finding.evidence.contains("no such file") && finding.remedy.is_some());
+    }
+
+    #[test]
+    fn hardware_counters_by_name() {
+        let counter = |name, counted| HardwareCounter { name, counted };
+        let some = [
+            counter("cycles", Fact::Known(5)),
+            counter("cache_misses", Fact::Unknown("perf_event_open: no such device".into())),
+        ];
+        let finding = hardware(&some);
+        assert_eq!(finding.status, Status::Limited);
+        assert!(finding.evidence.contains("cycles; not cache_misses"), "{}", finding.evidence);
+        assert_eq!(hardware(&some[..1]).status, Status::Ok);
+        assert!(hardware(&some[1..]).evidence.contains("none; not cache_misses"));
     }
 }

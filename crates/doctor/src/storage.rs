@@ -1,218 +1,234 @@
-//! The file system and the device below the path, and what direct I/O needs there.
+//! The file system, the device and its queue under the path.
 
-use ringwise::{Local, Operation};
-use ringwise_measure::{
-    Fact,
-    device::{Device, DeviceKind, Mount, Queue, Storage},
-    filesystem::Filesystem,
-};
+use ringwise::{Local, Metadata, Operation};
+use ringwise_measure::Fact;
+use ringwise_measure::device::{Device, DeviceKind, Mount, Storage};
+use ringwise_measure::quantity::bytes_text;
 
-use crate::{finding::Finding, probe_file::ProbeFile};
+use crate::finding::Finding;
+use crate::probe_file::ProbeFile;
 
 pub(crate) fn judge(storage: &Storage, file: &ProbeFile) -> Vec<Finding> {
-    let mut findings = vec![
-        Finding::of("storage.filesystem", &storage.filesystem, |filesystem| {
-            judge_filesystem(filesystem, storage.mount.known())
-        }),
-        Finding::of("storage.device", &storage.device, judge_device),
-        direct_io(file),
-    ];
+    let mut findings = vec![filesystem(storage), device(storage)];
     if let Fact::Known(device) = &storage.device {
-        findings.extend(judge_queue(&device.queue));
+        findings.extend(queue(device));
     }
+    findings.push(direct_alignment(&metadata(file)));
     findings
 }
 
-fn judge_filesystem(filesystem: &Filesystem, mount: Option<&Mount>) -> Finding {
+fn filesystem(storage: &Storage) -> Finding {
     const NAME: &str = "storage.filesystem";
-    let (kind, place) = match mount {
-        Some(mount) => (mount.kind.as_str(), format!(" on {}", mount.point.display())),
-        None => (filesystem.name.as_str(), String::new()),
+    let elsewhere = "to measure a device, give a PATH on a disk";
+    let Fact::Known(mount) = &storage.mount else {
+        return Finding::of(NAME, &storage.filesystem, |by_magic| {
+            Finding::ok(NAME, format!("statfs(2): {}", by_magic.name))
+        });
     };
-    let evidence = format!("statfs, /proc/self/mountinfo: {kind}{place}");
-    let elsewhere = "give a directory on a device to learn about that device";
-    if filesystem.is_memory_backed() {
-        return Finding::limited(
+    let free = match &storage.filesystem {
+        Fact::Known(filesystem) => format!("{} free", bytes_text(filesystem.free_bytes)),
+        Fact::Unknown(reason) => reason.clone(),
+    };
+    let evidence = format!(
+        "/proc/self/mountinfo: {} on {} from {}; {free}",
+        mount.kind,
+        mount.point.display(),
+        mount.source
+    );
+    match mount_class(mount) {
+        Class::Disk => Finding::ok(NAME, evidence),
+        Class::Memory => {
+            Finding::limited(NAME, format!("{evidence}; in memory, O_DIRECT reaches no device"))
+                .remedy(elsewhere)
+        }
+        Class::Overlay => Finding::limited(
             NAME,
-            format!("{evidence}: in memory; the ring hands every read and write to a worker"),
+            format!("{evidence}; stacked, and io_uring hands its operations to worker threads"),
         )
-        .remedy(elsewhere);
+        .remedy("use a volume or bind mount of a disk for data"),
+        Class::Remote => {
+            Finding::limited(NAME, format!("{evidence}; another machine or program answers"))
+                .remedy(elsewhere)
+        }
     }
-    if filesystem.is_overlay() {
-        return Finding::limited(
-            NAME,
-            format!("{evidence}: an overlay; the ring hands every read and write to a worker"),
-        )
-        .remedy("use a volume or a bind mount for data; ".to_owned() + elsewhere);
-    }
-    Finding::ok(NAME, evidence)
 }
 
-fn judge_device(device: &Device) -> Finding {
+enum Class {
+    Disk,
+    Memory,
+    Overlay,
+    Remote,
+}
+
+fn mount_class(mount: &Mount) -> Class {
+    match mount.kind.as_str() {
+        "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs" => Class::Memory,
+        "overlay" | "aufs" | "ecryptfs" => Class::Overlay,
+        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "ceph" | "virtiofs" => Class::Remote,
+        kind if kind == "fuse" || kind.starts_with("fuse.") => Class::Remote,
+        _ => Class::Disk,
+    }
+}
+
+fn device(storage: &Storage) -> Finding {
     const NAME: &str = "storage.device";
-    let evidence = format!("{} ({:?}, {})", device.name, device.kind, device.number);
+    let device = match &storage.device {
+        Fact::Known(device) => device,
+        // A file system that never has a device says so itself.
+        Fact::Unknown(reason) if reason.ends_with("has no block device") => {
+            return Finding::limited(NAME, format!("/proc/self/mountinfo: {reason}"));
+        }
+        Fact::Unknown(reason) => return Finding::unknown(NAME, reason),
+    };
+    let evidence =
+        |what: &str| format!("/sys/dev/block/{}: {}, {what}", device.number, device.name);
     match device.kind {
-        DeviceKind::Loop => {
-            let behind = device.backing_file.as_ref();
-            let behind = behind.map_or("unknown".into(), |path| path.display().to_string());
-            Finding::limited(NAME, format!("{evidence}: a file as a disk, {behind}"))
-                .remedy("measure on the file system that holds the file: two caches lie between")
+        DeviceKind::Nvme => Finding::ok(NAME, evidence("NVMe")),
+        DeviceKind::Scsi => Finding::ok(NAME, evidence("SCSI or SATA")),
+        DeviceKind::Card => Finding::ok(NAME, evidence("a card")),
+        DeviceKind::Other => Finding::ok(NAME, evidence("a kind this program does not know")),
+        DeviceKind::DeviceMapper | DeviceKind::Raid => {
+            Finding::ok(NAME, evidence(&format!("made of {}", device.parts.join(" "))))
         }
         DeviceKind::Virtual => Finding::limited(
             NAME,
-            format!("{evidence}: a virtual disk; the host may cache and reorder behind it"),
-        ),
-        DeviceKind::Network | DeviceKind::Memory => {
-            Finding::limited(NAME, format!("{evidence}: not a disk of this machine"))
+            evidence("a virtual disk: the host's cache, scheduler and other guests are below it"),
+        )
+        .remedy("compare engines within one run only; absolute figures are the host's"),
+        DeviceKind::Loop => {
+            let file = device.backing_file.as_deref();
+            let file = file.map_or("a file".to_owned(), |file| file.display().to_string());
+            Finding::limited(NAME, evidence(&format!("a loop device on {file}")))
+                .remedy("give a PATH on the disk itself")
         }
-        _ => Finding::ok(NAME, evidence),
+        DeviceKind::Memory => Finding::limited(NAME, evidence("memory as a disk"))
+            .remedy("to measure a device, give a PATH on a disk"),
+        DeviceKind::Network => Finding::limited(NAME, evidence("a disk over a network")),
     }
 }
 
-/// What direct I/O needs, by statx(2) on a file that took it.
-fn direct_io(file: &ProbeFile) -> Finding {
-    const NAME: &str = "storage.direct_io";
-    let direct = match &file.direct {
-        Ok(direct) => direct,
-        Err(reason) => return Finding::blocked(NAME, reason),
+fn queue(device: &Device) -> Vec<Finding> {
+    let queue = &device.queue;
+    let file = |name: &str| format!("/sys/block/{}/queue/{name}", device.name);
+    let number = |name: &'static str, fact: &Fact<u64>, judge: &dyn Fn(u64, String) -> Finding| {
+        Finding::of(name, fact, |value| {
+            let short = name.trim_start_matches("queue.");
+            judge(*value, format!("{}: {value}", file(short)))
+        })
     };
-    let asked = Local::new().map_err(|error| error.to_string()).and_then(|mut local| {
-        local
-            .run(Operation::statx_descriptor(direct))
-            .and_then(|done| done.metadata())
-            .map_err(|error| error.to_string())
-    });
-    match asked {
-        Ok(metadata) => match metadata.direct_alignment() {
-            Some(alignment) => Finding::ok(
-                NAME,
-                format!(
-                    "STATX_DIOALIGN: buffers at {} bytes, offsets and lengths at {}",
-                    alignment.memory, alignment.offset
-                ),
-            ),
-            None if metadata.refuses_direct() => Finding::limited(
-                NAME,
-                "O_DIRECT opens, but STATX_DIOALIGN says that it is not done",
-            ),
-            None => Finding::unknown(NAME, "STATX_DIOALIGN: not told here; 4096 is the safe guess"),
-        },
-        Err(reason) => Finding::unknown(NAME, reason),
-    }
-}
-
-fn judge_queue(queue: &Queue) -> Vec<Finding> {
-    let plain = |name, text: &Fact<String>| {
-        Finding::of(name, text, |text| Finding::ok(name, format!("{}: {text}", source(name))))
-    };
-    let number = |name, value: &Fact<u64>| plain(name, &value.clone().map(|n| n.to_string()));
     let mut findings = vec![
-        io_poll(&queue.io_poll),
-        write_cache(queue),
-        number("queue.fua", &queue.fua),
-        number("queue.rotational", &queue.rotational),
-        plain("queue.scheduler", &queue.scheduler),
-        number("queue.nr_requests", &queue.nr_requests),
-        number("queue.max_sectors_kb", &queue.max_sectors_kb),
+        number("queue.io_poll", &queue.io_poll, &|value, evidence| match value {
+            0 => Finding::limited(
+                "queue.io_poll",
+                format!("{evidence}, completions cannot be polled for"),
+            ),
+            _ => Finding::ok("queue.io_poll", evidence),
+        }),
+        Finding::of("queue.write_cache", &queue.write_cache, |value| {
+            let what = match value.as_str() {
+                "write back" => ", volatile: a sync waits for the device to flush it",
+                "write through" => ", a completed write is on the medium",
+                _ => "",
+            };
+            Finding::ok("queue.write_cache", format!("{}: {value}{what}", file("write_cache")))
+        }),
+        number("queue.fua", &queue.fua, &|value, evidence| {
+            let what = if value == 0 { ", a synchronous write costs a flush" } else { "" };
+            Finding::ok("queue.fua", format!("{evidence}{what}"))
+        }),
+        number(
+            "queue.rotational",
+            &queue.rotational,
+            &|value, evidence| match (value, device.kind) {
+                (0, _) => Finding::ok("queue.rotational", evidence),
+                (_, DeviceKind::Virtual) => Finding::ok(
+                    "queue.rotational",
+                    format!("{evidence}, which virtual disks often say"),
+                ),
+                _ => Finding::limited(
+                    "queue.rotational",
+                    format!("{evidence}, seeks bound what depth can gain"),
+                ),
+            },
+        ),
+        scheduler(device, &file("scheduler")),
+        number("queue.nr_requests", &queue.nr_requests, &|value, evidence| {
+            if value >= NR_REQUESTS_MIN {
+                return Finding::ok("queue.nr_requests", evidence);
+            }
+            let evidence = format!("{evidence}, deeper submitters wait inside the submission");
+            Finding::limited("queue.nr_requests", evidence)
+                .remedy(format!("echo {NR_REQUESTS_MIN} > {}", file("nr_requests")))
+        }),
+        number("queue.max_sectors_kb", &queue.max_sectors_kb, &|_, evidence| {
+            Finding::ok("queue.max_sectors_kb", format!("{evidence}, larger operations are split"))
+        }),
     ];
-    if let Some(queues) = &queue.nvme_poll_queues {
-        findings.push(poll_queues(queues));
+    if let Some(poll_queues) = &queue.nvme_poll_queues {
+        findings.push(nvme_poll_queues(poll_queues));
     }
     findings
 }
 
-/// `queue.io_poll` is read from `queue/io_poll`.
-fn source(name: &str) -> String {
-    name.replace('.', "/")
-}
+/// Less than the greatest depth that the lab measures by default.
+const NR_REQUESTS_MIN: u64 = 128;
 
-fn io_poll(io_poll: &Fact<u64>) -> Finding {
-    const NAME: &str = "queue.io_poll";
-    Finding::of(NAME, io_poll, |value| match value {
-        0 => Finding::limited(NAME, "queue/io_poll: 0, completions come by interrupt only"),
-        value => Finding::ok(NAME, format!("queue/io_poll: {value}")),
-    })
-}
-
-fn write_cache(queue: &Queue) -> Finding {
-    const NAME: &str = "queue.write_cache";
-    Finding::of(NAME, &queue.write_cache, |cache| {
-        let evidence = format!("queue/write_cache: {cache}");
-        match queue.has_volatile_cache() {
-            Some(true) => Finding::limited(
-                NAME,
-                format!("{evidence}: what was written is not durable until it is synced"),
-            ),
-            _ => Finding::ok(NAME, evidence),
+fn scheduler(device: &Device, file: &str) -> Finding {
+    const NAME: &str = "queue.scheduler";
+    Finding::of(NAME, &device.queue.scheduler, |scheduler| {
+        let evidence = format!("{file}: {scheduler}");
+        if device.kind != DeviceKind::Nvme || scheduler == "none" {
+            return Finding::ok(NAME, evidence);
         }
+        Finding::limited(NAME, format!("{evidence}, which costs CPU time per request on NVMe"))
+            .remedy(format!("echo none > {file}"))
     })
 }
 
-fn poll_queues(queues: &Fact<u64>) -> Finding {
+fn nvme_poll_queues(poll_queues: &Fact<u64>) -> Finding {
     const NAME: &str = "nvme.poll_queues";
-    Finding::of(NAME, queues, |count| {
+    Finding::of(NAME, poll_queues, |count| {
         let evidence = format!("/sys/module/nvme/parameters/poll_queues: {count}");
-        match count {
-            0 => Finding::limited(NAME, evidence)
-                .remedy("boot with nvme.poll_queues=N to poll for completions"),
-            _ => Finding::ok(NAME, evidence),
+        if *count > 0 {
+            return Finding::ok(NAME, evidence);
         }
+        Finding::limited(NAME, format!("{evidence}, completions come by interrupt only"))
+            .remedy("boot with nvme.poll_queues=N, a queue for each polling core")
     })
+}
+
+fn metadata(file: &ProbeFile) -> Result<Metadata, String> {
+    let file = file.buffered.as_ref().map_err(Clone::clone)?;
+    let mut local = Local::new().map_err(|error| error.to_string())?;
+    let done = local.run(Operation::statx_descriptor(file)).and_then(|done| done.metadata());
+    done.map_err(|error| error.to_string())
+}
+
+fn direct_alignment(metadata: &Result<Metadata, String>) -> Finding {
+    const NAME: &str = "storage.direct_alignment";
+    let metadata = match metadata {
+        Ok(metadata) => metadata,
+        Err(reason) => return Finding::unknown(NAME, format!("statx(2): {reason}")),
+    };
+    match metadata.direct_alignment() {
+        Some(alignment) => Finding::ok(
+            NAME,
+            format!(
+                "statx(2), STATX_DIOALIGN: memory {} bytes, offset and length {} bytes",
+                alignment.memory, alignment.offset
+            ),
+        ),
+        None if metadata.refuses_direct() => {
+            Finding::blocked(NAME, "statx(2), STATX_DIOALIGN: no direct I/O on files here")
+                .remedy("use buffered I/O here, or a PATH on another file system")
+        }
+        None => Finding::unknown(
+            NAME,
+            "statx(2), STATX_DIOALIGN: not answered (kernels before 6.1, and some file systems); \
+             4096 bytes are safe",
+        ),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{fs, path::Path};
-
-    use ringwise_measure::Sources;
-
-    use super::*;
-    use crate::finding::Status;
-
-    /// A tree with one NVMe disk, mounted on the root.
-    fn nvme(poll_queues: &str, io_poll: &str, write_cache: &str) -> Vec<Finding> {
-        let directory = tempfile::tempdir().unwrap();
-        let root = directory.path();
-        let disk = root.join("sys/block/nvme0n1");
-        fs::create_dir_all(disk.join("queue")).unwrap();
-        fs::create_dir_all(root.join("sys/dev/block")).unwrap();
-        fs::create_dir_all(root.join("sys/module/nvme/parameters")).unwrap();
-        fs::create_dir_all(root.join("proc/self")).unwrap();
-        std::os::unix::fs::symlink(&disk, root.join("sys/dev/block/259:0")).unwrap();
-        let mount = "1 1 259:0 / / rw - ext4 /dev/nvme0n1 rw\n";
-        fs::write(root.join("proc/self/mountinfo"), mount).unwrap();
-        fs::write(disk.join("dev"), "259:0\n").unwrap();
-        fs::write(disk.join("queue/io_poll"), io_poll).unwrap();
-        fs::write(disk.join("queue/write_cache"), write_cache).unwrap();
-        fs::write(root.join("sys/module/nvme/parameters/poll_queues"), poll_queues).unwrap();
-        let storage = Storage::of(&Sources::below(root), Path::new("/"));
-        let file = ProbeFile { buffered: Err("none".into()), direct: Err("none".into()) };
-        judge(&storage, &file)
-    }
-
-    fn status(findings: &[Finding], name: &str) -> Status {
-        let found = findings.iter().find(|finding| finding.name == name);
-        found.unwrap_or_else(|| panic!("no {name} in {findings:#?}")).status
-    }
-
-    #[test]
-    fn polling_queues_are_seen() {
-        let with = nvme("4", "1", "write through");
-        for name in ["nvme.poll_queues", "queue.io_poll", "queue.write_cache"] {
-            assert_eq!(status(&with, name), Status::Ok, "{name}");
-        }
-        let without = nvme("0", "0", "write back");
-        for name in ["nvme.poll_queues", "queue.io_poll", "queue.write_cache"] {
-            assert_eq!(status(&without, name), Status::Limited, "{name}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_unknown_and_ends_nothing() {
-        let findings = nvme("four", "", "write back");
-        assert_eq!(status(&findings, "nvme.poll_queues"), Status::Unknown);
-        assert_eq!(status(&findings, "queue.io_poll"), Status::Unknown);
-        assert_eq!(status(&findings, "queue.scheduler"), Status::Unknown, "not even a file");
-        assert_eq!(status(&findings, "storage.direct_io"), Status::Blocked);
-    }
-}
+mod tests;

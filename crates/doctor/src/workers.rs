@@ -1,186 +1,240 @@
-//! Which operations the kernel hands to a worker thread here: run, and counted.
+//! Which file operations the kernel hands to worker threads under the path:
+//! counted, not assumed.
 //!
-//! An operation that cannot be made without blocking goes to an io-wq thread: a
-//! context switch more than a plain call. Which do depends on the file system and
-//! the kernel, so each is tried on the temporary file. Counted is the tracepoint
-//! `io_uring:io_uring_queue_async_work`; where it cannot be opened, CPU time of
-//! `iou-wrk` threads says yes or no.
+//! Each kind of operation is made 32 times through a ring on a thread of its own,
+//! while the tracepoint io_uring:io_uring_queue_async_work is counted. Where that
+//! cannot be had, the worker threads that the kernel made for that thread are
+//! counted instead: they carry its number in their names.
 
-use ringwise::{AlignedBuf, BackendChoice, Buffer, Descriptor, Local, Operation, drop_page_cache};
-use ringwise_measure::{
-    Fact, Sources,
-    counters::{Counters, Event},
-    cpu::{CpuSnapshot, ThreadKind},
-};
+use std::thread;
 
-use crate::{
-    finding::Finding,
-    probe_file::{FILE_BYTES, ProbeFile},
-};
+use ringwise::{AlignedBuf, BackendChoice, Descriptor, Local, Operation, drop_page_cache};
+use ringwise_measure::counters::{Counters, Event};
+use ringwise_measure::cpu::CpuSnapshot;
+use ringwise_measure::{Fact, Sources};
 
-/// A readahead window apart, so that none finds what another brought.
-const STRIDE_BYTES: usize = 128 << 10;
-const OPERATIONS: usize = FILE_BYTES / STRIDE_BYTES;
+use crate::finding::{Finding, Status};
+use crate::probe_file::{FILE_BYTES, ProbeFile};
+
+const OPERATIONS: u64 = 32;
 const BLOCK_BYTES: usize = 4096;
+/// Far enough apart that reading one block reads no other ahead.
+const STRIDE_BYTES: u64 = FILE_BYTES as u64 / OPERATIONS;
 
-/// One way to move a block.
+/// A kind of operation that is tried.
 struct Kind {
     name: &'static str,
-    file: fn(&ProbeFile) -> &Result<Descriptor, String>,
-    /// What has to be done before, once.
-    prepare: fn(&Descriptor) -> std::io::Result<()>,
-    operation: fn(&Descriptor, Buffer, u64) -> Operation,
+    what: &'static str,
+    direct: bool,
+    cold: bool,
+    operation: fn(&Descriptor, u64) -> Operation,
+    moves_bytes: usize,
     remedy: &'static str,
 }
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
     Kind {
-        name: "workers.cached_read",
-        file: |file| &file.buffered,
-        prepare: |_| Ok(()),
-        operation: |file, buffer, offset| Operation::read_at(file, buffer, offset),
-        remedy: "plain preadv2 with RWF_NOWAIT costs less for cached data",
+        name: "workers.buffered_read",
+        what: "buffered reads from a warm cache",
+        direct: false,
+        cold: false,
+        operation: read,
+        moves_bytes: BLOCK_BYTES,
+        remedy: "read what is cached with preadv2(2) and RWF_NOWAIT instead",
     },
     Kind {
         name: "workers.cold_read",
-        file: |file| &file.buffered,
-        prepare: |file| drop_page_cache(file, 0, 0),
-        operation: |file, buffer, offset| Operation::read_at(file, buffer, offset),
-        remedy: "use O_DIRECT, or threads with plain calls",
-    },
-    Kind {
-        name: "workers.direct_read",
-        file: |file| &file.direct,
-        prepare: |_| Ok(()),
-        operation: |file, buffer, offset| Operation::read_at(file, buffer, offset),
-        remedy: "threads with plain calls cost no more here",
-    },
-    Kind {
-        name: "workers.direct_write",
-        file: |file| &file.direct,
-        prepare: |_| Ok(()),
-        operation: |file, buffer, offset| Operation::write_at(file, buffer, offset),
-        remedy: "write into space that was written before, or use threads with plain calls",
+        what: "buffered reads from a cold cache",
+        direct: false,
+        cold: true,
+        operation: read,
+        moves_bytes: BLOCK_BYTES,
+        remedy: "use O_DIRECT, or a file system whose buffered reads do not block",
     },
     Kind {
         name: "workers.buffered_write",
-        file: |file| &file.buffered,
-        prepare: |_| Ok(()),
-        operation: |file, buffer, offset| Operation::write_at(file, buffer, offset),
-        remedy: "use O_DIRECT into allocated space, or a thread with plain calls",
+        what: "buffered writes",
+        direct: false,
+        cold: false,
+        operation: write,
+        moves_bytes: BLOCK_BYTES,
+        remedy: "use O_DIRECT or threads for writes here; XFS and btrfs can write without a worker",
+    },
+    Kind {
+        name: "workers.direct_read",
+        what: "O_DIRECT reads",
+        direct: true,
+        // A page in the cache sends a direct operation to a worker: it has to be written back or
+        // dropped first, which may block (mm/filemap.c, kiocb_write_and_wait and
+        // kiocb_invalidate_pages).
+        cold: true,
+        operation: read,
+        moves_bytes: BLOCK_BYTES,
+        remedy: "give a PATH on a file system with asynchronous direct I/O (ext4, XFS)",
+    },
+    Kind {
+        name: "workers.direct_write",
+        what: "O_DIRECT overwrites",
+        direct: true,
+        // A page in the cache sends a direct operation to a worker: it has to be written back or
+        // dropped first, which may block (mm/filemap.c, kiocb_write_and_wait and
+        // kiocb_invalidate_pages).
+        cold: true,
+        operation: write,
+        moves_bytes: BLOCK_BYTES,
+        remedy: "give a PATH on a file system with asynchronous direct I/O (ext4, XFS)",
+    },
+    Kind {
+        name: "workers.sync",
+        what: "fdatasync calls",
+        direct: false,
+        cold: false,
+        operation: |file, _| Operation::sync_data(file),
+        moves_bytes: 0,
+        remedy: "every kernel hands syncs to a worker: sync once for many writes",
     },
 ];
 
+fn read(file: &Descriptor, offset: u64) -> Operation {
+    Operation::read_at(file, AlignedBuf::zeroed(BLOCK_BYTES, BLOCK_BYTES), offset)
+}
+
+fn write(file: &Descriptor, offset: u64) -> Operation {
+    Operation::write_at(file, AlignedBuf::zeroed(BLOCK_BYTES, BLOCK_BYTES), offset)
+}
+
+/// What a trial counted.
+#[derive(Clone, Debug, PartialEq)]
+struct Trial {
+    /// Operations handed to workers, by the tracepoint.
+    punts: Fact<u64>,
+    /// Worker threads that the kernel made for the trial, and their CPU time.
+    workers: Fact<Workers>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Workers {
+    threads: u64,
+    cpu_ns: u64,
+}
+
 pub(crate) fn examine(sources: &Sources, file: &ProbeFile) -> Vec<Finding> {
-    KINDS.iter().map(|kind| examine_kind(sources, file, kind)).collect()
+    KINDS.iter().map(|kind| judge(kind, try_out(sources, kind, file))).collect()
 }
 
-fn examine_kind(sources: &Sources, file: &ProbeFile, kind: &Kind) -> Finding {
-    let counted = (kind.file)(file)
-        .as_ref()
-        .map_err(Clone::clone)
-        .and_then(|descriptor| count(sources, descriptor, kind));
-    match counted {
-        Ok(counted) => counted.judge(kind),
-        Err(reason) => Finding::unknown(kind.name, reason),
+/// Why a trial has no count.
+#[derive(Clone, Debug)]
+enum Failure {
+    /// There was nothing to try it with.
+    NotTried(String),
+    /// An operation failed.
+    Failed(String),
+}
+
+fn try_out(sources: &Sources, kind: &Kind, file: &ProbeFile) -> Result<Trial, Failure> {
+    let file = if kind.direct { &file.direct } else { &file.buffered };
+    let file = file.as_ref().map_err(|reason| match kind.direct {
+        true => Failure::Failed(reason.clone()),
+        false => Failure::NotTried(reason.clone()),
+    })?;
+    if kind.cold {
+        let dropped = drop_page_cache(file, 0, FILE_BYTES as u64);
+        dropped.map_err(|error| Failure::NotTried(format!("dropping the cache: {error}")))?;
     }
+    // A thread of its own has worker threads of its own.
+    thread::scope(|scope| scope.spawn(|| count(sources, kind, file)).join())
+        .unwrap_or_else(|_| Err(Failure::NotTried("the thread of the trial panicked".into())))
 }
 
-/// How many operations went to a worker.
-enum Punts {
-    Counted(u64),
-    /// The tracepoint could not be opened, for this reason; whether a worker ran.
-    Seen(bool, String),
-}
-
-impl Punts {
-    fn judge(&self, kind: &Kind) -> Finding {
-        let name = kind.name;
-        let (punted, evidence) = match self {
-            Punts::Counted(punts) => (
-                *punts > 0,
-                format!(
-                    "{punts} of {OPERATIONS} operations went to a worker \
-                     (io_uring:io_uring_queue_async_work)"
-                ),
-            ),
-            Punts::Seen(ran, reason) => (
-                *ran,
-                format!(
-                    "{} iou-wrk thread ran for {OPERATIONS} operations (not counted: {reason})",
-                    if *ran { "an" } else { "no" }
-                ),
-            ),
-        };
-        match punted {
-            true => Finding::limited(name, evidence).remedy(kind.remedy),
-            false => Finding::ok(name, evidence),
-        }
-    }
-}
-
-fn count(sources: &Sources, file: &Descriptor, kind: &Kind) -> Result<Punts, String> {
-    let local = Local::builder().backend(BackendChoice::Uring).build();
-    let mut local = local.map_err(|error| error.to_string())?;
-    (kind.prepare)(file).map_err(|error| format!("dropping the page cache: {error}"))?;
+fn count(sources: &Sources, kind: &Kind, file: &Descriptor) -> Result<Trial, Failure> {
+    let ring = Local::builder().backend(BackendChoice::Uring).build();
+    let mut ring = ring.map_err(|error| Failure::NotTried(error.to_string()))?;
     let mut counters = Counters::open(sources, &[Event::WorkerPunts]);
-    let before = worker_cpu_ns(sources);
     counters.start();
-    let moved = run(&mut local, file, kind);
+    let made = make(&mut ring, kind, file);
     counters.stop();
-    moved?;
-    Ok(match counters.count(Event::WorkerPunts) {
-        Fact::Known(punts) => Punts::Counted(punts),
-        Fact::Unknown(reason) => Punts::Seen(worker_cpu_ns(sources) != before, reason),
+    let workers = own_workers(sources);
+    made.map_err(Failure::Failed)?;
+    Ok(Trial { punts: counters.count(Event::WorkerPunts), workers })
+}
+
+/// Makes all operations of a kind in one batch, and checks each.
+fn make(ring: &mut Local, kind: &Kind, file: &Descriptor) -> Result<(), String> {
+    for index in 0..OPERATIONS {
+        let operation = (kind.operation)(file, index * STRIDE_BYTES);
+        ring.push(operation, index).map_err(|error| error.to_string())?;
+    }
+    ring.submit_and_wait(OPERATIONS as usize).map_err(|error| error.to_string())?;
+    let mut completed = 0;
+    while let Some(done) = ring.next_completion() {
+        let moved = done.result().map_err(|error| error.to_string())?;
+        if moved != kind.moves_bytes {
+            return Err(format!("{} moved {moved} bytes of {}", done.opcode(), kind.moves_bytes));
+        }
+        completed += 1;
+    }
+    match completed {
+        OPERATIONS => Ok(()),
+        _ => Err(format!("{completed} of {OPERATIONS} operations completed")),
+    }
+}
+
+/// The workers of this thread: `iou-wrk-` and its number. They stay for some
+/// seconds after their work.
+fn own_workers(sources: &Sources) -> Fact<Workers> {
+    let name = format!("iou-wrk-{}", rustix::thread::gettid().as_raw_nonzero());
+    let snapshot = CpuSnapshot::take(sources);
+    snapshot.threads().clone().map(|threads| {
+        let own = threads.iter().filter(|thread| thread.name == name);
+        own.fold(Workers { threads: 0, cpu_ns: 0 }, |sum, thread| Workers {
+            threads: sum.threads + 1,
+            cpu_ns: sum.cpu_ns + thread.cpu_ns,
+        })
     })
 }
 
-fn run(local: &mut Local, file: &Descriptor, kind: &Kind) -> Result<(), String> {
-    for index in 0..OPERATIONS {
-        let buffer = AlignedBuf::zeroed(BLOCK_BYTES, BLOCK_BYTES).into();
-        let operation = (kind.operation)(file, buffer, (index * STRIDE_BYTES) as u64);
-        let done = local.run(operation).map_err(|error| error.to_string())?;
-        let moved = done.result().map_err(|error| error.to_string())?;
-        if moved != BLOCK_BYTES {
-            return Err(format!("{} moved {moved} of {BLOCK_BYTES} bytes", done.opcode()));
+fn judge(kind: &Kind, tried: Result<Trial, Failure>) -> Finding {
+    let what = format!("{OPERATIONS} {}", kind.what);
+    let trial = match tried {
+        Ok(trial) => trial,
+        Err(Failure::NotTried(reason)) => {
+            return Finding::unknown(kind.name, format!("{what}: not tried ({reason})"));
         }
-    }
-    Ok(())
+        Err(Failure::Failed(reason)) => {
+            return Finding::blocked(kind.name, format!("{what}: {reason}"));
+        }
+    };
+    let (status, counted) = match (&trial.punts, &trial.workers) {
+        (Fact::Known(0), _) => {
+            (Status::Ok, format!("none handed to a worker thread ({TRACEPOINT})"))
+        }
+        (Fact::Known(punts), _) => {
+            (Status::Limited, format!("{punts} handed to a worker thread ({TRACEPOINT})"))
+        }
+        (Fact::Unknown(reason), Fact::Known(workers)) => by_threads(workers, reason),
+        (Fact::Unknown(punts), Fact::Unknown(workers)) => {
+            (Status::Unknown, format!("could not be counted ({punts}; {workers})"))
+        }
+    };
+    let finding = Finding::new(kind.name, status, format!("{what}: {counted}"));
+    if status == Status::Limited { finding.remedy(kind.remedy) } else { finding }
 }
 
-/// Workers, and the CPU time of all of them.
-fn worker_cpu_ns(sources: &Sources) -> Option<(usize, u64)> {
-    let snapshot = CpuSnapshot::take(sources);
-    let threads = snapshot.threads().known()?;
-    let workers = threads.iter().filter(|thread| thread.kind == ThreadKind::IoWorker);
-    Some((workers.clone().count(), workers.map(|worker| worker.cpu_ns).sum()))
+const TRACEPOINT: &str = "tracepoint io_uring:io_uring_queue_async_work";
+
+fn by_threads(workers: &Workers, reason: &str) -> (Status, String) {
+    let source = format!("threads named iou-wrk in /proc/self/task; no tracepoint: {reason}");
+    match workers.threads {
+        0 => (Status::Ok, format!("no worker thread appeared ({source})")),
+        threads => {
+            let cpu_us = workers.cpu_ns / 1000;
+            (
+                Status::Limited,
+                format!("{threads} worker threads appeared, {cpu_us} us of CPU ({source})"),
+            )
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::finding::Status;
-
-    #[test]
-    fn punts_are_limits_with_remedies() {
-        let kind = &KINDS[4];
-        let none = Punts::Counted(0).judge(kind);
-        assert_eq!((none.status, none.remedy), (Status::Ok, None));
-        let some = Punts::Counted(32).judge(kind);
-        assert_eq!(some.status, Status::Limited);
-        assert!(some.evidence.starts_with("32 of 32 ") && some.remedy.is_some());
-        let seen = Punts::Seen(true, "no tracefs".into()).judge(kind);
-        assert_eq!(seen.status, Status::Limited);
-        assert!(seen.evidence.contains("no tracefs"), "{}", seen.evidence);
-        assert_eq!(Punts::Seen(false, String::new()).judge(kind).status, Status::Ok);
-    }
-
-    #[test]
-    fn a_file_that_could_not_be_made_is_unknown() {
-        let file = ProbeFile { buffered: Err("full".into()), direct: Err("refused".into()) };
-        for finding in examine(&Sources::default(), &file) {
-            assert_eq!(finding.status, Status::Unknown);
-            assert!(["full", "refused"].contains(&finding.evidence.as_str()));
-        }
-    }
-}
+mod tests;
