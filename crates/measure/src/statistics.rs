@@ -125,6 +125,8 @@ mod tests {
         // Stamped per batch: the latency is half of what it was.
         let batch = LittlesLaw::check(100_000.0, 160_000.0, 32.0, 0.05);
         assert!(!batch.holds && (batch.implied_in_flight - 16.0).abs() < 1e-9);
+        // Stamped too early: more is implied than was ever in flight.
+        assert!(!LittlesLaw::check(106_000.0, 320_000.0, 32.0, 0.05).holds);
         assert!(!LittlesLaw::check(0.0, 0.0, 32.0, 0.05).holds);
         assert!(!LittlesLaw::check(1.0, f64::NAN, 32.0, 0.05).holds);
         assert!(!LittlesLaw::check(1.0, 1.0, 0.0, 0.05).holds);
