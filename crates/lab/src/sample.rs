@@ -73,18 +73,35 @@ pub fn take(
 ) -> Result<Sample, Failure> {
     let is_measured_at_once = timing.warm_up.is_zero();
     let mut readings = Vec::with_capacity(2);
-    let tally = run(engine, job, timing, &mut |edge| match edge {
+    let mut accounts = Vec::with_capacity(2);
+    let tally = run(engine, job, timing, &mut |edge| {
+        if matches!(edge, Edge::Ready | Edge::Done) {
+            accounts.push(ProcessIo::read(&instruments.sources));
+        }
         // Without warm-up the measured time begins before this thread hears of it.
-        Edge::Ready if is_measured_at_once => readings.push(Reading::take(instruments, edge)),
-        Edge::Start if !is_measured_at_once => readings.push(Reading::take(instruments, edge)),
-        Edge::End => readings.push(Reading::take(instruments, edge)),
-        Edge::Ready | Edge::Start | Edge::Done => {}
+        let start = if is_measured_at_once { Edge::Ready } else { Edge::Start };
+        if edge == start || edge == Edge::End {
+            readings.push(Reading::take(instruments, edge));
+        }
     })?;
+    let device_share = device_share(&tally, &accounts, job.block_bytes);
     match &readings[..] {
-        [start, end] => Ok(Sample::of(tally, start, end, timing, instruments)),
+        [start, end] => {
+            let sample = Sample::of(tally, start, end, timing, instruments);
+            Ok(Sample { device_share, ..sample })
+        }
         // Only an engine that never began has no edges, and that is a failure.
         _ => Err(Failure::Io("a sample had no time".to_owned())),
     }
+}
+
+/// The share of the bytes of all reads of the run, warm-up included, that came from a device: exact
+/// where the edges of the measured time are not.
+fn device_share(tally: &Tally, accounts: &[Fact<ProcessIo>], block_bytes: usize) -> Option<f64> {
+    let [before, after] = accounts else { return None };
+    let read_bytes = after.known()?.since(before.known()?).read_bytes;
+    let bytes = tally.counts.completed.checked_mul(block_bytes as u64)?;
+    (tally.foreign_cpu_ns.is_none() && bytes > 0).then(|| read_bytes as f64 / bytes as f64)
 }
 
 /// Runs the engine once more, to count events of the kernel, which slows it down.
@@ -183,7 +200,6 @@ struct Reading {
     taken_at: Instant,
     process_cpu_ns: u64,
     system_cpu: Fact<SystemCpu>,
-    process_io: Fact<ProcessIo>,
     device: Option<DeviceCounters>,
 }
 
@@ -198,9 +214,8 @@ impl Reading {
         let device =
             number.and_then(|number| DeviceCounters::read(sources, number).known().cloned());
         let system_cpu = SystemCpu::read(sources);
-        let process_io = ProcessIo::read(sources);
         let (taken_at, process_cpu_ns) = early.unwrap_or_else(clocks);
-        Reading { taken_at, process_cpu_ns, system_cpu, process_io, device }
+        Reading { taken_at, process_cpu_ns, system_cpu, device }
     }
 }
 
@@ -220,7 +235,6 @@ impl Sample {
             false => 1.0,
         };
         let operations = (tally.counts.operations as f64 * scale).max(1.0);
-        let bytes = (tally.counts.bytes as f64 * scale).max(1.0);
         let process_ns = end.process_cpu_ns.saturating_sub(start.process_cpu_ns);
         let own_ns = match tally.foreign_cpu_ns {
             Some(foreign_ns) => foreign_ns as f64 * scale,
@@ -232,12 +246,11 @@ impl Sample {
             (above_ns - own_ns).max(0.0)
         });
         let is_own = tally.foreign_cpu_ns.is_none();
-        let io = end.process_io.zip(&start.process_io).map(|(end, start)| end.since(start));
         let device = end.device.as_ref().zip(start.device.as_ref());
         Sample {
             cpu_ns_per_operation: own_ns / operations,
             other_cpu_ns_per_operation: other_ns.filter(|_| is_own).map(|ns| ns / operations),
-            device_share: io.known().filter(|_| is_own).map(|io| io.read_bytes as f64 / bytes),
+            device_share: None,
             device_queue_depth: device
                 .filter(|_| is_own)
                 .map(|(end, start)| end.since(start).queue_depth_mean),

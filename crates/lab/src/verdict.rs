@@ -215,7 +215,7 @@ fn comparison_text(rival: &Row, ratio: &Ratio, by: Comparison, noise: Option<f64
         Comparison::Slower => format!("only {interval} times {name}"),
         Comparison::NoDifference => {
             let within = noise.unwrap_or(0.0).max(MINIMUM_DIFFERENCE) * 100.0;
-            format!("as fast as {name}, {interval}, within {within:.0} %")
+            format!("{interval} times {name}, within the noise of {within:.0} %")
         }
     }
 }
@@ -255,7 +255,7 @@ fn cause_text(
             text += &format!("; {}", difference_text(subject, rival, operation));
             let at_depth = |row: &&Row| row.depth == subject.depth && row.engine != rival.engine;
             if let Some(sync) = sync.filter(at_depth) {
-                text += &format!(", {}", difference_text(subject, sync, operation));
+                text += &format!("; {}", difference_text(subject, sync, operation));
             }
         }
         return text;
@@ -376,7 +376,9 @@ mod tests {
         ];
         let verdict = at(&rows, 32);
         assert_eq!((verdict.verdict, &verdict.winner), (Finding::NoDifference, &None));
-        assert!(verdict.reason.starts_with("as fast as aio, 1.01 [1.01, 1.01], within 5 %; "));
+        assert!(
+            verdict.reason.starts_with("1.01 [1.01, 1.01] times aio, within the noise of 5 %; ")
+        );
         assert!((verdict.noise_floor.unwrap() - 5.0 / 96.0).abs() < 1e-3);
     }
 

@@ -153,20 +153,21 @@ fn a_cold_run_reads_each_block_once() {
 #[test]
 fn every_engine_notices_a_damaged_block() {
     let files = files();
-    let path = &files.files[1].path;
-    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
-    // All blocks, so that whichever is read first is one; a byte far behind the stamp.
-    for block in 0..FILE_BYTES / 4096 {
-        file.write_all_at(b"?", block * 4096 + 3000).unwrap();
+    for file in &files.files {
+        let opened = fs::OpenOptions::new().write(true).open(&file.path).unwrap();
+        // All blocks, so that whichever is read first is one; a byte far behind the stamp.
+        for block in 0..FILE_BYTES / 4096 {
+            opened.write_all_at(b"?", block * 4096 + 3000).unwrap();
+        }
+        opened.sync_all().unwrap();
     }
-    file.sync_all().unwrap();
     for (name, engine, depth) in engines().into_iter().take(15) {
         let job = Arc::new(job(&files, depth, Cache::Warm));
         match sample::take(&*engine, &job, TIMING, &instruments()).unwrap_err() {
             Failure::Unavailable(reason) => println!("skipped: {name}: {reason}"),
             failure => {
                 let text = gates::verification(&failure).expect("a gate voids it");
-                assert!(text.ends_with("of file 1 holds damaged data"), "{name}@{depth}: {text}");
+                assert!(text.ends_with(" holds damaged data"), "{name}@{depth}: {text}");
             }
         }
     }
@@ -211,14 +212,16 @@ fn a_ring_says_what_it_was_granted_and_what_has_no_effect() {
 #[test]
 fn fio_reads_the_same_files() {
     let files = files();
+    // Long enough for fio's CPU time, which it tells in whole milliseconds.
+    let timing = Timing { extent: Extent::Time(Duration::from_millis(300)), ..TIMING };
     for fixed in [false, true] {
-        let fio = Fio { fixed, timing: TIMING };
+        let fio = Fio { fixed, timing };
         let Some(sample) = take(&fio, "fio", job(&files, 8, Cache::Bypassed)) else { return };
         let counts = &sample.tally.counts;
         assert!(counts.operations > 0 && counts.latency.count() > 0);
         assert!(sample.cpu_ns_per_operation > 0.0 && sample.device_share.is_none());
         let seconds = sample.tally.elapsed_ns as f64 / 1e9;
-        assert!((0.02..0.5).contains(&seconds), "{seconds}");
+        assert!((0.2..1.0).contains(&seconds), "{seconds}");
     }
 }
 

@@ -63,7 +63,7 @@ impl Engine for Aio {
         let mut context = Context::new(job)?;
         let window = start.ready()?;
         let lane = Lane::new(job, window, 0, 1);
-        let tally = rolling::drive(&mut context, &window, lane, job.depth)?;
+        let tally = rolling::drive(&mut context, &window, lane, job)?;
         Ok(Tally {
             submitted: Some(context.submitted),
             system_calls: Some(context.system_calls),
@@ -80,7 +80,9 @@ struct Context {
     requests: Vec<Request>,
     prepared: Vec<ControlBlock>,
     events: Vec<Event>,
-    ready: usize,
+    /// Events that the last call found, and how many of them were taken.
+    found: usize,
+    taken: usize,
     submitted: u64,
     system_calls: u64,
 }
@@ -102,13 +104,14 @@ impl Context {
             requests: vec![Request::default(); job.depth],
             prepared: Vec::with_capacity(job.depth),
             events: vec![Event::default(); job.depth],
-            ready: 0,
+            found: 0,
+            taken: 0,
             submitted: 0,
             system_calls: 0,
         })
     }
 
-    fn submit(&mut self) -> Result<(), Failure> {
+    fn hand_over(&mut self) -> Result<(), Failure> {
         let mut pointers: Vec<*mut ControlBlock> =
             self.prepared.iter_mut().map(ptr::from_mut).collect();
         while !pointers.is_empty() {
@@ -148,8 +151,12 @@ impl rolling::Queue for Context {
         Ok(())
     }
 
+    fn submit(&mut self) -> Result<(), Failure> {
+        self.hand_over()
+    }
+
     fn submit_and_wait(&mut self, want: usize) -> Result<(), Failure> {
-        self.submit()?;
+        self.hand_over()?;
         loop {
             self.system_calls += 1;
             // SAFETY: the array of events is live and has room for as many as are told.
@@ -165,7 +172,7 @@ impl rolling::Queue for Context {
             };
             match usize::try_from(found) {
                 Ok(found) => {
-                    self.ready = found;
+                    (self.found, self.taken) = (found, 0);
                     return Ok(());
                 }
                 Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
@@ -175,15 +182,14 @@ impl rolling::Queue for Context {
     }
 
     fn reap(&mut self, take: &mut rolling::Take<'_>) -> Result<(), Failure> {
-        for event in &self.events[..std::mem::take(&mut self.ready)] {
-            let slot = event.data as usize;
-            let read = usize::try_from(event.result).map_err(|_| {
-                let error = io::Error::from_raw_os_error(-event.result as i32);
-                self.job.read_failed(self.requests[slot], &error)
-            })?;
-            take(slot, &self.buffers[slot][..read])?;
-        }
-        Ok(())
+        let Some(event) = self.events[..self.found].get(self.taken) else { return Ok(()) };
+        self.taken += 1;
+        let slot = event.data as usize;
+        let read = usize::try_from(event.result).map_err(|_| {
+            let error = io::Error::from_raw_os_error(-event.result as i32);
+            self.job.read_failed(self.requests[slot], &error)
+        })?;
+        take(slot, &self.buffers[slot][..read])
     }
 }
 

@@ -1,14 +1,16 @@
 //! The rolling window of every engine with a queue: keep it full, never wait for a whole batch.
 //!
-//! Each round hands over what is to be read, waits for at least some completions, and takes all
-//! that are there. The clock is read twice a round: operations handed over together began
-//! together, since the kernel is entered once for all of them, and completions taken together
-//! ended together, since none was known of before. A latency is thus what a caller sees, not when
-//! the device was done.
+//! Each round waits for some completions and takes all that are there; each that is taken is
+//! verified and replaced by the next read at once. What is fresh is handed over every few reads, so
+//! that the device has work while the rest of a batch is being verified.
+//!
+//! The clock is read before and after each system call: operations handed over by one call began
+//! together, and completions that were seen after it ended together, since none was known of
+//! before. A latency is thus what a caller sees, not when the device was done.
 
 use super::Tally;
 use crate::{
-    job::{Failure, Request, Window},
+    job::{Cache, Failure, Job, Request, Window},
     lane::Lane,
 };
 
@@ -20,12 +22,20 @@ pub(super) trait Queue {
     /// Prepares a read into the slot's own buffer.
     fn push(&mut self, slot: usize, request: Request) -> Result<(), Failure>;
 
+    /// Hands over all that was prepared.
+    fn submit(&mut self) -> Result<(), Failure>;
+
     /// Hands over all that was prepared, and waits until `want` completions are there.
     fn submit_and_wait(&mut self, want: usize) -> Result<(), Failure>;
 
-    /// Gives each completion that is there, with what it brought.
+    /// Gives one completion that is there, with what it brought; nothing where there is none.
     fn reap(&mut self, take: &mut Take<'_>) -> Result<(), Failure>;
 }
+
+/// After how many direct reads to hand over what is fresh. Each one alone costs a system call; all
+/// at the end let the device run dry meanwhile (docs/benchmarking.md has the figures). Buffered
+/// reads are handed over all at once: what the cache holds keeps no device waiting.
+const FRESH_MAX: usize = 4;
 
 /// For how many completions to wait at a depth. With few in flight, each one as it comes. With
 /// many, an eighth of them: the rest keeps the device busy, and fewer wake-ups and larger
@@ -41,38 +51,98 @@ struct Slot {
     began_ns: u64,
 }
 
-/// Keeps `depth` reads in flight until the lane is over, then waits for the rest.
+/// Keeps as many reads in flight as the job's depth until the lane is over, then waits for the rest.
 pub(super) fn drive(
     queue: &mut impl Queue,
     window: &Window,
-    mut lane: Lane,
-    depth: usize,
+    lane: Lane,
+    job: &Job,
 ) -> Result<Tally, Failure> {
-    let mut slots = vec![Slot::default(); depth];
-    let mut idle: Vec<usize> = (0..depth).rev().collect();
-    let mut fresh = Vec::with_capacity(depth);
+    let depth = job.depth;
+    let fresh_max = if job.cache == Cache::Bypassed { FRESH_MAX } else { depth };
+    let mut rolling = Rolling {
+        lane,
+        slots: vec![Slot::default(); depth],
+        fresh: Vec::with_capacity(depth),
+        fresh_max,
+        in_flight: 0,
+    };
+    for slot in 0..depth {
+        rolling.refill(queue, slot)?;
+    }
     let want = completions_wanted(depth);
-    loop {
-        while let Some(&slot) = idle.last() {
-            let Some(request) = lane.next_request() else { break };
-            idle.pop();
-            slots[slot].request = request;
-            queue.push(slot, request)?;
-            fresh.push(slot);
+    while rolling.in_flight > 0 {
+        rolling.hand_over();
+        queue.submit_and_wait(want.min(rolling.in_flight))?;
+        rolling.take_all(queue)?;
+    }
+    Ok(Tally::of(window, [rolling.lane.into_counts()]))
+}
+
+struct Rolling {
+    lane: Lane,
+    slots: Vec<Slot>,
+    /// Slots whose read is prepared and not yet handed over.
+    fresh: Vec<usize>,
+    fresh_max: usize,
+    in_flight: usize,
+}
+
+impl Rolling {
+    /// Prepares the next read into an idle slot, if there is one to come.
+    #[inline]
+    fn refill(&mut self, queue: &mut impl Queue, slot: usize) -> Result<(), Failure> {
+        let Some(request) = self.lane.next_request() else { return Ok(()) };
+        self.slots[slot].request = request;
+        queue.push(slot, request)?;
+        self.fresh.push(slot);
+        self.in_flight += 1;
+        if self.fresh.len() == self.fresh_max && self.slots.len() > self.fresh_max {
+            self.hand_over();
+            queue.submit()?;
         }
-        let in_flight = depth - idle.len();
-        if in_flight == 0 {
-            return Ok(Tally::of(window, [lane.into_counts()]));
+        Ok(())
+    }
+
+    /// Says that what is fresh begins now. The system call follows.
+    #[inline]
+    fn hand_over(&mut self) {
+        if self.fresh.is_empty() {
+            return;
         }
-        let began_ns = lane.clock();
-        lane.begin(fresh.len() as u64, began_ns);
-        fresh.drain(..).for_each(|slot| slots[slot].began_ns = began_ns);
-        queue.submit_and_wait(want.min(in_flight))?;
-        let ended_ns = lane.clock();
-        queue.reap(&mut |slot, bytes| {
-            let Slot { request, began_ns } = slots[slot];
-            idle.push(slot);
-            lane.complete(request, began_ns, ended_ns, bytes)
-        })?;
+        let began_ns = self.lane.clock();
+        self.lane.begin(self.fresh.len() as u64, began_ns);
+        for slot in self.fresh.drain(..) {
+            self.slots[slot].began_ns = began_ns;
+        }
+    }
+
+    /// Takes and replaces every completion that is there.
+    #[inline]
+    fn take_all(&mut self, queue: &mut impl Queue) -> Result<(), Failure> {
+        let mut ended_ns = self.lane.clock();
+        loop {
+            let mut done = None;
+            let (lane, slots, fresh) = (&mut self.lane, &mut self.slots, &mut self.fresh);
+            queue.reap(&mut |slot, bytes| {
+                done = Some(slot);
+                // A kernel thread (SQPOLL) takes what is prepared before it is handed over.
+                if let Some(at) = fresh.iter().position(|&prepared| prepared == slot) {
+                    fresh.swap_remove(at);
+                    slots[slot].began_ns = ended_ns;
+                    lane.begin(1, ended_ns);
+                    ended_ns = lane.clock();
+                }
+                let Slot { request, began_ns } = slots[slot];
+                lane.complete(request, began_ns, ended_ns, bytes)
+            })?;
+            let Some(slot) = done else { return Ok(()) };
+            self.in_flight -= 1;
+            self.refill(queue, slot)?;
+            if self.fresh.is_empty() {
+                // It was handed over: what is seen from now on may have come meanwhile.
+                ended_ns = self.lane.clock();
+            }
+        }
     }
 }

@@ -218,7 +218,7 @@ impl Engine for Uring {
         let lane = Lane::new(job, window, 0, 1);
         let lane = if self.switches.has(Switch::Unverified) { lane.unverified() } else { lane };
         let mut queue = RingQueue { job, ring: &mut ring };
-        let tally = rolling::drive(&mut queue, &window, lane, job.depth)?;
+        let tally = rolling::drive(&mut queue, &window, lane, job)?;
         let after = ring.local.stats();
         let mut detail = ring.detail;
         let fallbacks = after.fallback_operations - before.fallback_operations;
@@ -258,6 +258,12 @@ impl rolling::Queue for RingQueue<'_> {
     }
 
     #[inline]
+    fn submit(&mut self) -> Result<(), Failure> {
+        self.ring.local.submit().map_err(|error| Failure::Io(error.to_string()))?;
+        Ok(())
+    }
+
+    #[inline]
     fn submit_and_wait(&mut self, want: usize) -> Result<(), Failure> {
         self.ring.local.submit_and_wait(want).map_err(|error| Failure::Io(error.to_string()))?;
         Ok(())
@@ -265,19 +271,17 @@ impl rolling::Queue for RingQueue<'_> {
 
     #[inline]
     fn reap(&mut self, take: &mut rolling::Take<'_>) -> Result<(), Failure> {
-        while let Some(completion) = self.ring.local.next_completion() {
-            let slot = completion.tag() as usize;
-            let read = completion.result().map_err(|error| {
-                let file = &self.job.files[0].path;
-                let path =
-                    if self.job.files.len() == 1 { file } else { file.parent().unwrap_or(file) };
-                Failure::Io(format!("{}: {error}", path.display()))
-            })?;
-            let buffer = completion.into_buffer().expect("a read gives its buffer back");
-            take(slot, &buffer.as_slice()[..read])?;
-            self.ring.buffers[slot] = Some(buffer);
-        }
-        Ok(())
+        let Some(completion) = self.ring.local.next_completion() else { return Ok(()) };
+        let slot = completion.tag() as usize;
+        let read = completion.result().map_err(|error| {
+            let file = &self.job.files[0].path;
+            let path = if self.job.files.len() == 1 { file } else { file.parent().unwrap_or(file) };
+            Failure::Io(format!("{}: {error}", path.display()))
+        })?;
+        let buffer = completion.into_buffer().expect("a read gives its buffer back");
+        let taken = take(slot, &buffer.as_slice()[..read]);
+        self.ring.buffers[slot] = Some(buffer);
+        taken
     }
 }
 
