@@ -168,6 +168,9 @@ pub fn at_depth(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdi
     let (finding, winner) = match decisive {
         Comparison::Faster => (Finding::UseIt, Some(subject.label())),
         Comparison::Slower => (Finding::PureOverhead, Some(rival.label())),
+        Comparison::NoDifference if noise.is_some_and(|noise| noise > NOISE_MAX) => {
+            (Finding::CannotBeTold, None)
+        }
         Comparison::NoDifference => (Finding::NoDifference, None),
     };
     let sync = rows.iter().find(|row| row.engine == "sync" && row.is_valid());
@@ -193,6 +196,9 @@ fn valid(rows: &[Row], depth: usize) -> impl Iterator<Item = &Row> {
     rows.iter().filter(move |row| row.depth == depth && row.is_valid())
 }
 
+/// Beyond this noise, that nothing was seen does not say that nothing is there.
+const NOISE_MAX: f64 = 0.15;
+
 /// What a row and its control differ by.
 fn control_noise(
     rows: &[Row],
@@ -215,7 +221,11 @@ fn comparison_text(rival: &Row, ratio: &Ratio, by: Comparison, noise: Option<f64
         Comparison::Slower => format!("only {interval} times {name}"),
         Comparison::NoDifference => {
             let within = noise.unwrap_or(0.0).max(MINIMUM_DIFFERENCE) * 100.0;
-            format!("{interval} times {name}, within the noise of {within:.0} %")
+            let advice = match noise {
+                Some(noise) if noise > NOISE_MAX => ": try more --repeats, or a quieter machine",
+                _ => "",
+            };
+            format!("{interval} times {name}, within the noise of {within:.0} %{advice}")
         }
     }
 }
@@ -380,6 +390,18 @@ mod tests {
             verdict.reason.starts_with("1.01 [1.01, 1.01] times aio, within the noise of 5 %; ")
         );
         assert!((verdict.noise_floor.unwrap() - 5.0 / 96.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn too_much_noise_is_no_verdict() {
+        let rows = [
+            row("aio", RowKind::Rival, 32, DIRECT),
+            row("uring", RowKind::Subject, 32, Figures { ops_per_s: 101_000.0, ..DIRECT }),
+            row("uring", RowKind::Control, 32, Figures { ops_per_s: 80_000.0, ..DIRECT }),
+        ];
+        let verdict = at(&rows, 32);
+        assert_eq!((verdict.verdict, &verdict.winner), (Finding::CannotBeTold, &None));
+        assert!(verdict.reason.contains("try more --repeats"), "{}", verdict.reason);
     }
 
     #[test]
