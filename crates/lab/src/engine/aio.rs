@@ -4,7 +4,7 @@
 //! # Safety
 //!
 //! The kernel writes into the slots' buffers while their reads are in flight. The buffers belong
-//! to [`Context`], which hands out a slot's bytes only after its completion, and destroys the
+//! to `Context`, which hands out a slot's bytes only after its completion, and destroys the
 //! kernel's context, waiting for all in flight, before the buffers are freed.
 #![allow(unsafe_code)]
 
