@@ -169,7 +169,7 @@ fn wrong_usage_is_one_line_that_says_what_is_right() {
     let directory = directory();
     for (arguments, parts) in [
         (&["raed"][..], ["unknown workload \"raed\"", "read, nop"]),
-        (&["read", "--depth", "0"], ["--depth 0", "1 to 4096"]),
+        (&["read", "--depth", "0"], ["--depth 0", "1 to 1024"]),
         (&["--block", "3000"], ["--block 3000", "multiple of 512"]),
         (&["--engines", "sync,uring2"], ["unknown engine \"uring2\"", "sync, threads"]),
         (&["--profile", "x"], ["--profile \"x\"", "buffered, direct"]),

@@ -16,8 +16,9 @@ use crate::{
     job::{Cache, Pattern},
 };
 
-/// The most reads in flight, threads and files.
-const COUNT_MAX: u64 = 4096;
+/// The most reads in flight, threads and files. Each thread takes a quarter of a mebibyte for its
+/// latencies.
+const COUNT_MAX: u64 = 1024;
 /// The most memory for buffers: what one registered pool can hold.
 const BUFFERS_BYTES_MAX: u64 = 1 << 30;
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
@@ -338,9 +339,9 @@ mod tests {
             (refused(|a| a.engines = set("sync,uing")), ["unknown engine \"uing\"", "uring"]),
             (refused(|a| a.engines = set("uring+sqpol")), ["\"uring+sqpol\"", "uring+sqpoll"]),
             (refused(|a| a.engines = set("")), ["unknown engine \"\"", "uring"]),
-            (refused(|a| a.depth = set("0")), ["--depth 0", "1 to 4096"]),
-            (refused(|a| a.depth = set("1,,2")), ["--depth :", "1 to 4096"]),
-            (refused(|a| a.depth = set("-1")), ["--depth -1", "1 to 4096"]),
+            (refused(|a| a.depth = set("0")), ["--depth 0", "1 to 1024"]),
+            (refused(|a| a.depth = set("1,,2")), ["--depth :", "1 to 1024"]),
+            (refused(|a| a.depth = set("-1")), ["--depth -1", "1 to 1024"]),
             (refused(|a| a.block = set("3000")), ["--block 3000", "multiple of 512"]),
             (refused(|a| a.block = set("0")), ["--block 0", "1 to 64m"]),
             (refused(|a| a.block = set("4kb")), ["--block size \"4kb\"", "k, m or g"]),
@@ -349,8 +350,8 @@ mod tests {
             (refused(|a| a.cache = set("hot")), ["--cache \"hot\"", "warm, cold"]),
             (refused(|a| a.size = set("lots")), ["--size size \"lots\"", "k, m or g"]),
             (refused(|a| a.size = set("8k")), ["--size 8k", "need"]),
-            (refused(|a| a.files = set("0")), ["--files 0", "1 to 4096"]),
-            (refused(|a| a.threads = set("x")), ["--threads x", "1 to 4096"]),
+            (refused(|a| a.files = set("0")), ["--files 0", "1 to 1024"]),
+            (refused(|a| a.threads = set("x")), ["--threads x", "1 to 1024"]),
             (refused(|a| a.repeats = set("0")), ["--repeats 0", "1 to 1000"]),
             (refused(|a| a.reads = set("0")), ["--reads 0", "at least 1"]),
             (refused(|a| a.seed = set("one")), ["--seed one", "whole number"]),
@@ -359,8 +360,8 @@ mod tests {
             (refused(|a| a.out = Some("/nonexistent".into())), ["--out /nonexistent", "directory"]),
             (
                 refused(|a| {
-                    a.depth = set("4096");
-                    a.block = set("1m")
+                    a.depth = set("1024");
+                    a.block = set("2m")
                 }),
                 ["--depth times --block", "1 GiB"],
             ),

@@ -19,7 +19,7 @@ use ringwise_measure::{
 
 use super::{Context, Outcome};
 use crate::{
-    dataset::{DataFile, Directory, Layout},
+    dataset::{DataFile, Directory, Layout, block::BLOCK_BYTES},
     engine::{
         Engine, aio::Aio, fio::Fio, mmap::Mapped, sync::Sync, threads::Threads, tokio::Tokio,
         uring::Uring,
@@ -93,7 +93,7 @@ fn measure(
         return Ok(());
     }
     let files = lay(context, group, directory)?;
-    section.notes.push(files_note(&files));
+    section.notes.push(files_note(&files, group));
     if let Some(reason) = unfit(group, &files)? {
         section.void_all(&reason);
         return Ok(());
@@ -163,12 +163,22 @@ fn lay(
     files
 }
 
-fn files_note(files: &[DataFile]) -> String {
+fn files_note(files: &[DataFile], group: &Group) -> String {
+    let total: u64 = files.iter().map(|file| file.bytes).sum();
+    // Rounding to whole blocks is no lack.
+    let is_less = total + files.len() as u64 * BLOCK_BYTES as u64 <= group.size.most;
+    let less = match is_less {
+        true => format!(
+            " (wanted {}; free space, memory or time are short)",
+            bytes_text(group.size.most)
+        ),
+        false => String::new(),
+    };
     let count = match files.len() {
         1 => "1 file".to_owned(),
         n => format!("{n} files"),
     };
-    format!("{count} of {}, every block read is verified", bytes_text(files[0].bytes))
+    format!("{count} of {}{less}, every block read is verified", bytes_text(files[0].bytes))
 }
 
 /// Why the files cannot be read as the group says.
