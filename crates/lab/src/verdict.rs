@@ -168,11 +168,14 @@ pub fn at_depth(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdi
     let (finding, winner) = match decisive {
         Comparison::Faster => (Finding::UseIt, Some(subject.label())),
         Comparison::Slower => (Finding::PureOverhead, Some(rival.label())),
-        Comparison::NoDifference if noise.is_some_and(|noise| noise > NOISE_MAX) => {
-            (Finding::CannotBeTold, None)
-        }
         Comparison::NoDifference => (Finding::NoDifference, None),
     };
+    // That much noise hides a difference of throughput, so CPU time does not decide either.
+    let is_hidden = by_throughput == Comparison::NoDifference
+        && noise.is_some_and(|noise| noise > NOISE_MAX)
+        && !is_per_core;
+    let (finding, winner) =
+        if is_hidden { (Finding::CannotBeTold, None) } else { (finding, winner) };
     let sync = rows.iter().find(|row| row.engine == "sync" && row.is_valid());
     let reason = [
         comparison_text(rival, &ratio, by_throughput, noise),
@@ -394,14 +397,17 @@ mod tests {
 
     #[test]
     fn too_much_noise_is_no_verdict() {
-        let rows = [
-            row("aio", RowKind::Rival, 32, DIRECT),
-            row("uring", RowKind::Subject, 32, Figures { ops_per_s: 101_000.0, ..DIRECT }),
-            row("uring", RowKind::Control, 32, Figures { ops_per_s: 80_000.0, ..DIRECT }),
-        ];
-        let verdict = at(&rows, 32);
-        assert_eq!((verdict.verdict, &verdict.winner), (Finding::CannotBeTold, &None));
-        assert!(verdict.reason.contains("try more --repeats"), "{}", verdict.reason);
+        for cpu_ns in [3000.0, 1000.0] {
+            let uring = Figures { ops_per_s: 101_000.0, cpu_ns, ..DIRECT };
+            let rows = [
+                row("aio", RowKind::Rival, 32, DIRECT),
+                row("uring", RowKind::Subject, 32, uring),
+                row("uring", RowKind::Control, 32, Figures { ops_per_s: 80_000.0, ..uring }),
+            ];
+            let verdict = at(&rows, 32);
+            assert_eq!((verdict.verdict, &verdict.winner), (Finding::CannotBeTold, &None));
+            assert!(verdict.reason.contains("try more --repeats"), "{}", verdict.reason);
+        }
     }
 
     #[test]
