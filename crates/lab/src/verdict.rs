@@ -98,7 +98,7 @@ pub fn ratio_to_sync(row: &Row, rows: &[Row], seed: u64) -> Option<Ratio> {
     row.measured.ratio(&sync.measured, throughput, seed)
 }
 
-/// The subject beside every other valid row of its depth; another program beside the ring that
+/// The subject beside every other valid row of its depth; and another program beside the ring that
 /// leaves out what that program leaves out, if there is one.
 pub fn pairings(rows: &[Row], depth: usize, seed: u64) -> Vec<Pairing> {
     let Some(subject) = valid(rows, depth).find(|row| row.kind == RowKind::Subject) else {
@@ -117,10 +117,11 @@ pub fn pairings(rows: &[Row], depth: usize, seed: u64) -> Vec<Pairing> {
     };
     let others = valid(rows, depth).filter(|other| !std::ptr::eq(*other, subject));
     others
-        .filter_map(|other| match (other.kind, unverified) {
-            (RowKind::Program, Some(counterpart)) => pair(counterpart, other),
-            _ => pair(subject, other),
+        .flat_map(|other| {
+            let counterpart = unverified.filter(|_| other.kind == RowKind::Program);
+            [counterpart.and_then(|row| pair(row, other)), pair(subject, other)]
         })
+        .flatten()
         .collect()
 }
 
@@ -478,6 +479,13 @@ mod tests {
         let pairs: Vec<(String, String)> =
             pairings(&rows, 32, 1).into_iter().map(|p| (p.candidate, p.baseline)).collect();
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        assert_eq!(pairs, [pair("uring", "uring+unverified"), pair("uring+unverified", "fio")]);
+        assert_eq!(
+            pairs,
+            [
+                pair("uring", "uring+unverified"),
+                pair("uring+unverified", "fio"),
+                pair("uring", "fio")
+            ]
+        );
     }
 }
