@@ -113,6 +113,8 @@ impl Local {
         if !(1..=32_768).contains(&builder.entries) {
             return Err(SetupError::Entries(builder.entries));
         }
+        // Of a completion queue of two the loop would keep both entries for itself.
+        let builder = Builder { entries: builder.entries.max(2), ..builder };
         let (driver, setup) = AnyDriver::open(&builder)?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let capacity = setup.completion_entries - OWN_ENTRIES;

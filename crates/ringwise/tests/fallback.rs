@@ -100,7 +100,11 @@ fn a_number_of_entries_that_cannot_be() {
         let error = Local::builder().entries(entries).build().unwrap_err();
         assert!(matches!(error, SetupError::Entries(told) if told == entries));
     }
-    Local::builder().entries(1).build().unwrap();
+    for choice in [BackendChoice::Auto, BackendChoice::Classic] {
+        let mut one = Local::builder().entries(1).backend(choice).build().unwrap();
+        assert!(one.capacity() >= 1);
+        one.run(Operation::nop()).unwrap().result().unwrap();
+    }
     Local::builder().entries(32_768).build().unwrap();
 }
 
