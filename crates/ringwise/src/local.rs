@@ -204,6 +204,11 @@ impl Local {
             let submitted = self.driver.submit(0, None);
             submitted.map_err(|errno| PushRefusal::Submit(Error::new(Opcode::Submit, errno)))?;
             if !self.driver.has_room() {
+                if !self.setup.granted.has("SQPOLL") {
+                    // The kernel wants completions taken, or memory, before it takes more.
+                    let error = Error::new(Opcode::Submit, Errno(libc::EAGAIN));
+                    return Err(PushRefusal::Submit(error));
+                }
                 // A submission thread: the kernel's wait for room ends when the thread has taken
                 // entries, which is before it shows that (io_uring/sqpoll.c, io_sqpoll_wait_sq,
                 // looks at the thread's own count).
