@@ -327,15 +327,7 @@ mod tests {
     use super::*;
     use crate::testing::{Figures, row};
 
-    const DIRECT: Figures = Figures {
-        ops_per_s: 100_000.0,
-        cpu_ns: 3000.0,
-        latency_ns: 320_000,
-        device_share: 1.0,
-        queue: 31.0,
-        calls: 1,
-        wobble: 0.0,
-    };
+    const DIRECT: Figures = Figures::DIRECT;
     const CACHED: Figures = Figures { device_share: 0.0, queue: 0.0, ..DIRECT };
 
     fn at(rows: &[Row], depth: usize) -> Verdict {

@@ -157,15 +157,7 @@ mod tests {
         verdict,
     };
 
-    const FIGURES: Figures = Figures {
-        ops_per_s: 100_000.0,
-        cpu_ns: 3000.0,
-        latency_ns: 320_000,
-        device_share: 1.0,
-        queue: 31.0,
-        calls: 1,
-        wobble: 0.0,
-    };
+    const FIGURES: Figures = Figures::DIRECT;
 
     fn section() -> Section {
         let sync = Figures { ops_per_s: 15_000.0, latency_ns: 66_000, queue: 0.9, ..FIGURES };
