@@ -19,7 +19,7 @@ use crate::{
     setup::{
         Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
     },
-    slot::BY_THREAD,
+    slot::{BY_THREAD, NEVER_RAN},
     stats::Stats,
 };
 
@@ -42,6 +42,16 @@ impl Cqe {
     /// descriptor.
     pub(crate) fn by_thread(user_data: u64, result: i32) -> Cqe {
         Cqe { user_data: user_data | BY_THREAD, result, flags: 0 }
+    }
+
+    /// A call that was cancelled before anybody made it. `ECANCELED` by itself does not say that:
+    /// a file system may return it.
+    pub(crate) fn cancelled(user_data: u64) -> Cqe {
+        Cqe::by_thread(user_data | NEVER_RAN, -libc::ECANCELED)
+    }
+
+    pub(crate) fn never_ran(&self) -> bool {
+        self.user_data & NEVER_RAN != 0
     }
 
     pub(crate) fn is_by_thread(&self) -> bool {

@@ -257,7 +257,8 @@ impl Setup {
         &self.sqpoll
     }
 
-    /// Whether completions are polled for, where that was asked for.
+    /// Whether completions are polled for, where that was asked for. Calls that such a ring does
+    /// not take, all but reads, writes and no-ops, are made beside it.
     pub fn iopoll(&self) -> &Effect {
         &self.iopoll
     }
