@@ -8,9 +8,13 @@ use std::{
     env,
     io::{Read, Write},
     process::{Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex, OnceLock, mpsc},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ringwise_lab::{
@@ -22,15 +26,17 @@ use ringwise_lab::{
     lane::Counts,
     sample::{self, Instruments, Sample},
 };
-use ringwise_measure::{Latency, Sources};
+use ringwise_measure::{Latency, Sources, quantity::duration_text};
 use serde::{Deserialize, Serialize};
 
-use crate::peer::{Choice, TOKIO_WORKERS};
+use crate::peer::{Choice, TOKIO_WORKERS, panic_text};
 
 /// How much longer than its measured time a child may take before it is ended.
 const GRACE: Duration = Duration::from_secs(60);
 /// How long a child may take that has a number of reads and no time.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// How often the waiting parent looks whether a signal came: seldom, not to disturb.
+const WATCH: Duration = Duration::from_millis(250);
 
 /// What the child is to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -150,13 +156,14 @@ impl Order {
     /// # Errors
     ///
     /// [`NoSample`], with the reason in one line.
-    pub fn run(&self) -> Result<Sample, NoSample> {
+    pub fn run(&self, interrupt: &AtomicBool) -> Result<Sample, NoSample> {
         let failed = |text: String| NoSample::Failed(text);
         let this = env::current_exe().map_err(|error| failed(plain(&error)))?;
         let order = serde_json::to_string(self).map_err(|error| failed(error.to_string()))?;
         let mut command = Command::new(this);
         command.args(["sample", &order]).env("TOKIO_WORKER_THREADS", TOKIO_WORKERS);
-        let (status, out, errors) = output_within(command, self.time_max()).map_err(failed)?;
+        let (status, out, errors) =
+            output_within(command, self.time_max(), interrupt).map_err(failed)?;
         match serde_json::from_str(&out) {
             Ok(Answer::Sample(figures)) => Ok((*figures).into()),
             Ok(Answer::None(reason)) => Err(reason),
@@ -169,10 +176,11 @@ impl Order {
     }
 }
 
-/// Runs a command to its end, or ends it when its time is over.
+/// Runs a command to its end, or ends it when its time is over or a signal came.
 fn output_within(
     mut command: Command,
     time_max: Duration,
+    interrupt: &AtomicBool,
 ) -> Result<(ExitStatus, String, String), String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("its process: {}", plain(&error)))?;
@@ -186,18 +194,33 @@ fn output_within(
             text
         });
         let errors = scope.spawn(move || text(&mut errors));
-        let is_late = told.recv_timeout(time_max).is_err();
-        if is_late {
+        let is_over = wait(&told, time_max, interrupt);
+        if !is_over {
             // It may have ended just now.
             let _ = child.kill();
         }
         let status = child.wait().map_err(|error| format!("its process: {}", plain(&error)))?;
-        if is_late {
-            return Err(format!("its process hung and was ended after {} s", time_max.as_secs()));
+        if !is_over {
+            let after = duration_text(time_max);
+            return Err(format!("its process was ended: it had not answered after {after}"));
         }
         let join = |reader: thread::ScopedJoinHandle<'_, String>| reader.join().unwrap_or_default();
         Ok((status, join(out), join(errors)))
     })
+}
+
+/// Waits for the end of a child. False where its time is over first, or a signal comes.
+fn wait(ended: &mpsc::Receiver<()>, time_max: Duration, interrupt: &AtomicBool) -> bool {
+    let start = Instant::now();
+    loop {
+        let left = time_max.saturating_sub(start.elapsed());
+        if ended.recv_timeout(left.min(WATCH)).is_ok() {
+            return true;
+        }
+        if left.is_zero() || interrupt.load(Ordering::Relaxed) {
+            return false;
+        }
+    }
 }
 
 fn text(from: &mut Option<impl Read>) -> String {
@@ -229,9 +252,9 @@ pub fn take(order: &str, out: &mut dyn Write) -> Result<(), LabError> {
     let taken = sample::take(&*engine.engine(timing), &job, timing, &instruments);
     let panicked = panics.lock().ok().and_then(|mut panic| panic.take());
     let answer = match (taken, panicked) {
+        (Err(Failure::Unavailable(reason)), _) => Answer::None(NoSample::Unavailable(reason)),
         (_, Some(panic)) => Answer::None(NoSample::Failed(panic)),
         (Ok(sample), None) => Answer::Sample(Box::new(sample.into())),
-        (Err(Failure::Unavailable(reason)), None) => Answer::None(NoSample::Unavailable(reason)),
         (Err(failure), None) => Answer::None(NoSample::Failed(failure.to_string())),
     };
     let text = serde_json::to_string(&answer)
@@ -244,13 +267,8 @@ fn panics() -> &'static Mutex<Option<String>> {
     static FIRST: OnceLock<Mutex<Option<String>>> = OnceLock::new();
     let first = FIRST.get_or_init(Mutex::default);
     std::panic::set_hook(Box::new(|info| {
-        let payload = info.payload();
-        let text = payload.downcast_ref::<&str>().copied();
-        let message = text.or_else(|| payload.downcast_ref().map(String::as_str));
-        let message = message.unwrap_or("no message");
-        let line = message.lines().next().unwrap_or_default();
         if let Ok(mut first) = first.lock() {
-            first.get_or_insert_with(|| format!("panicked: {line}"));
+            first.get_or_insert_with(|| panic_text(info.payload()));
         }
     }));
     first
@@ -347,7 +365,8 @@ mod tests {
     fn a_child_that_hangs_is_ended() {
         let mut command = Command::new("sleep");
         command.arg("1000");
-        let error = output_within(command, Duration::from_millis(20)).unwrap_err();
-        assert!(error.contains("hung"), "{error}");
+        let time_max = Duration::from_millis(20);
+        let error = output_within(command, time_max, &AtomicBool::new(false)).unwrap_err();
+        assert!(error.contains("had not answered after 20ms"), "{error}");
     }
 }

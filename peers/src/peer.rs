@@ -14,7 +14,12 @@ mod monoio;
 mod tokio_fs;
 mod tokio_uring;
 
-use std::{fmt, ops::Range};
+use std::{
+    any::Any,
+    fmt,
+    ops::Range,
+    panic::{self, AssertUnwindSafe},
+};
 
 use ringwise_lab::{
     engine::Engine,
@@ -163,8 +168,24 @@ fn aligned(job: &Job) -> (Vec<u8>, Range<usize>) {
     (memory, start..start + job.block_bytes)
 }
 
+/// Starts a runtime. One that cannot be had here returns an error, or panics (glommio, without a
+/// ring); neither is a failure of the run.
+fn start<T, E: fmt::Display>(start: impl FnOnce() -> Result<T, E>) -> Result<T, Failure> {
+    match panic::catch_unwind(AssertUnwindSafe(start)) {
+        Ok(started) => started.map_err(refused),
+        Err(payload) => Err(refused(panic_text(&*payload))),
+    }
+}
+
 /// The failure of a runtime that does not start.
 fn refused(reason: impl fmt::Display) -> Failure {
     let line = reason.to_string();
     Failure::Unavailable(format!("does not start: {}", line.lines().next().unwrap_or("no reason")))
+}
+
+/// What a panic says, in one line.
+pub fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref().map(String::as_str));
+    format!("panicked: {}", text.and_then(|text| text.lines().next()).unwrap_or("no message"))
 }

@@ -68,11 +68,13 @@ impl Report<'_> {
     pub fn versions(&self) -> Vec<(&'static str, &'static str)> {
         let mut found: Vec<(&str, &str)> = Vec::new();
         for package in self.plan.engines.iter().filter_map(|engine| engine.package()) {
-            if let Some(version) = versions::of(package) {
-                found.push((package, version));
+            match versions::of(package) {
+                Some(version) if !found.contains(&(package, version)) => {
+                    found.push((package, version));
+                }
+                _ => {}
             }
         }
-        found.dedup();
         found
     }
 }

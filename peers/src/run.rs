@@ -192,7 +192,7 @@ impl Run<'_> {
         device: Option<&str>,
     ) -> Result<(), LabError> {
         let unready = page_cache::prepare(job)?;
-        let taken = Order::new(row.engine, job, self.plan.timing(), device).run();
+        let taken = Order::new(row.engine, job, self.plan.timing(), device).run(self.interrupt);
         // The signal may have reached the child as well: what it said is not to be believed.
         if self.interrupt.load(Ordering::Relaxed) {
             return Err(LabError::Failed("interrupted: nothing was written".to_owned()));

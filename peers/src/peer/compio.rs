@@ -1,6 +1,7 @@
 //! `compio`: one thread with its io_uring driver, a task per read in flight.
 //!
-//! Compiled without its polling driver, so that it cannot fall back unseen.
+//! Compiled without its polling driver, so that it cannot fall back unseen. Its documentation
+//! recommends cooperative task running for a runtime of one thread.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -17,7 +18,7 @@ use ringwise_lab::{
     job::{Cache, Failure, Job, Start},
 };
 
-use super::{aligned, refused};
+use super::aligned;
 use crate::shared_lane::SharedLane;
 
 /// The engine: a task per read in flight.
@@ -27,8 +28,8 @@ pub struct Compio;
 impl Engine for Compio {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
         let mut driver = ProactorBuilder::new();
-        driver.single_issuer(true).defer_taskrun(true);
-        let runtime = RuntimeBuilder::new().with_proactor(driver).build().map_err(refused)?;
+        driver.single_issuer(true).coop_taskrun(true).taskrun_flag(true);
+        let runtime = super::start(|| RuntimeBuilder::new().with_proactor(driver).build())?;
         runtime.block_on(async {
             let file = open(job).await?;
             let lane = SharedLane::new(job, start.ready()?);

@@ -15,7 +15,6 @@ use ringwise_lab::{
     job::{Cache, Failure, Job, Start},
 };
 
-use super::refused;
 use crate::shared_lane::SharedLane;
 
 /// Its default depth of rings.
@@ -27,10 +26,8 @@ pub struct Glommio;
 
 impl Engine for Glommio {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
-        let executor = LocalExecutorBuilder::default()
-            .ring_depth(job.depth.max(RING_DEPTH_MIN))
-            .make()
-            .map_err(refused)?;
+        let builder = LocalExecutorBuilder::default().ring_depth(job.depth.max(RING_DEPTH_MIN));
+        let executor = super::start(|| builder.make())?;
         executor.run(async {
             let file = Rc::new(File::open(job).await?);
             let lane = SharedLane::new(job, start.ready()?);

@@ -1,7 +1,8 @@
 //! `monoio`: one thread with its io_uring driver, a task per read in flight.
 //!
 //! Compiled without its epoll driver, so that it cannot fall back unseen. `File::from_std` takes a
-//! file that was opened with O_DIRECT.
+//! file that was opened with O_DIRECT. Its ring gets the flags that a runtime of one thread can have, by
+//! the builder that its own takes.
 
 use std::{ops::Range, rc::Rc, sync::Arc};
 
@@ -20,7 +21,10 @@ pub struct Monoio;
 
 impl Engine for Monoio {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
-        let mut runtime = RuntimeBuilder::<IoUringDriver>::new().build().map_err(refused)?;
+        let mut ring = io_uring::IoUring::builder();
+        ring.setup_single_issuer().setup_coop_taskrun();
+        let builder = RuntimeBuilder::<IoUringDriver>::new().uring_builder(ring);
+        let mut runtime = super::start(|| builder.build())?;
         let mut files = job.open()?;
         runtime.block_on(async {
             let file = Rc::new(File::from_std(files.remove(0)).map_err(refused)?);

@@ -30,7 +30,7 @@ impl Engine for TokioFs {
             let reason = "n/a: tokio::fs::File reads into memory of its own, which is not aligned";
             return Err(Failure::Unavailable(reason.to_owned()));
         }
-        let runtime = Builder::new_multi_thread().build().map_err(super::refused)?;
+        let runtime = super::start(|| Builder::new_multi_thread().build())?;
         let files: Vec<Vec<std::fs::File>> =
             (0..job.depth).map(|_| job.open()).collect::<Result<_, _>>()?;
         let window = start.ready()?;

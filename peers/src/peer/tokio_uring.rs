@@ -1,7 +1,9 @@
 //! `tokio-uring`: one thread, a task per read in flight, buffers registered with its ring
 //! (`FixedBufRegistry`, `read_fixed_at`).
 //!
-//! Its `OpenOptions` has no O_DIRECT; `File::from_std` takes a file that was opened with it.
+//! Its `OpenOptions` has no O_DIRECT; `File::from_std` takes a file that was opened with it. Its
+//! ring gets the flags that a runtime of one thread can have, but for DEFER_TASKRUN, with which it
+//! hangs: it waits for completions by epoll, and never enters the ring to have them delivered.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -21,15 +23,20 @@ use tokio_uring::{
 use super::{aligned, refused};
 use crate::shared_lane::SharedLane;
 
+/// Its default.
+const ENTRIES_MIN: usize = 256;
+
 /// The engine: a task per read in flight.
 #[derive(Debug)]
 pub struct TokioUring;
 
 impl Engine for TokioUring {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
+        let mut ring = tokio_uring::uring_builder();
+        ring.setup_single_issuer().setup_coop_taskrun();
         let mut builder = tokio_uring::builder();
-        builder.entries(job.depth.max(256) as u32);
-        let runtime = Runtime::new(&builder).map_err(refused)?;
+        builder.entries(job.depth.max(ENTRIES_MIN) as u32).uring_builder(&ring);
+        let runtime = super::start(|| Runtime::new(&builder))?;
         let mut files = job.open()?;
         runtime.block_on(async {
             let file = Rc::new(File::from_std(files.remove(0)));
