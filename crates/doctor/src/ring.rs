@@ -106,7 +106,7 @@ fn setting(environment: &Environment) -> Finding {
 fn seccomp(opened: &Outcome, environment: &Environment) -> Finding {
     const NAME: &str = "io_uring.seccomp";
     Finding::of(NAME, &environment.seccomp_mode, |mode| {
-        let evidence = |what| format!("/proc/self/status: Seccomp {mode}, {what}");
+        let evidence = |what| format!("/proc/thread-self/status: Seccomp {mode}, {what}");
         match (mode, opened) {
             (0, _) => Finding::ok(NAME, evidence("no filter")),
             (_, Outcome::Works { .. }) => {

@@ -16,7 +16,7 @@ fn environment(disabled: Option<&str>, seccomp: &str) -> Environment {
         fs::write(proc.join("sys/kernel/io_uring_disabled"), disabled).unwrap();
     }
     fs::write(proc.join("sys/kernel/io_uring_group"), "107\n").unwrap();
-    fs::write(proc.join("self/status"), format!("Seccomp:\t{seccomp}\n")).unwrap();
+    fs::write(proc.join("thread-self/status"), format!("Seccomp:\t{seccomp}\n")).unwrap();
     Environment::read(&Sources::below(directory.path()))
 }
 
