@@ -144,6 +144,22 @@ impl AnyDriver {
         }
     }
 
+    #[cfg(feature = "tokio")]
+    pub(crate) fn event_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        match self {
+            AnyDriver::Uring(uring) => Some(uring.event_descriptor()),
+            AnyDriver::Classic(_) => None,
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn submit_and_arm(&mut self) -> Result<(), Errno> {
+        match self {
+            AnyDriver::Uring(uring) => uring.submit_and_arm(),
+            AnyDriver::Classic(_) => unreachable!("it has no event descriptor"),
+        }
+    }
+
     pub(crate) fn register_region(&mut self, base: *mut u8, len: usize) -> Result<u16, String> {
         match self {
             AnyDriver::Uring(uring) => uring.register_region(base, len),

@@ -31,6 +31,11 @@ pub struct Completion {
 }
 
 impl Completion {
+    /// Of an operation that no backend was given.
+    pub(crate) fn refused(operation: Operation, errno: i32) -> Completion {
+        Completion { ticket: Ticket::NONE, tag: 0, result: -errno, operation }
+    }
+
     /// The number that was given with the push.
     pub fn tag(&self) -> u64 {
         self.tag

@@ -294,6 +294,10 @@ fn advice(opcode: Opcode, errno: Errno) -> Option<&'static str> {
         (opcode, libc::EBADF) if moves_bytes(opcode) => {
             Some("the descriptor is closed or was opened for the other direction")
         }
+        (_, libc::EOWNERDEAD) => {
+            Some("the ring is that of the process this one was forked from: build a new one")
+        }
+        (_, libc::ESHUTDOWN) => Some("the ring was shut down"),
         (_, libc::EMFILE) => Some("raise the limit on open files (ulimit -n) or close some"),
         (Opcode::Register, libc::ENOMEM) => Some("raise the locked-memory limit (ulimit -l)"),
         _ => None,

@@ -55,6 +55,7 @@ mod local;
 mod metadata;
 mod op;
 mod registry;
+mod ring;
 mod setup;
 mod slot;
 mod stats;
@@ -67,6 +68,7 @@ pub use error::{Errno, Error, ErrorKind, PushError, PushRefusal};
 pub use local::{Leaked, Local};
 pub use metadata::{DirectAlignment, Metadata};
 pub use op::{AllocateMode, Opcode, OpenOptions, Operation};
+pub use ring::{Pending, Ring, RingStats};
 pub use setup::{
     Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
 };

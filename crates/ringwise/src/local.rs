@@ -363,6 +363,21 @@ impl Local {
         self.drive(want, Instant::now().checked_add(timeout))
     }
 
+    /// What becomes readable when a completion comes that the loop does not wait for itself, or the
+    /// other side of the ring has something: a ring's own descriptor. See
+    /// [`submit_and_arm`](Self::submit_and_arm).
+    #[cfg(feature = "tokio")]
+    pub(crate) fn event_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.driver.event_descriptor()
+    }
+
+    /// As [`submit`](Self::submit), and sees to it that all that comes later makes the event
+    /// descriptor readable.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn submit_and_arm(&mut self) -> Result<(), Error> {
+        self.driver.submit_and_arm().map_err(|errno| Error::new(Opcode::Submit, errno))
+    }
+
     #[inline]
     fn drive(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
         let want = want.min(self.slots.in_flight());

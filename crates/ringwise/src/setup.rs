@@ -5,7 +5,7 @@
 
 use std::{fmt, io, time::Duration};
 
-use crate::{error::Errno, local::Local, op::Opcode};
+use crate::{error::Errno, local::Local, op::Opcode, ring::Ring};
 
 /// Which backend a loop is to run on.
 #[non_exhaustive]
@@ -184,6 +184,8 @@ pub enum SetupError {
     Entries(u32),
     /// The classic backend could not make its wake-up descriptor.
     Classic(io::Error),
+    /// The driver of a [`Ring`](crate::Ring) could not be started.
+    Driver(io::Error),
 }
 
 impl fmt::Display for SetupError {
@@ -194,6 +196,7 @@ impl fmt::Display for SetupError {
                 write!(f, "{entries} submission entries: a ring has 1 to 32768")
             }
             SetupError::Classic(error) => write!(f, "classic backend: eventfd: {error}"),
+            SetupError::Driver(error) => write!(f, "the driver of a ring: {error}"),
         }
     }
 }
@@ -286,6 +289,7 @@ pub struct Builder {
     pub(crate) worker_threads: usize,
     pub(crate) classic_threads: usize,
     pub(crate) avoided: Vec<Opcode>,
+    pub(crate) driver_thread: bool,
 }
 
 impl Default for Builder {
@@ -307,6 +311,7 @@ impl Default for Builder {
             worker_threads: 8,
             classic_threads: 64,
             avoided: Vec::new(),
+            driver_thread: false,
         }
     }
 }
@@ -412,6 +417,23 @@ impl Builder {
     pub fn avoid(mut self, opcodes: &[Opcode]) -> Self {
         self.avoided = opcodes.to_vec();
         self
+    }
+
+    /// Gives a [`Ring`] a driver thread of its own, also where it is built in a tokio runtime that
+    /// could drive it. Without the feature `tokio`, and on classic calls, it has one anyway.
+    #[must_use]
+    pub fn driver_thread(mut self, on: bool) -> Self {
+        self.driver_thread = on;
+        self
+    }
+
+    /// Builds a handle that is shared between threads and tasks, with the loop behind it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`build`](Self::build), and [`SetupError::Driver`] when its thread cannot be started.
+    pub fn build_ring(self) -> Result<Ring, SetupError> {
+        Ring::build(self)
     }
 
     /// Builds the loop.

@@ -37,6 +37,9 @@ pub(crate) const OWN_POLL: u64 = INTERNAL;
 pub(crate) const OWN_CANCEL: u64 = INTERNAL | 1;
 
 impl Ticket {
+    /// Names no operation of any loop: 0 is nobody's number.
+    pub(crate) const NONE: Ticket = Ticket { table: 0, index: 0, generation: 0 };
+
     pub(crate) fn user_data(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }

@@ -10,6 +10,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod extent;
+pub(crate) mod fork;
 pub(crate) mod perform;
 pub(crate) mod ring;
 pub(crate) mod statx;

@@ -10,7 +10,7 @@ use crate::finding::Status;
 fn environment(disabled: Option<&str>, seccomp: &str) -> Environment {
     let directory = tempfile::tempdir().unwrap();
     let proc = directory.path().join("proc");
-    fs::create_dir_all(proc.join("self")).unwrap();
+    fs::create_dir_all(proc.join("thread-self")).unwrap();
     fs::create_dir_all(proc.join("sys/kernel")).unwrap();
     if let Some(disabled) = disabled {
         fs::write(proc.join("sys/kernel/io_uring_disabled"), disabled).unwrap();

@@ -14,10 +14,14 @@
 mod entry;
 mod setup;
 
+#[cfg(feature = "tokio")]
+use std::os::fd::BorrowedFd;
 use std::{mem::MaybeUninit, os::fd::AsRawFd, time::Instant};
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue::Entry, types};
 
+#[cfg(feature = "tokio")]
+use crate::sys::ring::borrow;
 use crate::{
     backend::{
         Blocking, Cqe, Driver,
@@ -308,6 +312,26 @@ impl Uring {
         self.push(&poll);
         self.poll_armed = true;
         Ok(true)
+    }
+
+    /// The ring's own descriptor, which is readable while the completion queue holds something.
+    #[cfg(feature = "tokio")]
+    pub(super) fn event_descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring keeps its descriptor open as long as it lives, hence for the borrow.
+        unsafe { borrow(self.ring.as_raw_fd()) }
+    }
+
+    /// Hands everything over; what comes later, from either side, makes the ring readable.
+    #[cfg(feature = "tokio")]
+    pub(super) fn submit_and_arm(&mut self) -> Result<(), Errno> {
+        if self.companion.is_none() {
+            return self.enter(0, None).map(drop);
+        }
+        self.submit_both(0, None)?;
+        while !self.arm_wake()? {
+            self.look();
+        }
+        self.enter(0, None).map(drop)
     }
 
     /// A polled ring takes no poll on a descriptor. While it has calls its user asked for spinning;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::{
     backend::{Blocking, Driver},
     call::Call,
+    completion::Completion,
     local::Local,
     op::Opcode,
     registry::Registry,
@@ -57,10 +58,10 @@ impl Local {
         if self.slots.in_flight() == 0 {
             return Ok(());
         }
-        self.cancel_where(Opcode::cancels_on_shutdown);
+        self.cancel_where(Opcode::cancels_on_shutdown, &mut drop);
         self.reap_until(time);
         if self.slots.in_flight() > 0 {
-            self.cancel_where(|_| true);
+            self.cancel_where(|_| true, &mut drop);
             self.reap_until(LAST_MOMENT);
         }
         let operations = self.slots.in_flight();
@@ -74,7 +75,17 @@ impl Local {
         Err(Leaked { operations })
     }
 
-    fn cancel_where(&mut self, condition: impl Fn(Opcode) -> bool) {
+    /// Asks for the end of every operation that may be cancelled when a loop ends. Completions that
+    /// have to be taken meanwhile go to `take`.
+    pub(crate) fn cancel_for_shutdown(&mut self, take: &mut dyn FnMut(Completion)) {
+        self.cancel_where(Opcode::cancels_on_shutdown, take);
+    }
+
+    fn cancel_where(
+        &mut self,
+        condition: impl Fn(Opcode) -> bool,
+        take: &mut dyn FnMut(Completion),
+    ) {
         let tickets: Vec<Ticket> = self
             .slots
             .iter()
@@ -99,7 +110,7 @@ impl Local {
                 return;
             }
             while let Some(done) = self.next_completion() {
-                drop(done);
+                take(done);
             }
         }
     }
