@@ -6,11 +6,14 @@
 //! `vec![0; n]`, not `Vec::with_capacity(n)`.
 
 mod aligned;
+mod owned;
 mod pool;
 
 use std::ops::{Bound, RangeBounds};
 
 pub use aligned::AlignedBuf;
+use owned::AnyBytes;
+pub use owned::{Custom, OwnedBuffer, OwnedBufferMut, StableBytes};
 pub use pool::{Pool, PoolBuf, Registration};
 
 /// Bytes owned by an operation, with the part of them that the operation may move.
@@ -40,6 +43,9 @@ enum Storage {
     Boxed(Box<[u8]>),
     Aligned(AlignedBuf),
     Pooled(PoolBuf),
+    /// Never read into: see [`Buffer::is_writable`].
+    Static(&'static [u8]),
+    Custom(Box<dyn AnyBytes>),
 }
 
 impl Storage {
@@ -49,6 +55,8 @@ impl Storage {
             Storage::Boxed(bytes) => bytes,
             Storage::Aligned(bytes) => bytes,
             Storage::Pooled(bytes) => bytes,
+            Storage::Static(bytes) => bytes,
+            Storage::Custom(bytes) => bytes.bytes(),
         }
     }
 
@@ -58,6 +66,8 @@ impl Storage {
             Storage::Boxed(bytes) => bytes,
             Storage::Aligned(bytes) => bytes,
             Storage::Pooled(bytes) => bytes,
+            Storage::Static(_) => &mut [],
+            Storage::Custom(bytes) => bytes.bytes_mut(),
         }
     }
 }
@@ -98,7 +108,7 @@ impl Buffer {
         self.storage.as_slice()
     }
 
-    /// All bytes, whatever part was selected.
+    /// All bytes, whatever part was selected; none of a static buffer.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.storage.as_mut_slice()
     }
@@ -108,9 +118,23 @@ impl Buffer {
         &self.storage.as_slice()[self.start..self.start + self.len]
     }
 
-    fn selected_mut(&mut self) -> &mut [u8] {
+    /// The part that operations move; none of a static buffer.
+    pub(crate) fn selected_mut(&mut self) -> &mut [u8] {
+        if !self.is_writable() {
+            return &mut [];
+        }
         let (start, len) = (self.start, self.len);
         &mut self.storage.as_mut_slice()[start..start + len]
+    }
+
+    /// Whether an operation may read into it.
+    pub(crate) fn is_writable(&self) -> bool {
+        !matches!(self.storage, Storage::Static(_))
+    }
+
+    /// The selected part, as a range of all bytes.
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
+        self.start..self.start + self.len
     }
 
     /// Where the kernel reads or writes: the selected part, and its registered region if any.
@@ -120,9 +144,13 @@ impl Buffer {
             Storage::Pooled(lease) => lease.registered_with(ring),
             _ => None,
         };
-        let selected = self.selected_mut();
-        let len = u32::try_from(selected.len()).unwrap_or(u32::MAX);
-        RawBuffer { pointer: selected.as_mut_ptr(), len, registered }
+        let len = u32::try_from(self.len).unwrap_or(u32::MAX);
+        let pointer = match self.storage {
+            // The loop refuses to read into it; a write only looks at it.
+            Storage::Static(bytes) => bytes[self.start..].as_ptr().cast_mut(),
+            _ => self.selected_mut().as_mut_ptr(),
+        };
+        RawBuffer { pointer, len, registered }
     }
 
     /// The `Vec<u8>` that this buffer was made of.
@@ -171,6 +199,13 @@ impl Buffer {
             Storage::Pooled(lease) => Ok(lease),
             storage => Err(Buffer { storage, ..self }),
         }
+    }
+}
+
+impl From<&'static [u8]> for Buffer {
+    /// For writing only: a loop refuses to read into it.
+    fn from(bytes: &'static [u8]) -> Buffer {
+        Buffer::whole(Storage::Static(bytes))
     }
 }
 

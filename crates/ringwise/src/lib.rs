@@ -51,6 +51,7 @@ mod call;
 mod completion;
 mod descriptor;
 mod error;
+pub mod fs;
 mod local;
 mod metadata;
 mod op;
@@ -61,7 +62,10 @@ mod slot;
 mod stats;
 mod sys;
 
-pub use buf::{AlignedBuf, Buffer, Pool, PoolBuf, Registration};
+pub use buf::{
+    AlignedBuf, Buffer, Custom, OwnedBuffer, OwnedBufferMut, Pool, PoolBuf, Registration,
+    StableBytes,
+};
 pub use completion::Completion;
 pub use descriptor::{Descriptor, RegisteredFile, Target};
 pub use error::{Errno, Error, ErrorKind, PushError, PushRefusal};

@@ -18,7 +18,7 @@ use std::{
 
 use crate::{
     backend::{AnyDriver, Blocking, Cqe, Driver, OWN_ENTRIES},
-    buf::{AlignedBuf, Pool},
+    buf::{AlignedBuf, Buffer, Pool},
     call::{Call, Context, File},
     completion::{self, Completion},
     descriptor::{Descriptor, RegisteredFile, Target},
@@ -232,9 +232,18 @@ impl Local {
         if operation.offset().is_some_and(|offset| offset > OFFSET_MAX) {
             return refuse(libc::EINVAL, "offsets of files are below 2^63");
         }
+        const STATIC_BUFFER: &str = "a static buffer cannot be read into";
         let target = match operation.0.as_deref() {
             Some(Kind::Unrepresentable(_)) => {
                 return refuse(libc::EINVAL, "the path has a NUL byte");
+            }
+            Some(Kind::Read { buffer, .. }) if !buffer.is_writable() => {
+                return refuse(libc::EFAULT, STATIC_BUFFER);
+            }
+            Some(Kind::ReadVectored { vectored, .. })
+                if !vectored.buffers.iter().all(Buffer::is_writable) =>
+            {
+                return refuse(libc::EFAULT, STATIC_BUFFER);
             }
             _ => match operation.target() {
                 Some(target) => target,

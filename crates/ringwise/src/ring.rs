@@ -12,6 +12,7 @@ mod portable;
 #[cfg(feature = "tokio")]
 mod task;
 mod thread;
+mod visit;
 
 use std::{
     future::{Future, poll_fn},
@@ -24,6 +25,9 @@ use hub::{Counts, Hub, Next};
 pub use pending::Pending;
 
 use crate::{
+    buf::Pool,
+    descriptor::{Descriptor, RegisteredFile},
+    error::Error,
     local::Leaked,
     op::Operation,
     setup::{Builder, Setup, SetupError},
@@ -114,6 +118,36 @@ impl Ring {
     /// An operation as a future of its completion.
     pub fn submit(&self, operation: Operation) -> Pending {
         Pending::new(self.clone(), operation)
+    }
+
+    /// Makes a pool of `count` buffers of `buffer_bytes` each and registers it with the ring, as
+    /// [`Local::register_pool`](crate::Local::register_pool).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for sizes that no pool can have.
+    pub async fn register_pool(&self, count: usize, buffer_bytes: usize) -> Result<Pool, Error> {
+        self.visit(move |local| local.register_pool(count, buffer_bytes)).await
+    }
+
+    /// Puts a file into the ring's table, for cheaper operations on it, as
+    /// [`Local::register_file`](crate::Local::register_file).
+    ///
+    /// # Errors
+    ///
+    /// `ENFILE` when the table is full, and what io_uring_register(2) reports.
+    pub async fn register_file(&self, file: &Descriptor) -> Result<RegisteredFile, Error> {
+        let file = file.clone();
+        self.visit(move |local| local.register_file(&file)).await
+    }
+
+    /// Takes a file out of the ring's table, when the last operation on it has completed.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` when it is not in this ring's table, or no longer.
+    pub async fn unregister_file(&self, file: RegisteredFile) -> Result<(), Error> {
+        self.visit(move |local| local.unregister_file(file)).await
     }
 
     /// What was asked for and what the kernel granted.

@@ -93,6 +93,10 @@ impl OpenOptions {
         self
     }
 
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct || self.custom_flags & libc::O_DIRECT != 0
+    }
+
     /// The flags for open(2). Where neither reading nor writing was asked for, reading: the
     /// kernel knows no third way, except for `O_PATH` in the custom flags.
     pub(crate) fn flags(&self) -> i32 {

@@ -33,6 +33,8 @@ pub(super) struct Driver {
     /// The tickets of operations in flight, by their key.
     tickets: Vec<Option<(Key, Ticket)>>,
     results: Vec<(Key, Completion)>,
+    /// Operations in flight that are the driver's own.
+    own: usize,
     closing: Option<Closing>,
 }
 
@@ -69,6 +71,7 @@ impl Driver {
             backlog: VecDeque::new(),
             tickets: Vec::new(),
             results: Vec::new(),
+            own: 0,
             closing: None,
         }
     }
@@ -136,7 +139,7 @@ impl Driver {
         let Some(Some((current, ticket))) = self.tickets.get(key.index()) else { return };
         if *current == key {
             // Where there is no room for a cancel, the operation comes to its end by itself.
-            let _ = self.local.push(Operation::cancel(*ticket), CANCEL_TAG);
+            let _ = self.push_own(Operation::cancel(*ticket), CANCEL_TAG);
         }
     }
 
@@ -153,7 +156,7 @@ impl Driver {
     /// Results to be handed out, by whoever holds no lock.
     pub(super) fn take_results(&mut self) -> Results {
         let results = std::mem::take(&mut self.results);
-        let stats = if results.is_empty() { Stats::default() } else { self.local.stats() };
+        let stats = if results.is_empty() { Stats::default() } else { self.stats() };
         Results { results, stats }
     }
 
@@ -165,13 +168,28 @@ impl Driver {
         rang
     }
 
+    /// Pushes an operation of the driver's own; false where there is no room.
+    pub(super) fn push_own(&mut self, operation: Operation, tag: u64) -> bool {
+        let pushed = self.local.push(operation, tag).is_ok();
+        self.own += usize::from(pushed);
+        pushed
+    }
+
+    /// The loop's counts, less what is the driver's own.
+    fn stats(&mut self) -> Stats {
+        let stats = self.local.stats();
+        Stats { in_flight: stats.in_flight - self.own as u64, ..stats }
+    }
+
     /// Keeps a result to be handed out; the driver's own go nowhere.
     fn keep(&mut self, completion: Completion) {
-        if completion.tag() < BELL_TAG {
-            let key = Key::from_tag(completion.tag());
-            self.tickets[key.index()] = None;
-            self.results.push((key, completion));
+        if completion.tag() >= BELL_TAG {
+            self.own -= 1;
+            return;
         }
+        let key = Key::from_tag(completion.tag());
+        self.tickets[key.index()] = None;
+        self.results.push((key, completion));
     }
 
     /// Whether results are ready that the loop knows nothing of.
@@ -201,11 +219,11 @@ impl Driver {
         self.closing.filter(|closing| !closing.told).and_then(|closing| closing.deadline)
     }
 
-    /// Whether the end has come: it was asked for, and nothing is in flight but `own` operations
-    /// of the driver. Overdue, it is told once, and what is in flight is waited for all the same.
-    pub(super) fn has_ended(&mut self, own: usize) -> bool {
+    /// Whether the end has come: it was asked for, and nothing is in flight but what is the
+    /// driver's own. Overdue, it is told once, and what is in flight is waited for all the same.
+    pub(super) fn has_ended(&mut self) -> bool {
         let Some(closing) = &mut self.closing else { return false };
-        let operations = self.local.in_flight() - own + self.backlog.len();
+        let operations = self.local.in_flight() - self.own + self.backlog.len();
         if operations == 0 {
             return true;
         }
@@ -222,8 +240,11 @@ impl Driver {
         std::thread::sleep(Duration::from_millis(1));
     }
 
-    /// The last act.
-    pub(super) fn end(self) {
+    /// The last act. The loop ends before that is told, so that nothing is open any more by then.
+    pub(super) fn end(mut self) {
+        let stats = self.stats();
+        self.hub.deliver(&mut self.results, stats);
+        drop(self.local);
         self.hub.closed();
         self.hub.end(Ok(()));
     }

@@ -250,10 +250,6 @@ impl Hub {
         state.ended
     }
 
-    pub(super) fn phase(&self) -> Phase {
-        self.lock().phase
-    }
-
     pub(super) fn counts(&self) -> (Counts, Stats) {
         let state = self.lock();
         (state.counts, state.stats)

@@ -103,7 +103,7 @@ impl Thread {
                 Driver::pause();
             }
             self.listening &= !self.driver.deliver();
-            if self.driver.has_ended(usize::from(self.listening)) {
+            if self.driver.has_ended() {
                 return self.driver.end();
             }
         }
@@ -131,7 +131,7 @@ impl Thread {
     fn listen(&mut self) {
         if !self.listening && !self.driver.is_closing() {
             let read = Operation::read_at(&self.bell, vec![0; 8], 0);
-            self.listening = self.driver.local.push(read, BELL_TAG).is_ok();
+            self.listening = self.driver.push_own(read, BELL_TAG);
         }
     }
 }

@@ -1,0 +1,157 @@
+//! Buffers as their owners know them: they go in as one type and come back as the same.
+//!
+//! An operation holds any of them as a [`Buffer`]; these traits take it in and give it back. A type
+//! that the library does not know joins by [`StableBytes`].
+//!
+//! # Safety
+//!
+//! Nothing unsafe is done here; [`StableBytes`] is unsafe to implement, since an operation relies on
+//! its bytes staying in place (invariant 1).
+#![allow(unsafe_code)]
+
+use std::{any::Any, fmt};
+
+use super::{AlignedBuf, Buffer, PoolBuf, Storage};
+
+/// A buffer that an operation can own and give back: `Vec<u8>`, `Box<[u8]>`, `&'static [u8]` (for
+/// writing only), [`AlignedBuf`], [`PoolBuf`], [`Buffer`] itself for a part of any of them, and
+/// [`Custom`] for other types.
+pub trait OwnedBuffer: Sized + Send + 'static {
+    /// As an operation holds it.
+    fn into_buffer(self) -> Buffer;
+
+    /// Back from an operation that was given it.
+    ///
+    /// # Panics
+    ///
+    /// When the buffer was made of another type.
+    fn from_buffer(buffer: Buffer) -> Self;
+}
+
+/// A buffer that can be read into.
+pub trait OwnedBufferMut: OwnedBuffer {}
+
+/// Gives the storage back as the type that it was made of.
+macro_rules! owned {
+    ($type:ty, $variant:ident) => {
+        impl OwnedBuffer for $type {
+            fn into_buffer(self) -> Buffer {
+                Buffer::from(self)
+            }
+
+            fn from_buffer(buffer: Buffer) -> Self {
+                match buffer.storage {
+                    Storage::$variant(bytes) => bytes,
+                    other => panic!("a buffer of another type came back: {other:?}"),
+                }
+            }
+        }
+    };
+}
+
+owned!(Vec<u8>, Vec);
+owned!(Box<[u8]>, Boxed);
+owned!(AlignedBuf, Aligned);
+owned!(PoolBuf, Pooled);
+owned!(&'static [u8], Static);
+
+impl OwnedBuffer for Buffer {
+    fn into_buffer(self) -> Buffer {
+        self
+    }
+
+    fn from_buffer(buffer: Buffer) -> Buffer {
+        buffer
+    }
+}
+
+impl OwnedBufferMut for Vec<u8> {}
+impl OwnedBufferMut for Box<[u8]> {}
+impl OwnedBufferMut for AlignedBuf {}
+impl OwnedBufferMut for PoolBuf {}
+impl OwnedBufferMut for Buffer {}
+impl<T: StableBytes> OwnedBufferMut for Custom<T> {}
+
+/// Bytes that stay where they are while their owner moves.
+///
+/// # Safety
+///
+/// `bytes` and `bytes_mut` give the same bytes every time, initialised, at an address and of a
+/// length that do not change while the value is moved and nobody else uses it, until it is dropped
+/// or used as what it is again. The kernel reads and writes them in between.
+pub unsafe trait StableBytes: Send + 'static {
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+    /// The same bytes.
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+/// A buffer of a type that the library does not know.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Custom, OwnedBuffer, StableBytes};
+///
+/// struct Page(Box<[u8; 4096]>);
+///
+/// // SAFETY: a box stays where it is when it is moved.
+/// unsafe impl StableBytes for Page {
+///     fn bytes(&self) -> &[u8] {
+///         &self.0[..]
+///     }
+///     fn bytes_mut(&mut self) -> &mut [u8] {
+///         &mut self.0[..]
+///     }
+/// }
+///
+/// let buffer = Custom(Page(Box::new([0; 4096]))).into_buffer();
+/// let Custom(page) = Custom::<Page>::from_buffer(buffer);
+/// assert_eq!(page.0.len(), 4096);
+/// ```
+#[derive(Debug)]
+pub struct Custom<T>(pub T);
+
+impl<T: StableBytes> OwnedBuffer for Custom<T> {
+    fn into_buffer(self) -> Buffer {
+        Buffer::whole(Storage::Custom(Box::new(self.0)))
+    }
+
+    fn from_buffer(buffer: Buffer) -> Custom<T> {
+        match buffer.storage {
+            Storage::Custom(bytes) => {
+                let bytes =
+                    bytes.into_any().downcast().expect("a buffer of another type came back");
+                Custom(*bytes)
+            }
+            other => panic!("a buffer of another type came back: {other:?}"),
+        }
+    }
+}
+
+/// [`StableBytes`] of a type that is not known any more.
+pub(super) trait AnyBytes: Send {
+    fn bytes(&self) -> &[u8];
+    fn bytes_mut(&mut self) -> &mut [u8];
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl<T: StableBytes> AnyBytes for T {
+    fn bytes(&self) -> &[u8] {
+        StableBytes::bytes(self)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        StableBytes::bytes_mut(self)
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl fmt::Debug for dyn AnyBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of a custom type", self.bytes().len())
+    }
+}

@@ -1,0 +1,448 @@
+//! An open file: reads and writes at offsets, from any task.
+
+use std::{
+    os::fd::AsFd,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
+};
+
+use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2};
+
+use super::{
+    Outcome,
+    nature::{Nature, Way},
+};
+use crate::{
+    buf::{AlignedBuf, Buffer, OwnedBuffer, OwnedBufferMut},
+    completion::Completion,
+    descriptor::Descriptor,
+    error::{Errno, Error},
+    metadata::{DirectAlignment, Metadata},
+    op::{AllocateMode, Opcode, OpenOptions, Operation},
+    ring::Ring,
+};
+
+/// What is copied on the caller's thread at a time. Longer reads go through the ring, so that
+/// other tasks of the thread do not wait for a long copy.
+const INLINE_BYTES_MAX: usize = 256 << 10;
+/// How much is read at a time from a file of unknown length.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// An open file, shared by reference count: clones are the same open file.
+///
+/// Every operation takes an offset and no state is shared, so any number may be under way. The
+/// future of a read may be dropped at any moment; a write or a sync whose future is dropped goes on
+/// to its end. A buffer comes back with the result, on failure too.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{OpenOptions, Ring, fs::File};
+///
+/// # futures::executor::block_on(async {
+/// let ring = Ring::new()?;
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("log");
+/// let options = OpenOptions::new().read(true).write(true).create(true);
+/// let file = File::open(&ring, &path, options).await?;
+/// let (written, _record) = file.write_all_at(b"one record".to_vec(), 0).await;
+/// written?;
+/// file.sync_data().await?;
+/// let (read, bytes) = file.read_exact_at(vec![0; 3], 4).await;
+/// read?;
+/// assert_eq!(bytes, b"rec");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct File {
+    ring: Ring,
+    descriptor: Descriptor,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    nature: Nature,
+    /// The error of a sync that failed, or 0.
+    sync_error: AtomicI32,
+}
+
+impl File {
+    /// Opens a file.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be opened.
+    pub async fn open(
+        ring: &Ring,
+        path: impl AsRef<Path>,
+        options: OpenOptions,
+    ) -> Result<File, Error> {
+        let opened = ring.submit(Operation::open(path, options)).await;
+        let descriptor = opened.into_descriptor()?;
+        let mut alignment = 1;
+        if options.is_direct() {
+            let about = ring.submit(Operation::statx_descriptor(&descriptor)).await.metadata()?;
+            let asked = about.direct_alignment().unwrap_or_default();
+            alignment = asked.offset.max(asked.memory) as usize;
+        }
+        Ok(File::with_alignment(ring, descriptor, alignment))
+    }
+
+    /// Goes on with a file that is open already.
+    pub fn from_std(ring: &Ring, file: std::fs::File) -> File {
+        let direct = rustix::fs::fcntl_getfl(&file)
+            .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::DIRECT));
+        let asked = DirectAlignment::default();
+        let alignment = if direct { asked.offset.max(asked.memory) as usize } else { 1 };
+        File::with_alignment(ring, Descriptor::from(file), alignment)
+    }
+
+    fn with_alignment(ring: &Ring, descriptor: Descriptor, alignment: usize) -> File {
+        let nature = Nature::of(&descriptor, alignment);
+        let shared = Shared { nature, sync_error: AtomicI32::new(0) };
+        File { ring: ring.clone(), descriptor, shared: Arc::new(shared) }
+    }
+
+    /// Gives the file back for use with the standard library.
+    ///
+    /// # Errors
+    ///
+    /// The file itself, when a clone or an operation in flight still holds it.
+    pub fn into_std(self) -> Result<std::fs::File, File> {
+        let File { ring, descriptor, shared } = self;
+        descriptor.into_file().map_err(|descriptor| File { ring, descriptor, shared })
+    }
+
+    /// The descriptor, for operations that this type has no function for.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// The ring that its operations go through.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Reads at `offset` bytes; gives how many came: fewer than asked at the end of the file, 0
+    /// past it.
+    ///
+    /// On a direct file an offset, a length or a buffer that is not aligned is served by a read of
+    /// all the blocks that it touches, and a copy.
+    ///
+    /// # Errors
+    ///
+    /// What the read failed with.
+    pub async fn read_at<B: OwnedBufferMut>(&self, buffer: B, offset: u64) -> Outcome<usize, B> {
+        let (result, buffer) = self.read_buffer(buffer.into_buffer(), offset).await;
+        (result, B::from_buffer(buffer))
+    }
+
+    /// Reads until the buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// What a read failed with; `ENODATA` when the file ends before the buffer is full.
+    pub async fn read_exact_at<B: OwnedBufferMut>(&self, buffer: B, offset: u64) -> Outcome<(), B> {
+        let mut buffer = buffer.into_buffer();
+        let whole = buffer.range();
+        let mut done = 0;
+        let result = loop {
+            if done == whole.len() {
+                break Ok(());
+            }
+            let rest = buffer.slice(whole.start + done..whole.end);
+            let (result, back) = self.read_buffer(rest, offset.saturating_add(done as u64)).await;
+            buffer = back;
+            match result {
+                Ok(0) => {
+                    let error = self.error(Opcode::Read, libc::ENODATA);
+                    break Err(error.advise("the file ends before the buffer is full"));
+                }
+                Ok(count) => done += count,
+                Err(error) => break Err(error),
+            }
+        };
+        (result, B::from_buffer(buffer.slice(whole)))
+    }
+
+    /// Reads all of the file, from its start.
+    ///
+    /// # Errors
+    ///
+    /// What a read failed with.
+    pub async fn read_to_end(&self) -> Result<Vec<u8>, Error> {
+        let len = self.metadata().await?.len();
+        let mut bytes = Vec::new();
+        // Files without a length (in /proc) are read in steps; others in one, and a look whether
+        // they have grown.
+        let mut step = usize::try_from(len).unwrap_or(usize::MAX).max(CHUNK_BYTES);
+        loop {
+            let start = bytes.len();
+            bytes.resize(start + step, 0);
+            let rest = Buffer::from(bytes).slice(start..);
+            let (result, buffer) = self.read_buffer(rest, start as u64).await;
+            bytes = Vec::from_buffer(buffer);
+            let count = result?;
+            bytes.truncate(start + count);
+            if count == 0 {
+                return Ok(bytes);
+            }
+            step = CHUNK_BYTES;
+        }
+    }
+
+    /// Reads at `offset` bytes into several buffers in turn; at most 1024 buffers.
+    ///
+    /// # Errors
+    ///
+    /// What the read failed with.
+    pub async fn read_vectored_at<B: OwnedBufferMut>(
+        &self,
+        buffers: Vec<B>,
+        offset: u64,
+    ) -> Outcome<usize, Vec<B>> {
+        let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
+        let operation = Operation::read_vectored_at(&self.descriptor, buffers, offset);
+        vectored(self.ring.submit(operation).await)
+    }
+
+    /// Writes at `offset` bytes; gives how many were written, which may be fewer than asked.
+    ///
+    /// # Errors
+    ///
+    /// What the write failed with, or why an earlier sync failed (see [`sync_data`](Self::sync_data)).
+    pub async fn write_at<B: OwnedBuffer>(&self, buffer: B, offset: u64) -> Outcome<usize, B> {
+        let (result, buffer) = self.write_buffer(buffer.into_buffer(), offset).await;
+        (result, B::from_buffer(buffer))
+    }
+
+    /// Writes all of the buffer.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write_at`](Self::write_at); part of it may have been written.
+    pub async fn write_all_at<B: OwnedBuffer>(&self, buffer: B, offset: u64) -> Outcome<(), B> {
+        let mut buffer = buffer.into_buffer();
+        let whole = buffer.range();
+        let mut done = 0;
+        let result = loop {
+            if done == whole.len() {
+                break Ok(());
+            }
+            let rest = buffer.slice(whole.start + done..whole.end);
+            let (result, back) = self.write_buffer(rest, offset.saturating_add(done as u64)).await;
+            buffer = back;
+            match result {
+                // It moved nothing and had no reason not to: go on would be for ever.
+                Ok(0) => break Err(self.error(Opcode::Write, libc::EIO)),
+                Ok(count) => done += count,
+                Err(error) => break Err(error),
+            }
+        };
+        (result, B::from_buffer(buffer.slice(whole)))
+    }
+
+    /// Writes several buffers in turn at `offset` bytes; at most 1024 buffers.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write_at`](Self::write_at).
+    pub async fn write_vectored_at<B: OwnedBuffer>(
+        &self,
+        buffers: Vec<B>,
+        offset: u64,
+    ) -> Outcome<usize, Vec<B>> {
+        if let Err(error) = self.check_sync(Opcode::WriteVectored) {
+            return (Err(error), buffers);
+        }
+        let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
+        let operation = Operation::write_vectored_at(&self.descriptor, buffers, offset);
+        vectored(self.ring.submit(operation).await)
+    }
+
+    /// Makes what was written durable: the data, and what is needed to read it back. A new file's
+    /// name is durable once its directory is synced too.
+    ///
+    /// # Errors
+    ///
+    /// What the sync failed with. Then what was written since the last good one may be lost, and
+    /// the kernel may have forgotten that: the file takes no writes and no syncs any more, each
+    /// fails with the same error.
+    pub async fn sync_data(&self) -> Result<(), Error> {
+        self.sync(Operation::sync_data(&self.descriptor)).await
+    }
+
+    /// As [`sync_data`](Self::sync_data), with all metadata.
+    ///
+    /// # Errors
+    ///
+    /// As for [`sync_data`](Self::sync_data).
+    pub async fn sync_all(&self) -> Result<(), Error> {
+        self.sync(Operation::sync_all(&self.descriptor)).await
+    }
+
+    async fn sync(&self, operation: Operation) -> Result<(), Error> {
+        self.check_sync(Opcode::Sync)?;
+        let result = self.ring.submit(operation).await.result();
+        if let Err(error) = &result {
+            // What never reached the file says nothing about it.
+            if !matches!(error.errno(), libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED) {
+                self.shared.sync_error.store(error.errno(), Ordering::Relaxed);
+            }
+        }
+        result.map(drop)
+    }
+
+    /// Refuses what cannot be made durable any more.
+    fn check_sync(&self, opcode: Opcode) -> Result<(), Error> {
+        match self.shared.sync_error.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            errno => Err(self.error(opcode, errno).advise(
+                "an earlier sync of this file failed: what was written before it may be lost; \
+                 write the file anew",
+            )),
+        }
+    }
+
+    /// The file's metadata.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be read.
+    pub async fn metadata(&self) -> Result<Metadata, Error> {
+        self.ring.submit(Operation::statx_descriptor(&self.descriptor)).await.metadata()
+    }
+
+    /// Allocates or frees space, as fallocate(2).
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be done.
+    pub async fn allocate(&self, mode: AllocateMode, offset: u64, len: u64) -> Result<(), Error> {
+        let operation = Operation::allocate(&self.descriptor, mode, offset, len);
+        self.ring.submit(operation).await.result().map(drop)
+    }
+
+    /// Cuts the file, or lengthens it by a hole.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be done.
+    pub async fn set_len(&self, len: u64) -> Result<(), Error> {
+        let operation = Operation::set_len(&self.descriptor, len);
+        self.ring.submit(operation).await.result().map(drop)
+    }
+
+    /// Closes the file, and tells of an error that a drop would not (NFS, FUSE).
+    ///
+    /// # Errors
+    ///
+    /// What the close failed with, after which the file is closed all the same; `EBUSY` when a
+    /// clone or an operation in flight still holds it, which then keeps it open.
+    pub async fn close(self) -> Result<(), Error> {
+        let File { ring, descriptor, shared: _ } = self;
+        ring.submit(Operation::close(descriptor)).await.result().map(drop)
+    }
+
+    async fn read_buffer(&self, mut buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
+        if let Some(result) = self.read_inline(&mut buffer, offset) {
+            return (result, buffer);
+        }
+        if !self.is_aligned(&buffer, offset) {
+            return self.read_superset(buffer, offset).await;
+        }
+        let operation = Operation::read_at(&self.descriptor, buffer, offset);
+        single(self.ring.submit(operation).await)
+    }
+
+    /// Reads on this thread what needs no waiting.
+    fn read_inline(&self, buffer: &mut Buffer, offset: u64) -> Option<Result<usize, Error>> {
+        let nature = &self.shared.nature;
+        let flags = match nature.way() {
+            Way::Ring => return None,
+            Way::Memory => ReadWriteFlags::empty(),
+            Way::Cache => ReadWriteFlags::NOWAIT,
+        };
+        let bytes = buffer.selected_mut();
+        if bytes.is_empty() || bytes.len() > INLINE_BYTES_MAX || i64::try_from(offset).is_err() {
+            return None;
+        }
+        let len = bytes.len();
+        let mut vector = [std::io::IoSliceMut::new(bytes)];
+        match preadv2(self.descriptor.as_fd(), &mut vector, offset, flags) {
+            // Fewer may be the end of the file, or of what the cache has: the ring tells.
+            Ok(count) if count == len || flags.is_empty() => Some(Ok(count)),
+            Err(RawErrno::OPNOTSUPP) => {
+                nature.learn_that_it_waits();
+                None
+            }
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    fn is_aligned(&self, buffer: &Buffer, offset: u64) -> bool {
+        let alignment = self.shared.nature.alignment;
+        let bytes = buffer.selected();
+        alignment == 1
+            || (offset.is_multiple_of(alignment as u64)
+                && bytes.len().is_multiple_of(alignment)
+                && bytes.as_ptr().addr().is_multiple_of(alignment))
+    }
+
+    /// Reads the blocks that a request touches, and copies what was asked for out of them.
+    async fn read_superset(&self, mut buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
+        let alignment = self.shared.nature.alignment as u64;
+        let wanted = buffer.selected().len();
+        let start = offset - offset % alignment;
+        let skipped = (offset - start) as usize;
+        let Some(end) =
+            offset.checked_add(wanted as u64).map(|end| end.next_multiple_of(alignment))
+        else {
+            return (Err(self.error(Opcode::Read, libc::EINVAL)), buffer);
+        };
+        let superset = AlignedBuf::zeroed((end - start) as usize, alignment as usize);
+        let operation = Operation::read_at(&self.descriptor, superset, start);
+        let (result, superset) = single(self.ring.submit(operation).await);
+        let result = result.map(|read| {
+            let count = read.saturating_sub(skipped).min(wanted);
+            let found = &superset.as_slice()[skipped..skipped + count];
+            buffer.selected_mut()[..count].copy_from_slice(found);
+            count
+        });
+        (result, buffer)
+    }
+
+    async fn write_buffer(&self, buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
+        if let Err(error) = self.check_sync(Opcode::Write) {
+            return (Err(error), buffer);
+        }
+        let operation = Operation::write_at(&self.descriptor, buffer, offset);
+        single(self.ring.submit(operation).await)
+    }
+
+    fn error(&self, opcode: Opcode, errno: i32) -> Error {
+        Error::new(opcode, Errno(errno))
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+fn single(completion: Completion) -> Outcome<usize, Buffer> {
+    let result = completion.result();
+    (result, completion.into_buffer().expect("reads and writes give their buffer back"))
+}
+
+fn vectored<B: OwnedBuffer>(completion: Completion) -> Outcome<usize, Vec<B>> {
+    let result = completion.result();
+    let buffers = completion.into_buffers().into_iter().map(B::from_buffer).collect();
+    (result, buffers)
+}

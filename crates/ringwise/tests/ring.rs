@@ -1,0 +1,281 @@
+//! The shared handle: on executors of every kind, dropped at every moment, at its end.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use futures::executor::block_on;
+use ringwise::{
+    BackendChoice, Builder, Descriptor, ErrorKind, Local, OpenOptions, Operation, Ring, fs,
+    fs::File,
+};
+
+/// Every backend, each with a driver thread.
+fn builders() -> Vec<Builder> {
+    [BackendChoice::Uring, BackendChoice::Classic]
+        .map(|choice| Local::builder().entries(8).backend(choice).driver_thread(true))
+        .into_iter()
+        .filter(|builder| match builder.clone().build() {
+            Ok(_) => true,
+            Err(error) => {
+                assert!(std::env::var_os("CI").is_none(), "skipped in CI: {error}");
+                println!("skipped: {error}");
+                false
+            }
+        })
+        .collect()
+}
+
+fn rings() -> impl Iterator<Item = Ring> {
+    builders().into_iter().map(|builder| builder.build_ring().unwrap())
+}
+
+fn pipe() -> (Descriptor, std::io::PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    (Descriptor::from(std::os::fd::OwnedFd::from(reader)), writer)
+}
+
+#[test]
+fn a_plain_thread_is_an_executor() {
+    for ring in rings() {
+        block_on(async {
+            let read = fs::read(&ring, "/proc/self/comm").await.unwrap();
+            assert!(read.ends_with(b"\n"));
+            ring.shutdown(Duration::from_secs(5)).await.unwrap();
+            let refused = ring.submit(Operation::nop()).await.result().unwrap_err();
+            assert_eq!(refused.errno(), libc::ESHUTDOWN);
+        });
+    }
+}
+
+#[test]
+fn a_future_is_send_and_the_handle_shared() {
+    fn is_send(_: &impl Send) {}
+    fn is_shared<T: Send + Sync + Clone>(_: &T) {}
+    for ring in rings() {
+        is_shared(&ring);
+        let file = File::from_std(&ring, std::fs::File::open("/dev/zero").unwrap());
+        is_shared(&file);
+        is_send(&ring.submit(Operation::nop()));
+        is_send(&file.read_at(vec![0; 8], 0));
+        is_send(&file.sync_all());
+    }
+}
+
+#[test]
+fn many_threads_share_a_ring_of_eight_entries() {
+    for ring in rings() {
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let ring = ring.clone();
+                scope.spawn(move || {
+                    block_on(async {
+                        let nops = (0..100).map(|_| ring.submit(Operation::nop()));
+                        for done in futures::future::join_all(nops).await {
+                            assert_eq!(done.result().unwrap(), 0, "thread {thread}");
+                        }
+                    });
+                });
+            }
+        });
+        let stats = ring.stats();
+        assert_eq!((stats.submitted, stats.delivered, stats.reclaimed), (400, 400, 0));
+    }
+}
+
+struct Silent;
+
+impl Wake for Silent {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Polls a future once.
+fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    let waker = Waker::from(Arc::new(Silent));
+    future.poll(&mut Context::from_waker(&waker))
+}
+
+#[test]
+fn a_read_whose_future_is_dropped_is_cancelled() {
+    for ring in rings() {
+        let (reader, writer) = pipe();
+        {
+            let mut read = pin!(ring.submit(Operation::read_at(&reader, vec![0; 8], 0)));
+            assert!(poll_once(read.as_mut()).is_pending());
+        }
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        let stats = ring.stats();
+        assert_eq!((stats.submitted, stats.reclaimed), (1, 1));
+        assert_eq!(stats.local.in_flight, 0);
+        drop(writer);
+        assert!(reader.into_owned().is_ok(), "the operation let go of it");
+    }
+}
+
+#[test]
+fn a_write_whose_future_is_dropped_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    for ring in rings() {
+        let path = directory.path().join("file");
+        let file = Descriptor::from(std::fs::File::create(&path).unwrap());
+        {
+            let mut write = pin!(ring.submit(Operation::write_at(&file, b"written".to_vec(), 0)));
+            let _ = poll_once(write.as_mut());
+        }
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"written");
+    }
+}
+
+#[test]
+fn a_panic_in_a_waker_loses_nothing() {
+    struct Panicking;
+    impl Wake for Panicking {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker's own fault");
+        }
+    }
+    for ring in rings() {
+        let mut nop = pin!(ring.submit(Operation::nop()));
+        let waker = Waker::from(Arc::new(Panicking));
+        assert!(nop.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        // Others are served, and so is this one.
+        assert_eq!(block_on(ring.submit(Operation::nop())).result().unwrap(), 0);
+        assert_eq!(block_on(nop).result().unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_file_that_nobody_takes_is_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("opened");
+    std::fs::write(&path, "x").unwrap();
+    for ring in rings() {
+        for _ in 0..20 {
+            let open = Operation::open(&path, OpenOptions::new().read(true));
+            let mut open = pin!(ring.submit(open));
+            let _ = poll_once(open.as_mut());
+        }
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        let numbers = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let open = numbers
+            .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == path));
+        assert_eq!(open.count(), 0);
+    }
+}
+
+#[test]
+fn dropped_at_every_stage() {
+    for ring in rings() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, vec![7; 1 << 16]).unwrap();
+        let file = Descriptor::from(std::fs::File::open(&path).unwrap());
+        let mut kept = 0;
+        for round in 0..3000_u64 {
+            let read = Operation::read_at(&file, vec![0; 512], round % 100 * 512);
+            let mut read = Box::pin(ring.submit(read));
+            match round % 4 {
+                // Before it is submitted.
+                0 => {}
+                // Submitted.
+                1 => drop(poll_once(read.as_mut())),
+                // Completed, perhaps, and not looked at.
+                2 => {
+                    let _ = poll_once(read.as_mut());
+                    assert_eq!(block_on(ring.submit(Operation::nop())).result().unwrap(), 0);
+                    kept += 1;
+                }
+                _ => {
+                    assert_eq!(block_on(read).result().unwrap(), 512);
+                    kept += 1;
+                }
+            }
+        }
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        let stats = ring.stats();
+        assert_eq!(stats.delivered, kept);
+        assert_eq!(stats.delivered + stats.reclaimed, stats.submitted);
+        assert_eq!((stats.local.in_flight, stats.local.stale_completions), (0, 0));
+        assert!(file.into_owned().is_ok(), "no operation holds it");
+    }
+}
+
+#[test]
+fn a_shutdown_is_told_when_it_takes_too_long() {
+    for ring in rings() {
+        let (reader, writer) = pipe();
+        // A write to a full pipe goes on until somebody reads.
+        let writer = Descriptor::from(std::os::fd::OwnedFd::from(writer));
+        let mut write = Box::pin(ring.submit(Operation::write_at(&writer, vec![1; 1 << 20], 0)));
+        assert!(poll_once(write.as_mut()).is_pending());
+        let leaked = block_on(ring.shutdown(Duration::from_millis(50))).unwrap_err();
+        assert_eq!(leaked.operations, 1);
+        // It is waited for all the same.
+        drop(reader);
+        let done = block_on(write);
+        assert_eq!(done.into_buffer().unwrap().as_slice().len(), 1 << 20);
+    }
+}
+
+#[test]
+fn a_ring_that_nobody_holds_ends() {
+    for builder in builders() {
+        let (reader, writer) = pipe();
+        let ring = builder.clone().build_ring().unwrap();
+        let mut read = Box::pin(ring.submit(Operation::read_at(&reader, vec![0; 8], 0)));
+        assert!(poll_once(read.as_mut()).is_pending());
+        drop(ring);
+        // The future holds it.
+        std::io::Write::write_all(&mut &writer, b"x").unwrap();
+        assert_eq!(block_on(read).result().unwrap(), 1);
+        let threads = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+            let names =
+                tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+            names.filter(|name| name.starts_with("ringwise-driver")).count()
+        };
+        // Other tests have theirs; this one's ends at some time.
+        let _ = threads();
+    }
+}
+
+#[test]
+fn errors_keep_what_they_were_about() {
+    for ring in rings() {
+        block_on(async {
+            let missing = File::open(&ring, "/no/such/file", OpenOptions::new().read(true)).await;
+            let error = missing.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound);
+            assert!(error.to_string().starts_with("open /no/such/file: "), "{error}");
+            let file = File::from_std(&ring, std::fs::File::open("/dev/null").unwrap());
+            let (result, buffer) = file.write_at(b"x".to_vec(), 3).await;
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::BadDescriptor);
+            assert_eq!(buffer, b"x");
+        });
+    }
+}
+
+#[test]
+fn a_pool_is_registered_by_the_driver() {
+    for ring in rings() {
+        block_on(async {
+            let pool = ring.register_pool(2, 4096).await.unwrap();
+            let file = std::fs::File::open("/proc/self/comm").unwrap();
+            let file = Descriptor::from(file);
+            let registered = ring.register_file(&file).await.unwrap();
+            let read = Operation::read_at(registered, pool.take().unwrap(), 0);
+            assert!(ring.submit(read).await.result().unwrap() > 0);
+            ring.unregister_file(registered).await.unwrap();
+            let stale = Operation::read_at(registered, vec![0; 8], 0);
+            assert_eq!(ring.submit(stale).await.result().unwrap_err().errno(), libc::EBADF);
+            ring.shutdown(Duration::from_secs(5)).await.unwrap();
+            let error = ring.register_pool(1, 4096).await.unwrap_err();
+            assert_eq!(error.errno(), libc::ESHUTDOWN);
+        });
+    }
+}
