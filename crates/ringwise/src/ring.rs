@@ -80,6 +80,8 @@ impl Ring {
     }
 
     pub(crate) fn build(builder: Builder) -> Result<Ring, SetupError> {
+        // The driver keeps a little room for itself.
+        let builder = Builder { entries: builder.entries.max(4), ..builder };
         let process = ProcessMark::new().map_err(SetupError::Driver)?;
         let hub = Arc::new(Hub::new());
         #[cfg(feature = "tokio")]

@@ -32,11 +32,16 @@ pub(super) struct Driver {
     backlog: VecDeque<(Key, Operation)>,
     /// The tickets of operations in flight, by their key.
     tickets: Vec<Option<(Key, Ticket)>>,
+    /// What is to be cancelled.
+    cancels: VecDeque<Key>,
     results: Vec<(Key, Completion)>,
     /// Operations in flight that are the driver's own.
     own: usize,
     closing: Option<Closing>,
 }
+
+/// Room that users leave: for what wakes the driver, and for a cancel.
+const OWN_MAX: usize = 2;
 
 /// Results on their way out.
 pub(super) struct Results {
@@ -70,6 +75,7 @@ impl Driver {
             orders: Vec::new(),
             backlog: VecDeque::new(),
             tickets: Vec::new(),
+            cancels: VecDeque::new(),
             results: Vec::new(),
             own: 0,
             closing: None,
@@ -89,6 +95,7 @@ impl Driver {
             }
         }
         self.orders = orders;
+        self.start_cancels();
         if let Phase::Closing(time) = phase
             && self.closing.is_none()
         {
@@ -97,9 +104,12 @@ impl Driver {
     }
 
     fn start_backlog(&mut self) {
-        while self.local.in_flight() < self.local.capacity()
-            && let Some((key, operation)) = self.backlog.pop_front()
-        {
+        // What the kernel refuses goes to the end again, so each is tried once.
+        for _ in 0..self.backlog.len() {
+            if !self.has_room() {
+                return;
+            }
+            let (key, operation) = self.backlog.pop_front().expect("counted just now");
             self.start(key, operation);
         }
     }
@@ -107,7 +117,7 @@ impl Driver {
     /// Pushes one operation, or keeps it until there is room. One that cannot be pushed at all has
     /// failed.
     fn start(&mut self, key: Key, operation: Operation) {
-        if !self.backlog.is_empty() && self.local.in_flight() >= self.local.capacity() {
+        if !self.has_room() {
             return self.backlog.push_back((key, operation));
         }
         match self.local.push(operation, key.tag()) {
@@ -136,11 +146,30 @@ impl Driver {
             self.results.push((key, Completion::refused(operation, libc::ECANCELED)));
             return;
         }
-        let Some(Some((current, ticket))) = self.tickets.get(key.index()) else { return };
-        if *current == key {
-            // Where there is no room for a cancel, the operation comes to its end by itself.
-            let _ = self.push_own(Operation::cancel(*ticket), CANCEL_TAG);
+        self.cancels.push_back(key);
+    }
+
+    /// Hands over as many cancels as there is room for.
+    fn start_cancels(&mut self) {
+        while self.own < OWN_MAX
+            && let Some(key) = self.cancels.pop_front()
+        {
+            match self.tickets.get(key.index()) {
+                Some(Some((current, ticket))) if *current == key => {
+                    let cancel = Operation::cancel(*ticket);
+                    if !self.push_own(cancel, CANCEL_TAG) {
+                        return self.cancels.push_front(key);
+                    }
+                }
+                // It has come to its end meanwhile.
+                _ => {}
+            }
         }
+    }
+
+    /// Whether there is room for a user's operation.
+    fn has_room(&self) -> bool {
+        self.local.in_flight() - self.own < self.local.capacity() - OWN_MAX
     }
 
     /// Takes the loop's results. Whether the bell was among them.
@@ -199,7 +228,8 @@ impl Driver {
 
     /// Whether there is room for what waits.
     pub(super) fn has_startable_backlog(&self) -> bool {
-        !self.backlog.is_empty() && self.local.in_flight() < self.local.capacity()
+        let cancels = !self.cancels.is_empty() && self.own < OWN_MAX;
+        cancels || !self.backlog.is_empty() && self.has_room()
     }
 
     fn begin_closing(&mut self, time: Duration) {

@@ -79,6 +79,19 @@ pub(super) fn adopt(driver: Portable) {
     }
 }
 
+/// A driver that panics leaves every future waiting for ever, with buffers that it can give nobody
+/// back. It is a fault of the library, and better loud than hung.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("ringwise: the driver of a ring panicked, which is a fault of the library");
+            std::process::abort();
+        }
+    }
+}
+
 struct Thread {
     driver: Driver,
     bell: Descriptor,
@@ -95,6 +108,7 @@ impl Thread {
     }
 
     fn run(mut self) {
+        let _guard = AbortOnPanic;
         loop {
             self.driver.hub.awake();
             self.driver.take_orders();
