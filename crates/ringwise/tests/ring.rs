@@ -30,8 +30,101 @@ fn builders() -> Vec<Builder> {
         .collect()
 }
 
-fn rings() -> impl Iterator<Item = Ring> {
-    builders().into_iter().map(|builder| builder.build_ring().unwrap())
+/// A ring of every kind: with a thread of its own, and driven by a runtime.
+fn rings() -> Vec<Ring> {
+    let mut rings: Vec<Ring> =
+        builders().into_iter().map(|builder| builder.build_ring().unwrap()).collect();
+    #[cfg(feature = "tokio")]
+    rings.extend(runtime::ring(Local::builder().entries(8)));
+    rings
+}
+
+#[cfg(feature = "tokio")]
+mod runtime {
+    //! Rings that a tokio runtime drives.
+
+    use std::sync::OnceLock;
+
+    use tokio::runtime::{Builder as RuntimeBuilder, Runtime};
+
+    use super::*;
+
+    /// Runs as long as the tests do.
+    fn shared() -> &'static Runtime {
+        static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+        RUNTIME.get_or_init(|| {
+            RuntimeBuilder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+        })
+    }
+
+    pub fn ring(builder: Builder) -> Option<Ring> {
+        let _context = shared().enter();
+        builder.build_ring().ok()
+    }
+
+    #[test]
+    fn tasks_of_a_runtime_share_a_ring() {
+        for runtime in [
+            RuntimeBuilder::new_multi_thread().worker_threads(2).enable_all().build().unwrap(),
+            RuntimeBuilder::new_current_thread().enable_all().build().unwrap(),
+        ] {
+            runtime.block_on(async {
+                let ring = Local::builder().entries(8).build_ring().unwrap();
+                let file = File::from_std(&ring, std::fs::File::open("/dev/zero").unwrap());
+                let tasks = (0..50).map(|task| {
+                    let file = file.clone();
+                    tokio::spawn(async move {
+                        for round in 0..20 {
+                            let (read, bytes) =
+                                file.read_exact_at(vec![1; 100 + task], round).await;
+                            read.unwrap();
+                            assert_eq!(bytes, vec![0; 100 + task]);
+                        }
+                    })
+                });
+                for task in tasks.collect::<Vec<_>>() {
+                    task.await.unwrap();
+                }
+                ring.shutdown(Duration::from_secs(5)).await.unwrap();
+            });
+        }
+    }
+
+    /// The driver goes on with a thread, and nothing is lost.
+    #[test]
+    fn a_runtime_ends_before_its_ring() {
+        let runtime = RuntimeBuilder::new_multi_thread().enable_all().build().unwrap();
+        let ring = runtime.block_on(async { Local::builder().build_ring().unwrap() });
+        let (reader, mut writer) = pipe();
+        let mut read = Box::pin(ring.submit(Operation::read_at(&reader, vec![0; 8], 0)));
+        assert!(poll_once(read.as_mut()).is_pending());
+        drop(runtime);
+        std::io::Write::write_all(&mut writer, b"after").unwrap();
+        assert_eq!(block_on(read).result().unwrap(), 5);
+        assert_eq!(block_on(ring.submit(Operation::nop())).result().unwrap(), 0);
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+    }
+
+    #[test]
+    fn a_runtime_without_io_leaves_the_ring_to_a_thread() {
+        let runtime = RuntimeBuilder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let ring = Local::builder().build_ring().unwrap();
+            assert_eq!(ring.submit(Operation::nop()).await.result().unwrap(), 0);
+        });
+    }
+
+    /// A ring that is driven by a runtime uses no processor while nothing happens.
+    #[test]
+    fn an_idle_ring_costs_nothing() {
+        let ring = ring(Local::builder()).unwrap();
+        let (reader, _writer) = pipe();
+        let mut read = Box::pin(ring.submit(Operation::read_at(&reader, vec![0; 8], 0)));
+        assert!(poll_once(read.as_mut()).is_pending());
+        let enters = ring.stats().local.enters;
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(ring.stats().local.enters - enters <= 2);
+    }
 }
 
 fn pipe() -> (Descriptor, std::io::PipeWriter) {
