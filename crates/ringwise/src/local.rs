@@ -378,7 +378,7 @@ impl Local {
         timeout: Duration,
     ) -> Result<usize, Error> {
         // A time beyond the clock's reach is no bound.
-        self.drive(want, Instant::now().checked_add(timeout))
+        self.drive(want, self.driver.now().checked_add(timeout))
     }
 
     #[inline]
@@ -639,12 +639,12 @@ impl Local {
     }
 
     fn reap_until(&mut self, time: Duration) {
-        let deadline = Instant::now().checked_add(time);
+        let deadline = self.driver.now().checked_add(time);
         loop {
             while let Some(done) = self.next_completion() {
                 drop(done);
             }
-            let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let over = deadline.is_some_and(|deadline| self.driver.now() >= deadline);
             if self.slots.in_flight() == 0 || over {
                 return;
             }
