@@ -11,15 +11,15 @@ use ringwise::{
     sim::{Fault, Simulation, When},
 };
 
-/// What the log does before it acknowledges a record.
+/// Which syncs the log makes before it acknowledges a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Care {
-    /// Writes it. It may be in a cache.
-    Written,
-    /// Writes and syncs it. The log's own name may be in a cache.
-    Synced,
-    /// Writes and syncs it, after the directory was synced too.
+    /// Both that it needs.
     Full,
+    /// All but that of the file: the record may be in a cache.
+    NoFileSync,
+    /// All but that of the directory: the log's own name may be in a cache.
+    NoDirectorySync,
 }
 
 const DIRECTORY: &str = "/";
@@ -41,7 +41,7 @@ impl Log {
     pub fn open(local: &mut Local, care: Care) -> Result<(Log, Vec<Vec<u8>>), Failure> {
         let options = OpenOptions::new().read(true).write(true).create(true);
         let file = local.run(Operation::open(PATH, options))?.into_descriptor()?;
-        if care == Care::Full {
+        if care != Care::NoDirectorySync {
             // Whether this open or one before it made the file: nobody can tell whether the name
             // was made durable.
             let directory = Operation::open(DIRECTORY, OpenOptions::new().read(true));
@@ -63,7 +63,7 @@ impl Log {
         record.extend(payload);
         let len = record.len() as u64;
         write_all(local, &self.file, record, self.end)?;
-        if self.care != Care::Written {
+        if self.care != Care::NoFileSync {
             // When this fails the file may have lost the record for good: no second try.
             local.run(Operation::sync_data(&self.file))?.result()?;
         }
@@ -199,7 +199,7 @@ fn live(
 }
 
 fn main() -> ExitCode {
-    for care in [Care::Written, Care::Synced] {
+    for care in [Care::NoFileSync, Care::NoDirectorySync] {
         match (0..100).find_map(|seed| check(seed, care).err()) {
             Some(broken) => println!("{care:?}: {broken}"),
             None => return ExitCode::FAILURE,

@@ -162,9 +162,13 @@ impl Simulated {
             self.simulation.wait_for_clock(world);
             return Next::Look;
         }
+        if world.has_mail(self.number) {
+            return Next::Look;
+        }
         let until = [world.next_due(), deadline_ns].into_iter().flatten().min();
         match until {
             Some(until) if !real => world.advance_to(until),
+            None if !real => return Next::GiveUp,
             // With a real call under way time passes as it does.
             until => {
                 let now = world.clock_ns;

@@ -15,11 +15,14 @@ pub enum Fault {
     /// The operation takes up to [`latency`](super::SimulationBuilder::latency), so that others,
     /// pushed after it, come first. Any operation but a timeout.
     Delay,
-    /// A read gives fewer bytes than are there, and at least one.
+    /// A read gives fewer bytes than are there, and at least one. Counted in reads of two bytes or
+    /// more.
     ShortRead,
-    /// A write takes fewer bytes than it was given, and at least one.
+    /// A write takes fewer bytes than it was given, and at least one. Counted in writes of two
+    /// bytes or more.
     ShortWrite,
-    /// The operation fails with `EINTR` and did nothing.
+    /// The operation fails with `EINTR` and did nothing. Reads, writes, syncs, opens, and what
+    /// changes a file's length or space.
     Interrupted,
     /// The operation fails with `EAGAIN` and did nothing. Reads, writes and syncs.
     Again,
@@ -59,8 +62,10 @@ impl Fault {
             Fault::ShortRead => reads,
             Fault::ShortWrite => writes,
             Fault::Again => reads || writes || opcode == O::Sync,
-            // A close that a signal interrupts has closed (close(2)), so nobody can tell.
-            Fault::Interrupted => !own && opcode != O::Close,
+            Fault::Interrupted => {
+                let lasts = matches!(opcode, O::Sync | O::Open | O::Allocate | O::SetLen);
+                reads || writes || lasts
+            }
             Fault::Io | Fault::PowerLoss => !own,
             Fault::NoSpace => {
                 let names = matches!(opcode, O::Open | O::CreateDirectory | O::Rename | O::Link);

@@ -25,7 +25,7 @@ impl World {
         if !self.powered && !own {
             return Outcome::of(Err(libc::EIO));
         }
-        if let Some(errno) = self.fault_of(opcode) {
+        if let Some(errno) = self.fault_of(opcode, &deed) {
             if let (libc::EIO, Deed::Sync { file }) = (errno, &deed)
                 && let Ok(inode) = self.files.get(*file).map(|file| file.inode)
             {
@@ -110,7 +110,8 @@ impl World {
     }
 
     /// The error that befalls an operation, if any. Every fault counts it.
-    fn fault_of(&mut self, opcode: Opcode) -> Option<i32> {
+    fn fault_of(&mut self, opcode: Opcode, deed: &Deed) -> Option<i32> {
+        let needs_no_space = self.opens_existing(deed);
         let faults = [
             (Fault::Interrupted, libc::EINTR),
             (Fault::Again, libc::EAGAIN),
@@ -119,11 +120,21 @@ impl World {
         ];
         let mut errno = None;
         for (fault, number) in faults {
+            if fault == Fault::NoSpace && needs_no_space {
+                continue;
+            }
             if self.faults.strike(fault, opcode) {
                 errno = errno.or(Some(number));
             }
         }
         errno
+    }
+
+    /// Whether it opens a file that is there, which takes no space.
+    fn opens_existing(&self, deed: &Deed) -> bool {
+        let Deed::Open { place, flags, .. } = deed else { return false };
+        let found = self.start_of(place).and_then(|start| self.disk.find(start, &place.path, true));
+        flags & libc::O_CREAT == 0 || found.is_ok_and(|found| found.inode.is_some())
     }
 
     fn read(&mut self, opcode: Opcode, range: (FileId, u64, u64, bool)) -> Outcome {

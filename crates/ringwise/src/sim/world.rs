@@ -136,6 +136,11 @@ impl World {
         self.mailboxes.get_mut(&owner).map(std::mem::take).unwrap_or_default()
     }
 
+    /// Whether a loop has outcomes to take.
+    pub(super) fn has_mail(&self, owner: u32) -> bool {
+        self.mailboxes.get(&owner).is_some_and(|mailbox| !mailbox.is_empty())
+    }
+
     /// Does what is due.
     pub(super) fn catch_up(&mut self) {
         while let Some(entry) = self.pending.first_entry() {

@@ -3,9 +3,9 @@
 //! POSIX promises nothing of a name until its directory was synced, and file systems differ. The
 //! rules here are the weakest that real ones keep: each change happens as a whole or not at all; of
 //! two changes to one name, or to names of one file, the later is never kept without the earlier;
-//! a rename is not kept without the directories that were made or moved before it; and the removal
-//! of a directory is not kept without what emptied it. So a file that was only renamed is never
-//! lost. Everything else may be kept in any combination.
+//! what moves a file is not kept without the directories that were made or moved before it; and
+//! the removal of a directory is not kept without what emptied it. So a file that had a name at any
+//! time, and whose first name was durable, is never lost. Everything else may be kept in any combination.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ pub(crate) struct Change {
     pub(crate) entries: Vec<Entry>,
     /// What bears or bore the names.
     pub(crate) inodes: Vec<Inode>,
-    /// Whether it is a rename, which has to keep what it moves.
-    pub(crate) renames: bool,
+    /// Whether it takes a name from what has another afterwards, which has to be kept.
+    pub(crate) moves: bool,
     /// Whether it makes, moves or removes a directory.
     pub(crate) of_directory: bool,
     /// The directory that it removes.
@@ -68,7 +68,7 @@ impl<'a> Needs<'a> {
         self.names.extend(change.entries.iter().map(|e| (e.directory, e.name.as_slice())));
         self.inodes.extend(&change.inodes);
         self.emptied.extend(change.removed);
-        self.directories |= change.renames;
+        self.directories |= change.moves;
     }
 }
 

@@ -111,7 +111,7 @@ impl Disk {
             if self.is_directory(inode) {
                 return Err(libc::EISDIR);
             }
-            self.record(vec![(found.directory, name, Some(inode), None)], false);
+            self.record(vec![(found.directory, name, Some(inode), None)]);
             return Ok(());
         }
         let name = match &found.last {
@@ -123,7 +123,7 @@ impl Disk {
         if !self.directory(inode)?.now.is_empty() {
             return Err(libc::ENOTEMPTY);
         }
-        self.record(vec![(found.directory, name, Some(inode), None)], false);
+        self.record(vec![(found.directory, name, Some(inode), None)]);
         Ok(())
     }
 
@@ -153,7 +153,7 @@ impl Disk {
             self.check_not_inside(other, old.directory, libc::EINVAL)?;
             if moved != other {
                 let first = (old.directory, old_name, Some(moved), Some(other));
-                self.record(vec![first, (new.directory, new_name, Some(other), Some(moved))], true);
+                self.record(vec![first, (new.directory, new_name, Some(other), Some(moved))]);
             }
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl Disk {
             return Ok(());
         }
         let gone = (old.directory, old_name, Some(moved), None);
-        self.record(vec![gone, (new.directory, new_name, new.inode, Some(moved))], true);
+        self.record(vec![gone, (new.directory, new_name, new.inode, Some(moved))]);
         Ok(())
     }
 
@@ -216,11 +216,11 @@ impl Disk {
 
     fn add(&mut self, found: &Found, inode: Inode) {
         let Last::Name(name) = &found.last else { unreachable!("seen to be a vacant name") };
-        self.record(vec![(found.directory, name.clone(), None, Some(inode))], false);
+        self.record(vec![(found.directory, name.clone(), None, Some(inode))]);
     }
 
     /// Changes names, all at once: each with what bore it and what bears it now.
-    fn record(&mut self, entries: Vec<Renamed>, renames: bool) {
+    fn record(&mut self, entries: Vec<Renamed>) {
         let mut inodes: Vec<Inode> = Vec::new();
         for (_, _, before, after) in &entries {
             inodes.extend(before.iter().chain(after));
@@ -231,13 +231,16 @@ impl Disk {
         for entry in &entries {
             self.rename_one(entry);
         }
+        let has_another =
+            |(_, _, before, _): &Renamed| before.is_some_and(|inode| self.file(inode).links > 0);
+        let moves = entries.iter().any(has_another);
         let is_gone = |inode: &&Inode| self.is_directory(**inode) && self.file(**inode).links == 0;
         let removed = inodes.iter().find(is_gone).copied();
         let entries = entries
             .into_iter()
             .map(|(directory, name, _, to)| Entry { directory, name, to })
             .collect();
-        self.journal.note(Change { entries, inodes, renames, of_directory, removed });
+        self.journal.note(Change { entries, inodes, moves, of_directory, removed });
     }
 
     fn rename_one(&mut self, (directory, name, before, after): &Renamed) {
