@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use content::{Content, survival};
 pub(crate) use journal::Inode;
 use journal::{Change, Journal};
+pub(crate) use path::Ending;
 
 use crate::sim::random::Random;
 

@@ -17,7 +17,7 @@ use crate::{
     op::OpenOptions,
     sim::{
         Simulation,
-        disk::{Disk, Inode},
+        disk::{Disk, Ending, Inode},
     },
     sys::statx::RawStatx,
 };
@@ -30,7 +30,7 @@ impl Simulation {
     /// `ENOENT` and the other errors of open(2) and read(2).
     pub fn read(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         self.on_disk(|disk| {
-            let inode = disk.find(disk.root(), bytes_of(&path), true)?.existing()?;
+            let inode = disk.find(disk.root(), bytes_of(&path), Ending::Followed)?.existing()?;
             let len = disk.len(inode)?;
             disk.read(inode, 0, len)
         })
@@ -84,7 +84,8 @@ impl Simulation {
 
     /// Whether a path leads to something.
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
-        self.on_disk(|disk| disk.find(disk.root(), bytes_of(&path), true)?.existing()).is_ok()
+        self.on_disk(|disk| disk.find(disk.root(), bytes_of(&path), Ending::Followed)?.existing())
+            .is_ok()
     }
 
     /// The names in a directory, sorted by their bytes.
@@ -94,7 +95,7 @@ impl Simulation {
     /// `ENOENT`, `ENOTDIR`.
     pub fn names(&self, path: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
         let names = self.on_disk(|disk| {
-            let inode = disk.find(disk.root(), bytes_of(&path), true)?.existing()?;
+            let inode = disk.find(disk.root(), bytes_of(&path), Ending::Followed)?.existing()?;
             disk.names(inode)
         })?;
         Ok(names.into_iter().map(OsString::from_vec).collect())
@@ -107,7 +108,7 @@ impl Simulation {
     /// Those of stat(2).
     pub fn metadata(&self, path: impl AsRef<Path>) -> io::Result<Metadata> {
         self.on_disk(|disk| {
-            let inode = disk.find(disk.root(), bytes_of(&path), true)?.existing()?;
+            let inode = disk.find(disk.root(), bytes_of(&path), Ending::Followed)?.existing()?;
             Ok(Metadata(RawStatx(*disk.statx(inode))))
         })
     }
@@ -138,8 +139,9 @@ impl Simulation {
     ///
     /// Those of stat(2).
     pub fn open_files(&self, path: impl AsRef<Path>) -> io::Result<usize> {
-        let inode: Inode =
-            self.on_disk(|disk| disk.find(disk.root(), bytes_of(&path), true)?.existing())?;
+        let inode: Inode = self.on_disk(|disk| {
+            disk.find(disk.root(), bytes_of(&path), Ending::Followed)?.existing()
+        })?;
         Ok(self.lock().files.count(inode))
     }
 
@@ -161,6 +163,6 @@ fn ancestors(path: &Path) -> Vec<PathBuf> {
 }
 
 fn is_directory(disk: &Disk, path: &Path) -> bool {
-    let found = disk.find(disk.root(), bytes_of(&path), true);
+    let found = disk.find(disk.root(), bytes_of(&path), Ending::Followed);
     found.and_then(|found| found.existing()).is_ok_and(|inode| disk.is_directory(inode))
 }

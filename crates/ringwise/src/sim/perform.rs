@@ -8,7 +8,7 @@ use crate::{
     op::Opcode,
     sim::{
         action::{Base, Deed, FileId, Outcome, Payload, Place},
-        disk::{Inode, content::SECTOR},
+        disk::{Ending, Inode, content::SECTOR},
         fault::Fault,
         files::OpenFile,
         world::World,
@@ -133,7 +133,9 @@ impl World {
     /// Whether it opens a file that is there, which takes no space.
     fn opens_existing(&self, deed: &Deed) -> bool {
         let Deed::Open { place, flags, .. } = deed else { return false };
-        let found = self.start_of(place).and_then(|start| self.disk.find(start, &place.path, true));
+        let found = self
+            .start_of(place)
+            .and_then(|start| self.disk.find(start, &place.path, Ending::Followed));
         flags & libc::O_CREAT == 0 || found.is_ok_and(|found| found.inode.is_some())
     }
 
@@ -235,8 +237,9 @@ impl World {
             return self.files.get(id).map(|file| file.inode);
         }
         let start = self.start_of(place)?;
-        let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-        self.disk.find(start, &place.path, follow)?.existing()
+        let keep = flags & libc::AT_SYMLINK_NOFOLLOW != 0;
+        let ending = if keep { Ending::Kept } else { Ending::Followed };
+        self.disk.find(start, &place.path, ending)?.existing()
     }
 
     /// The directory that a path starts from.

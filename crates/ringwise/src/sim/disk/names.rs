@@ -4,7 +4,7 @@ use crate::sim::disk::{
     Directory, Disk, Inode, Node, UMASK,
     content::Content,
     journal::{Change, Entry},
-    path::{Found, Last},
+    path::{Ending, Found, Last},
 };
 
 impl Disk {
@@ -21,8 +21,16 @@ impl Disk {
         }
         let has = |bits: i32| flags & bits == bits;
         let creates = has(libc::O_CREAT) && !has(libc::O_PATH);
-        let follow = !(has(libc::O_NOFOLLOW) || creates && has(libc::O_EXCL));
-        let found = self.find(start, path, follow)?;
+        let keep = has(libc::O_NOFOLLOW) || creates && has(libc::O_EXCL);
+        let ending = match keep {
+            _ if creates && path.ends_with(b"/") => Ending::Name,
+            true => Ending::Kept,
+            false => Ending::Followed,
+        };
+        let found = self.find(start, path, ending)?;
+        if ending == Ending::Name && matches!(found.last, Last::Name(_)) {
+            return Err(libc::EISDIR);
+        }
         let Some(inode) = found.inode else {
             return if creates { self.create(&found, mode) } else { Err(libc::ENOENT) };
         };
@@ -53,7 +61,7 @@ impl Disk {
     }
 
     pub(crate) fn symlink(&mut self, path: &[u8], target: &[u8]) -> Result<Inode, i32> {
-        let found = self.find(self.root, path, false)?;
+        let found = self.find(self.root, path, Ending::Name)?;
         let _ = self.vacant(&found)?;
         let inode = self.make(Node::Link(target.into()), 0o777);
         self.add(&found, inode);
@@ -67,7 +75,7 @@ impl Disk {
         path: &[u8],
         mode: u32,
     ) -> Result<Inode, i32> {
-        let found = self.find(start, path, false)?;
+        let found = self.find(start, path, Ending::Name)?;
         let _ = self.vacant(&found)?;
         let node = Directory { parent: found.directory, ..Directory::default() };
         let inode = self.make(Node::Directory(node), mode & !UMASK & 0o1777);
@@ -85,9 +93,11 @@ impl Disk {
         if flags & !(libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH) != 0 {
             return Err(libc::EINVAL);
         }
-        let existing = self.find(from.0, from.1, flags & libc::AT_SYMLINK_FOLLOW != 0)?;
+        let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
+        let ending = if follow { Ending::Followed } else { Ending::Kept };
+        let existing = self.find(from.0, from.1, ending)?;
         let inode = existing.existing()?;
-        let found = self.find(to.0, to.1, false)?;
+        let found = self.find(to.0, to.1, Ending::Name)?;
         let _ = self.vacant(&found)?;
         if found.slash {
             return Err(libc::ENOENT);
@@ -104,12 +114,15 @@ impl Disk {
         if flags & !libc::AT_REMOVEDIR != 0 {
             return Err(libc::EINVAL);
         }
-        let found = self.find(start, path, false)?;
+        let found = self.find(start, path, Ending::Name)?;
         let inode = found.existing()?;
         if flags == 0 {
             let name = found.name(libc::EISDIR)?.to_vec();
             if self.is_directory(inode) {
                 return Err(libc::EISDIR);
+            }
+            if found.slash {
+                return Err(libc::ENOTDIR);
             }
             self.record(vec![(found.directory, name, Some(inode), None)]);
             return Ok(());
@@ -139,8 +152,8 @@ impl Disk {
         if flags & !(libc::RENAME_EXCHANGE | libc::RENAME_NOREPLACE) != 0 || (exchange && keep) {
             return Err(libc::EINVAL);
         }
-        let old = self.find(from.0, from.1, false)?;
-        let new = self.find(to.0, to.1, false)?;
+        let old = self.find(from.0, from.1, Ending::Name)?;
+        let new = self.find(to.0, to.1, Ending::Name)?;
         let old_name = old.name(libc::EBUSY)?.to_vec();
         let new_name = new.name(if keep { libc::EEXIST } else { libc::EBUSY })?.to_vec();
         let moved = old.existing()?;
@@ -168,10 +181,12 @@ impl Disk {
 
     fn check_rename(&self, moved: Inode, old: &Found, new: &Found) -> Result<(), i32> {
         self.check_alive(new.directory)?;
+        if (old.slash || new.slash) && !self.is_directory(moved) {
+            return Err(libc::ENOTDIR);
+        }
         self.check_not_inside(moved, new.directory, libc::EINVAL)?;
         let Some(replaced) = new.inode else {
-            let needs_directory = new.slash && !self.is_directory(moved);
-            return if needs_directory { Err(libc::ENOTDIR) } else { Ok(()) };
+            return Ok(());
         };
         self.check_not_inside(replaced, old.directory, libc::ENOTEMPTY)?;
         match (self.is_directory(moved), self.is_directory(replaced)) {

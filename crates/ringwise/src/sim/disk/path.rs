@@ -31,6 +31,17 @@ pub(crate) enum Last {
     Root,
 }
 
+/// What becomes of a link in the last part of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It is followed.
+    Followed,
+    /// It is what is looked for, unless a slash follows.
+    Kept,
+    /// The last part is a name that is to be made, moved or removed, whatever it leads to.
+    Name,
+}
+
 impl Found {
     /// What is there.
     pub(crate) fn existing(&self) -> Result<Inode, i32> {
@@ -47,20 +58,25 @@ impl Found {
 }
 
 impl Disk {
-    /// Follows a path from `start`. `follow`: a link in the last part leads on.
-    pub(crate) fn find(&self, start: Inode, path: &[u8], follow: bool) -> Result<Found, i32> {
+    /// Follows a path from `start`.
+    pub(crate) fn find(&self, start: Inode, path: &[u8], ending: Ending) -> Result<Found, i32> {
         if path.is_empty() {
             return Err(libc::ENOENT);
         }
         if path.len() >= PATH_BYTES_MAX {
             return Err(libc::ENAMETOOLONG);
         }
-        self.walk(start, path, follow, LINKS_MAX)
+        self.walk(start, path, ending, LINKS_MAX)
     }
 
-    fn walk(&self, start: Inode, path: &[u8], follow: bool, links: u32) -> Result<Found, i32> {
+    fn walk(&self, start: Inode, path: &[u8], ending: Ending, links: u32) -> Result<Found, i32> {
         let mut at = if path.starts_with(b"/") { self.root } else { start };
         let slash = path.ends_with(b"/");
+        let follow = match ending {
+            Ending::Followed => true,
+            Ending::Kept => slash,
+            Ending::Name => false,
+        };
         let mut parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).peekable();
         while let Some(part) = parts.next() {
             let entries = self.directory(at)?;
@@ -78,29 +94,27 @@ impl Disk {
             }
             let inode = entries.now.get(part).copied();
             let link = inode.and_then(|inode| self.link_target(inode));
-            if let Some(target) = link.filter(|_| !is_last || follow || slash) {
+            if let Some(target) = link.filter(|_| !is_last || follow) {
                 let links = links.checked_sub(1).ok_or(libc::ELOOP)?;
-                let found = self.walk(at, target, true, links)?;
+                let found = self.walk(at, target, Ending::Followed, links)?;
                 if is_last {
+                    if let Some(inode) = found.inode.filter(|_| slash) {
+                        self.directory(inode)?;
+                    }
                     return Ok(Found { slash: slash || found.slash, ..found });
                 }
                 at = found.existing()?;
                 continue;
             }
             if is_last {
-                self.check_slash(inode, slash)?;
+                if let Some(inode) = inode.filter(|_| slash && ending != Ending::Name) {
+                    self.directory(inode)?;
+                }
                 return Ok(Found { directory: at, last: Last::Name(part.into()), inode, slash });
             }
             at = inode.ok_or(libc::ENOENT)?;
         }
         Ok(Found { directory: at, last: Last::Root, inode: Some(at), slash })
-    }
-
-    fn check_slash(&self, inode: Option<Inode>, slash: bool) -> Result<(), i32> {
-        match inode {
-            Some(inode) if slash => self.directory(inode).map(drop),
-            _ => Ok(()),
-        }
     }
 
     fn link_target(&self, inode: Inode) -> Option<&[u8]> {

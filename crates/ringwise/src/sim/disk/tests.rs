@@ -36,7 +36,7 @@ fn unlink(disk: &mut Disk, path: &str, flags: i32) -> Result<(), i32> {
 }
 
 fn inode(disk: &Disk, path: &str) -> Option<Inode> {
-    disk.find(disk.root, path.as_bytes(), true).ok()?.inode
+    disk.find(disk.root, path.as_bytes(), Ending::Followed).ok()?.inode
 }
 
 fn sync(disk: &mut Disk, path: &str) {
@@ -218,7 +218,10 @@ fn what_always_had_a_name_is_never_lost() {
                 2 => unlink(&mut disk, from, 0),
                 3 => unlink(&mut disk, from, libc::AT_REMOVEDIR),
                 4 => rename(&mut disk, from, to, libc::RENAME_EXCHANGE),
-                5 if inode(&disk, from).is_some() => Ok(sync(&mut disk, from)),
+                5 if inode(&disk, from).is_some() => {
+                    sync(&mut disk, from);
+                    Ok(())
+                }
                 _ => rename(&mut disk, from, to, 0),
             };
             named.retain(|inode| disk.file(*inode).links > 0);
