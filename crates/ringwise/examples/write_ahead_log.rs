@@ -144,6 +144,14 @@ pub struct Broken {
     pub trace: String,
 }
 
+impl Broken {
+    /// The end of the story.
+    fn last_events(&self, most: usize) -> String {
+        let lines: Vec<&str> = self.trace.lines().collect();
+        lines[lines.len().saturating_sub(most)..].join("\n")
+    }
+}
+
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Broken { seed, acknowledged, found, .. } = self;
@@ -201,7 +209,7 @@ fn live(
 fn main() -> ExitCode {
     for care in [Care::NoFileSync, Care::NoDirectorySync] {
         match (0..100).find_map(|seed| check(seed, care).err()) {
-            Some(broken) => println!("{care:?}: {broken}"),
+            Some(broken) => println!("{care:?}: {broken}\n{}", broken.last_events(12)),
             None => return ExitCode::FAILURE,
         }
     }
