@@ -154,8 +154,8 @@ impl Local {
         self.slots.in_flight()
     }
 
-    /// Whether the ring itself makes this operation. False on classic, for what this kernel's
-    /// ring lacks, and for what was to be avoided; such operations work all the same.
+    /// Whether the ring itself makes this operation. False on classic and simulated, for what this
+    /// kernel's ring lacks, and for what was to be avoided; such operations work all the same.
     pub fn supports(&self, opcode: Opcode) -> bool {
         self.driver.supports(opcode)
     }

@@ -58,6 +58,8 @@
 //!
 //! - Calls on files that it did not open (a pipe, a file of [`std::fs`]) are made for real, by
 //!   classic calls: a program may mix both, and is deterministic as far as it does not.
+//! - A [`Descriptor`](crate::Descriptor) of a simulated file is of use to loops of its simulation
+//!   only: to everybody else it is a socket without a peer.
 //! - Loops on several threads may share a simulation; the order of their submissions is then the
 //!   scheduler's, and so is the outcome.
 //! - It says nothing of speed.

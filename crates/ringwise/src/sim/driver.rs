@@ -148,6 +148,10 @@ impl Simulated {
     /// Moves the simulation on for a loop that waits.
     fn step(&self, deadline_ns: Option<u64>) -> Next {
         let mut world = self.simulation.lock();
+        // Another loop may have moved the clock since this one looked.
+        if world.has_mail(self.number) {
+            return Next::Look;
+        }
         let real = !self.in_foreign.is_empty();
         if deadline_ns.is_some_and(|deadline| world.clock_ns >= deadline) {
             return Next::GiveUp;
@@ -160,9 +164,6 @@ impl Simulated {
                 return Next::WaitForReal(Some(LOOK_AGAIN));
             }
             self.simulation.wait_for_clock(world);
-            return Next::Look;
-        }
-        if world.has_mail(self.number) {
             return Next::Look;
         }
         let until = [world.next_due(), deadline_ns].into_iter().flatten().min();

@@ -157,6 +157,8 @@ pub(crate) struct Faults {
     rules: Vec<Rule>,
     /// Rules ever made, so that each has a stream of its own.
     made: u64,
+    /// What struck since it was last asked for, for the trace.
+    struck: Vec<Fault>,
 }
 
 impl Faults {
@@ -178,7 +180,15 @@ impl Faults {
         for rule in &mut self.rules {
             struck |= rule.strikes(fault, opcode);
         }
+        if struck {
+            self.struck.push(fault);
+        }
         struck
+    }
+
+    /// What struck since this was last asked.
+    pub(crate) fn take_struck(&mut self) -> Vec<Fault> {
+        std::mem::take(&mut self.struck)
     }
 }
 

@@ -5,7 +5,8 @@
 //! sound where numbers of the simulation's own making are not: it can be no other file's, it
 //! closes and duplicates like any other, and `into_file` gives something that fails each call
 //! (`EINVAL`, `ENOTCONN`) instead of reaching a stranger's file. The file behind a number is found by
-//! the socket's own number, which it keeps through dup(2).
+//! the socket's own number, which it keeps through dup(2); the kernel counts these numbers up, and one
+//! comes again after 2^32 others (fs/inode.c, get_next_ino).
 //!
 //! An unconnected socket always has something to report (unix(7) hangs up), and leaves an epoll
 //! set when its last descriptor is closed: so the set tells which files are still open, without a

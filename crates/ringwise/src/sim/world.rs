@@ -182,6 +182,8 @@ impl World {
 
     fn finish(&mut self, pending: Pending) {
         self.disk.set_time(self.clock_ns);
+        // Delays and submits that were struck show by themselves.
+        self.faults.take_struck();
         if self.powered && self.faults.strike(Fault::PowerLoss, pending.action.opcode) {
             let due = (self.clock_ns, pending.number);
             self.pending.insert(due, pending);
@@ -208,7 +210,10 @@ impl World {
             _ if outcome.result < 0 => Errno(-outcome.result).to_string(),
             _ => outcome.result.to_string(),
         };
-        self.trace.note(self.clock_ns, format_args!("loop {owner} #{number} {what}: {told}"));
+        let faults: String =
+            self.faults.take_struck().iter().map(|fault| format!(", {fault:?}")).collect();
+        let what = format_args!("loop {owner} #{number} {what}: {told}{faults}");
+        self.trace.note(self.clock_ns, what);
         if let Some(mailbox) = self.mailboxes.get_mut(&owner) {
             mailbox.push_back((number, outcome));
         }
@@ -256,6 +261,7 @@ impl World {
         self.powered = false;
         let in_flight = self.take_in_flight();
         let count = in_flight.len();
+        self.faults.take_struck();
         for pending in &in_flight {
             if self.chance.chance(0.5) {
                 self.take_effect(&pending.action.deed);
