@@ -110,8 +110,10 @@ impl World {
         }
         if queued > 1 && self.faults.strike(Fault::PartialSubmit, Opcode::Submit) {
             let taken = 1 + self.submits.below(queued as u64 - 1) as usize;
-            let what = format_args!("loop {owner} submit of {queued}: {taken} taken");
-            self.trace.note(self.clock_ns, what);
+            self.trace.note(
+                self.clock_ns,
+                format_args!("loop {owner} submit of {queued}: {taken} taken"),
+            );
             return Ok(taken);
         }
         Ok(queued)
@@ -212,8 +214,8 @@ impl World {
         };
         let faults: String =
             self.faults.take_struck().iter().map(|fault| format!(", {fault:?}")).collect();
-        let what = format_args!("loop {owner} #{number} {what}: {told}{faults}");
-        self.trace.note(self.clock_ns, what);
+        self.trace
+            .note(self.clock_ns, format_args!("loop {owner} #{number} {what}: {told}{faults}"));
         if let Some(mailbox) = self.mailboxes.get_mut(&owner) {
             mailbox.push_back((number, outcome));
         }
@@ -269,10 +271,12 @@ impl World {
         }
         self.files.kill_all();
         let (kept, changes) = self.disk.crash(&mut self.chance);
-        let what = format_args!(
-            "the power fails: {count} operations in flight, {kept} of {changes} changes of names kept"
+        self.trace.note(
+            self.clock_ns,
+            format_args!(
+                "the power fails: {count} operations in flight, {kept} of {changes} changes of names kept"
+            ),
         );
-        self.trace.note(self.clock_ns, what);
         for pending in in_flight {
             self.give_back(pending, libc::EIO);
         }
