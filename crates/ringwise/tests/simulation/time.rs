@@ -53,6 +53,8 @@ fn a_loop_waits_until_another_thread_moves_the_clock() {
     let simulation = Simulation::builder(1).manual_clock().build();
     let mut local = local(&simulation);
     local.push(Operation::timeout(Duration::from_millis(10)), 1).unwrap();
+    // From here on its time runs, however soon the other thread starts.
+    assert_eq!(local.submit().unwrap(), 0);
     std::thread::scope(|scope| {
         let mover = simulation.clone();
         scope.spawn(move || {
