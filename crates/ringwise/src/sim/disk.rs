@@ -16,7 +16,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use content::{Content, survival};
+use content::{Content, Remains, survival};
 pub(crate) use journal::Inode;
 use journal::{Change, Journal};
 pub(crate) use path::Ending;
@@ -54,6 +54,16 @@ struct File {
     created_ns: u64,
     modified_ns: u64,
     changed_ns: u64,
+}
+
+/// What a crash left.
+#[derive(Debug)]
+pub(crate) struct Left {
+    /// Changes of names that were not durable, and how many of them were kept.
+    pub(crate) changes: usize,
+    pub(crate) kept: usize,
+    /// The files that were not synced, by a path from before, and what is left of each.
+    pub(crate) files: Vec<(Vec<u8>, Remains)>,
 }
 
 /// The disk.
@@ -100,24 +110,45 @@ impl Disk {
         self.apply(&changes);
     }
 
-    /// The power fails and comes back: what the disk kept is all there is. Tells how many of the
-    /// changes of names were kept.
-    pub(crate) fn crash(&mut self, random: &mut Random) -> (usize, usize) {
-        let all = self.journal.len();
+    /// The power fails and comes back: what the disk kept is all there is.
+    pub(crate) fn crash(&mut self, random: &mut Random) -> Left {
+        let changes = self.journal.len();
+        let paths = self.paths();
+        let mut files = Vec::new();
         let likely = survival(random);
         let kept = self.journal.take_some(|_| random.chance(likely));
         self.journal.clear();
         self.apply(&kept);
-        for file in self.inodes.values_mut() {
+        for (inode, file) in &mut self.inodes {
             match &mut file.node {
-                Node::File(content) => content.crash(random),
+                Node::File(content) => {
+                    let path = || paths.get(inode).cloned().unwrap_or_default();
+                    files.extend(content.crash(random).map(|remains| (path(), remains)));
+                }
                 Node::Directory(directory) => directory.now = directory.durable.clone(),
                 Node::Link(_) => {}
             }
         }
         self.recount();
         self.collect(&BTreeSet::new());
-        (kept.len(), all)
+        Left { kept: kept.len(), changes, files }
+    }
+
+    /// A path to each thing that has one.
+    fn paths(&self) -> BTreeMap<Inode, Vec<u8>> {
+        let mut paths = BTreeMap::from([(self.root, Vec::new())]);
+        let mut queue = vec![self.root];
+        while let Some(at) = queue.pop() {
+            let Ok(directory) = self.directory(at) else { continue };
+            for (name, inode) in &directory.now {
+                let path = [&paths[&at], b"/".as_slice(), name].concat();
+                if !paths.contains_key(inode) {
+                    paths.insert(*inode, path);
+                    queue.push(*inode);
+                }
+            }
+        }
+        paths
     }
 
     /// Writes changes of names to the disk's directories.

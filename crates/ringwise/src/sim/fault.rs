@@ -36,8 +36,8 @@ pub enum Fault {
     /// A submit hands over only the first part of what is queued, at least one operation; the
     /// rest stays queued for the next submit. Counted in submits of two operations or more.
     PartialSubmit,
-    /// A submit hands over nothing and fails with `EAGAIN`. Counted in submits of one operation or
-    /// more.
+    /// A submit hands over nothing and fails with `EAGAIN`, at most eight times in a row. Counted in
+    /// submits of one operation or more.
     SubmitRefused,
     /// A cancel comes too late: it fails with `EALREADY`, and the other operation goes on. Counted
     /// in cancels that find their operation.

@@ -12,7 +12,7 @@ use crate::{
     op::Opcode,
     sim::{
         action::{Action, Deed, Outcome, Payload},
-        disk::Disk,
+        disk::{Disk, Left, content::Remains},
         fault::{Fault, Faults, When},
         files::Files,
         random::Random,
@@ -37,6 +37,9 @@ const SHORTNESS_STREAM: u64 = 2;
 const DISK_STREAM: u64 = 3;
 const SUBMIT_STREAM: u64 = 4;
 
+/// As many submits are refused one after the other, at most.
+const REFUSALS_MAX: u32 = 8;
+
 /// Everything that the loops of a simulation share.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -53,6 +56,8 @@ pub(crate) struct World {
     mailboxes: BTreeMap<u32, VecDeque<(u64, Outcome)>>,
     loops: u32,
     operations: u64,
+    /// Submits refused since the last that was not.
+    refusals: u32,
     latency: Random,
     pub(super) shortness: Random,
     pub(super) chance: Random,
@@ -75,6 +80,7 @@ impl World {
             mailboxes: BTreeMap::new(),
             loops: 0,
             operations: 0,
+            refusals: 0,
             latency: Random::stream(seed, LATENCY_STREAM),
             shortness: Random::stream(seed, SHORTNESS_STREAM),
             chance: Random::stream(seed, DISK_STREAM),
@@ -104,7 +110,9 @@ impl World {
         if queued == 0 {
             return Ok(0);
         }
-        if self.faults.strike(Fault::SubmitRefused, Opcode::Submit) {
+        let refused = self.faults.strike(Fault::SubmitRefused, Opcode::Submit);
+        self.refusals = if refused && self.refusals < REFUSALS_MAX { self.refusals + 1 } else { 0 };
+        if self.refusals > 0 {
             self.trace.note(self.clock_ns, format_args!("loop {owner} submit of {queued}: EAGAIN"));
             return Err(libc::EAGAIN);
         }
@@ -270,15 +278,32 @@ impl World {
             }
         }
         self.files.kill_all();
-        let (kept, changes) = self.disk.crash(&mut self.chance);
+        let left = self.disk.crash(&mut self.chance);
+        self.note_loss(count, &left);
+        for pending in in_flight {
+            self.give_back(pending, libc::EIO);
+        }
+    }
+
+    fn note_loss(&mut self, in_flight: usize, left: &Left) {
+        let Left { kept, changes, files } = left;
         self.trace.note(
             self.clock_ns,
             format_args!(
-                "the power fails: {count} operations in flight, {kept} of {changes} changes of names kept"
+                "the power fails: {in_flight} operations in flight, {kept} of {changes} changes of \
+                 names kept"
             ),
         );
-        for pending in in_flight {
-            self.give_back(pending, libc::EIO);
+        for (path, remains) in files {
+            let Remains { unsynced, kept, len_before, len } = remains;
+            self.trace.note(
+                self.clock_ns,
+                format_args!(
+                    "  {}: {kept} of {unsynced} unsynced sectors kept, {len} bytes long, was \
+                     {len_before}",
+                    path.escape_ascii()
+                ),
+            );
         }
     }
 

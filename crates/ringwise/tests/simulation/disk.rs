@@ -44,6 +44,19 @@ fn a_hole_takes_no_space_and_reads_as_zeros() {
 }
 
 #[test]
+fn a_range_beyond_all_offsets_is_refused() {
+    let simulation = Simulation::new(1);
+    let mut local = local(&simulation);
+    let file = file(&simulation, "/file");
+    let last = i64::MAX as u64;
+    let read = |offset| Operation::read_at(&file, vec![0; 64], offset);
+    assert_eq!(kind(&mut local, read(last - 64)), None);
+    assert_eq!(kind(&mut local, read(last - 63)), Some(ErrorKind::InvalidInput));
+    let write = Operation::write_at(&file, vec![0; 64], last - 63);
+    assert_eq!(kind(&mut local, write), Some(ErrorKind::InvalidInput));
+}
+
+#[test]
 fn direct_transfers_are_aligned() {
     let simulation = Simulation::new(1);
     let mut local = local(&simulation);

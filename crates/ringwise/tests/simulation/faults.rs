@@ -184,6 +184,15 @@ fn a_submit_is_refused_and_loses_nothing() {
     assert_eq!(local.next_completion().unwrap().result().unwrap(), 4);
 }
 
+#[test]
+fn a_loop_whose_submits_are_refused_can_be_dropped() {
+    let (simulation, mut local) = with(Fault::SubmitRefused, When::always());
+    let file = file(&simulation, "/file");
+    local.push(Operation::write_at(&file, b"kept".to_vec(), 0), 1).unwrap();
+    drop(local);
+    assert_eq!(simulation.read("/file").unwrap(), b"kept");
+}
+
 /// A read that takes its time, cancelled. Gives what the read and the cancel came to.
 fn cancelled(faults: &[Fault]) -> (Result<usize, ErrorKind>, Result<usize, ErrorKind>) {
     let slow = When::always().of(Opcode::Read);

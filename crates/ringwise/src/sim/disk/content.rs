@@ -95,6 +95,16 @@ pub(crate) struct Content {
     thin_at: usize,
 }
 
+/// What a crash left of a file that was not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Remains {
+    /// Sectors that had unsynced bytes, and how many of them have some of these now.
+    pub(crate) unsynced: usize,
+    pub(crate) kept: usize,
+    pub(crate) len_before: u64,
+    pub(crate) len: u64,
+}
+
 /// As many events are kept untouched, at least.
 const EVENTS_KEPT: usize = 4096;
 
@@ -181,15 +191,21 @@ impl Content {
     }
 
     /// A sync that failed: what the disk has by chance it has, and the rest is never written.
-    pub(crate) fn lose(&mut self, random: &mut Random) {
-        self.durable = self.survivor(random);
+    pub(crate) fn lose(&mut self, random: &mut Random) -> Option<Remains> {
+        if self.unsynced.is_empty() {
+            return None;
+        }
+        let (durable, kept, unsynced) = self.survivor(random);
+        self.durable = durable;
         self.unsynced.clear();
+        Some(Remains { unsynced, kept, len_before: self.now.len, len: self.durable.len })
     }
 
-    /// The power fails: what the disk has is the file.
-    pub(crate) fn crash(&mut self, random: &mut Random) {
-        self.lose(random);
+    /// The power fails: what the disk has is the file. Tells what is left where that may be less.
+    pub(crate) fn crash(&mut self, random: &mut Random) -> Option<Remains> {
+        let remains = self.lose(random);
         self.now = self.durable.clone();
+        remains
     }
 
     fn note(&mut self, event: Event) {
@@ -217,8 +233,9 @@ impl Content {
         self.unsynced.retain(|_| keep.next().unwrap_or(true));
     }
 
-    /// One of the images that the disk may hold now.
-    fn survivor(&self, random: &mut Random) -> Image {
+    /// One of the images that the disk may hold now; how many sectors of unsynced bytes it has, and
+    /// how many there were.
+    fn survivor(&self, random: &mut Random) -> (Image, usize, usize) {
         let survival = survival(random);
         let metadata = self.metadata_kept(random);
         let mut versions = Versions::default();
@@ -245,14 +262,16 @@ impl Content {
             }
             gone.extend(event.zeroed());
         }
+        let (mut kept, unsynced) = (0, versions.0.len());
         for (number, versions) in versions.0 {
             if random.chance(survival) {
+                kept += 1;
                 image.sectors.insert(number, one_of(&versions, random));
             }
         }
         let len = image.len;
         image.zero(&(len..u64::MAX));
-        image
+        (image, kept, unsynced)
     }
 
     /// How many events' metadata the disk has: all before them, none after.

@@ -105,7 +105,9 @@ impl Disk {
     /// A sync that fails: what is not on the disk by chance no later sync puts there.
     pub(crate) fn lose(&mut self, inode: Inode, random: &mut Random) {
         match &mut self.file_mut(inode).node {
-            Node::File(content) => content.lose(random),
+            Node::File(content) => {
+                content.lose(random);
+            }
             Node::Directory(_) => {
                 let likely = super::survival(random);
                 let kept = self.journal.take_some(|change| {
