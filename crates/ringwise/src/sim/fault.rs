@@ -40,10 +40,10 @@ pub enum Fault {
     /// submits of one operation or more.
     SubmitRefused,
     /// A cancel comes too late: it fails with `EALREADY`, and the other operation goes on. Counted
-    /// in cancels that find their operation.
+    /// in cancels that find an operation other than a timeout.
     CancelLate,
     /// A cancel misses: the other operation is over just before, and the cancel fails with
-    /// `ENOENT`. Counted as [`CancelLate`](Self::CancelLate); a timeout is not missed.
+    /// `ENOENT`. Counted as [`CancelLate`](Self::CancelLate).
     CancelMissed,
     /// The power fails during this operation. Everything fails with `EIO` until
     /// [`Simulation::crash`](super::Simulation::crash) starts the machine again.

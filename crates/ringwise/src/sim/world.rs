@@ -235,16 +235,17 @@ impl World {
             |pending: &Pending| pending.owner == owner && Some(pending.number) == target;
         let due = self.pending.iter().find(|(_, pending)| is_target(pending)).map(|(due, _)| *due);
         let Some(due) = due else { return Outcome::of(Err(libc::ENOENT)) };
-        let late = self.faults.strike(Fault::CancelLate, Opcode::Cancel);
-        let missed = self.faults.strike(Fault::CancelMissed, Opcode::Cancel);
+        let mut strikes = |fault| self.faults.strike(fault, Opcode::Cancel);
         let is_timeout = matches!(self.pending[&due].action.deed, Deed::Timeout { .. });
-        if late && !is_timeout {
+        let late = !is_timeout && strikes(Fault::CancelLate);
+        let missed = !is_timeout && strikes(Fault::CancelMissed);
+        if late {
             return Outcome::of(Err(libc::EALREADY));
         }
         let Some(pending) = self.pending.remove(&due) else {
             unreachable!("found just now");
         };
-        if missed && !is_timeout {
+        if missed {
             self.finish(pending);
             return Outcome::of(Err(libc::ENOENT));
         }
