@@ -58,6 +58,25 @@ fn what_is_in_flight_at_a_crash_happened_or_did_not_and_fails() {
 }
 
 #[test]
+fn a_sync_in_flight_at_a_crash_promised_nothing() {
+    let is_lost = |seed: &u64| {
+        let simulation = Simulation::builder(*seed)
+            .fault(Fault::Delay, When::always().of(Opcode::Sync))
+            .latency(Duration::from_secs(1))
+            .build();
+        let mut local = local(&simulation);
+        let file = file(&simulation, "/file");
+        count(&mut local, Operation::write_at(&file, vec![2; 1024], 0));
+        local.push(Operation::sync_all(&file), 1).unwrap();
+        local.submit().unwrap();
+        simulation.crash();
+        simulation.read("/file").unwrap() != [2; 1024]
+    };
+    let lost = (0..SEEDS).filter(is_lost).count() as u64;
+    assert!((SEEDS / 10..SEEDS).contains(&lost), "{lost}");
+}
+
+#[test]
 fn a_close_in_flight_at_a_crash_closes() {
     let slow = When::always().of(Opcode::Close);
     let simulation = Simulation::builder(5).fault(Fault::Delay, slow).build();
