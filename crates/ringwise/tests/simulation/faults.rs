@@ -161,11 +161,15 @@ fn there_is_no_space() {
 #[test]
 fn a_submit_takes_a_part_and_the_next_one_the_rest() {
     let (simulation, mut local) = with(Fault::PartialSubmit, When::nth(1));
+    let mut other = crate::local(&simulation);
+    other.push(Operation::timeout(Duration::from_secs(3600)), 0).unwrap();
+    other.submit().unwrap();
     for tag in 0..8 {
         local.push(Operation::nop(), tag).unwrap();
     }
     let taken = local.submit_and_wait(8).unwrap();
     assert!((1..8).contains(&taken), "{taken}");
+    assert!(simulation.elapsed() < Duration::from_secs(1), "nothing to wait for");
     assert!(simulation.trace().contains("submit of 8"), "{}", simulation.trace());
     assert_eq!(local.submit_and_wait(8).unwrap(), 8);
     let tags: Vec<u64> =
