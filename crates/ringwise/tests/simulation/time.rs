@@ -34,8 +34,11 @@ fn a_loop_that_only_polls_sees_time_pass() {
 
 #[test]
 fn a_clock_that_is_moved_by_hand_stands_still() {
-    let simulation =
-        Simulation::builder(1).manual_clock().fault(Fault::Delay, When::always()).build();
+    let simulation = Simulation::builder(1)
+        .manual_clock()
+        .fault(Fault::Delay, When::always())
+        .latency(Duration::from_secs(1))
+        .build();
     let mut local = local(&simulation);
     local.push(Operation::timeout(Duration::from_millis(10)), 1).unwrap();
     let opened = local.run(Operation::open("/file", read_write())).unwrap();
