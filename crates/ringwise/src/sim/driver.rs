@@ -100,7 +100,7 @@ impl Simulated {
             }
         }
         if !world.manual {
-            let now = world.clock_ns + ENTER_NS;
+            let now = world.clock_ns.saturating_add(ENTER_NS);
             world.advance_to(now);
         }
         world.catch_up();
@@ -173,7 +173,9 @@ impl Simulated {
             // With a real call under way time passes as it does.
             until => {
                 let now = world.clock_ns;
-                return Next::WaitForReal(until.map(|until| Duration::from_nanos(until - now)));
+                return Next::WaitForReal(
+                    until.map(|until| Duration::from_nanos(until.saturating_sub(now))),
+                );
             }
         }
         Next::Look

@@ -86,3 +86,13 @@ fn a_loop_on_a_clock_that_stands_still_can_be_dropped() {
     local.shutdown(Duration::from_secs(1)).unwrap();
     assert_eq!(simulation.elapsed(), Duration::ZERO);
 }
+
+#[test]
+fn the_clock_has_an_end_and_stays_there() {
+    let simulation = Simulation::new(1);
+    let mut local = local(&simulation);
+    simulation.advance(Duration::MAX);
+    simulation.advance(Duration::MAX);
+    local.run(Operation::timeout(Duration::MAX)).unwrap().result().unwrap();
+    assert_eq!(local.submit_and_wait_timeout(1, Duration::MAX).unwrap(), 0);
+}
