@@ -106,7 +106,7 @@ fn setting(environment: &Environment) -> Finding {
 fn seccomp(opened: &Outcome, environment: &Environment) -> Finding {
     const NAME: &str = "io_uring.seccomp";
     Finding::of(NAME, &environment.seccomp_mode, |mode| {
-        let evidence = |what| format!("/proc/self/status: Seccomp {mode}, {what}");
+        let evidence = |what| format!("/proc/thread-self/status: Seccomp {mode}, {what}");
         match (mode, opened) {
             (0, _) => Finding::ok(NAME, evidence("no filter")),
             (_, Outcome::Works { .. }) => {
@@ -236,10 +236,11 @@ pub(crate) fn iopoll(file: &ProbeFile) -> Finding {
     let builder = Local::builder().backend(BackendChoice::Uring).iopoll(true);
     match builder.build() {
         Ok(mut local) => match local.probe_iopoll(file) {
-            Effect::Effective => {
+            Ok(Effect::Effective) => {
                 Finding::ok(NAME, "one read through a ring with IOPOLL: completed")
             }
-            effect => {
+            Err(error) => Finding::unknown(NAME, format!("one read through such a ring: {error}")),
+            Ok(effect) => {
                 Finding::limited(NAME, format!("one read through a ring with IOPOLL: {effect}"))
                     .remedy(
                         "needs NVMe with polling queues (boot with nvme.poll_queues=N); \

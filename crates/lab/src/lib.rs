@@ -23,7 +23,7 @@ pub mod dataset;
 pub mod engine;
 pub mod error;
 pub mod gates;
-mod interrupt;
+pub mod interrupt;
 pub mod job;
 pub mod lane;
 pub mod plan;

@@ -85,10 +85,10 @@ fn sysctl<T: std::str::FromStr>(sources: &Sources, name: &str) -> Fact<T> {
 }
 
 fn seccomp_mode(sources: &Sources) -> Fact<u64> {
-    sources.proc_text("self/status").and_then(|text| {
+    sources.proc_text("thread-self/status").and_then(|text| {
         let mode = field(&text, "Seccomp").and_then(|mode| mode.parse().ok());
         mode.map_or_else(
-            || Fact::Unknown("/proc/self/status: no Seccomp there".into()),
+            || Fact::Unknown("/proc/thread-self/status: no Seccomp there".into()),
             Fact::Known,
         )
     })

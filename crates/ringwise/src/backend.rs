@@ -20,7 +20,7 @@ use crate::{
         Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
     },
     sim::driver::Simulated,
-    slot::BY_THREAD,
+    slot::{BY_THREAD, NEVER_RAN},
     stats::Stats,
 };
 
@@ -43,6 +43,16 @@ impl Cqe {
     /// descriptor.
     pub(crate) fn by_thread(user_data: u64, result: i32) -> Cqe {
         Cqe { user_data: user_data | BY_THREAD, result, flags: 0 }
+    }
+
+    /// A call that was cancelled before anybody made it. `ECANCELED` by itself does not say that:
+    /// a file system may return it.
+    pub(crate) fn cancelled(user_data: u64) -> Cqe {
+        Cqe::by_thread(user_data | NEVER_RAN, -libc::ECANCELED)
+    }
+
+    pub(crate) fn never_ran(&self) -> bool {
+        self.user_data & NEVER_RAN != 0
     }
 
     pub(crate) fn is_by_thread(&self) -> bool {
@@ -155,6 +165,24 @@ impl AnyDriver {
         match self {
             AnyDriver::Uring(uring) => uring.set_file(entry, fd),
             AnyDriver::Classic(_) | AnyDriver::Simulated(_) => Ok(()),
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn event_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        match self {
+            AnyDriver::Uring(uring) => Some(uring.event_descriptor()),
+            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => None,
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn submit_and_arm(&mut self) -> Result<(), Errno> {
+        match self {
+            AnyDriver::Uring(uring) => uring.submit_and_arm(),
+            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => {
+                unreachable!("it has no event descriptor")
+            }
         }
     }
 

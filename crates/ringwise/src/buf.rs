@@ -76,13 +76,14 @@ impl Buffer {
     #[must_use]
     pub fn slice(mut self, range: impl RangeBounds<usize>) -> Buffer {
         let total = self.storage.as_slice().len();
+        let after = |at: usize| at.checked_add(1).expect("a range beyond every buffer");
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
-            Bound::Excluded(&before) => before + 1,
+            Bound::Excluded(&before) => after(before),
             Bound::Unbounded => 0,
         };
         let end = match range.end_bound() {
-            Bound::Included(&last) => last + 1,
+            Bound::Included(&last) => after(last),
             Bound::Excluded(&end) => end,
             Bound::Unbounded => total,
         };
@@ -229,5 +230,11 @@ mod tests {
         let buffer = Buffer::from(vec![1, 2].into_boxed_slice());
         let buffer = buffer.into_vec().unwrap_err();
         assert_eq!(&*buffer.into_boxed().unwrap(), [1, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond every buffer")]
+    fn a_range_to_the_end_of_the_address_space_is_not_empty() {
+        let _ = Buffer::from(vec![0; 4]).slice(..=usize::MAX);
     }
 }

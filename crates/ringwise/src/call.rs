@@ -211,7 +211,7 @@ fn lower_other(kind: &mut Kind, context: Context) -> Call {
             Call::Link { from: raw(&names.0), to: raw(&names.1), flags: *flags }
         }
         Kind::Timeout(after) => Call::Timeout { after: after.as_ptr() },
-        Kind::Cancel(ticket) => Call::Cancel { user_data: ticket.user_data() },
+        Kind::Cancel(ticket) => Call::Cancel { user_data: ticket.user_data_in(context.ring) },
         Kind::Read { .. }
         | Kind::Write { .. }
         | Kind::Close(Closing::Descriptor(_))

@@ -31,6 +31,11 @@ pub struct Completion {
 }
 
 impl Completion {
+    /// Of an operation that no backend was given.
+    pub(crate) fn refused(operation: Operation, errno: i32) -> Completion {
+        Completion { ticket: Ticket::NONE, tag: 0, result: -errno, operation }
+    }
+
     /// The number that was given with the push.
     pub fn tag(&self) -> u64 {
         self.tag
@@ -121,8 +126,9 @@ impl Completion {
     }
 }
 
-/// Settles what a result means beyond a number, and gives what it comes down to.
-pub(crate) fn settle(operation: &mut Operation, result: i32) -> i32 {
+/// Settles what a result means beyond a number, and gives what it comes down to. `never_ran`: it
+/// was cancelled before anybody made the call.
+pub(crate) fn settle(operation: &mut Operation, result: i32, never_ran: bool) -> i32 {
     match operation.0.as_deref_mut() {
         // A timeout that came is no failure.
         Some(Kind::Timeout(_)) if result == -libc::ETIME => 0,
@@ -130,8 +136,10 @@ pub(crate) fn settle(operation: &mut Operation, result: i32) -> i32 {
             open.outcome = Some(Opened::Descriptor(adopt_opened(result)));
             0
         }
-        // It never ran, so the number is still open and still this operation's.
-        Some(Kind::Close(closing @ Closing::Released(_))) if result == -libc::ECANCELED => {
+        // The number is still open and still this operation's. Where that is not certain (a ring
+        // that cancelled, a file system whose flush was cancelled) it counts as closed: closed
+        // twice, it might be another file's.
+        Some(Kind::Close(closing @ Closing::Released(_))) if never_ran => {
             let Closing::Released(fd) = *closing else { unreachable!("matched above") };
             // SAFETY: the close that owned the number did not take place.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };

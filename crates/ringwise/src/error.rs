@@ -16,6 +16,11 @@ use crate::op::{Opcode, Operation};
 pub struct Errno(pub(crate) i32);
 
 impl Errno {
+    /// The error of this number, as in `<errno.h>`; positive, and kept as it is.
+    pub fn from_raw(errno: i32) -> Errno {
+        Errno(errno)
+    }
+
     /// Decodes what a completion or a raw call returns: a count, or a negated error number.
     pub(crate) fn decode(result: i32) -> Result<usize, Errno> {
         if result >= 0 { Ok(result as usize) } else { Err(Errno(result.wrapping_neg())) }
@@ -195,7 +200,8 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let kind = match error.kind() {
             ErrorKind::TimedOut => io::ErrorKind::TimedOut,
-            ErrorKind::Cancelled => io::ErrorKind::Interrupted,
+            // Not `Interrupted`: whoever meets that tries again.
+            ErrorKind::Cancelled => io::ErrorKind::Other,
             _ => io::Error::from_raw_os_error(error.errno()).kind(),
         };
         io::Error::new(kind, error)
@@ -281,17 +287,26 @@ fn kind_of(opcode: Opcode, errno: Errno) -> ErrorKind {
 /// What a user can do about `errno`, where something can be done.
 fn advice(opcode: Opcode, errno: Errno) -> Option<&'static str> {
     match (opcode, errno.0) {
-        (Opcode::Read | Opcode::Write, libc::EINVAL) => Some(
+        (opcode, libc::EINVAL) if moves_bytes(opcode) => Some(
             "on a direct file the offset, the length and the buffer must be aligned \
              (see Metadata::direct_alignment)",
         ),
-        (Opcode::Read | Opcode::Write, libc::EBADF) => {
+        (opcode, libc::EBADF) if moves_bytes(opcode) => {
             Some("the descriptor is closed or was opened for the other direction")
         }
+        (_, libc::EOWNERDEAD) => {
+            Some("the ring is that of the process this one was forked from: build a new one")
+        }
+        (_, libc::ESHUTDOWN) => Some("the ring was shut down"),
         (_, libc::EMFILE) => Some("raise the limit on open files (ulimit -n) or close some"),
         (Opcode::Register, libc::ENOMEM) => Some("raise the locked-memory limit (ulimit -l)"),
         _ => None,
     }
+}
+
+fn moves_bytes(opcode: Opcode) -> bool {
+    use Opcode::{Read, ReadVectored, Write, WriteVectored};
+    matches!(opcode, Read | Write | ReadVectored | WriteVectored)
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ mod local;
 mod metadata;
 mod op;
 mod registry;
+mod ring;
 mod setup;
 pub mod sim;
 mod slot;
@@ -69,6 +70,7 @@ pub use error::{Errno, Error, ErrorKind, PushError, PushRefusal};
 pub use local::{Leaked, Local};
 pub use metadata::{DirectAlignment, Metadata};
 pub use op::{AllocateMode, Opcode, OpenOptions, Operation};
+pub use ring::{Pending, Ring, RingStats};
 pub use setup::{
     Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
 };

@@ -5,6 +5,10 @@
 //! no memory, descriptor or path that the kernel may still touch is freed, whatever its user does
 //! with it: drop it, forget it, or panic half-way.
 
+mod shutdown;
+
+pub use shutdown::Leaked;
+
 use std::{
     marker::PhantomData,
     os::fd::{AsRawFd, IntoRawFd},
@@ -22,14 +26,10 @@ use crate::{
     op::{Closing, Kind, Opcode, Open, Opened, Operation},
     registry::{Registry, Release},
     setup::{Builder, Effect, Setup, SetupError},
-    slot::{Freed, OWN_CANCEL, Slots, Ticket},
+    slot::{Freed, Slots, Ticket},
     stats::Stats,
 };
 
-/// How long a dropped loop waits for what is in flight before it leaks it.
-const DROP_DEADLINE: Duration = Duration::from_secs(5);
-/// What cancelled operations get to come back.
-const LAST_MOMENT: Duration = Duration::from_millis(100);
 /// The largest offset of a file (`loff_t` is signed).
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
@@ -72,26 +72,6 @@ pub struct Local {
     _not_send: PhantomData<*const ()>,
 }
 
-/// Operations that the kernel did not give back in time. Their memory is leaked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaked {
-    /// How many operations.
-    pub operations: usize,
-}
-
-impl std::fmt::Display for Leaked {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} operations were still with the kernel at the deadline; their buffers and \
-             descriptors are leaked, since it may yet write to them",
-            self.operations
-        )
-    }
-}
-
-impl std::error::Error for Leaked {}
-
 impl Local {
     /// A loop with the default settings: on a ring where that works, else on classic calls.
     ///
@@ -119,7 +99,7 @@ impl Local {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let capacity = setup.completion_entries - OWN_ENTRIES;
         Ok(Local {
-            slots: Slots::new(capacity as usize),
+            slots: Slots::new(capacity as usize, number),
             driver,
             registry: Registry::new(number, builder.registered_files),
             pools: Vec::new(),
@@ -163,8 +143,9 @@ impl Local {
     /// Takes an operation in, to be submitted with the next [`submit`](Self::submit). `tag` comes
     /// back with the completion and means what the caller wants it to mean.
     ///
-    /// Makes no system call unless the submission queue is full; then all that was pushed before
-    /// is submitted to make room.
+    /// Makes no system call but for two: when the submission queue is full, all that was pushed
+    /// before is submitted to make room; and the first operation on a descriptor that a thread has
+    /// to serve looks up what kind of file it is.
     ///
     /// # Errors
     ///
@@ -332,8 +313,8 @@ impl Local {
         if self.registry.is_busy(file) {
             return Err((libc::EBUSY, "an operation in flight still uses it"));
         }
-        if self.registry.descriptor(file).is_none() {
-            // Only the ring has it, so only the ring can close it.
+        if self.registry.descriptor(file).is_none() && self.driver.supports(Opcode::Close) {
+            // Only the ring has it, so only the ring can close it, and tell of an error.
             self.registry.begin_close(file);
             return Ok((Closing::Registered(file), Some(file.index)));
         }
@@ -341,7 +322,8 @@ impl Local {
         let _ = self.driver.set_file(file.index, None);
         self.registry.vacate(file.index);
         let sole = descriptor.and_then(|descriptor| descriptor.into_owned().ok());
-        // Other clones keep the descriptor open: then there is nothing left to do.
+        // The table had the only reference, or other clones keep the descriptor open: then there
+        // is nothing left to do.
         Ok((sole.map_or(Closing::Forgotten, |fd| Closing::Released(fd.into_raw_fd())), None))
     }
 
@@ -381,6 +363,21 @@ impl Local {
         self.drive(want, self.driver.now().checked_add(timeout))
     }
 
+    /// What becomes readable when a completion comes that the loop does not wait for itself, or the
+    /// other side of the ring has something: a ring's own descriptor. See
+    /// [`submit_and_arm`](Self::submit_and_arm).
+    #[cfg(feature = "tokio")]
+    pub(crate) fn event_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.driver.event_descriptor()
+    }
+
+    /// As [`submit`](Self::submit), and sees to it that all that comes later makes the event
+    /// descriptor readable.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn submit_and_arm(&mut self) -> Result<(), Error> {
+        self.driver.submit_and_arm().map_err(|errno| Error::new(Opcode::Submit, errno))
+    }
+
     #[inline]
     fn drive(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
         let want = want.min(self.slots.in_flight());
@@ -401,7 +398,7 @@ impl Local {
 
     #[inline]
     fn complete(&mut self, cqe: Cqe) -> Option<Completion> {
-        let ticket = Ticket::from_user_data(cqe.user_data)?;
+        let ticket = Ticket::from_user_data(cqe.user_data, self.number)?;
         let Some(Freed { tag, nop }) = self.slots.free(ticket) else {
             self.stats.stale_completions += 1;
             return None;
@@ -416,6 +413,12 @@ impl Local {
     #[inline(never)]
     fn complete_taken(&mut self, ticket: Ticket, cqe: Cqe) -> (Operation, i32) {
         let mut operation = self.slots.take(ticket);
+        let mut cqe = cqe;
+        if cqe.result == -libc::EINTR && !cqe.is_by_thread() {
+            // No signal of ours reaches a kernel worker (io_uring/io-wq.c, create_io_thread blocks
+            // them); what interrupts one is a cancel.
+            cqe.result = -libc::ECANCELED;
+        }
         let result = self.settle(&mut operation, cqe);
         (operation, result)
     }
@@ -444,7 +447,7 @@ impl Local {
                 }
                 cqe.result
             }
-            _ => completion::settle(operation, cqe.result),
+            _ => completion::settle(operation, cqe.result, cqe.never_ran()),
         }
     }
 
@@ -488,7 +491,7 @@ impl Local {
                 }
                 continue;
             };
-            if Ticket::from_user_data(cqe.user_data) == Some(ticket) {
+            if Ticket::from_user_data(cqe.user_data, self.number) == Some(ticket) {
                 break Ok(cqe);
             }
             others.push(cqe);
@@ -568,99 +571,25 @@ impl Local {
     /// Such a ring opens on any kernel; on a device without polling queues each read then fails
     /// (`EOPNOTSUPP` since Linux 6.10 or so), which only a read can show. The file has to be
     /// opened for direct reading. The answer is kept in [`Setup::iopoll`].
-    pub fn probe_iopoll(&mut self, file: &Descriptor) -> Effect {
-        if self.setup.iopoll == Effect::NotAsked {
-            return Effect::NotAsked;
-        }
-        let buffer = AlignedBuf::zeroed(4096, 4096);
-        let read = self.run(Operation::read_at(file, buffer, 0)).and_then(|done| done.result());
-        self.setup.iopoll = match read {
-            Ok(_) => Effect::Effective,
-            Err(error) if error.errno() == libc::EOPNOTSUPP => Effect::Ineffective(
-                "a polled read returned EOPNOTSUPP: the device has no polling queues \
-                 (its queue/io_poll is 0), or the file is not open for direct I/O"
-                    .into(),
-            ),
-            Err(error) => Effect::Ineffective(error.to_string()),
-        };
-        self.setup.iopoll.clone()
-    }
-
-    /// Ends the loop: submits what was pushed, cancels reads and timeouts, lets the rest go on to
-    /// its end and waits for it, until `deadline` is over; then cancels everything and gives it a
-    /// last moment. Completions that nobody took are dropped with what they own.
     ///
     /// # Errors
     ///
-    /// [`Leaked`] when the kernel still had operations: their memory is leaked, since it may yet
-    /// be written to.
-    pub fn shutdown(mut self, deadline: Duration) -> Result<(), Leaked> {
-        self.drain(deadline)
-    }
-
-    /// Waits for everything in flight; leaks what does not come back.
-    fn drain(&mut self, time: Duration) -> Result<(), Leaked> {
-        if self.slots.in_flight() == 0 {
-            return Ok(());
+    /// Why the read failed, where that says nothing about polling: then nothing is known yet.
+    pub fn probe_iopoll(&mut self, file: &Descriptor) -> Result<Effect, Error> {
+        if self.setup.iopoll == Effect::Unknown {
+            let buffer = AlignedBuf::zeroed(4096, 4096);
+            let read = self.run(Operation::read_at(file, buffer, 0)).and_then(|done| done.result());
+            self.setup.iopoll = match read {
+                Ok(_) => Effect::Effective,
+                Err(error) if error.errno() == libc::EOPNOTSUPP => Effect::Ineffective(
+                    "a polled read returned EOPNOTSUPP: the device has no polling queues \
+                     (its queue/io_poll is 0), or the file is not open for direct I/O"
+                        .into(),
+                ),
+                Err(error) => return Err(error),
+            };
         }
-        self.cancel_where(Opcode::cancels_on_shutdown);
-        self.reap_until(time);
-        if self.slots.in_flight() > 0 {
-            self.cancel_where(|_| true);
-            self.reap_until(LAST_MOMENT);
-        }
-        let operations = self.slots.in_flight();
-        if operations == 0 {
-            return Ok(());
-        }
-        // Invariant 7: whatever the kernel, or a thread, still has stays where it is for ever. So
-        // do the files of the table: a thread may be using their numbers.
-        std::mem::forget(std::mem::replace(&mut self.slots, Slots::new(0)));
-        std::mem::forget(std::mem::replace(&mut self.registry, Registry::new(0, 0)));
-        Err(Leaked { operations })
-    }
-
-    fn cancel_where(&mut self, condition: impl Fn(Opcode) -> bool) {
-        let tickets: Vec<Ticket> = self
-            .slots
-            .iter()
-            .filter(|(_, operation)| condition(operation.opcode()))
-            .map(|(ticket, _)| ticket)
-            .collect();
-        for ticket in tickets {
-            if !self.driver.has_room() && self.driver.submit(0, None).is_err() {
-                return;
-            }
-            if self.driver.has_room() {
-                let call = Call::Cancel { user_data: ticket.user_data() };
-                self.driver.queue(OWN_CANCEL, call, Blocking::Device);
-            }
-        }
-    }
-
-    fn reap_until(&mut self, time: Duration) {
-        let deadline = self.driver.now().checked_add(time);
-        loop {
-            while let Some(done) = self.next_completion() {
-                drop(done);
-            }
-            let over = deadline.is_some_and(|deadline| self.driver.now() >= deadline);
-            if self.slots.in_flight() == 0 || over {
-                return;
-            }
-            if self.driver.submit(1, deadline).is_err() {
-                // The kernel is short of memory; the deadline bounds how often this is tried.
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-    }
-}
-
-impl Drop for Local {
-    fn drop(&mut self) {
-        if let Err(leaked) = self.drain(DROP_DEADLINE) {
-            eprintln!("ringwise: a loop was dropped: {leaked}");
-        }
+        Ok(self.setup.iopoll.clone())
     }
 }
 

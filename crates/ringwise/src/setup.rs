@@ -5,7 +5,7 @@
 
 use std::{fmt, io, time::Duration};
 
-use crate::{error::Errno, local::Local, op::Opcode, sim::Simulation};
+use crate::{error::Errno, local::Local, op::Opcode, ring::Ring, sim::Simulation};
 
 /// Which backend a loop is to run on.
 #[non_exhaustive]
@@ -187,6 +187,8 @@ pub enum SetupError {
     Entries(u32),
     /// The classic backend could not make its wake-up descriptor.
     Classic(io::Error),
+    /// The driver of a [`Ring`](crate::Ring) could not be started.
+    Driver(io::Error),
 }
 
 impl fmt::Display for SetupError {
@@ -197,6 +199,7 @@ impl fmt::Display for SetupError {
                 write!(f, "{entries} submission entries: a ring has 1 to 32768")
             }
             SetupError::Classic(error) => write!(f, "classic backend: eventfd: {error}"),
+            SetupError::Driver(error) => write!(f, "the driver of a ring: {error}"),
         }
     }
 }
@@ -260,7 +263,8 @@ impl Setup {
         &self.sqpoll
     }
 
-    /// Whether completions are polled for, where that was asked for.
+    /// Whether completions are polled for, where that was asked for. Calls that such a ring does
+    /// not take, all but reads, writes and no-ops, are made beside it.
     pub fn iopoll(&self) -> &Effect {
         &self.iopoll
     }
@@ -289,6 +293,7 @@ pub struct Builder {
     pub(crate) classic_threads: usize,
     pub(crate) avoided: Vec<Opcode>,
     pub(crate) simulation: Option<Simulation>,
+    pub(crate) driver_thread: bool,
 }
 
 impl Default for Builder {
@@ -311,6 +316,7 @@ impl Default for Builder {
             classic_threads: 64,
             avoided: Vec::new(),
             simulation: None,
+            driver_thread: false,
         }
     }
 }
@@ -423,6 +429,23 @@ impl Builder {
     pub fn simulation(mut self, simulation: &Simulation) -> Self {
         self.simulation = Some(simulation.clone());
         self
+    }
+
+    /// Gives a [`Ring`] a driver thread of its own, also where it is built in a tokio runtime that
+    /// could drive it. Without the feature `tokio`, and on classic calls, it has one anyway.
+    #[must_use]
+    pub fn driver_thread(mut self, on: bool) -> Self {
+        self.driver_thread = on;
+        self
+    }
+
+    /// Builds a handle that is shared between threads and tasks, with the loop behind it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`build`](Self::build), and [`SetupError::Driver`] when its thread cannot be started.
+    pub fn build_ring(self) -> Result<Ring, SetupError> {
+        Ring::build(self)
     }
 
     /// Builds the loop.

@@ -11,6 +11,8 @@ use crate::op::Operation;
 /// Names one pushed operation; a later operation in the same slot has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
+    /// The loop's number: another loop has a slot of this index too.
+    table: u32,
     index: u32,
     generation: u32,
 }
@@ -20,26 +22,41 @@ pub struct Ticket {
 const INDEX_BITS: u32 = 24;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 
+/// A slot's number with an even generation, which no operation in flight has.
+const NOBODY: u64 = 0;
+
 /// The `user_data` of what the loop submits for itself, not for a slot.
 const INTERNAL: u64 = 1 << INDEX_BITS;
 /// Marks a result that a thread of the loop made.
 pub(crate) const BY_THREAD: u64 = 1 << (INDEX_BITS + 1);
-/// The poll on the eventfd by which threads wake a ring.
+/// Marks the result of a call that was cancelled before anybody made it.
+pub(crate) const NEVER_RAN: u64 = 1 << (INDEX_BITS + 2);
+/// The poll by which threads, and files that became ready, wake a ring.
 pub(crate) const OWN_POLL: u64 = INTERNAL;
 /// A cancel at the loop's end, whose own result nobody waits for.
 pub(crate) const OWN_CANCEL: u64 = INTERNAL | 1;
 
 impl Ticket {
+    /// Names no operation of any loop: 0 is nobody's number.
+    pub(crate) const NONE: Ticket = Ticket { table: 0, index: 0, generation: 0 };
+
     pub(crate) fn user_data(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
+    /// The number that a cancel by loop `table` looks for: nobody's, where the ticket is another
+    /// loop's.
+    pub(crate) fn user_data_in(self, table: u32) -> u64 {
+        if self.table == table { self.user_data() } else { NOBODY }
+    }
+
     /// The ticket in a completion's number, or nothing where it is one of the loop's own.
-    pub(crate) fn from_user_data(user_data: u64) -> Option<Ticket> {
+    pub(crate) fn from_user_data(user_data: u64, table: u32) -> Option<Ticket> {
         if user_data & INTERNAL != 0 {
             return None;
         }
         Some(Ticket {
+            table,
             index: (user_data & INDEX_MASK) as u32,
             generation: (user_data >> 32) as u32,
         })
@@ -49,6 +66,7 @@ impl Ticket {
 /// The table. Its length is the most that can be in flight.
 #[derive(Debug)]
 pub(crate) struct Slots {
+    table: u32,
     slots: Box<[Slot]>,
     /// The first free slot, or `NONE`; each free slot names the next. The last freed is used
     /// first, while it is in the cache.
@@ -75,14 +93,15 @@ pub(crate) struct Freed {
 }
 
 impl Slots {
-    pub(crate) fn new(capacity: usize) -> Slots {
+    pub(crate) fn new(capacity: usize, table: u32) -> Slots {
         assert!(capacity as u64 <= INDEX_MASK, "the completion queue has at most 65536 entries");
         let vacant = |index: usize| {
             let next = if index + 1 < capacity { index as u32 + 1 } else { NONE };
             Slot { operation: Operation(None), tag: u64::from(next), generation: 0 }
         };
         let free = if capacity > 0 { 0 } else { NONE };
-        Slots { slots: (0..capacity).map(vacant).collect(), free, inserted: 0, freed: 0 }
+        let slots = (0..capacity).map(vacant).collect();
+        Slots { table, slots, free, inserted: 0, freed: 0 }
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -120,7 +139,7 @@ impl Slots {
         slot.tag = tag;
         slot.generation = slot.generation.wrapping_add(1);
         self.inserted += 1;
-        Ticket { index, generation: slot.generation }
+        Ticket { table: self.table, index, generation: slot.generation }
     }
 
     /// The operation in its place, from where the kernel is told its addresses.
@@ -156,7 +175,8 @@ impl Slots {
         let occupied = |slot: &Slot| slot.generation % 2 == 1;
         self.slots.iter().enumerate().filter(move |(_, slot)| occupied(slot)).map(
             |(index, slot)| {
-                let ticket = Ticket { index: index as u32, generation: slot.generation };
+                let (index, generation) = (index as u32, slot.generation);
+                let ticket = Ticket { table: self.table, index, generation };
                 (ticket, &slot.operation)
             },
         )
@@ -173,16 +193,16 @@ mod tests {
 
     #[test]
     fn a_ticket_survives_the_kernel() {
-        let ticket = Ticket { index: 65_535, generation: u32::MAX };
-        assert_eq!(Ticket::from_user_data(ticket.user_data()), Some(ticket));
-        assert_eq!(Ticket::from_user_data(ticket.user_data() | BY_THREAD), Some(ticket));
-        assert_eq!(Ticket::from_user_data(OWN_POLL), None);
-        assert_eq!(Ticket::from_user_data(OWN_CANCEL), None);
+        let ticket = Ticket { table: 1, index: 65_535, generation: u32::MAX };
+        assert_eq!(Ticket::from_user_data(ticket.user_data(), 1), Some(ticket));
+        assert_eq!(Ticket::from_user_data(ticket.user_data() | BY_THREAD, 1), Some(ticket));
+        assert_eq!(Ticket::from_user_data(OWN_POLL, 1), None);
+        assert_eq!(Ticket::from_user_data(OWN_CANCEL, 1), None);
     }
 
     #[test]
     fn a_stale_ticket_finds_nothing() {
-        let mut slots = Slots::new(1);
+        let mut slots = Slots::new(1, 1);
         let first = slots.insert(Operation::nop(), 1);
         assert!(slots.is_full());
         assert_eq!(tag_of(slots.free(first)), Some(1));
@@ -194,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_slot_is_used_before_the_table_is_full() {
-        let mut slots = Slots::new(3);
+        let mut slots = Slots::new(3, 1);
         let tickets: Vec<Ticket> = (0..3).map(|tag| slots.insert(Operation::nop(), tag)).collect();
         assert!(slots.is_full());
         for (tag, ticket) in tickets.iter().enumerate() {
@@ -208,14 +228,14 @@ mod tests {
 
     #[test]
     fn a_number_that_was_never_given_out_finds_nothing() {
-        let mut slots = Slots::new(1);
-        assert!(slots.free(Ticket { index: 0, generation: 0 }).is_none());
+        let mut slots = Slots::new(1, 1);
+        assert!(slots.free(Ticket { table: 1, index: 0, generation: 0 }).is_none());
         assert_eq!(slots.in_flight(), 0);
     }
 
     #[test]
     fn a_ticket_of_a_larger_table_finds_nothing() {
-        let mut slots = Slots::new(1);
-        assert!(slots.free(Ticket { index: 7, generation: 1 }).is_none());
+        let mut slots = Slots::new(1, 1);
+        assert!(slots.free(Ticket { table: 1, index: 7, generation: 1 }).is_none());
     }
 }

@@ -3,11 +3,14 @@
 //! # Safety
 //!
 //! Files below this one opt in to unsafe code, each under a header that states its contract.
-//! Beside them only these do: `buf/aligned.rs` and `buf/pool.rs` (memory), `backend/uring.rs`
-//! (the submission queue) and `backend/classic/pool.rs` (calls handed to threads).
+//! Beside them only these do: `buf/aligned.rs` and `buf/pool.rs` (memory), `backend/uring.rs` and
+//! `backend/uring/entry.rs` (the submission queue), `backend/classic/pool.rs` (calls handed to
+//! threads) and `readiness.rs` beside it (descriptors of waiting calls), `completion.rs`
+//! (descriptors that come out of results).
 
 pub(crate) mod cache;
 pub(crate) mod extent;
+pub(crate) mod fork;
 pub(crate) mod perform;
 pub(crate) mod ring;
 pub(crate) mod statx;

@@ -1,18 +1,24 @@
 //! What was asked for and what was granted; polling modes that have no effect say so.
 
-use std::time::Duration;
+use std::{os::fd::OwnedFd, time::Duration};
 
-use ringwise::{BackendChoice, Effect, Local, OpenOptions, Operation, SetupError};
+use ringwise::{
+    BackendChoice, Descriptor, Effect, Local, Opcode, OpenOptions, Operation, SetupError,
+};
 
 fn ring(local: Result<Local, SetupError>) -> Option<Local> {
     match local {
         Ok(local) => Some(local),
         Err(error) => {
-            assert!(std::env::var_os("CI").is_none(), "skipped in CI: {error}");
-            println!("skipped: {error}");
+            skip(&error.to_string());
             None
         }
     }
+}
+
+fn skip(reason: &str) {
+    assert!(std::env::var_os("CI").is_none(), "skipped in CI: {reason}");
+    println!("skipped: {reason}");
 }
 
 #[test]
@@ -54,7 +60,7 @@ fn a_polling_ring_says_whether_it_polls() {
     let mut opener = Local::new().unwrap();
     let open = Operation::open(&path, OpenOptions::new().read(true).direct(true));
     let file = opener.run(open).unwrap().into_descriptor().unwrap();
-    match local.probe_iopoll(&file) {
+    match local.probe_iopoll(&file).unwrap() {
         Effect::Effective => {}
         Effect::Ineffective(reason) => {
             assert!(reason.contains("io_poll"), "{reason}");
@@ -72,7 +78,7 @@ fn a_polling_ring_says_whether_it_polls() {
 fn a_polling_probe_of_a_loop_that_does_not_poll() {
     let mut local = Local::new().unwrap();
     let file = std::fs::File::open("/dev/zero").unwrap().into();
-    assert_eq!(local.probe_iopoll(&file), Effect::NotAsked);
+    assert_eq!(local.probe_iopoll(&file).unwrap(), Effect::NotAsked);
 }
 
 #[test]
@@ -92,4 +98,64 @@ fn many_loops_in_one_thread() {
         };
         assert!(local.setup().is_ring_registered());
     }
+}
+
+/// A polled ring takes reads, writes and no-ops; the rest is made beside it, and the loop sleeps
+/// meanwhile. (It spun.)
+#[test]
+fn a_polling_ring_makes_other_calls_beside_it() {
+    let builder = Local::builder().backend(BackendChoice::Uring).iopoll(true);
+    let Some(mut local) = ring(builder.build()) else { return };
+    assert!(local.supports(Opcode::Read) && !local.supports(Opcode::Statx));
+    local.run(Operation::nop()).unwrap().result().unwrap();
+    local.run(Operation::statx("/")).unwrap().metadata().unwrap();
+    let open = Operation::open("/dev/null", OpenOptions::new().read(true));
+    local.run(open).unwrap().into_descriptor().unwrap();
+    let before = processor_time();
+    local.run(Operation::timeout(Duration::from_millis(300))).unwrap().result().unwrap();
+    let used = processor_time() - before;
+    assert!(used < Duration::from_millis(75), "{used:?} of the processor for a sleep");
+}
+
+/// Of this thread.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// More slots than the completion queue has room for would overflow it (invariant 3).
+#[test]
+fn the_completion_queue_holds_all_that_can_be_in_flight() {
+    for entries in [1, 2, 8, 128] {
+        for backend in [BackendChoice::Auto, BackendChoice::Classic] {
+            let local = Local::builder().entries(entries).backend(backend).build().unwrap();
+            let own = local.setup().completion_entries() as usize - local.capacity();
+            assert!(own >= 2, "room for the poll and a cancel of the loop's own, not {own}");
+        }
+    }
+}
+
+/// All reads of a full loop were cancelled at once, and the queue overflowed.
+#[test]
+fn the_shutdown_of_a_full_loop_overflows_nothing() {
+    const EVENT: &str = "/sys/kernel/tracing/events/io_uring/io_uring_cqe_overflow";
+    const TRACE: &str = "/sys/kernel/tracing/trace";
+    let builder = Local::builder().backend(BackendChoice::Uring).entries(16);
+    let Some(mut local) = ring(builder.build()) else { return };
+    let pipes: Vec<_> = (0..local.capacity()).map(|_| std::io::pipe().unwrap()).collect();
+    for (reader, _) in &pipes {
+        let reader = Descriptor::from(OwnedFd::from(reader.try_clone().unwrap()));
+        local.push(Operation::read_at(reader, vec![0; 8], 0), 0).unwrap();
+    }
+    local.submit().unwrap();
+    if let Err(error) = std::fs::write(format!("{EVENT}/enable"), "1") {
+        return skip(&format!("{EVENT}: {error}"));
+    }
+    local.shutdown(Duration::from_secs(5)).unwrap();
+    let trace = std::fs::read_to_string(TRACE).unwrap();
+    std::fs::write(format!("{EVENT}/enable"), "0").unwrap();
+    let this = format!("-{} ", rustix::thread::gettid().as_raw_nonzero());
+    let overflows =
+        trace.lines().filter(|line| line.contains("cqe_overflow") && line.contains(&this));
+    assert_eq!(overflows.count(), 0);
 }

@@ -10,13 +10,13 @@ use crate::finding::Status;
 fn environment(disabled: Option<&str>, seccomp: &str) -> Environment {
     let directory = tempfile::tempdir().unwrap();
     let proc = directory.path().join("proc");
-    fs::create_dir_all(proc.join("self")).unwrap();
+    fs::create_dir_all(proc.join("thread-self")).unwrap();
     fs::create_dir_all(proc.join("sys/kernel")).unwrap();
     if let Some(disabled) = disabled {
         fs::write(proc.join("sys/kernel/io_uring_disabled"), disabled).unwrap();
     }
     fs::write(proc.join("sys/kernel/io_uring_group"), "107\n").unwrap();
-    fs::write(proc.join("self/status"), format!("Seccomp:\t{seccomp}\n")).unwrap();
+    fs::write(proc.join("thread-self/status"), format!("Seccomp:\t{seccomp}\n")).unwrap();
     Environment::read(&Sources::below(directory.path()))
 }
 

@@ -38,11 +38,10 @@ pub(super) trait Queue {
 const FRESH_MAX: usize = 4;
 
 /// For how many completions to wait at a depth. With few in flight, each one as it comes. With
-/// many, an eighth of them: the rest keeps the device busy, and fewer wake-ups and larger
-/// submissions leave more of the processor. (On a virtio disk at depth 32, waiting for one made the
-/// ring a tenth slower than waiting for four.)
+/// many, a sixteenth of them: the rest keeps the device busy, and fewer wake-ups and larger
+/// submissions leave more of the processor (docs/benchmarking.md has the figures).
 fn completions_wanted(depth: usize) -> usize {
-    (depth / 8).clamp(1, 16)
+    (depth / 16).clamp(1, 16)
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -170,7 +170,7 @@ impl Uring {
             return Err(unavailable(format_args!("SQPOLL is not effective: {reason}")));
         }
         if self.switches.has(Switch::Iopoll) {
-            match local.probe_iopoll(&files[0]) {
+            match local.probe_iopoll(&files[0]).map_err(unavailable)? {
                 Effect::Effective => {}
                 effect => return Err(unavailable(format_args!("IOPOLL is {effect}"))),
             }

@@ -1,7 +1,7 @@
 //! `read`: engines that read files, through the page cache or past it.
 
 mod calibration;
-mod page_cache;
+pub mod page_cache;
 mod remarks;
 mod rows;
 
@@ -69,7 +69,12 @@ fn timing(context: &Context<'_>, group: &Group) -> Timing {
 }
 
 fn make(plan: RowPlan, timing: Timing) -> Row {
-    let runner: Box<dyn Engine> = match plan.engine {
+    Row::new(plan.engine.to_string(), plan.kind, plan.depth, engine(plan.engine, timing))
+}
+
+/// The engine of a name. `timing` is for those that keep their own time.
+pub fn engine(name: EngineName, timing: Timing) -> Box<dyn Engine> {
+    match name {
         EngineName::Sync => Box::new(Sync),
         EngineName::Threads => Box::new(Threads),
         EngineName::Mmap => Box::new(Mapped),
@@ -77,8 +82,7 @@ fn make(plan: RowPlan, timing: Timing) -> Row {
         EngineName::Aio => Box::new(Aio),
         EngineName::Uring(switches) => Box::new(Uring { switches }),
         EngineName::Fio { fixed } => Box::new(Fio { fixed, timing }),
-    };
-    Row::new(plan.engine.to_string(), plan.kind, plan.depth, runner)
+    }
 }
 
 fn measure(

@@ -22,7 +22,7 @@ fn a_virtual_machine_with_a_container() {
         ("proc/cpuinfo", "model name\t: AMD   EPYC\nflags\t\t: fpu hypervisor lm\n"),
         ("proc/meminfo", "MemTotal:  2048 kB\nMemAvailable: 1024 kB\n"),
         ("proc/1/cgroup", "0::/kubepods/pod1\n"),
-        ("proc/self/status", "Seccomp:\t2\nSeccomp_filters:\t1\n"),
+        ("proc/thread-self/status", "Seccomp:\t2\nSeccomp_filters:\t1\n"),
         ("proc/sys/kernel/io_uring_disabled", "1\n"),
         ("proc/sys/kernel/io_uring_group", "-1\n"),
         ("sys/class/dmi/id/sys_vendor", "QEMU\n"),
@@ -61,7 +61,7 @@ fn garbage_and_nothing_are_reasons() {
         ("proc/cpuinfo", garbage),
         ("proc/meminfo", "MemTotal: much\n"),
         ("proc/self/limits", garbage),
-        ("proc/self/status", garbage),
+        ("proc/thread-self/status", garbage),
         ("proc/sys/kernel/io_uring_disabled", garbage),
         ("sys/devices/system/cpu/online", "3-1"),
     ]);

@@ -2,20 +2,25 @@
 //!
 //! A loop that waits for one call makes it itself, for a hand-over costs more than most calls. A
 //! batch is tried first without blocking: what is in the page cache is served at once by the
-//! loop's thread, and what has to wait for a device goes to the pool, so that the waits overlap.
-//! Timeouts are the loop's own. It is a product and not only a baseline: many containers forbid
-//! the ring.
+//! loop's thread, what has to wait for a device goes to the pool, so that the waits overlap, and
+//! what waits for a stream waits in an epoll set. Timeouts are the loop's own. It is a product and
+//! not only a baseline: many containers forbid the ring. Beside a ring it makes the calls that the
+//! ring cannot.
 
 pub(crate) mod pool;
+pub(crate) mod readiness;
 
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
     io,
+    os::fd::{AsRawFd, RawFd},
     time::{Duration, Instant},
 };
 
-use pool::{Job, WorkerPool, remaining};
+use pool::{Job, WorkerPool};
+use readiness::Readiness;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     backend::{Blocking, Cqe, Driver},
@@ -27,6 +32,8 @@ use crate::{
 
 /// The classic backend of one loop.
 pub(crate) struct Classic {
+    // Declared before the pool, whose eventfd is in the set.
+    readiness: Readiness,
     pool: WorkerPool,
     /// Queued and not submitted.
     queued: Vec<Job>,
@@ -40,8 +47,10 @@ pub(crate) struct Classic {
 
 impl Classic {
     pub(crate) fn new(threads_max: usize, queued_max: usize) -> io::Result<Classic> {
+        let pool = WorkerPool::new(threads_max)?;
         Ok(Classic {
-            pool: WorkerPool::new(threads_max)?,
+            readiness: Readiness::new(pool.wake())?,
+            pool,
             queued: Vec::new(),
             queued_max,
             timers: BinaryHeap::new(),
@@ -58,14 +67,22 @@ impl Classic {
 
     /// Starts everything that is queued. `alone`: the caller waits for it and nothing else is
     /// under way, so a single call may as well block here.
-    fn start(&mut self, alone: bool) {
+    pub(super) fn start(&mut self, alone: bool) {
+        if self.queued.is_empty() {
+            return;
+        }
         let mut queued = std::mem::take(&mut self.queued);
-        let single = alone && queued.len() == 1 && self.with_pool == 0 && self.timers.is_empty();
+        let single = alone && queued.len() == 1 && self.is_idle();
         for job in queued.drain(..) {
             self.start_one(job, single);
         }
         // The allocation serves the next batch.
         self.queued = queued;
+    }
+
+    /// Nothing is under way, and no timer runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.with_pool == 0 && self.timers.is_empty() && self.readiness.is_empty()
     }
 
     fn start_one(&mut self, job: Job, single: bool) {
@@ -77,32 +94,57 @@ impl Classic {
                 self.timers.push(Reverse((deadline, job.user_data)));
             }
             Call::Cancel { user_data } => {
-                let result = self.cancel(user_data);
+                let result = self.cancel(user_data).unwrap_or(-libc::ENOENT);
                 self.ready.push_back(job.done(result));
             }
-            _ if single && job.blocking != Blocking::Unbounded => {
-                self.ready.push_back(job.run());
+            _ => self.start_call(job, single),
+        }
+    }
+
+    fn start_call(&mut self, job: Job, single: bool) {
+        if let Some(stream) = job.stream() {
+            match self.readiness.start(job, stream) {
+                Ok(done) => self.ready.extend(done),
+                Err(job) => self.send(job),
             }
-            _ => match job.run_cached() {
+        } else if single {
+            self.ready.push_back(job.run());
+        } else {
+            match job.run_cached() {
                 Some(cqe) => self.ready.push_back(cqe),
-                None => {
-                    self.with_pool += 1;
-                    self.pool.send(job);
-                }
-            },
+                None => self.send(job),
+            }
         }
     }
 
-    fn cancel(&mut self, user_data: u64) -> i32 {
-        if self.timers.iter().any(|Reverse((_, timer))| *timer == user_data) {
-            self.timers.retain(|Reverse((_, timer))| *timer != user_data);
-            self.ready.push_back(Cqe::by_thread(user_data, -libc::ECANCELED));
-            return 0;
-        }
-        self.pool.cancel(user_data).unwrap_or(-libc::ENOENT)
+    fn send(&mut self, job: Job) {
+        self.with_pool += 1;
+        self.pool.send(job);
     }
 
-    /// Brings in the pool's results and the timers that have expired.
+    /// Cancels the call of this number. 0 when it ends as cancelled, else the negated error number
+    /// that says why it does not; nothing when this backend does not have it.
+    pub(super) fn cancel(&mut self, user_data: u64) -> Option<i32> {
+        let timers = self.timers.len();
+        self.timers.retain(|Reverse((_, timer))| *timer != user_data);
+        if self.timers.len() < timers {
+            self.ready.push_back(Cqe::cancelled(user_data));
+            return Some(0);
+        }
+        if let Some(at) = self.queued.iter().position(|job| job.user_data == user_data) {
+            self.queued.remove(at);
+            self.ready.push_back(Cqe::cancelled(user_data));
+            return Some(0);
+        }
+        if let Some(cancelled) = self.readiness.cancel(user_data) {
+            self.ready.push_back(cancelled);
+            return Some(0);
+        }
+        self.pool.cancel(user_data)
+    }
+
+    /// Brings in the pool's results and the timers that have expired, without a system call but
+    /// for the clock.
     fn collect(&mut self) {
         if self.with_pool > 0 {
             let before = self.ready.len();
@@ -122,8 +164,62 @@ impl Classic {
         }
     }
 
-    fn next_timer(&self) -> Option<Instant> {
+    /// Brings in all that is there, and makes the calls whose files have become ready.
+    pub(super) fn look(&mut self) {
+        for job in self.readiness.collect(&mut self.ready) {
+            self.send(job);
+        }
+        self.collect();
+    }
+
+    /// Makes one call that waits for a thread, where none could be started: then the loop's own
+    /// has to do. Whether there was one.
+    pub(super) fn rescue(&mut self) -> bool {
+        let rescued = self.pool.run_one_if_deserted();
+        self.with_pool -= usize::from(rescued.is_some());
+        self.ready.extend(rescued);
+        rescued.is_some()
+    }
+
+    /// Results that are ready, for a ring to give out with its own.
+    pub(super) fn take_ready(&mut self) -> impl Iterator<Item = Cqe> + '_ {
+        self.ready.drain(..)
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Instant> {
         self.timers.peek().map(|Reverse((deadline, _))| *deadline)
+    }
+
+    /// Promises that the loop will sleep on [`wake_fd`](Self::wake_fd). False, and no promise,
+    /// when a result is there already.
+    pub(super) fn prepare_sleep(&self) -> bool {
+        self.pool.prepare_sleep()
+    }
+
+    /// Readable when there is something for [`look`](Self::look) to bring in, timers aside.
+    pub(super) fn wake_fd(&self) -> RawFd {
+        self.readiness.as_fd().as_raw_fd()
+    }
+
+    /// Resets what woke the loop.
+    pub(super) fn clear_wake(&self) {
+        self.pool.clear_wake();
+    }
+
+    /// Sleeps until something is there to be brought in, or the time is over.
+    pub(super) fn sleep(&self, deadline: Option<Instant>) {
+        if !self.prepare_sleep() {
+            return;
+        }
+        let until = [deadline, self.next_timer()].into_iter().flatten().min();
+        let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        // The set is worth its own look only where a file waits in it.
+        let wake =
+            if self.readiness.is_empty() { self.pool.wake() } else { self.readiness.as_fd() };
+        // An interrupted poll is a wake-up like another: the loop looks again.
+        let _ = poll(&mut [PollFd::from_borrowed_fd(wake, PollFlags::IN)], timeout.as_ref());
+        self.clear_wake();
     }
 }
 
@@ -157,22 +253,17 @@ impl Driver for Classic {
     }
 
     fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno> {
-        self.start(want > 0 && deadline.is_none());
+        self.start(want > self.ready.len() && deadline.is_none());
         loop {
-            self.collect();
-            if self.ready.len() >= want {
-                return Ok(self.ready.len());
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(self.ready.len());
-            }
-            if let Some(cqe) = self.pool.run_one_if_deserted() {
-                self.with_pool -= 1;
-                self.ready.push_back(cqe);
+            self.look();
+            if self.ready.len() < want.max(1) && self.rescue() {
                 continue;
             }
-            let until = [deadline, self.next_timer()].into_iter().flatten().min();
-            self.pool.sleep(remaining(until));
+            let expired = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if self.ready.len() >= want || expired {
+                return Ok(self.ready.len());
+            }
+            self.sleep(deadline);
         }
     }
 

@@ -1,8 +1,8 @@
 //! The ring: calls become submission queue entries, and only the loop's thread enters it.
 //!
-//! Calls that this kernel's ring cannot make go to a pool of threads, one by one, and their
-//! results come out of the same end (invariant 8). The pool wakes a loop that sleeps in the
-//! kernel through an eventfd on which the ring has a poll.
+//! Calls that this kernel's ring cannot make go to a classic backend beside it, one by one, and
+//! their results come out of the same end (invariant 8). It wakes a loop that sleeps in the kernel
+//! through a descriptor on which the ring has a poll.
 //!
 //! # Safety
 //!
@@ -14,14 +14,18 @@
 mod entry;
 mod setup;
 
+#[cfg(feature = "tokio")]
+use std::os::fd::BorrowedFd;
 use std::{mem::MaybeUninit, os::fd::AsRawFd, time::Instant};
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue::Entry, types};
 
+#[cfg(feature = "tokio")]
+use crate::sys::ring::borrow;
 use crate::{
     backend::{
         Blocking, Cqe, Driver,
-        classic::pool::{Job, WorkerPool},
+        classic::{Classic, pool::Job},
     },
     call::Call,
     error::Errno,
@@ -40,10 +44,17 @@ pub(crate) struct Uring {
     handle: EnterHandle,
     ring: IoUring,
     granted: SetupFlags,
-    by_ring: OpcodeSet,
-    threads: Option<WorkerPool>,
+    by_ring: Supported,
+    /// Whether a file can be opened straight into the table of registered files (Linux 5.15).
+    opens_into_table: bool,
+    /// Why there is no table of registered files.
+    no_table: Option<Errno>,
+    /// What makes the calls that the ring cannot, from the first of them on.
+    companion: Option<Box<Classic>>,
     threads_max: usize,
     poll_armed: bool,
+    /// Calls that a polled ring has; others need not know.
+    polled_in_flight: usize,
     reaped: Reaped,
     pools: Option<u32>,
     enters: u64,
@@ -56,21 +67,22 @@ impl Uring {
         let (mut ring, granted) = setup::open(builder)?;
         setup::self_test(&mut ring, granted.contains(SetupFlags::IOPOLL))?;
         cap_workers(&ring, builder.worker_threads);
-        let by_ring = supported(&ring, &builder.avoided);
+        let probe = Supported::probe(&ring, granted);
+        let by_ring = probe.without(&builder.avoided);
         let handle = EnterHandle::new(ring.as_raw_fd(), builder.register_ring);
-        if builder.registered_files > 0 {
-            // Sparse tables need 5.19. Without one, registering a file says so later.
-            let _ = ring.submitter().register_files_sparse(builder.registered_files);
-        }
+        let no_table = make_file_table(&ring, builder.registered_files).err();
         let setup = describe(builder, granted, &ring, &handle);
         let uring = Uring {
             handle,
             ring,
             granted,
             by_ring,
-            threads: None,
+            opens_into_table: probe.contains(Opcode::CreateDirectory),
+            no_table,
+            companion: None,
             threads_max: builder.classic_threads,
             poll_armed: false,
+            polled_in_flight: 0,
             reaped: Reaped::default(),
             pools: None,
             enters: 0,
@@ -88,6 +100,9 @@ impl Uring {
 
     /// Puts a file into the registered table, or takes it out.
     pub(super) fn set_file(&mut self, index: u32, fd: Option<i32>) -> Result<(), Errno> {
+        if let Some(reason) = self.no_table {
+            return Err(reason);
+        }
         let fds = [fd.unwrap_or(-1)];
         match self.ring.submitter().register_files_update(index, &fds) {
             Ok(_) => Ok(()),
@@ -128,12 +143,18 @@ impl Uring {
         Ok(index as u16)
     }
 
-    /// The pool for calls that the ring cannot make, started at the first of them.
-    fn workers(&mut self) -> Option<&WorkerPool> {
-        if self.threads.is_none() {
-            self.threads = WorkerPool::new(self.threads_max).ok();
+    /// Gives a call to the classic backend beside the ring, which starts it at the next submit.
+    fn queue_beside(&mut self, job: Job) {
+        self.by_thread += 1;
+        if self.companion.is_none() {
+            let made = Classic::new(self.threads_max, usize::MAX);
+            self.companion = made.ok().map(Box::new);
         }
-        self.threads.as_ref()
+        match &mut self.companion {
+            Some(companion) => companion.queue(job.user_data, job.call, job.blocking),
+            // No descriptors to be had: the loop's own thread makes the call.
+            None => self.reaped.extend([job.run()]),
+        }
     }
 
     /// Inlined into its few callers: the entry is then built in the queue itself. Copied there
@@ -187,7 +208,7 @@ impl Uring {
     #[inline]
     fn pending(&mut self) -> (u32, u32) {
         let polled_by_thread = self.is_polled_by_thread();
-        let polled = self.granted.contains(SetupFlags::IOPOLL);
+        let polled = self.is_polled();
         let queue = self.ring.submission();
         let mut flags = 0;
         if queue.taskrun() || queue.cq_overflow() || (polled && queue.is_empty()) {
@@ -210,16 +231,16 @@ impl Uring {
         self.granted.contains(SetupFlags::SQPOLL)
     }
 
-    /// Takes every result that is there, the pool's with the ring's.
+    /// Takes every result of the ring that is there.
     #[inline]
     fn reap(&mut self) {
-        self.reaped.take_from(&mut self.ring);
-        if let Some(threads) = &self.threads {
-            if self.reaped.remove(OWN_POLL) {
-                self.poll_armed = false;
-                threads.clear_wake();
-            }
-            threads.take_done(&mut self.reaped);
+        let taken = self.reaped.take_from(&mut self.ring);
+        if self.is_polled() {
+            self.polled_in_flight -= taken;
+        }
+        if self.poll_armed && self.reaped.remove(OWN_POLL) {
+            self.poll_armed = false;
+            self.companion.as_ref().expect("it has the poll").clear_wake();
         }
     }
 
@@ -229,23 +250,104 @@ impl Uring {
         self.reaped.len() + self.ring.completion().len()
     }
 
-    /// Makes a sleeping enter end when the pool has a result. False: it has one already.
-    fn arm_wake(&mut self) -> Result<bool, Errno> {
-        let Some(threads) = &self.threads else { return Ok(true) };
-        if !threads.prepare_sleep() {
-            return Ok(false);
-        }
-        let wake_fd = threads.wake_fd();
-        if !self.poll_armed {
-            if self.ring.submission().is_full() {
+    /// As [`submit`](Driver::submit), with calls beside the ring.
+    fn submit_both(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno> {
+        self.with_companion(|companion| companion.start(false));
+        loop {
+            self.look();
+            let ready = self.reaped.len();
+            if ready < want.max(1) && self.with_companion(Classic::rescue) {
+                continue;
+            }
+            // The next result may come from either side, so sleep for one at a time.
+            if ready >= want {
+                self.enter(0, None)?;
+            } else if self.is_polled() {
+                self.wait_polled(deadline)?;
+            } else if self.arm_wake()? {
+                self.enter(ready + 1, deadline)?;
+            } else {
                 self.enter(0, None)?;
             }
-            let fd = types::Fd(wake_fd);
-            let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(OWN_POLL);
-            self.push(&poll);
-            self.poll_armed = true;
+            self.look();
+            let expired = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if self.reaped.len() >= want || expired {
+                return Ok(self.reaped.len());
+            }
         }
+    }
+
+    fn with_companion<T>(&mut self, act: impl FnOnce(&mut Classic) -> T) -> T {
+        act(self.companion.as_mut().expect("asked for beside one only"))
+    }
+
+    /// Takes every result that is there, from both sides.
+    fn look(&mut self) {
+        self.reap();
+        if let Some(companion) = &mut self.companion {
+            companion.look();
+            self.reaped.extend(companion.take_ready());
+        }
+    }
+
+    /// Makes a sleeping enter end when the classic backend has something. False: it has already,
+    /// or the queue is full and the kernel has yet to take from it.
+    fn arm_wake(&mut self) -> Result<bool, Errno> {
+        if !self.with_companion(|companion| companion.prepare_sleep()) {
+            return Ok(false);
+        }
+        if self.poll_armed {
+            return Ok(true);
+        }
+        if self.ring.submission().is_full() {
+            self.enter(0, None)?;
+            if self.ring.submission().is_full() {
+                // A submission thread is about to.
+                std::thread::yield_now();
+                return Ok(false);
+            }
+        }
+        let fd = types::Fd(self.with_companion(|companion| companion.wake_fd()));
+        let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(OWN_POLL);
+        self.push(&poll);
+        self.poll_armed = true;
         Ok(true)
+    }
+
+    /// The ring's own descriptor, which is readable while the completion queue holds something.
+    #[cfg(feature = "tokio")]
+    pub(super) fn event_descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring keeps its descriptor open as long as it lives, hence for the borrow.
+        unsafe { borrow(self.ring.as_raw_fd()) }
+    }
+
+    /// Hands everything over; what comes later, from either side, makes the ring readable.
+    #[cfg(feature = "tokio")]
+    pub(super) fn submit_and_arm(&mut self) -> Result<(), Errno> {
+        if self.companion.is_none() {
+            return self.enter(0, None).map(drop);
+        }
+        self.submit_both(0, None)?;
+        while !self.arm_wake()? {
+            self.look();
+        }
+        self.enter(0, None).map(drop)
+    }
+
+    /// A polled ring takes no poll on a descriptor. While it has calls its user asked for spinning;
+    /// without any, the loop sleeps on the other side.
+    fn wait_polled(&mut self, deadline: Option<Instant>) -> Result<(), Errno> {
+        self.enter(0, None)?;
+        if self.polled_in_flight == 0 {
+            self.with_companion(|companion| companion.sleep(deadline));
+        } else {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    fn is_polled(&self) -> bool {
+        self.granted.contains(SetupFlags::IOPOLL)
     }
 }
 
@@ -258,46 +360,42 @@ impl Driver for Uring {
     #[inline]
     fn queue_nop(&mut self, user_data: u64) -> bool {
         // SAFETY: a no-op has no addresses.
-        unsafe { self.ring.submission().push(&entry::nop(user_data)) }.is_ok()
+        let queued = unsafe { self.ring.submission().push(&entry::nop(user_data)) }.is_ok();
+        if self.is_polled() {
+            self.polled_in_flight += usize::from(queued);
+        }
+        queued
     }
 
     #[inline]
     fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking) {
-        if let (Call::Cancel { user_data: target }, Some(threads)) = (call, &self.threads)
-            && let Some(result) = threads.cancel(target)
+        if let (Call::Cancel { user_data: target }, Some(companion)) = (call, &mut self.companion)
+            && let Some(result) = companion.cancel(target)
         {
             self.reaped.extend([Cqe::by_thread(user_data, result)]);
             return;
         }
-        if self.by_ring.contains(call.opcode()) {
-            self.push(&entry::build(&call).user_data(user_data));
+        if self.is_polled() && call.opcode() == Opcode::Cancel {
+            // A polled ring takes no cancels, and what it has it cannot stop.
+            self.reaped.extend([Cqe::by_thread(user_data, -libc::EALREADY)]);
             return;
         }
-        self.by_thread += 1;
-        let job = Job { user_data, call, blocking };
-        match self.workers() {
-            Some(threads) => threads.send(job),
-            // No eventfd to be had: the loop's own thread makes the call.
-            None => self.reaped.extend([job.run()]),
+        let into_table = matches!(call, Call::Open { entry: Some(_), .. });
+        if !self.by_ring.contains(call.opcode()) || (into_table && !self.opens_into_table) {
+            return self.queue_beside(Job { user_data, call, blocking });
+        }
+        self.push(&entry::build(&call).user_data(user_data));
+        if self.is_polled() {
+            self.polled_in_flight += 1;
         }
     }
 
     #[inline]
     fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno> {
-        if self.threads.is_none() {
-            return self.enter(want, deadline);
-        }
-        loop {
-            self.reap();
-            let ready = self.reaped.len();
-            let sleeps = ready < want && self.arm_wake()?;
-            // The next result may be the pool's, so sleep for one at a time.
-            self.enter(if sleeps { ready + 1 } else { 0 }, deadline)?;
-            self.reap();
-            let expired = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            if self.reaped.len() >= want || expired {
-                return Ok(self.reaped.len());
-            }
+        if self.companion.is_none() {
+            self.enter(want, deadline)
+        } else {
+            self.submit_both(want, deadline)
         }
     }
 
@@ -348,20 +446,22 @@ impl Reaped {
         Some(result)
     }
 
-    /// Takes all that the ring has.
-    fn take_from(&mut self, ring: &mut IoUring) {
+    /// Takes all that the ring has; gives how many.
+    fn take_from(&mut self, ring: &mut IoUring) -> usize {
         let mut completions = ring.completion();
-        if completions.is_empty() {
-            return;
+        let count = completions.len();
+        if count == 0 {
+            return 0;
         }
         self.compact();
-        let free = self.reserve(completions.len());
+        let free = self.reserve(count);
         const _: () = assert!(size_of::<Cqe>() == size_of::<cqueue::Entry>());
         const _: () = assert!(align_of::<Cqe>() == align_of::<cqueue::Entry>());
         let entries = (&raw mut *free) as *mut [MaybeUninit<cqueue::Entry>];
         // SAFETY: the entries, each a `struct io_uring_cqe` as `Cqe` is, cover `free` and nothing
         // else, and whatever is written is a valid `Cqe`, which has no invalid bits.
         completions.fill(unsafe { &mut *entries });
+        count
     }
 
     /// Counts `more` results in and gives the place to write them.
@@ -374,14 +474,15 @@ impl Reaped {
         &mut self.results[start..self.end]
     }
 
-    /// Takes results of this number out, and tells whether there were any.
+    /// Takes the result of this number out, and tells whether it was there.
     fn remove(&mut self, user_data: u64) -> bool {
-        let before = self.len();
-        let mut kept = self.results[self.first..self.end].to_vec();
-        kept.retain(|cqe| cqe.user_data != user_data);
-        (self.first, self.end) = (0, 0);
-        self.extend(kept);
-        self.len() < before
+        let waiting = &self.results[self.first..self.end];
+        let Some(at) = waiting.iter().position(|cqe| cqe.user_data == user_data) else {
+            return false;
+        };
+        self.end -= 1;
+        self.results.swap(self.first + at, self.end);
+        true
     }
 
     /// Gives the room of what was taken back, before more comes. What is left is moved: seldom
@@ -439,28 +540,61 @@ fn cap_workers(ring: &IoUring, threads: usize) {
     let _ = ring.submitter().register_iowq_max_workers(&mut [threads, threads]);
 }
 
-/// Operations that the ring makes: known to this kernel, and not to be avoided.
-fn supported(ring: &IoUring, avoided: &[Opcode]) -> OpcodeSet {
-    let mut probe = Probe::new();
-    let probed = ring.submitter().register_probe(&mut probe).is_ok();
-    let mut set = OpcodeSet(0);
-    for opcode in Opcode::ALL {
-        let code = opcode.kernel_code().expect("every operation has a number");
-        // Kernels from 5.11, which have all that is required, have the probe too (5.6).
-        let own = matches!(opcode, Opcode::Nop | Opcode::Timeout | Opcode::Cancel);
-        if (!probed || probe.is_supported(code)) && (own || !avoided.contains(&opcode)) {
-            set.0 |= 1 << opcode as u64;
-        }
+/// Makes the table of registered files, empty.
+fn make_file_table(ring: &IoUring, entries: u32) -> Result<(), Errno> {
+    if entries == 0 {
+        return Ok(());
     }
-    set
+    let submitter = ring.submitter();
+    // Sparse tables by number are Linux 5.19; tables of descriptors may have had holes since 5.5.
+    let made = submitter
+        .register_files_sparse(entries)
+        .or_else(|_| submitter.register_files(&vec![-1; entries as usize]));
+    made.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
 }
 
+/// Operations that the ring makes.
 #[derive(Clone, Copy, Debug)]
-struct OpcodeSet(u64);
+struct Supported(u64);
 
-impl OpcodeSet {
+impl Supported {
+    /// What this kernel's ring knows, with these flags.
+    fn probe(ring: &IoUring, granted: SetupFlags) -> Supported {
+        let mut probe = Probe::new();
+        let probed = ring.submitter().register_probe(&mut probe).is_ok();
+        let polled = granted.contains(SetupFlags::IOPOLL);
+        let known = Opcode::ALL.into_iter().filter(|opcode| {
+            let code = opcode.kernel_code().expect("every operation has a number");
+            let there = if probed { probe.is_supported(code) } else { is_in_5_11(*opcode) };
+            there && (!polled || is_polled_for(*opcode))
+        });
+        Supported(known.fold(0, |set, opcode| set | 1 << opcode as u64))
+    }
+
+    /// The same without what is to be avoided; a loop cannot do without its own.
+    fn without(self, avoided: &[Opcode]) -> Supported {
+        let own =
+            |opcode: &&Opcode| matches!(opcode, Opcode::Nop | Opcode::Timeout | Opcode::Cancel);
+        let avoided = avoided.iter().filter(|opcode| !own(opcode));
+        Supported(avoided.fold(self.0, |set, opcode| set & !(1 << *opcode as u64)))
+    }
+
     #[inline]
     fn contains(self, opcode: Opcode) -> bool {
         self.0 & (1 << opcode as u64) != 0
     }
+}
+
+/// What the oldest kernel that will do has, for where a filter forbids asking: mkdirat and linkat
+/// came with Linux 5.15, ftruncate with 6.9.
+fn is_in_5_11(opcode: Opcode) -> bool {
+    !matches!(opcode, Opcode::CreateDirectory | Opcode::Link | Opcode::SetLen)
+}
+
+/// A polled ring refuses what it cannot poll for (io_uring/opdef.c, `iopoll`).
+fn is_polled_for(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::Nop | Opcode::Read | Opcode::Write | Opcode::ReadVectored | Opcode::WriteVectored
+    )
 }

@@ -121,6 +121,8 @@ pub(crate) enum Payload {
     Bytes(Vec<u8>),
     Metadata(Box<libc::statx>),
     Opened(OwnedFd),
+    /// It was cancelled before it was made.
+    NeverRan,
 }
 
 impl Outcome {

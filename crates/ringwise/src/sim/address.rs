@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    backend::Blocking,
+    backend::{Blocking, Cqe},
     buf::RawBuffer,
     call::{Call, File, RawName},
     sim::{
@@ -159,8 +159,15 @@ impl Lent {
         }
     }
 
-    /// Puts back into the operation what the call gave, and gives the result's number.
-    pub(super) fn bring_back(self, outcome: Outcome) -> i32 {
+    /// Puts back into the operation what the call gave, and gives the result.
+    pub(super) fn bring_back(self, outcome: Outcome) -> Cqe {
+        if let Payload::NeverRan = outcome.payload {
+            return Cqe::cancelled(self.user_data);
+        }
+        Cqe::by_thread(self.user_data, self.result_of(outcome))
+    }
+
+    fn result_of(&self, outcome: Outcome) -> i32 {
         match (outcome.payload, self.call) {
             (Payload::Bytes(bytes), Call::Read { buffer, .. }) => {
                 copy_into(buffer.pointer, buffer.len as usize, &bytes);

@@ -22,7 +22,7 @@ use crate::{
         address::{Lent, Whose},
         world::World,
     },
-    slot::BY_THREAD,
+    slot::{BY_THREAD, NEVER_RAN},
     stats::Stats,
 };
 
@@ -99,7 +99,8 @@ impl Simulated {
                 Whose::Cancel(_) | Whose::Foreign => self.hand_to_classic(lent),
             }
         }
-        if !world.manual {
+        // With a real call under way time passes as it does.
+        if !world.manual && self.in_foreign.is_empty() {
             let now = world.clock_ns.saturating_add(ENTER_NS);
             world.advance_to(now);
         }
@@ -128,8 +129,7 @@ impl Simulated {
         let outcomes = self.simulation.lock().take(self.number);
         for (number, outcome) in outcomes {
             let Some(lent) = self.lent.remove(&number) else { continue };
-            let user_data = lent.user_data;
-            self.ready.push_back(Cqe::by_thread(user_data, lent.bring_back(outcome)));
+            self.ready.push_back(lent.bring_back(outcome));
         }
         if !self.in_foreign.is_empty() {
             self.foreign.submit(0, None)?;
@@ -140,7 +140,7 @@ impl Simulated {
 
     fn collect_foreign(&mut self) {
         while let Some(cqe) = self.foreign.next() {
-            self.in_foreign.remove(&(cqe.user_data & !BY_THREAD));
+            self.in_foreign.remove(&(cqe.user_data & !(BY_THREAD | NEVER_RAN)));
             self.ready.push_back(cqe);
         }
     }

@@ -261,7 +261,9 @@ impl World {
             // The number stays open and goes back to the operation, which owns it again.
             let _ = std::os::fd::IntoRawFd::into_raw_fd(placeholder);
         }
-        self.deliver(number, owner, &what, Outcome::of(Err(errno)));
+        let payload = if errno == libc::ECANCELED { Payload::NeverRan } else { Payload::Nothing };
+        let outcome = Outcome { payload, ..Outcome::of(Err(errno)) };
+        self.deliver(number, owner, &what, outcome);
     }
 
     /// The power fails. What is in flight may have taken place; the disk keeps what it keeps.

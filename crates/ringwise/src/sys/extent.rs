@@ -74,7 +74,8 @@ pub fn extents(file: &Descriptor) -> io::Result<Vec<Extent>> {
         let batch = &map.extents[..(map.mapped_extents as usize).min(EXTENTS_AT_ONCE)];
         found.extend(batch.iter().map(Extent::from));
         match batch.last() {
-            Some(last) if last.flags & FIEMAP_EXTENT_LAST == 0 => {
+            // An empty extent would have the same asked for again, for ever.
+            Some(last) if last.flags & FIEMAP_EXTENT_LAST == 0 && last.length > 0 => {
                 start = last.logical.saturating_add(last.length);
             }
             _ => return Ok(found),

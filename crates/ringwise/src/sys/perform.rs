@@ -86,8 +86,10 @@ pub(crate) unsafe fn perform(call: &Call) -> i32 {
 /// As for [`perform`].
 unsafe fn perform_on_names(call: &Call) -> isize {
     match *call {
-        Call::Open { name, flags, mode, .. } => {
+        Call::Open { name, flags, mode, entry } => {
             let RawName { directory, path } = name;
+            // For a ring's table the flag would be an error; the descriptor beside it wants it.
+            let flags = if entry.is_some() { flags | libc::O_CLOEXEC } else { flags };
             // SAFETY: the caller vouches for the name.
             retry(|| unsafe { libc::openat(directory, path, flags, mode) as _ })
         }
@@ -118,39 +120,45 @@ unsafe fn perform_on_names(call: &Call) -> isize {
     }
 }
 
-/// Reads or writes a file without positions (a pipe, a terminal), and does not wait: `-EAGAIN`
-/// means that it is not ready. Falls back to a call that may wait where the file cannot tell.
+/// Reads or writes a file that may keep its caller waiting (a pipe, a terminal, a device). With
+/// `RWF_NOWAIT` it does not: `-EAGAIN` means that it is not ready, `-EOPNOTSUPP` that the file
+/// cannot be asked so. The offset counts where the file has positions, as it does on a ring.
 ///
 /// # Safety
 ///
 /// As for [`perform`].
-pub(crate) unsafe fn perform_stream(call: &Call) -> i32 {
-    let (file, vectors, count, reads) = match *call {
-        Call::Read { file, buffer, .. } => (file, one(buffer.pointer, buffer.len), 1, true),
-        Call::Write { file, buffer, .. } => (file, one(buffer.pointer, buffer.len), 1, false),
-        Call::ReadVectored { file, vectors, count, .. } => {
-            (file, Vector::Borrowed(vectors), vector_count(count), true)
+pub(crate) unsafe fn perform_stream(call: &Call, flags: c_int) -> i32 {
+    let (file, vectors, count, offset, reads) = match *call {
+        Call::Read { file, buffer, offset } => {
+            (file, one(buffer.pointer, buffer.len), 1, offset, true)
         }
-        Call::WriteVectored { file, vectors, count, .. } => {
-            (file, Vector::Borrowed(vectors), vector_count(count), false)
+        Call::Write { file, buffer, offset } => {
+            (file, one(buffer.pointer, buffer.len), 1, offset, false)
+        }
+        Call::ReadVectored { file, vectors, count, offset } => {
+            (file, Vector::Borrowed(vectors), vector_count(count), offset, true)
+        }
+        Call::WriteVectored { file, vectors, count, offset } => {
+            (file, Vector::Borrowed(vectors), vector_count(count), offset, false)
         }
         // SAFETY: the caller vouches for the call.
         _ => return unsafe { perform(call) },
     };
-    let transfer = |flags: c_int| {
+    let transfer = |at: off_t| {
         let pointer = vectors.as_ptr();
-        // Offset -1 is the file's own position (preadv2(2)); a stream has no other.
         // SAFETY: the caller vouches for the buffers behind the vector.
-        retry(|| unsafe {
+        decode(retry(|| unsafe {
             if reads {
-                libc::preadv2(fd(file), pointer, count, -1, flags)
+                libc::preadv2(fd(file), pointer, count, at, flags)
             } else {
-                libc::pwritev2(fd(file), pointer, count, -1, flags)
+                libc::pwritev2(fd(file), pointer, count, at, flags)
             }
-        })
+        }))
     };
-    match decode(transfer(libc::RWF_NOWAIT)) {
-        code if code == -libc::EOPNOTSUPP || code == -libc::EINVAL => decode(transfer(0)),
+    let Some(at) = position(offset) else { return -libc::EINVAL };
+    match transfer(at) {
+        // Offset -1 is the file's own position (preadv2(2)); a stream has no other.
+        code if code == -libc::ESPIPE => transfer(-1),
         code => code,
     }
 }

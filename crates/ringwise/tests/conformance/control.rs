@@ -111,6 +111,17 @@ pub fn a_timeout_is_cancelled(way: Loop) {
     assert_eq!((done.tag(), done.result().unwrap_err().kind()), (1, ErrorKind::Cancelled));
 }
 
+/// A ticket was once a slot's number alone, and every loop has a first slot.
+pub fn a_ticket_of_another_loop_cancels_nothing(way: Loop) {
+    let (mut one, mut two) = (way.build(), way.build());
+    let (of_one, _writer) = pending_read(&mut one);
+    let (_, mut writer) = pending_read(&mut two);
+    let error = run(&mut two, Operation::cancel(of_one)).result().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NothingToCancel);
+    writer.write_all(b"x").unwrap();
+    assert_eq!(next(&mut two).result().unwrap(), 1);
+}
+
 pub fn a_single_operation_leaves_others_alone(way: Loop) {
     let (mut local, directory) = (way.build(), way.disk());
     let path = directory.counted_file(10);

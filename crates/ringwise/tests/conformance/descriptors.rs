@@ -1,8 +1,8 @@
 //! Who closes what, and when; the table of registered files.
 
-use std::{fs::File, io::Write, os::fd::OwnedFd};
+use std::{fs::File, io::Write, os::fd::OwnedFd, path::Path};
 
-use ringwise::{Descriptor, ErrorKind, OpenOptions, Operation, PushRefusal};
+use ringwise::{Descriptor, ErrorKind, Opcode, OpenOptions, Operation, PushRefusal};
 
 use crate::loops::{Loop, counted, next, run};
 
@@ -144,4 +144,37 @@ pub fn a_full_table_is_an_error(way: Loop) {
             .build()
             .is_ok_and(|mut local| { local.register_file(&file).is_err() })
     );
+}
+
+pub fn a_file_that_a_thread_opened_into_the_table_is_not_inherited(way: Loop) {
+    let mut local = way.build();
+    let directory = way.disk();
+    let path = directory.counted_file(10);
+    let open = Operation::open_registered(&path, OpenOptions::new().read(true));
+    let _file = run(&mut local, open).into_registered().unwrap();
+    let is_ours =
+        |entry: &std::fs::DirEntry| std::fs::read_link(entry.path()).is_ok_and(|to| to == path);
+    let numbers = std::fs::read_dir("/proc/self/fd").unwrap().flatten().filter(is_ours);
+    // A ring has it in its table only.
+    for number in numbers {
+        let about = Path::new("/proc/self/fdinfo").join(number.file_name());
+        let about = std::fs::read_to_string(about).unwrap();
+        let flags = about.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
+        let flags = i32::from_str_radix(flags.trim(), 8).unwrap();
+        assert_ne!(flags & libc::O_CLOEXEC, 0, "a child would inherit it");
+    }
+}
+
+/// The thread was told to close -1.
+pub fn a_file_in_the_table_is_closed_where_close_is_avoided(way: Loop) {
+    let mut local = way.builder().avoid(&[Opcode::Close]).build().unwrap();
+    let directory = way.disk();
+    let path = directory.counted_file(10);
+    for _ in 0..40 {
+        let open = Operation::open_registered(&path, OpenOptions::new().read(true));
+        let file = run(&mut local, open).into_registered().unwrap();
+        run(&mut local, Operation::close(file)).result().unwrap();
+        let error = local.push(Operation::read_at(file, vec![0; 8], 0), 0).unwrap_err();
+        assert!(!error.is_full(), "{error}");
+    }
 }

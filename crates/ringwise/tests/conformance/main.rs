@@ -13,6 +13,7 @@ mod control;
 mod descriptors;
 mod files;
 mod names;
+mod streams;
 // The loop itself: how much it holds, signals, time.
 mod capacity;
 // Random programs against a model.
@@ -78,7 +79,18 @@ suite! {
         a_table_entry_waits_for_its_operations
         a_file_is_opened_into_the_table_and_closed_in_it
         another_loops_entry_is_refused
-        a_full_table_is_an_error;
+        a_full_table_is_an_error
+        a_file_that_a_thread_opened_into_the_table_is_not_inherited
+        a_file_in_the_table_is_closed_where_close_is_avoided;
+    streams:
+        idle_pipes_do_not_keep_files_waiting
+        reads_of_one_pipe_share_what_comes
+        the_other_end_goes
+        a_read_of_a_file_that_only_blocks_is_cancelled
+        a_device_with_positions_has_them
+        a_read_of_a_nonblocking_pipe_waits
+        a_wait_for_what_is_ready_does_not_block
+        waiting_costs_nothing;
     control:
         a_noop_completes_with_its_tag
         a_timeout_takes_its_time
@@ -87,6 +99,7 @@ suite! {
         a_cancel_of_what_is_under_way
         a_cancel_after_completion
         a_timeout_is_cancelled
+        a_ticket_of_another_loop_cancels_nothing
         a_single_operation_leaves_others_alone
         a_shutdown_cancels_reads
         a_dropped_loop_finishes_its_writes

@@ -12,6 +12,10 @@ use crate::{
 };
 
 /// Brings the page cache into the job's state; the answer is why a sample would be void.
+///
+/// # Errors
+///
+/// What opening or reading a file, or dropping it from the cache, reports.
 pub fn prepare(job: &Job) -> Result<Option<String>, LabError> {
     match job.cache {
         Cache::Bypassed => return Ok(None),

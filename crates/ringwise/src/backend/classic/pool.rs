@@ -2,8 +2,8 @@
 //!
 //! To a slot, a thread of this pool is what the kernel is: it follows the call's addresses until
 //! the result is out. Threads start when there is more work than idle threads, and end after ten
-//! idle seconds, so a loop that stops costs nothing. A call that may wait without end (a pipe) is
-//! made without blocking and waited for together with an eventfd, so that it can be cancelled.
+//! idle seconds, so a loop that stops costs nothing. What may wait without end (a pipe) should not
+//! come here: it waits for its file to be ready elsewhere (`readiness.rs`).
 //!
 //! # Safety
 //!
@@ -15,14 +15,18 @@
 use std::{
     collections::VecDeque,
     io,
-    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    fs::{OFlags, fcntl_getfl},
+};
 
+use super::readiness::Stream;
 use crate::{
     backend::{Blocking, Cqe},
     call::{Call, File},
@@ -49,12 +53,60 @@ pub(crate) struct Job {
 // SAFETY: the addresses are valid on any thread until the result is taken; see the header.
 unsafe impl Send for Job {}
 
+/// What came of a call that must not block.
+pub(crate) enum Attempt {
+    Done(Cqe),
+    NotReady,
+    /// Its file cannot be asked not to block.
+    MustBlock,
+}
+
 impl Job {
-    /// Makes the call on this thread.
+    /// Makes the call on this thread, however long it takes.
     pub(crate) fn run(&self) -> Cqe {
         // SAFETY: invariant 1: the operation is in its slot until this result is taken.
-        let result = unsafe { perform(&self.call) };
+        let result = unsafe {
+            match self.stream() {
+                Some(_) => perform_stream(&self.call, 0),
+                None => perform(&self.call),
+            }
+        };
         self.done(result)
+    }
+
+    /// Makes a call on a stream on this thread, if that needs no waiting.
+    pub(crate) fn attempt(&self) -> Attempt {
+        // SAFETY: as in `run`.
+        let mut code = unsafe { perform_stream(&self.call, libc::RWF_NOWAIT) };
+        if code == -libc::EOPNOTSUPP {
+            if !self.is_nonblocking() {
+                return Attempt::MustBlock;
+            }
+            // SAFETY: as in `run`. The file's own flag keeps it from blocking.
+            code = unsafe { perform_stream(&self.call, 0) };
+        }
+        if code == -libc::EAGAIN { Attempt::NotReady } else { Attempt::Done(self.done(code)) }
+    }
+
+    fn is_nonblocking(&self) -> bool {
+        let Some(Stream { fd, .. }) = self.stream() else { return false };
+        // SAFETY: as in `run`; the operation holds the descriptor.
+        let file = unsafe { borrow(fd) };
+        fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+    }
+
+    /// What a call waits for that may wait without end.
+    pub(crate) fn stream(&self) -> Option<Stream> {
+        if self.blocking != Blocking::Unbounded {
+            return None;
+        }
+        match self.call {
+            Call::Read { file: File::Fd(fd), .. }
+            | Call::ReadVectored { file: File::Fd(fd), .. } => Some(Stream { fd, reads: true }),
+            Call::Write { file: File::Fd(fd), .. }
+            | Call::WriteVectored { file: File::Fd(fd), .. } => Some(Stream { fd, reads: false }),
+            _ => None,
+        }
     }
 
     /// Makes the call on this thread if that needs no waiting for a device.
@@ -93,20 +145,14 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Job>,
-    running: Vec<Running>,
+    /// The numbers of the calls that threads are making.
+    running: Vec<u64>,
     done: Vec<Cqe>,
     threads: usize,
     idle: usize,
     /// The loop sleeps, or is about to: the next result has to wake it.
     loop_sleeps: bool,
     closed: bool,
-}
-
-/// A call that a thread is making, and how to interrupt it if that can be done.
-#[derive(Debug)]
-struct Running {
-    user_data: u64,
-    interrupt: Option<Arc<OwnedFd>>,
 }
 
 impl WorkerPool {
@@ -128,7 +174,7 @@ impl WorkerPool {
     }
 
     /// Starts a thread. Where none can be started the queue waits for those that run, and
-    /// [`run_one`](Self::run_one) is the way out where there is none at all.
+    /// [`run_one_if_deserted`](Self::run_one_if_deserted) is the way out where there is none at all.
     fn start(&self, state: &mut State) {
         let shared = Arc::clone(&self.shared);
         let spawned = thread::Builder::new()
@@ -165,20 +211,9 @@ impl WorkerPool {
         state.loop_sleeps
     }
 
-    /// Sleeps until a result is there or the time is over.
-    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
-        if !self.prepare_sleep() {
-            return;
-        }
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let mut fds = [PollFd::new(&self.shared.wake, PollFlags::IN)];
-        // An interrupted poll is a wake-up like another: the loop looks again.
-        let _ = poll(&mut fds, timeout.as_ref());
-        self.clear_wake();
-    }
-
-    pub(crate) fn wake_fd(&self) -> RawFd {
-        self.shared.wake.as_raw_fd()
+    /// The descriptor that becomes readable when a result wakes a sleeping loop.
+    pub(crate) fn wake(&self) -> BorrowedFd<'_> {
+        self.shared.wake.as_fd()
     }
 
     /// Resets the eventfd after it woke the loop.
@@ -193,13 +228,10 @@ impl WorkerPool {
         let mut state = self.shared.lock();
         if let Some(at) = state.queue.iter().position(|job| job.user_data == user_data) {
             let job = state.queue.remove(at).expect("found just now");
-            state.done.push(job.done(-libc::ECANCELED));
+            state.done.push(Cqe::cancelled(job.user_data));
             return Some(0);
         }
-        let running = state.running.iter().find(|running| running.user_data == user_data)?;
-        let Some(interrupt) = &running.interrupt else { return Some(-libc::EALREADY) };
-        signal(interrupt);
-        Some(0)
+        state.running.contains(&user_data).then_some(-libc::EALREADY)
     }
 }
 
@@ -241,19 +273,11 @@ impl Shared {
 
     /// Makes one call without holding the lock, and reports its result.
     fn make<'a>(&'a self, mut state: MutexGuard<'a, State>, job: &Job) -> MutexGuard<'a, State> {
-        let interrupt = match job.blocking {
-            Blocking::Unbounded => new_interrupt(),
-            Blocking::Cached | Blocking::Device => None,
-        };
-        let running = Running { user_data: job.user_data, interrupt: interrupt.clone() };
-        state.running.push(running);
+        state.running.push(job.user_data);
         drop(state);
-        let cqe = match interrupt {
-            Some(interrupt) => job.done(run_interruptible(&job.call, &interrupt)),
-            None => job.run(),
-        };
+        let cqe = job.run();
         let mut state = self.lock();
-        state.running.retain(|running| running.user_data != job.user_data);
+        state.running.retain(|running| *running != job.user_data);
         state.done.push(cqe);
         if std::mem::take(&mut state.loop_sleeps) {
             signal(&self.wake);
@@ -262,48 +286,7 @@ impl Shared {
     }
 }
 
-/// Makes a call that may wait without end, until it is done or interrupted.
-fn run_interruptible(call: &Call, interrupt: &OwnedFd) -> i32 {
-    let (fd, events) =
-        match *call {
-            Call::Read { file: File::Fd(fd), .. }
-            | Call::ReadVectored { file: File::Fd(fd), .. } => (fd, PollFlags::IN),
-            Call::Write { file: File::Fd(fd), .. }
-            | Call::WriteVectored { file: File::Fd(fd), .. } => (fd, PollFlags::OUT),
-            // SAFETY: invariant 1, as in `Job::run`.
-            _ => return unsafe { perform(call) },
-        };
-    // SAFETY: the slot holds a reference to the descriptor until the result is taken.
-    let file = unsafe { borrow(fd) };
-    loop {
-        // SAFETY: invariant 1, as in `Job::run`.
-        let result = unsafe { perform_stream(call) };
-        if result != -libc::EAGAIN || is_nonblocking(file) {
-            return result;
-        }
-        let mut fds = [PollFd::new(&file, events), PollFd::new(interrupt, PollFlags::IN)];
-        let _ = poll(&mut fds, None);
-        if !fds[1].revents().is_empty() {
-            return -libc::ECANCELED;
-        }
-    }
-}
-
-/// The ring gives `EAGAIN` at once on a file that its owner made non-blocking.
-fn is_nonblocking(file: impl AsFd) -> bool {
-    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
-}
-
-fn new_interrupt() -> Option<Arc<OwnedFd>> {
-    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new)
-}
-
 fn signal(eventfd: &OwnedFd) {
     // A full counter, the only error there can be, wakes just as well.
     let _ = rustix::io::write(eventfd, &1_u64.to_ne_bytes());
-}
-
-/// What is left of the time until a deadline.
-pub(crate) fn remaining(deadline: Option<Instant>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }

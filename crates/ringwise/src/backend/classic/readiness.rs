@@ -1,0 +1,170 @@
+//! Calls that wait for a stream: a pipe, a terminal, a socket may keep a reader waiting without
+//! end, and a thread for each would take the pool's from calls that end by themselves.
+//!
+//! A call is tried without blocking; one that finds its file not ready waits here, where it costs
+//! an entry of an epoll set and can be cancelled. Calls on one file and in one direction keep the
+//! order in which they came. The pool's eventfd is in the same set, so that one descriptor tells a
+//! sleeping loop of both.
+//!
+//! # Safety
+//!
+//! A descriptor's number is borrowed for the length of an epoll_ctl(2). It is open: the call's
+//! operation holds it in its slot until its result is taken (invariants 1 and 14), and the set
+//! lets go of it before that.
+#![allow(unsafe_code)]
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
+};
+
+use rustix::{
+    event::{
+        Timespec,
+        epoll::{self, CreateFlags, Event, EventData, EventFlags},
+    },
+    io::Errno,
+};
+
+use super::pool::{Attempt, Job};
+use crate::{backend::Cqe, sys::ring::borrow};
+
+/// The eventfd's number in the set; no descriptor has it.
+const WAKE: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(super) struct Readiness {
+    epoll: OwnedFd,
+    /// In the order in which they came.
+    waiting: Vec<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    job: Job,
+    stream: Stream,
+}
+
+/// What a call waits for: a descriptor to become readable, or writable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub(crate) fd: RawFd,
+    pub(crate) reads: bool,
+}
+
+impl Stream {
+    fn events(self) -> EventFlags {
+        if self.reads { EventFlags::IN } else { EventFlags::OUT }
+    }
+}
+
+impl Readiness {
+    pub(super) fn new(wake: impl AsFd) -> io::Result<Readiness> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+        Ok(Readiness { epoll, waiting: Vec::new() })
+    }
+
+    /// Readable as soon as a file is ready or the pool has a result.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Makes a call on a stream, or lets it wait. The job comes back where it can only be made by
+    /// blocking: a device that cannot be waited for.
+    pub(super) fn start(&mut self, job: Job, stream: Stream) -> Result<Option<Cqe>, Job> {
+        let in_turn = !self.waiting.iter().any(|waiting| waiting.stream == stream);
+        if in_turn && let Attempt::Done(cqe) = job.attempt() {
+            return Ok(Some(cqe));
+        }
+        self.waiting.push(Waiting { job, stream });
+        if self.watch(stream.fd).is_ok() {
+            return Ok(None);
+        }
+        // epoll_ctl(2): EPERM, the file does not support epoll.
+        Err(self.waiting.pop().expect("pushed just now").job)
+    }
+
+    /// Makes the calls whose files are ready. Jobs that have to block after all come out apart.
+    pub(super) fn collect(&mut self, ready: &mut impl Extend<Cqe>) -> Vec<Job> {
+        let mut to_block = Vec::new();
+        if self.waiting.is_empty() {
+            return to_block;
+        }
+        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 32];
+        let now = Timespec::default();
+        // Interrupted or out of memory: the events are still there at the next look.
+        let count = epoll::wait(&self.epoll, &mut events, Some(&now)).unwrap_or(0);
+        for event in &events[..count] {
+            if event.data.u64() != WAKE {
+                let fd = event.data.u64() as RawFd;
+                self.serve(fd, event.flags, ready, &mut to_block);
+            }
+        }
+        to_block
+    }
+
+    /// Makes the calls that wait for `fd`, in order, until one finds nothing.
+    fn serve(
+        &mut self,
+        fd: RawFd,
+        events: EventFlags,
+        ready: &mut impl Extend<Cqe>,
+        to_block: &mut Vec<Job>,
+    ) {
+        let broken = events.intersects(EventFlags::ERR | EventFlags::HUP);
+        for reads in [true, false] {
+            let stream = Stream { fd, reads };
+            while broken || events.intersects(stream.events()) {
+                let Some(at) = self.waiting.iter().position(|waiting| waiting.stream == stream)
+                else {
+                    break;
+                };
+                match self.waiting[at].job.attempt() {
+                    Attempt::NotReady => break,
+                    Attempt::Done(cqe) => {
+                        self.waiting.remove(at);
+                        ready.extend([cqe]);
+                    }
+                    // It is ready and cannot be asked not to block; a thread takes the risk that
+                    // somebody else empties it first.
+                    Attempt::MustBlock => to_block.push(self.waiting.remove(at).job),
+                }
+            }
+        }
+        // A file that was watched can be watched for less.
+        let _ = self.watch(fd);
+    }
+
+    /// Gives up the call of this number.
+    pub(super) fn cancel(&mut self, user_data: u64) -> Option<Cqe> {
+        let at = self.waiting.iter().position(|waiting| waiting.job.user_data == user_data)?;
+        let cancelled = self.waiting.remove(at);
+        let _ = self.watch(cancelled.stream.fd);
+        Some(Cqe::cancelled(user_data))
+    }
+
+    /// Asks for the events that the calls on `fd` wait for. Nothing stays in the set that no call
+    /// waits for: the number may be another file's by then.
+    fn watch(&self, fd: RawFd) -> Result<(), Errno> {
+        let streams = self.waiting.iter().map(|waiting| waiting.stream);
+        let events = streams
+            .filter(|stream| stream.fd == fd)
+            .fold(EventFlags::empty(), |events, stream| events | stream.events());
+        // SAFETY: invariant 14: the operation of a call that waits, or whose result was made just
+        // now, is in its slot and holds the descriptor.
+        let file = unsafe { borrow(fd) };
+        if events.is_empty() {
+            return epoll::delete(&self.epoll, file);
+        }
+        let data = EventData::new_u64(fd as u64);
+        match epoll::modify(&self.epoll, file, data, events) {
+            Err(Errno::NOENT) => epoll::add(&self.epoll, file, data, events),
+            result => result,
+        }
+    }
+}

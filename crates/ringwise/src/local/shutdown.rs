@@ -1,0 +1,142 @@
+//! The end of a loop: nothing that the kernel still has is freed (invariant 7).
+//!
+//! Reads and timeouts are cancelled, the rest goes on to its end; what does not come back in time is
+//! leaked, and told. Closing the ring is no barrier: the kernel's own teardown goes on after it
+//! (io_uring_cancelation(7)).
+
+use std::time::Duration;
+
+use crate::{
+    backend::{Blocking, Driver},
+    call::Call,
+    completion::Completion,
+    local::Local,
+    op::Opcode,
+    registry::Registry,
+    slot::{OWN_CANCEL, Slots, Ticket},
+};
+
+/// How long a dropped loop waits for what is in flight before it leaks it.
+const DROP_DEADLINE: Duration = Duration::from_secs(5);
+/// What cancelled operations get to come back.
+const LAST_MOMENT: Duration = Duration::from_millis(100);
+/// Operations that the kernel did not give back in time. Their memory is leaked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaked {
+    /// How many operations.
+    pub operations: usize,
+}
+
+impl std::fmt::Display for Leaked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} operations were still with the kernel at the deadline; their buffers and \
+             descriptors are leaked, since it may yet write to them",
+            self.operations
+        )
+    }
+}
+
+impl std::error::Error for Leaked {}
+
+impl Local {
+    /// Ends the loop: submits what was pushed, cancels reads and timeouts, lets the rest go on to
+    /// its end and waits for it, until `deadline` is over; then cancels everything and gives it a
+    /// last moment. Completions that nobody took are dropped with what they own.
+    ///
+    /// # Errors
+    ///
+    /// [`Leaked`] when the kernel still had operations: their memory is leaked, since it may yet
+    /// be written to.
+    pub fn shutdown(mut self, deadline: Duration) -> Result<(), Leaked> {
+        self.drain(deadline)
+    }
+
+    /// Waits for everything in flight; leaks what does not come back.
+    fn drain(&mut self, time: Duration) -> Result<(), Leaked> {
+        if self.slots.in_flight() == 0 {
+            return Ok(());
+        }
+        self.cancel_where(Opcode::cancels_on_shutdown, &mut drop);
+        self.reap_until(time);
+        if self.slots.in_flight() > 0 {
+            self.cancel_where(|_| true, &mut drop);
+            self.reap_until(LAST_MOMENT);
+        }
+        let operations = self.slots.in_flight();
+        if operations == 0 {
+            return Ok(());
+        }
+        // Invariant 7: whatever the kernel, or a thread, still has stays where it is for ever. So
+        // do the files of the table: a thread may be using their numbers.
+        std::mem::forget(std::mem::replace(&mut self.slots, Slots::new(0, 0)));
+        std::mem::forget(std::mem::replace(&mut self.registry, Registry::new(0, 0)));
+        Err(Leaked { operations })
+    }
+
+    /// Asks for the end of every operation that may be cancelled when a loop ends. Completions that
+    /// have to be taken meanwhile go to `take`.
+    pub(crate) fn cancel_for_shutdown(&mut self, take: &mut dyn FnMut(Completion)) {
+        self.cancel_where(Opcode::cancels_on_shutdown, take);
+    }
+
+    fn cancel_where(
+        &mut self,
+        condition: impl Fn(Opcode) -> bool,
+        take: &mut dyn FnMut(Completion),
+    ) {
+        let tickets: Vec<Ticket> = self
+            .slots
+            .iter()
+            .filter(|(_, operation)| condition(operation.opcode()))
+            .map(|(ticket, _)| ticket)
+            .collect();
+        let mut tickets = &tickets[..];
+        while !tickets.is_empty() {
+            // A cancel completes too, and the queue has to hold that beside all that is in flight
+            // and the poll: one at a time in a full loop, more as operations end (invariant 3).
+            let spare = self.setup.completion_entries as usize - 1 - self.slots.in_flight();
+            let (batch, rest) = tickets.split_at(spare.min(tickets.len()));
+            tickets = rest;
+            for ticket in batch {
+                if self.make_room().is_err() {
+                    return;
+                }
+                let call = Call::Cancel { user_data: ticket.user_data() };
+                self.driver.queue(OWN_CANCEL, call, Blocking::Device);
+            }
+            if self.driver.submit(0, None).is_err() {
+                return;
+            }
+            while let Some(done) = self.next_completion() {
+                take(done);
+            }
+        }
+    }
+
+    fn reap_until(&mut self, time: Duration) {
+        let deadline = self.driver.now().checked_add(time);
+        loop {
+            while let Some(done) = self.next_completion() {
+                drop(done);
+            }
+            let over = deadline.is_some_and(|deadline| self.driver.now() >= deadline);
+            if self.slots.in_flight() == 0 || over {
+                return;
+            }
+            if self.driver.submit(1, deadline).is_err() {
+                // The kernel is short of memory; the deadline bounds how often this is tried.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        if let Err(leaked) = self.drain(DROP_DEADLINE) {
+            eprintln!("ringwise: a loop was dropped: {leaked}");
+        }
+    }
+}

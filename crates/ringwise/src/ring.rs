@@ -1,0 +1,187 @@
+//! The shared handle: operations from any thread or task, each a `Send` future.
+//!
+//! A [`Ring`] is a loop ([`Local`](crate::Local)) behind a driver. Futures hand operations to the
+//! driver and are woken when results are there; they own nothing that the kernel may touch, so they
+//! can be dropped at any moment (invariant 1). No executor is needed: whoever polls will do.
+
+mod driver;
+mod hub;
+mod pending;
+#[cfg(feature = "tokio")]
+mod portable;
+#[cfg(feature = "tokio")]
+mod task;
+mod thread;
+
+use std::{
+    future::{Future, poll_fn},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use hub::{Counts, Hub, Next};
+pub use pending::Pending;
+
+use crate::{
+    local::Leaked,
+    op::Operation,
+    setup::{Builder, Setup, SetupError},
+    stats::Stats,
+    sys::fork::ProcessMark,
+};
+
+/// How long operations in flight have when the last handle is dropped.
+const DROP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A handle on a loop, to be cloned and shared: `Send` and `Sync`, and its futures are `Send`.
+///
+/// The loop ends when the last clone and the last future are gone: reads and timeouts that nobody
+/// waits for are cancelled, writes and syncs go on to their end. That happens in the background; a
+/// process that is about to exit calls [`shutdown`](Self::shutdown) and waits.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Descriptor, Operation, Ring};
+///
+/// # futures::executor::block_on(async {
+/// let ring = Ring::new()?;
+/// let file = Descriptor::from(std::fs::File::open("/proc/self/comm")?);
+/// let done = ring.submit(Operation::read_at(&file, vec![0; 64], 0)).await;
+/// assert!(done.result()? > 0);
+/// ring.shutdown(std::time::Duration::from_secs(1)).await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Ring(Arc<Inner>);
+
+struct Inner {
+    hub: Arc<Hub>,
+    setup: Setup,
+    process: ProcessMark,
+    #[cfg(feature = "tokio")]
+    driver: Option<Arc<task::SharedDriver>>,
+}
+
+impl Ring {
+    /// A ring with the default settings: on io_uring where that works, else on classic calls.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Builder::build_ring`].
+    pub fn new() -> Result<Ring, SetupError> {
+        Ring::build(Builder::default())
+    }
+
+    pub(crate) fn build(builder: Builder) -> Result<Ring, SetupError> {
+        let process = ProcessMark::new().map_err(SetupError::Driver)?;
+        let hub = Arc::new(Hub::new());
+        #[cfg(feature = "tokio")]
+        if !builder.driver_thread
+            && let Some(started) = task::start(&builder, &hub)
+        {
+            let (setup, driver) = started?;
+            return Ok(Ring(Arc::new(Inner { hub, setup, process, driver: Some(driver) })));
+        }
+        let setup = thread::start(builder, hub.clone())?;
+        Ok(Ring(Arc::new(Inner {
+            hub,
+            setup,
+            process,
+            #[cfg(feature = "tokio")]
+            driver: None,
+        })))
+    }
+
+    /// Makes an order heard.
+    fn follow(&self, next: Next) {
+        match next {
+            Next::Nothing => {}
+            Next::Wake(waker) => hub::wake(Some(waker)),
+            #[cfg(feature = "tokio")]
+            Next::HandOver => {
+                if let Some(driver) = &self.0.driver {
+                    driver.hand_over(&self.0.hub);
+                }
+            }
+            #[cfg(not(feature = "tokio"))]
+            Next::HandOver => unreachable!("a thread's loop is its own"),
+        }
+    }
+
+    /// An operation as a future of its completion.
+    pub fn submit(&self, operation: Operation) -> Pending {
+        Pending::new(self.clone(), operation)
+    }
+
+    /// What was asked for and what the kernel granted.
+    pub fn setup(&self) -> &Setup {
+        &self.0.setup
+    }
+
+    /// What the ring did so far.
+    pub fn stats(&self) -> RingStats {
+        let (counts, local) = self.0.hub.counts();
+        let Counts { submitted, delivered, reclaimed, wakes } = counts;
+        RingStats { submitted, delivered, reclaimed, wakes, local }
+    }
+
+    /// Ends the ring, for all its handles: nothing new is taken (`ESHUTDOWN`), reads and timeouts
+    /// are cancelled, the rest goes on to its end, for which this future waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Leaked`] when the kernel still has operations after `deadline`. They are waited for in the
+    /// background all the same, and their futures complete when they do.
+    pub fn shutdown(&self, deadline: Duration) -> impl Future<Output = Result<(), Leaked>> + Send {
+        let ring = self.clone();
+        async move {
+            ring.0.hub.close(deadline);
+            let ended = |context: &mut std::task::Context<'_>| {
+                ring.0.hub.poll_ended(context.waker()).map_or(Poll::Pending, Poll::Ready)
+            };
+            poll_fn(ended).await
+        }
+    }
+
+    fn hub(&self) -> &Hub {
+        &self.0.hub
+    }
+
+    /// Whether this process was forked from the one that built the ring: it has no driver here.
+    fn is_foreign(&self) -> bool {
+        self.0.process.is_foreign()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !self.process.is_foreign() {
+            self.hub.close(DROP_DEADLINE);
+        }
+    }
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("backend", &self.0.setup.backend()).finish_non_exhaustive()
+    }
+}
+
+/// What a ring did since it was built. Counts are totals.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RingStats {
+    /// Operations handed in.
+    pub submitted: u64,
+    /// Results that a future took.
+    pub delivered: u64,
+    /// Operations whose future was dropped.
+    pub reclaimed: u64,
+    /// Times the driver was woken for an order. Orders that come while it is busy wake nobody.
+    pub wakes: u64,
+    /// Of the loop, as of the last results.
+    pub local: Stats,
+}

@@ -1,0 +1,382 @@
+//! Where futures and the driver meet: orders on their way in, results on their way out.
+//!
+//! A future is a number here and nothing more (invariant 1): what its operation owns is in the
+//! order, then in the driver's slot, then in the result. One lock guards it all, held for a few
+//! stores; no waker runs and nothing of a user's is dropped under it (invariant 12). It makes no
+//! system call and knows no kernel.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::Waker,
+    time::Duration,
+};
+
+use crate::{
+    completion::Completion,
+    local::{Leaked, Local},
+    op::Operation,
+    stats::Stats,
+};
+
+/// Names one submitted operation of a ring; the driver's tag for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    index: u32,
+    generation: u32,
+}
+
+impl Key {
+    pub(super) fn tag(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(super) fn from_tag(tag: u64) -> Key {
+        Key { index: tag as u32, generation: (tag >> 32) as u32 }
+    }
+
+    pub(super) fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// What the driver is asked to do.
+pub(super) enum Order {
+    /// Make this operation; its result goes to the key.
+    Start(Key, Operation),
+    /// Nobody waits for it any more.
+    Cancel(Key),
+    /// Something that only the loop's own thread may do.
+    Visit(Visit),
+}
+
+/// A visit to the loop, of the library's own making.
+pub(super) type Visit = Box<dyn FnOnce(&mut Local) + Send>;
+
+/// What becomes of an operation.
+enum Stage {
+    /// Free; the next free entry, if any.
+    Vacant(Option<u32>),
+    Waiting(Waker),
+    Done(Completion),
+    /// Its future was dropped.
+    Abandoned,
+}
+
+struct Waiter {
+    /// Counted up whenever the entry is used again.
+    generation: u32,
+    stage: Stage,
+}
+
+/// Whether work is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    /// No new work; what is in flight has this long.
+    Closing(Duration),
+    /// The driver is gone.
+    Closed,
+}
+
+/// What happened to an operation that was handed in.
+pub(super) enum Admission {
+    /// Under way, after the caller has done its part.
+    Taken(Key, Next),
+    /// The ring is closing: here it is again.
+    Refused(Operation),
+}
+
+/// What is to be done for an order to be heard.
+pub(super) enum Next {
+    /// Nothing: the driver looks for orders before it sleeps.
+    Nothing,
+    /// Wake the driver.
+    Wake(Waker),
+    /// Hand orders over on the caller's own thread.
+    HandOver,
+}
+
+/// The meeting place of one ring.
+pub(super) struct Hub(Mutex<State>);
+
+struct State {
+    orders: Vec<Order>,
+    waiters: Vec<Waiter>,
+    vacant: Option<u32>,
+    /// Wakes the driver, while it sleeps.
+    asleep: Option<Waker>,
+    phase: Phase,
+    ended: Option<Result<(), Leaked>>,
+    /// Of how many orders the caller hands them over itself; never, where only the driver's own
+    /// thread can.
+    hand_over_at: usize,
+    /// Those who wait for the end.
+    mourners: Vec<Waker>,
+    counts: Counts,
+    stats: Stats,
+}
+
+/// What the meeting place counts by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) submitted: u64,
+    pub(super) delivered: u64,
+    pub(super) reclaimed: u64,
+    pub(super) wakes: u64,
+}
+
+impl Hub {
+    pub(super) fn new() -> Hub {
+        Hub(Mutex::new(State {
+            orders: Vec::new(),
+            waiters: Vec::new(),
+            vacant: None,
+            asleep: None,
+            phase: Phase::Open,
+            ended: None,
+            hand_over_at: usize::MAX,
+            mourners: Vec::new(),
+            counts: Counts::default(),
+            stats: Stats::default(),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic half-way runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands an operation in. `waker` is woken when its result is there.
+    pub(super) fn submit(&self, operation: Operation, waker: Waker) -> Admission {
+        let mut state = self.lock();
+        if state.phase != Phase::Open {
+            drop(state);
+            drop(waker);
+            return Admission::Refused(operation);
+        }
+        let key = state.admit(waker);
+        state.orders.push(Order::Start(key, operation));
+        Admission::Taken(key, state.next())
+    }
+
+    /// Callers may hand orders over by themselves: at once while the driver sleeps, and while it
+    /// does not whenever so many are there.
+    #[cfg(feature = "tokio")]
+    pub(super) fn let_callers_hand_over(&self, at: usize) {
+        self.lock().hand_over_at = at;
+    }
+
+    /// Wakes the driver, if it sleeps.
+    pub(super) fn wake_driver(&self) {
+        let rouse = self.lock().rouse();
+        wake(rouse);
+    }
+
+    /// Takes the result out, or leaves `waker` to be woken for it.
+    pub(super) fn poll(&self, key: Key, waker: &Waker) -> Option<Completion> {
+        let mut state = self.lock();
+        let stage = &mut state.waiters[key.index()].stage;
+        if let Stage::Waiting(waiting) = stage {
+            if !waiting.will_wake(waker) {
+                let old = std::mem::replace(waiting, waker.clone());
+                drop(state);
+                // A waker is a user's code.
+                drop(old);
+            }
+            return None;
+        }
+        let done = state.vacate(key);
+        let Stage::Done(completion) = done else { unreachable!("a future polls its own key") };
+        state.counts.delivered += 1;
+        Some(completion)
+    }
+
+    /// Its future is gone. `cancel`: the operation need not go on to its end. Returns what is to
+    /// be woken, and what is to be dropped, out of the lock.
+    pub(super) fn abandon(&self, key: Key, cancel: bool) -> (Option<Waker>, Option<Completion>) {
+        let mut state = self.lock();
+        state.counts.reclaimed += 1;
+        let entry = &mut state.waiters[key.index()].stage;
+        match std::mem::replace(entry, Stage::Abandoned) {
+            Stage::Waiting(waker) => {
+                let rouse = if cancel {
+                    state.orders.push(Order::Cancel(key));
+                    state.rouse()
+                } else {
+                    None
+                };
+                drop(state);
+                drop(waker);
+                (rouse, None)
+            }
+            Stage::Done(completion) => {
+                state.vacate(key);
+                (None, Some(completion))
+            }
+            Stage::Vacant(_) | Stage::Abandoned => unreachable!("a future is dropped once"),
+        }
+    }
+
+    /// Sends a visitor to the loop; nothing where the ring is closed.
+    pub(super) fn visit(&self, visit: Visit) -> Result<(), Visit> {
+        let mut state = self.lock();
+        if state.phase != Phase::Open {
+            return Err(visit);
+        }
+        state.orders.push(Order::Visit(visit));
+        let rouse = state.rouse();
+        drop(state);
+        wake(rouse);
+        Ok(())
+    }
+
+    /// Begins the end. The first to say how long decides.
+    pub(super) fn close(&self, time: Duration) {
+        let mut state = self.lock();
+        if state.phase == Phase::Open {
+            state.phase = Phase::Closing(time);
+        }
+        let rouse = state.rouse();
+        drop(state);
+        wake(rouse);
+    }
+
+    /// How the ring ended; nothing while it has not, and then `waker` is told.
+    pub(super) fn poll_ended(&self, waker: &Waker) -> Option<Result<(), Leaked>> {
+        let mut state = self.lock();
+        if state.ended.is_none() {
+            state.mourners.push(waker.clone());
+        }
+        state.ended
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.lock().phase
+    }
+
+    pub(super) fn counts(&self) -> (Counts, Stats) {
+        let state = self.lock();
+        (state.counts, state.stats)
+    }
+
+    // What follows is the driver's side.
+
+    /// Moves the orders into `into`, which is empty.
+    pub(super) fn take_orders(&self, into: &mut Vec<Order>) -> Phase {
+        let mut state = self.lock();
+        std::mem::swap(&mut state.orders, into);
+        state.phase
+    }
+
+    /// The driver is up, and looks for orders before it sleeps again.
+    pub(super) fn awake(&self) {
+        self.lock().asleep = None;
+    }
+
+    /// The driver is about to sleep: false, and it should not, if there is an order or the ring is
+    /// closing already.
+    pub(super) fn sleep(&self, waker: &Waker) -> bool {
+        let mut state = self.lock();
+        let idle = state.orders.is_empty() && state.phase == Phase::Open;
+        state.asleep = idle.then(|| waker.clone());
+        idle
+    }
+
+    /// Hands results out, wakes who waits for them, and drops those that nobody does.
+    pub(super) fn deliver(&self, results: &mut Vec<(Key, Completion)>, stats: Stats) {
+        let mut wakers = Vec::with_capacity(results.len());
+        let mut orphans = Vec::new();
+        let mut state = self.lock();
+        state.stats = stats;
+        for (key, completion) in results.drain(..) {
+            let entry = &mut state.waiters[key.index()];
+            debug_assert_eq!(entry.generation, key.generation);
+            match std::mem::replace(&mut entry.stage, Stage::Abandoned) {
+                Stage::Waiting(waker) => {
+                    entry.stage = Stage::Done(completion);
+                    wakers.push(waker);
+                }
+                Stage::Abandoned => {
+                    orphans.push(completion);
+                    state.vacate(key);
+                }
+                Stage::Vacant(_) | Stage::Done(_) => unreachable!("completed once"),
+            }
+        }
+        drop(state);
+        wakers.into_iter().for_each(|waker| wake(Some(waker)));
+        orphans.into_iter().for_each(contain_drop);
+    }
+
+    /// The driver's last word.
+    pub(super) fn end(&self, outcome: Result<(), Leaked>) {
+        let mut state = self.lock();
+        state.ended.get_or_insert(outcome);
+        let mourners = std::mem::take(&mut state.mourners);
+        drop(state);
+        mourners.into_iter().for_each(|waker| wake(Some(waker)));
+    }
+
+    /// The driver is gone with operations in flight, and nobody can wait for them.
+    #[cfg(feature = "tokio")]
+    pub(super) fn orphan(&self) {
+        self.closed();
+        self.end(Err(Leaked { operations: self.lock().waiters.len() }));
+    }
+
+    /// The driver is gone: nobody takes orders any more.
+    pub(super) fn closed(&self) {
+        self.lock().phase = Phase::Closed;
+    }
+}
+
+impl State {
+    fn admit(&mut self, waker: Waker) -> Key {
+        self.counts.submitted += 1;
+        let Some(index) = self.vacant else {
+            let index = u32::try_from(self.waiters.len()).expect("fewer than 2^32 futures");
+            self.waiters.push(Waiter { generation: 0, stage: Stage::Waiting(waker) });
+            return Key { index, generation: 0 };
+        };
+        let waiter = &mut self.waiters[index as usize];
+        let vacant = std::mem::replace(&mut waiter.stage, Stage::Waiting(waker));
+        let Stage::Vacant(next) = vacant else { unreachable!("it is in the list of the free") };
+        self.vacant = next;
+        Key { index, generation: waiter.generation }
+    }
+
+    fn vacate(&mut self, key: Key) -> Stage {
+        let next = self.vacant.replace(key.index);
+        let waiter = &mut self.waiters[key.index()];
+        waiter.generation = waiter.generation.wrapping_add(1);
+        std::mem::replace(&mut waiter.stage, Stage::Vacant(next))
+    }
+
+    /// What makes an order heard that came just now.
+    fn next(&mut self) -> Next {
+        let can_hand_over = self.hand_over_at != usize::MAX;
+        if can_hand_over && (self.asleep.is_some() || self.orders.len() >= self.hand_over_at) {
+            return Next::HandOver;
+        }
+        self.rouse().map_or(Next::Nothing, Next::Wake)
+    }
+
+    /// What wakes the driver, if it sleeps and nobody has woken it yet.
+    fn rouse(&mut self) -> Option<Waker> {
+        let waker = self.asleep.take();
+        self.counts.wakes += u64::from(waker.is_some());
+        waker
+    }
+}
+
+/// Wakes, and contains a panic of what is woken (invariant 12).
+pub(super) fn wake(waker: Option<Waker>) {
+    let Some(waker) = waker else { return };
+    // What a panic leaves half-done is the waker's own.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+}
+
+/// Drops a result, and contains a panic of what it owns.
+fn contain_drop(completion: Completion) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(completion)));
+}

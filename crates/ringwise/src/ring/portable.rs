@@ -1,0 +1,44 @@
+//! A driver that wanders between threads.
+//!
+//! # Safety
+//!
+//! A loop is not `Send` for two reasons: a ring set up with `SINGLE_ISSUER` may be entered by one
+//! thread only, and a registered ring descriptor is an entry of one thread's table. A loop that is
+//! built here has neither, and everything else in it is owned by it alone: memory, descriptors, and
+//! a mapping that any thread of the process can reach. It is used by one thread at a time, since
+//! it is reached through `&mut` only.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use super::{driver::Driver, hub::Hub};
+use crate::{
+    local::Local,
+    setup::{Builder, SetupError},
+};
+
+/// A driver whose loop any thread may use, one at a time.
+pub(super) struct Portable(Driver);
+
+// SAFETY: see the header; the builder below keeps to it, and no reference to the driver leaves
+// but through `&mut self`.
+unsafe impl Send for Portable {}
+
+impl Portable {
+    /// Builds a loop without what ties one to a thread.
+    pub(super) fn build(builder: Builder, hub: &Arc<Hub>) -> Result<Portable, SetupError> {
+        let untied = builder.single_issuer(false).defer_taskrun(false).registered_ring(false);
+        let local = Local::build(untied)?;
+        let (setup, hub) = (local.setup(), hub.clone());
+        assert!(!setup.granted().has("SINGLE_ISSUER") && !setup.is_ring_registered());
+        Ok(Portable(Driver::new(local, hub)))
+    }
+
+    pub(super) fn into_inner(self) -> Driver {
+        self.0
+    }
+
+    pub(super) fn get_mut(&mut self) -> &mut Driver {
+        &mut self.0
+    }
+}

@@ -1,0 +1,137 @@
+//! A driver with a thread of its own: it sleeps in the kernel, for results and for orders alike.
+//!
+//! The order that wakes it comes through an eventfd that it keeps a read on, so that both kinds of
+//! news end the same wait. Whoever brings an order writes to it only while the thread sleeps.
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, mpsc},
+    task::{Wake, Waker},
+    thread::Builder as ThreadBuilder,
+    time::Instant,
+};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+#[cfg(feature = "tokio")]
+use super::portable::Portable;
+use super::{
+    driver::{BELL_TAG, Driver},
+    hub::Hub,
+};
+use crate::{
+    descriptor::Descriptor,
+    error::Error,
+    local::Local,
+    op::Operation,
+    setup::{Builder, Setup, SetupError},
+};
+
+/// Writes to the eventfd that the thread reads.
+struct Doorbell(Descriptor);
+
+impl Wake for Doorbell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // A full counter, the only error there can be, wakes just as well.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+/// Starts the thread, which builds its loop itself: only the builder may enter it.
+pub(super) fn start(builder: Builder, hub: Arc<Hub>) -> Result<Setup, SetupError> {
+    let (tell, told) = mpsc::sync_channel(1);
+    let bell =
+        eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| SetupError::Driver(errno.into()))?;
+    let run = move || match Local::build(builder) {
+        Ok(local) => {
+            let _ = tell.send(Ok(local.setup().clone()));
+            drop(tell);
+            Thread::new(Driver::new(local, hub), bell).run();
+        }
+        Err(error) => drop(tell.send(Err(error))),
+    };
+    let thread = ThreadBuilder::new().name("ringwise-driver".into()).spawn(run);
+    thread.map_err(SetupError::Driver)?;
+    let ended = |_| SetupError::Driver(io::Error::other("its thread ended before it had begun"));
+    told.recv().map_err(ended)?
+}
+
+/// Goes on with a driver that lost its runtime, on a thread of its own. Where none can be started
+/// there is nobody to wait for what is in flight: it is leaked (invariant 7).
+#[cfg(feature = "tokio")]
+pub(super) fn adopt(driver: Portable) {
+    let mut driver = std::mem::ManuallyDrop::new(driver);
+    let hub = driver.get_mut().hub.clone();
+    hub.let_callers_hand_over(usize::MAX);
+    let Ok(bell) = eventfd(0, EventfdFlags::CLOEXEC) else { return hub.orphan() };
+    let run = move || {
+        // The whole is captured, not the field that is no longer `Send`.
+        let driver = driver;
+        Thread::new(std::mem::ManuallyDrop::into_inner(driver).into_inner(), bell).run();
+    };
+    if ThreadBuilder::new().name("ringwise-driver".into()).spawn(run).is_err() {
+        hub.orphan();
+    }
+}
+
+struct Thread {
+    driver: Driver,
+    bell: Descriptor,
+    waker: Waker,
+    /// Whether a read on the bell is in flight.
+    listening: bool,
+}
+
+impl Thread {
+    fn new(driver: Driver, bell: OwnedFd) -> Thread {
+        let bell = Descriptor::from(bell);
+        let waker = Waker::from(Arc::new(Doorbell(bell.clone())));
+        Thread { driver, bell, waker, listening: false }
+    }
+
+    fn run(mut self) {
+        loop {
+            self.driver.hub.awake();
+            self.driver.take_orders();
+            self.listen();
+            if self.wait().is_err() {
+                Driver::pause();
+            }
+            self.listening &= !self.driver.deliver();
+            if self.driver.has_ended(usize::from(self.listening)) {
+                return self.driver.end();
+            }
+        }
+    }
+
+    /// Hands everything over, and waits for news if there is nothing else to do.
+    fn wait(&mut self) -> Result<usize, Error> {
+        let busy = self.driver.has_results() || self.driver.has_startable_backlog();
+        // While it closes no orders come, so there is nothing to miss.
+        let sleeps = !busy && (self.driver.is_closing() || self.driver.hub.sleep(&self.waker));
+        let deadline = self.driver.closing_deadline();
+        let local = &mut self.driver.local;
+        match deadline {
+            _ if !sleeps => local.submit(),
+            None => local.submit_and_wait(1),
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                local.submit_and_wait_timeout(1, left)
+            }
+        }
+    }
+
+    /// Keeps a read on the bell in flight. Where there is no room for it, a completion makes some
+    /// and wakes the thread itself.
+    fn listen(&mut self) {
+        if !self.listening && !self.driver.is_closing() {
+            let read = Operation::read_at(&self.bell, vec![0; 8], 0);
+            self.listening = self.driver.local.push(read, BELL_TAG).is_ok();
+        }
+    }
+}
