@@ -112,6 +112,35 @@ fn data_beyond_a_cut_that_the_disk_has_not_seen_is_not_mixed_in() {
 }
 
 #[test]
+fn a_version_from_before_a_cut_does_not_survive_it() {
+    let left = after_crashes(|| {
+        let mut content = synced(&[1; 512]);
+        content.write(0, &[2; 512]);
+        content.set_len(100);
+        content.set_len(512);
+        content
+    });
+    for bytes in left {
+        // With the second length, the cut was kept: what lay beyond it is zeros.
+        let cut = bytes.len() == 512 && bytes[100..] == [0; 412];
+        let uncut = bytes == [1; 512] || bytes == [2; 512];
+        assert!(bytes.len() == 100 || cut || uncut, "{bytes:?}");
+    }
+}
+
+#[test]
+fn nothing_lies_beyond_a_files_end() {
+    for seed in 0..SEEDS {
+        let mut content = synced(&[1; 100]);
+        content.write(100, &[2; 400]);
+        content.crash(&mut Random::stream(seed, 0));
+        let len = content.len() as usize;
+        content.set_len(500);
+        assert!(content.read(0, 500)[len..].iter().all(|byte| *byte == 0), "seed {seed}");
+    }
+}
+
+#[test]
 fn a_hole_is_a_hole_or_not_yet() {
     let left = after_crashes(|| {
         let mut content = synced(&[1; 2048]);
@@ -162,6 +191,23 @@ fn versions_are_thinned_out_and_the_last_one_stays() {
     content.sync();
     content.crash(&mut Random::stream(1, 1));
     assert_eq!(content.read(0, 8), 99_999_u64.to_le_bytes());
+}
+
+#[test]
+fn what_a_cut_ended_is_not_thinned_out_for_what_came_after() {
+    // The only version before the cut is old, and so are many after it.
+    let lost = |seed: &u64| {
+        let mut content = synced(&[1; 512]);
+        content.write(0, &[2; 512]);
+        content.set_len(0);
+        for _ in 0..3 * EVENTS_KEPT {
+            content.write(0, &[3; 512]);
+        }
+        assert!(content.unsynced.len() < 3 * EVENTS_KEPT, "thinned out");
+        content.crash(&mut Random::stream(*seed, 0));
+        content.read(0, 512) == [2; 512]
+    };
+    assert!((0..SEEDS).any(|seed| lost(&seed)), "a disk may have seen nothing after that write");
 }
 
 /// Random programs: after a crash each sector is one that the file had since its last sync.
