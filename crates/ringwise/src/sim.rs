@@ -60,6 +60,8 @@
 //!   classic calls: a program may mix both, and is deterministic as far as it does not.
 //! - A [`Descriptor`](crate::Descriptor) of a simulated file is of use to loops of its simulation
 //!   only: to everybody else it is a socket without a peer.
+//! - A [`Ring`](crate::Ring) on a simulation has a thread that listens to a real descriptor, so there
+//!   the clock goes on with real time, and the order of submissions is the scheduler's.
 //! - Loops on several threads may share a simulation; the order of their submissions is then the
 //!   scheduler's, and so is the outcome.
 //! - It says nothing of speed.

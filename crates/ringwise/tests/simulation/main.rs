@@ -82,6 +82,21 @@ fn a_simulation_can_be_shared_between_threads() {
     }
 }
 
+#[test]
+fn a_ring_runs_on_a_simulation() {
+    let simulation = Simulation::builder(1).fault(Fault::Delay, When::rate(0.5)).build();
+    let ring = Local::builder().simulation(&simulation).build_ring().unwrap();
+    futures::executor::block_on(async {
+        let opened = ring.submit(Operation::open("/file", read_write())).await;
+        let file = opened.into_descriptor().unwrap();
+        let write = |block: u64| ring.submit(Operation::write_at(&file, vec![7; 512], block * 512));
+        for done in futures::future::join_all((0..16).map(write)).await {
+            assert_eq!(done.result().unwrap(), 512);
+        }
+    });
+    assert_eq!(simulation.read("/file").unwrap(), [7; 16 * 512]);
+}
+
 /// A program in which most things go wrong.
 fn program(seed: u64) -> String {
     let mut builder = Simulation::builder(seed);
