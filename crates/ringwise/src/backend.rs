@@ -19,6 +19,7 @@ use crate::{
     setup::{
         Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
     },
+    sim::driver::Simulated,
     slot::{BY_THREAD, NEVER_RAN},
     stats::Stats,
 };
@@ -108,11 +109,15 @@ pub(crate) trait Driver {
 pub(crate) enum AnyDriver {
     Uring(Uring),
     Classic(Classic),
+    Simulated(Box<Simulated>),
 }
 
 impl AnyDriver {
     /// Opens the backend that the builder asks for, and tells what came of it.
     pub(crate) fn open(builder: &Builder) -> Result<(AnyDriver, Setup), SetupError> {
+        if builder.simulation.is_some() {
+            return AnyDriver::open_simulated(builder);
+        }
         let reason = match builder.backend {
             BackendChoice::Classic => FallbackReason::Chosen,
             choice => match Uring::open(builder) {
@@ -126,21 +131,40 @@ impl AnyDriver {
         let entries = builder.entries.next_power_of_two();
         let classic =
             Classic::new(builder.classic_threads, entries as usize).map_err(SetupError::Classic)?;
-        Ok((AnyDriver::Classic(classic), describe_classic(builder, entries, reason)))
+        let setup = describe_by_calls(builder, Backend::Classic, Some(reason));
+        Ok((AnyDriver::Classic(classic), setup))
+    }
+
+    fn open_simulated(builder: &Builder) -> Result<(AnyDriver, Setup), SetupError> {
+        let simulation = builder.simulation.as_ref().expect("seen by the caller");
+        let entries = builder.entries.next_power_of_two() as usize;
+        let driver = Simulated::new(simulation, builder.classic_threads, entries)
+            .map_err(SetupError::Classic)?;
+        let setup = describe_by_calls(builder, Backend::Simulated, None);
+        Ok((AnyDriver::Simulated(Box::new(driver)), setup))
+    }
+
+    /// The time by which deadlines go: the simulation's own where there is one.
+    pub(crate) fn now(&self) -> Instant {
+        match self {
+            AnyDriver::Simulated(simulated) => simulated.now(),
+            AnyDriver::Uring(_) | AnyDriver::Classic(_) => Instant::now(),
+        }
     }
 
     pub(crate) fn count(&mut self, stats: &mut Stats) {
         match self {
             AnyDriver::Uring(uring) => uring.count(stats),
             AnyDriver::Classic(classic) => classic.count(stats),
+            AnyDriver::Simulated(simulated) => simulated.count(stats),
         }
     }
 
-    /// Mirrors an entry of the loop's table of files; classic calls go by the descriptor.
+    /// Mirrors an entry of the loop's table of files; others go by the descriptor.
     pub(crate) fn set_file(&mut self, entry: u32, fd: Option<i32>) -> Result<(), Errno> {
         match self {
             AnyDriver::Uring(uring) => uring.set_file(entry, fd),
-            AnyDriver::Classic(_) => Ok(()),
+            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => Ok(()),
         }
     }
 
@@ -148,7 +172,7 @@ impl AnyDriver {
     pub(crate) fn event_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         match self {
             AnyDriver::Uring(uring) => Some(uring.event_descriptor()),
-            AnyDriver::Classic(_) => None,
+            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => None,
         }
     }
 
@@ -156,7 +180,9 @@ impl AnyDriver {
     pub(crate) fn submit_and_arm(&mut self) -> Result<(), Errno> {
         match self {
             AnyDriver::Uring(uring) => uring.submit_and_arm(),
-            AnyDriver::Classic(_) => unreachable!("it has no event descriptor"),
+            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => {
+                unreachable!("it has no event descriptor")
+            }
         }
     }
 
@@ -164,19 +190,28 @@ impl AnyDriver {
         match self {
             AnyDriver::Uring(uring) => uring.register_region(base, len),
             AnyDriver::Classic(_) => Err("the classic backend registers nothing".into()),
+            AnyDriver::Simulated(_) => Err("the simulated backend registers nothing".into()),
         }
     }
 }
 
-/// A classic loop holds as many operations as a ring of as many entries would.
-fn describe_classic(builder: &Builder, entries: u32, reason: FallbackReason) -> Setup {
+/// A loop without a ring holds as many operations as a ring of as many entries would.
+fn describe_by_calls(
+    builder: &Builder,
+    backend: Backend,
+    fallback: Option<FallbackReason>,
+) -> Setup {
+    let entries = builder.entries.next_power_of_two();
     let missing = |asked| {
-        let reason = "the loop runs on classic calls".into();
+        let reason = match backend {
+            Backend::Simulated => "the loop is simulated".into(),
+            _ => "the loop runs on classic calls".into(),
+        };
         if asked { Effect::Ineffective(reason) } else { Effect::NotAsked }
     };
     Setup {
-        backend: Backend::Classic,
-        fallback: Some(reason),
+        backend,
+        fallback,
         asked: builder.flags,
         granted: SetupFlags::default(),
         submission_entries: entries,
@@ -192,6 +227,7 @@ macro_rules! delegate {
         match $self {
             AnyDriver::Uring($driver) => $call,
             AnyDriver::Classic($driver) => $call,
+            AnyDriver::Simulated($driver) => $call,
         }
     };
 }

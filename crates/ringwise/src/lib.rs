@@ -33,7 +33,8 @@
 //!   becomes of its user. The invariants are numbered in docs/ownership.md.
 //! - Nothing is silently dropped: refused flags, fallbacks and polling modes without effect can be
 //!   read from [`Setup`], and every error keeps its number, path and offset.
-//! - Both backends pass one test suite.
+//! - All backends pass one test suite, the simulated one of [`sim`] among them: with it, code that
+//!   stores data can be tested against what kernels and disks do rarely.
 //!
 //! # What it does not do
 //!
@@ -58,6 +59,7 @@ mod op;
 mod registry;
 mod ring;
 mod setup;
+pub mod sim;
 mod slot;
 mod stats;
 mod sys;

@@ -134,8 +134,8 @@ impl Local {
         self.slots.in_flight()
     }
 
-    /// Whether the ring itself makes this operation. False on classic, for what this kernel's
-    /// ring lacks, and for what was to be avoided; such operations work all the same.
+    /// Whether the ring itself makes this operation. False on classic and simulated, for what this
+    /// kernel's ring lacks, and for what was to be avoided; such operations work all the same.
     pub fn supports(&self, opcode: Opcode) -> bool {
         self.driver.supports(opcode)
     }
@@ -369,7 +369,7 @@ impl Local {
         timeout: Duration,
     ) -> Result<usize, Error> {
         // A time beyond the clock's reach is no bound.
-        self.drive(want, Instant::now().checked_add(timeout))
+        self.drive(want, self.driver.now().checked_add(timeout))
     }
 
     /// What becomes readable when a completion comes that the loop does not wait for itself, or the

@@ -5,7 +5,7 @@
 
 use std::{fmt, io, time::Duration};
 
-use crate::{error::Errno, local::Local, op::Opcode, ring::Ring};
+use crate::{error::Errno, local::Local, op::Opcode, ring::Ring, sim::Simulation};
 
 /// Which backend a loop is to run on.
 #[non_exhaustive]
@@ -28,6 +28,8 @@ pub enum Backend {
     Uring,
     /// Classic system calls, made by the loop's thread and a bounded pool.
     Classic,
+    /// A machine in memory: see [`sim`](crate::sim).
+    Simulated,
 }
 
 impl fmt::Display for Backend {
@@ -35,6 +37,7 @@ impl fmt::Display for Backend {
         f.write_str(match self {
             Backend::Uring => "io_uring",
             Backend::Classic => "classic",
+            Backend::Simulated => "simulated",
         })
     }
 }
@@ -223,7 +226,7 @@ impl Setup {
         self.backend
     }
 
-    /// Why it does not run on a ring; nothing where it does.
+    /// Why it does not run on a ring; nothing where it does, or where it is simulated.
     pub fn fallback(&self) -> Option<&FallbackReason> {
         self.fallback.as_ref()
     }
@@ -289,6 +292,7 @@ pub struct Builder {
     pub(crate) worker_threads: usize,
     pub(crate) classic_threads: usize,
     pub(crate) avoided: Vec<Opcode>,
+    pub(crate) simulation: Option<Simulation>,
     pub(crate) driver_thread: bool,
 }
 
@@ -311,6 +315,7 @@ impl Default for Builder {
             worker_threads: 8,
             classic_threads: 64,
             avoided: Vec::new(),
+            simulation: None,
             driver_thread: false,
         }
     }
@@ -416,6 +421,13 @@ impl Builder {
     #[must_use]
     pub fn avoid(mut self, opcodes: &[Opcode]) -> Self {
         self.avoided = opcodes.to_vec();
+        self
+    }
+
+    /// Runs the loop on a simulated machine, whatever [`backend`](Self::backend) says.
+    #[must_use]
+    pub fn simulation(mut self, simulation: &Simulation) -> Self {
+        self.simulation = Some(simulation.clone());
         self
     }
 

@@ -61,7 +61,7 @@ impl Classic {
     }
 
     /// Adds the backend's own counts.
-    pub(super) fn count(&self, stats: &mut Stats) {
+    pub(crate) fn count(&self, stats: &mut Stats) {
         stats.fallback_operations = self.made;
     }
 

@@ -4,7 +4,7 @@
 //! leaked, and told. Closing the ring is no barrier: the kernel's own teardown goes on after it
 //! (io_uring_cancelation(7)).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::{
     backend::{Blocking, Driver},
@@ -116,12 +116,12 @@ impl Local {
     }
 
     fn reap_until(&mut self, time: Duration) {
-        let deadline = Instant::now().checked_add(time);
+        let deadline = self.driver.now().checked_add(time);
         loop {
             while let Some(done) = self.next_completion() {
                 drop(done);
             }
-            let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let over = deadline.is_some_and(|deadline| self.driver.now() >= deadline);
             if self.slots.in_flight() == 0 || over {
                 return;
             }

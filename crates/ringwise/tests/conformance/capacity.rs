@@ -4,7 +4,7 @@ use std::fs::File;
 
 use ringwise::{Descriptor, Operation};
 
-use crate::loops::{Loop, counted, counted_file, directory, next};
+use crate::loops::{Loop, counted, next};
 
 pub fn a_full_loop_gives_the_operation_back(way: Loop) {
     let mut local = way.build();
@@ -25,9 +25,9 @@ pub fn a_full_loop_gives_the_operation_back(way: Loop) {
 
 pub fn sixty_four_thousand_operations_through_eight_entries(way: Loop) {
     const OPERATIONS: u64 = 65_536;
-    let directory = directory();
-    let path = counted_file(directory.path(), 4096);
-    let file = Descriptor::from(File::open(&path).unwrap());
+    let directory = way.disk();
+    let path = directory.counted_file(4096);
+    let file = directory.open(&path);
     let mut local = way.builder().entries(8).build().unwrap();
     let expected = counted(4096);
     let (mut pushed, mut taken, mut sum) = (0, 0, 0_u64);
@@ -61,9 +61,9 @@ pub fn sixty_four_thousand_operations_through_eight_entries(way: Loop) {
 }
 
 pub fn the_counts_agree(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let path = counted_file(directory.path(), 4096);
-    let file = Descriptor::from(File::open(&path).unwrap());
+    let (mut local, directory) = (way.build(), way.disk());
+    let path = directory.counted_file(4096);
+    let file = directory.open(&path);
     let before = local.stats();
     for offset in 0..8 {
         local.push(Operation::read_at(&file, vec![0; 16], offset), offset).unwrap();
@@ -82,7 +82,9 @@ pub fn the_counts_agree(way: Loop) {
             assert_eq!(after.enters - before.enters, 1, "eight reads, one system call");
             assert_eq!(after.fallback_operations, 0);
         }
-        Loop::UringSqpoll => assert_eq!(after.fallback_operations, 0),
+        Loop::UringSqpoll | Loop::Simulated | Loop::SimulatedReordered => {
+            assert_eq!(after.fallback_operations, 0);
+        }
         Loop::UringByThreads | Loop::Classic => {
             assert_eq!(after.fallback_operations - before.fallback_operations, 8);
         }

@@ -9,7 +9,7 @@ use std::{
 
 use ringwise::{Descriptor, ErrorKind, Local, Operation, Ticket};
 
-use crate::loops::{Loop, counted_file, directory, next, run};
+use crate::loops::{Loop, next, run};
 
 pub fn a_noop_completes_with_its_tag(way: Loop) {
     let mut local = way.build();
@@ -30,7 +30,7 @@ pub fn a_noop_completes_with_its_tag(way: Loop) {
 
 pub fn a_timeout_takes_its_time(way: Loop) {
     let mut local = way.build();
-    let start = Instant::now();
+    let start = way.now();
     local.push(Operation::timeout(Duration::from_millis(60)), 1).unwrap();
     local.push(Operation::timeout(Duration::from_millis(20)), 2).unwrap();
     let first = next(&mut local);
@@ -42,7 +42,7 @@ pub fn a_timeout_takes_its_time(way: Loop) {
 
 pub fn a_wait_ends_at_its_deadline(way: Loop) {
     let mut local = way.build();
-    let start = Instant::now();
+    let start = way.now();
     local.push(Operation::timeout(Duration::from_secs(3600)), 0).unwrap();
     assert_eq!(local.submit_and_wait_timeout(1, Duration::from_millis(30)).unwrap(), 0);
     assert!(start.elapsed() >= Duration::from_millis(30));
@@ -123,8 +123,8 @@ pub fn a_ticket_of_another_loop_cancels_nothing(way: Loop) {
 }
 
 pub fn a_single_operation_leaves_others_alone(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let path = counted_file(directory.path(), 10);
+    let (mut local, directory) = (way.build(), way.disk());
+    let path = directory.counted_file(10);
     let (_, mut writer) = pending_read(&mut local);
     local.push(Operation::nop(), 7).unwrap();
     assert_eq!(run(&mut local, Operation::statx(&path)).metadata().unwrap().len(), 10);
@@ -138,7 +138,7 @@ pub fn a_shutdown_cancels_reads(way: Loop) {
     let mut local = way.build();
     let (_, writer) = pending_read(&mut local);
     local.push(Operation::timeout(Duration::from_secs(3600)), 0).unwrap();
-    let start = Instant::now();
+    let start = way.now();
     local.shutdown(Duration::from_secs(20)).unwrap();
     assert!(start.elapsed() < Duration::from_secs(10), "they were cancelled, not waited for");
     drop(writer);

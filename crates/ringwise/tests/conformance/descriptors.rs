@@ -4,19 +4,13 @@ use std::{fs::File, io::Write, os::fd::OwnedFd, path::Path};
 
 use ringwise::{Descriptor, ErrorKind, Opcode, OpenOptions, Operation, PushRefusal};
 
-use crate::loops::{Loop, counted, counted_file, directory, next, run};
-
-/// Numbers that lead to this file. Counting all would count those of tests beside this one.
-fn descriptors_of(path: &Path) -> usize {
-    let entries = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    entries.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to == path)).count()
-}
+use crate::loops::{Loop, counted, next, run};
 
 pub fn the_wrong_direction_is_a_bad_descriptor(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let path = counted_file(directory.path(), 10);
-    let reader = Descriptor::from(File::open(&path).unwrap());
-    let writer = Descriptor::from(File::options().write(true).open(&path).unwrap());
+    let (mut local, directory) = (way.build(), way.disk());
+    let path = directory.counted_file(10);
+    let reader = directory.open(&path);
+    let writer = directory.open_with(&path, OpenOptions::new().write(true));
     let written = run(&mut local, Operation::write_at(&reader, vec![1], 0)).result();
     assert_eq!(written.unwrap_err().kind(), ErrorKind::BadDescriptor);
     let read = run(&mut local, Operation::read_at(&writer, vec![1], 0)).result();
@@ -39,9 +33,9 @@ pub fn a_descriptor_closes_after_its_last_operation(way: Loop) {
 }
 
 pub fn a_descriptor_that_is_shared_is_not_closed(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let path = counted_file(directory.path(), 10);
-    let file = Descriptor::from(File::open(&path).unwrap());
+    let (mut local, directory) = (way.build(), way.disk());
+    let path = directory.counted_file(10);
+    let file = directory.open(&path);
     let refused = local.push(Operation::close(&file), 0).unwrap_err();
     assert!(matches!(refused.reason, PushRefusal::Rejected(ref error)
         if error.kind() == ErrorKind::Busy));
@@ -50,36 +44,36 @@ pub fn a_descriptor_that_is_shared_is_not_closed(way: Loop) {
 }
 
 pub fn a_close_closes(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let path = counted_file(directory.path(), 10);
-    let file = Descriptor::from(File::open(&path).unwrap());
-    assert_eq!(descriptors_of(&path), 1);
+    let (mut local, directory) = (way.build(), way.disk());
+    let path = directory.counted_file(10);
+    let file = directory.open(&path);
+    assert_eq!(directory.descriptors_of(&path), 1);
     run(&mut local, Operation::close(file)).result().unwrap();
-    assert_eq!(descriptors_of(&path), 0);
+    assert_eq!(directory.descriptors_of(&path), 0);
 }
 
 pub fn an_open_that_nobody_takes_is_closed(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let path = counted_file(directory.path(), 10);
+    let (mut local, directory) = (way.build(), way.disk());
+    let path = directory.counted_file(10);
     let open = || Operation::open(&path, OpenOptions::new().read(true));
     drop(run(&mut local, open()));
-    assert_eq!(descriptors_of(&path), 0);
+    assert_eq!(directory.descriptors_of(&path), 0);
     local.push(open(), 0).unwrap();
     local.submit().unwrap();
     drop(local);
-    assert_eq!(descriptors_of(&path), 0);
+    assert_eq!(directory.descriptors_of(&path), 0);
 }
 
 pub fn a_file_goes_into_the_table_and_out(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let path = counted_file(directory.path(), 100);
-    let file = Descriptor::from(File::open(&path).unwrap());
+    let (mut local, directory) = (way.build(), way.disk());
+    let path = directory.counted_file(100);
+    let file = directory.open(&path);
     let fixed = local.register_file(&file).unwrap();
     drop(file);
     let read = run(&mut local, Operation::read_at(fixed, vec![0; 100], 0));
     assert_eq!(read.into_buffer().unwrap().as_slice(), counted(100));
     local.unregister_file(fixed).unwrap();
-    assert_eq!(descriptors_of(&path), 0, "the table held the last reference");
+    assert_eq!(directory.descriptors_of(&path), 0, "the table held the last reference");
     let stale = local.run(Operation::read_at(fixed, vec![0; 100], 0)).unwrap_err();
     assert_eq!(stale.kind(), ErrorKind::BadDescriptor);
     assert_eq!(local.unregister_file(fixed).unwrap_err().kind(), ErrorKind::BadDescriptor);
@@ -100,8 +94,8 @@ pub fn a_table_entry_waits_for_its_operations(way: Loop) {
 }
 
 pub fn a_file_is_opened_into_the_table_and_closed_in_it(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let path = counted_file(directory.path(), 100);
+    let (mut local, directory) = (way.build(), way.disk());
+    let path = directory.counted_file(100);
     let open = Operation::open_registered(&path, OpenOptions::new().read(true));
     let fixed = run(&mut local, open).into_registered().unwrap();
     let read = run(&mut local, Operation::read_at(fixed, vec![0; 100], 0));
@@ -110,7 +104,7 @@ pub fn a_file_is_opened_into_the_table_and_closed_in_it(way: Loop) {
     }
     assert_eq!(read.into_buffer().unwrap().as_slice(), counted(100));
     run(&mut local, Operation::close(fixed)).result().unwrap();
-    assert_eq!(descriptors_of(&path), 0);
+    assert_eq!(directory.descriptors_of(&path), 0);
     let stale = local.run(Operation::sync_all(fixed)).unwrap_err();
     assert_eq!(stale.kind(), ErrorKind::BadDescriptor);
     let missing = directory.path().join("missing");
@@ -122,9 +116,9 @@ pub fn a_file_is_opened_into_the_table_and_closed_in_it(way: Loop) {
 }
 
 pub fn another_loops_entry_is_refused(way: Loop) {
-    let (mut local, mut other, directory) = (way.build(), way.build(), directory());
-    let path = counted_file(directory.path(), 10);
-    let file = Descriptor::from(File::open(&path).unwrap());
+    let (mut local, mut other, directory) = (way.build(), way.build(), way.disk());
+    let path = directory.counted_file(10);
+    let file = directory.open(&path);
     let fixed = other.register_file(&file).unwrap();
     local.register_file(&file).unwrap();
     let refused = local.run(Operation::read_at(fixed, vec![0], 0)).unwrap_err();
@@ -154,8 +148,8 @@ pub fn a_full_table_is_an_error(way: Loop) {
 
 pub fn a_file_that_a_thread_opened_into_the_table_is_not_inherited(way: Loop) {
     let mut local = way.build();
-    let directory = directory();
-    let path = counted_file(directory.path(), 10);
+    let directory = way.disk();
+    let path = directory.counted_file(10);
     let open = Operation::open_registered(&path, OpenOptions::new().read(true));
     let _file = run(&mut local, open).into_registered().unwrap();
     let is_ours =
@@ -174,8 +168,10 @@ pub fn a_file_that_a_thread_opened_into_the_table_is_not_inherited(way: Loop) {
 /// The thread was told to close -1.
 pub fn a_file_in_the_table_is_closed_where_close_is_avoided(way: Loop) {
     let mut local = way.builder().avoid(&[Opcode::Close]).build().unwrap();
+    let directory = way.disk();
+    let path = directory.counted_file(10);
     for _ in 0..40 {
-        let open = Operation::open_registered("/proc/self/comm", OpenOptions::new().read(true));
+        let open = Operation::open_registered(&path, OpenOptions::new().read(true));
         let file = run(&mut local, open).into_registered().unwrap();
         run(&mut local, Operation::close(file)).result().unwrap();
         let error = local.push(Operation::read_at(file, vec![0; 8], 0), 0).unwrap_err();

@@ -1,7 +1,6 @@
 //! Reading, writing, syncing and allocating.
 
 use std::{
-    fs::File,
     io::{Read, Write},
     os::fd::OwnedFd,
 };
@@ -10,7 +9,10 @@ use ringwise::{
     AlignedBuf, AllocateMode, Buffer, Descriptor, ErrorKind, Local, OpenOptions, Operation,
 };
 
-use crate::loops::{Loop, counted, counted_file, directory, next, run, skip};
+use crate::{
+    disk::Disk,
+    loops::{Loop, counted, next, run, skip},
+};
 
 fn create(local: &mut Local, path: &std::path::Path) -> Descriptor {
     let options = OpenOptions::new().read(true).write(true).create_new(true);
@@ -18,7 +20,7 @@ fn create(local: &mut Local, path: &std::path::Path) -> Descriptor {
 }
 
 pub fn what_was_written_is_read(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
+    let (mut local, directory) = (way.build(), way.disk());
     let path = directory.path().join("file");
     let file = create(&mut local, &path);
     let written = run(&mut local, Operation::write_at(&file, counted(10_000), 5));
@@ -31,12 +33,12 @@ pub fn what_was_written_is_read(way: Loop) {
     let bytes = read.into_buffer().unwrap().into_vec().unwrap();
     assert_eq!(bytes[..5], [0; 5]);
     assert_eq!(bytes[5..], counted(10_000));
-    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    assert_eq!(directory.read(&path).unwrap(), bytes);
 }
 
 pub fn a_read_at_the_end_is_short_and_past_it_empty(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let file = Descriptor::from(File::open(counted_file(directory.path(), 10)).unwrap());
+    let (mut local, directory) = (way.build(), way.disk());
+    let file = directory.open(directory.counted_file(10));
     for (offset, count) in [(0, 10), (4, 6), (10, 0), (1 << 40, 0), (i64::MAX as u64 - 64, 0)] {
         let read = run(&mut local, Operation::read_at(&file, vec![7; 64], offset));
         assert_eq!(read.result().unwrap(), count, "at {offset}");
@@ -47,14 +49,14 @@ pub fn a_read_at_the_end_is_short_and_past_it_empty(way: Loop) {
 }
 
 pub fn vectors_are_read_and_written_in_order(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
+    let (mut local, directory) = (way.build(), way.disk());
     let path = directory.path().join("file");
     let file = create(&mut local, &path);
     let parts = vec![b"one".to_vec().into(), Vec::new().into(), b"three".to_vec().into()];
     let written = run(&mut local, Operation::write_vectored_at(&file, parts, 2));
     assert_eq!(written.result().unwrap(), 8);
     assert_eq!(written.into_buffers().len(), 3);
-    assert_eq!(std::fs::read(&path).unwrap(), b"\0\0onethree");
+    assert_eq!(directory.read(&path).unwrap(), b"\0\0onethree");
 
     let parts = vec![vec![0; 4].into(), Buffer::from(vec![0; 9]).slice(1..3), vec![0; 9].into()];
     let read = run(&mut local, Operation::read_vectored_at(&file, parts, 1));
@@ -73,8 +75,8 @@ pub fn vectors_are_read_and_written_in_order(way: Loop) {
 }
 
 pub fn a_slice_limits_what_is_moved(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let file = Descriptor::from(File::open(counted_file(directory.path(), 100)).unwrap());
+    let (mut local, directory) = (way.build(), way.disk());
+    let file = directory.open(directory.counted_file(100));
     let buffer = Buffer::from(vec![255; 10]).slice(3..5);
     let read = run(&mut local, Operation::read_at(&file, buffer, 50));
     assert_eq!(read.result().unwrap(), 2);
@@ -83,7 +85,7 @@ pub fn a_slice_limits_what_is_moved(way: Loop) {
 }
 
 pub fn space_is_allocated_and_cut(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
+    let (mut local, directory) = (way.build(), way.disk());
     let file = create(&mut local, &directory.path().join("file"));
     let len = |local: &mut Local| {
         run(local, Operation::statx_descriptor(&file)).metadata().unwrap().len()
@@ -103,8 +105,8 @@ pub fn space_is_allocated_and_cut(way: Loop) {
 }
 
 pub fn a_buffer_comes_back_from_a_failure(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let file = Descriptor::from(File::open(counted_file(directory.path(), 10)).unwrap());
+    let (mut local, directory) = (way.build(), way.disk());
+    let file = directory.open(directory.counted_file(10));
     let bytes = vec![3; 4096];
     let address = bytes.as_ptr();
     let written = run(&mut local, Operation::write_at(&file, bytes, 0));
@@ -125,8 +127,8 @@ fn open_direct(local: &mut Local, path: &std::path::Path) -> Option<Descriptor> 
 }
 
 pub fn an_unaligned_direct_read_is_refused(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let path = counted_file(directory.path(), 16_384);
+    let (mut local, directory) = (way.build(), way.disk());
+    let path = directory.counted_file(16_384);
     let Some(file) = open_direct(&mut local, &path) else { return };
     let read = run(&mut local, Operation::read_at(&file, AlignedBuf::zeroed(4096, 4096), 1));
     let error = read.result().unwrap_err();
@@ -136,8 +138,8 @@ pub fn an_unaligned_direct_read_is_refused(way: Loop) {
 }
 
 pub fn an_aligned_direct_read_works(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let path = counted_file(directory.path(), 10_000);
+    let (mut local, directory) = (way.build(), way.disk());
+    let path = directory.counted_file(10_000);
     let Some(file) = open_direct(&mut local, &path) else { return };
     let told = run(&mut local, Operation::statx_descriptor(&file)).metadata().unwrap();
     let alignment = told.direct_alignment().unwrap_or_default();
@@ -149,9 +151,14 @@ pub fn an_aligned_direct_read_works(way: Loop) {
 }
 
 pub fn a_pool_serves_reads_and_writes(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
+    let (mut local, directory) = (way.build(), way.disk());
     let pool = local.register_pool(3, 5000).unwrap();
-    assert_eq!(pool.is_registered(), way != Loop::Classic, "{:?}", pool.registration());
+    assert_eq!(
+        pool.is_registered(),
+        !matches!(way, Loop::Classic) && !way.is_simulated(),
+        "{:?}",
+        pool.registration()
+    );
     let file = create(&mut local, &directory.path().join("file"));
     let fixed = local.register_file(&file).unwrap();
     let mut lease = pool.take().unwrap();
@@ -175,9 +182,10 @@ pub fn a_pool_serves_reads_and_writes(way: Loop) {
 }
 
 pub fn a_partly_cached_read_is_whole(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let path = counted_file(directory.path(), 1 << 20);
-    let file = Descriptor::from(File::open(&path).unwrap());
+    // A real file, which a simulated loop reads too.
+    let (mut local, directory) = (way.build(), Disk::real());
+    let path = directory.counted_file(1 << 20);
+    let file = directory.open(&path);
     // No reading ahead, so that one page comes alone.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
     ringwise::drop_page_cache(&file, 0, 0).unwrap();
@@ -199,8 +207,8 @@ pub fn a_partly_cached_read_is_whole(way: Loop) {
 }
 
 pub fn an_offset_beyond_the_kernels_is_refused(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let file = Descriptor::from(File::open(counted_file(directory.path(), 10)).unwrap());
+    let (mut local, directory) = (way.build(), way.disk());
+    let file = directory.open(directory.counted_file(10));
     for offset in [1 << 63, u64::MAX] {
         let refused = local.push(Operation::read_at(&file, vec![1; 4], offset), 0).unwrap_err();
         assert!(refused.to_string().contains("2^63"), "{refused}");

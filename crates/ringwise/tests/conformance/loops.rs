@@ -1,9 +1,13 @@
 //! The ways to run a loop, and what the tests need around one.
 
-use std::{path::Path, time::Duration};
+use std::time::{Duration, Instant};
 
-use ringwise::{Backend, BackendChoice, Builder, Completion, Local, Opcode, Operation};
-use tempfile::TempDir;
+use ringwise::{
+    Backend, BackendChoice, Builder, Completion, Local, Opcode, Operation,
+    sim::{Fault, Simulation, When},
+};
+
+use crate::disk::Disk;
 
 /// A way to run a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +22,15 @@ pub enum Loop {
     UringSqpoll,
     /// Classic calls.
     Classic,
+    /// A simulated machine without faults.
+    Simulated,
+    /// A simulated machine whose operations take time, so that they complete in any order.
+    SimulatedReordered,
+}
+
+thread_local! {
+    /// The machine of this test, which all of its loops share.
+    static SIMULATION: Simulation = Simulation::new(0);
 }
 
 impl Loop {
@@ -32,6 +45,30 @@ impl Loop {
             Loop::UringByThreads => uring.avoid(&Opcode::ALL),
             Loop::UringSqpoll => uring.sqpoll(Some(Duration::from_millis(20))),
             Loop::Classic => builder.backend(BackendChoice::Classic),
+            Loop::Simulated => builder.simulation(&simulation()),
+            Loop::SimulatedReordered => {
+                simulation().heal();
+                simulation().inject(Fault::Delay, When::rate(0.7));
+                builder.simulation(&simulation())
+            }
+        }
+    }
+
+    /// The way's own disk: a real directory, or the simulation's.
+    pub fn disk(self) -> Disk {
+        if self.is_simulated() { Disk::simulated(simulation()) } else { Disk::real() }
+    }
+
+    pub fn is_simulated(self) -> bool {
+        matches!(self, Loop::Simulated | Loop::SimulatedReordered)
+    }
+
+    /// A point in time of the clock that the loop's timeouts go by.
+    pub fn now(self) -> Time {
+        if self.is_simulated() {
+            Time::Simulated(simulation(), simulation().elapsed())
+        } else {
+            Time::Real(Instant::now())
         }
     }
 
@@ -43,8 +80,12 @@ impl Loop {
     pub fn is_to_be_had(self) -> bool {
         match self.builder().build() {
             Ok(local) => {
-                let classic = local.setup().backend() == Backend::Classic;
-                assert_eq!(classic, self == Loop::Classic);
+                let expected = match self {
+                    Loop::Classic => Backend::Classic,
+                    Loop::Simulated | Loop::SimulatedReordered => Backend::Simulated,
+                    _ => Backend::Uring,
+                };
+                assert_eq!(local.setup().backend(), expected);
                 true
             }
             Err(error) => {
@@ -55,23 +96,29 @@ impl Loop {
     }
 }
 
+/// A point in time.
+pub enum Time {
+    Real(Instant),
+    Simulated(Simulation, Duration),
+}
+
+impl Time {
+    pub fn elapsed(&self) -> Duration {
+        match self {
+            Time::Real(start) => start.elapsed(),
+            Time::Simulated(simulation, start) => simulation.elapsed() - *start,
+        }
+    }
+}
+
+fn simulation() -> Simulation {
+    SIMULATION.with(Simulation::clone)
+}
+
 /// Tells that a test cannot run here, which in CI it has to.
 pub fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "skipped in CI: {reason}");
     println!("skipped: {reason}");
-}
-
-/// A directory on the file system that the build uses, which takes direct I/O more often than
-/// the one for temporary files.
-pub fn directory() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
-
-/// A file of `len` bytes that count up.
-pub fn counted_file(directory: &Path, len: usize) -> std::path::PathBuf {
-    let path = directory.join("counted");
-    std::fs::write(&path, counted(len)).unwrap();
-    path
 }
 
 pub fn counted(len: usize) -> Vec<u8> {

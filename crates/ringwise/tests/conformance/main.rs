@@ -1,9 +1,11 @@
 //! One suite for every backend: what a loop promises, whichever way it keeps it.
 //!
 //! A test is a function that takes a [`Loop`]; `suite!` makes one test of it for each way to run a
-//! loop. Nothing in here asks which way it is, but for what only a ring has. Where no ring is to be
+//! loop. Nothing in here asks which way it is, but for what only a ring has. Files are made and
+//! looked at through the way's own disk, since a simulated loop has one. Where no ring is to be
 //! had the ring's tests say `skipped: ` and why, and fail in CI.
 
+mod disk;
 mod loops;
 
 // The operations, each with what can go wrong with it.
@@ -26,6 +28,8 @@ macro_rules! suite {
         suite!(@on uring_by_threads, Loop::UringByThreads, $($module: $($test)*;)*);
         suite!(@on uring_sqpoll, Loop::UringSqpoll, $($module: $($test)*;)*);
         suite!(@on classic, Loop::Classic, $($module: $($test)*;)*);
+        suite!(@on simulated, Loop::Simulated, $($module: $($test)*;)*);
+        suite!(@on simulated_reordered, Loop::SimulatedReordered, $($module: $($test)*;)*);
     };
     (@on $name:ident, $way:expr, $($module:ident: $($test:ident)*;)*) => {
         mod $name {

@@ -1,11 +1,9 @@
 //! Random programs of reads, writes, lengths and syncs against a vector of bytes.
 
-use std::fs::File;
-
 use proptest::{prelude::*, test_runner::TestRunner};
-use ringwise::{Buffer, Descriptor, Local, Operation};
+use ringwise::{Buffer, Descriptor, Local, OpenOptions, Operation};
 
-use crate::loops::{Loop, directory, run};
+use crate::loops::{Loop, run};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -31,15 +29,15 @@ pub fn random_programs_agree_with_a_model(way: Loop) {
     let mut runner = TestRunner::new(ProptestConfig::with_cases(48));
     let programs = proptest::collection::vec(step(), 1..40);
     let result = runner.run(&programs, |program| {
-        let (mut local, directory) = (way.build(), directory());
+        let (mut local, directory) = (way.build(), way.disk());
         let path = directory.path().join("file");
-        let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
-        let file = Descriptor::from(file);
+        let options = OpenOptions::new().create_new(true).read(true).write(true);
+        let file = directory.open_with(&path, options);
         let mut model = Vec::new();
         for step in &program {
             perform(&mut local, &file, &mut model, step);
         }
-        prop_assert_eq!(std::fs::read(&path).unwrap(), model);
+        prop_assert_eq!(directory.read(&path).unwrap(), model);
         Ok(())
     });
     result.unwrap();

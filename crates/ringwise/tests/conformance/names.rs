@@ -1,17 +1,16 @@
 //! Opening, metadata, renaming, linking, removing.
 
-use std::{
-    ffi::OsStr,
-    fs::File,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+use ringwise::{ErrorKind, OpenOptions, Operation};
+
+use crate::{
+    disk::Told,
+    loops::{Loop, run},
 };
 
-use ringwise::{Descriptor, ErrorKind, OpenOptions, Operation};
-
-use crate::loops::{Loop, counted_file, directory, run};
-
 pub fn a_name_lives_and_dies(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
+    let (mut local, directory) = (way.build(), way.disk());
     let (first, second) = (directory.path().join("first"), directory.path().join("second"));
     let options = OpenOptions::new().write(true).create_new(true).mode(0o600);
     drop(run(&mut local, Operation::open(&first, options)).into_descriptor().unwrap());
@@ -23,32 +22,32 @@ pub fn a_name_lives_and_dies(way: Loop) {
     assert_eq!((metadata.links(), metadata.mode() & 0o777), (2, 0o600));
     run(&mut local, Operation::unlink(&first)).result().unwrap();
     run(&mut local, Operation::rename(&second, &first)).result().unwrap();
-    assert!(first.exists() && !second.exists());
+    assert!(directory.exists(&first) && !directory.exists(&second));
     let gone = run(&mut local, Operation::unlink(&second)).result().unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NotFound);
 }
 
 pub fn a_directory_is_made_and_removed(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
+    let (mut local, directory) = (way.build(), way.disk());
     let path = directory.path().join("made");
     run(&mut local, Operation::create_dir(&path, 0o755)).result().unwrap();
     let metadata = run(&mut local, Operation::statx(&path)).metadata().unwrap();
     assert!(metadata.is_dir() && !metadata.is_file());
     let again = run(&mut local, Operation::create_dir(&path, 0o755)).result().unwrap_err();
     assert_eq!(again.kind(), ErrorKind::AlreadyExists);
-    std::fs::write(path.join("inside"), "x").unwrap();
+    directory.write(path.join("inside"), "x");
     let full = run(&mut local, Operation::remove_dir(&path)).result().unwrap_err();
     assert_eq!(full.kind(), ErrorKind::AlreadyExists, "not empty");
     let wrong = run(&mut local, Operation::unlink(&path)).result().unwrap_err();
     assert_eq!(wrong.errno(), 21, "EISDIR");
     run(&mut local, Operation::unlink(path.join("inside"))).result().unwrap();
     run(&mut local, Operation::remove_dir(&path)).result().unwrap();
-    assert!(!path.exists());
+    assert!(!directory.exists(&path));
 }
 
 pub fn names_relative_to_a_directory(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let held = Descriptor::from(File::open(directory.path()).unwrap());
+    let (mut local, directory) = (way.build(), way.disk());
+    let held = directory.open(directory.path());
     run(&mut local, Operation::create_dir_at(&held, "sub", 0o755)).result().unwrap();
     let sub = OpenOptions::new().read(true);
     let sub = run(&mut local, Operation::open_at(&held, "sub", sub)).into_descriptor().unwrap();
@@ -60,24 +59,24 @@ pub fn names_relative_to_a_directory(way: Loop) {
     assert_eq!((metadata.len(), metadata.links()), (3, 2));
     let kept = run(&mut local, Operation::rename_at((&sub, "a"), (&held, "b"), false));
     assert_eq!(kept.result().unwrap_err().kind(), ErrorKind::AlreadyExists);
-    std::fs::write(directory.path().join("c"), "c").unwrap();
+    directory.write(directory.path().join("c"), "c");
     run(&mut local, Operation::rename_at((&held, "c"), (&held, "b"), true)).result().unwrap();
-    assert_eq!(std::fs::read(directory.path().join("b")).unwrap(), b"c");
+    assert_eq!(directory.read(directory.path().join("b")).unwrap(), b"c");
     run(&mut local, Operation::unlink_at(&sub, "a")).result().unwrap();
     run(&mut local, Operation::remove_dir_at(&held, "sub")).result().unwrap();
 }
 
 pub fn hostile_names(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
+    let (mut local, directory) = (way.build(), way.disk());
     let longest = [b'n'; 255];
     let names: [&[u8]; 5] = [b"new\nline", b"not utf-8 \xff\xfe", b" ", b"-rf", &longest];
     for name in names {
         let path = directory.path().join(OsStr::from_bytes(name));
         let options = OpenOptions::new().write(true).create_new(true);
         run(&mut local, Operation::open(&path, options)).into_descriptor().unwrap();
-        assert!(path.exists());
+        assert!(directory.exists(&path));
         run(&mut local, Operation::unlink(&path)).result().unwrap();
-        assert!(!path.exists());
+        assert!(!directory.exists(&path));
     }
     let too_long = directory.path().join(OsStr::from_bytes(&[b'n'; 256]));
     let options = OpenOptions::new().write(true).create_new(true);
@@ -102,7 +101,7 @@ pub fn a_nul_byte_is_refused(way: Loop) {
 }
 
 pub fn a_missing_file_is_named_in_the_error(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
+    let (mut local, directory) = (way.build(), way.disk());
     let path = directory.path().join("missing");
     let open = Operation::open(&path, OpenOptions::new().read(true));
     let error = run(&mut local, open).into_descriptor().unwrap_err();
@@ -113,24 +112,17 @@ pub fn a_missing_file_is_named_in_the_error(way: Loop) {
 }
 
 pub fn metadata_is_that_of_the_standard_library(way: Loop) {
-    let (mut local, directory) = (way.build(), directory());
-    let path = counted_file(directory.path(), 12_345);
+    let (mut local, directory) = (way.build(), way.disk());
+    let path = directory.counted_file(12_345);
     let link = directory.path().join("link");
-    std::os::unix::fs::symlink(&path, &link).unwrap();
-    let expected = std::fs::metadata(&path).unwrap();
-    let file = Descriptor::from(File::open(&path).unwrap());
+    directory.symlink(&path, &link);
+    let expected = directory.metadata(&path);
+    let file = directory.open(&path);
     for operation in
         [Operation::statx(&path), Operation::statx(&link), Operation::statx_descriptor(&file)]
     {
         let told = run(&mut local, operation).metadata().unwrap();
-        assert_eq!(told.len(), expected.len());
-        assert_eq!(told.blocks(), expected.blocks());
-        assert_eq!(told.mode(), expected.mode());
-        assert_eq!(told.inode(), expected.ino());
-        assert_eq!((told.uid(), told.gid()), (expected.uid(), expected.gid()));
-        let modified =
-            i128::from(expected.mtime()) * 1_000_000_000 + i128::from(expected.mtime_nsec());
-        assert_eq!(told.modified_ns(), modified);
+        assert_eq!(Told::from(&told), expected);
     }
     assert!(run(&mut local, Operation::statx_link(&link)).metadata().unwrap().is_symlink());
 }

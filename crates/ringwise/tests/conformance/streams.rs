@@ -14,7 +14,10 @@ use rustix::{
     thread::ClockId,
 };
 
-use crate::loops::{Loop, directory, next, run, skip};
+use crate::{
+    disk::Disk,
+    loops::{Loop, next, run, skip},
+};
 
 fn pipe() -> (Descriptor, PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
@@ -25,7 +28,7 @@ fn pipe() -> (Descriptor, PipeWriter) {
 /// behind them.
 pub fn idle_pipes_do_not_keep_files_waiting(way: Loop) {
     let mut local = way.builder().entries(64).classic_threads(2).build().unwrap();
-    let directory = directory();
+    let directory = Disk::real();
     let path = directory.path().join("file");
     let file = Descriptor::from(File::create_new(&path).unwrap());
     let mut writers = Vec::new();
@@ -137,13 +140,15 @@ pub fn a_read_of_a_nonblocking_pipe_waits(way: Loop) {
 
 /// With a result there already, the loop once made the next call itself and blocked in it.
 pub fn a_wait_for_what_is_ready_does_not_block(way: Loop) {
-    let directory = directory();
+    let directory = Disk::real();
     let path = directory.path().join("fifo");
     mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
     let mut local = way.build();
     local.push(Operation::nop(), 1).unwrap();
     assert_eq!(local.submit_and_wait_timeout(1, Duration::from_secs(5)).unwrap(), 1);
-    local.push(Operation::open(&path, OpenOptions::new().read(true)), 2).unwrap();
+    // By its directory, so that a simulated loop finds it too.
+    let held = Descriptor::from(File::open(directory.path()).unwrap());
+    local.push(Operation::open_at(&held, "fifo", OpenOptions::new().read(true)), 2).unwrap();
     // A ring opens a FIFO without waiting for its other end (io_uring/openclose.c sets O_NONBLOCK
     // for its first attempt), so the open may be ready too.
     assert!(local.submit_and_wait(1).unwrap() >= 1);

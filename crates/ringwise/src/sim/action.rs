@@ -1,0 +1,176 @@
+//! A call as the simulation keeps it: owned, without addresses.
+//!
+//! What a write writes and what a path names is copied when the call is submitted, and what a call
+//! gives is copied back when its result is taken. In between nothing here points into an
+//! operation, so a simulation can be shared between threads, outlive a loop, and lose its power at
+//! any moment.
+
+use std::{fmt, os::fd::OwnedFd};
+
+use crate::op::Opcode;
+
+/// The number of an open file of the simulation, in the order of opening.
+pub(crate) type FileId = u64;
+
+/// Where a path starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// The simulation's root, which is also its current directory.
+    Root,
+    File(FileId),
+}
+
+/// A name on the simulated disk.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) base: Base,
+    pub(crate) path: Vec<u8>,
+}
+
+/// What a call does.
+#[derive(Debug)]
+pub(crate) enum Deed {
+    Nop,
+    /// `aligned`: the memory is fit for direct I/O.
+    Read {
+        file: FileId,
+        offset: u64,
+        len: u64,
+        aligned: bool,
+    },
+    Write {
+        file: FileId,
+        offset: u64,
+        bytes: Vec<u8>,
+        aligned: bool,
+    },
+    Sync {
+        file: FileId,
+    },
+    Allocate {
+        file: FileId,
+        mode: i32,
+        offset: u64,
+        len: u64,
+    },
+    SetLen {
+        file: FileId,
+        len: u64,
+    },
+    Open {
+        place: Place,
+        flags: i32,
+        mode: u32,
+    },
+    Statx {
+        place: Place,
+        flags: i32,
+    },
+    /// The placeholder is closed when the call is made, and given back when it never is.
+    Close {
+        file: FileId,
+        placeholder: OwnedFd,
+    },
+    Unlink {
+        place: Place,
+        flags: i32,
+    },
+    CreateDirectory {
+        place: Place,
+        mode: u32,
+    },
+    Rename {
+        from: Place,
+        to: Place,
+        flags: u32,
+    },
+    Link {
+        from: Place,
+        to: Place,
+        flags: i32,
+    },
+    Timeout {
+        after_ns: u64,
+    },
+    /// The operation to cancel, if it was ever handed over.
+    Cancel {
+        target: Option<u64>,
+    },
+    /// What the kernel refuses before it looks at anything else.
+    Refused(i32),
+}
+
+/// A call, and which operation it came from.
+#[derive(Debug)]
+pub(crate) struct Action {
+    pub(crate) opcode: Opcode,
+    pub(crate) deed: Deed,
+}
+
+/// What a call gave.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) result: i32,
+    pub(crate) payload: Payload,
+}
+
+/// What goes back into the operation beside its result.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    Nothing,
+    Bytes(Vec<u8>),
+    Metadata(Box<libc::statx>),
+    Opened(OwnedFd),
+    /// It was cancelled before it was made.
+    NeverRan,
+}
+
+impl Outcome {
+    pub(crate) fn of(result: Result<usize, i32>) -> Outcome {
+        let result = match result {
+            Ok(count) => i32::try_from(count).unwrap_or(i32::MAX),
+            Err(errno) => -errno,
+        };
+        Outcome { result, payload: Payload::Nothing }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.base {
+            Base::Root => write!(f, "{}", self.path.escape_ascii()),
+            Base::File(id) => write!(f, "[file {id}]/{}", self.path.escape_ascii()),
+        }
+    }
+}
+
+/// What the call is, for the trace.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.opcode.name();
+        match &self.deed {
+            Deed::Nop | Deed::Refused(_) => write!(f, "{name}"),
+            Deed::Read { file, offset, len, .. } => {
+                write!(f, "{name} file {file} at {offset}, {len} bytes")
+            }
+            Deed::Write { file, offset, bytes, .. } => {
+                write!(f, "{name} file {file} at {offset}, {} bytes", bytes.len())
+            }
+            Deed::Sync { file } | Deed::Close { file, .. } => write!(f, "{name} file {file}"),
+            Deed::Allocate { file, mode, offset, len } => {
+                write!(f, "{name} file {file} mode {mode:#x} at {offset}, {len} bytes")
+            }
+            Deed::SetLen { file, len } => write!(f, "{name} file {file} to {len} bytes"),
+            Deed::Open { place, flags, .. } => write!(f, "{name} {place} flags {flags:#o}"),
+            Deed::Statx { place, .. }
+            | Deed::Unlink { place, .. }
+            | Deed::CreateDirectory { place, .. } => write!(f, "{name} {place}"),
+            Deed::Rename { from, to, .. } | Deed::Link { from, to, .. } => {
+                write!(f, "{name} {from} to {to}")
+            }
+            Deed::Timeout { after_ns } => write!(f, "{name} {after_ns} ns"),
+            Deed::Cancel { target: Some(target) } => write!(f, "{name} #{target}"),
+            Deed::Cancel { target: None } => write!(f, "{name} of nothing"),
+        }
+    }
+}

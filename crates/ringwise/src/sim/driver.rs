@@ -1,0 +1,255 @@
+//! The simulated backend of one loop.
+//!
+//! Calls on the simulation's files and names go to the world that the loops share; calls on files
+//! that it did not open (a pipe, a real file) are made by the classic backend, in real time. A wait
+//! moves the simulation's clock to the next event instead of sleeping, unless the clock is moved by
+//! hand or a real call is under way.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    io,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    backend::{Blocking, Cqe, Driver, classic::Classic},
+    call::Call,
+    error::Errno,
+    op::Opcode,
+    sim::{
+        Simulation,
+        action::{Action, Deed},
+        address::{Lent, Whose},
+        world::World,
+    },
+    slot::{BY_THREAD, NEVER_RAN},
+    stats::Stats,
+};
+
+/// What an enter costs, so that a loop that only polls sees time pass.
+const ENTER_NS: u64 = 1_000;
+/// How often a clock that others move is looked at while a real call is waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// The simulated backend of one loop.
+pub(crate) struct Simulated {
+    simulation: Simulation,
+    number: u32,
+    queued: VecDeque<Lent>,
+    queued_max: usize,
+    /// What the world has, by its number.
+    lent: BTreeMap<u64, Lent>,
+    /// Calls on files that are not the simulation's.
+    foreign: Classic,
+    in_foreign: BTreeSet<u64>,
+    ready: VecDeque<Cqe>,
+}
+
+/// What a waiting loop is to do next.
+enum Next {
+    /// Look for results again.
+    Look,
+    /// The deadline has passed.
+    GiveUp,
+    /// Wait for a real call, for at most as long as the clock has to go.
+    WaitForReal(Option<Duration>),
+}
+
+impl Simulated {
+    pub(crate) fn new(
+        simulation: &Simulation,
+        threads_max: usize,
+        queued_max: usize,
+    ) -> io::Result<Simulated> {
+        Ok(Simulated {
+            simulation: simulation.clone(),
+            number: simulation.lock().join(),
+            queued: VecDeque::new(),
+            queued_max,
+            lent: BTreeMap::new(),
+            foreign: Classic::new(threads_max, queued_max)?,
+            in_foreign: BTreeSet::new(),
+            ready: VecDeque::new(),
+        })
+    }
+
+    /// What the simulation's clock shows.
+    pub(crate) fn now(&self) -> Instant {
+        self.simulation.instant(self.simulation.lock().clock_ns)
+    }
+
+    pub(crate) fn count(&self, stats: &mut Stats) {
+        self.foreign.count(stats);
+    }
+
+    /// Hands over what a submit takes of the queue.
+    fn hand_over(&mut self) -> Result<(), Errno> {
+        let simulation = self.simulation.clone();
+        let mut world = simulation.lock();
+        let taken = world.admit(self.number, self.queued.len()).map_err(Errno)?;
+        for _ in 0..taken {
+            let Some(lent) = self.queued.pop_front() else { break };
+            let whose = lent.take_in(|identity| world.files.find(identity));
+            match whose {
+                Whose::Simulated(action) => self.hand_to_world(&mut world, lent, action),
+                Whose::Cancel(target) if !self.in_foreign.contains(&target) => {
+                    let deed = Deed::Cancel { target: self.number_of(target) };
+                    self.hand_to_world(&mut world, lent, Action { opcode: Opcode::Cancel, deed });
+                }
+                Whose::Cancel(_) | Whose::Foreign => self.hand_to_classic(lent),
+            }
+        }
+        // With a real call under way time passes as it does.
+        if !world.manual && self.in_foreign.is_empty() {
+            let now = world.clock_ns.saturating_add(ENTER_NS);
+            world.advance_to(now);
+        }
+        world.catch_up();
+        Ok(())
+    }
+
+    fn hand_to_world(&mut self, world: &mut World, lent: Lent, action: Action) {
+        let number = world.hand_over(self.number, action);
+        self.lent.insert(number, lent);
+    }
+
+    fn hand_to_classic(&mut self, lent: Lent) {
+        self.in_foreign.insert(lent.user_data);
+        self.foreign.queue(lent.user_data, lent.call, lent.blocking);
+    }
+
+    /// The world's number of an operation of this loop.
+    fn number_of(&self, user_data: u64) -> Option<u64> {
+        let same = |(_, lent): &(&u64, &Lent)| lent.user_data == user_data;
+        self.lent.iter().find(same).map(|(number, _)| *number)
+    }
+
+    /// Brings in what is done.
+    fn collect(&mut self) -> Result<(), Errno> {
+        let outcomes = self.simulation.lock().take(self.number);
+        for (number, outcome) in outcomes {
+            let Some(lent) = self.lent.remove(&number) else { continue };
+            self.ready.push_back(lent.bring_back(outcome));
+        }
+        if !self.in_foreign.is_empty() {
+            self.foreign.submit(0, None)?;
+            self.collect_foreign();
+        }
+        Ok(())
+    }
+
+    fn collect_foreign(&mut self) {
+        while let Some(cqe) = self.foreign.next() {
+            self.in_foreign.remove(&(cqe.user_data & !(BY_THREAD | NEVER_RAN)));
+            self.ready.push_back(cqe);
+        }
+    }
+
+    /// Moves the simulation on for a loop that waits.
+    fn step(&self, deadline_ns: Option<u64>) -> Next {
+        let mut world = self.simulation.lock();
+        // Another loop may have moved the clock since this one looked.
+        if world.has_mail(self.number) {
+            return Next::Look;
+        }
+        let real = !self.in_foreign.is_empty();
+        if deadline_ns.is_some_and(|deadline| world.clock_ns >= deadline) {
+            return Next::GiveUp;
+        }
+        if world.manual {
+            if world.hurry() {
+                return Next::Look;
+            }
+            if real {
+                return Next::WaitForReal(Some(LOOK_AGAIN));
+            }
+            self.simulation.wait_for_clock(world);
+            return Next::Look;
+        }
+        let until = [world.next_due(), deadline_ns].into_iter().flatten().min();
+        match until {
+            Some(until) if !real => world.advance_to(until),
+            None if !real => return Next::GiveUp,
+            // With a real call under way time passes as it does.
+            until => {
+                let now = world.clock_ns;
+                return Next::WaitForReal(
+                    until.map(|until| Duration::from_nanos(until.saturating_sub(now))),
+                );
+            }
+        }
+        Next::Look
+    }
+
+    /// Waits for a real call. The simulation's clock moves by as much.
+    fn wait_for_real(&mut self, most: Option<Duration>) -> Result<(), Errno> {
+        let start = Instant::now();
+        self.foreign.submit(1, most.and_then(|most| start.checked_add(most)))?;
+        self.collect_foreign();
+        let mut world = self.simulation.lock();
+        if !world.manual {
+            let passed = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let now = world.clock_ns.saturating_add(passed);
+            world.advance_to(now);
+        }
+        Ok(())
+    }
+}
+
+impl Driver for Simulated {
+    fn has_room(&mut self) -> bool {
+        self.queued.len() < self.queued_max
+    }
+
+    fn queue_nop(&mut self, user_data: u64) -> bool {
+        let has_room = self.has_room();
+        if has_room {
+            self.queue(user_data, Call::Nop, Blocking::Device);
+        }
+        has_room
+    }
+
+    fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking) {
+        self.queued.push_back(Lent { user_data, call, blocking });
+    }
+
+    fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno> {
+        let deadline_ns = deadline.map(|deadline| self.simulation.clock_of(deadline));
+        self.hand_over()?;
+        loop {
+            self.collect()?;
+            // What a submit did not take cannot be waited for.
+            let under_way = self.ready.len() + self.lent.len() + self.in_foreign.len();
+            if self.ready.len() >= want.min(under_way) {
+                return Ok(self.ready.len());
+            }
+            match self.step(deadline_ns) {
+                Next::Look => {}
+                Next::GiveUp => return Ok(self.ready.len()),
+                Next::WaitForReal(most) => self.wait_for_real(most)?,
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<Cqe> {
+        if self.ready.is_empty() {
+            // Nothing new is submitted by this, so nothing can fail.
+            let _ = self.collect();
+        }
+        self.ready.pop_front()
+    }
+
+    fn put_back(&mut self, results: &[Cqe]) {
+        self.ready.extend(results);
+    }
+
+    fn supports(&self, _: Opcode) -> bool {
+        false
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        self.simulation.lock().leave(self.number);
+    }
+}
