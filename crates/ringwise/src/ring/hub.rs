@@ -96,6 +96,11 @@ pub(super) enum Next {
     HandOver,
 }
 
+/// Orders wait to be handed over with others, but not so many that a device has nothing to do
+/// meanwhile: a sixteenth of what is open (docs/benchmarking.md has the figures).
+const PARTS: usize = 16;
+const ORDERS_MAX: usize = 16;
+
 /// The meeting place of one ring.
 pub(super) struct Hub(Mutex<State>);
 
@@ -107,9 +112,12 @@ struct State {
     asleep: Option<Waker>,
     phase: Phase,
     ended: Option<Result<(), Leaked>>,
-    /// Of how many orders the caller hands them over itself; never, where only the driver's own
-    /// thread can.
-    hand_over_at: usize,
+    /// Operations that were handed in and whose result was not taken: with a task for each, how
+    /// many there are, even while a batch of results is on its way to them.
+    open: usize,
+    /// Whether those who bring orders may hand them over; not where only the driver's own thread
+    /// enters its ring.
+    callers_hand_over: bool,
     /// Those who wait for the end.
     mourners: Vec<Waker>,
     counts: Counts,
@@ -134,7 +142,8 @@ impl Hub {
             asleep: None,
             phase: Phase::Open,
             ended: None,
-            hand_over_at: usize::MAX,
+            open: 0,
+            callers_hand_over: false,
             mourners: Vec::new(),
             counts: Counts::default(),
             stats: Stats::default(),
@@ -159,11 +168,11 @@ impl Hub {
         Admission::Taken(key, state.next())
     }
 
-    /// Callers may hand orders over by themselves: at once while the driver sleeps, and while it
-    /// does not whenever so many are there.
+    /// Whether callers may hand orders over by themselves: at once while the driver sleeps, and
+    /// every few while it does not.
     #[cfg(feature = "tokio")]
-    pub(super) fn let_callers_hand_over(&self, at: usize) {
-        self.lock().hand_over_at = at;
+    pub(super) fn let_callers_hand_over(&self, may: bool) {
+        self.lock().callers_hand_over = may;
     }
 
     /// Wakes the driver, if it sleeps.
@@ -329,6 +338,7 @@ impl Hub {
 impl State {
     fn admit(&mut self, waker: Waker) -> Key {
         self.counts.submitted += 1;
+        self.open += 1;
         let Some(index) = self.vacant else {
             let index = u32::try_from(self.waiters.len()).expect("fewer than 2^32 futures");
             self.waiters.push(Waiter { generation: 0, stage: Stage::Waiting(waker) });
@@ -342,6 +352,7 @@ impl State {
     }
 
     fn vacate(&mut self, key: Key) -> Stage {
+        self.open -= 1;
         let next = self.vacant.replace(key.index);
         let waiter = &mut self.waiters[key.index()];
         waiter.generation = waiter.generation.wrapping_add(1);
@@ -350,8 +361,8 @@ impl State {
 
     /// What makes an order heard that came just now.
     fn next(&mut self) -> Next {
-        let can_hand_over = self.hand_over_at != usize::MAX;
-        if can_hand_over && (self.asleep.is_some() || self.orders.len() >= self.hand_over_at) {
+        let few = (self.open / PARTS).clamp(1, ORDERS_MAX);
+        if self.callers_hand_over && (self.asleep.is_some() || self.orders.len() >= few) {
             return Next::HandOver;
         }
         self.rouse().map_or(Next::Nothing, Next::Wake)

@@ -67,7 +67,7 @@ pub(super) fn start(builder: Builder, hub: Arc<Hub>) -> Result<Setup, SetupError
 pub(super) fn adopt(driver: Portable) {
     let mut driver = std::mem::ManuallyDrop::new(driver);
     let hub = driver.get_mut().hub.clone();
-    hub.let_callers_hand_over(usize::MAX);
+    hub.let_callers_hand_over(false);
     let Ok(bell) = eventfd(0, EventfdFlags::CLOEXEC) else { return hub.orphan() };
     let run = move || {
         // The whole is captured, not the field that is no longer `Send`.
