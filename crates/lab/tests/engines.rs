@@ -74,6 +74,7 @@ fn engines() -> Vec<(&'static str, Box<dyn Engine>, usize)> {
     vec![
         ("sync", Box::new(Sync), 1),
         ("mmap", Box::new(Mapped), 1),
+        ("mmap", Box::new(Mapped), 8),
         ("threads", Box::new(Threads), 1),
         ("threads", Box::new(Threads), 8),
         ("tokio", Box::new(Tokio), 1),
@@ -167,7 +168,7 @@ fn every_engine_notices_a_damaged_block() {
         }
         opened.sync_all().unwrap();
     }
-    for (name, engine, depth) in engines().into_iter().take(15) {
+    for (name, engine, depth) in engines().into_iter().take(16) {
         let job = Arc::new(job(&files, depth, Cache::Warm));
         match sample::take(&*engine, &job, TIMING, &instruments()).unwrap_err() {
             Failure::Unavailable(reason) => println!("skipped: {name}: {reason}"),
