@@ -225,6 +225,7 @@ mod tests {
             pattern: Pattern::Sequential,
             cache: Cache::Warm,
             order_seed: 1,
+            heatmap: false,
             interrupt: Arc::default(),
             failed: false.into(),
         })

@@ -26,6 +26,7 @@ pub mod gates;
 pub mod interrupt;
 pub mod job;
 pub mod lane;
+mod memory_group;
 pub mod plan;
 pub mod progress;
 pub mod report;
@@ -135,7 +136,13 @@ fn measure(
     let mut keep = |outcome: Outcome| {
         let is_told = matches!(outcome.result, Ok(()) | Err(LabError::Interrupted));
         if is_told {
-            say(out, &format!("{}\n", table::text(&outcome.section, context.plan.seed)))?;
+            say(
+                out,
+                &format!(
+                    "{}\n",
+                    table::text(&outcome.section, &context.plan.percentiles, context.plan.seed)
+                ),
+            )?;
             sections.push(outcome.section);
         }
         outcome.result

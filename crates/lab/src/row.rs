@@ -170,6 +170,11 @@ impl Measured {
         self.median(|sample| sample.device_share)
     }
 
+    /// Operations per second that the device served: the median of the samples.
+    pub fn device_ops_per_s(&self) -> Option<f64> {
+        self.median(|sample| sample.device_share.map(|share| share * sample.ops_per_s))
+    }
+
     /// Requests in the device's queue: the median of the samples.
     pub fn device_queue_depth(&self) -> Option<f64> {
         self.median(|sample| sample.device_queue_depth)
