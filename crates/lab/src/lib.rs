@@ -23,6 +23,7 @@ pub mod dataset;
 pub mod engine;
 pub mod error;
 pub mod gates;
+pub mod heat;
 pub mod interrupt;
 pub mod job;
 pub mod lane;

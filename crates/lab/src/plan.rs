@@ -102,10 +102,10 @@ pub struct Group {
     pub size: Size,
 }
 
-/// What a run in a bounded memory needs for itself, and for each read in flight: the stacks, the
-/// thread's own structures in the kernel, and the lane's record of latencies.
+/// What a run in a bounded memory needs for itself, and for each read in flight: a thread's stacks
+/// and structures, in the program and in the kernel.
 const OWN_BYTES: u64 = 16 << 20;
-const OWN_BYTES_PER_READ: u64 = 384 << 10;
+const OWN_BYTES_PER_READ: u64 = 128 << 10;
 
 impl Group {
     /// The most reads in flight of any row.

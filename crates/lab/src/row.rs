@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::{
     engine::Engine,
     gates,
+    heat::Heat,
     sample::{Counted, Sample},
 };
 
@@ -51,6 +52,8 @@ pub struct Measured {
     pub latency: Latency,
     /// Operations by slice of the measured time, all samples together.
     slices: Vec<u64>,
+    /// Which latencies came when, a record for each sample, where that was asked for.
+    pub heats: Vec<Heat>,
     /// Kernel events counted in a pass of their own.
     pub counted: Option<Counted>,
     /// Why the result does not count.
@@ -137,6 +140,7 @@ impl Measured {
         } else {
             self.slices.clone_from(&counts.slices);
         }
+        self.heats.extend(counts.heat.clone());
         if self.detail.is_none() {
             self.detail.clone_from(&sample.tally.detail);
         }
