@@ -55,7 +55,7 @@ use crate::{
     job::Extent,
     plan::{Plan, Workload},
     progress::Progress,
-    report::{Report, Section, json, table},
+    report::{Report, Section, heatmap, json, table},
     sample::Instruments,
     workload::{Context, Outcome, nop, read},
 };
@@ -70,6 +70,9 @@ const IDLE_TIME: Duration = Duration::from_secs(1);
 /// [`LabError`], one line, with the exit status that belongs to it.
 pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     let plan = Plan::new(&args.with_config()?)?;
+    if let Some(path) = &plan.heatmap {
+        heatmap::make_directory(path)?;
+    }
     let interrupt = interrupt::flag()?;
     let sources = Sources::default();
     let began_unix_s =
@@ -114,6 +117,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     report.lasted_s = began.elapsed().as_secs_f64();
     let path = plan.json.clone().unwrap_or_else(|| json::default_path(&plan.out, began_unix_s));
     json::write(&path, &json::text(&report))?;
+    draw(&plan, &report.sections, timing, out)?;
     let partial = if report.is_partial { " (partial: interrupted)" } else { "" };
     let shown = path.strip_prefix(".").unwrap_or(&path).display();
     say(out, &format!("results: {shown}{partial}\n"))?;
@@ -125,6 +129,23 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
             Err(LabError::Failed(format!("nothing could be measured: {}", reasons[0])))
         }
         _ => Ok(()),
+    }
+}
+
+fn draw(
+    plan: &Plan,
+    sections: &[Section],
+    timing: job::Timing,
+    out: &mut dyn Write,
+) -> Result<(), LabError> {
+    let Some(directory) = &plan.heatmap else { return Ok(()) };
+    match heatmap::write(directory, sections, timing)? {
+        Some((index, count)) => {
+            let shown = index.strip_prefix(".").unwrap_or(&index).display();
+            let beside = if count == 1 { "1 row".to_owned() } else { format!("{count} rows") };
+            say(out, &format!("heatmaps: {shown}, and a file for each of {beside} beside it\n"))
+        }
+        None => say(out, "heatmaps: none, since no row has a result that counts\n"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is handed to people and programs: sections of rows with their verdicts.
 
+pub mod heatmap;
 pub mod json;
 pub mod table;
 
