@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -301,23 +301,26 @@ fn a_full_disk_is_said_and_cleaned_up() {
 }
 
 /// Starts a long run and waits until it measures.
-fn long_run(directory: &Path) -> std::process::Child {
+fn long_run(directory: &Path) -> Child {
     let mut arguments = vec!["read", "--json", "r.json", "--engines", "sync,uring"];
     arguments.extend(["--profile", "buffered", "--size", "4m", "--duration", "100ms"]);
     arguments.extend(["--repeats", "500", "--depth", "1"]);
-    let child = lab(directory, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.unwrap();
+    let data = directory.join("ringwise-lab-data/buffered-009.data");
+    measuring(lab(directory, &arguments), &data)
+}
+
+/// Starts a run and waits until it measures. `last` is the last of its test files.
+fn measuring(mut command: Command, last: &Path) -> Child {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // No bar is drawn without a terminal, so look at the process: it measures once it has the
     // files open.
-    let data = directory.join("ringwise-lab-data/buffered-009.data");
     let is_open = || {
         let entries = fs::read_dir(format!("/proc/{}/fd", child.id()));
         entries.is_ok_and(|entries| {
             entries
                 .filter_map(Result::ok)
-                .any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == data))
-                && fs::metadata(&data)
-                    .is_ok_and(|found| found.len() >= (4 << 20) / 10 / 4096 * 4096)
+                .any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == last))
+                && fs::metadata(last).is_ok_and(|found| found.len() >= (4 << 20) / 10 / 4096 * 4096)
         })
     };
     let mut seen = 0;
@@ -328,7 +331,7 @@ fn long_run(directory: &Path) -> std::process::Child {
     child
 }
 
-fn signal(child: &std::process::Child, name: &str) {
+fn signal(child: &Child, name: &str) {
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
 }
@@ -361,6 +364,23 @@ fn a_file_that_vanishes_ends_it() {
     let output = child.wait_with_output().unwrap();
     let line = error_line(&output, 1);
     assert!(line.contains("buffered-004.data: No such file or directory"), "{line}");
+    assert!(content(directory.path()).is_empty());
+}
+
+#[test]
+fn a_file_cut_short_under_a_mapping_ends_it_with_a_line() {
+    let directory = directory();
+    // One long sample: what is cut is cut while it is being touched, not before a sample opens it.
+    let mut arguments = vec!["read", "--json", "r.json", "--engines", "mmap", "--depth", "4"];
+    arguments.extend(["--profile", "buffered", "--pattern", "random", "--size", "4m"]);
+    arguments.extend(["--files", "1", "--repeats", "1", "--duration", "60s"]);
+    let child = lab(directory.path(), &arguments);
+    let child = measuring(child, &directory.path().join("ringwise-lab-data/buffered-000.data"));
+    let path = directory.path().join("ringwise-lab-data/buffered-000.data");
+    fs::OpenOptions::new().write(true).open(path).unwrap().set_len(8192).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let line = error_line(&output, 1);
+    assert!(line.ends_with("buffered-000.data changed during the run: expected 4194304 bytes"));
     assert!(content(directory.path()).is_empty());
 }
 

@@ -67,7 +67,9 @@ pub struct Args {
     #[serde(deserialize_with = "text")]
     pub pattern: Option<String>,
 
-    /// What the page cache holds in buffered runs: warm, cold [default: warm]
+    /// What the page cache holds in buffered runs: warm, cold; or bounded, bounded:SIZE: the run
+    /// has a memory cgroup of that size, for random reads through the page cache, and with
+    /// --profile direct for mmap beside direct reads [default: warm; bounded: a quarter of the files]
     #[arg(long, value_name = "STATE")]
     #[serde(deserialize_with = "text")]
     pub cache: Option<String>,
@@ -117,6 +119,17 @@ pub struct Args {
     #[serde(skip)]
     pub config: Option<PathBuf>,
 
+    /// Percentiles that the table shows: p50, p90, p99, p99.9, p99.99; the results file has them
+    /// all [default: p50,p99,p99.9]
+    #[arg(long, value_name = "P,P")]
+    #[serde(deserialize_with = "text")]
+    pub percentiles: Option<String>,
+
+    /// Draw the latencies of each row over time: an SVG file for each and "index.svg" with all
+    /// beside each other, into this directory, which is made if it is missing
+    #[arg(long, value_name = "DIR", conflicts_with = "reads")]
+    pub heatmap: Option<PathBuf>,
+
     /// Keep the test files for the next run
     #[arg(long)]
     pub keep: bool,
@@ -163,6 +176,8 @@ impl Args {
             repeats: self.repeats.or(config.repeats),
             seed: self.seed.or(config.seed),
             json: self.json.or(config.json),
+            percentiles: self.percentiles.or(config.percentiles),
+            heatmap: self.heatmap.or(config.heatmap),
             config: self.config,
             keep: self.keep || config.keep,
         }

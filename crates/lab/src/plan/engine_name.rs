@@ -11,7 +11,7 @@ pub enum EngineName {
     Sync,
     /// pread(2) in many.
     Threads,
-    /// Mapped files.
+    /// Mapped files, touched by many threads.
     Mmap,
     /// tokio's `spawn_blocking`.
     Tokio,
@@ -53,7 +53,7 @@ impl EngineName {
 
     /// Whether it can have no more than one read in flight.
     pub fn is_single(self) -> bool {
-        matches!(self, EngineName::Sync | EngineName::Mmap)
+        matches!(self, EngineName::Sync)
     }
 
     /// Whether it is a ring with a switch on.
