@@ -34,11 +34,12 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// Engines, separated by commas: sync, threads, mmap, tokio, aio, uring, fio, fio+fixed;
-    /// uring takes switches as in "uring-registered-buffers" or "uring+sqpoll":
+    /// Engines, separated by commas: sync, threads, mmap, tokio, aio, uring, ringwise, fio,
+    /// fio+fixed; ringwise is the library's files in tokio ("ringwise+driver-thread": not driven by
+    /// the runtime); uring takes switches as in "uring-registered-buffers" or "uring+sqpoll":
     /// registered-buffers, registered-files, defer-taskrun (on unless taken away), coop-taskrun,
-    /// sqpoll, iopoll; fio, the program, looks at nothing it reads, so "uring+unverified" runs
-    /// beside it [default: all but fio]
+    /// sqpoll, iopoll; fio, the program, looks at nothing it reads, so "uring+unverified" and
+    /// "ringwise+unverified" run beside it [default: all but ringwise and fio]
     #[arg(long, value_name = "A,B")]
     #[serde(deserialize_with = "text")]
     pub engines: Option<String>,

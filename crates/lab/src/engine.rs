@@ -6,8 +6,10 @@
 pub mod aio;
 pub mod bare_ring;
 pub mod fio;
+pub mod handle;
 pub mod mmap;
 pub mod null;
+
 mod rolling;
 pub mod sync;
 pub mod threads;

@@ -16,7 +16,10 @@ mod visit;
 
 use std::{
     future::{Future, poll_fn},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::Poll,
     time::Duration,
 };
@@ -65,6 +68,8 @@ struct Inner {
     hub: Arc<Hub>,
     setup: Setup,
     process: ProcessMark,
+    /// Reads that the caller's thread served by itself.
+    inline_hits: AtomicU64,
     #[cfg(feature = "tokio")]
     driver: Option<Arc<task::SharedDriver>>,
 }
@@ -89,13 +94,16 @@ impl Ring {
             && let Some(started) = task::start(&builder, &hub)
         {
             let (setup, driver) = started?;
-            return Ok(Ring(Arc::new(Inner { hub, setup, process, driver: Some(driver) })));
+            let inline_hits = AtomicU64::new(0);
+            let driver = Some(driver);
+            return Ok(Ring(Arc::new(Inner { hub, setup, process, inline_hits, driver })));
         }
         let setup = thread::start(builder, hub.clone())?;
         Ok(Ring(Arc::new(Inner {
             hub,
             setup,
             process,
+            inline_hits: AtomicU64::new(0),
             #[cfg(feature = "tokio")]
             driver: None,
         })))
@@ -161,7 +169,14 @@ impl Ring {
     pub fn stats(&self) -> RingStats {
         let (counts, local) = self.0.hub.counts();
         let Counts { submitted, delivered, reclaimed, wakes } = counts;
-        RingStats { submitted, delivered, reclaimed, wakes, local }
+        let inline_hits = self.0.inline_hits.load(Ordering::Relaxed);
+        RingStats { submitted, delivered, reclaimed, wakes, inline_hits, local }
+    }
+
+    /// A read was served by the caller's thread.
+    #[inline]
+    pub(crate) fn count_inline_hit(&self) {
+        self.0.inline_hits.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Ends the ring, for all its handles: nothing new is taken (`ESHUTDOWN`), reads and timeouts
@@ -218,6 +233,9 @@ pub struct RingStats {
     pub reclaimed: u64,
     /// Times the driver was woken for an order. Orders that come while it is busy wake nobody.
     pub wakes: u64,
+    /// Reads of files that the caller's thread served by itself, from the page cache or from
+    /// memory; they are in no other count.
+    pub inline_hits: u64,
     /// Of the loop, as of the last results.
     pub local: Stats,
 }

@@ -14,7 +14,10 @@ use super::{
 use crate::{
     args::Args,
     dataset::{Size, block::BLOCK_BYTES},
-    engine::uring::{Switch, Switches},
+    engine::{
+        handle::Ringwise,
+        uring::{Switch, Switches},
+    },
     error::LabError,
     job::{Cache, Pattern},
 };
@@ -187,8 +190,9 @@ fn engines(args: &Args) -> Result<Vec<EngineName>, LabError> {
         None => engines.extend(EngineName::DEFAULT),
         Some(text) => {
             for name in text.split(',').map(str::trim) {
-                let accepted = "sync, threads, mmap, tokio, aio, fio, fio+fixed, or uring with \
-                                switches such as uring+sqpoll or uring-registered-buffers";
+                let accepted = "sync, threads, mmap, tokio, aio, ringwise, ringwise+driver-thread, \
+                                fio, fio+fixed, or uring with switches such as uring+sqpoll or \
+                                uring-registered-buffers";
                 let engine =
                     EngineName::parse(name).ok_or_else(|| unknown("engine", name, accepted))?;
                 engines.push(engine);
@@ -204,6 +208,15 @@ fn engines(args: &Args) -> Result<Vec<EngineName>, LabError> {
     if has_fio && engines.iter().any(|engine| engine.is_uring()) {
         let unverified = Switches::DEFAULT.with(Switch::Unverified, true);
         engines.push(EngineName::Uring(unverified));
+    }
+    let tasks = |engine: &EngineName| match *engine {
+        EngineName::Ringwise(engine) => Some(engine),
+        _ => None,
+    };
+    if has_fio {
+        let unverified = engines.iter().filter_map(tasks);
+        let unverified = unverified.map(|engine| Ringwise { unverified: true, ..engine });
+        engines.extend(unverified.map(EngineName::Ringwise).collect::<Vec<_>>());
     }
     let mut seen = HashSet::new();
     engines.retain(|engine| seen.insert(*engine));

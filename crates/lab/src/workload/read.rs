@@ -82,6 +82,7 @@ pub fn engine(name: EngineName, timing: Timing) -> Box<dyn Engine> {
         EngineName::Tokio => Box::new(Tokio),
         EngineName::Aio => Box::new(Aio),
         EngineName::Uring(switches) => Box::new(Uring { switches }),
+        EngineName::Ringwise(engine) => Box::new(engine),
         EngineName::Fio { fixed } => Box::new(Fio { fixed, timing }),
     }
 }

@@ -376,7 +376,10 @@ impl File {
         let mut vector = [std::io::IoSliceMut::new(bytes)];
         match preadv2(self.descriptor.as_fd(), &mut vector, offset, flags) {
             // Fewer may be the end of the file, or of what the cache has: the ring tells.
-            Ok(count) if count == len || flags.is_empty() => Some(Ok(count)),
+            Ok(count) if count == len || flags.is_empty() => {
+                self.ring.count_inline_hit();
+                Some(Ok(count))
+            }
             Err(RawErrno::OPNOTSUPP) => {
                 nature.learn_that_it_waits();
                 None
