@@ -133,8 +133,8 @@ impl Drop for MemoryGroup {
 
 fn unusable(reason: &str) -> LabError {
     LabError::Failed(format!(
-        "--cache bounded: {reason}; it needs a memory cgroup that may be divided: run as root, or \
-         within `systemd-run --user --scope`, or leave the option out"
+        "--cache bounded: {reason}; it needs a memory cgroup that may be divided: run as root with \
+         the cgroups mounted for writing, or within `systemd-run --user --scope`"
     ))
 }
 

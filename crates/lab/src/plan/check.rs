@@ -237,8 +237,8 @@ mod tests {
             (refused(|a| a.pattern = set("up")), ["--pattern \"up\"", "seq, random"]),
             (refused(|a| a.cache = set("hot")), ["--cache \"hot\"", "warm, cold, bounded"]),
             (refused(|a| a.cache = set("bounded:x")), ["--cache bounded: size \"x\"", "k, m or g"]),
-            (refused(|a| a.cache = set("bounded:1m")), ["--cache bounded:1048576", "at least"]),
-            (refused(|a| a.cache = set("bounded:2g")), ["--cache bounded:2147483648", "--size"]),
+            (refused(|a| a.cache = set("bounded:1m")), ["--cache bounded:1m", "at least"]),
+            (refused(|a| a.cache = set("bounded:2g")), ["--cache bounded:2g", "--size"]),
             (
                 refused(|a| {
                     a.cache = set("bounded");

@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use ringwise_measure::{
     cpu::allowed_cpus,
-    quantity::{bytes_text, parse_size},
+    quantity::{bytes_text, parse_size, size_text},
 };
 
 use super::{
@@ -121,16 +121,19 @@ fn bound(group: &Group) -> Result<(), LabError> {
     let (least, files) = (group.bound_bytes_min(), group.size.most);
     if bytes < least {
         let text = format!(
-            "bounded:{bytes}: the threads and buffers of depth {} alone may need {}; expected at \
-             least {least}",
+            "bounded:{}: threads and buffers of depth {} may need {} by themselves; expected at \
+             least {}k",
+            size_text(bytes),
             group.depth_max(),
-            bytes_text(least)
+            bytes_text(least),
+            least.div_ceil(1024)
         );
         return Err(usage("--cache", text));
     }
     if bytes >= files {
         let text = format!(
-            "bounded:{bytes}: test files of {} would fit; lower it or raise --size",
+            "bounded:{}: test files of {} would fit; lower it or raise --size",
+            size_text(bytes),
             bytes_text(files)
         );
         return Err(usage("--cache", text));

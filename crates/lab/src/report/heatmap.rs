@@ -70,11 +70,18 @@ impl Panel<'_> {
         format!("{place}depth{}-{}.svg", row.depth, row.engine)
     }
 
+    /// What this row read, where the section's title is for all of its rows.
+    fn subtitle(&self) -> String {
+        let Some(group) = &self.section.group else { return self.section.title.clone() };
+        let (block, cache) = (group.block_bytes as u64, group.cache_of(&self.row.engine));
+        format!("read {} {}, {} blocks, {cache}", group.profile, group.pattern, size_text(block))
+    }
+
     fn draw(&self, seconds: f64, legend: &Legend) -> String {
         let (grid, latency) = (&self.grid, &self.row.measured.latency);
         svg::panel(&svg::Drawing {
             title: format!("{}, depth {}", self.row.engine, self.row.depth),
-            subtitle: self.section.title.clone(),
+            subtitle: self.subtitle(),
             columns: &grid.columns,
             samples: grid.samples,
             seconds: seconds * grid.samples as f64,

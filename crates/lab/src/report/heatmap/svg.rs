@@ -83,18 +83,9 @@ impl Legend {
     /// A box for each colour, with the least count that it stands for.
     pub fn draw(&self, y: f64) -> String {
         const BOX_WIDTH: f64 = 26.0;
-        let mut out = text(
-            PLOT_LEFT,
-            y + 16.0,
-            "start",
-            FAINT_COLOR,
-            11,
-            &format!(
-                "reads per cell of {} and a quarter of an octave, at least; 1 µs also has what is shorter, \
-             1 s what is longer",
-                latency_text(self.column_s * 1e9)
-            ),
-        );
+        let cell = latency_text(self.column_s * 1e9);
+        let words = format!("reads in a cell of {cell} and a quarter of an octave, at least");
+        let mut out = text(PLOT_LEFT, y + 16.0, "start", FAINT_COLOR, 11, &words);
         for level in 0..self.levels {
             let x = PLOT_LEFT + f64::from(level) * BOX_WIDTH;
             let _ = writeln!(
