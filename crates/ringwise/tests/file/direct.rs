@@ -97,7 +97,7 @@ fn a_custom_flag_makes_a_file_direct_too() {
     }
 }
 
-/// A short read of the blocks around a request was taken for the end of the file.
+/// A short read of the blocks around a request is gone on with.
 #[test]
 fn a_short_read_is_not_the_end_of_a_direct_file() {
     for seed in 0..40 {

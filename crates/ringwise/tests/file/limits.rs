@@ -94,8 +94,9 @@ fn more_than_two_gigabytes_are_split() {
             file.write_all_at(b"end".to_vec(), 3 + LEN as u64 - 3).await.0.unwrap();
             let (read, bytes) = file.read_exact_at(vec![1; LEN], 3).await;
             read.unwrap();
-            assert_eq!(bytes.len(), LEN);
-            assert!(bytes[..LEN - 3].iter().all(|byte| *byte == 0), "{}", place.name);
+            let hole = vec![0; 1 << 20];
+            let mut chunks = bytes[..LEN - 3].chunks(hole.len());
+            assert!(chunks.all(|chunk| chunk == &hole[..chunk.len()]), "{}", place.name);
             assert_eq!(bytes[LEN - 3..], *b"end");
             let null = StdFile::options().write(true).open("/dev/null").unwrap();
             let (written, _) = File::from_std(&place.ring, null).write_all_at(bytes, 0).await;
