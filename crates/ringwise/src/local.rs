@@ -22,16 +22,13 @@ use crate::{
     call::{Call, Context, File},
     completion::{self, Completion},
     descriptor::{Descriptor, RegisteredFile, Target},
-    error::{Errno, Error, PushError, PushRefusal},
+    error::{Errno, Error, OFFSET_MAX, PushError, PushRefusal},
     op::{Closing, Kind, Opcode, Open, Opened, Operation},
     registry::{Registry, Release},
     setup::{Builder, Effect, Setup, SetupError},
     slot::{Freed, Slots, Ticket},
     stats::Stats,
 };
-
-/// The largest offset of a file (`loff_t` is signed).
-const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// One thread's event loop for completion-based I/O.
 ///

@@ -165,8 +165,11 @@ impl Ring {
         &self.0.setup
     }
 
-    /// What the ring did so far.
+    /// What the ring did so far; nothing in a process that was forked from the ring's own.
     pub fn stats(&self) -> RingStats {
+        if self.is_foreign() {
+            return RingStats::default();
+        }
         let (counts, local) = self.0.hub.counts();
         let Counts { submitted, delivered, reclaimed, wakes } = counts;
         let inline_hits = self.0.inline_hits.load(Ordering::Relaxed);
@@ -180,7 +183,8 @@ impl Ring {
     }
 
     /// Ends the ring, for all its handles: nothing new is taken (`ESHUTDOWN`), reads and timeouts
-    /// are cancelled, the rest goes on to its end, for which this future waits.
+    /// are cancelled, the rest goes on to its end, for which this future waits. In a process that
+    /// was forked from the ring's own there is nothing to end.
     ///
     /// # Errors
     ///
@@ -189,6 +193,9 @@ impl Ring {
     pub fn shutdown(&self, deadline: Duration) -> impl Future<Output = Result<(), Leaked>> + Send {
         let ring = self.clone();
         async move {
+            if ring.is_foreign() {
+                return Ok(());
+            }
             ring.0.hub.close(deadline);
             let ended = |context: &mut std::task::Context<'_>| {
                 ring.0.hub.poll_ended(context.waker()).map_or(Poll::Pending, Poll::Ready)

@@ -1,12 +1,15 @@
 //! An open file: reads and writes at offsets, from any task.
 
 use std::{
+    future::{Future, poll_fn},
     os::fd::AsFd,
     path::Path,
+    pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI32, Ordering},
     },
+    task::Context,
 };
 
 use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2};
@@ -19,10 +22,10 @@ use crate::{
     buf::{AlignedBuf, Buffer, OwnedBuffer, OwnedBufferMut},
     completion::Completion,
     descriptor::Descriptor,
-    error::{Errno, Error},
+    error::{Errno, Error, OFFSET_MAX},
     metadata::{DirectAlignment, Metadata},
     op::{AllocateMode, Opcode, OpenOptions, Operation},
-    ring::Ring,
+    ring::{Pending, Ring},
 };
 
 /// What is copied on the caller's thread at a time. Longer reads go through the ring, so that
@@ -69,6 +72,52 @@ struct Shared {
     nature: Nature,
     /// The error of a sync that failed, or 0.
     sync_error: AtomicI32,
+    /// Syncs that were left to themselves: how they end is still to be looked at.
+    unseen: Mutex<Vec<Pending>>,
+}
+
+impl Shared {
+    /// Keeps in mind that a sync failed.
+    fn judge(&self, result: &Result<usize, Error>) {
+        if let Err(error) = result
+            // What never reached the file says nothing about it.
+            && !matches!(error.errno(), libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED)
+        {
+            self.sync_error.store(error.errno(), Ordering::Relaxed);
+        }
+    }
+
+    fn unseen(&self) -> MutexGuard<'_, Vec<Pending>> {
+        self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A sync that is waited for. Dropped before its end, it is kept for the next one to look at: the
+/// kernel tells of a failure once.
+struct Watched<'a> {
+    shared: &'a Shared,
+    sync: Option<Pending>,
+}
+
+impl Watched<'_> {
+    async fn end(mut self) -> Result<usize, Error> {
+        let poll = |context: &mut Context<'_>| {
+            let sync = self.sync.as_mut().expect("it is polled to its end only");
+            Pin::new(sync).poll(context)
+        };
+        let result = poll_fn(poll).await.result();
+        self.sync = None;
+        self.shared.judge(&result);
+        result
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        if let Some(sync) = self.sync.take().filter(Pending::is_submitted) {
+            self.shared.unseen().push(sync);
+        }
+    }
 }
 
 impl File {
@@ -104,7 +153,7 @@ impl File {
 
     fn with_alignment(ring: &Ring, descriptor: Descriptor, alignment: usize) -> File {
         let nature = Nature::of(&descriptor, alignment);
-        let shared = Shared { nature, sync_error: AtomicI32::new(0) };
+        let shared = Shared { nature, sync_error: AtomicI32::new(0), unseen: Mutex::default() };
         File { ring: ring.clone(), descriptor, shared: Arc::new(shared) }
     }
 
@@ -183,6 +232,10 @@ impl File {
         let mut step = usize::try_from(len).unwrap_or(usize::MAX).max(CHUNK_BYTES);
         loop {
             let start = bytes.len();
+            if bytes.try_reserve(step).is_err() {
+                let error = self.error(Opcode::Read, libc::ENOMEM);
+                return Err(error.advise("the file is longer than memory: read parts of it"));
+            }
             bytes.resize(start + step, 0);
             let rest = Buffer::from(bytes).slice(start..);
             let (result, buffer) = self.read_buffer(rest, start as u64).await;
@@ -287,15 +340,17 @@ impl File {
     }
 
     async fn sync(&self, operation: Operation) -> Result<(), Error> {
-        self.check_sync(Opcode::Sync)?;
-        let result = self.ring.submit(operation).await.result();
-        if let Err(error) = &result {
-            // What never reached the file says nothing about it.
-            if !matches!(error.errno(), libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED) {
-                self.shared.sync_error.store(error.errno(), Ordering::Relaxed);
-            }
+        let watch = |sync| Watched { shared: &self.shared, sync: Some(sync) }.end();
+        loop {
+            let unseen = self.shared.unseen().pop();
+            let Some(unseen) = unseen else { break };
+            // Its failure is kept in mind.
+            let _ = watch(unseen).await;
         }
-        result.map(drop)
+        self.check_sync(Opcode::Sync)?;
+        watch(self.ring.submit(operation)).await?;
+        // Of two at a time one may have been told what the other lost.
+        self.check_sync(Opcode::Sync)
     }
 
     /// Refuses what cannot be made durable any more.
@@ -353,7 +408,8 @@ impl File {
         if let Some(result) = self.read_inline(&mut buffer, offset) {
             return (result, buffer);
         }
-        if !self.is_aligned(&buffer, offset) {
+        // What lies beyond every file is the loop's to refuse.
+        if offset <= OFFSET_MAX && !self.is_aligned(&buffer, offset) {
             return self.read_superset(buffer, offset).await;
         }
         let operation = Operation::read_at(&self.descriptor, buffer, offset);

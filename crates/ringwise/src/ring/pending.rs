@@ -53,6 +53,11 @@ impl Pending {
         self
     }
 
+    /// Whether the driver has it, and its end was not seen.
+    pub(crate) fn is_submitted(&self) -> bool {
+        matches!(self.stage, Stage::Submitted(_))
+    }
+
     fn submit(&mut self, operation: Operation, context: &Context<'_>) -> Poll<Completion> {
         if self.ring.is_foreign() {
             return Poll::Ready(Completion::refused(operation, libc::EOWNERDEAD));
