@@ -10,6 +10,7 @@ use std::{
         atomic::{AtomicI32, Ordering},
     },
     task::Context,
+    task::Poll,
 };
 
 use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2};
@@ -28,8 +29,8 @@ use crate::{
     ring::{Pending, Ring},
 };
 
-/// What is copied on the caller's thread at a time. Longer reads go through the ring, so that
-/// other tasks of the thread do not wait for a long copy.
+/// What is copied on the caller's thread at a time; between two parts of a longer read other tasks
+/// run.
 const INLINE_BYTES_MAX: usize = 256 << 10;
 /// How much is read at a time from a file of unknown length.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -405,9 +406,30 @@ impl File {
     }
 
     async fn read_buffer(&self, mut buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
-        if let Some(result) = self.read_inline(&mut buffer, offset) {
-            return (result, buffer);
+        let whole = buffer.range();
+        let mut done = 0;
+        loop {
+            let rest = &mut buffer.selected_mut()[done..];
+            match self.read_inline(rest, offset.saturating_add(done as u64)) {
+                Inline::Some(count) => done += count,
+                Inline::End(count) => return (Ok(done + count), buffer),
+                Inline::Missed if done == 0 => return self.read_through(buffer, offset).await,
+                Inline::Missed => break,
+            }
+            if done == whole.len() {
+                return (Ok(done), buffer);
+            }
+            // A long copy lets other tasks of the thread run in between.
+            yield_now().await;
         }
+        let rest = buffer.slice(whole.start + done..whole.end);
+        let (result, buffer) = self.read_through(rest, offset + done as u64).await;
+        // What was read was read; the next read meets the error again.
+        (Ok(done + result.unwrap_or(0)), buffer.slice(whole))
+    }
+
+    /// Reads through the ring.
+    async fn read_through(&self, buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
         // What lies beyond every file is the loop's to refuse.
         if offset <= OFFSET_MAX && !self.is_aligned(&buffer, offset) {
             return self.read_superset(buffer, offset).await;
@@ -416,31 +438,34 @@ impl File {
         single(self.ring.submit(operation).await)
     }
 
-    /// Reads on this thread what needs no waiting.
-    fn read_inline(&self, buffer: &mut Buffer, offset: u64) -> Option<Result<usize, Error>> {
+    /// Reads the next part on this thread, if that needs no waiting.
+    fn read_inline(&self, bytes: &mut [u8], offset: u64) -> Inline {
         let nature = &self.shared.nature;
         let flags = match nature.way() {
-            Way::Ring => return None,
+            Way::Ring => return Inline::Missed,
             Way::Memory => ReadWriteFlags::empty(),
             Way::Cache => ReadWriteFlags::NOWAIT,
         };
-        let bytes = buffer.selected_mut();
-        if bytes.is_empty() || bytes.len() > INLINE_BYTES_MAX || i64::try_from(offset).is_err() {
-            return None;
+        let len = bytes.len().min(INLINE_BYTES_MAX);
+        if len == 0 || offset > OFFSET_MAX {
+            return Inline::Missed;
         }
-        let len = bytes.len();
-        let mut vector = [std::io::IoSliceMut::new(bytes)];
+        let mut vector = [std::io::IoSliceMut::new(&mut bytes[..len])];
         match preadv2(self.descriptor.as_fd(), &mut vector, offset, flags) {
-            // Fewer may be the end of the file, or of what the cache has: the ring tells.
-            Ok(count) if count == len || flags.is_empty() => {
+            Ok(count) if count == len => {
                 self.ring.count_inline_hit();
-                Some(Ok(count))
+                Inline::Some(count)
+            }
+            Ok(count) if flags.is_empty() => {
+                self.ring.count_inline_hit();
+                Inline::End(count)
             }
             Err(RawErrno::OPNOTSUPP) => {
                 nature.learn_that_it_waits();
-                None
+                Inline::Missed
             }
-            Ok(_) | Err(_) => None,
+            // Fewer may be the end of the file, or of what the cache has: the ring tells.
+            Ok(_) | Err(_) => Inline::Missed,
         }
     }
 
@@ -493,6 +518,29 @@ impl AsFd for File {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// What came of a read on the caller's thread.
+enum Inline {
+    /// So much, and there may be more.
+    Some(usize),
+    /// So much, and there the file ends.
+    End(usize),
+    /// Nothing that could be told from the end of the file.
+    Missed,
+}
+
+/// Lets other tasks run.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 fn single(completion: Completion) -> Outcome<usize, Buffer> {

@@ -26,6 +26,8 @@ pub struct Pending {
     ring: Ring,
     stage: Stage,
     cancels: bool,
+    #[cfg(feature = "tracing")]
+    span: tracing::Span,
 }
 
 enum Stage {
@@ -37,7 +39,13 @@ enum Stage {
 impl Pending {
     pub(super) fn new(ring: Ring, operation: Operation) -> Pending {
         let cancels = operation.opcode().cancels_on_shutdown();
-        Pending { ring, stage: Stage::New(operation), cancels }
+        Pending {
+            ring,
+            cancels,
+            #[cfg(feature = "tracing")]
+            span: tracing::trace_span!("operation", name = operation.opcode().name()),
+            stage: Stage::New(operation),
+        }
     }
 
     /// Lets the operation go on to its end when the future is dropped.
@@ -79,6 +87,8 @@ impl Future for Pending {
     type Output = Completion;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {
+        #[cfg(feature = "tracing")]
+        let _span = self.span.clone().entered();
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::New(operation) => self.submit(operation, context),
             Stage::Submitted(key) => match self.ring.hub().poll(key, context.waker()) {
