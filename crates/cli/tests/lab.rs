@@ -453,7 +453,8 @@ fn a_bounded_cache_is_bounded_and_drawn() {
             continue;
         }
         let share = row["device_share"].as_f64().unwrap();
-        assert!(if is_mapped { (0.6..1.01).contains(&share) } else { share > 0.97 }, "{row}");
+        // A quarter is in the cache at most; few reads may hit more often by chance.
+        assert!(share > if is_mapped { 0.5 } else { 0.97 }, "{row}");
         assert!(row["latency_ns"]["p99_99"].is_u64());
         if row["role"] != "control" {
             let engine = row["engine"].as_str().unwrap();

@@ -17,7 +17,7 @@
 //!
 //! The handler is run by the thread that touched the page. It uses atomics, sigaction(2), raise(3)
 //! and mmap(2), none of which takes a lock or allocates. It replaces pages only within ranges that
-//! are in [`WATCHED`], which hold read-only mappings of this file: each range is taken out of the
+//! are in `WATCHED`, which hold read-only mappings of this file: each range is taken out of the
 //! table before its mapping goes. Any other SIGBUS is left to whoever handled it before.
 #![allow(unsafe_code)]
 

@@ -60,7 +60,7 @@ fn heatmap(plan: &Plan) -> Result<(), LabError> {
     let is_possible =
         path.is_dir() || (!path.exists() && parent.is_none_or(|parent| parent.is_dir()));
     if !is_possible {
-        let what = format_args!("{}: neither a directory nor a new name in one", path.display());
+        let what = format!("{}: neither a directory nor a new name in one", path.display());
         return Err(usage("--heatmap", what));
     }
     Ok(())
