@@ -90,6 +90,27 @@ mod runtime {
         }
     }
 
+    /// The kernel ends a read that waits for a stream when the thread ends that submitted it.
+    #[test]
+    fn a_read_outlives_the_thread_that_submitted_it() {
+        let ring = ring(Local::builder().entries(8)).unwrap();
+        let (reader, mut writer) = pipe();
+        let mut read = Box::pin(ring.submit(Operation::read_at(&reader, vec![0; 8], 0)));
+        let polled = std::thread::spawn(move || {
+            assert!(poll_once(read.as_mut()).is_pending());
+            read
+        });
+        let read = polled.join().unwrap();
+        std::io::Write::write_all(&mut writer, b"late").unwrap();
+        assert_eq!(block_on(read).result().unwrap(), 4);
+        // A cancel is still one.
+        let mut read = Box::pin(ring.submit(Operation::read_at(&reader, vec![0; 8], 0)));
+        assert!(poll_once(read.as_mut()).is_pending());
+        drop(read);
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        assert!(reader.into_owned().is_ok());
+    }
+
     /// The driver goes on with a thread, and nothing is lost.
     #[test]
     fn a_runtime_ends_before_its_ring() {

@@ -14,7 +14,7 @@ use crate::{
     completion::Completion,
     error::PushRefusal,
     local::{Leaked, Local},
-    op::Operation,
+    op::{Opcode, Operation},
     slot::Ticket,
     stats::Stats,
 };
@@ -28,10 +28,14 @@ pub(super) struct Driver {
     pub(super) local: Local,
     pub(super) hub: Arc<Hub>,
     orders: Vec<Order>,
-    /// Operations that the loop had no room for.
+    /// Operations that the loop had no room for, or that begin anew.
     backlog: VecDeque<(Key, Operation)>,
-    /// The tickets of operations in flight, by their key.
-    tickets: Vec<Option<(Key, Ticket)>>,
+    /// Operations in flight, by their key.
+    tickets: Vec<Option<Flight>>,
+    /// Whether many threads submit: an operation that waits for a stream ends with the thread that
+    /// submitted it (io_uring/io_uring.c, io_req_task_work_add falls back where the task is
+    /// exiting, and the request fails with `ECANCELED`). Nobody asked for that, so it begins anew.
+    is_shared: bool,
     /// What is to be cancelled.
     cancels: VecDeque<Key>,
     results: Vec<(Key, Completion)>,
@@ -42,6 +46,15 @@ pub(super) struct Driver {
 
 /// Room that users leave: for what wakes the driver, and for a cancel.
 const OWN_MAX: usize = 2;
+
+/// An operation in flight.
+#[derive(Clone, Copy)]
+struct Flight {
+    key: Key,
+    ticket: Ticket,
+    /// Somebody asked for its end.
+    is_cancelled: bool,
+}
 
 /// Results on their way out.
 pub(super) struct Results {
@@ -75,11 +88,18 @@ impl Driver {
             orders: Vec::new(),
             backlog: VecDeque::new(),
             tickets: Vec::new(),
+            is_shared: false,
             cancels: VecDeque::new(),
             results: Vec::new(),
             own: 0,
             closing: None,
         }
+    }
+
+    /// Lets many threads submit.
+    #[cfg(feature = "tokio")]
+    pub(super) fn share(&mut self) {
+        self.is_shared = true;
     }
 
     /// Takes all orders that are there. They are handed over with the next submit.
@@ -126,7 +146,7 @@ impl Driver {
                 if at >= self.tickets.len() {
                     self.tickets.resize(at + 1, None);
                 }
-                self.tickets[at] = Some((key, ticket));
+                self.tickets[at] = Some(Flight { key, ticket, is_cancelled: false });
             }
             Err(refused) => match refused.reason {
                 PushRefusal::Full | PushRefusal::Submit(_) => {
@@ -146,7 +166,12 @@ impl Driver {
             self.results.push((key, Completion::refused(operation, libc::ECANCELED)));
             return;
         }
-        self.cancels.push_back(key);
+        if let Some(Some(flight)) = self.tickets.get_mut(key.index())
+            && flight.key == key
+        {
+            flight.is_cancelled = true;
+            self.cancels.push_back(key);
+        }
     }
 
     /// Hands over as many cancels as there is room for.
@@ -155,8 +180,8 @@ impl Driver {
             && let Some(key) = self.cancels.pop_front()
         {
             match self.tickets.get(key.index()) {
-                Some(Some((current, ticket))) if *current == key => {
-                    let cancel = Operation::cancel(*ticket);
+                Some(Some(flight)) if flight.key == key => {
+                    let cancel = Operation::cancel(flight.ticket);
                     if !self.push_own(cancel, CANCEL_TAG) {
                         return self.cancels.push_front(key);
                     }
@@ -217,7 +242,11 @@ impl Driver {
             return;
         }
         let key = Key::from_tag(completion.tag());
-        self.tickets[key.index()] = None;
+        let flight = self.tickets[key.index()].take();
+        let was_asked_for = self.is_closing() || flight.is_none_or(|flight| flight.is_cancelled);
+        if self.is_shared && !was_asked_for && lost_its_thread(&completion) {
+            return self.backlog.push_back((key, completion.operation));
+        }
         self.results.push((key, completion));
     }
 
@@ -278,4 +307,12 @@ impl Driver {
         self.hub.closed();
         self.hub.end(Ok(()));
     }
+}
+
+/// Whether an operation ended because the thread that submitted it did: a transfer that moved
+/// nothing.
+fn lost_its_thread(completion: &Completion) -> bool {
+    use Opcode::{Read, ReadVectored, Write, WriteVectored};
+    completion.raw_result() == -libc::ECANCELED
+        && matches!(completion.opcode(), Read | ReadVectored | Write | WriteVectored)
 }

@@ -121,6 +121,7 @@ impl Task {
                 return Turn::Yield;
             }
             self.has_yielded = false;
+            let submitted;
             let busy = {
                 let mut guard = self.driver.lock();
                 let Some(driver) = guard.as_mut().map(Portable::get_mut) else { return Turn::End };
@@ -128,12 +129,15 @@ impl Task {
                 if driver.is_closing() {
                     return Turn::End;
                 }
-                if driver.local.submit_and_arm().is_err() {
-                    Driver::pause();
-                }
+                submitted = driver.local.submit_and_arm();
                 driver.reap();
                 driver.has_results() || driver.has_startable_backlog()
             };
+            if submitted.is_err() {
+                // What the kernel did not take stays queued, and nothing else would hand it over.
+                Driver::pause();
+                return Turn::Yield;
+            }
             if !busy && !self.has_events(context) && self.hub.sleep(context.waker()) {
                 return Turn::Sleep;
             }
