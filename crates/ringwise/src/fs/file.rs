@@ -412,11 +412,15 @@ impl File {
             let rest = &mut buffer.selected_mut()[done..];
             match self.read_inline(rest, offset.saturating_add(done as u64)) {
                 Inline::Some(count) => done += count,
-                Inline::End(count) => return (Ok(done + count), buffer),
+                Inline::End(count) => {
+                    self.ring.count_inline_hit();
+                    return (Ok(done + count), buffer);
+                }
                 Inline::Missed if done == 0 => return self.read_through(buffer, offset).await,
                 Inline::Missed => break,
             }
             if done == whole.len() {
+                self.ring.count_inline_hit();
                 return (Ok(done), buffer);
             }
             // A long copy lets other tasks of the thread run in between.
@@ -452,14 +456,8 @@ impl File {
         }
         let mut vector = [std::io::IoSliceMut::new(&mut bytes[..len])];
         match preadv2(self.descriptor.as_fd(), &mut vector, offset, flags) {
-            Ok(count) if count == len => {
-                self.ring.count_inline_hit();
-                Inline::Some(count)
-            }
-            Ok(count) if flags.is_empty() => {
-                self.ring.count_inline_hit();
-                Inline::End(count)
-            }
+            Ok(count) if count == len => Inline::Some(count),
+            Ok(count) if flags.is_empty() => Inline::End(count),
             Err(RawErrno::OPNOTSUPP) => {
                 nature.learn_that_it_waits();
                 Inline::Missed
