@@ -19,10 +19,10 @@ use futures::{
     future::join_all,
     task::SpawnExt,
 };
+use rings::{in_child, read_write, skip};
 use ringwise::{
     BackendChoice, Builder, Descriptor, Local, Operation, Ring, fs, fs::File, sim::Simulation,
 };
-use rings::{in_child, read_write, skip};
 use tokio::runtime::{Builder as RuntimeBuilder, Runtime};
 
 const TASKS: u64 = 16;
@@ -359,7 +359,9 @@ fn a_forked_child_is_told() {
                 let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
                 assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
                 let fresh = ring.submit(Operation::nop());
-                in_fork(|| misuse(ring.clone(), file.clone(), vec![Box::new(read), Box::new(fresh)]));
+                in_fork(|| {
+                    misuse(ring.clone(), file.clone(), vec![Box::new(read), Box::new(fresh)])
+                });
             }
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             busy.into_iter().for_each(|thread| thread.join().unwrap());

@@ -167,6 +167,7 @@ impl Hub {
     }
 
     /// Wakes the driver, if it sleeps.
+    #[cfg(feature = "tokio")]
     pub(super) fn wake_driver(&self) {
         let rouse = self.lock().rouse();
         wake(rouse);

@@ -5,8 +5,7 @@ use std::{fs::File as StdFile, os::fd::FromRawFd};
 
 use futures::executor::block_on;
 use ringwise::{
-    BackendChoice, Descriptor, ErrorKind, Local, OpenOptions, Operation, Ring, fs,
-    fs::File,
+    BackendChoice, Descriptor, ErrorKind, Local, OpenOptions, Operation, Ring, fs, fs::File,
     sim::Simulation,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -63,7 +62,8 @@ fn reads_at_the_largest_offset_end() {
                 File::open(&place.ring, place.path("file"), only_read().direct(true)).await;
             for file in [Some(cached), direct.ok()].into_iter().flatten() {
                 for back in [0, 1, 100, 4096] {
-                    let (result, buffer) = file.read_at(vec![7; 4096], i64::MAX as u64 - back).await;
+                    let (result, buffer) =
+                        file.read_at(vec![7; 4096], i64::MAX as u64 - back).await;
                     // Past the end, or beyond what an offset can be: either is right.
                     match result {
                         Ok(count) => assert_eq!(count, 0),

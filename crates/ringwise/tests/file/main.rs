@@ -8,12 +8,12 @@ mod limits;
 mod rings;
 
 use futures::executor::block_on;
+use rings::{places, read_write, real_places, simulated};
 use ringwise::{
     AllocateMode, ErrorKind, OpenOptions, Operation, fs,
     fs::File,
     sim::{Fault, Simulation, When},
 };
-use rings::{places, read_write, real_places, simulated};
 
 fn only_read() -> OpenOptions {
     OpenOptions::new().read(true)
@@ -78,8 +78,7 @@ fn whole_files_and_names() {
             fs::remove_dir(ring, place.path("dir")).await.unwrap();
             let error = fs::read(ring, &path).await.unwrap_err();
             assert_eq!((error.kind(), error.path()), (ErrorKind::NotFound, Some(&*path)));
-            let (result, back) =
-                fs::write(ring, place.path("dir/x"), b"comes back".to_vec()).await;
+            let (result, back) = fs::write(ring, place.path("dir/x"), b"comes back".to_vec()).await;
             assert_eq!(result.unwrap_err().kind(), ErrorKind::NotFound);
             assert_eq!(back, b"comes back");
         });

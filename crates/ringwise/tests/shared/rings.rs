@@ -117,7 +117,6 @@ fn runtime_driven(builder: ringwise::Builder) -> Option<Ring> {
     builder.build_ring().map_err(|error| skip(&error.to_string())).ok()
 }
 
-
 /// Runs `body` in a process of its own, which is this test called again by its name; it may spoil
 /// limits and descriptors. Killed, and a failure, when it takes longer than a minute.
 pub fn in_child(test: &str, body: fn()) {
