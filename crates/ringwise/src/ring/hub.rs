@@ -5,9 +5,9 @@
 //! stores; no waker runs and nothing of a user's is dropped under it (invariant 12). It makes no
 //! system call and knows no kernel.
 
-#[cfg(all(loom, test))]
+#[cfg(all(ringwise_loom, test))]
 mod interleavings;
-#[cfg(all(not(loom), test))]
+#[cfg(all(not(ringwise_loom), test))]
 mod tests;
 
 use std::{sync::PoisonError, task::Waker, time::Duration};
