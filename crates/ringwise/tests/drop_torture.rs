@@ -85,10 +85,11 @@ impl Things {
         Things { file: file.into(), path, reader, writer }
     }
 
+    /// An operation that comes to its end by itself.
     fn operation(&self, random: &mut fastrand::Rng) -> Operation {
         let offset = random.u64(..256) * 256;
         let marked = |byte| Custom(Marked(Box::new([byte; 256]))).into_buffer();
-        match random.u8(..12) {
+        match random.u8(..10) {
             0 => Operation::nop(),
             1 => Operation::open(&self.path, OpenOptions::new().read(true)),
             2 => Operation::statx(&self.path),
@@ -97,9 +98,14 @@ impl Things {
             5 => Operation::read_vectored_at(&self.file, vec![marked(0), marked(1)], offset),
             6 => Operation::write_at(&self.file, marked(0xAB), offset),
             7 => Operation::read_at(&self.file, AlignedBuf::zeroed(512, 512), offset),
-            8 | 9 => Operation::read_at(&self.file, marked(0), offset),
-            _ => Operation::read_at(&self.reader, marked(0), 0),
+            _ => Operation::read_at(&self.file, marked(0), offset),
         }
+    }
+
+    /// A read that waits until somebody writes.
+    fn wait(&self) -> Operation {
+        let buffer = Custom(Marked(Box::new([0; 256]))).into_buffer();
+        Operation::read_at(&self.reader, buffer, 0)
     }
 }
 
@@ -110,11 +116,14 @@ fn torment(ring: &Ring, things: &Things, count: u64, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut kept = VecDeque::new();
     for _ in 0..count {
-        let mut future = Box::pin(ring.submit(things.operation(&mut random)));
+        let waits = random.u8(..6) == 0;
+        let operation = if waits { things.wait() } else { things.operation(&mut random) };
+        let mut future = Box::pin(ring.submit(operation));
         match random.u8(..8) {
             0 => continue,
             1 => future = Box::pin(Pin::into_inner(future).cancel_on_drop()),
-            2 => future = Box::pin(Pin::into_inner(future).finish()),
+            // One that waits would, and keep its place in the ring.
+            2 if !waits => future = Box::pin(Pin::into_inner(future).finish()),
             _ => {}
         }
         if poll_once(&mut future) {
