@@ -207,10 +207,16 @@ fn merged(left: usize, right: usize, turns: &mut Vec<bool>, act: &mut impl FnMut
 
 #[test]
 fn two_operations_live_in_every_order() {
-    let mut tried = 0;
+    // Miri takes a tenth of a second for each.
+    let each = if cfg!(miri) { 17 } else { 1 };
+    let (mut orders, mut tried) = (0, 0);
     for one in LIVES {
         for other in LIVES {
             merged(one.len(), other.len(), &mut Vec::new(), &mut |turns| {
+                orders += 1;
+                if orders % each != 0 {
+                    return;
+                }
                 let hub = Hub::new();
                 let mut actors = [Actor::new(one), Actor::new(other)];
                 let mut next = [0, 0];
@@ -233,7 +239,7 @@ fn two_operations_live_in_every_order() {
             });
         }
     }
-    assert!(tried > 1000, "{tried}");
+    assert!(tried > 1000 / each, "{tried}");
 }
 
 #[test]
