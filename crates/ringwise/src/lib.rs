@@ -62,6 +62,7 @@ mod setup;
 pub mod sim;
 mod slot;
 mod stats;
+mod sync;
 mod sys;
 
 pub use buf::{

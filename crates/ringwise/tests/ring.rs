@@ -32,6 +32,7 @@ fn builders() -> Vec<Builder> {
 
 /// A ring of every kind: with a thread of its own, and driven by a runtime.
 fn rings() -> Vec<Ring> {
+    #[cfg_attr(not(feature = "tokio"), allow(unused_mut))]
     let mut rings: Vec<Ring> =
         builders().into_iter().map(|builder| builder.build_ring().unwrap()).collect();
     #[cfg(feature = "tokio")]

@@ -5,17 +5,19 @@
 //! stores; no waker runs and nothing of a user's is dropped under it (invariant 12). It makes no
 //! system call and knows no kernel.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    task::Waker,
-    time::Duration,
-};
+#[cfg(all(ringwise_loom, test))]
+mod interleavings;
+#[cfg(all(not(ringwise_loom), test))]
+mod tests;
+
+use std::{sync::PoisonError, task::Waker, time::Duration};
 
 use crate::{
     completion::Completion,
     local::{Leaked, Local},
     op::Operation,
     stats::Stats,
+    sync::{Mutex, MutexGuard},
 };
 
 /// Names one submitted operation of a ring; the driver's tag for it.
@@ -176,6 +178,7 @@ impl Hub {
     }
 
     /// Wakes the driver, if it sleeps.
+    #[cfg(feature = "tokio")]
     pub(super) fn wake_driver(&self) {
         let rouse = self.lock().rouse();
         wake(rouse);
