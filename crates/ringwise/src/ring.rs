@@ -20,12 +20,12 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::Poll,
+    task::{Poll, Waker},
     time::Duration,
 };
 
 use hub::{Counts, Hub, Next};
-pub use pending::Pending;
+pub use pending::{Deadline, Pending};
 
 use crate::{
     buf::Pool,
@@ -128,6 +128,48 @@ impl Ring {
     /// An operation as a future of its completion.
     pub fn submit(&self, operation: Operation) -> Pending {
         Pending::new(self.clone(), operation)
+    }
+
+    /// Hands many operations in together: one lock, at most one wake-up, and one enter for as many
+    /// as the queue holds. Unlike those of [`submit`](Self::submit) they are under way before their
+    /// futures are polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ringwise::{Descriptor, Operation, Ring};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let ring = Ring::new()?;
+    /// let file = Descriptor::from(std::fs::File::open("/dev/zero")?);
+    /// let reads = (0..32).map(|at| Operation::read_at(&file, vec![1; 512], at * 512));
+    /// for read in ring.submit_all(reads) {
+    ///     assert_eq!(read.await.result()?, 512);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn submit_all(&self, operations: impl IntoIterator<Item = Operation>) -> Vec<Pending> {
+        // A future that knows its kind, and nothing of the operation yet.
+        let blank =
+            |operation: &Operation| Pending::new(self.clone(), Operation::nop()).like(operation);
+        let operations: Vec<Operation> = operations.into_iter().collect();
+        if self.is_foreign() {
+            return operations.into_iter().map(|operation| self.submit(operation)).collect();
+        }
+        let futures: Vec<Pending> = operations.iter().map(blank).collect();
+        match self.hub().submit_all(operations, Waker::noop()) {
+            Ok((keys, next)) => {
+                let futures = futures.into_iter().zip(keys);
+                let futures = futures.map(|(future, key)| future.submitted(key)).collect();
+                self.follow(next);
+                futures
+            }
+            // Each is refused when it is polled.
+            Err(operations) => {
+                operations.into_iter().map(|operation| self.submit(operation)).collect()
+            }
+        }
     }
 
     /// Makes a pool of `count` buffers of `buffer_bytes` each and registers it with the ring, as

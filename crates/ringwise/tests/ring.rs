@@ -202,6 +202,66 @@ fn many_threads_share_a_ring_of_eight_entries() {
     }
 }
 
+#[test]
+fn a_batch_is_handed_over_at_once() {
+    for builder in builders() {
+        let ring = builder.entries(64).build_ring().unwrap();
+        let file = Descriptor::from(std::fs::File::open("/dev/zero").unwrap());
+        // The first brings the counts up to date.
+        let before = block_on(async {
+            ring.submit(Operation::nop()).await.result().unwrap();
+            ring.stats()
+        });
+        let reads = (0..32).map(|_| Operation::read_at(&file, vec![1; 64], 0));
+        let done = block_on(futures::future::join_all(ring.submit_all(reads)));
+        assert_eq!(done.len(), 32);
+        for done in done {
+            assert_eq!(done.result().unwrap(), 64);
+            assert_eq!(done.into_buffer().unwrap().as_slice(), [0; 64]);
+        }
+        let after = ring.stats();
+        assert!(after.wakes - before.wakes <= 1, "{before:?} {after:?}");
+        assert!(after.local.enters - before.local.enters <= 3, "{before:?} {after:?}");
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        for refused in ring.submit_all([Operation::nop(), Operation::nop()]) {
+            assert_eq!(block_on(refused).result().unwrap_err().errno(), libc::ESHUTDOWN);
+        }
+    }
+}
+
+#[test]
+fn a_batch_is_under_way_before_it_is_polled() {
+    let directory = tempfile::tempdir().unwrap();
+    for ring in rings() {
+        let path = directory.path().join("batch");
+        let file = Descriptor::from(std::fs::File::create(&path).unwrap());
+        let write = |at: u64| Operation::write_at(&file, vec![b'a' + at as u8], at);
+        drop(ring.submit_all((0..5).map(write)));
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"abcde");
+        assert_eq!(ring.stats().reclaimed, 5);
+    }
+}
+
+#[test]
+fn a_deadline_ends_a_read_and_gives_its_buffer_back() {
+    for ring in rings() {
+        let (reader, mut writer) = pipe();
+        let read = ring.submit(Operation::read_at(&reader, vec![5; 32], 0));
+        let start = std::time::Instant::now();
+        let done = block_on(read.deadline(Duration::from_millis(20)));
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        assert_eq!(done.result().unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(done.into_buffer().unwrap().as_slice(), [5; 32]);
+        // What comes in time is as without; its timer is cancelled with it.
+        std::io::Write::write_all(&mut writer, b"x").unwrap();
+        let read = ring.submit(Operation::read_at(&reader, vec![5; 32], 0));
+        assert_eq!(block_on(read.deadline(Duration::from_secs(3600))).result().unwrap(), 1);
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        assert_eq!(ring.stats().local.in_flight, 0);
+    }
+}
+
 struct Silent;
 
 impl Wake for Silent {

@@ -170,6 +170,38 @@ impl Hub {
         Admission::Taken(key, state.next())
     }
 
+    /// Hands many operations in under one lock, to be handed over together; gives their keys. The
+    /// operations themselves come back where the ring is closing.
+    pub(super) fn submit_all(
+        &self,
+        operations: Vec<Operation>,
+        waker: &Waker,
+    ) -> Result<(Vec<Key>, Next), Vec<Operation>> {
+        // Cloned out of the lock: a waker is a user's code.
+        let wakers: Vec<Waker> = operations.iter().map(|_| waker.clone()).collect();
+        let mut state = self.lock();
+        if state.phase != Phase::Open {
+            drop(state);
+            return Err(operations);
+        }
+        let mut keys = Vec::with_capacity(operations.len());
+        for (operation, waker) in operations.into_iter().zip(wakers) {
+            let key = state.admit(waker);
+            state.orders.push(Order::Start(key, operation));
+            keys.push(key);
+        }
+        Ok((keys, state.next()))
+    }
+
+    /// Asks for the end of an operation whose future goes on to wait for it.
+    pub(super) fn cancel(&self, key: Key) {
+        let mut state = self.lock();
+        state.orders.push(Order::Cancel(key));
+        let rouse = state.rouse();
+        drop(state);
+        wake(rouse);
+    }
+
     /// Whether callers may hand orders over by themselves: at once while the driver sleeps, and
     /// every few while it does not.
     #[cfg(feature = "tokio")]

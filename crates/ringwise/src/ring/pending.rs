@@ -7,6 +7,7 @@ use std::{
     future::Future,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use super::{
@@ -45,6 +46,54 @@ impl Pending {
             #[cfg(feature = "tracing")]
             span: tracing::trace_span!("operation", name = operation.opcode().name()),
             stage: Stage::New(operation),
+        }
+    }
+
+    /// Dropped as a future of `operation` would be.
+    pub(super) fn like(mut self, operation: &Operation) -> Pending {
+        self.cancels = operation.opcode().cancels_on_shutdown();
+        self
+    }
+
+    /// Of an operation that the driver has.
+    pub(super) fn submitted(mut self, key: Key) -> Pending {
+        self.stage = Stage::Submitted(key);
+        self
+    }
+
+    /// Gives the operation this long from the first poll on; then it is cancelled, and fails with
+    /// [`TimedOut`](crate::ErrorKind::TimedOut). The future always waits for the operation's own
+    /// end, so that its buffer comes back: what cannot be stopped (a write that the device has)
+    /// completes later, with its own result.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{os::fd::OwnedFd, time::Duration};
+    /// use ringwise::{Descriptor, ErrorKind, Operation, Ring};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let ring = Ring::new()?;
+    /// let (reader, _writer) = std::io::pipe()?;
+    /// let reader = Descriptor::from(OwnedFd::from(reader));
+    /// let read = ring.submit(Operation::read_at(reader, vec![0; 64], 0));
+    /// let done = read.deadline(Duration::from_millis(10)).await;
+    /// assert_eq!(done.result().unwrap_err().kind(), ErrorKind::TimedOut);
+    /// assert_eq!(done.into_buffer().unwrap().as_slice().len(), 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn deadline(self, after: Duration) -> Deadline {
+        let timer = self.ring.submit(Operation::timeout(after));
+        Deadline { operation: self, timer: Some(timer) }
+    }
+
+    /// Asks for the operation's end.
+    fn cancel(&self) {
+        if let Stage::Submitted(key) = self.stage
+            && !self.ring.is_foreign()
+        {
+            self.ring.hub().cancel(key);
         }
     }
 
@@ -113,6 +162,37 @@ impl Drop for Pending {
         let (driver, completion) = self.ring.hub().abandon(key, self.cancels);
         wake(driver);
         drop(completion);
+    }
+}
+
+/// An operation with a deadline: see [`Pending::deadline`]. Dropped, it is as the operation's own
+/// future.
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is polled"]
+pub struct Deadline {
+    operation: Pending,
+    /// None once it is over.
+    timer: Option<Pending>,
+}
+
+impl Future for Deadline {
+    type Output = Completion;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {
+        let this = &mut *self;
+        if let Poll::Ready(mut done) = Pin::new(&mut this.operation).poll(context) {
+            if this.timer.is_none() && done.result == -libc::ECANCELED {
+                done.result = -libc::ETIME;
+            }
+            return Poll::Ready(done);
+        }
+        if let Some(timer) = &mut this.timer
+            && Pin::new(timer).poll(context).is_ready()
+        {
+            this.timer = None;
+            this.operation.cancel();
+        }
+        Poll::Pending
     }
 }
 
