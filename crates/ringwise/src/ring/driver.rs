@@ -309,10 +309,13 @@ impl Driver {
     }
 }
 
-/// Whether an operation ended because the thread that submitted it did: a transfer that moved
-/// nothing.
+/// Whether an operation ended because the thread that submitted it did: one that may be made again,
+/// whatever became of it. (A name may have been made or removed by the first attempt.)
 fn lost_its_thread(completion: &Completion) -> bool {
-    use Opcode::{Read, ReadVectored, Write, WriteVectored};
+    use Opcode::{Allocate, Read, ReadVectored, SetLen, Statx, Sync, Write, WriteVectored};
     completion.raw_result() == -libc::ECANCELED
-        && matches!(completion.opcode(), Read | ReadVectored | Write | WriteVectored)
+        && matches!(
+            completion.opcode(),
+            Read | ReadVectored | Write | WriteVectored | Sync | Allocate | SetLen | Statx
+        )
 }
