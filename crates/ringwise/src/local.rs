@@ -270,13 +270,13 @@ impl Local {
 
     /// Takes what an operation needs beyond its own content: an entry of the table, or sole
     /// ownership of a descriptor that is to be closed.
-    fn prepare(&mut self, operation: Operation) -> Result<Prepared, PushError> {
+    fn prepare(&mut self, mut operation: Operation) -> Result<Prepared, PushError> {
         let refuse = |kind, errno, advice| {
             let operation = Operation::of(kind);
             let error = Error::of(&operation, Errno(errno)).advise(advice);
             Err(PushError { operation, reason: PushRefusal::Rejected(error) })
         };
-        let kind = operation.0.expect("a no-op needs nothing");
+        let kind = operation.0.take().expect("a no-op needs nothing");
         let (closing, entry) = match *kind {
             Kind::Open(mut open) if open.into_table => {
                 open.entry = self.registry.reserve();
@@ -413,7 +413,7 @@ impl Local {
         // stores are still on their way, which took five nanoseconds of a no-op's forty.
         let (operation, result) =
             if nop { (Operation::nop(), cqe.result) } else { self.complete_taken(ticket, cqe) };
-        Some(Completion { ticket, tag, result, operation })
+        Some(Completion::new(ticket, tag, result, operation))
     }
 
     #[inline(never)]

@@ -147,6 +147,21 @@ pub(crate) enum Closing {
     Forgotten,
 }
 
+/// That there is nothing to drop in a no-op is seen in place: to call the drop of a box only to
+/// see it there takes half a nanosecond of a no-op's forty.
+impl Drop for Operation {
+    #[inline]
+    fn drop(&mut self) {
+        #[inline(never)]
+        fn drop_content(kind: Box<Kind>) {
+            drop(kind);
+        }
+        if let Some(kind) = self.0.take() {
+            drop_content(kind);
+        }
+    }
+}
+
 impl Operation {
     pub(crate) fn of(kind: Kind) -> Operation {
         Operation(Some(Box::new(kind)))
@@ -206,16 +221,16 @@ impl Operation {
     }
 
     /// Takes back the buffer of a read or write that was not pushed.
-    pub fn into_buffer(self) -> Option<Buffer> {
-        match *self.0? {
+    pub fn into_buffer(mut self) -> Option<Buffer> {
+        match *self.0.take()? {
             Kind::Read { buffer, .. } | Kind::Write { buffer, .. } => Some(buffer),
             _ => None,
         }
     }
 
     /// Takes back the buffers of a vectored read or write that was not pushed; empty for others.
-    pub fn into_buffers(self) -> Vec<Buffer> {
-        match self.0.map(|kind| *kind) {
+    pub fn into_buffers(mut self) -> Vec<Buffer> {
+        match self.0.take().map(|kind| *kind) {
             Some(Kind::ReadVectored { vectored, .. } | Kind::WriteVectored { vectored, .. }) => {
                 vectored.buffers
             }

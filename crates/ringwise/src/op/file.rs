@@ -111,8 +111,8 @@ impl Operation {
     }
 
     /// Takes back the descriptor of a close that was not pushed.
-    pub fn into_descriptor(self) -> Option<Descriptor> {
-        match *self.0? {
+    pub fn into_descriptor(mut self) -> Option<Descriptor> {
+        match *self.0.take()? {
             Kind::Close(Closing::Descriptor(descriptor)) => Some(descriptor),
             _ => None,
         }
