@@ -6,6 +6,7 @@
 //! with it: drop it, forget it, or panic half-way.
 
 mod shutdown;
+mod streams;
 
 pub use shutdown::Leaked;
 
@@ -29,6 +30,8 @@ use crate::{
     slot::{Freed, Slots, Ticket},
     stats::Stats,
 };
+
+use streams::Streams;
 
 /// One thread's event loop for completion-based I/O.
 ///
@@ -62,6 +65,8 @@ pub struct Local {
     registry: Registry,
     /// Pools that the ring holds registered: their memory lives as long as the registration.
     pools: Vec<Pool>,
+    /// What has several results, or none. Its memory outlives the driver's registrations.
+    streams: Streams,
     number: u32,
     setup: Setup,
     stats: Stats,
@@ -100,6 +105,7 @@ impl Local {
             driver,
             registry: Registry::new(number, builder.registered_files),
             pools: Vec::new(),
+            streams: Streams::default(),
             number,
             setup,
             stats: Stats::default(),
@@ -201,7 +207,14 @@ impl Local {
         if let Err(reason) = self.make_room() {
             return Err(PushError { operation, reason });
         }
-        let by_ring = self.driver.supports(operation.opcode());
+        let operation = match self.take_up_parked(operation, tag) {
+            Ok(ticket) => return Ok(ticket),
+            Err(operation) => operation,
+        };
+        if let Err(error) = self.prepare_watched(&operation) {
+            return Err(PushError { operation, reason: PushRefusal::Rejected(error) });
+        }
+        let by_ring = self.is_by_ring(&operation);
         let (file, blocking) = match self.resolve(&operation, by_ring) {
             Ok(resolved) => resolved,
             Err(error) => {
@@ -213,6 +226,9 @@ impl Local {
             self.registry.begin(*file);
         }
         let ticket = self.slots.insert(operation, tag);
+        if ticket.is_watched() {
+            self.begin_watched(ticket);
+        }
         let context = Context { ring: self.number, file, entry };
         let call = Call::lower(self.slots.operation_mut(ticket), context);
         self.driver.queue(ticket.user_data(), call, blocking);
@@ -241,6 +257,9 @@ impl Local {
                 if !vectored.buffers.iter().all(Buffer::is_writable) =>
             {
                 return refuse(libc::EFAULT, STATIC_BUFFER);
+            }
+            Some(kind) if let Some((errno, advice)) = self.refusal_on_socket(kind) => {
+                return refuse(errno, advice);
             }
             _ => match operation.target() {
                 Some(target) => target,
@@ -386,6 +405,9 @@ impl Local {
 
     #[inline]
     fn drive(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
+        if self.has_watched() {
+            return self.drive_watched(want, deadline);
+        }
         let want = want.min(self.slots.in_flight());
         self.driver.submit(want, deadline).map_err(|errno| Error::new(Opcode::Submit, errno))
     }
@@ -405,6 +427,9 @@ impl Local {
     #[inline]
     fn complete(&mut self, cqe: Cqe) -> Option<Completion> {
         let ticket = Ticket::from_user_data(cqe.user_data, self.number)?;
+        if ticket.is_watched() {
+            return self.complete_watched(ticket, cqe);
+        }
         let Some(Freed { tag, nop }) = self.slots.free(ticket) else {
             self.stats.stale_completions += 1;
             return None;
@@ -432,12 +457,12 @@ impl Local {
     /// Settles what a completion changes in the loop's own tables, and what its number means.
     fn settle(&mut self, operation: &mut Operation, cqe: Cqe) -> i32 {
         match operation.target() {
-            Some(Target::Descriptor(_)) => return cqe.result,
+            Some(Target::Descriptor(_)) => return completion::settle_on_file(operation, cqe.result),
             Some(&Target::Registered(file)) => {
                 if let Some(entry) = self.registry.end(file) {
                     self.clear_entry(entry);
                 }
-                return cqe.result;
+                return completion::settle_on_file(operation, cqe.result);
             }
             None => {}
         }
@@ -487,24 +512,29 @@ impl Local {
     /// error of the wait itself (`io_uring_enter`) the operation is still in flight, and its
     /// completion comes with the others.
     pub fn run(&mut self, operation: Operation) -> Result<Completion, Error> {
+        if let Some(refused) = streams::refuse_to_run(&operation) {
+            return Err(refused.into_error());
+        }
         let ticket = self.push(operation, 0).map_err(PushError::into_error)?;
         let mut others = Vec::new();
         let done = loop {
             let Some(cqe) = self.driver.next() else {
                 // Results of others are still the driver's to count, so wait for one more each.
-                if let Err(errno) = self.driver.submit(1, None) {
-                    break Err(Error::new(Opcode::Submit, errno));
+                if let Err(error) = self.drive(1, None) {
+                    break Err(error);
                 }
                 continue;
             };
-            if Ticket::from_user_data(cqe.user_data, self.number) == Some(ticket) {
-                break Ok(cqe);
+            if Ticket::from_user_data(cqe.user_data, self.number) != Some(ticket) {
+                if !self.absorb(cqe) {
+                    others.push(cqe);
+                }
+            } else if let Some(done) = self.complete(cqe) {
+                break Ok(done);
             }
-            others.push(cqe);
         };
         self.driver.put_back(&others);
-        let done = self.complete(done?);
-        Ok(done.expect("its slot was taken by the push above"))
+        done
     }
 
     /// Puts a file into the loop's table, for cheaper operations on it. The loop keeps the file

@@ -140,6 +140,9 @@ impl Driver {
         if !self.has_room() {
             return self.backlog.push_back((key, operation));
         }
+        if !operation.completes_once() {
+            return self.results.push((key, Completion::refused(operation, libc::EOPNOTSUPP)));
+        }
         match self.local.push(operation, key.tag()) {
             Ok(ticket) => {
                 let at = key.index();
