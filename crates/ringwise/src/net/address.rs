@@ -56,8 +56,9 @@ impl Address {
             (Some(path), _) => {
                 Address::Unix(std::ffi::OsString::from_vec(path.to_vec()).into())
             }
-            (None, Some(name)) => Address::UnixAbstract(name.to_vec()),
-            (None, None) => Address::UnixUnnamed,
+            // The kernel names no socket by nothing: so is one told that has no name.
+            (None, Some(name)) if !name.is_empty() => Address::UnixAbstract(name.to_vec()),
+            (None, _) => Address::UnixUnnamed,
         })
     }
 }
