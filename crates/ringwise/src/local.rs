@@ -5,6 +5,7 @@
 //! no memory, descriptor or path that the kernel may still touch is freed, whatever its user does
 //! with it: drop it, forget it, or panic half-way.
 
+mod linked;
 mod shutdown;
 
 pub use shutdown::Leaked;
@@ -65,6 +66,7 @@ pub struct Local {
     registry: Registry,
     /// Pools that the ring holds registered: their memory lives as long as the registration.
     pools: Vec<Pool>,
+    chains: linked::Chains,
     number: u32,
     setup: Setup,
     stats: Stats,
@@ -103,6 +105,7 @@ impl Local {
             driver,
             registry: Registry::new(number, builder.registered_files),
             pools: Vec::new(),
+            chains: linked::Chains::default(),
             number,
             setup,
             stats: Stats::default(),
@@ -181,10 +184,14 @@ impl Local {
     }
 
     fn make_room(&mut self) -> Result<(), PushRefusal> {
-        while !self.driver.has_room() {
+        if self.driver.has_room() { Ok(()) } else { self.make_room_for(1) }
+    }
+
+    fn make_room_for(&mut self, count: usize) -> Result<(), PushRefusal> {
+        while !self.driver.has_room_for(count) {
             let submitted = self.driver.submit(0, None);
             submitted.map_err(|errno| PushRefusal::Submit(Error::new(Opcode::Submit, errno)))?;
-            if !self.driver.has_room() {
+            if !self.driver.has_room_for(count) {
                 if !self.setup.granted.has("SQPOLL") {
                     // The kernel wants completions taken, or memory, before it takes more.
                     let error = Error::new(Opcode::Submit, Errno(libc::EAGAIN));
@@ -203,6 +210,20 @@ impl Local {
     fn push_checked(&mut self, operation: Operation, tag: u64) -> Result<Ticket, PushError> {
         if let Err(reason) = self.make_room() {
             return Err(PushError { operation, reason });
+        }
+        if !self.chains.is_empty()
+            && let Some(Kind::Cancel(target)) = operation.0.as_deref()
+        {
+            match self.dooms(target.user_data_in(self.number)) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let ticket = self.slots.insert(operation, tag);
+                    let late = Cqe::by_thread(ticket.user_data(), -libc::EALREADY);
+                    self.driver.put_back(&[late]);
+                    return Ok(ticket);
+                }
+                Err(reason) => return Err(PushError { operation, reason }),
+            }
         }
         let by_ring = self.driver.supports(operation.opcode());
         let (file, blocking) = match self.resolve(&operation, by_ring) {
@@ -384,12 +405,18 @@ impl Local {
     /// descriptor readable.
     #[cfg(feature = "tokio")]
     pub(crate) fn submit_and_arm(&mut self) -> Result<(), Error> {
+        if self.chains.are_watched() {
+            self.drive_chains(0, None)?;
+        }
         self.driver.submit_and_arm().map_err(|errno| Error::new(Opcode::Submit, errno))
     }
 
     #[inline]
     fn drive(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
         let want = want.min(self.slots.in_flight());
+        if self.chains.are_watched() {
+            return self.drive_chains(want, deadline);
+        }
         self.driver.submit(want, deadline).map_err(|errno| Error::new(Opcode::Submit, errno))
     }
 
@@ -398,7 +425,10 @@ impl Local {
     #[inline]
     pub fn next_completion(&mut self) -> Option<Completion> {
         loop {
-            let cqe = self.driver.next()?;
+            let mut cqe = self.driver.next()?;
+            if !self.chains.is_empty() {
+                self.observe(&mut cqe);
+            }
             if let Some(completion) = self.complete(cqe) {
                 return Some(completion);
             }
@@ -493,13 +523,19 @@ impl Local {
         let ticket = self.push(operation, 0).map_err(PushError::into_error)?;
         let mut others = Vec::new();
         let done = loop {
-            let Some(cqe) = self.driver.next() else {
+            let Some(mut cqe) = self.driver.next() else {
                 // Results of others are still the driver's to count, so wait for one more each.
-                if let Err(errno) = self.driver.submit(1, None) {
-                    break Err(Error::new(Opcode::Submit, errno));
+                let started = self.start_due().map_err(PushRefusal::into_error);
+                let submitted = self.driver.submit(1, None);
+                let submitted = submitted.map_err(|errno| Error::new(Opcode::Submit, errno));
+                if let Err(error) = started.and(submitted) {
+                    break Err(error);
                 }
                 continue;
             };
+            if !self.chains.is_empty() {
+                self.observe(&mut cqe);
+            }
             if Ticket::from_user_data(cqe.user_data, self.number) == Some(ticket) {
                 break Ok(cqe);
             }

@@ -12,13 +12,19 @@
 #![allow(unsafe_code)]
 
 mod entry;
+mod links;
 mod setup;
 
 #[cfg(feature = "tokio")]
 use std::os::fd::BorrowedFd;
 use std::{mem::MaybeUninit, os::fd::AsRawFd, time::Instant};
 
-use io_uring::{IoUring, Probe, cqueue, opcode, squeue::Entry, types};
+use io_uring::{
+    IoUring, Probe, cqueue, opcode,
+    squeue::{Entry, Flags},
+    types,
+};
+use links::Links;
 
 #[cfg(feature = "tokio")]
 use crate::sys::ring::borrow;
@@ -56,6 +62,7 @@ pub(crate) struct Uring {
     /// Calls that a polled ring has; others need not know.
     polled_in_flight: usize,
     reaped: Reaped,
+    links: Links,
     pools: Option<u32>,
     enters: u64,
     by_thread: u64,
@@ -84,6 +91,7 @@ impl Uring {
             poll_armed: false,
             polled_in_flight: 0,
             reaped: Reaped::default(),
+            links: Links::default(),
             pools: None,
             enters: 0,
             by_thread: 0,
@@ -143,6 +151,11 @@ impl Uring {
         Ok(index as u16)
     }
 
+    /// Whether this member of a chain may have run before its turn.
+    pub(super) fn is_severed(&mut self, user_data: u64) -> bool {
+        self.links.take_severed(user_data)
+    }
+
     /// Gives a call to the classic backend beside the ring, which starts it at the next submit.
     fn queue_beside(&mut self, job: Job) {
         self.by_thread += 1;
@@ -191,6 +204,11 @@ impl Uring {
                 .map(|deadline| deadline.saturating_duration_since(Instant::now()));
             self.enters += 1;
             let entered = self.handle.enter(to_submit, in_queue as u32, flags, timeout);
+            if !self.links.are_submitted()
+                && let Ok(taken) = entered
+            {
+                self.links.submitted(taken as usize);
+            }
             let ready = self.count_ready();
             match entered {
                 Ok(taken) if taken == to_submit && ready >= want => return Ok(ready),
@@ -388,6 +406,25 @@ impl Driver for Uring {
         if self.is_polled() {
             self.polled_in_flight += 1;
         }
+    }
+
+    /// Not with a submission thread, whose partial submits nobody sees, nor on a polled ring.
+    fn links(&self) -> bool {
+        !self.is_polled_by_thread() && !self.is_polled()
+    }
+
+    fn has_room_for(&mut self, count: usize) -> bool {
+        let queue = self.ring.submission();
+        queue.capacity() - queue.len() >= count
+    }
+
+    fn queue_linked(&mut self, calls: &[(u64, Call)]) {
+        let ahead = self.ring.submission().len();
+        for (at, (user_data, call)) in calls.iter().enumerate() {
+            let link = if at + 1 < calls.len() { Flags::IO_LINK } else { Flags::empty() };
+            self.push(&entry::build(call).user_data(*user_data).flags(link));
+        }
+        self.links.queued(ahead, calls.iter().map(|(user_data, _)| *user_data));
     }
 
     #[inline]
