@@ -4,6 +4,7 @@
 //! driver and are woken when results are there; they own nothing that the kernel may touch, so they
 //! can be dropped at any moment (invariant 1). No executor is needed: whoever polls will do.
 
+mod batch;
 mod driver;
 mod hub;
 mod pending;
@@ -21,6 +22,7 @@ use std::{
     time::Duration,
 };
 
+pub use batch::Batch;
 use hub::{Counts, Hub, Next};
 pub use pending::Pending;
 

@@ -398,3 +398,95 @@ fn a_pool_is_registered_by_the_driver() {
         });
     }
 }
+
+/// A driver that sleeps has entered the kernel to do so; then a whole batch takes one enter more.
+#[test]
+fn a_batch_is_one_enter() {
+    let every_kind =
+        builders().into_iter().map(|builder| builder.entries(64).build_ring().unwrap());
+    let mut every_kind: Vec<Ring> = every_kind.collect();
+    #[cfg(feature = "tokio")]
+    every_kind.extend(runtime::ring(Local::builder().entries(64)));
+    for ring in every_kind {
+        let nops = || (0..32).map(|_| Operation::nop());
+        for _ in 0..20 {
+            assert_eq!(block_on(ring.submit(Operation::nop())).result().unwrap(), 0);
+            // Time for the driver to fall asleep; if it does not, it needs one enter less.
+            std::thread::sleep(Duration::from_millis(5));
+            let before = ring.stats().local.enters;
+            for done in block_on(futures::future::join_all(ring.batch().extend(nops()).submit())) {
+                assert_eq!(done.result().unwrap(), 0);
+            }
+            let enters = ring.stats().local.enters - before;
+            assert!(enters <= 2, "{enters} for a batch of 32 on {:?}", ring.setup().backend());
+        }
+        let stats = ring.stats();
+        assert_eq!((stats.submitted, stats.delivered), (33 * 20, 33 * 20));
+    }
+}
+
+#[test]
+fn a_batch_larger_than_the_ring_is_made_all_the_same() {
+    for ring in rings() {
+        let file = Descriptor::from(std::fs::File::open("/dev/zero").unwrap());
+        let reads = (0..500).map(|at| Operation::read_at(&file, vec![1; 100], at));
+        let mut reads = ring.batch().push(Operation::nop()).extend(reads).submit();
+        // Some are dropped before they were ever polled.
+        drop(reads.drain(1..101));
+        let done = block_on(futures::future::join_all(reads));
+        assert!(done[1..].iter().all(|done| done.result().unwrap() == 100));
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        let stats = ring.stats();
+        assert_eq!((stats.submitted, stats.delivered, stats.reclaimed), (501, 401, 100));
+        let refused = ring.batch().push(Operation::read_at(&file, vec![7; 3], 0)).submit();
+        let refused = block_on(futures::future::join_all(refused)).pop().unwrap();
+        assert_eq!(refused.result().unwrap_err().errno(), libc::ESHUTDOWN);
+        assert_eq!(refused.into_buffer().unwrap().as_slice(), [7; 3]);
+    }
+}
+
+#[test]
+fn chains_of_a_ring_run_in_their_order() {
+    let directory = tempfile::tempdir().unwrap();
+    for ring in rings() {
+        let options = std::fs::File::options().read(true).write(true).create(true).to_owned();
+        let file = Descriptor::from(options.open(directory.path().join("file")).unwrap());
+        let chains: Vec<_> = (0..60_u64)
+            .map(|chain| {
+                let at = chain * 8;
+                ring.batch()
+                    .push(Operation::write_at(&file, vec![1; 8], at))
+                    .push(Operation::write_at(&file, vec![chain as u8; 8], at))
+                    .push(Operation::read_at(&file, vec![0; 8], at))
+                    .submit_linked()
+            })
+            .collect();
+        for (chain, pending) in chains.into_iter().enumerate() {
+            let done = block_on(futures::future::join_all(pending));
+            assert!(done.iter().all(|done| done.result().unwrap() == 8));
+            let read = done.into_iter().next_back().unwrap().into_buffer().unwrap();
+            assert_eq!(read.as_slice(), [chain as u8; 8]);
+        }
+        let long = ring.batch().extend((0..9).map(|_| Operation::nop())).submit_linked();
+        for refused in block_on(futures::future::join_all(long)) {
+            assert_eq!(refused.result().unwrap_err().errno(), libc::E2BIG);
+        }
+    }
+}
+
+/// A read that waits behind another is cancelled when its turn comes, so that a ring ends.
+#[test]
+fn a_chain_in_flight_ends_with_its_ring() {
+    for ring in rings() {
+        let (reader, writer) = pipe();
+        let read = || Operation::read_at(&reader, vec![0; 8], 0);
+        let abandoned = ring.batch().push(Operation::nop()).push(read()).push(read());
+        drop(abandoned.submit_linked());
+        let held = ring.batch().push(read()).push(Operation::nop()).submit_linked();
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        for done in block_on(futures::future::join_all(held)) {
+            assert_eq!(done.result().unwrap_err().kind(), ErrorKind::Cancelled);
+        }
+        drop(writer);
+    }
+}

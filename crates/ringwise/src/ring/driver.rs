@@ -29,7 +29,7 @@ pub(super) struct Driver {
     pub(super) hub: Arc<Hub>,
     orders: Vec<Order>,
     /// Operations that the loop had no room for.
-    backlog: VecDeque<(Key, Operation)>,
+    backlog: VecDeque<Work>,
     /// The tickets of operations in flight, by their key.
     tickets: Vec<Option<(Key, Ticket)>>,
     /// What is to be cancelled.
@@ -38,6 +38,29 @@ pub(super) struct Driver {
     /// Operations in flight that are the driver's own.
     own: usize,
     closing: Option<Closing>,
+}
+
+/// An operation, or a chain of them.
+enum Work {
+    Single(Key, Operation),
+    Chain(Vec<(Key, Operation)>),
+}
+
+impl Work {
+    /// How many operations it is.
+    fn len(&self) -> usize {
+        match self {
+            Work::Single(..) => 1,
+            Work::Chain(chain) => chain.len(),
+        }
+    }
+
+    fn has(&self, key: Key) -> bool {
+        match self {
+            Work::Single(of, _) => *of == key,
+            Work::Chain(chain) => chain.iter().any(|(of, _)| *of == key),
+        }
+    }
 }
 
 /// Room that users leave: for what wakes the driver, and for a cancel.
@@ -90,6 +113,7 @@ impl Driver {
         for order in orders.drain(..) {
             match order {
                 Order::Start(key, operation) => self.start(key, operation),
+                Order::Link(chain) => self.start_chain(chain),
                 Order::Cancel(key) => self.cancel(key),
                 Order::Visit(visit) => visit(&mut self.local),
             }
@@ -106,11 +130,13 @@ impl Driver {
     fn start_backlog(&mut self) {
         // What the kernel refuses goes to the end again, so each is tried once.
         for _ in 0..self.backlog.len() {
-            if !self.has_room() {
+            if !self.backlog.front().is_some_and(|work| self.has_room_for(work.len())) {
                 return;
             }
-            let (key, operation) = self.backlog.pop_front().expect("counted just now");
-            self.start(key, operation);
+            match self.backlog.pop_front().expect("seen just now") {
+                Work::Single(key, operation) => self.start(key, operation),
+                Work::Chain(chain) => self.start_chain(chain),
+            }
         }
     }
 
@@ -118,19 +144,13 @@ impl Driver {
     /// failed.
     fn start(&mut self, key: Key, operation: Operation) {
         if !self.has_room() {
-            return self.backlog.push_back((key, operation));
+            return self.backlog.push_back(Work::Single(key, operation));
         }
         match self.local.push(operation, key.tag()) {
-            Ok(ticket) => {
-                let at = key.index();
-                if at >= self.tickets.len() {
-                    self.tickets.resize(at + 1, None);
-                }
-                self.tickets[at] = Some((key, ticket));
-            }
+            Ok(ticket) => self.note_ticket(key, ticket),
             Err(refused) => match refused.reason {
                 PushRefusal::Full | PushRefusal::Submit(_) => {
-                    self.backlog.push_back((key, refused.operation));
+                    self.backlog.push_back(Work::Single(key, refused.operation));
                 }
                 PushRefusal::Rejected(error) => {
                     let failed = Completion::refused(refused.operation, error.errno());
@@ -140,13 +160,65 @@ impl Driver {
         }
     }
 
-    fn cancel(&mut self, key: Key) {
-        if let Some(at) = self.backlog.iter().position(|(waiting, _)| *waiting == key) {
-            let (key, operation) = self.backlog.remove(at).expect("found just now");
-            self.results.push((key, Completion::refused(operation, libc::ECANCELED)));
-            return;
+    fn note_ticket(&mut self, key: Key, ticket: Ticket) {
+        let at = key.index();
+        if at >= self.tickets.len() {
+            self.tickets.resize(at + 1, None);
         }
-        self.cancels.push_back(key);
+        self.tickets[at] = Some((key, ticket));
+    }
+
+    /// As [`start`](Self::start), of a chain.
+    fn start_chain(&mut self, chain: Vec<(Key, Operation)>) {
+        if chain.len() <= self.local.longest_chain() && !self.has_room_for(chain.len()) {
+            return self.backlog.push_back(Work::Chain(chain));
+        }
+        let keys: Vec<Key> = chain.iter().map(|(key, _)| *key).collect();
+        let tagged = chain.into_iter().map(|(key, operation)| (operation, key.tag())).collect();
+        let refused = match self.local.push_linked(tagged) {
+            Ok(tickets) => {
+                return keys.into_iter().zip(tickets).for_each(|(key, ticket)| {
+                    self.note_ticket(key, ticket);
+                });
+            }
+            Err(refused) => refused,
+        };
+        let operations = refused.operations.into_iter().map(|(operation, _)| operation);
+        let chain = keys.into_iter().zip(operations);
+        match refused.reason {
+            PushRefusal::Full | PushRefusal::Submit(_) => {
+                self.backlog.push_back(Work::Chain(chain.collect()));
+            }
+            PushRefusal::Rejected(error) => {
+                let failed =
+                    |(key, operation)| (key, Completion::refused(operation, error.errno()));
+                self.results.extend(chain.map(failed));
+            }
+        }
+    }
+
+    fn cancel(&mut self, key: Key) {
+        let Some(at) = self.backlog.iter().position(|work| work.has(key)) else {
+            return self.cancels.push_back(key);
+        };
+        match self.backlog.remove(at).expect("found just now") {
+            Work::Single(key, operation) => self.refuse(key, operation),
+            Work::Chain(mut chain) => {
+                // Those before it go on without the rest.
+                let from = chain.iter().position(|(of, _)| *of == key).expect("it has it");
+                for (key, operation) in chain.split_off(from) {
+                    self.refuse(key, operation);
+                }
+                if !chain.is_empty() {
+                    self.backlog.insert(at, Work::Chain(chain));
+                }
+            }
+        }
+    }
+
+    /// Ends as cancelled what was never handed over.
+    fn refuse(&mut self, key: Key, operation: Operation) {
+        self.results.push((key, Completion::refused(operation, libc::ECANCELED)));
     }
 
     /// Hands over as many cancels as there is room for.
@@ -169,7 +241,11 @@ impl Driver {
 
     /// Whether there is room for a user's operation.
     fn has_room(&self) -> bool {
-        self.local.in_flight() - self.own < self.local.capacity() - OWN_MAX
+        self.has_room_for(1)
+    }
+
+    fn has_room_for(&self, count: usize) -> bool {
+        self.local.in_flight() - self.own + count <= self.local.capacity() - OWN_MAX
     }
 
     /// Takes the loop's results. Whether the bell was among them.
@@ -229,7 +305,10 @@ impl Driver {
     /// Whether there is room for what waits.
     pub(super) fn has_startable_backlog(&self) -> bool {
         let cancels = !self.cancels.is_empty() && self.own < OWN_MAX;
-        cancels || !self.backlog.is_empty() && self.has_room()
+        let front = self.backlog.front();
+        cancels
+            || front.is_some_and(|work| self.has_room_for(work.len()))
+            || self.local.has_due_steps()
     }
 
     fn begin_closing(&mut self, time: Duration) {
@@ -253,7 +332,8 @@ impl Driver {
     /// driver's own. Overdue, it is told once, and what is in flight is waited for all the same.
     pub(super) fn has_ended(&mut self) -> bool {
         let Some(closing) = &mut self.closing else { return false };
-        let operations = self.local.in_flight() - self.own + self.backlog.len();
+        let waiting: usize = self.backlog.iter().map(Work::len).sum();
+        let operations = self.local.in_flight() - self.own + waiting;
         if operations == 0 {
             return true;
         }

@@ -43,6 +43,8 @@ impl Key {
 pub(super) enum Order {
     /// Make this operation; its result goes to the key.
     Start(Key, Operation),
+    /// Make these, each when the one before is complete.
+    Link(Vec<(Key, Operation)>),
     /// Nobody waits for it any more.
     Cancel(Key),
     /// Something that only the loop's own thread may do.
@@ -157,6 +159,30 @@ impl Hub {
         let key = state.admit(waker);
         state.orders.push(Order::Start(key, operation));
         Admission::Taken(key, state.next())
+    }
+
+    /// Hands many operations in at once, each with a future that is to ask for its result; as a chain
+    /// if they are `linked`. Nothing where the ring is closing: here they are again.
+    pub(super) fn submit_all(
+        &self,
+        operations: Vec<Operation>,
+        linked: bool,
+    ) -> Result<(Vec<Key>, Next), Vec<Operation>> {
+        let mut state = self.lock();
+        if state.phase != Phase::Open {
+            return Err(operations);
+        }
+        let admit = |operation| (state.admit(Waker::noop().clone()), operation);
+        let admitted: Vec<_> = operations.into_iter().map(admit).collect();
+        let keys = admitted.iter().map(|(key, _)| *key).collect();
+        if linked {
+            state.orders.push(Order::Link(admitted));
+        } else {
+            let start = |(key, operation)| Order::Start(key, operation);
+            state.orders.extend(admitted.into_iter().map(start));
+        }
+        let next = state.next();
+        Ok((keys, next))
     }
 
     /// Callers may hand orders over by themselves: at once while the driver sleeps, and while it

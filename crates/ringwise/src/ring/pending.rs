@@ -31,6 +31,8 @@ pub struct Pending {
 enum Stage {
     New(Operation),
     Submitted(Key),
+    /// It was never handed in.
+    Refused(Box<Completion>),
     Over,
 }
 
@@ -38,6 +40,33 @@ impl Pending {
     pub(super) fn new(ring: Ring, operation: Operation) -> Pending {
         let cancels = operation.opcode().cancels_on_shutdown();
         Pending { ring, stage: Stage::New(operation), cancels }
+    }
+
+    /// Futures of operations that are submitted at once.
+    pub(super) fn submit_all(
+        ring: &Ring,
+        operations: Vec<Operation>,
+        linked: bool,
+    ) -> Vec<Pending> {
+        let cancels: Vec<bool> =
+            operations.iter().map(|operation| operation.opcode().cancels_on_shutdown()).collect();
+        let refuse = |operations: Vec<Operation>, errno| -> Vec<Stage> {
+            let refused = |operation| Completion::refused(operation, errno);
+            operations.into_iter().map(|each| Stage::Refused(Box::new(refused(each)))).collect()
+        };
+        let stages: Vec<Stage> = if ring.is_foreign() {
+            refuse(operations, libc::EOWNERDEAD)
+        } else {
+            match ring.hub().submit_all(operations, linked) {
+                Ok((keys, next)) => {
+                    ring.follow(next);
+                    keys.into_iter().map(Stage::Submitted).collect()
+                }
+                Err(operations) => refuse(operations, libc::ESHUTDOWN),
+            }
+        };
+        let pending = |(stage, cancels)| Pending { ring: ring.clone(), stage, cancels };
+        stages.into_iter().zip(cancels).map(pending).collect()
     }
 
     /// Lets the operation go on to its end when the future is dropped.
@@ -83,6 +112,7 @@ impl Future for Pending {
                     Poll::Pending
                 }
             },
+            Stage::Refused(completion) => Poll::Ready(*completion),
             Stage::Over => panic!("a future was polled after its end"),
         }
     }
@@ -106,6 +136,7 @@ impl std::fmt::Debug for Pending {
         let stage = match &self.stage {
             Stage::New(_) => "new",
             Stage::Submitted(_) => "submitted",
+            Stage::Refused(_) => "refused",
             Stage::Over => "over",
         };
         f.debug_struct("Pending").field("stage", &stage).finish_non_exhaustive()
