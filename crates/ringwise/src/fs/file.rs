@@ -59,7 +59,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// ```
 #[derive(Clone, Debug)]
 pub struct File {
-    ring: Ring,
+    pub(super) ring: Ring,
     descriptor: Descriptor,
     shared: Arc<Shared>,
 }
@@ -290,16 +290,21 @@ impl File {
         self.check_sync(Opcode::Sync)?;
         let result = self.ring.submit(operation).await.result();
         if let Err(error) = &result {
-            // What never reached the file says nothing about it.
-            if !matches!(error.errno(), libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED) {
-                self.shared.sync_error.store(error.errno(), Ordering::Relaxed);
-            }
+            self.note_failed_sync(error);
         }
         result.map(drop)
     }
 
+    /// The file takes no writes and no syncs any more.
+    pub(super) fn note_failed_sync(&self, error: &Error) {
+        // What never reached the file says nothing about it.
+        if !matches!(error.errno(), libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED) {
+            self.shared.sync_error.store(error.errno(), Ordering::Relaxed);
+        }
+    }
+
     /// Refuses what cannot be made durable any more.
-    fn check_sync(&self, opcode: Opcode) -> Result<(), Error> {
+    pub(super) fn check_sync(&self, opcode: Opcode) -> Result<(), Error> {
         match self.shared.sync_error.load(Ordering::Relaxed) {
             0 => Ok(()),
             errno => Err(self.error(opcode, errno).advise(
@@ -349,7 +354,11 @@ impl File {
         ring.submit(Operation::close(descriptor)).await.result().map(drop)
     }
 
-    async fn read_buffer(&self, mut buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
+    pub(super) async fn read_buffer(
+        &self,
+        mut buffer: Buffer,
+        offset: u64,
+    ) -> Outcome<usize, Buffer> {
         if let Some(result) = self.read_inline(&mut buffer, offset) {
             return (result, buffer);
         }
@@ -385,7 +394,7 @@ impl File {
         }
     }
 
-    fn is_aligned(&self, buffer: &Buffer, offset: u64) -> bool {
+    pub(super) fn is_aligned(&self, buffer: &Buffer, offset: u64) -> bool {
         let alignment = self.shared.nature.alignment;
         let bytes = buffer.selected();
         alignment == 1
@@ -425,7 +434,7 @@ impl File {
         single(self.ring.submit(operation).await)
     }
 
-    fn error(&self, opcode: Opcode, errno: i32) -> Error {
+    pub(super) fn error(&self, opcode: Opcode, errno: i32) -> Error {
         Error::new(opcode, Errno(errno))
     }
 }
