@@ -230,6 +230,9 @@ impl Driver for Simulated {
             match self.step(deadline_ns) {
                 Next::Look => {}
                 Next::GiveUp => return Ok(self.ready.len()),
+                // An enter that did not take everything does not wait (io_uring/io_uring.c), and
+                // what it left may be what ends the wait.
+                Next::WaitForReal(_) if !self.queued.is_empty() => return Ok(self.ready.len()),
                 Next::WaitForReal(most) => self.wait_for_real(most)?,
             }
         }
