@@ -74,7 +74,7 @@ pub use error::{Errno, Error, ErrorKind, LinkError, PushError, PushRefusal};
 pub use local::{Leaked, Local};
 pub use metadata::{DirectAlignment, Metadata};
 pub use op::{AllocateMode, Opcode, OpenOptions, Operation};
-pub use ring::{Batch, Pending, Ring, RingStats};
+pub use ring::{Batch, Deadline, Overdue, Pending, Ring, RingStats};
 pub use setup::{
     Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
 };

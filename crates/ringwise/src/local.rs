@@ -393,6 +393,11 @@ impl Local {
         self.drive(want, self.driver.now().checked_add(timeout))
     }
 
+    /// The time by which its timeouts go.
+    pub(crate) fn now(&self) -> Instant {
+        self.driver.now()
+    }
+
     /// What becomes readable when a completion comes that the loop does not wait for itself, or the
     /// other side of the ring has something: a ring's own descriptor. See
     /// [`submit_and_arm`](Self::submit_and_arm).

@@ -5,6 +5,8 @@
 //! can be dropped at any moment (invariant 1). No executor is needed: whoever polls will do.
 
 mod batch;
+mod clock;
+mod deadline;
 mod driver;
 mod hub;
 mod pending;
@@ -23,6 +25,7 @@ use std::{
 };
 
 pub use batch::Batch;
+pub use deadline::{Deadline, Overdue};
 use hub::{Counts, Hub, Next};
 pub use pending::Pending;
 
@@ -82,8 +85,9 @@ impl Ring {
     }
 
     pub(crate) fn build(builder: Builder) -> Result<Ring, SetupError> {
-        // The driver keeps a little room for itself.
-        let builder = Builder { entries: builder.entries.max(4), ..builder };
+        // The driver keeps a little room for itself, and a chain as long as the queue has to fit
+        // beside that.
+        let builder = Builder { entries: builder.entries.max(8), ..builder };
         let process = ProcessMark::new().map_err(SetupError::Driver)?;
         let hub = Arc::new(Hub::new());
         #[cfg(feature = "tokio")]

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::hub::{Hub, Key, Order, Phase};
+use super::{
+    clock::{Clock, Expiry, Tick},
+    hub::{Hub, Key, Order, Phase},
+};
 use crate::{
     completion::Completion,
     error::PushRefusal,
@@ -23,6 +26,8 @@ use crate::{
 const CANCEL_TAG: u64 = u64::MAX;
 /// Of what wakes it.
 pub(super) const BELL_TAG: u64 = u64::MAX - 1;
+/// Of the timeout by which it keeps deadlines.
+const TICK_TAG: u64 = u64::MAX - 2;
 
 pub(super) struct Driver {
     pub(super) local: Local,
@@ -34,6 +39,9 @@ pub(super) struct Driver {
     tickets: Vec<Option<(Key, Ticket)>>,
     /// What is to be cancelled.
     cancels: VecDeque<Key>,
+    clock: Clock,
+    /// Operations past their deadline that go on.
+    overdue: Vec<Key>,
     results: Vec<(Key, Completion)>,
     /// Operations in flight that are the driver's own.
     own: usize,
@@ -63,21 +71,25 @@ impl Work {
     }
 }
 
-/// Room that users leave: for what wakes the driver, and for a cancel.
-const OWN_MAX: usize = 2;
+/// Room that users leave: for what wakes the driver, a timeout and a cancel.
+const OWN_MAX: usize = 3;
 
 /// Results on their way out.
 pub(super) struct Results {
     results: Vec<(Key, Completion)>,
+    overdue: Vec<Key>,
     stats: Stats,
 }
 
 impl Results {
     /// Hands all out; gives how many there were. Wakes, so no lock may be held.
     pub(super) fn deliver(mut self, hub: &Hub) -> usize {
-        let count = self.results.len();
-        if count > 0 {
+        let count = self.results.len() + self.overdue.len();
+        if !self.results.is_empty() {
             hub.deliver(&mut self.results, self.stats);
+        }
+        if !self.overdue.is_empty() {
+            hub.rouse_waiters(&self.overdue);
         }
         count
     }
@@ -99,6 +111,8 @@ impl Driver {
             backlog: VecDeque::new(),
             tickets: Vec::new(),
             cancels: VecDeque::new(),
+            clock: Clock::default(),
+            overdue: Vec::new(),
             results: Vec::new(),
             own: 0,
             closing: None,
@@ -114,11 +128,13 @@ impl Driver {
             match order {
                 Order::Start(key, operation) => self.start(key, operation),
                 Order::Link(chain) => self.start_chain(chain),
+                Order::Deadline(key, time, expiry) => self.set_deadline(key, time, expiry),
                 Order::Cancel(key) => self.cancel(key),
                 Order::Visit(visit) => visit(&mut self.local),
             }
         }
         self.orders = orders;
+        self.keep_deadlines();
         self.start_cancels();
         if let Phase::Closing(time) = phase
             && self.closing.is_none()
@@ -221,15 +237,71 @@ impl Driver {
         self.results.push((key, Completion::refused(operation, libc::ECANCELED)));
     }
 
+    /// Whether it has come to its end, or nobody knows of it.
+    fn is_under_way(&self, key: Key) -> bool {
+        let ticket = self.tickets.get(key.index());
+        matches!(ticket, Some(Some((current, _))) if *current == key)
+    }
+
+    fn set_deadline(&mut self, key: Key, time: Duration, expiry: Expiry) {
+        let waits = self.is_under_way(key) || self.backlog.iter().any(|work| work.has(key));
+        // A time beyond the clock's reach is no bound.
+        if let Some(at) = self.local.now().checked_add(time).filter(|_| waits) {
+            self.clock.watch(key, at, expiry);
+        }
+    }
+
+    /// Ends what has no time left, and sees to being woken for what has.
+    fn keep_deadlines(&mut self) {
+        if !self.clock.is_running() {
+            return;
+        }
+        let now = self.local.now();
+        while let Some((key, expiry)) = self.clock.expire(now) {
+            match &expiry {
+                Expiry::Tell(_) if self.is_under_way(key) => {
+                    expiry.tell();
+                    self.overdue.push(key);
+                }
+                // What has not begun need not.
+                Expiry::Tell(_) | Expiry::Cancel => self.cancel(key),
+            }
+        }
+        let Some(next) = self.clock.next() else { return };
+        match &mut self.clock.tick {
+            None => {
+                let timeout = Operation::timeout(next.saturating_duration_since(now));
+                if let Some(ticket) = self.push_own(timeout, TICK_TAG) {
+                    self.clock.tick = Some(Tick { at: next, ticket, is_cancelled: false });
+                }
+            }
+            Some(tick) if next < tick.at && !tick.is_cancelled && self.own < OWN_MAX => {
+                tick.is_cancelled = true;
+                let cancel = Operation::cancel(tick.ticket);
+                if self.push_own(cancel, CANCEL_TAG).is_none()
+                    && let Some(tick) = &mut self.clock.tick
+                {
+                    tick.is_cancelled = false;
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Whether a cancel can be handed over, with room left for a timeout.
+    fn has_room_for_cancel(&self) -> bool {
+        self.own + usize::from(self.clock.needs_tick()) < OWN_MAX
+    }
+
     /// Hands over as many cancels as there is room for.
     fn start_cancels(&mut self) {
-        while self.own < OWN_MAX
+        while self.has_room_for_cancel()
             && let Some(key) = self.cancels.pop_front()
         {
             match self.tickets.get(key.index()) {
                 Some(Some((current, ticket))) if *current == key => {
                     let cancel = Operation::cancel(*ticket);
-                    if !self.push_own(cancel, CANCEL_TAG) {
+                    if self.push_own(cancel, CANCEL_TAG).is_none() {
                         return self.cancels.push_front(key);
                     }
                 }
@@ -260,9 +332,13 @@ impl Driver {
 
     /// Results to be handed out, by whoever holds no lock.
     pub(super) fn take_results(&mut self) -> Results {
-        let results = std::mem::take(&mut self.results);
+        let mut results = std::mem::take(&mut self.results);
+        for (key, completion) in &mut results {
+            self.clock.settle(*key, completion);
+        }
+        let overdue = std::mem::take(&mut self.overdue);
         let stats = if results.is_empty() { Stats::default() } else { self.stats() };
-        Results { results, stats }
+        Results { results, overdue, stats }
     }
 
     /// Takes the loop's results and hands them out. Whether the bell was among them.
@@ -273,10 +349,10 @@ impl Driver {
         rang
     }
 
-    /// Pushes an operation of the driver's own; false where there is no room.
-    pub(super) fn push_own(&mut self, operation: Operation, tag: u64) -> bool {
-        let pushed = self.local.push(operation, tag).is_ok();
-        self.own += usize::from(pushed);
+    /// Pushes an operation of the driver's own; nothing where there is no room.
+    pub(super) fn push_own(&mut self, operation: Operation, tag: u64) -> Option<Ticket> {
+        let pushed = self.local.push(operation, tag).ok();
+        self.own += usize::from(pushed.is_some());
         pushed
     }
 
@@ -288,8 +364,11 @@ impl Driver {
 
     /// Keeps a result to be handed out; the driver's own go nowhere.
     fn keep(&mut self, completion: Completion) {
-        if completion.tag() >= BELL_TAG {
+        if completion.tag() >= TICK_TAG {
             self.own -= 1;
+            if completion.tag() == TICK_TAG {
+                self.clock.tick = None;
+            }
             return;
         }
         let key = Key::from_tag(completion.tag());
@@ -299,16 +378,17 @@ impl Driver {
 
     /// Whether results are ready that the loop knows nothing of.
     pub(super) fn has_results(&self) -> bool {
-        !self.results.is_empty()
+        !self.results.is_empty() || !self.overdue.is_empty()
     }
 
     /// Whether there is room for what waits.
     pub(super) fn has_startable_backlog(&self) -> bool {
-        let cancels = !self.cancels.is_empty() && self.own < OWN_MAX;
+        let cancels = !self.cancels.is_empty() && self.has_room_for_cancel();
         let front = self.backlog.front();
         cancels
             || front.is_some_and(|work| self.has_room_for(work.len()))
             || self.local.has_due_steps()
+            || self.clock.needs_tick()
     }
 
     fn begin_closing(&mut self, time: Duration) {

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use super::clock::Expiry;
 use crate::{
     completion::Completion,
     local::{Leaked, Local},
@@ -45,6 +46,8 @@ pub(super) enum Order {
     Start(Key, Operation),
     /// Make these, each when the one before is complete.
     Link(Vec<(Key, Operation)>),
+    /// It has so much time.
+    Deadline(Key, Duration, Expiry),
     /// Nobody waits for it any more.
     Cancel(Key),
     /// Something that only the loop's own thread may do.
@@ -149,7 +152,12 @@ impl Hub {
     }
 
     /// Hands an operation in. `waker` is woken when its result is there.
-    pub(super) fn submit(&self, operation: Operation, waker: Waker) -> Admission {
+    pub(super) fn submit(
+        &self,
+        operation: Operation,
+        waker: Waker,
+        deadline: Option<(Duration, Expiry)>,
+    ) -> Admission {
         let mut state = self.lock();
         if state.phase != Phase::Open {
             drop(state);
@@ -158,6 +166,9 @@ impl Hub {
         }
         let key = state.admit(waker);
         state.orders.push(Order::Start(key, operation));
+        if let Some((time, expiry)) = deadline {
+            state.orders.push(Order::Deadline(key, time, expiry));
+        }
         Admission::Taken(key, state.next())
     }
 
@@ -183,6 +194,13 @@ impl Hub {
         }
         let next = state.next();
         Ok((keys, next))
+    }
+
+    /// Gives an operation that was handed in a deadline.
+    pub(super) fn set_deadline(&self, key: Key, time: Duration, expiry: Expiry) -> Next {
+        let mut state = self.lock();
+        state.orders.push(Order::Deadline(key, time, expiry));
+        state.next()
     }
 
     /// Callers may hand orders over by themselves: at once while the driver sleeps, and while it
@@ -328,6 +346,22 @@ impl Hub {
         drop(state);
         wakers.into_iter().for_each(|waker| wake(Some(waker)));
         orphans.into_iter().for_each(contain_drop);
+    }
+
+    /// Wakes who waits for these, though there is no result.
+    pub(super) fn rouse_waiters(&self, keys: &[Key]) {
+        let state = self.lock();
+        let waker = |key: &Key| match &state.waiters[key.index()] {
+            Waiter { generation, stage: Stage::Waiting(waker) }
+                if *generation == key.generation =>
+            {
+                Some(waker.clone())
+            }
+            _ => None,
+        };
+        let wakers: Vec<Waker> = keys.iter().filter_map(waker).collect();
+        drop(state);
+        wakers.into_iter().for_each(|waker| wake(Some(waker)));
     }
 
     /// The driver's last word.

@@ -7,10 +7,12 @@ use std::{
     future::Future,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use super::{
     Ring,
+    clock::Expiry,
     hub::{Admission, Key, wake},
 };
 use crate::{completion::Completion, op::Operation};
@@ -26,6 +28,8 @@ pub struct Pending {
     ring: Ring,
     stage: Stage,
     cancels: bool,
+    /// What the driver is to be told yet.
+    deadline: Option<(Duration, Expiry)>,
 }
 
 enum Stage {
@@ -39,7 +43,7 @@ enum Stage {
 impl Pending {
     pub(super) fn new(ring: Ring, operation: Operation) -> Pending {
         let cancels = operation.opcode().cancels_on_shutdown();
-        Pending { ring, stage: Stage::New(operation), cancels }
+        Pending { ring, stage: Stage::New(operation), cancels, deadline: None }
     }
 
     /// Futures of operations that are submitted at once.
@@ -65,7 +69,8 @@ impl Pending {
                 Err(operations) => refuse(operations, libc::ESHUTDOWN),
             }
         };
-        let pending = |(stage, cancels)| Pending { ring: ring.clone(), stage, cancels };
+        let pending =
+            |(stage, cancels)| Pending { ring: ring.clone(), stage, cancels, deadline: None };
         stages.into_iter().zip(cancels).map(pending).collect()
     }
 
@@ -82,11 +87,20 @@ impl Pending {
         self
     }
 
+    pub(super) fn cancels(&self) -> bool {
+        self.cancels
+    }
+
+    pub(super) fn set_deadline(&mut self, time: Duration, expiry: Expiry) {
+        self.deadline = Some((time, expiry));
+    }
+
     fn submit(&mut self, operation: Operation, context: &Context<'_>) -> Poll<Completion> {
         if self.ring.is_foreign() {
             return Poll::Ready(Completion::refused(operation, libc::EOWNERDEAD));
         }
-        match self.ring.hub().submit(operation, context.waker().clone()) {
+        let deadline = self.deadline.take();
+        match self.ring.hub().submit(operation, context.waker().clone(), deadline) {
             Admission::Taken(key, next) => {
                 self.stage = Stage::Submitted(key);
                 self.ring.follow(next);
@@ -109,6 +123,10 @@ impl Future for Pending {
                 Some(completion) => Poll::Ready(completion),
                 None => {
                     self.stage = Stage::Submitted(key);
+                    if let Some((time, expiry)) = self.deadline.take() {
+                        let next = self.ring.hub().set_deadline(key, time, expiry);
+                        self.ring.follow(next);
+                    }
                     Poll::Pending
                 }
             },

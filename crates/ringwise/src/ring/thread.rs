@@ -145,7 +145,7 @@ impl Thread {
     fn listen(&mut self) {
         if !self.listening && !self.driver.is_closing() {
             let read = Operation::read_at(&self.bell, vec![0; 8], 0);
-            self.listening = self.driver.push_own(read, BELL_TAG);
+            self.listening = self.driver.push_own(read, BELL_TAG).is_some();
         }
     }
 }
