@@ -490,3 +490,24 @@ fn a_chain_in_flight_ends_with_its_ring() {
         drop(writer);
     }
 }
+
+/// Chains that no ring links, since a time is an error to a link: the loop goes from step to step,
+/// wherever its driver runs.
+#[test]
+fn chains_of_a_ring_that_the_loop_makes() {
+    for ring in rings() {
+        let file = Descriptor::from(std::fs::File::open("/dev/zero").unwrap());
+        let chains: Vec<_> = (0..40)
+            .flat_map(|_| {
+                let chain = ring.batch().push(Operation::timeout(Duration::from_micros(200)));
+                let chain = chain.push(Operation::read_at(&file, vec![1; 8], 0));
+                let chain = chain.push(Operation::timeout(Duration::from_micros(100)));
+                chain.push(Operation::nop()).submit_linked()
+            })
+            .collect();
+        for done in block_on(futures::future::join_all(chains)) {
+            done.result().unwrap();
+        }
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+    }
+}

@@ -408,9 +408,13 @@ impl Driver for Uring {
         }
     }
 
-    /// Not with a submission thread, whose partial submits nobody sees, nor on a polled ring.
+    /// Not with a submission thread, whose partial submits nobody sees, nor on a polled ring; nor on
+    /// a kernel that may end a submit at a member that it refuses, and start those after it with the
+    /// next (one without `SUBMIT_ALL` may be old enough for that: io_uring/io_uring.c,
+    /// io_submit_sqes).
     fn links(&self) -> bool {
-        !self.is_polled_by_thread() && !self.is_polled()
+        let takes_all = self.granted.contains(SetupFlags::SUBMIT_ALL);
+        takes_all && !self.is_polled_by_thread() && !self.is_polled()
     }
 
     fn has_room_for(&mut self, count: usize) -> bool {

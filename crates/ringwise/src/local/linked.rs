@@ -232,9 +232,9 @@ impl Local {
     /// [`TooLateToCancel`](crate::ErrorKind::TooLateToCancel), and the operation is cancelled when
     /// its turn comes.
     ///
-    /// On a ring the kernel goes from one to the next by itself where it makes all of them. Else,
-    /// with a submission thread and with polling, the loop does it: then each step needs a submit
-    /// or a wait after the completion of the one before is there.
+    /// On a ring the kernel goes from one to the next by itself where it makes all of them. Else, as
+    /// with a submission thread, with polling and before Linux 5.18, the loop does it: then each
+    /// step needs a submit or a wait after the completion of the one before is there.
     ///
     /// # Errors
     ///
