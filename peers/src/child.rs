@@ -139,6 +139,7 @@ impl Order {
             pattern: Pattern::Random,
             cache: self.cache,
             order_seed: self.order_seed,
+            heatmap: false,
             interrupt: Arc::default(),
             failed: false.into(),
         }
@@ -316,6 +317,7 @@ impl From<Figures> for Sample {
             end_ns: figures.end_ns,
             exhausted: figures.exhausted,
             slices: figures.slices,
+            heat: None,
         };
         Sample {
             tally: Tally {

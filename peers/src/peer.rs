@@ -2,7 +2,7 @@
 //! many small positioned reads of one file, at equal depth.
 //!
 //! A peer is a file below this one with an [`Engine`], and a line in [`PEERS`]. The library's own
-//! handle for async programs belongs there in the same way, beside them.
+//! handle for async programs is one of the lab's engines, `ringwise`.
 //!
 //! One worker thread for the runtimes that are a thread per core, two for tokio
 //! ([`TOKIO_WORKERS`]). Each opens the file before it says that it is ready, and keeps `depth` tasks
@@ -32,7 +32,8 @@ use ringwise_lab::{
 pub const TOKIO_WORKERS: &str = "2";
 
 /// What runs unless engines are named.
-pub const DEFAULT: &str = "tokio,tokio-fs,tokio-uring,compio,monoio,glommio,sync,threads,uring,fio";
+pub const DEFAULT: &str =
+    "ringwise,tokio,tokio-fs,tokio-uring,compio,monoio,glommio,sync,threads,uring,fio";
 
 /// What direct reads want of an address; enough for every block device there is.
 const BUFFER_ALIGNMENT: usize = 4096;
@@ -118,6 +119,9 @@ impl Choice {
     pub fn what(self) -> String {
         match self {
             Choice::Peer(peer) => peer.what.to_owned(),
+            Choice::Lab(EngineName::Ringwise(_)) => {
+                format!("ringwise's `fs::File`, {TOKIO_WORKERS} workers of tokio")
+            }
             Choice::Lab(EngineName::Tokio) => {
                 format!("`spawn_blocking` around pread(2), {TOKIO_WORKERS} workers")
             }

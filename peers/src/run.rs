@@ -179,6 +179,7 @@ impl Run<'_> {
             pattern: Pattern::Random,
             cache: if profile == Profile::Direct { Cache::Bypassed } else { Cache::Warm },
             order_seed,
+            heatmap: false,
             interrupt: self.interrupt.clone(),
             failed: false.into(),
         }

@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -177,6 +177,12 @@ fn wrong_usage_is_one_line_that_says_what_is_right() {
         (&["--dpeth", "1"], ["--dpeth", "--depth"]),
         (&["--config", "/nonexistent.json"], ["--config /nonexistent.json", "No such file"]),
         (&["--out", "/nonexistent"], ["--out /nonexistent", "directory"]),
+        (&["--cache", "bonded"], ["--cache \"bonded\"", "warm, cold, bounded"]),
+        (&["--cache", "bounded:1m"], ["--cache bounded:1m", "at least"]),
+        (&["--profile", "direct", "--cache", "bounded", "--engines", "uring"], ["--cache", "mmap"]),
+        (&["--percentiles", "p95"], ["--percentiles \"p95\"", "p50, p90, p99, p99.9, p99.99"]),
+        (&["--heatmap", "/nonexistent/x"], ["--heatmap /nonexistent/x", "directory"]),
+        (&["--heatmap", "x", "--reads", "9"], ["--heatmap", "--reads"]),
     ] {
         let line = error_line(&run(directory.path(), arguments), 2);
         assert!(parts.iter().all(|part| line.contains(part)), "{line}");
@@ -301,23 +307,26 @@ fn a_full_disk_is_said_and_cleaned_up() {
 }
 
 /// Starts a long run and waits until it measures.
-fn long_run(directory: &Path) -> std::process::Child {
+fn long_run(directory: &Path) -> Child {
     let mut arguments = vec!["read", "--json", "r.json", "--engines", "sync,uring"];
     arguments.extend(["--profile", "buffered", "--size", "4m", "--duration", "100ms"]);
     arguments.extend(["--repeats", "500", "--depth", "1"]);
-    let child = lab(directory, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.unwrap();
+    let data = directory.join("ringwise-lab-data/buffered-009.data");
+    measuring(lab(directory, &arguments), &data)
+}
+
+/// Starts a run and waits until it measures. `last` is the last of its test files.
+fn measuring(mut command: Command, last: &Path) -> Child {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // No bar is drawn without a terminal, so look at the process: it measures once it has the
     // files open.
-    let data = directory.join("ringwise-lab-data/buffered-009.data");
     let is_open = || {
         let entries = fs::read_dir(format!("/proc/{}/fd", child.id()));
         entries.is_ok_and(|entries| {
             entries
                 .filter_map(Result::ok)
-                .any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == data))
-                && fs::metadata(&data)
-                    .is_ok_and(|found| found.len() >= (4 << 20) / 10 / 4096 * 4096)
+                .any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == last))
+                && fs::metadata(last).is_ok_and(|found| found.len() >= (4 << 20) / 10 / 4096 * 4096)
         })
     };
     let mut seen = 0;
@@ -328,7 +337,7 @@ fn long_run(directory: &Path) -> std::process::Child {
     child
 }
 
-fn signal(child: &std::process::Child, name: &str) {
+fn signal(child: &Child, name: &str) {
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
 }
@@ -362,6 +371,138 @@ fn a_file_that_vanishes_ends_it() {
     let line = error_line(&output, 1);
     assert!(line.contains("buffered-004.data: No such file or directory"), "{line}");
     assert!(content(directory.path()).is_empty());
+}
+
+#[test]
+fn a_file_cut_short_under_a_mapping_ends_it_with_a_line() {
+    let directory = directory();
+    // One long sample: what is cut is cut while it is being touched, not before a sample opens it.
+    let mut arguments = vec!["read", "--json", "r.json", "--engines", "mmap", "--depth", "4"];
+    arguments.extend(["--profile", "buffered", "--pattern", "random", "--size", "4m"]);
+    arguments.extend(["--files", "1", "--repeats", "1", "--duration", "60s"]);
+    let child = lab(directory.path(), &arguments);
+    let child = measuring(child, &directory.path().join("ringwise-lab-data/buffered-000.data"));
+    let path = directory.path().join("ringwise-lab-data/buffered-000.data");
+    fs::OpenOptions::new().write(true).open(path).unwrap().set_len(8192).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let line = error_line(&output, 1);
+    assert!(line.ends_with("buffered-000.data changed during the run: expected 4194304 bytes"));
+    assert!(content(directory.path()).is_empty());
+}
+
+/// The cgroups of a run of the lab, wherever they are.
+fn memory_groups(id: u32) -> Vec<PathBuf> {
+    fn search(directory: &Path, name: &str, found: &mut Vec<PathBuf>) {
+        let Ok(entries) = fs::read_dir(directory) else { return };
+        for entry in entries.filter_map(Result::ok) {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if entry.file_name() == name {
+                    found.push(entry.path());
+                }
+                search(&entry.path(), name, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    search(Path::new("/sys/fs/cgroup"), &format!("ringwise-lab-bound-{id}"), &mut found);
+    found
+}
+
+/// Whether a run failed since no memory cgroup is to be had here.
+fn lacks_memory_groups(output: &Output) -> bool {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let lacks = text.contains("it needs a memory cgroup");
+    if lacks {
+        skip(text.trim());
+    }
+    lacks
+}
+
+#[test]
+fn a_bounded_cache_is_bounded_and_drawn() {
+    let directory = directory();
+    let mut arguments = vec!["read", "--profile", "direct", "--cache", "bounded", "--size", "64m"];
+    arguments.extend(["--engines", "mmap,uring", "--depth", "2,8", "--duration", "60ms"]);
+    arguments.extend(["--repeats", "2", "--json", "r.json", "--heatmap", "maps"]);
+    arguments.extend(["--percentiles", "p50,p90,p99.99"]);
+    let mut command = lab(directory.path(), &arguments);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = child.id();
+    let output = child.wait_with_output().unwrap();
+    if lacks_memory_groups(&output) {
+        return;
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for part in ["a memory cgroup bounds the run", "p99.99", "device ops/s", "maps/index.svg"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    assert!(!text.contains("p99.9 "), "not asked for:\n{text}");
+    assert_eq!(memory_groups(id), Vec::<PathBuf>::new());
+    let results = fs::read_to_string(directory.path().join("r.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/lab-1.json");
+    let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
+    conform(&results, &schema, &schema, "$");
+    for row in results["results"].as_array().unwrap() {
+        let is_mapped = row["engine"] == "mmap";
+        assert_eq!(row["cache"], if is_mapped { "bounded" } else { "bypassed" }, "{row}");
+        assert_eq!(row["cache_bound_bytes"].is_u64(), is_mapped, "{row}");
+        if let Some(reason) = row["void"].as_str() {
+            assert!(!reason.starts_with("bounded cache expected"), "{reason}");
+            continue;
+        }
+        let share = row["device_share"].as_f64().unwrap();
+        // A quarter is in the cache at most; few reads may hit more often by chance.
+        assert!(share > if is_mapped { 0.5 } else { 0.97 }, "{row}");
+        assert!(row["latency_ns"]["p99_99"].is_u64());
+        if row["role"] != "control" {
+            let engine = row["engine"].as_str().unwrap();
+            let name = format!("direct-4k-depth{}-{engine}.svg", row["depth"]);
+            drawn(&directory.path().join("maps").join(name), row, 0.06);
+        }
+    }
+}
+
+/// A drawing is valid, and has as many reads as the samples of its row.
+fn drawn(path: &Path, row: &Value, seconds: f64) {
+    let text = fs::read_to_string(path).unwrap();
+    let document = roxmltree::Document::parse(&text).unwrap();
+    let cells = document.descendants().filter_map(|node| node.attribute("data-reads"));
+    let shown: f64 = cells.map(|count| count.parse::<f64>().unwrap()).sum();
+    let samples = row["samples"].as_array().unwrap();
+    let measured = |sample: &Value| sample["ops_per_s"].as_f64().unwrap() * seconds;
+    let counted: f64 = samples.iter().map(measured).sum();
+    assert!((shown - counted).abs() < 1.0, "{shown} drawn, {counted} counted: {}", path.display());
+}
+
+#[test]
+fn a_signal_takes_the_memory_group_away() {
+    let directory = directory();
+    let mut arguments = vec!["read", "--json", "r.json", "--engines", "mmap,sync", "--depth", "1"];
+    arguments.extend(["--profile", "buffered", "--cache", "bounded", "--size", "64m"]);
+    arguments.extend(["--duration", "100ms", "--repeats", "500"]);
+    let mut command = lab(directory.path(), &arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = child.id();
+    // It is measured within the group, which lists it from then on.
+    let is_inside = |group: &PathBuf| {
+        let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        text.lines().any(|line| line == id.to_string())
+    };
+    while !memory_groups(id).iter().any(is_inside) {
+        if child.try_wait().unwrap().is_some() {
+            let output = child.wait_with_output().unwrap();
+            assert!(lacks_memory_groups(&output), "{}", String::from_utf8_lossy(&output.stderr));
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(error_line(&output, 1), "lab: interrupted: the results are partial");
+    assert_eq!(memory_groups(id), Vec::<PathBuf>::new());
+    assert_eq!(content(directory.path()), [directory.path().join("r.json")]);
 }
 
 #[test]

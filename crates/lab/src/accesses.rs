@@ -90,6 +90,7 @@ mod tests {
             pattern,
             cache,
             order_seed: 1,
+            heatmap: false,
             interrupt: Arc::default(),
             failed: false.into(),
         }

@@ -34,11 +34,12 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// Engines, separated by commas: sync, threads, mmap, tokio, aio, uring, fio, fio+fixed;
-    /// uring takes switches as in "uring-registered-buffers" or "uring+sqpoll":
+    /// Engines, separated by commas: sync, threads, mmap, tokio, aio, uring, ringwise, fio,
+    /// fio+fixed; ringwise is the library's files in tokio ("ringwise+driver-thread": not driven by
+    /// the runtime); uring takes switches as in "uring-registered-buffers" or "uring+sqpoll":
     /// registered-buffers, registered-files, defer-taskrun (on unless taken away), coop-taskrun,
-    /// sqpoll, iopoll; fio, the program, looks at nothing it reads, so "uring+unverified" runs
-    /// beside it [default: all but fio]
+    /// sqpoll, iopoll; fio, the program, looks at nothing it reads, so "uring+unverified" and
+    /// "ringwise+unverified" run beside it [default: all but ringwise and fio]
     #[arg(long, value_name = "A,B")]
     #[serde(deserialize_with = "text")]
     pub engines: Option<String>,
@@ -67,7 +68,9 @@ pub struct Args {
     #[serde(deserialize_with = "text")]
     pub pattern: Option<String>,
 
-    /// What the page cache holds in buffered runs: warm, cold [default: warm]
+    /// What the page cache holds in buffered runs: warm, cold; or bounded, bounded:SIZE: the run
+    /// has a memory cgroup of that size, for random reads through the page cache, and with
+    /// --profile direct for mmap beside direct reads [default: warm; bounded: a quarter of the files]
     #[arg(long, value_name = "STATE")]
     #[serde(deserialize_with = "text")]
     pub cache: Option<String>,
@@ -117,6 +120,17 @@ pub struct Args {
     #[serde(skip)]
     pub config: Option<PathBuf>,
 
+    /// Percentiles that the table shows: p50, p90, p99, p99.9, p99.99; the results file has them
+    /// all [default: p50,p99,p99.9]
+    #[arg(long, value_name = "P,P")]
+    #[serde(deserialize_with = "text")]
+    pub percentiles: Option<String>,
+
+    /// Draw the latencies of each row over time: an SVG file for each and "index.svg" with all
+    /// beside each other, into this directory, which is made if it is missing
+    #[arg(long, value_name = "DIR", conflicts_with = "reads")]
+    pub heatmap: Option<PathBuf>,
+
     /// Keep the test files for the next run
     #[arg(long)]
     pub keep: bool,
@@ -163,6 +177,8 @@ impl Args {
             repeats: self.repeats.or(config.repeats),
             seed: self.seed.or(config.seed),
             json: self.json.or(config.json),
+            percentiles: self.percentiles.or(config.percentiles),
+            heatmap: self.heatmap.or(config.heatmap),
             config: self.config,
             keep: self.keep || config.keep,
         }

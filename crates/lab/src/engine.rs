@@ -6,8 +6,10 @@
 pub mod aio;
 pub mod bare_ring;
 pub mod fio;
+pub mod handle;
 pub mod mmap;
 pub mod null;
+
 mod rolling;
 pub mod sync;
 pub mod threads;
@@ -20,7 +22,7 @@ use ringwise::AlignedBuf;
 
 use crate::{
     job::{Failure, Job, Start, Until, Window},
-    lane::Counts,
+    lane::{Counts, records},
 };
 
 /// What direct reads want of an address; enough for every block device there is.
@@ -57,7 +59,10 @@ impl Tally {
     /// The sum of all lanes.
     pub fn of(window: &Window, lanes: impl IntoIterator<Item = Counts>) -> Tally {
         let mut counts = Counts::default();
-        lanes.into_iter().for_each(|lane| counts.merge(&lane));
+        for lane in lanes {
+            counts.merge(&lane);
+            records::give_back(lane.latency);
+        }
         let until_ns = match window.until {
             Until::Time { ns } if !counts.exhausted => ns,
             _ => counts.end_ns,

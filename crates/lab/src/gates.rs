@@ -3,7 +3,7 @@
 //! A void result keeps its figures in the results file, is shown with its reason, and takes part in
 //! no verdict. A remark, unlike a gate, leaves a result valid.
 
-use ringwise_measure::{device::Storage, statistics};
+use ringwise_measure::{device::Storage, quantity::bytes_text, statistics};
 
 use crate::{
     job::{Cache, Failure},
@@ -90,6 +90,8 @@ pub fn device(cache: Cache, sample: &Sample) -> Option<String> {
     match cache {
         Cache::Warm => (share > WARM_DEVICE_SHARE_MAX)
             .then(|| format!("warm cache expected: {percent:.1} % came from the device")),
+        // How much has to come from there is for the bound to say.
+        Cache::Bounded => None,
         Cache::Cold | Cache::Bypassed => ((share - 1.0).abs() > DEVICE_TOLERANCE)
             .then(|| format!("{percent:.1} % of the bytes came from the device, expected 100 %")),
     }
@@ -109,6 +111,48 @@ pub fn page_cache(cache: Cache, cached_share: Option<f64>) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// A bound of the page cache, and what is read through it.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// What the run may use.
+    pub bytes: u64,
+    /// What the files have together.
+    pub files_bytes: u64,
+}
+
+impl Bound {
+    /// The share of random reads that cannot come from a cache of this size.
+    pub fn device_share_min(&self) -> f64 {
+        1.0 - self.bytes as f64 / self.files_bytes.max(1) as f64
+    }
+}
+
+/// A bound must have had an effect: not more in the cache than it lets, and at least as much from
+/// the device as it forces. `cached_bytes` is of the files after the sample; none where the kernel
+/// cannot tell.
+pub fn bound(bound: &Bound, cached_bytes: Option<u64>, sample: &Sample) -> Option<String> {
+    let cached = cached_bytes.unwrap_or(0);
+    if cached as f64 > bound.bytes as f64 * (1.0 + CACHE_TOLERANCE) {
+        return Some(format!(
+            "bounded cache expected: {} of the files cached, bounded to {}",
+            bytes_text(cached),
+            bytes_text(bound.bytes)
+        ));
+    }
+    let (share, least) = (sample.device_share?, bound.device_share_min());
+    // Few reads may hit or miss by chance: three standard deviations.
+    let reads = sample.tally.counts.completed.max(1) as f64;
+    let chance = 3.0 * (least * (1.0 - least) / reads).sqrt();
+    (share < least - DEVICE_TOLERANCE - chance).then(|| {
+        format!(
+            "bounded cache expected: {:.1} % of the bytes came from the device, at least {:.1} % \
+             have to",
+            share * 100.0,
+            least * 100.0
+        )
+    })
 }
 
 /// The first gate that a sample does not pass.
@@ -211,6 +255,36 @@ mod tests {
         }
         let reason = device(Cache::Bypassed, &with(Some(0.0))).unwrap();
         assert_eq!(reason, "0.0 % of the bytes came from the device, expected 100 %");
+    }
+
+    #[test]
+    fn a_bound_must_have_an_effect() {
+        let limit = Bound { bytes: 256 << 20, files_bytes: 1 << 30 };
+        assert_eq!(limit.device_share_min(), 0.75);
+        let with = |share, completed| {
+            let mut sample = Sample { device_share: share, ..good() };
+            sample.tally.counts.completed = completed;
+            sample
+        };
+        for (cached, share, reads, is_void) in [
+            (Some(255 << 20), Some(0.76), 100_000, false),
+            (Some(255 << 20), Some(0.72), 100_000, true),
+            // Sixteen reads say little.
+            (Some(255 << 20), Some(0.5), 16, false),
+            (Some(0), Some(0.0), 100_000, true),
+            (Some(300 << 20), Some(1.0), 100_000, true),
+            (None, Some(0.76), 100_000, false),
+            (None, None, 100_000, false),
+        ] {
+            let found = bound(&limit, cached, &with(share, reads));
+            assert_eq!(found.is_some(), is_void, "{cached:?} {share:?}: {found:?}");
+        }
+        let reason = bound(&limit, Some(300 << 20), &good()).unwrap();
+        assert_eq!(
+            reason,
+            "bounded cache expected: 300.0 MiB of the files cached, bounded to 256.0 MiB"
+        );
+        assert_eq!(device(Cache::Bounded, &with(Some(0.3), 1000)), None);
     }
 
     #[test]

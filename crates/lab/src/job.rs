@@ -47,6 +47,8 @@ pub enum Cache {
     Cold,
     /// It is not asked: reads are direct.
     Bypassed,
+    /// As much as a memory cgroup lets it have, which is less than the files.
+    Bounded,
 }
 
 /// What one sample reads, and how.
@@ -66,6 +68,8 @@ pub struct Job {
     pub cache: Cache,
     /// The seed of the random order, another one for each sample.
     pub order_seed: u64,
+    /// Whether to record when which latencies came, for a drawing.
+    pub heatmap: bool,
     /// Set by a signal: all lanes of all samples stop.
     pub interrupt: Arc<AtomicBool>,
     /// Set when a lane fails: the others of the sample stop.

@@ -5,6 +5,8 @@
 //! it counts what is in flight by itself, which the gate of Little's law then compares with the
 //! latencies.
 
+pub mod records;
+
 use std::sync::Arc;
 
 use ringwise_measure::Latency;
@@ -12,6 +14,7 @@ use ringwise_measure::Latency;
 use crate::{
     accesses::Accesses,
     dataset::block::verify,
+    heat::Heat,
     job::{Failure, Job, Request, Until, Window},
 };
 
@@ -59,9 +62,27 @@ pub struct Counts {
     pub exhausted: bool,
     /// Operations in each slice of the measured time; empty where it had no fixed length.
     pub slices: Vec<u64>,
+    /// Which latencies came when, where that was asked for and the time had a fixed length.
+    pub heat: Option<Heat>,
 }
 
 impl Counts {
+    fn empty(slices: Vec<u64>, heat: Option<Heat>) -> Counts {
+        Counts {
+            operations: 0,
+            bytes: 0,
+            latency: records::take(),
+            issued: 0,
+            completed: 0,
+            in_flight_ns: 0,
+            edge_ns: 0,
+            end_ns: 0,
+            exhausted: false,
+            slices,
+            heat,
+        }
+    }
+
     /// Adds another lane's.
     pub fn merge(&mut self, other: &Counts) {
         self.operations += other.operations;
@@ -78,6 +99,11 @@ impl Counts {
         } else {
             self.slices.iter_mut().zip(&other.slices).for_each(|(sum, more)| *sum += more);
         }
+        match (&mut self.heat, &other.heat) {
+            (Some(sum), Some(more)) => sum.merge(more),
+            (none @ None, Some(first)) => *none = Some(first.clone()),
+            (_, None) => {}
+        }
     }
 }
 
@@ -91,6 +117,7 @@ impl Lane {
                 (u64::MAX, share(lane + 1) - share(lane), Vec::new())
             }
         };
+        let heat = (job.heatmap && !slices.is_empty()).then(Heat::new);
         Lane {
             job: job.clone(),
             window,
@@ -102,7 +129,7 @@ impl Lane {
             requested: 0,
             in_flight: 0,
             in_flight_ns: 0,
-            counts: Counts { slices, ..Counts::default() },
+            counts: Counts::empty(slices, heat),
         }
     }
 
@@ -190,6 +217,9 @@ impl Lane {
             let measured_ns = self.until_ns - self.window.from_ns;
             let slice = (ended_ns - self.window.from_ns) * SLICES as u64 / measured_ns;
             self.counts.slices[slice as usize] += 1;
+            if let Some(heat) = &mut self.counts.heat {
+                heat.record(ended_ns - self.window.from_ns, measured_ns, latency_ns);
+            }
         }
     }
 
@@ -225,6 +255,7 @@ mod tests {
             pattern: Pattern::Sequential,
             cache: Cache::Warm,
             order_seed: 1,
+            heatmap: false,
             interrupt: Arc::default(),
             failed: false.into(),
         })

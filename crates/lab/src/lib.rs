@@ -8,7 +8,8 @@
 //! `report` prints and writes it.
 //!
 //! Reading order: [`plan`], [`dataset`], [`job`], [`lane`], [`engine`], [`sample`], [`schedule`],
-//! [`gates`], [`row`], [`verdict`], [`report`], [`workload`].
+//! [`gates`], [`row`], [`verdict`], [`report`], [`workload`]. Beside them: [`heat`], which latencies
+//! came when, and `memory_group`, a bound for the page cache.
 //!
 //! Invariant: engines are compared only within one interleaved run and at equal depth.
 //!
@@ -23,9 +24,11 @@ pub mod dataset;
 pub mod engine;
 pub mod error;
 pub mod gates;
+pub mod heat;
 pub mod interrupt;
 pub mod job;
 pub mod lane;
+mod memory_group;
 pub mod plan;
 pub mod progress;
 pub mod report;
@@ -53,7 +56,7 @@ use crate::{
     job::Extent,
     plan::{Plan, Workload},
     progress::Progress,
-    report::{Report, Section, json, table},
+    report::{Report, Section, heatmap, json, table},
     sample::Instruments,
     workload::{Context, Outcome, nop, read},
 };
@@ -68,6 +71,9 @@ const IDLE_TIME: Duration = Duration::from_secs(1);
 /// [`LabError`], one line, with the exit status that belongs to it.
 pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     let plan = Plan::new(&args.with_config()?)?;
+    if let Some(path) = &plan.heatmap {
+        heatmap::make_directory(path)?;
+    }
     let interrupt = interrupt::flag()?;
     let sources = Sources::default();
     let began_unix_s =
@@ -112,6 +118,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     report.lasted_s = began.elapsed().as_secs_f64();
     let path = plan.json.clone().unwrap_or_else(|| json::default_path(&plan.out, began_unix_s));
     json::write(&path, &json::text(&report))?;
+    draw(&plan, &report.sections, timing, out)?;
     let partial = if report.is_partial { " (partial: interrupted)" } else { "" };
     let shown = path.strip_prefix(".").unwrap_or(&path).display();
     say(out, &format!("results: {shown}{partial}\n"))?;
@@ -126,6 +133,23 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     }
 }
 
+fn draw(
+    plan: &Plan,
+    sections: &[Section],
+    timing: job::Timing,
+    out: &mut dyn Write,
+) -> Result<(), LabError> {
+    let Some(directory) = &plan.heatmap else { return Ok(()) };
+    match heatmap::write(directory, sections, timing)? {
+        Some((index, count)) => {
+            let shown = index.strip_prefix(".").unwrap_or(&index).display();
+            let beside = if count == 1 { "1 row".to_owned() } else { format!("{count} rows") };
+            say(out, &format!("heatmaps: {shown}, and a file for each of {beside} beside it\n"))
+        }
+        None => say(out, "heatmaps: none, since no row has a result that counts\n"),
+    }
+}
+
 fn measure(
     context: &Context<'_>,
     directory: Option<&Directory>,
@@ -135,7 +159,13 @@ fn measure(
     let mut keep = |outcome: Outcome| {
         let is_told = matches!(outcome.result, Ok(()) | Err(LabError::Interrupted));
         if is_told {
-            say(out, &format!("{}\n", table::text(&outcome.section, context.plan.seed)))?;
+            say(
+                out,
+                &format!(
+                    "{}\n",
+                    table::text(&outcome.section, &context.plan.percentiles, context.plan.seed)
+                ),
+            )?;
             sections.push(outcome.section);
         }
         outcome.result

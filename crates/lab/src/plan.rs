@@ -2,8 +2,11 @@
 
 mod check;
 mod engine_name;
+mod groups;
+mod percentile;
 
 pub use engine_name::EngineName;
+pub use percentile::Percentile;
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -37,6 +40,10 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// Batches of `nop`.
     pub batches: Vec<usize>,
+    /// What the table shows of the latencies, beside the longest.
+    pub percentiles: Vec<Percentile>,
+    /// Where drawings of the latencies over time go, if they are wanted.
+    pub heatmap: Option<PathBuf>,
 }
 
 /// A workload of the suite.
@@ -77,8 +84,10 @@ pub struct Group {
     pub profile: Profile,
     /// In which order.
     pub pattern: Pattern,
-    /// What the page cache holds.
+    /// What the page cache holds, for engines that read through it.
     pub cache: Cache,
+    /// With a bounded cache: how much memory the run may use. None is a quarter of the files.
+    pub bound_bytes: Option<u64>,
     /// Bytes per read.
     pub block_bytes: usize,
     /// Reads in flight.
@@ -91,6 +100,31 @@ pub struct Group {
     pub files: u64,
     /// How large they are together.
     pub size: Size,
+}
+
+/// What a run in a bounded memory needs for itself, and for each read in flight: a thread's stacks
+/// and structures, in the program and in the kernel.
+const OWN_BYTES: u64 = 16 << 20;
+const OWN_BYTES_PER_READ: u64 = 128 << 10;
+
+impl Group {
+    /// The most reads in flight of any row.
+    pub fn depth_max(&self) -> usize {
+        self.depths.iter().copied().chain([self.threads]).max().unwrap_or(1)
+    }
+
+    /// The least memory that a bound may leave to the run.
+    pub fn bound_bytes_min(&self) -> u64 {
+        OWN_BYTES + self.depth_max() as u64 * (OWN_BYTES_PER_READ + self.block_bytes as u64)
+    }
+
+    /// What the page cache holds for one engine: in a direct group all but a mapping go past it.
+    pub fn cache_of(&self, engine: &str) -> Cache {
+        match self.profile {
+            Profile::Direct if engine != "mmap" => Cache::Bypassed,
+            Profile::Direct | Profile::Buffered => self.cache,
+        }
+    }
 }
 
 impl fmt::Display for Profile {
@@ -117,6 +151,7 @@ impl fmt::Display for Cache {
             Cache::Warm => "warm",
             Cache::Cold => "cold",
             Cache::Bypassed => "O_DIRECT",
+            Cache::Bounded => "bounded cache",
         })
     }
 }

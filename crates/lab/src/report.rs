@@ -1,5 +1,6 @@
 //! What is handed to people and programs: sections of rows with their verdicts.
 
+pub mod heatmap;
 pub mod json;
 pub mod table;
 
@@ -37,6 +38,8 @@ pub struct Section {
     pub group: Option<Group>,
     /// What it is called.
     pub title: String,
+    /// With a bounded cache: how much memory the run could use.
+    pub bound_bytes: Option<u64>,
     /// The rows.
     pub rows: Vec<Row>,
     /// What is to be known of all of them.
@@ -57,7 +60,7 @@ impl Section {
     /// A section with nothing measured.
     pub fn new(workload: Workload, group: Option<Group>, title: String, rows: Vec<Row>) -> Section {
         let (notes, verdicts, pairings) = (Vec::new(), Vec::new(), Vec::new());
-        Section { workload, group, title, rows, notes, verdicts, pairings }
+        Section { workload, group, title, bound_bytes: None, rows, notes, verdicts, pairings }
     }
 
     /// Voids every row for one reason.

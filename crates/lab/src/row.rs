@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::{
     engine::Engine,
     gates,
+    heat::Heat,
     sample::{Counted, Sample},
 };
 
@@ -51,6 +52,8 @@ pub struct Measured {
     pub latency: Latency,
     /// Operations by slice of the measured time, all samples together.
     slices: Vec<u64>,
+    /// Which latencies came when, a record for each sample, where that was asked for.
+    pub heats: Vec<Heat>,
     /// Kernel events counted in a pass of their own.
     pub counted: Option<Counted>,
     /// Why the result does not count.
@@ -137,6 +140,7 @@ impl Measured {
         } else {
             self.slices.clone_from(&counts.slices);
         }
+        self.heats.extend(counts.heat.clone());
         if self.detail.is_none() {
             self.detail.clone_from(&sample.tally.detail);
         }
@@ -168,6 +172,11 @@ impl Measured {
     /// The share of the bytes that came from the device: the median of the samples.
     pub fn device_share(&self) -> Option<f64> {
         self.median(|sample| sample.device_share)
+    }
+
+    /// Operations per second that the device served: the median of the samples.
+    pub fn device_ops_per_s(&self) -> Option<f64> {
+        self.median(|sample| sample.device_share.map(|share| share * sample.ops_per_s))
     }
 
     /// Requests in the device's queue: the median of the samples.

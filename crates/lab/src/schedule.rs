@@ -10,8 +10,11 @@ use crate::{
     gates,
     job::{Failure, Job, Timing},
     row::Row,
-    sample::{self, Instruments},
+    sample::{self, Instruments, Sample},
 };
+
+/// Why a sample that was taken is void, if so.
+pub type Inspect<'a> = dyn Fn(&Job, &Sample) -> Result<Option<String>, LabError> + 'a;
 
 /// How samples are taken.
 pub struct Schedule<'a> {
@@ -24,9 +27,11 @@ pub struct Schedule<'a> {
     /// What is read around each.
     pub instruments: &'a Instruments,
     /// Makes the job of a row, with a seed for its order.
-    pub job: &'a dyn Fn(usize, u64) -> Job,
+    pub job: &'a dyn Fn(&Row, u64) -> Job,
     /// Brings the page cache into the state it should be in, and says why a sample would be void.
     pub prepare: &'a dyn Fn(&Job) -> Result<Option<String>, LabError>,
+    /// Looks after a sample whether that state has held, and says why the sample is void.
+    pub inspect: &'a Inspect<'a>,
 }
 
 impl Schedule<'_> {
@@ -54,7 +59,7 @@ impl Schedule<'_> {
     }
 
     fn sample(&self, row: &mut Row, block: usize, order_seed: u64) -> Result<(), LabError> {
-        let job = Arc::new((self.job)(row.depth, order_seed));
+        let job = Arc::new((self.job)(row, order_seed));
         let unready = (self.prepare)(&job)?;
         let taken = sample::take(&*row.runner, &job, self.timing, self.instruments);
         if job.interrupt.load(Ordering::Relaxed) {
@@ -63,6 +68,8 @@ impl Schedule<'_> {
         match taken {
             Ok(sample) => {
                 let void = unready.or_else(|| gates::sample(job.cache, &sample));
+                let inspected = (self.inspect)(&job, &sample)?;
+                let void = void.or(inspected);
                 row.measured.add(block, &sample, void);
             }
             Err(failure) => {
@@ -84,7 +91,7 @@ impl Schedule<'_> {
     /// As for [`run`](Self::run).
     pub fn count(&self, rows: &mut [Row], timing: Timing) -> Result<(), LabError> {
         for row in rows.iter_mut().filter(|row| row.is_valid()) {
-            let job = Arc::new((self.job)(row.depth, self.seed));
+            let job = Arc::new((self.job)(row, self.seed));
             (self.prepare)(&job)?;
             let counted = sample::count(&*row.runner, &job, timing, &self.instruments.sources);
             if job.interrupt.load(Ordering::Relaxed) {

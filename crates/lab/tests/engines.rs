@@ -10,6 +10,7 @@ use ringwise_lab::{
         Engine, Tally,
         aio::Aio,
         fio::Fio,
+        handle::Ringwise,
         mmap::Mapped,
         sync::Sync,
         threads::Threads,
@@ -55,6 +56,7 @@ fn job(files: &Files, depth: usize, cache: Cache) -> Job {
         pattern,
         cache,
         order_seed: 1,
+        heatmap: false,
         interrupt: Arc::default(),
         failed: false.into(),
     }
@@ -74,10 +76,14 @@ fn engines() -> Vec<(&'static str, Box<dyn Engine>, usize)> {
     vec![
         ("sync", Box::new(Sync), 1),
         ("mmap", Box::new(Mapped), 1),
+        ("mmap", Box::new(Mapped), 8),
         ("threads", Box::new(Threads), 1),
         ("threads", Box::new(Threads), 8),
         ("tokio", Box::new(Tokio), 1),
         ("tokio", Box::new(Tokio), 8),
+        ("ringwise", Box::new(Ringwise::default()), 1),
+        ("ringwise", Box::new(Ringwise::default()), 8),
+        ("ringwise", Box::new(Ringwise { driver_thread: true, unverified: false }), 8),
         ("aio", Box::new(Aio), 1),
         ("aio", Box::new(Aio), 8),
         ("uring", uring(""), 1),
@@ -97,7 +103,7 @@ fn take(engine: &dyn Engine, name: &str, job: Job) -> Option<sample::Sample> {
     let extent = match job.cache {
         // It ends when all is read.
         Cache::Cold => Extent::Time(Duration::from_secs(30)),
-        Cache::Warm | Cache::Bypassed => Extent::Operations(500),
+        Cache::Warm | Cache::Bypassed | Cache::Bounded => Extent::Operations(500),
     };
     match sample::take(engine, &Arc::new(job), Timing { extent, ..TIMING }, &instruments()) {
         Ok(sample) => Some(sample),
@@ -167,7 +173,7 @@ fn every_engine_notices_a_damaged_block() {
         }
         opened.sync_all().unwrap();
     }
-    for (name, engine, depth) in engines().into_iter().take(15) {
+    for (name, engine, depth) in engines().into_iter().take(16) {
         let job = Arc::new(job(&files, depth, Cache::Warm));
         match sample::take(&*engine, &job, TIMING, &instruments()).unwrap_err() {
             Failure::Unavailable(reason) => println!("skipped: {name}: {reason}"),
@@ -280,8 +286,9 @@ fn the_schedule_voids_what_does_not_pass_and_goes_on_with_the_rest() {
         seed: 1,
         timing: Timing { warm_up: Duration::ZERO, extent: Extent::Operations(1000) },
         instruments: &instruments,
-        job: &|depth, order_seed| Job { order_seed, ..job(&files, depth, Cache::Warm) },
+        job: &|row, order_seed| Job { order_seed, ..job(&files, row.depth, Cache::Warm) },
         prepare: &|_| Ok(None),
+        inspect: &|_, _| Ok(None),
     };
     let mut told = 0;
     schedule.run(&mut rows, &mut |_| told += 1).unwrap();
@@ -306,8 +313,9 @@ fn a_cache_that_is_not_as_expected_voids_the_row() {
         seed: 1,
         timing: TIMING,
         instruments: &instruments,
-        job: &|depth, order_seed| Job { order_seed, ..job(&files, depth, Cache::Warm) },
+        job: &|row, order_seed| Job { order_seed, ..job(&files, row.depth, Cache::Warm) },
         prepare: &|job| Ok(gates::page_cache(job.cache, Some(0.5))),
+        inspect: &|_, _| Ok(None),
     };
     schedule.run(&mut rows, &mut |_| {}).unwrap();
     assert_eq!(
@@ -327,12 +335,13 @@ fn an_interrupt_ends_the_schedule_with_what_there_is() {
         seed: 1,
         timing: TIMING,
         instruments: &instruments,
-        job: &|depth, order_seed| Job {
+        job: &|row, order_seed| Job {
             order_seed,
             interrupt: interrupt.clone(),
-            ..job(&files, depth, Cache::Warm)
+            ..job(&files, row.depth, Cache::Warm)
         },
         prepare: &|_| Ok(None),
+        inspect: &|_, _| Ok(None),
     };
     let mut taken = 0;
     let result = schedule.run(&mut rows, &mut |_| {

@@ -263,7 +263,14 @@ impl Driver for AnyDriver {
 
     #[inline]
     fn queue_nop(&mut self, user_data: u64) -> bool {
-        delegate!(self, |driver| driver.queue_nop(user_data))
+        #[cold]
+        fn without_ring(driver: &mut AnyDriver, user_data: u64) -> bool {
+            delegate!(driver, |driver| driver.queue_nop(user_data))
+        }
+        match self {
+            AnyDriver::Uring(uring) => uring.queue_nop(user_data),
+            other => without_ring(other, user_data),
+        }
     }
 
     #[inline]
@@ -290,7 +297,14 @@ impl Driver for AnyDriver {
 
     #[inline]
     fn next(&mut self) -> Option<Cqe> {
-        delegate!(self, |driver| driver.next())
+        #[cold]
+        fn without_ring(driver: &mut AnyDriver) -> Option<Cqe> {
+            delegate!(driver, |driver| driver.next())
+        }
+        match self {
+            AnyDriver::Uring(uring) => uring.next(),
+            other => without_ring(other),
+        }
     }
 
     fn put_back(&mut self, results: &[Cqe]) {

@@ -212,6 +212,7 @@ fn lower_other(kind: &mut Kind, context: Context) -> Call {
         }
         Kind::Timeout(after) => Call::Timeout { after: after.as_ptr() },
         Kind::Cancel(ticket) => Call::Cancel { user_data: ticket.user_data_in(context.ring) },
+        Kind::LinkedNop => Call::Nop,
         Kind::Read { .. }
         | Kind::Write { .. }
         | Kind::Close(Closing::Descriptor(_))

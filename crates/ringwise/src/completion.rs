@@ -6,7 +6,10 @@
 //! nowhere else, such a number becomes an owner again; each completion passes once.
 #![allow(unsafe_code)]
 
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::{
+    num::NonZeroU64,
+    os::fd::{FromRawFd, OwnedFd},
+};
 
 use crate::{
     buf::Buffer,
@@ -24,16 +27,24 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "the result of an operation may be an error"]
 pub struct Completion {
-    pub(crate) ticket: Ticket,
-    pub(crate) tag: u64,
+    // The ticket's two parts, apart so that there is no room lost between the fields.
+    number: NonZeroU64,
+    table: u32,
     pub(crate) result: i32,
+    tag: u64,
     pub(crate) operation: Operation,
 }
 
 impl Completion {
     /// Of an operation that no backend was given.
     pub(crate) fn refused(operation: Operation, errno: i32) -> Completion {
-        Completion { ticket: Ticket::NONE, tag: 0, result: -errno, operation }
+        Completion::new(Ticket::NONE, 0, -errno, operation)
+    }
+
+    #[inline]
+    pub(crate) fn new(ticket: Ticket, tag: u64, result: i32, operation: Operation) -> Completion {
+        let Ticket { number, table } = ticket;
+        Completion { number, table, result, tag, operation }
     }
 
     /// The number that was given with the push.
@@ -43,7 +54,7 @@ impl Completion {
 
     /// The ticket that the push returned.
     pub fn ticket(&self) -> Ticket {
-        self.ticket
+        Ticket { number: self.number, table: self.table }
     }
 
     /// Which operation it was.
@@ -130,6 +141,10 @@ impl Completion {
 /// was cancelled before anybody made the call.
 pub(crate) fn settle(operation: &mut Operation, result: i32, never_ran: bool) -> i32 {
     match operation.0.as_deref_mut() {
+        Some(Kind::LinkedNop) => {
+            operation.0 = None;
+            result
+        }
         // A timeout that came is no failure.
         Some(Kind::Timeout(_)) if result == -libc::ETIME => 0,
         Some(Kind::Open(open)) if result >= 0 => {

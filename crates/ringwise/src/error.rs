@@ -9,7 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::op::{Opcode, Operation};
+use crate::{
+    descriptor::Target,
+    op::{Kind, Opcode, Operation},
+};
+
+/// The largest offset of a file (`loff_t` is signed).
+pub(crate) const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// A kernel error number, positive, as in `errno(3)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -135,6 +141,7 @@ impl Error {
         let mut error = Error::new(operation.opcode(), errno);
         error.0.path = operation.path();
         error.0.offset = operation.offset();
+        error.0.advice = advice_on(operation, errno).or(error.0.advice);
         error
     }
 
@@ -341,6 +348,26 @@ fn advice(opcode: Opcode, errno: Errno) -> Option<&'static str> {
         (_, libc::ESHUTDOWN) => Some("the ring was shut down"),
         (_, libc::EMFILE) => Some("raise the limit on open files (ulimit -n) or close some"),
         (Opcode::Register, libc::ENOMEM) => Some("raise the locked-memory limit (ulimit -l)"),
+        _ => None,
+    }
+}
+
+/// What only the operation itself tells, and its number does not: what a loop refuses is told alike
+/// where the refusal comes as a completion.
+fn advice_on(operation: &Operation, errno: Errno) -> Option<&'static str> {
+    match (errno.0, operation.0.as_deref()?) {
+        (libc::EINVAL, Kind::Unrepresentable(_)) => Some("the path has a NUL byte"),
+        (libc::EINVAL, _) if operation.offset().is_some_and(|offset| offset > OFFSET_MAX) => {
+            Some("offsets of files are below 2^63")
+        }
+        (libc::EFAULT, Kind::Read { buffer, .. }) if !buffer.is_writable() => {
+            Some("a static buffer cannot be read into")
+        }
+        (libc::EBUSY, Kind::Close(_)) => Some("a clone or an operation in flight still holds it"),
+        (libc::EBADF, _) if matches!(operation.target(), Some(Target::Registered(_))) => Some(
+            "it is not registered with this ring, or no longer, or was opened for the other \
+             direction",
+        ),
         _ => None,
     }
 }

@@ -62,6 +62,7 @@ mod setup;
 pub mod sim;
 mod slot;
 mod stats;
+mod sync;
 mod sys;
 
 pub use buf::{
@@ -74,7 +75,7 @@ pub use error::{Errno, Error, ErrorKind, LinkError, PushError, PushRefusal};
 pub use local::{Leaked, Local};
 pub use metadata::{DirectAlignment, Metadata};
 pub use op::{AllocateMode, Opcode, OpenOptions, Operation};
-pub use ring::{Batch, Deadline, Overdue, Pending, Ring, RingStats};
+pub use ring::{Deadline, Pending, Ring, RingStats};
 pub use setup::{
     Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
 };

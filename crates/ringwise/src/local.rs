@@ -8,6 +8,7 @@
 mod linked;
 mod shutdown;
 
+pub(crate) use linked::is_whole;
 pub use shutdown::Leaked;
 
 use std::{
@@ -23,16 +24,13 @@ use crate::{
     call::{Call, Context, File},
     completion::{self, Completion},
     descriptor::{Descriptor, RegisteredFile, Target},
-    error::{Errno, Error, PushError, PushRefusal},
+    error::{Errno, Error, OFFSET_MAX, PushError, PushRefusal},
     op::{Closing, Kind, Opcode, Open, Opened, Operation},
     registry::{Registry, Release},
     setup::{Builder, Effect, Setup, SetupError},
     slot::{Freed, Slots, Ticket},
     stats::Stats,
 };
-
-/// The largest offset of a file (`loff_t` is signed).
-const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// One thread's event loop for completion-based I/O.
 ///
@@ -294,13 +292,13 @@ impl Local {
 
     /// Takes what an operation needs beyond its own content: an entry of the table, or sole
     /// ownership of a descriptor that is to be closed.
-    fn prepare(&mut self, operation: Operation) -> Result<Prepared, PushError> {
+    fn prepare(&mut self, mut operation: Operation) -> Result<Prepared, PushError> {
         let refuse = |kind, errno, advice| {
             let operation = Operation::of(kind);
             let error = Error::of(&operation, Errno(errno)).advise(advice);
             Err(PushError { operation, reason: PushRefusal::Rejected(error) })
         };
-        let kind = operation.0.expect("a no-op needs nothing");
+        let kind = operation.0.take().expect("a no-op needs nothing");
         let (closing, entry) = match *kind {
             Kind::Open(mut open) if open.into_table => {
                 open.entry = self.registry.reserve();
@@ -393,11 +391,6 @@ impl Local {
         self.drive(want, self.driver.now().checked_add(timeout))
     }
 
-    /// The time by which its timeouts go.
-    pub(crate) fn now(&self) -> Instant {
-        self.driver.now()
-    }
-
     /// What becomes readable when a completion comes that the loop does not wait for itself, or the
     /// other side of the ring has something: a ring's own descriptor. See
     /// [`submit_and_arm`](Self::submit_and_arm).
@@ -430,10 +423,7 @@ impl Local {
     #[inline]
     pub fn next_completion(&mut self) -> Option<Completion> {
         loop {
-            let mut cqe = self.driver.next()?;
-            if !self.chains.is_empty() {
-                self.observe(&mut cqe);
-            }
+            let cqe = self.driver.next()?;
             if let Some(completion) = self.complete(cqe) {
                 return Some(completion);
             }
@@ -442,7 +432,9 @@ impl Local {
 
     #[inline]
     fn complete(&mut self, cqe: Cqe) -> Option<Completion> {
-        let ticket = Ticket::from_user_data(cqe.user_data, self.number)?;
+        let Some(ticket) = Ticket::from_user_data(cqe.user_data, self.number) else {
+            return self.complete_own(cqe);
+        };
         let Some(Freed { tag, nop }) = self.slots.free(ticket) else {
             self.stats.stale_completions += 1;
             return None;
@@ -451,13 +443,25 @@ impl Local {
         // stores are still on their way, which took five nanoseconds of a no-op's forty.
         let (operation, result) =
             if nop { (Operation::nop(), cqe.result) } else { self.complete_taken(ticket, cqe) };
-        Some(Completion { ticket, tag, result, operation })
+        Some(Completion::new(ticket, tag, result, operation))
+    }
+
+    /// What the loop submitted for itself is told to nobody.
+    #[cold]
+    fn complete_own(&mut self, mut cqe: Cqe) -> Option<Completion> {
+        if !self.chains.is_empty() {
+            self.observe(&mut cqe);
+        }
+        None
     }
 
     #[inline(never)]
     fn complete_taken(&mut self, ticket: Ticket, cqe: Cqe) -> (Operation, i32) {
-        let mut operation = self.slots.take(ticket);
         let mut cqe = cqe;
+        if !self.chains.is_empty() {
+            self.observe(&mut cqe);
+        }
+        let mut operation = self.slots.take(ticket);
         if cqe.result == -libc::EINTR && !cqe.is_by_thread() {
             // No signal of ours reaches a kernel worker (io_uring/io-wq.c, create_io_thread blocks
             // them); what interrupts one is a cancel.

@@ -4,9 +4,6 @@
 //! driver and are woken when results are there; they own nothing that the kernel may touch, so they
 //! can be dropped at any moment (invariant 1). No executor is needed: whoever polls will do.
 
-mod batch;
-mod clock;
-mod deadline;
 mod driver;
 mod hub;
 mod pending;
@@ -19,15 +16,16 @@ mod visit;
 
 use std::{
     future::{Future, poll_fn},
-    sync::Arc,
-    task::Poll,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Poll, Waker},
     time::Duration,
 };
 
-pub use batch::Batch;
-pub use deadline::{Deadline, Overdue};
-use hub::{Counts, Hub, Next};
-pub use pending::Pending;
+use hub::{Counts, Hub, Next, Together};
+pub use pending::{Deadline, Pending};
 
 use crate::{
     buf::Pool,
@@ -70,6 +68,8 @@ struct Inner {
     hub: Arc<Hub>,
     setup: Setup,
     process: ProcessMark,
+    /// Reads that the caller's thread served by itself.
+    inline_hits: AtomicU64,
     #[cfg(feature = "tokio")]
     driver: Option<Arc<task::SharedDriver>>,
 }
@@ -85,9 +85,8 @@ impl Ring {
     }
 
     pub(crate) fn build(builder: Builder) -> Result<Ring, SetupError> {
-        // The driver keeps a little room for itself, and a chain as long as the queue has to fit
-        // beside that.
-        let builder = Builder { entries: builder.entries.max(8), ..builder };
+        // The driver keeps a little room for itself.
+        let builder = Builder { entries: builder.entries.max(4), ..builder };
         let process = ProcessMark::new().map_err(SetupError::Driver)?;
         let hub = Arc::new(Hub::new());
         #[cfg(feature = "tokio")]
@@ -95,13 +94,16 @@ impl Ring {
             && let Some(started) = task::start(&builder, &hub)
         {
             let (setup, driver) = started?;
-            return Ok(Ring(Arc::new(Inner { hub, setup, process, driver: Some(driver) })));
+            let inline_hits = AtomicU64::new(0);
+            let driver = Some(driver);
+            return Ok(Ring(Arc::new(Inner { hub, setup, process, inline_hits, driver })));
         }
         let setup = thread::start(builder, hub.clone())?;
         Ok(Ring(Arc::new(Inner {
             hub,
             setup,
             process,
+            inline_hits: AtomicU64::new(0),
             #[cfg(feature = "tokio")]
             driver: None,
         })))
@@ -126,6 +128,86 @@ impl Ring {
     /// An operation as a future of its completion.
     pub fn submit(&self, operation: Operation) -> Pending {
         Pending::new(self.clone(), operation)
+    }
+
+    /// Hands many operations in together: one lock, at most one wake-up, and one enter for as many
+    /// as the queue holds. Unlike those of [`submit`](Self::submit) they are under way before their
+    /// futures are polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ringwise::{Descriptor, Operation, Ring};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let ring = Ring::new()?;
+    /// let file = Descriptor::from(std::fs::File::open("/dev/zero")?);
+    /// let reads = (0..32).map(|at| Operation::read_at(&file, vec![1; 512], at * 512));
+    /// for read in ring.submit_all(reads) {
+    ///     assert_eq!(read.await.result()?, 512);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn submit_all(&self, operations: impl IntoIterator<Item = Operation>) -> Vec<Pending> {
+        self.submit_together(operations.into_iter().collect(), Together::Batch)
+    }
+
+    /// Hands operations in as a chain, under way before its futures are polled: each starts when the
+    /// one before it has completed in full.
+    ///
+    /// One that fails, and a read or write that moves fewer bytes than it was asked to, ends the
+    /// chain: those after it fail with [`Cancelled`](crate::ErrorKind::Cancelled) and did nothing.
+    /// Nothing is repaired; [`fs::File::chain`](crate::fs::File::chain) does that.
+    ///
+    /// On a ring the kernel goes from one to the next where it can (see
+    /// [`Local::push_linked`](crate::Local::push_linked)). A chain may be longer than the queue, and
+    /// more than there is room for: it is then handed over in parts. Dropping the future of a read
+    /// or a timeout, or its [deadline](Pending::deadline), cancels it, when its turn comes at the
+    /// latest, and with it those after it; other futures may be dropped and their operations are
+    /// made all the same.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ringwise::{Descriptor, Operation, Ring};
+    ///
+    /// # futures::executor::block_on(async {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// let ring = Ring::new()?;
+    /// let file = Descriptor::from(std::fs::File::create(&path)?);
+    /// let write = Operation::write_at(&file, b"a record".to_vec(), 0);
+    /// for done in ring.submit_linked([write, Operation::sync_data(&file)]) {
+    ///     done.await.result()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn submit_linked(&self, operations: impl IntoIterator<Item = Operation>) -> Vec<Pending> {
+        self.submit_together(operations.into_iter().collect(), Together::Chain)
+    }
+
+    fn submit_together(&self, operations: Vec<Operation>, together: Together) -> Vec<Pending> {
+        // A future that knows its kind, and nothing of the operation yet.
+        let blank =
+            |operation: &Operation| Pending::new(self.clone(), Operation::nop()).like(operation);
+        if self.is_foreign() {
+            return operations.into_iter().map(|operation| self.submit(operation)).collect();
+        }
+        let futures: Vec<Pending> = operations.iter().map(blank).collect();
+        match self.hub().submit_all(operations, together, Waker::noop()) {
+            Ok((keys, next)) => {
+                let futures = futures.into_iter().zip(keys);
+                let futures = futures.map(|(future, key)| future.submitted(key)).collect();
+                self.follow(next);
+                futures
+            }
+            // Each is refused when it is polled.
+            Err(operations) => {
+                operations.into_iter().map(|operation| self.submit(operation)).collect()
+            }
+        }
     }
 
     /// Makes a pool of `count` buffers of `buffer_bytes` each and registers it with the ring, as
@@ -163,15 +245,26 @@ impl Ring {
         &self.0.setup
     }
 
-    /// What the ring did so far.
+    /// What the ring did so far; nothing in a process that was forked from the ring's own.
     pub fn stats(&self) -> RingStats {
+        if self.is_foreign() {
+            return RingStats::default();
+        }
         let (counts, local) = self.0.hub.counts();
         let Counts { submitted, delivered, reclaimed, wakes } = counts;
-        RingStats { submitted, delivered, reclaimed, wakes, local }
+        let inline_hits = self.0.inline_hits.load(Ordering::Relaxed);
+        RingStats { submitted, delivered, reclaimed, wakes, inline_hits, local }
+    }
+
+    /// A read was served by the caller's thread.
+    #[inline]
+    pub(crate) fn count_inline_hit(&self) {
+        self.0.inline_hits.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Ends the ring, for all its handles: nothing new is taken (`ESHUTDOWN`), reads and timeouts
-    /// are cancelled, the rest goes on to its end, for which this future waits.
+    /// are cancelled, the rest goes on to its end, for which this future waits. In a process that
+    /// was forked from the ring's own there is nothing to end.
     ///
     /// # Errors
     ///
@@ -180,6 +273,9 @@ impl Ring {
     pub fn shutdown(&self, deadline: Duration) -> impl Future<Output = Result<(), Leaked>> + Send {
         let ring = self.clone();
         async move {
+            if ring.is_foreign() {
+                return Ok(());
+            }
             ring.0.hub.close(deadline);
             let ended = |context: &mut std::task::Context<'_>| {
                 ring.0.hub.poll_ended(context.waker()).map_or(Poll::Pending, Poll::Ready)
@@ -224,6 +320,9 @@ pub struct RingStats {
     pub reclaimed: u64,
     /// Times the driver was woken for an order. Orders that come while it is busy wake nobody.
     pub wakes: u64,
+    /// Reads of files that the caller's thread served by itself, from the page cache or from
+    /// memory; they are in no other count.
+    pub inline_hits: u64,
     /// Of the loop, as of the last results.
     pub local: Stats,
 }

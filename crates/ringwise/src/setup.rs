@@ -200,6 +200,14 @@ impl fmt::Display for SetupError {
             }
             SetupError::Classic(error) => write!(f, "classic backend: eventfd: {error}"),
             SetupError::Driver(error) => write!(f, "the driver of a ring: {error}"),
+        }?;
+        match self {
+            SetupError::Classic(error) | SetupError::Driver(error)
+                if error.raw_os_error() == Some(libc::EMFILE) =>
+            {
+                write!(f, "; raise the limit on open files (ulimit -n) or close some")
+            }
+            _ => Ok(()),
         }
     }
 }

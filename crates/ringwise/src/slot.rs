@@ -6,15 +6,18 @@
 //! told from one that is (invariant 5). A free slot is the permit to push (invariant 3): there
 //! are never more slots than the completion queue has room for. The table makes no system calls.
 
+use std::num::NonZeroU64;
+
 use crate::op::Operation;
 
 /// Names one pushed operation; a later operation in the same slot has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
+    /// The slot's index and generation, as the kernel hands them back. One number, not two: what
+    /// is taken apart and put together again for every completion shows in a no-op's price.
+    pub(crate) number: NonZeroU64,
     /// The loop's number: another loop has a slot of this index too.
-    table: u32,
-    index: u32,
-    generation: u32,
+    pub(crate) table: u32,
 }
 
 /// Slot indices take the low 24 bits of the kernel's `user_data`, what kind of number it is the
@@ -36,12 +39,34 @@ pub(crate) const OWN_POLL: u64 = INTERNAL;
 /// A cancel at the loop's end, whose own result nobody waits for.
 pub(crate) const OWN_CANCEL: u64 = INTERNAL | 1;
 
-impl Ticket {
-    /// Names no operation of any loop: 0 is nobody's number.
-    pub(crate) const NONE: Ticket = Ticket { table: 0, index: 0, generation: 0 };
+/// What a ticket's number is made of: the rest says how its result came about.
+const NUMBER_MASK: u64 = !(0xFF << INDEX_BITS);
 
+/// Occupied slots have odd generations, so this bit is in every ticket's number.
+const OCCUPIED: NonZeroU64 = NonZeroU64::new(1 << 32).unwrap();
+
+impl Ticket {
+    /// Names no operation of any loop: 0 is no loop's number.
+    pub(crate) const NONE: Ticket = Ticket { number: OCCUPIED, table: 0 };
+
+    #[inline]
+    fn new(table: u32, index: u32, generation: u32) -> Ticket {
+        Ticket { number: OCCUPIED | (u64::from(generation) << 32 | u64::from(index)), table }
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        (self.number.get() & INDEX_MASK) as usize
+    }
+
+    #[inline]
+    fn generation(self) -> u32 {
+        (self.number.get() >> 32) as u32
+    }
+
+    #[inline]
     pub(crate) fn user_data(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
+        self.number.get()
     }
 
     /// The number that a cancel by loop `table` looks for: nobody's, where the ticket is another
@@ -51,15 +76,13 @@ impl Ticket {
     }
 
     /// The ticket in a completion's number, or nothing where it is one of the loop's own.
+    #[inline]
     pub(crate) fn from_user_data(user_data: u64, table: u32) -> Option<Ticket> {
         if user_data & INTERNAL != 0 {
             return None;
         }
-        Some(Ticket {
-            table,
-            index: (user_data & INDEX_MASK) as u32,
-            generation: (user_data >> 32) as u32,
-        })
+        let number = NonZeroU64::new(user_data & NUMBER_MASK)?;
+        Some(Ticket { number, table })
     }
 }
 
@@ -126,7 +149,7 @@ impl Slots {
     /// Takes an operation in. The caller has seen that the table is not full.
     pub(crate) fn insert(&mut self, operation: Operation, tag: u64) -> Ticket {
         let ticket = self.insert_nop(tag);
-        self.slots[ticket.index as usize].operation = operation;
+        self.slots[ticket.index()].operation = operation;
         ticket
     }
 
@@ -139,13 +162,13 @@ impl Slots {
         slot.tag = tag;
         slot.generation = slot.generation.wrapping_add(1);
         self.inserted += 1;
-        Ticket { table: self.table, index, generation: slot.generation }
+        Ticket::new(self.table, index, slot.generation)
     }
 
     /// The operation in its place, from where the kernel is told its addresses.
     #[inline]
     pub(crate) fn operation_mut(&mut self, ticket: Ticket) -> &mut Operation {
-        &mut self.slots[ticket.index as usize].operation
+        &mut self.slots[ticket.index()].operation
     }
 
     /// Frees a slot after its operation's last completion. Nothing where the ticket is stale. The
@@ -153,20 +176,20 @@ impl Slots {
     /// unless it is a no-op.
     #[inline]
     pub(crate) fn free(&mut self, ticket: Ticket) -> Option<Freed> {
-        let slot = self.slots.get_mut(ticket.index as usize)?;
-        if slot.generation != ticket.generation || slot.generation % 2 == 0 {
+        let slot = self.slots.get_mut(ticket.index())?;
+        if slot.generation != ticket.generation() || slot.generation % 2 == 0 {
             return None;
         }
         slot.generation = slot.generation.wrapping_add(1);
         let tag = std::mem::replace(&mut slot.tag, u64::from(self.free));
-        self.free = ticket.index;
+        self.free = ticket.index() as u32;
         self.freed += 1;
         Some(Freed { tag, nop: slot.operation.is_nop() })
     }
 
     /// Takes the operation out of a slot that was just freed.
     pub(crate) fn take(&mut self, ticket: Ticket) -> Operation {
-        let slot = &mut self.slots[ticket.index as usize];
+        let slot = &mut self.slots[ticket.index()];
         std::mem::replace(&mut slot.operation, Operation(None))
     }
 
@@ -175,9 +198,7 @@ impl Slots {
         let occupied = |slot: &Slot| slot.generation % 2 == 1;
         self.slots.iter().enumerate().filter(move |(_, slot)| occupied(slot)).map(
             |(index, slot)| {
-                let (index, generation) = (index as u32, slot.generation);
-                let ticket = Ticket { table: self.table, index, generation };
-                (ticket, &slot.operation)
+                (Ticket::new(self.table, index as u32, slot.generation), &slot.operation)
             },
         )
     }
@@ -193,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_ticket_survives_the_kernel() {
-        let ticket = Ticket { table: 1, index: 65_535, generation: u32::MAX };
+        let ticket = Ticket::new(1, 65_535, u32::MAX);
         assert_eq!(Ticket::from_user_data(ticket.user_data(), 1), Some(ticket));
         assert_eq!(Ticket::from_user_data(ticket.user_data() | BY_THREAD, 1), Some(ticket));
         assert_eq!(Ticket::from_user_data(OWN_POLL, 1), None);
@@ -229,13 +250,13 @@ mod tests {
     #[test]
     fn a_number_that_was_never_given_out_finds_nothing() {
         let mut slots = Slots::new(1, 1);
-        assert!(slots.free(Ticket { table: 1, index: 0, generation: 0 }).is_none());
+        assert!(slots.free(Ticket::new(1, 0, 1)).is_none());
         assert_eq!(slots.in_flight(), 0);
     }
 
     #[test]
     fn a_ticket_of_a_larger_table_finds_nothing() {
         let mut slots = Slots::new(1, 1);
-        assert!(slots.free(Ticket { table: 1, index: 7, generation: 1 }).is_none());
+        assert!(slots.free(Ticket::new(1, 7, 1)).is_none());
     }
 }

@@ -32,6 +32,7 @@ fn builders() -> Vec<Builder> {
 
 /// A ring of every kind: with a thread of its own, and driven by a runtime.
 fn rings() -> Vec<Ring> {
+    #[cfg_attr(not(feature = "tokio"), allow(unused_mut))]
     let mut rings: Vec<Ring> =
         builders().into_iter().map(|builder| builder.build_ring().unwrap()).collect();
     #[cfg(feature = "tokio")]
@@ -88,6 +89,27 @@ mod runtime {
                 ring.shutdown(Duration::from_secs(5)).await.unwrap();
             });
         }
+    }
+
+    /// The kernel ends a read that waits for a stream when the thread ends that submitted it.
+    #[test]
+    fn a_read_outlives_the_thread_that_submitted_it() {
+        let ring = ring(Local::builder().entries(8)).unwrap();
+        let (reader, mut writer) = pipe();
+        let mut read = Box::pin(ring.submit(Operation::read_at(&reader, vec![0; 8], 0)));
+        let polled = std::thread::spawn(move || {
+            assert!(poll_once(read.as_mut()).is_pending());
+            read
+        });
+        let read = polled.join().unwrap();
+        std::io::Write::write_all(&mut writer, b"late").unwrap();
+        assert_eq!(block_on(read).result().unwrap(), 4);
+        // A cancel is still one.
+        let mut read = Box::pin(ring.submit(Operation::read_at(&reader, vec![0; 8], 0)));
+        assert!(poll_once(read.as_mut()).is_pending());
+        drop(read);
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        assert!(reader.into_owned().is_ok());
     }
 
     /// The driver goes on with a thread, and nothing is lost.
@@ -177,6 +199,66 @@ fn many_threads_share_a_ring_of_eight_entries() {
         });
         let stats = ring.stats();
         assert_eq!((stats.submitted, stats.delivered, stats.reclaimed), (400, 400, 0));
+    }
+}
+
+#[test]
+fn a_batch_is_handed_over_at_once() {
+    for builder in builders() {
+        let ring = builder.entries(64).build_ring().unwrap();
+        let file = Descriptor::from(std::fs::File::open("/dev/zero").unwrap());
+        // The first brings the counts up to date.
+        let before = block_on(async {
+            ring.submit(Operation::nop()).await.result().unwrap();
+            ring.stats()
+        });
+        let reads = (0..32).map(|_| Operation::read_at(&file, vec![1; 64], 0));
+        let done = block_on(futures::future::join_all(ring.submit_all(reads)));
+        assert_eq!(done.len(), 32);
+        for done in done {
+            assert_eq!(done.result().unwrap(), 64);
+            assert_eq!(done.into_buffer().unwrap().as_slice(), [0; 64]);
+        }
+        let after = ring.stats();
+        assert!(after.wakes - before.wakes <= 1, "{before:?} {after:?}");
+        assert!(after.local.enters - before.local.enters <= 3, "{before:?} {after:?}");
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        for refused in ring.submit_all([Operation::nop(), Operation::nop()]) {
+            assert_eq!(block_on(refused).result().unwrap_err().errno(), libc::ESHUTDOWN);
+        }
+    }
+}
+
+#[test]
+fn a_batch_is_under_way_before_it_is_polled() {
+    let directory = tempfile::tempdir().unwrap();
+    for ring in rings() {
+        let path = directory.path().join("batch");
+        let file = Descriptor::from(std::fs::File::create(&path).unwrap());
+        let write = |at: u64| Operation::write_at(&file, vec![b'a' + at as u8], at);
+        drop(ring.submit_all((0..5).map(write)));
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"abcde");
+        assert_eq!(ring.stats().reclaimed, 5);
+    }
+}
+
+#[test]
+fn a_deadline_ends_a_read_and_gives_its_buffer_back() {
+    for ring in rings() {
+        let (reader, mut writer) = pipe();
+        let read = ring.submit(Operation::read_at(&reader, vec![5; 32], 0));
+        let start = std::time::Instant::now();
+        let done = block_on(read.deadline(Duration::from_millis(20)));
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        assert_eq!(done.result().unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(done.into_buffer().unwrap().as_slice(), [5; 32]);
+        // What comes in time is as without; its timer is cancelled with it.
+        std::io::Write::write_all(&mut writer, b"x").unwrap();
+        let read = ring.submit(Operation::read_at(&reader, vec![5; 32], 0));
+        assert_eq!(block_on(read.deadline(Duration::from_secs(3600))).result().unwrap(), 1);
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        assert_eq!(ring.stats().local.in_flight, 0);
     }
 }
 
@@ -399,38 +481,12 @@ fn a_pool_is_registered_by_the_driver() {
     }
 }
 
-/// A driver that sleeps has entered the kernel to do so; then a whole batch takes one enter more.
-#[test]
-fn a_batch_is_one_enter() {
-    let every_kind =
-        builders().into_iter().map(|builder| builder.entries(64).build_ring().unwrap());
-    let mut every_kind: Vec<Ring> = every_kind.collect();
-    #[cfg(feature = "tokio")]
-    every_kind.extend(runtime::ring(Local::builder().entries(64)));
-    for ring in every_kind {
-        let nops = || (0..32).map(|_| Operation::nop());
-        for _ in 0..20 {
-            assert_eq!(block_on(ring.submit(Operation::nop())).result().unwrap(), 0);
-            // Time for the driver to fall asleep; if it does not, it needs one enter less.
-            std::thread::sleep(Duration::from_millis(5));
-            let before = ring.stats().local.enters;
-            for done in block_on(futures::future::join_all(ring.batch().extend(nops()).submit())) {
-                assert_eq!(done.result().unwrap(), 0);
-            }
-            let enters = ring.stats().local.enters - before;
-            assert!(enters <= 2, "{enters} for a batch of 32 on {:?}", ring.setup().backend());
-        }
-        let stats = ring.stats();
-        assert_eq!((stats.submitted, stats.delivered), (33 * 20, 33 * 20));
-    }
-}
-
 #[test]
 fn a_batch_larger_than_the_ring_is_made_all_the_same() {
     for ring in rings() {
         let file = Descriptor::from(std::fs::File::open("/dev/zero").unwrap());
         let reads = (0..500).map(|at| Operation::read_at(&file, vec![1; 100], at));
-        let mut reads = ring.batch().push(Operation::nop()).extend(reads).submit();
+        let mut reads = ring.submit_all(std::iter::once(Operation::nop()).chain(reads));
         // Some are dropped before they were ever polled.
         drop(reads.drain(1..101));
         let done = block_on(futures::future::join_all(reads));
@@ -438,76 +494,10 @@ fn a_batch_larger_than_the_ring_is_made_all_the_same() {
         block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
         let stats = ring.stats();
         assert_eq!((stats.submitted, stats.delivered, stats.reclaimed), (501, 401, 100));
-        let refused = ring.batch().push(Operation::read_at(&file, vec![7; 3], 0)).submit();
+        let refused = ring.submit_all([Operation::read_at(&file, vec![7; 3], 0)]);
         let refused = block_on(futures::future::join_all(refused)).pop().unwrap();
         assert_eq!(refused.result().unwrap_err().errno(), libc::ESHUTDOWN);
         assert_eq!(refused.into_buffer().unwrap().as_slice(), [7; 3]);
     }
 }
 
-#[test]
-fn chains_of_a_ring_run_in_their_order() {
-    let directory = tempfile::tempdir().unwrap();
-    for ring in rings() {
-        let options = std::fs::File::options().read(true).write(true).create(true).to_owned();
-        let file = Descriptor::from(options.open(directory.path().join("file")).unwrap());
-        let chains: Vec<_> = (0..60_u64)
-            .map(|chain| {
-                let at = chain * 8;
-                ring.batch()
-                    .push(Operation::write_at(&file, vec![1; 8], at))
-                    .push(Operation::write_at(&file, vec![chain as u8; 8], at))
-                    .push(Operation::read_at(&file, vec![0; 8], at))
-                    .submit_linked()
-            })
-            .collect();
-        for (chain, pending) in chains.into_iter().enumerate() {
-            let done = block_on(futures::future::join_all(pending));
-            assert!(done.iter().all(|done| done.result().unwrap() == 8));
-            let read = done.into_iter().next_back().unwrap().into_buffer().unwrap();
-            assert_eq!(read.as_slice(), [chain as u8; 8]);
-        }
-        let long = ring.batch().extend((0..9).map(|_| Operation::nop())).submit_linked();
-        for refused in block_on(futures::future::join_all(long)) {
-            assert_eq!(refused.result().unwrap_err().errno(), libc::E2BIG);
-        }
-    }
-}
-
-/// A read that waits behind another is cancelled when its turn comes, so that a ring ends.
-#[test]
-fn a_chain_in_flight_ends_with_its_ring() {
-    for ring in rings() {
-        let (reader, writer) = pipe();
-        let read = || Operation::read_at(&reader, vec![0; 8], 0);
-        let abandoned = ring.batch().push(Operation::nop()).push(read()).push(read());
-        drop(abandoned.submit_linked());
-        let held = ring.batch().push(read()).push(Operation::nop()).submit_linked();
-        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
-        for done in block_on(futures::future::join_all(held)) {
-            assert_eq!(done.result().unwrap_err().kind(), ErrorKind::Cancelled);
-        }
-        drop(writer);
-    }
-}
-
-/// Chains that no ring links, since a time is an error to a link: the loop goes from step to step,
-/// wherever its driver runs.
-#[test]
-fn chains_of_a_ring_that_the_loop_makes() {
-    for ring in rings() {
-        let file = Descriptor::from(std::fs::File::open("/dev/zero").unwrap());
-        let chains: Vec<_> = (0..40)
-            .flat_map(|_| {
-                let chain = ring.batch().push(Operation::timeout(Duration::from_micros(200)));
-                let chain = chain.push(Operation::read_at(&file, vec![1; 8], 0));
-                let chain = chain.push(Operation::timeout(Duration::from_micros(100)));
-                chain.push(Operation::nop()).submit_linked()
-            })
-            .collect();
-        for done in block_on(futures::future::join_all(chains)) {
-            done.result().unwrap();
-        }
-        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
-    }
-}

@@ -56,7 +56,9 @@ impl File {
         let path = &job.files[0].path;
         let opened = match job.cache {
             Cache::Bypassed => DmaFile::open(path).await.map(File::Direct),
-            Cache::Warm | Cache::Cold => BufferedFile::open(path).await.map(File::Buffered),
+            Cache::Warm | Cache::Cold | Cache::Bounded => {
+                BufferedFile::open(path).await.map(File::Buffered)
+            }
         };
         opened.map_err(|error| Failure::Io(format!("opening {}: {error}", path.display())))
     }

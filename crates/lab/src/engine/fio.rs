@@ -181,6 +181,7 @@ mod tests {
             pattern: Pattern::Random,
             cache: Cache::Bypassed,
             order_seed: 9,
+            heatmap: false,
             interrupt: Arc::default(),
             failed: false.into(),
         };

@@ -33,8 +33,9 @@ pub(super) trait Queue {
 }
 
 /// After how many direct reads to hand over what is fresh. Each one alone costs a system call; all
-/// at the end let the device run dry meanwhile (docs/benchmarking.md has the figures). Buffered
-/// reads are handed over all at once: what the cache holds keeps no device waiting.
+/// at the end let the device run dry meanwhile (docs/benchmarking.md has the figures). The same goes
+/// for reads through a cache that is too small. Other buffered reads are handed over all at once:
+/// what the cache holds keeps no device waiting.
 const FRESH_MAX: usize = 4;
 
 /// For how many completions to wait at a depth. With few in flight, each one as it comes. With
@@ -58,7 +59,10 @@ pub(super) fn drive(
     job: &Job,
 ) -> Result<Tally, Failure> {
     let depth = job.depth;
-    let fresh_max = if job.cache == Cache::Bypassed { FRESH_MAX } else { depth };
+    let fresh_max = match job.cache {
+        Cache::Bypassed | Cache::Bounded => FRESH_MAX,
+        Cache::Warm | Cache::Cold => depth,
+    };
     let mut rolling = Rolling {
         lane,
         slots: vec![Slot::default(); depth],

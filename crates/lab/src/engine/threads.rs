@@ -6,6 +6,8 @@ use std::{
     thread,
 };
 
+use ringwise::AlignedBuf;
+
 use super::{Engine, Tally, buffer, sync::read_all};
 use crate::{
     error::plain,
@@ -24,42 +26,52 @@ impl Engine for Threads {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
         // Descriptors are shared, as a program's threads would share them.
         let files = job.open()?;
-        let lane = |index: usize, window: mpsc::Receiver<Window>| {
-            let mut bytes = buffer(job);
-            // Without a window the others could not be started.
-            let Ok(window) = window.recv() else { return Ok(Counts::default()) };
-            let mut lane = Lane::new(job, window, index, job.depth);
-            let result = read_all(job, &files, &mut bytes, &mut lane);
-            if result.is_err() {
-                job.failed.store(true, Ordering::Relaxed);
-            }
-            result.map(|()| lane.into_counts())
-        };
-        thread::scope(|scope| {
-            let mut threads = Vec::with_capacity(job.depth);
-            let mut windows = Vec::with_capacity(job.depth);
-            for index in 0..job.depth {
-                let (tell, told) = mpsc::channel();
-                let builder = thread::Builder::new().stack_size(STACK_BYTES);
-                let lane = &lane;
-                let thread = builder.spawn_scoped(scope, move || lane(index, told));
-                threads.push(thread.map_err(|error| {
-                    let text = format!("starting {} threads: {}", job.depth, plain(&error));
-                    Failure::Unavailable(text)
-                })?);
-                windows.push(tell);
-            }
-            let window = start.ready()?;
-            for tell in windows {
-                // A thread waits for this and for nothing else.
-                let _ = tell.send(window);
-            }
-            let lanes: Result<Vec<Counts>, Failure> = threads
-                .into_iter()
-                .map(|thread| thread.join().expect("lanes do not panic"))
-                .collect();
-            let tally = Tally::of(&window, lanes?);
-            Ok(Tally { system_calls: Some(tally.counts.completed), ..tally })
-        })
+        let read = |mut bytes: AlignedBuf, lane: &mut Lane| read_all(job, &files, &mut bytes, lane);
+        let tally = in_threads(job, start, &|| buffer(job), &read)?;
+        Ok(Tally { system_calls: Some(tally.counts.completed), ..tally })
     }
+}
+
+/// Drives a lane in each of as many threads as the job's depth. What `prepare` makes in each of
+/// them before anything is timed, `read` is given.
+pub(super) fn in_threads<T>(
+    job: &Arc<Job>,
+    start: Start,
+    prepare: &(dyn Fn() -> T + Sync),
+    read: &(dyn Fn(T, &mut Lane) -> Result<(), Failure> + Sync),
+) -> Result<Tally, Failure> {
+    let lane = |index: usize, window: mpsc::Receiver<Window>| {
+        let prepared = prepare();
+        // Without a window the others could not be started.
+        let Ok(window) = window.recv() else { return Ok(Counts::default()) };
+        let mut lane = Lane::new(job, window, index, job.depth);
+        let result = read(prepared, &mut lane);
+        if result.is_err() {
+            job.failed.store(true, Ordering::Relaxed);
+        }
+        result.map(|()| lane.into_counts())
+    };
+    thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(job.depth);
+        let mut windows = Vec::with_capacity(job.depth);
+        for index in 0..job.depth {
+            let (tell, told) = mpsc::channel();
+            let builder = thread::Builder::new().stack_size(STACK_BYTES);
+            let lane = &lane;
+            let thread = builder.spawn_scoped(scope, move || lane(index, told));
+            threads.push(thread.map_err(|error| {
+                let text = format!("starting {} threads: {}", job.depth, plain(&error));
+                Failure::Unavailable(text)
+            })?);
+            windows.push(tell);
+        }
+        let window = start.ready()?;
+        for tell in windows {
+            // A thread waits for this and for nothing else.
+            let _ = tell.send(window);
+        }
+        let lanes: Result<Vec<Counts>, Failure> =
+            threads.into_iter().map(|thread| thread.join().expect("lanes do not panic")).collect();
+        Ok(Tally::of(&window, lanes?))
+    })
 }

@@ -1,30 +1,15 @@
 //! Checks what was typed, and says in one line what is wrong with it and what is accepted.
 
-use std::{collections::HashSet, fmt, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
-use ringwise_measure::{
-    cpu::allowed_cpus,
-    quantity::{parse_duration, parse_size},
-};
+use ringwise_measure::quantity::parse_duration;
 
-use super::{EngineName, ExtentChoice, Group, Plan, Profile, Workload};
-use crate::{
-    args::Args,
-    dataset::{Size, block::BLOCK_BYTES},
-    engine::uring::{Switch, Switches},
-    error::LabError,
-    job::{Cache, Pattern},
-};
+use super::{ExtentChoice, Percentile, Plan, Workload, groups::groups};
+use crate::{args::Args, error::LabError};
 
 /// The most reads in flight, threads and files. Each thread takes a quarter of a mebibyte for its
 /// latencies.
-const COUNT_MAX: u64 = 1024;
-/// The most memory for buffers: what one registered pool can hold.
-const BUFFERS_BYTES_MAX: u64 = 1 << 30;
-const BLOCK_BYTES_MAX: u64 = 64 << 20;
-/// What every direct read is at least a multiple of.
-const SECTOR_BYTES: u64 = 512;
-const MIB: u64 = 1 << 20;
+pub(super) const COUNT_MAX: u64 = 1024;
 
 impl Plan {
     /// Checks what was typed.
@@ -51,13 +36,44 @@ impl Plan {
             seed: number("--seed", args.seed.as_deref(), 0, u64::MAX)?.unwrap_or(1),
             repeats: number("--repeats", args.repeats.as_deref(), 1, 1000)?.unwrap_or(5) as usize,
             extent: extent(args)?,
+            percentiles: percentiles(args)?,
+            heatmap: args.heatmap.clone(),
         };
         if !plan.out.is_dir() {
-            let text = format!("--out {}: not a directory", plan.out.display());
-            return Err(LabError::Usage(text));
+            return Err(usage("--out", format_args!("{}: not a directory", plan.out.display())));
         }
+        heatmap(&plan)?;
         Ok(plan)
     }
+}
+
+/// Latencies over time need a time, and a place to go.
+fn heatmap(plan: &Plan) -> Result<(), LabError> {
+    let Some(path) = &plan.heatmap else { return Ok(()) };
+    if plan.workloads != [Workload::Read] {
+        return Err(usage("--heatmap", "is drawn for the workload read only"));
+    }
+    if matches!(plan.extent, ExtentChoice::Reads(_)) {
+        return Err(usage("--heatmap", "needs a time: use --duration in place of --reads"));
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let is_possible =
+        path.is_dir() || (!path.exists() && parent.is_none_or(|parent| parent.is_dir()));
+    if !is_possible {
+        let what = format!("{}: neither a directory nor a new name in one", path.display());
+        return Err(usage("--heatmap", what));
+    }
+    Ok(())
+}
+
+fn percentiles(args: &Args) -> Result<Vec<Percentile>, LabError> {
+    let Some(text) = args.percentiles.as_deref() else {
+        return Ok(Percentile::DEFAULT.to_vec());
+    };
+    list(text, |name| {
+        let accepted = Percentile::ALL.map(Percentile::name).join(", ");
+        Percentile::parse(name).ok_or_else(|| unknown("--percentiles", name, &accepted))
+    })
 }
 
 fn extent(args: &Args) -> Result<ExtentChoice, LabError> {
@@ -77,152 +93,12 @@ fn extent(args: &Args) -> Result<ExtentChoice, LabError> {
     Ok(ExtentChoice::Time(time))
 }
 
-fn groups(args: &Args, depths: Option<&[usize]>) -> Result<Vec<Group>, LabError> {
-    let profiles = match args.profile.as_deref() {
-        None => vec![Profile::Buffered, Profile::Direct],
-        Some("buffered") => vec![Profile::Buffered],
-        Some("direct") => vec![Profile::Direct],
-        Some(other) => return Err(unknown("--profile", other, "buffered, direct")),
-    };
-    let depths = depths.map_or_else(
-        || if args.full { vec![1, 4, 8, 16, 32, 64, 128] } else { vec![1, 32] },
-        <[usize]>::to_vec,
-    );
-    let blocks = args.block.as_deref().map_or_else(|| Ok(vec![4096]), blocks)?;
-    let mut groups = Vec::new();
-    for &profile in &profiles {
-        for &block_bytes in &blocks {
-            groups.push(group(args, profile, block_bytes, &depths)?);
-        }
-    }
-    if args.cache.is_some() && profiles == [Profile::Direct] {
-        return Err(usage(
-            "--cache",
-            "direct reads go past the page cache; use --profile buffered",
-        ));
-    }
-    Ok(groups)
-}
-
-fn group(
-    args: &Args,
-    profile: Profile,
-    block_bytes: usize,
-    depths: &[usize],
-) -> Result<Group, LabError> {
-    let is_direct = profile == Profile::Direct;
-    if is_direct && !(block_bytes as u64).is_multiple_of(SECTOR_BYTES) {
-        let text = format!("{block_bytes}: direct reads take a multiple of 512, such as 512 or 4k");
-        return Err(usage("--block", text));
-    }
-    let most = depths.iter().copied().max().unwrap_or(1) as u64 * block_bytes as u64;
-    if most > BUFFERS_BYTES_MAX {
-        return Err(usage("--depth", "times --block: expected at most 1 GiB of buffers"));
-    }
-    let files = number("--files", args.files.as_deref(), 1, COUNT_MAX)?;
-    let files = files.unwrap_or(if is_direct { 1 } else { 10 });
-    let threads = number("--threads", args.threads.as_deref(), 1, COUNT_MAX)?;
-    let threads =
-        threads.map_or_else(|| allowed_cpus().map_or(1, |cpus| cpus.len()), |n| n as usize);
-    let group = Group {
-        profile,
-        pattern: pattern(args, profile)?,
-        cache: cache(args, profile)?,
-        block_bytes,
-        depths: depths.to_vec(),
-        threads,
-        engines: engines(args)?,
-        files,
-        size: size(args, profile)?,
-    };
-    let least = files * (block_bytes as u64).next_multiple_of(BLOCK_BYTES as u64);
-    if group.size.least < least {
-        let text = format!(
-            "{}: {files} files of at least one block need {least} bytes",
-            args.size.as_deref().unwrap_or("default")
-        );
-        return Err(usage("--size", text));
-    }
-    Ok(group)
-}
-
-fn pattern(args: &Args, profile: Profile) -> Result<Pattern, LabError> {
-    Ok(match args.pattern.as_deref() {
-        None if profile == Profile::Direct => Pattern::Random,
-        None | Some("seq") => Pattern::Sequential,
-        Some("random") => Pattern::Random,
-        Some(other) => return Err(unknown("--pattern", other, "seq, random")),
-    })
-}
-
-fn cache(args: &Args, profile: Profile) -> Result<Cache, LabError> {
-    let cache = match args.cache.as_deref() {
-        None | Some("warm") => Cache::Warm,
-        Some("cold") => Cache::Cold,
-        Some(other) => return Err(unknown("--cache", other, "warm, cold")),
-    };
-    Ok(if profile == Profile::Direct { Cache::Bypassed } else { cache })
-}
-
-fn size(args: &Args, profile: Profile) -> Result<Size, LabError> {
-    if let Some(text) = args.size.as_deref() {
-        let bytes = parse_size(text).map_err(|error| usage("--size", error))?;
-        return Ok(Size::exactly(bytes));
-    }
-    Ok(match (args.full, profile) {
-        (true, Profile::Buffered) => Size::exactly(1000 * MIB),
-        (true, Profile::Direct) => Size::exactly(10 << 30),
-        // Less of it measures the same in a warm cache; a device shows its worst over much data.
-        (false, _) => Size { most: 1000 * MIB, least: 64 * MIB, time: Duration::from_secs(6) },
-    })
-}
-
-fn engines(args: &Args) -> Result<Vec<EngineName>, LabError> {
-    let mut engines = Vec::new();
-    match args.engines.as_deref() {
-        None => engines.extend(EngineName::DEFAULT),
-        Some(text) => {
-            for name in text.split(',').map(str::trim) {
-                let accepted = "sync, threads, mmap, tokio, aio, fio, fio+fixed, or uring with \
-                                switches such as uring+sqpoll or uring-registered-buffers";
-                let engine =
-                    EngineName::parse(name).ok_or_else(|| unknown("engine", name, accepted))?;
-                engines.push(engine);
-            }
-        }
-    }
-    if args.ablate {
-        engines.push(EngineName::Uring(Switches::DEFAULT));
-        engines.extend(Switches::ablations().into_iter().map(EngineName::Uring));
-    }
-    // fio looks at nothing that it reads; its counterpart must not either.
-    let has_fio = engines.iter().any(|engine| matches!(engine, EngineName::Fio { .. }));
-    if has_fio && engines.iter().any(|engine| engine.is_uring()) {
-        let unverified = Switches::DEFAULT.with(Switch::Unverified, true);
-        engines.push(EngineName::Uring(unverified));
-    }
-    let mut seen = HashSet::new();
-    engines.retain(|engine| seen.insert(*engine));
-    Ok(engines)
-}
-
-fn blocks(text: &str) -> Result<Vec<usize>, LabError> {
-    list(text, |item| {
-        let bytes = parse_size(item).map_err(|error| usage("--block", error))?;
-        if (1..=BLOCK_BYTES_MAX).contains(&bytes) {
-            Ok(bytes as usize)
-        } else {
-            Err(usage("--block", format_args!("{item}: expected 1 to 64m")))
-        }
-    })
-}
-
 fn counts(flag: &str, text: &str) -> Result<Vec<usize>, LabError> {
     list(text, |item| Ok(number(flag, Some(item), 1, COUNT_MAX)?.unwrap_or(1) as usize))
 }
 
 /// The items of a list in the order typed, each once.
-fn list<T: PartialEq>(
+pub(super) fn list<T: PartialEq>(
     text: &str,
     parse: impl Fn(&str) -> Result<T, LabError>,
 ) -> Result<Vec<T>, LabError> {
@@ -236,7 +112,12 @@ fn list<T: PartialEq>(
     Ok(items)
 }
 
-fn number(flag: &str, text: Option<&str>, least: u64, most: u64) -> Result<Option<u64>, LabError> {
+pub(super) fn number(
+    flag: &str,
+    text: Option<&str>,
+    least: u64,
+    most: u64,
+) -> Result<Option<u64>, LabError> {
     let Some(text) = text else { return Ok(None) };
     let accepted = if most == u64::MAX {
         format!("a whole number of at least {least}")
@@ -249,11 +130,11 @@ fn number(flag: &str, text: Option<&str>, least: u64, most: u64) -> Result<Optio
     }
 }
 
-fn usage(flag: &str, what: impl fmt::Display) -> LabError {
+pub(super) fn usage(flag: &str, what: impl fmt::Display) -> LabError {
     LabError::Usage(format!("{flag} {what}"))
 }
 
-fn unknown(what: &str, value: &str, accepted: &str) -> LabError {
+pub(super) fn unknown(what: &str, value: &str, accepted: &str) -> LabError {
     let what = if what.starts_with("--") { what.to_owned() } else { format!("unknown {what}") };
     LabError::Usage(format!("{what} {value:?}: expected {accepted}"))
 }
@@ -261,6 +142,13 @@ fn unknown(what: &str, value: &str, accepted: &str) -> LabError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        dataset::Size,
+        job::{Cache, Pattern},
+        plan::{EngineName, Group},
+    };
+
+    const MIB: u64 = 1 << 20;
 
     fn args(change: impl FnOnce(&mut Args)) -> Args {
         let mut args = Args::default();
@@ -347,7 +235,36 @@ mod tests {
             (refused(|a| a.block = set("4kb")), ["--block size \"4kb\"", "k, m or g"]),
             (refused(|a| a.profile = set("fast")), ["--profile \"fast\"", "buffered, direct"]),
             (refused(|a| a.pattern = set("up")), ["--pattern \"up\"", "seq, random"]),
-            (refused(|a| a.cache = set("hot")), ["--cache \"hot\"", "warm, cold"]),
+            (refused(|a| a.cache = set("hot")), ["--cache \"hot\"", "warm, cold, bounded"]),
+            (refused(|a| a.cache = set("bounded:x")), ["--cache bounded: size \"x\"", "k, m or g"]),
+            (refused(|a| a.cache = set("bounded:1m")), ["--cache bounded:1m", "at least"]),
+            (refused(|a| a.cache = set("bounded:2g")), ["--cache bounded:2g", "--size"]),
+            (
+                refused(|a| {
+                    a.cache = set("bounded");
+                    a.pattern = set("seq")
+                }),
+                ["--pattern seq", "random"],
+            ),
+            (refused(|a| a.percentiles = set("p50,p95")), ["\"p95\"", "p50, p90, p99, p99.9"]),
+            (
+                refused(|a| a.heatmap = Some("/nonexistent/x".into())),
+                ["--heatmap /nonexistent/x", "directory"],
+            ),
+            (
+                refused(|a| {
+                    a.heatmap = Some("x".into());
+                    a.reads = set("10")
+                }),
+                ["--heatmap", "--duration"],
+            ),
+            (
+                refused(|a| {
+                    a.heatmap = Some("x".into());
+                    a.workload = set("nop")
+                }),
+                ["--heatmap", "read"],
+            ),
             (refused(|a| a.size = set("lots")), ["--size size \"lots\"", "k, m or g"]),
             (refused(|a| a.size = set("8k")), ["--size 8k", "need"]),
             (refused(|a| a.files = set("0")), ["--files 0", "1 to 1024"]),
@@ -375,6 +292,27 @@ mod tests {
         ] {
             assert!(parts.iter().all(|part| text.contains(part)), "{text}");
         }
+    }
+
+    #[test]
+    fn a_bounded_cache_is_for_all_that_reads_through_it() {
+        let plan = Plan::new(&args(|args| {
+            args.cache = Some("bounded:256m".into());
+            args.engines = Some("mmap,uring".into());
+            args.depth = Some("32".into());
+        }))
+        .unwrap();
+        let [buffered, direct] = &plan.groups[..] else { panic!("{plan:?}") };
+        assert_eq!(buffered.bound_bytes, Some(256 * MIB));
+        assert_eq!((buffered.pattern, direct.pattern), (Pattern::Random, Pattern::Random));
+        let caches = |group: &Group| ["mmap", "uring"].map(|engine| group.cache_of(engine));
+        assert_eq!(caches(buffered), [Cache::Bounded, Cache::Bounded]);
+        assert_eq!(caches(direct), [Cache::Bounded, Cache::Bypassed]);
+        let without = Plan::new(&args(|args| {
+            args.cache = Some("bounded".into());
+            args.engines = Some("uring".into());
+        }));
+        assert_eq!(without.unwrap().groups[1].cache, Cache::Bypassed, "nothing to be bounded");
     }
 
     #[test]

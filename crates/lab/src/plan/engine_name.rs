@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::engine::uring::{Switch, Switches};
+use crate::engine::{
+    handle::Ringwise,
+    uring::{Switch, Switches},
+};
 
 /// An engine as it is named on the command line and in results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,14 +14,16 @@ pub enum EngineName {
     Sync,
     /// pread(2) in many.
     Threads,
-    /// Mapped files.
+    /// Mapped files, touched by many threads.
     Mmap,
     /// tokio's `spawn_blocking`.
     Tokio,
     /// Linux AIO.
     Aio,
-    /// The library's ring.
+    /// The library's loop.
     Uring(Switches),
+    /// The library's files, in tokio.
+    Ringwise(Ringwise),
     /// The fio program's io_uring engine.
     Fio {
         /// With registered buffers and files.
@@ -47,13 +52,16 @@ impl EngineName {
             "aio" => EngineName::Aio,
             "fio" => EngineName::Fio { fixed: false },
             "fio+fixed" => EngineName::Fio { fixed: true },
-            _ => EngineName::Uring(Switches::parse(text.strip_prefix("uring")?)?),
+            _ => match text.strip_prefix("ringwise") {
+                Some(switches) => EngineName::Ringwise(Ringwise::parse(switches)?),
+                None => EngineName::Uring(Switches::parse(text.strip_prefix("uring")?)?),
+            },
         })
     }
 
     /// Whether it can have no more than one read in flight.
     pub fn is_single(self) -> bool {
-        matches!(self, EngineName::Sync | EngineName::Mmap)
+        matches!(self, EngineName::Sync)
     }
 
     /// Whether it is a ring with a switch on.
@@ -76,6 +84,7 @@ impl fmt::Display for EngineName {
             EngineName::Tokio => f.write_str("tokio"),
             EngineName::Aio => f.write_str("aio"),
             EngineName::Uring(switches) => write!(f, "uring{switches}"),
+            EngineName::Ringwise(switches) => write!(f, "ringwise{switches}"),
             EngineName::Fio { fixed: false } => f.write_str("fio"),
             EngineName::Fio { fixed: true } => f.write_str("fio+fixed"),
         }

@@ -68,6 +68,7 @@ struct Place {
 struct RowResult<'a> {
     #[serde(flatten)]
     place: Place,
+    cache_bound_bytes: Option<u64>,
     engine: &'a str,
     role: RowKind,
     depth: usize,
@@ -81,6 +82,7 @@ struct RowResult<'a> {
     syscalls_counted_by: Option<&'static str>,
     worker_punts_per_op: Option<f64>,
     device_share: Option<f64>,
+    device_ops_per_s: Option<f64>,
     device_queue_depth: Option<f64>,
     in_flight: Option<f64>,
     harness_ns_per_op: Option<f64>,
@@ -108,9 +110,11 @@ impl Section {
 fn row_result<'a>(section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a> {
     let measured = &row.measured;
     let is_measured = !measured.samples.is_empty();
+    let cache = section.group.as_ref().map(|group| group.cache_of(&row.engine));
     let calls = measured.system_calls_per_op();
     RowResult {
-        place: section.place(),
+        place: Place { cache, ..section.place() },
+        cache_bound_bytes: section.bound_bytes.filter(|_| cache == Some(Cache::Bounded)),
         engine: &row.engine,
         role: row.kind,
         depth: row.depth,
@@ -124,6 +128,7 @@ fn row_result<'a>(section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a
         syscalls_counted_by: calls.map(|(_, traced)| if traced { "tracepoint" } else { "engine" }),
         worker_punts_per_op: measured.worker_punts_per_op(),
         device_share: measured.device_share(),
+        device_ops_per_s: measured.device_ops_per_s(),
         device_queue_depth: measured.device_queue_depth(),
         in_flight: measured.median(|sample| Some(sample.in_flight)),
         harness_ns_per_op: measured.harness_ns,

@@ -4,17 +4,17 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
-use ringwise_measure::quantity::latency_text;
+use ringwise_measure::{Percentiles, quantity::latency_text};
 
 use super::Section;
 use crate::{
-    plan::Workload,
+    plan::{Percentile, Workload},
     row::{Row, RowKind},
     verdict::{Finding, Pairing, Verdict, interval_text, ratio_to_sync},
 };
 
 /// A section as text.
-pub fn text(section: &Section, seed: u64) -> String {
+pub fn text(section: &Section, percentiles: &[Percentile], seed: u64) -> String {
     let mut text = format!("{}\n", section.title);
     for note in &section.notes {
         let _ = writeln!(text, "  {note}");
@@ -23,7 +23,7 @@ pub fn text(section: &Section, seed: u64) -> String {
         Some(reason) => {
             let _ = writeln!(text, "  void: {reason}");
         }
-        None => text.push_str(&rows(section, seed)),
+        None => text.push_str(&rows(section, percentiles, seed)),
     }
     for row in &section.rows {
         if let (Some(reason), None) = (&row.measured.void, section.common_void()) {
@@ -41,35 +41,52 @@ pub fn text(section: &Section, seed: u64) -> String {
     text
 }
 
-type Column = (&'static str, fn(&Row) -> Option<String>);
+type Cell<'a> = Box<dyn Fn(&Row) -> Option<String> + 'a>;
+type Column<'a> = (&'static str, Cell<'a>);
 
-fn rows(section: &Section, seed: u64) -> String {
-    let mut columns: Vec<Column> = vec![("ops/s", |row| Some(grouped(row.measured.ops_per_s())))];
+fn columns<'a>(section: &Section, percentiles: &'a [Percentile]) -> Vec<Column<'a>> {
+    let mut columns: Vec<Column<'_>> = Vec::new();
+    let mut add = |name, cell: Cell<'a>| columns.push((name, cell));
+    add("ops/s", Box::new(|row| Some(grouped(row.measured.ops_per_s()))));
     if section.workload == Workload::Read {
-        columns.push(("MiB/s", |row| Some(format!("{:.0}", row.measured.mib_per_s()))));
+        add("MiB/s", Box::new(|row| Some(format!("{:.0}", row.measured.mib_per_s()))));
     }
-    columns.extend::<[Column; 9]>([
-        ("p50", |row| latency(row, |p| p.p50)),
-        ("p99", |row| latency(row, |p| p.p99)),
-        ("p99.9", |row| latency(row, |p| p.p99_9)),
-        ("max", |row| latency(row, |p| p.max)),
-        ("CPU/op", |row| Some(latency_text(row.measured.cpu_ns_per_op()))),
-        ("other CPU/op", |row| {
-            let other = row.measured.median(|sample| sample.system_other_cpu_ns_per_op);
-            other.filter(|&ns| ns >= 1.0).map(latency_text)
-        }),
-        ("calls/op", |row| {
+    for percentile in percentiles {
+        add(percentile.name(), Box::new(|row| latency(row, |p| percentile.of(p))));
+    }
+    add("max", Box::new(|row| latency(row, |p| p.max)));
+    add("CPU/op", Box::new(|row| Some(latency_text(row.measured.cpu_ns_per_op()))));
+    if section.workload == Workload::Read {
+        let other = |row: &Row| row.measured.median(|sample| sample.system_other_cpu_ns_per_op);
+        add(
+            "other CPU/op",
+            Box::new(move |row| other(row).filter(|&ns| ns >= 1.0).map(latency_text)),
+        );
+    }
+    add(
+        "calls/op",
+        Box::new(|row| {
             let (calls, is_traced) = row.measured.system_calls_per_op()?;
             Some(format!("{calls:.2}{}", if is_traced { "" } else { "*" }))
         }),
-        ("queue", |row| row.measured.device_queue_depth().map(|queue| format!("{queue:.1}"))),
-        ("device", |row| {
-            row.measured.device_share().map(|share| format!("{:.0} %", share * 100.0))
-        }),
-    ]);
-    if section.workload == Workload::Nop {
-        columns.retain(|(name, _)| !matches!(*name, "queue" | "device" | "other CPU/op"));
+    );
+    if section.workload == Workload::Read {
+        let queue = |row: &Row| row.measured.device_queue_depth();
+        add("queue", Box::new(move |row| queue(row).map(|queue| format!("{queue:.1}"))));
+        let share = |row: &Row| row.measured.device_share();
+        add(
+            "device",
+            Box::new(move |row| share(row).map(|share| format!("{:.0} %", share * 100.0))),
+        );
     }
+    if section.bound_bytes.is_some() {
+        add("device ops/s", Box::new(|row| row.measured.device_ops_per_s().map(grouped)));
+    }
+    columns
+}
+
+fn rows(section: &Section, percentiles: &[Percentile], seed: u64) -> String {
+    let mut columns = columns(section, percentiles);
     let shown: Vec<&Row> = section.rows.iter().filter(|row| row.measured.void.is_none()).collect();
     // A column in which nobody has anything to say is not drawn.
     columns.retain(|(_, cell)| shown.iter().any(|row| row.is_valid() && cell(row).is_some()));
@@ -104,7 +121,7 @@ fn rows(section: &Section, seed: u64) -> String {
     text
 }
 
-fn latency(row: &Row, pick: fn(&ringwise_measure::Percentiles) -> u64) -> Option<String> {
+fn latency(row: &Row, pick: impl Fn(&Percentiles) -> u64) -> Option<String> {
     (row.measured.latency.count() > 0)
         .then(|| latency_text(pick(&row.measured.latency.percentiles()) as f64))
 }
@@ -203,7 +220,7 @@ read direct random, 4k blocks, O_DIRECT
       system calls per read 1.00 against 1.00
   depth 32: uring is 1.25 [1.25, 1.25] times uring-registered-files, at 0.43 [0.43, 0.43] times its CPU per operation
 ";
-        let text = text(&section(), 1);
+        let text = text(&section(), &Percentile::DEFAULT, 1);
         assert_eq!(text, expected, "\n{text}");
     }
 
@@ -214,7 +231,7 @@ read direct random, 4k blocks, O_DIRECT
         section.pairings.clear();
         section.void_all("O_DIRECT on tmpfs refused");
         assert_eq!(
-            text(&section, 1),
+            text(&section, &Percentile::DEFAULT, 1),
             "read direct random, 4k blocks, O_DIRECT\n  \
              1 file of 1.0 GiB, every block read is verified\n  void: O_DIRECT on tmpfs refused\n"
         );

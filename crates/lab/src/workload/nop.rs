@@ -42,14 +42,15 @@ pub fn run(context: &Context<'_>) -> Outcome {
     }
     let title = "nop, one thread, one ring, one system call per batch".to_owned();
     let mut section = Section::new(Workload::Nop, None, title, rows);
-    let job = |batch, order_seed| Job {
+    let job = |row: &Row, order_seed| Job {
         files: Vec::new(),
         seed: context.plan.seed,
         block_bytes: 0,
-        depth: batch,
+        depth: row.depth,
         pattern: Pattern::Sequential,
         cache: Cache::Warm,
         order_seed,
+        heatmap: false,
         interrupt: context.interrupt.clone(),
         failed: false.into(),
     };
@@ -60,6 +61,7 @@ pub fn run(context: &Context<'_>) -> Outcome {
         instruments: context.instruments,
         job: &job,
         prepare: &|_| Ok(None),
+        inspect: &|_, _| Ok(None),
     };
     context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     let result = schedule.run(&mut section.rows, &mut |row| {

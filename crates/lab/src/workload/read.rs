@@ -1,5 +1,6 @@
 //! `read`: engines that read files, through the page cache or past it.
 
+mod bounded;
 mod calibration;
 pub mod page_cache;
 mod remarks;
@@ -33,6 +34,7 @@ use crate::{
     schedule::Schedule,
     verdict,
 };
+use bounded::Bounded;
 use rows::RowPlan;
 
 const COUNTING: Timing =
@@ -41,13 +43,12 @@ const COUNTING: Timing =
 pub fn run(context: &Context<'_>, group: &Group, directory: &Directory) -> Outcome {
     let timing = timing(context, group);
     let rows = rows(group).into_iter().map(|row| make(row, timing)).collect();
-    let title = format!(
-        "read {} {}, {} blocks, {}",
-        group.profile,
-        group.pattern,
-        size_text(group.block_bytes as u64),
-        group.cache
-    );
+    let block = size_text(group.block_bytes as u64);
+    let cache = match (group.profile, group.cache) {
+        (Profile::Direct, Cache::Bounded) => "O_DIRECT, mmap through a bounded cache".to_owned(),
+        (_, cache) => cache.to_string(),
+    };
+    let title = format!("read {} {}, {block} blocks, {cache}", group.profile, group.pattern);
     let mut section = Section::new(Workload::Read, Some(group.clone()), title, rows);
     let result = measure(context, group, directory, &mut section);
     let depths = group.depths.iter().copied();
@@ -81,6 +82,7 @@ pub fn engine(name: EngineName, timing: Timing) -> Box<dyn Engine> {
         EngineName::Tokio => Box::new(Tokio),
         EngineName::Aio => Box::new(Aio),
         EngineName::Uring(switches) => Box::new(Uring { switches }),
+        EngineName::Ringwise(engine) => Box::new(engine),
         EngineName::Fio { fixed } => Box::new(Fio { fixed, timing }),
     }
 }
@@ -96,6 +98,7 @@ fn measure(
         section.void_all(&reason);
         return Ok(());
     }
+    let memory = Bounded::make(context, group)?;
     let files = lay(context, group, directory)?;
     section.notes.push(files_note(&files, group));
     if let Some(reason) = unfit(group, &files)? {
@@ -103,25 +106,38 @@ fn measure(
         return Ok(());
     }
     void_impossible(group, &mut section.rows);
-    let job = |depth, order_seed| Job {
+    let job = |engine: &str, depth, order_seed| Job {
         files: files.clone(),
         seed: context.plan.seed,
         block_bytes: group.block_bytes,
         depth,
         pattern: group.pattern,
-        cache: group.cache,
+        cache: group.cache_of(engine),
         order_seed,
+        heatmap: context.plan.heatmap.is_some(),
         interrupt: context.interrupt.clone(),
         failed: false.into(),
     };
-    calibration::calibrate(context, &job, section)?;
+    calibration::calibrate(context, &|depth, seed| job("", depth, seed), section)?;
+    let bounded = memory.map(|memory| Bounded::enter(memory, group, &files)).transpose()?;
+    if let Some(bounded) = &bounded {
+        section.notes.push(bounded.note());
+        section.bound_bytes = Some(bounded.bytes());
+    }
     let schedule = Schedule {
         blocks: context.plan.repeats,
         seed: context.plan.seed,
         timing: timing(context, group),
         instruments: context.instruments,
-        job: &job,
-        prepare: &page_cache::prepare,
+        job: &|row, seed| job(&row.engine, row.depth, seed),
+        prepare: &|job| match &bounded {
+            Some(bounded) => bounded.prepare(job),
+            None => page_cache::prepare(job),
+        },
+        inspect: &|job, sample| match &bounded {
+            Some(bounded) => bounded.inspect(job, sample),
+            None => Ok(None),
+        },
     };
     if group.cache == Cache::Bypassed {
         // Pages in the cache would have to be looked for by every direct read.
@@ -137,7 +153,9 @@ fn measure(
     let result = result.and_then(|()| match group.cache {
         // Counting is another pass over files that must be cold again; the engines count too.
         Cache::Cold => Ok(()),
-        Cache::Warm | Cache::Bypassed => schedule.count(&mut section.rows, COUNTING),
+        Cache::Warm | Cache::Bypassed | Cache::Bounded => {
+            schedule.count(&mut section.rows, COUNTING)
+        }
     });
     remarks::remark(group, &mut section.rows);
     result
@@ -224,7 +242,7 @@ fn metadata(file: &DataFile) -> Result<Metadata, LabError> {
 
 fn void_impossible(group: &Group, rows: &mut [Row]) {
     for row in rows {
-        if row.engine == "mmap" && group.profile == Profile::Direct {
+        if row.engine == "mmap" && group.cache_of("mmap") == Cache::Bypassed {
             row.measured.void =
                 Some("n/a: a mapping always goes through the page cache".to_owned());
         }

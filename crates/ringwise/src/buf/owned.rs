@@ -129,6 +129,32 @@ impl<T: StableBytes> OwnedBuffer for Custom<T> {
     }
 }
 
+#[cfg(feature = "bytes")]
+// SAFETY: its bytes are on the heap, and moved by none of the calls that only look at them.
+unsafe impl StableBytes for bytes::BytesMut {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+#[cfg(feature = "bytes")]
+impl OwnedBuffer for bytes::BytesMut {
+    fn into_buffer(self) -> Buffer {
+        Custom(self).into_buffer()
+    }
+
+    fn from_buffer(buffer: Buffer) -> bytes::BytesMut {
+        Custom::from_buffer(buffer).0
+    }
+}
+
+#[cfg(feature = "bytes")]
+impl OwnedBufferMut for bytes::BytesMut {}
+
 /// [`StableBytes`] of a type that is not known any more.
 pub(super) trait AnyBytes: Send {
     fn bytes(&self) -> &[u8];

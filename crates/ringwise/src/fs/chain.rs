@@ -5,14 +5,20 @@
 //! because of it are made after that (invariant 11). A sync that ran before the writes it was to
 //! follow were whole says nothing, so it is made again.
 
-use std::ops::Range;
+use std::{
+    future::{Future, poll_fn},
+    ops::Range,
+    pin::Pin,
+    time::Duration,
+};
 
 use super::{File, Outcome};
 use crate::{
     buf::{Buffer, OwnedBuffer, OwnedBufferMut},
     completion::Completion,
-    error::Error,
+    error::{Error, ErrorKind},
     op::{Opcode, Operation},
+    ring::Pending,
 };
 
 /// Steps on one file, each of which starts when the one before has been done in full. Made by
@@ -22,6 +28,26 @@ use crate::{
 pub struct Chain {
     file: File,
     steps: Vec<Step>,
+    deadline: Option<Duration>,
+}
+
+/// How long a chain has.
+enum Timer {
+    Endless,
+    Running(Pending),
+    Over,
+}
+
+impl Timer {
+    /// Whether the time is over, of which the caller is told once.
+    fn poll(&mut self, context: &mut std::task::Context<'_>) -> bool {
+        let Timer::Running(timeout) = self else { return false };
+        let is_over = Pin::new(timeout).poll(context).is_ready();
+        if is_over {
+            *self = Timer::Over;
+        }
+        is_over
+    }
 }
 
 #[derive(Debug)]
@@ -118,7 +144,7 @@ impl File {
     /// # }).unwrap();
     /// ```
     pub fn chain(&self) -> Chain {
-        Chain { file: self.clone(), steps: Vec::new() }
+        Chain { file: self.clone(), steps: Vec::new(), deadline: None }
     }
 
     /// Writes all of the buffer and makes it durable, with what else was written to the file; the
@@ -166,15 +192,26 @@ impl Chain {
         self
     }
 
+    /// Gives all the steps together this long from when they are [run](Self::run). Then those that
+    /// have not begun do not begin any more, and one under way is cancelled if it can be: the first
+    /// that was not done fails with [`TimedOut`](crate::ErrorKind::TimedOut), and may have been done
+    /// in part. What cannot be stopped comes to its own end first, so that the buffers come back.
+    pub fn deadline(mut self, after: Duration) -> Chain {
+        self.deadline = Some(after);
+        self
+    }
+
     /// Makes the steps; gives what became of each, in their order.
     pub async fn run(mut self) -> Vec<StepOutcome> {
         let mut at = 0;
         let mut failure = None;
+        let timeout = |after| Timer::Running(self.file.ring.submit(Operation::timeout(after)));
+        let mut timer = self.deadline.map_or(Timer::Endless, timeout);
         while at < self.steps.len() && failure.is_none() {
-            let progress = match self.refusal(at) {
+            let progress = match self.refusal(at, &timer) {
                 Some(error) => Progress::Failed(at, error),
                 None if self.is_unaligned_read(at) => self.read_alone(at).await,
-                None => self.run_linked(at, self.segment_end(at)).await,
+                None => self.run_linked(at, self.segment_end(at), &mut timer).await,
             };
             match progress {
                 Progress::To(next) => at = next,
@@ -191,18 +228,20 @@ impl Chain {
         self.into_outcomes(at, failure)
     }
 
-    /// Where the steps end that can be handed over together with this one: all that fit.
+    /// Where the steps end that can be handed over together with this one.
     fn segment_end(&self, start: usize) -> usize {
-        let most = self.file.ring.setup().submission_entries() as usize;
-        let end = self.steps.len().min(start + most.max(1));
-        let alone = |at: &usize| {
-            self.is_unaligned_read(*at) || self.is_refused(*at) || self.refusal(*at).is_some()
-        };
+        let end = self.steps.len();
+        let alone =
+            |at: &usize| self.is_unaligned_read(*at) || self.refusal(*at, &Timer::Endless).is_some();
         (start + 1..end).find(alone).unwrap_or(end)
     }
 
-    /// Why a step cannot be made: it would write to a file whose sync has failed.
-    fn refusal(&self, at: usize) -> Option<Error> {
+    /// Why a step cannot be made: the time is over, or it would write to a file whose sync has
+    /// failed.
+    fn refusal(&self, at: usize, timer: &Timer) -> Option<Error> {
+        if let Timer::Over = timer {
+            return Some(self.timed_out(at));
+        }
         let kind = self.steps[at].kind;
         if kind == Kind::Read {
             return None;
@@ -210,11 +249,8 @@ impl Chain {
         self.file.check_sync(kind.opcode()).err()
     }
 
-    /// Whether the ring will refuse it, and all that is handed over with it.
-    fn is_refused(&self, at: usize) -> bool {
-        let step = &self.steps[at];
-        let writable = step.buffer.as_ref().is_none_or(Buffer::is_writable);
-        i64::try_from(step.offset).is_err() || (step.kind == Kind::Read && !writable)
+    fn timed_out(&self, at: usize) -> Error {
+        self.file.error(self.steps[at].kind.opcode(), libc::ETIME)
     }
 
     /// A direct read that is made by a copy.
@@ -237,14 +273,27 @@ impl Chain {
 
     /// Hands the steps from `start` to `end` over as one chain of the ring, and says how far they
     /// came.
-    async fn run_linked(&mut self, start: usize, end: usize) -> Progress {
+    async fn run_linked(&mut self, start: usize, end: usize, timer: &mut Timer) -> Progress {
         let file = &self.file;
         let operations = self.steps[start..end].iter_mut().map(|step| step.operation(file));
-        let mut completions = Vec::with_capacity(end - start);
-        for pending in file.ring.batch().extend(operations).submit_linked() {
-            completions.push(pending.await);
+        let mut steps = file.ring.submit_linked(operations);
+        let mut completions = Vec::with_capacity(steps.len());
+        for at in 0..steps.len() {
+            let step = poll_fn(|context| {
+                if timer.poll(context) {
+                    steps[at..].iter().for_each(Pending::cancel);
+                }
+                Pin::new(&mut steps[at]).poll(context)
+            });
+            completions.push(step.await);
         }
-        self.absorb(start, completions)
+        match self.absorb(start, completions) {
+            Progress::Failed(at, error) if matches!(timer, Timer::Over) => {
+                let was_cancelled = error.kind() == ErrorKind::Cancelled;
+                Progress::Failed(at, if was_cancelled { self.timed_out(at) } else { error })
+            }
+            progress => progress,
+        }
     }
 
     /// Takes in what the steps from `start` on came to.
@@ -252,10 +301,12 @@ impl Chain {
         let end = start + completions.len();
         let mut broken = None;
         for (at, completion) in (start..end).zip(completions) {
-            let result = completion.result();
-            if let (Kind::Sync { .. }, Err(error)) = (self.steps[at].kind, &result) {
-                // Whenever it ran: what it was to make durable may be lost.
-                self.file.note_failed_sync(error);
+            let mut result = completion.result();
+            if let (Kind::Sync { .. }, Ok(_)) = (self.steps[at].kind, &result)
+                && let Err(error) = self.file.check_sync(Opcode::Sync)
+            {
+                // Another sync was told what this one covers.
+                result = Err(error);
             }
             self.steps[at].take_back(completion);
             // After a step that is not whole each was cancelled, or ran before its turn and says
@@ -332,8 +383,12 @@ impl Step {
         match self.kind {
             Kind::Write => Operation::write_at(descriptor, self.take_rest(), offset),
             Kind::Read => Operation::read_at(descriptor, self.take_rest(), offset),
-            Kind::Sync { data_only: true } => Operation::sync_data(descriptor),
-            Kind::Sync { data_only: false } => Operation::sync_all(descriptor),
+            Kind::Sync { data_only: true } => {
+                Operation::sync_data(descriptor).witnessed_by(file.syncs())
+            }
+            Kind::Sync { data_only: false } => {
+                Operation::sync_all(descriptor).witnessed_by(file.syncs())
+            }
         }
     }
 
@@ -350,7 +405,7 @@ mod tests {
     use crate::{local::Local, op::OpenOptions, sim::Simulation, slot::Ticket};
 
     fn completed(operation: Operation, result: i32) -> Completion {
-        Completion { ticket: Ticket::NONE, tag: 0, result, operation }
+        Completion::new(Ticket::NONE, 0, result, operation)
     }
 
     /// What a kernel gives that does not break the link at a short write, or took it in two parts.

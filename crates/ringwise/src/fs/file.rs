@@ -1,12 +1,11 @@
 //! An open file: reads and writes at offsets, from any task.
 
 use std::{
+    future::poll_fn,
     os::fd::AsFd,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicI32, Ordering},
-    },
+    sync::Arc,
+    task::Poll,
 };
 
 use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2};
@@ -19,14 +18,14 @@ use crate::{
     buf::{AlignedBuf, Buffer, OwnedBuffer, OwnedBufferMut},
     completion::Completion,
     descriptor::Descriptor,
-    error::{Errno, Error},
+    error::{Errno, Error, OFFSET_MAX},
     metadata::{DirectAlignment, Metadata},
-    op::{AllocateMode, Opcode, OpenOptions, Operation},
+    op::{AllocateMode, Opcode, OpenOptions, Operation, Witness},
     ring::Ring,
 };
 
-/// What is copied on the caller's thread at a time. Longer reads go through the ring, so that
-/// other tasks of the thread do not wait for a long copy.
+/// What is copied on the caller's thread at a time; between two parts of a longer read other tasks
+/// run.
 const INLINE_BYTES_MAX: usize = 256 << 10;
 /// How much is read at a time from a file of unknown length.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -67,8 +66,8 @@ pub struct File {
 #[derive(Debug)]
 struct Shared {
     nature: Nature,
-    /// The error of a sync that failed, or 0.
-    sync_error: AtomicI32,
+    /// Whether a sync has failed, on this handle or on a clone of it.
+    syncs: Arc<Witness>,
 }
 
 impl File {
@@ -104,7 +103,7 @@ impl File {
 
     fn with_alignment(ring: &Ring, descriptor: Descriptor, alignment: usize) -> File {
         let nature = Nature::of(&descriptor, alignment);
-        let shared = Shared { nature, sync_error: AtomicI32::new(0) };
+        let shared = Shared { nature, syncs: Arc::default() };
         File { ring: ring.clone(), descriptor, shared: Arc::new(shared) }
     }
 
@@ -183,6 +182,10 @@ impl File {
         let mut step = usize::try_from(len).unwrap_or(usize::MAX).max(CHUNK_BYTES);
         loop {
             let start = bytes.len();
+            if bytes.try_reserve(step).is_err() {
+                let error = self.error(Opcode::Read, libc::ENOMEM);
+                return Err(error.advise("the file is longer than memory: read parts of it"));
+            }
             bytes.resize(start + step, 0);
             let rest = Buffer::from(bytes).slice(start..);
             let (result, buffer) = self.read_buffer(rest, start as u64).await;
@@ -288,26 +291,21 @@ impl File {
 
     async fn sync(&self, operation: Operation) -> Result<(), Error> {
         self.check_sync(Opcode::Sync)?;
-        let result = self.ring.submit(operation).await.result();
-        if let Err(error) = &result {
-            self.note_failed_sync(error);
-        }
-        result.map(drop)
+        self.ring.submit(operation.witnessed_by(&self.shared.syncs)).await.result()?;
+        // Of two at a time one may have been told what the other lost.
+        self.check_sync(Opcode::Sync)
     }
 
-    /// The file takes no writes and no syncs any more.
-    pub(super) fn note_failed_sync(&self, error: &Error) {
-        // What never reached the file says nothing about it.
-        if !matches!(error.errno(), libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED) {
-            self.shared.sync_error.store(error.errno(), Ordering::Relaxed);
-        }
+    /// Who is told how its syncs end.
+    pub(super) fn syncs(&self) -> &Arc<Witness> {
+        &self.shared.syncs
     }
 
     /// Refuses what cannot be made durable any more.
     pub(super) fn check_sync(&self, opcode: Opcode) -> Result<(), Error> {
-        match self.shared.sync_error.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            errno => Err(self.error(opcode, errno).advise(
+        match self.shared.syncs.failure() {
+            None => Ok(()),
+            Some(errno) => Err(self.error(opcode, errno).advise(
                 "an earlier sync of this file failed: what was written before it may be lost; \
                  write the file anew",
             )),
@@ -354,43 +352,65 @@ impl File {
         ring.submit(Operation::close(descriptor)).await.result().map(drop)
     }
 
-    pub(super) async fn read_buffer(
-        &self,
-        mut buffer: Buffer,
-        offset: u64,
-    ) -> Outcome<usize, Buffer> {
-        if let Some(result) = self.read_inline(&mut buffer, offset) {
-            return (result, buffer);
+    pub(super) async fn read_buffer(&self, mut buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
+        let whole = buffer.range();
+        let mut done = 0;
+        loop {
+            let rest = &mut buffer.selected_mut()[done..];
+            match self.read_inline(rest, offset.saturating_add(done as u64)) {
+                Inline::Some(count) => done += count,
+                Inline::End(count) => {
+                    self.ring.count_inline_hit();
+                    return (Ok(done + count), buffer);
+                }
+                Inline::Missed if done == 0 => return self.read_through(buffer, offset).await,
+                Inline::Missed => break,
+            }
+            if done == whole.len() {
+                self.ring.count_inline_hit();
+                return (Ok(done), buffer);
+            }
+            // A long copy lets other tasks of the thread run in between.
+            yield_now().await;
         }
-        if !self.is_aligned(&buffer, offset) {
+        let rest = buffer.slice(whole.start + done..whole.end);
+        let (result, buffer) = self.read_through(rest, offset + done as u64).await;
+        // What was read was read; the next read meets the error again.
+        (Ok(done + result.unwrap_or(0)), buffer.slice(whole))
+    }
+
+    /// Reads through the ring.
+    async fn read_through(&self, buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
+        // What lies beyond every file is the loop's to refuse.
+        if offset <= OFFSET_MAX && !self.is_aligned(&buffer, offset) {
             return self.read_superset(buffer, offset).await;
         }
         let operation = Operation::read_at(&self.descriptor, buffer, offset);
         single(self.ring.submit(operation).await)
     }
 
-    /// Reads on this thread what needs no waiting.
-    fn read_inline(&self, buffer: &mut Buffer, offset: u64) -> Option<Result<usize, Error>> {
+    /// Reads the next part on this thread, if that needs no waiting.
+    fn read_inline(&self, bytes: &mut [u8], offset: u64) -> Inline {
         let nature = &self.shared.nature;
         let flags = match nature.way() {
-            Way::Ring => return None,
+            Way::Ring => return Inline::Missed,
             Way::Memory => ReadWriteFlags::empty(),
             Way::Cache => ReadWriteFlags::NOWAIT,
         };
-        let bytes = buffer.selected_mut();
-        if bytes.is_empty() || bytes.len() > INLINE_BYTES_MAX || i64::try_from(offset).is_err() {
-            return None;
+        let len = bytes.len().min(INLINE_BYTES_MAX);
+        if len == 0 || offset > OFFSET_MAX {
+            return Inline::Missed;
         }
-        let len = bytes.len();
-        let mut vector = [std::io::IoSliceMut::new(bytes)];
+        let mut vector = [std::io::IoSliceMut::new(&mut bytes[..len])];
         match preadv2(self.descriptor.as_fd(), &mut vector, offset, flags) {
-            // Fewer may be the end of the file, or of what the cache has: the ring tells.
-            Ok(count) if count == len || flags.is_empty() => Some(Ok(count)),
+            Ok(count) if count == len => Inline::Some(count),
+            Ok(count) if flags.is_empty() => Inline::End(count),
             Err(RawErrno::OPNOTSUPP) => {
                 nature.learn_that_it_waits();
-                None
+                Inline::Missed
             }
-            Ok(_) | Err(_) => None,
+            // Fewer may be the end of the file, or of what the cache has: the ring tells.
+            Ok(_) | Err(_) => Inline::Missed,
         }
     }
 
@@ -443,6 +463,29 @@ impl AsFd for File {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// What came of a read on the caller's thread.
+enum Inline {
+    /// So much, and there may be more.
+    Some(usize),
+    /// So much, and there the file ends.
+    End(usize),
+    /// Nothing that could be told from the end of the file.
+    Missed,
+}
+
+/// Lets other tasks run.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 fn single(completion: Completion) -> Outcome<usize, Buffer> {

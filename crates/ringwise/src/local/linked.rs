@@ -18,6 +18,7 @@ use crate::{
     backend::{Blocking, Cqe, Driver},
     buf::Buffer,
     call::{Call, Context, File},
+    completion::Completion,
     descriptor::Target,
     error::{Errno, Error, LinkError, PushRefusal},
     op::{Closing, Kind, Opcode, Operation},
@@ -60,6 +61,14 @@ impl Expected {
             Expected::Bytes(asked) => u64::try_from(result).is_ok_and(|moved| moved == asked),
             Expected::Expiry => result == -libc::ETIME,
         }
+    }
+}
+
+/// Whether an operation was done in full.
+pub(crate) fn is_whole(completion: &Completion) -> bool {
+    match Expected::of(&completion.operation) {
+        expected @ Expected::Bytes(_) => expected.is_met_by(completion.raw_result()),
+        Expected::Success | Expected::Expiry => completion.raw_result() >= 0,
     }
 }
 
@@ -270,6 +279,11 @@ impl Local {
         let mut members = Vec::with_capacity(operations.len());
         let mut calls = Vec::with_capacity(operations.len());
         for ((operation, tag), (file, blocking)) in operations.into_iter().zip(files) {
+            let operation = if operation.is_nop() {
+                Operation::of(Kind::LinkedNop)
+            } else {
+                operation
+            };
             let expected = Expected::of(&operation);
             let (ticket, call) = self.place(operation, tag, Context { file, ..self.context() });
             calls.push((ticket.user_data(), call));

@@ -73,13 +73,13 @@ impl Operation {
     /// the file's unwritten data may be lost: the kernel reports the error once and a second sync
     /// can succeed without having written anything, so never retry it into success.
     pub fn sync_all(target: impl Into<Target>) -> Operation {
-        Operation::of(Kind::Sync { target: target.into(), data_only: false })
+        Operation::of(Kind::Sync { target: target.into(), data_only: false, witness: None })
     }
 
     /// Puts a file's data, and the metadata needed to read it, on stable storage, as
     /// fdatasync(2). The warnings of [`sync_all`](Self::sync_all) hold.
     pub fn sync_data(target: impl Into<Target>) -> Operation {
-        Operation::of(Kind::Sync { target: target.into(), data_only: true })
+        Operation::of(Kind::Sync { target: target.into(), data_only: true, witness: None })
     }
 
     /// Allocates, punches or zeroes `len` bytes at `offset`, as fallocate(2).
@@ -111,8 +111,8 @@ impl Operation {
     }
 
     /// Takes back the descriptor of a close that was not pushed.
-    pub fn into_descriptor(self) -> Option<Descriptor> {
-        match *self.0? {
+    pub fn into_descriptor(mut self) -> Option<Descriptor> {
+        match *self.0.take()? {
             Kind::Close(Closing::Descriptor(descriptor)) => Some(descriptor),
             _ => None,
         }

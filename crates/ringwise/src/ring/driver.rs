@@ -3,21 +3,24 @@
 //! One turn takes all orders, hands them over with one enter and delivers all results. Who calls
 //! the turns, a thread of its own or a task of a runtime, is in the files beside this one.
 
+mod chains;
+mod syncs;
+
 use std::{
     collections::VecDeque,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::{
-    clock::{Clock, Expiry, Tick},
-    hub::{Hub, Key, Order, Phase},
-};
+use chains::{Chains, Member};
+use syncs::Syncs;
+
+use super::hub::{Hub, Key, Order, Phase};
 use crate::{
     completion::Completion,
     error::PushRefusal,
     local::{Leaked, Local},
-    op::Operation,
+    op::{Opcode, Operation},
     slot::Ticket,
     stats::Stats,
 };
@@ -26,70 +29,62 @@ use crate::{
 const CANCEL_TAG: u64 = u64::MAX;
 /// Of what wakes it.
 pub(super) const BELL_TAG: u64 = u64::MAX - 1;
-/// Of the timeout by which it keeps deadlines.
-const TICK_TAG: u64 = u64::MAX - 2;
 
 pub(super) struct Driver {
     pub(super) local: Local,
     pub(super) hub: Arc<Hub>,
     orders: Vec<Order>,
-    /// Operations that the loop had no room for.
+    /// Operations that the loop had no room for, or that begin anew.
     backlog: VecDeque<Work>,
-    /// The tickets of operations in flight, by their key.
-    tickets: Vec<Option<(Key, Ticket)>>,
+    chains: Chains,
+    syncs: Syncs,
+    /// Operations in flight, by their key.
+    tickets: Vec<Option<Flight>>,
+    /// Whether many threads submit: an operation that waits for a stream ends with the thread that
+    /// submitted it (io_uring/io_uring.c, io_req_task_work_add falls back where the task is
+    /// exiting, and the request fails with `ECANCELED`). Nobody asked for that, so it begins anew.
+    is_shared: bool,
     /// What is to be cancelled.
     cancels: VecDeque<Key>,
-    clock: Clock,
-    /// Operations past their deadline that go on.
-    overdue: Vec<Key>,
     results: Vec<(Key, Completion)>,
     /// Operations in flight that are the driver's own.
     own: usize,
     closing: Option<Closing>,
 }
 
-/// An operation, or a chain of them.
+/// Room that users leave: for what wakes the driver, and for a cancel.
+const OWN_MAX: usize = 2;
+
+/// What waits for room.
 enum Work {
     Single(Key, Operation),
-    Chain(Vec<(Key, Operation)>),
+    /// What is left of the chain of this number.
+    Chain(u64),
 }
 
-impl Work {
-    /// How many operations it is.
-    fn len(&self) -> usize {
-        match self {
-            Work::Single(..) => 1,
-            Work::Chain(chain) => chain.len(),
-        }
-    }
-
-    fn has(&self, key: Key) -> bool {
-        match self {
-            Work::Single(of, _) => *of == key,
-            Work::Chain(chain) => chain.iter().any(|(of, _)| *of == key),
-        }
-    }
+/// An operation in flight.
+#[derive(Clone, Copy)]
+struct Flight {
+    key: Key,
+    ticket: Ticket,
+    /// Its place, if it is in a chain.
+    member: Option<Member>,
+    /// Somebody asked for its end.
+    is_cancelled: bool,
 }
-
-/// Room that users leave: for what wakes the driver, a timeout and a cancel.
-const OWN_MAX: usize = 3;
 
 /// Results on their way out.
 pub(super) struct Results {
     results: Vec<(Key, Completion)>,
-    overdue: Vec<Key>,
     stats: Stats,
 }
 
 impl Results {
     /// Hands all out; gives how many there were. Wakes, so no lock may be held.
     pub(super) fn deliver(mut self, hub: &Hub) -> usize {
-        let count = self.results.len() + self.overdue.len();
-        if !self.results.is_empty() {
+        let count = self.results.len();
+        if count > 0 {
             hub.deliver(&mut self.results, self.stats);
-        }
-        if !self.overdue.is_empty() {
-            hub.rouse_waiters(&self.overdue);
         }
         count
     }
@@ -109,14 +104,21 @@ impl Driver {
             hub,
             orders: Vec::new(),
             backlog: VecDeque::new(),
+            chains: Chains::default(),
+            syncs: Syncs::default(),
             tickets: Vec::new(),
+            is_shared: false,
             cancels: VecDeque::new(),
-            clock: Clock::default(),
-            overdue: Vec::new(),
             results: Vec::new(),
             own: 0,
             closing: None,
         }
+    }
+
+    /// Lets many threads submit.
+    #[cfg(feature = "tokio")]
+    pub(super) fn share(&mut self) {
+        self.is_shared = true;
     }
 
     /// Takes all orders that are there. They are handed over with the next submit.
@@ -127,14 +129,12 @@ impl Driver {
         for order in orders.drain(..) {
             match order {
                 Order::Start(key, operation) => self.start(key, operation),
-                Order::Link(chain) => self.start_chain(chain),
-                Order::Deadline(key, time, expiry) => self.set_deadline(key, time, expiry),
+                Order::Link(operations) => self.start_chain(operations),
                 Order::Cancel(key) => self.cancel(key),
                 Order::Visit(visit) => visit(&mut self.local),
             }
         }
         self.orders = orders;
-        self.keep_deadlines();
         self.start_cancels();
         if let Phase::Closing(time) = phase
             && self.closing.is_none()
@@ -146,12 +146,12 @@ impl Driver {
     fn start_backlog(&mut self) {
         // What the kernel refuses goes to the end again, so each is tried once.
         for _ in 0..self.backlog.len() {
-            if !self.backlog.front().is_some_and(|work| self.has_room_for(work.len())) {
+            if !self.has_room() {
                 return;
             }
-            match self.backlog.pop_front().expect("seen just now") {
+            match self.backlog.pop_front().expect("counted just now") {
                 Work::Single(key, operation) => self.start(key, operation),
-                Work::Chain(chain) => self.start_chain(chain),
+                Work::Chain(number) => self.advance_chain(number),
             }
         }
     }
@@ -162,146 +162,65 @@ impl Driver {
         if !self.has_room() {
             return self.backlog.push_back(Work::Single(key, operation));
         }
+        self.syncs.begin(key, &operation);
         match self.local.push(operation, key.tag()) {
-            Ok(ticket) => self.note_ticket(key, ticket),
-            Err(refused) => match refused.reason {
-                PushRefusal::Full | PushRefusal::Submit(_) => {
-                    self.backlog.push_back(Work::Single(key, refused.operation));
+            Ok(ticket) => self.board(key, ticket, None),
+            Err(refused) => {
+                self.syncs.retract(key, &refused.operation);
+                match refused.reason {
+                    PushRefusal::Full | PushRefusal::Submit(_) => {
+                        self.backlog.push_back(Work::Single(key, refused.operation));
+                    }
+                    PushRefusal::Rejected(error) => {
+                        self.refuse(key, refused.operation, error.errno());
+                    }
                 }
-                PushRefusal::Rejected(error) => {
-                    let failed = Completion::refused(refused.operation, error.errno());
-                    self.results.push((key, failed));
-                }
-            },
+            }
         }
     }
 
-    fn note_ticket(&mut self, key: Key, ticket: Ticket) {
+    /// An operation is in flight.
+    fn board(&mut self, key: Key, ticket: Ticket, member: Option<Member>) {
         let at = key.index();
         if at >= self.tickets.len() {
             self.tickets.resize(at + 1, None);
         }
-        self.tickets[at] = Some((key, ticket));
+        self.tickets[at] = Some(Flight { key, ticket, member, is_cancelled: false });
     }
 
-    /// As [`start`](Self::start), of a chain.
-    fn start_chain(&mut self, chain: Vec<(Key, Operation)>) {
-        if chain.len() <= self.local.longest_chain() && !self.has_room_for(chain.len()) {
-            return self.backlog.push_back(Work::Chain(chain));
-        }
-        let keys: Vec<Key> = chain.iter().map(|(key, _)| *key).collect();
-        let tagged = chain.into_iter().map(|(key, operation)| (operation, key.tag())).collect();
-        let refused = match self.local.push_linked(tagged) {
-            Ok(tickets) => {
-                return keys.into_iter().zip(tickets).for_each(|(key, ticket)| {
-                    self.note_ticket(key, ticket);
-                });
-            }
-            Err(refused) => refused,
-        };
-        let operations = refused.operations.into_iter().map(|(operation, _)| operation);
-        let chain = keys.into_iter().zip(operations);
-        match refused.reason {
-            PushRefusal::Full | PushRefusal::Submit(_) => {
-                self.backlog.push_back(Work::Chain(chain.collect()));
-            }
-            PushRefusal::Rejected(error) => {
-                let failed =
-                    |(key, operation)| (key, Completion::refused(operation, error.errno()));
-                self.results.extend(chain.map(failed));
-            }
-        }
+    /// An operation has failed that the loop does not have.
+    fn refuse(&mut self, key: Key, operation: Operation, errno: i32) {
+        self.results.push((key, Completion::refused(operation, errno)));
     }
 
     fn cancel(&mut self, key: Key) {
-        let Some(at) = self.backlog.iter().position(|work| work.has(key)) else {
-            return self.cancels.push_back(key);
-        };
-        match self.backlog.remove(at).expect("found just now") {
-            Work::Single(key, operation) => self.refuse(key, operation),
-            Work::Chain(mut chain) => {
-                // Those before it go on without the rest.
-                let from = chain.iter().position(|(of, _)| *of == key).expect("it has it");
-                for (key, operation) in chain.split_off(from) {
-                    self.refuse(key, operation);
-                }
-                if !chain.is_empty() {
-                    self.backlog.insert(at, Work::Chain(chain));
-                }
+        let is_it = |work: &Work| matches!(work, Work::Single(waiting, _) if *waiting == key);
+        if let Some(at) = self.backlog.iter().position(is_it) {
+            if let Some(Work::Single(key, operation)) = self.backlog.remove(at) {
+                self.refuse(key, operation, libc::ECANCELED);
             }
-        }
-    }
-
-    /// Ends as cancelled what was never handed over.
-    fn refuse(&mut self, key: Key, operation: Operation) {
-        self.results.push((key, Completion::refused(operation, libc::ECANCELED)));
-    }
-
-    /// Whether it has come to its end, or nobody knows of it.
-    fn is_under_way(&self, key: Key) -> bool {
-        let ticket = self.tickets.get(key.index());
-        matches!(ticket, Some(Some((current, _))) if *current == key)
-    }
-
-    fn set_deadline(&mut self, key: Key, time: Duration, expiry: Expiry) {
-        let waits = self.is_under_way(key) || self.backlog.iter().any(|work| work.has(key));
-        // A time beyond the clock's reach is no bound.
-        if let Some(at) = self.local.now().checked_add(time).filter(|_| waits) {
-            self.clock.watch(key, at, expiry);
-        }
-    }
-
-    /// Ends what has no time left, and sees to being woken for what has.
-    fn keep_deadlines(&mut self) {
-        if !self.clock.is_running() {
             return;
         }
-        let now = self.local.now();
-        while let Some((key, expiry)) = self.clock.expire(now) {
-            match &expiry {
-                Expiry::Tell(_) if self.is_under_way(key) => {
-                    expiry.tell();
-                    self.overdue.push(key);
-                }
-                // What has not begun need not.
-                Expiry::Tell(_) | Expiry::Cancel => self.cancel(key),
-            }
+        if self.cancel_in_chains(key) {
+            return;
         }
-        let Some(next) = self.clock.next() else { return };
-        match &mut self.clock.tick {
-            None => {
-                let timeout = Operation::timeout(next.saturating_duration_since(now));
-                if let Some(ticket) = self.push_own(timeout, TICK_TAG) {
-                    self.clock.tick = Some(Tick { at: next, ticket, is_cancelled: false });
-                }
-            }
-            Some(tick) if next < tick.at && !tick.is_cancelled && self.own < OWN_MAX => {
-                tick.is_cancelled = true;
-                let cancel = Operation::cancel(tick.ticket);
-                if self.push_own(cancel, CANCEL_TAG).is_none()
-                    && let Some(tick) = &mut self.clock.tick
-                {
-                    tick.is_cancelled = false;
-                }
-            }
-            Some(_) => {}
+        if let Some(Some(flight)) = self.tickets.get_mut(key.index())
+            && flight.key == key
+        {
+            flight.is_cancelled = true;
+            self.cancels.push_back(key);
         }
-    }
-
-    /// Whether a cancel can be handed over, with room left for a timeout.
-    fn has_room_for_cancel(&self) -> bool {
-        self.own + usize::from(self.clock.needs_tick()) < OWN_MAX
     }
 
     /// Hands over as many cancels as there is room for.
     fn start_cancels(&mut self) {
-        while self.has_room_for_cancel()
+        while self.own < OWN_MAX
             && let Some(key) = self.cancels.pop_front()
         {
             match self.tickets.get(key.index()) {
-                Some(Some((current, ticket))) if *current == key => {
-                    let cancel = Operation::cancel(*ticket);
-                    if self.push_own(cancel, CANCEL_TAG).is_none() {
+                Some(Some(flight)) if flight.key == key => {
+                    let cancel = Operation::cancel(flight.ticket);
+                    if !self.push_own(cancel, CANCEL_TAG) {
                         return self.cancels.push_front(key);
                     }
                 }
@@ -313,11 +232,12 @@ impl Driver {
 
     /// Whether there is room for a user's operation.
     fn has_room(&self) -> bool {
-        self.has_room_for(1)
+        self.room() > 0
     }
 
-    fn has_room_for(&self, count: usize) -> bool {
-        self.local.in_flight() - self.own + count <= self.local.capacity() - OWN_MAX
+    /// Room for so many of them.
+    fn room(&self) -> usize {
+        (self.local.capacity() - OWN_MAX).saturating_sub(self.local.in_flight() - self.own)
     }
 
     /// Takes the loop's results. Whether the bell was among them.
@@ -332,13 +252,9 @@ impl Driver {
 
     /// Results to be handed out, by whoever holds no lock.
     pub(super) fn take_results(&mut self) -> Results {
-        let mut results = std::mem::take(&mut self.results);
-        for (key, completion) in &mut results {
-            self.clock.settle(*key, completion);
-        }
-        let overdue = std::mem::take(&mut self.overdue);
+        let results = std::mem::take(&mut self.results);
         let stats = if results.is_empty() { Stats::default() } else { self.stats() };
-        Results { results, overdue, stats }
+        Results { results, stats }
     }
 
     /// Takes the loop's results and hands them out. Whether the bell was among them.
@@ -349,10 +265,10 @@ impl Driver {
         rang
     }
 
-    /// Pushes an operation of the driver's own; nothing where there is no room.
-    pub(super) fn push_own(&mut self, operation: Operation, tag: u64) -> Option<Ticket> {
-        let pushed = self.local.push(operation, tag).ok();
-        self.own += usize::from(pushed.is_some());
+    /// Pushes an operation of the driver's own; false where there is no room.
+    pub(super) fn push_own(&mut self, operation: Operation, tag: u64) -> bool {
+        let pushed = self.local.push(operation, tag).is_ok();
+        self.own += usize::from(pushed);
         pushed
     }
 
@@ -364,39 +280,61 @@ impl Driver {
 
     /// Keeps a result to be handed out; the driver's own go nowhere.
     fn keep(&mut self, completion: Completion) {
-        if completion.tag() >= TICK_TAG {
+        if completion.tag() >= BELL_TAG {
             self.own -= 1;
-            if completion.tag() == TICK_TAG {
-                self.clock.tick = None;
-            }
             return;
         }
         let key = Key::from_tag(completion.tag());
-        self.tickets[key.index()] = None;
-        self.results.push((key, completion));
+        let flight = self.tickets[key.index()].take();
+        let was_asked_for = self.is_closing() || flight.is_none_or(|flight| flight.is_cancelled);
+        if let Some(member) = flight.and_then(|flight| flight.member) {
+            return self.keep_member(key, member, completion, was_asked_for);
+        }
+        if self.is_shared && !was_asked_for && lost_its_thread(&completion) {
+            self.syncs.retract(key, &completion.operation);
+            return self.backlog.push_back(Work::Single(key, completion.operation));
+        }
+        self.finish(key, completion);
+    }
+
+    /// An operation has come to its end.
+    fn finish(&mut self, key: Key, completion: Completion) {
+        self.syncs.end(key, completion, &mut self.results);
     }
 
     /// Whether results are ready that the loop knows nothing of.
     pub(super) fn has_results(&self) -> bool {
-        !self.results.is_empty() || !self.overdue.is_empty()
+        !self.results.is_empty()
     }
 
     /// Whether there is room for what waits.
     pub(super) fn has_startable_backlog(&self) -> bool {
-        let cancels = !self.cancels.is_empty() && self.has_room_for_cancel();
-        let front = self.backlog.front();
+        let cancels = !self.cancels.is_empty() && self.own < OWN_MAX;
         cancels
-            || front.is_some_and(|work| self.has_room_for(work.len()))
+            || !self.backlog.is_empty() && self.has_room()
             || self.local.has_due_steps()
-            || self.clock.needs_tick()
     }
 
     fn begin_closing(&mut self, time: Duration) {
         let deadline = Instant::now().checked_add(time);
         self.closing = Some(Closing { deadline, told: false });
+        self.cancel_backlog();
         let mut taken = Vec::new();
         self.local.cancel_for_shutdown(&mut |completion| taken.push(completion));
         taken.into_iter().for_each(|completion| self.keep(completion));
+    }
+
+    /// What would be cancelled in flight does not begin any more.
+    fn cancel_backlog(&mut self) {
+        let backlog = std::mem::take(&mut self.backlog);
+        for work in backlog {
+            match work {
+                Work::Single(key, operation) if operation.opcode().cancels_on_shutdown() => {
+                    self.refuse(key, operation, libc::ECANCELED);
+                }
+                work => self.backlog.push_back(work),
+            }
+        }
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -412,8 +350,8 @@ impl Driver {
     /// driver's own. Overdue, it is told once, and what is in flight is waited for all the same.
     pub(super) fn has_ended(&mut self) -> bool {
         let Some(closing) = &mut self.closing else { return false };
-        let waiting: usize = self.backlog.iter().map(Work::len).sum();
-        let operations = self.local.in_flight() - self.own + waiting;
+        let singles = self.backlog.iter().filter(|work| matches!(work, Work::Single(..))).count();
+        let operations = self.local.in_flight() - self.own + singles + self.chains.waiting();
         if operations == 0 {
             return true;
         }
@@ -438,4 +376,15 @@ impl Driver {
         self.hub.closed();
         self.hub.end(Ok(()));
     }
+}
+
+/// Whether an operation ended because the thread that submitted it did: one that may be made again,
+/// whatever became of it. (A name may have been made or removed by the first attempt.)
+fn lost_its_thread(completion: &Completion) -> bool {
+    use Opcode::{Allocate, Read, ReadVectored, SetLen, Statx, Sync, Write, WriteVectored};
+    completion.raw_result() == -libc::ECANCELED
+        && matches!(
+            completion.opcode(),
+            Read | ReadVectored | Write | WriteVectored | Sync | Allocate | SetLen | Statx
+        )
 }

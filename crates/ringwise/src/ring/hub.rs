@@ -5,18 +5,19 @@
 //! stores; no waker runs and nothing of a user's is dropped under it (invariant 12). It makes no
 //! system call and knows no kernel.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    task::Waker,
-    time::Duration,
-};
+#[cfg(all(ringwise_loom, test))]
+mod interleavings;
+#[cfg(all(not(ringwise_loom), test))]
+mod tests;
 
-use super::clock::Expiry;
+use std::{sync::PoisonError, task::Waker, time::Duration};
+
 use crate::{
     completion::Completion,
     local::{Leaked, Local},
     op::Operation,
     stats::Stats,
+    sync::{Mutex, MutexGuard},
 };
 
 /// Names one submitted operation of a ring; the driver's tag for it.
@@ -46,12 +47,19 @@ pub(super) enum Order {
     Start(Key, Operation),
     /// Make these, each when the one before is complete.
     Link(Vec<(Key, Operation)>),
-    /// It has so much time.
-    Deadline(Key, Duration, Expiry),
     /// Nobody waits for it any more.
     Cancel(Key),
     /// Something that only the loop's own thread may do.
     Visit(Visit),
+}
+
+/// How operations that are handed in together stand to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Together {
+    /// In no order.
+    Batch,
+    /// Each after the one before it.
+    Chain,
 }
 
 /// A visit to the loop, of the library's own making.
@@ -101,6 +109,11 @@ pub(super) enum Next {
     HandOver,
 }
 
+/// Orders wait to be handed over with others, but not so many that a device has nothing to do
+/// meanwhile: a sixteenth of what is open (docs/benchmarking.md has the figures).
+const PARTS: usize = 16;
+const ORDERS_MAX: usize = 16;
+
 /// The meeting place of one ring.
 pub(super) struct Hub(Mutex<State>);
 
@@ -112,9 +125,12 @@ struct State {
     asleep: Option<Waker>,
     phase: Phase,
     ended: Option<Result<(), Leaked>>,
-    /// Of how many orders the caller hands them over itself; never, where only the driver's own
-    /// thread can.
-    hand_over_at: usize,
+    /// Operations that were handed in and whose result was not taken: with a task for each, how
+    /// many there are, even while a batch of results is on its way to them.
+    open: usize,
+    /// Whether those who bring orders may hand them over; not where only the driver's own thread
+    /// enters its ring.
+    callers_hand_over: bool,
     /// Those who wait for the end.
     mourners: Vec<Waker>,
     counts: Counts,
@@ -139,7 +155,8 @@ impl Hub {
             asleep: None,
             phase: Phase::Open,
             ended: None,
-            hand_over_at: usize::MAX,
+            open: 0,
+            callers_hand_over: false,
             mourners: Vec::new(),
             counts: Counts::default(),
             stats: Stats::default(),
@@ -152,12 +169,7 @@ impl Hub {
     }
 
     /// Hands an operation in. `waker` is woken when its result is there.
-    pub(super) fn submit(
-        &self,
-        operation: Operation,
-        waker: Waker,
-        deadline: Option<(Duration, Expiry)>,
-    ) -> Admission {
+    pub(super) fn submit(&self, operation: Operation, waker: Waker) -> Admission {
         let mut state = self.lock();
         if state.phase != Phase::Open {
             drop(state);
@@ -166,51 +178,57 @@ impl Hub {
         }
         let key = state.admit(waker);
         state.orders.push(Order::Start(key, operation));
-        if let Some((time, expiry)) = deadline {
-            state.orders.push(Order::Deadline(key, time, expiry));
-        }
         Admission::Taken(key, state.next())
     }
 
-    /// Hands many operations in at once, each with a future that is to ask for its result; as a chain
-    /// if they are `linked`. Nothing where the ring is closing: here they are again.
+    /// Hands many operations in under one lock, to be handed over together; gives their keys. The
+    /// operations themselves come back where the ring is closing.
     pub(super) fn submit_all(
         &self,
         operations: Vec<Operation>,
-        linked: bool,
+        together: Together,
+        waker: &Waker,
     ) -> Result<(Vec<Key>, Next), Vec<Operation>> {
+        // Cloned out of the lock: a waker is a user's code.
+        let wakers: Vec<Waker> = operations.iter().map(|_| waker.clone()).collect();
         let mut state = self.lock();
         if state.phase != Phase::Open {
+            drop(state);
             return Err(operations);
         }
-        let admit = |operation| (state.admit(Waker::noop().clone()), operation);
-        let admitted: Vec<_> = operations.into_iter().map(admit).collect();
-        let keys = admitted.iter().map(|(key, _)| *key).collect();
-        if linked {
-            state.orders.push(Order::Link(admitted));
-        } else {
-            let start = |(key, operation)| Order::Start(key, operation);
-            state.orders.extend(admitted.into_iter().map(start));
+        let mut admitted = Vec::with_capacity(operations.len());
+        for (operation, waker) in operations.into_iter().zip(wakers) {
+            admitted.push((state.admit(waker), operation));
         }
-        let next = state.next();
-        Ok((keys, next))
+        let keys = admitted.iter().map(|(key, _)| *key).collect();
+        match together {
+            Together::Batch => {
+                let start = |(key, operation)| Order::Start(key, operation);
+                state.orders.extend(admitted.into_iter().map(start));
+            }
+            Together::Chain => state.orders.push(Order::Link(admitted)),
+        }
+        Ok((keys, state.next()))
     }
 
-    /// Gives an operation that was handed in a deadline.
-    pub(super) fn set_deadline(&self, key: Key, time: Duration, expiry: Expiry) -> Next {
+    /// Asks for the end of an operation whose future goes on to wait for it.
+    pub(super) fn cancel(&self, key: Key) {
         let mut state = self.lock();
-        state.orders.push(Order::Deadline(key, time, expiry));
-        state.next()
+        state.orders.push(Order::Cancel(key));
+        let rouse = state.rouse();
+        drop(state);
+        wake(rouse);
     }
 
-    /// Callers may hand orders over by themselves: at once while the driver sleeps, and while it
-    /// does not whenever so many are there.
+    /// Whether callers may hand orders over by themselves: at once while the driver sleeps, and
+    /// every few while it does not.
     #[cfg(feature = "tokio")]
-    pub(super) fn let_callers_hand_over(&self, at: usize) {
-        self.lock().hand_over_at = at;
+    pub(super) fn let_callers_hand_over(&self, may: bool) {
+        self.lock().callers_hand_over = may;
     }
 
     /// Wakes the driver, if it sleeps.
+    #[cfg(feature = "tokio")]
     pub(super) fn wake_driver(&self) {
         let rouse = self.lock().rouse();
         wake(rouse);
@@ -348,22 +366,6 @@ impl Hub {
         orphans.into_iter().for_each(contain_drop);
     }
 
-    /// Wakes who waits for these, though there is no result.
-    pub(super) fn rouse_waiters(&self, keys: &[Key]) {
-        let state = self.lock();
-        let waker = |key: &Key| match &state.waiters[key.index()] {
-            Waiter { generation, stage: Stage::Waiting(waker) }
-                if *generation == key.generation =>
-            {
-                Some(waker.clone())
-            }
-            _ => None,
-        };
-        let wakers: Vec<Waker> = keys.iter().filter_map(waker).collect();
-        drop(state);
-        wakers.into_iter().for_each(|waker| wake(Some(waker)));
-    }
-
     /// The driver's last word.
     pub(super) fn end(&self, outcome: Result<(), Leaked>) {
         let mut state = self.lock();
@@ -389,6 +391,7 @@ impl Hub {
 impl State {
     fn admit(&mut self, waker: Waker) -> Key {
         self.counts.submitted += 1;
+        self.open += 1;
         let Some(index) = self.vacant else {
             let index = u32::try_from(self.waiters.len()).expect("fewer than 2^32 futures");
             self.waiters.push(Waiter { generation: 0, stage: Stage::Waiting(waker) });
@@ -402,6 +405,7 @@ impl State {
     }
 
     fn vacate(&mut self, key: Key) -> Stage {
+        self.open -= 1;
         let next = self.vacant.replace(key.index);
         let waiter = &mut self.waiters[key.index()];
         waiter.generation = waiter.generation.wrapping_add(1);
@@ -410,8 +414,8 @@ impl State {
 
     /// What makes an order heard that came just now.
     fn next(&mut self) -> Next {
-        let can_hand_over = self.hand_over_at != usize::MAX;
-        if can_hand_over && (self.asleep.is_some() || self.orders.len() >= self.hand_over_at) {
+        let few = (self.open / PARTS).clamp(1, ORDERS_MAX);
+        if self.callers_hand_over && (self.asleep.is_some() || self.orders.len() >= few) {
             return Next::HandOver;
         }
         self.rouse().map_or(Next::Nothing, Next::Wake)

@@ -12,7 +12,6 @@ use std::{
 
 use super::{
     Ring,
-    clock::Expiry,
     hub::{Admission, Key, wake},
 };
 use crate::{completion::Completion, op::Operation};
@@ -28,50 +27,74 @@ pub struct Pending {
     ring: Ring,
     stage: Stage,
     cancels: bool,
-    /// What the driver is to be told yet.
-    deadline: Option<(Duration, Expiry)>,
+    #[cfg(feature = "tracing")]
+    span: tracing::Span,
 }
 
 enum Stage {
     New(Operation),
     Submitted(Key),
-    /// It was never handed in.
-    Refused(Box<Completion>),
     Over,
 }
 
 impl Pending {
     pub(super) fn new(ring: Ring, operation: Operation) -> Pending {
         let cancels = operation.opcode().cancels_on_shutdown();
-        Pending { ring, stage: Stage::New(operation), cancels, deadline: None }
+        Pending {
+            ring,
+            cancels,
+            #[cfg(feature = "tracing")]
+            span: tracing::trace_span!("operation", name = operation.opcode().name()),
+            stage: Stage::New(operation),
+        }
     }
 
-    /// Futures of operations that are submitted at once.
-    pub(super) fn submit_all(
-        ring: &Ring,
-        operations: Vec<Operation>,
-        linked: bool,
-    ) -> Vec<Pending> {
-        let cancels: Vec<bool> =
-            operations.iter().map(|operation| operation.opcode().cancels_on_shutdown()).collect();
-        let refuse = |operations: Vec<Operation>, errno| -> Vec<Stage> {
-            let refused = |operation| Completion::refused(operation, errno);
-            operations.into_iter().map(|each| Stage::Refused(Box::new(refused(each)))).collect()
-        };
-        let stages: Vec<Stage> = if ring.is_foreign() {
-            refuse(operations, libc::EOWNERDEAD)
-        } else {
-            match ring.hub().submit_all(operations, linked) {
-                Ok((keys, next)) => {
-                    ring.follow(next);
-                    keys.into_iter().map(Stage::Submitted).collect()
-                }
-                Err(operations) => refuse(operations, libc::ESHUTDOWN),
-            }
-        };
-        let pending =
-            |(stage, cancels)| Pending { ring: ring.clone(), stage, cancels, deadline: None };
-        stages.into_iter().zip(cancels).map(pending).collect()
+    /// Dropped as a future of `operation` would be.
+    pub(super) fn like(mut self, operation: &Operation) -> Pending {
+        self.cancels = operation.opcode().cancels_on_shutdown();
+        self
+    }
+
+    /// Of an operation that the driver has.
+    pub(super) fn submitted(mut self, key: Key) -> Pending {
+        self.stage = Stage::Submitted(key);
+        self
+    }
+
+    /// Gives the operation this long from the first poll on; then it is cancelled, and fails with
+    /// [`TimedOut`](crate::ErrorKind::TimedOut). The future always waits for the operation's own
+    /// end, so that its buffer comes back: what cannot be stopped (a write that the device has)
+    /// completes later, with its own result.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{os::fd::OwnedFd, time::Duration};
+    /// use ringwise::{Descriptor, ErrorKind, Operation, Ring};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let ring = Ring::new()?;
+    /// let (reader, _writer) = std::io::pipe()?;
+    /// let reader = Descriptor::from(OwnedFd::from(reader));
+    /// let read = ring.submit(Operation::read_at(reader, vec![0; 64], 0));
+    /// let done = read.deadline(Duration::from_millis(10)).await;
+    /// assert_eq!(done.result().unwrap_err().kind(), ErrorKind::TimedOut);
+    /// assert_eq!(done.into_buffer().unwrap().as_slice().len(), 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn deadline(self, after: Duration) -> Deadline {
+        let timer = self.ring.submit(Operation::timeout(after));
+        Deadline { operation: self, timer: Some(timer) }
+    }
+
+    /// Asks for the operation's end.
+    pub(crate) fn cancel(&self) {
+        if let Stage::Submitted(key) = self.stage
+            && !self.ring.is_foreign()
+        {
+            self.ring.hub().cancel(key);
+        }
     }
 
     /// Lets the operation go on to its end when the future is dropped.
@@ -87,20 +110,11 @@ impl Pending {
         self
     }
 
-    pub(super) fn cancels(&self) -> bool {
-        self.cancels
-    }
-
-    pub(super) fn set_deadline(&mut self, time: Duration, expiry: Expiry) {
-        self.deadline = Some((time, expiry));
-    }
-
     fn submit(&mut self, operation: Operation, context: &Context<'_>) -> Poll<Completion> {
         if self.ring.is_foreign() {
             return Poll::Ready(Completion::refused(operation, libc::EOWNERDEAD));
         }
-        let deadline = self.deadline.take();
-        match self.ring.hub().submit(operation, context.waker().clone(), deadline) {
+        match self.ring.hub().submit(operation, context.waker().clone()) {
             Admission::Taken(key, next) => {
                 self.stage = Stage::Submitted(key);
                 self.ring.follow(next);
@@ -117,20 +131,17 @@ impl Future for Pending {
     type Output = Completion;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {
+        #[cfg(feature = "tracing")]
+        let _span = self.span.clone().entered();
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::New(operation) => self.submit(operation, context),
             Stage::Submitted(key) => match self.ring.hub().poll(key, context.waker()) {
                 Some(completion) => Poll::Ready(completion),
                 None => {
                     self.stage = Stage::Submitted(key);
-                    if let Some((time, expiry)) = self.deadline.take() {
-                        let next = self.ring.hub().set_deadline(key, time, expiry);
-                        self.ring.follow(next);
-                    }
                     Poll::Pending
                 }
             },
-            Stage::Refused(completion) => Poll::Ready(*completion),
             Stage::Over => panic!("a future was polled after its end"),
         }
     }
@@ -149,12 +160,42 @@ impl Drop for Pending {
     }
 }
 
+/// An operation with a deadline: see [`Pending::deadline`]. Dropped, it is as the operation's own
+/// future.
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is polled"]
+pub struct Deadline {
+    operation: Pending,
+    /// None once it is over.
+    timer: Option<Pending>,
+}
+
+impl Future for Deadline {
+    type Output = Completion;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {
+        let this = &mut *self;
+        if let Poll::Ready(mut done) = Pin::new(&mut this.operation).poll(context) {
+            if this.timer.is_none() && done.result == -libc::ECANCELED {
+                done.result = -libc::ETIME;
+            }
+            return Poll::Ready(done);
+        }
+        if let Some(timer) = &mut this.timer
+            && Pin::new(timer).poll(context).is_ready()
+        {
+            this.timer = None;
+            this.operation.cancel();
+        }
+        Poll::Pending
+    }
+}
+
 impl std::fmt::Debug for Pending {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let stage = match &self.stage {
             Stage::New(_) => "new",
             Stage::Submitted(_) => "submitted",
-            Stage::Refused(_) => "refused",
             Stage::Over => "over",
         };
         f.debug_struct("Pending").field("stage", &stage).finish_non_exhaustive()

@@ -31,7 +31,9 @@ impl Portable {
         let local = Local::build(untied)?;
         let (setup, hub) = (local.setup(), hub.clone());
         assert!(!setup.granted().has("SINGLE_ISSUER") && !setup.is_ring_registered());
-        Ok(Portable(Driver::new(local, hub)))
+        let mut driver = Driver::new(local, hub);
+        driver.share();
+        Ok(Portable(driver))
     }
 
     pub(super) fn into_inner(self) -> Driver {

@@ -30,9 +30,6 @@ use tokio::{
 use super::{driver::Driver, hub::Hub, portable::Portable, thread};
 use crate::setup::{Builder, Setup, SetupError};
 
-/// After how many orders the task that brings the last hands them over.
-const HAND_OVER_AT: usize = 8;
-
 /// The driver where both its task and those who bring orders reach it. Empty when it has gone on
 /// with a thread.
 pub(super) struct SharedDriver(Mutex<Option<Portable>>);
@@ -80,7 +77,7 @@ pub(super) fn start(
     let setup = driver.get_mut().local.setup().clone();
     let events = watch(driver.get_mut().local.event_descriptor()?)?;
     let driver = Arc::new(SharedDriver(Mutex::new(Some(driver))));
-    hub.let_callers_hand_over(HAND_OVER_AT);
+    hub.let_callers_hand_over(true);
     let task = Task { driver: driver.clone(), hub: hub.clone(), events, has_yielded: false };
     drop(runtime.spawn(task));
     Some(Ok((setup, driver)))
@@ -124,6 +121,7 @@ impl Task {
                 return Turn::Yield;
             }
             self.has_yielded = false;
+            let submitted;
             let busy = {
                 let mut guard = self.driver.lock();
                 let Some(driver) = guard.as_mut().map(Portable::get_mut) else { return Turn::End };
@@ -131,12 +129,15 @@ impl Task {
                 if driver.is_closing() {
                     return Turn::End;
                 }
-                if driver.local.submit_and_arm().is_err() {
-                    Driver::pause();
-                }
+                submitted = driver.local.submit_and_arm();
                 driver.reap();
                 driver.has_results() || driver.has_startable_backlog()
             };
+            if submitted.is_err() {
+                // What the kernel did not take stays queued, and nothing else would hand it over.
+                Driver::pause();
+                return Turn::Yield;
+            }
             if !busy && !self.has_events(context) && self.hub.sleep(context.waker()) {
                 return Turn::Sleep;
             }

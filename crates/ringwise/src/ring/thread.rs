@@ -67,7 +67,7 @@ pub(super) fn start(builder: Builder, hub: Arc<Hub>) -> Result<Setup, SetupError
 pub(super) fn adopt(driver: Portable) {
     let mut driver = std::mem::ManuallyDrop::new(driver);
     let hub = driver.get_mut().hub.clone();
-    hub.let_callers_hand_over(usize::MAX);
+    hub.let_callers_hand_over(false);
     let Ok(bell) = eventfd(0, EventfdFlags::CLOEXEC) else { return hub.orphan() };
     let run = move || {
         // The whole is captured, not the field that is no longer `Send`.
@@ -145,7 +145,7 @@ impl Thread {
     fn listen(&mut self) {
         if !self.listening && !self.driver.is_closing() {
             let read = Operation::read_at(&self.bell, vec![0; 8], 0);
-            self.listening = self.driver.push_own(read, BELL_TAG).is_some();
+            self.listening = self.driver.push_own(read, BELL_TAG);
         }
     }
 }

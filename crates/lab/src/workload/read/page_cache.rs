@@ -18,9 +18,12 @@ use crate::{
 /// What opening or reading a file, or dropping it from the cache, reports.
 pub fn prepare(job: &Job) -> Result<Option<String>, LabError> {
     match job.cache {
-        Cache::Bypassed => return Ok(None),
+        // What a bounded one holds is its group's to say.
+        Cache::Bypassed | Cache::Bounded => return Ok(None),
         Cache::Warm if cached_share(&job.files)?.is_none_or(|share| share < 1.0) => {
-            job.files.iter().try_for_each(read_through)?;
+            for file in &job.files {
+                read_through(file, u64::MAX)?;
+            }
         }
         Cache::Warm => {}
         Cache::Cold => job.files.iter().try_for_each(forget)?,
@@ -32,13 +35,23 @@ fn open(file: &DataFile) -> Result<File, LabError> {
     File::open(&file.path).map_err(|error| LabError::on("opening", &file.path, &error))
 }
 
-fn read_through(file: &DataFile) -> Result<(), LabError> {
+/// Reads a file through the page cache, from its start and not more than `most` bytes. The answer
+/// is how many they were, at least one.
+///
+/// # Errors
+///
+/// What opening or reading it reports, or that there is nothing in it.
+pub fn read_through(file: &DataFile, most: u64) -> Result<u64, LabError> {
     let mut bytes = vec![0; 1 << 20];
-    let mut opened = open(file)?;
+    let mut opened = open(file)?.take(most);
+    let mut total = 0;
     loop {
         match opened.read(&mut bytes) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
+            Ok(0) if total == 0 => {
+                return Err(LabError::Failed(format!("{}: is empty", file.path.display())));
+            }
+            Ok(0) => return Ok(total),
+            Ok(read) => total += read as u64,
             Err(error) => return Err(LabError::on("reading", &file.path, &error)),
         }
     }
@@ -54,16 +67,26 @@ pub fn forget(file: &DataFile) -> Result<(), LabError> {
         .map_err(|error| LabError::on("dropping from the page cache", &file.path, &error))
 }
 
-/// The share of the files' pages that is in the page cache. None where the kernel cannot tell
-/// (before Linux 6.5).
-fn cached_share(files: &[DataFile]) -> Result<Option<f64>, LabError> {
-    let (mut cached, mut total) = (0, 0);
+/// How much of the files the page cache holds. None where the kernel cannot tell (before Linux
+/// 6.5).
+///
+/// # Errors
+///
+/// What opening a file reports.
+pub fn cached_bytes(files: &[DataFile]) -> Result<Option<u64>, LabError> {
+    let mut pages = 0;
     for file in files {
         match ringwise::page_cache(&Descriptor::from(open(file)?), 0, 0) {
-            Ok(state) => cached += state.cached_pages,
+            Ok(state) => pages += state.cached_pages,
             Err(_) => return Ok(None),
         }
-        total += file.bytes.div_ceil(rustix::param::page_size() as u64);
     }
-    Ok(Some(cached as f64 / total.max(1) as f64))
+    Ok(Some(pages * rustix::param::page_size() as u64))
+}
+
+/// The share of the files' pages that is in the page cache. None as above.
+fn cached_share(files: &[DataFile]) -> Result<Option<f64>, LabError> {
+    let page_bytes = rustix::param::page_size() as u64;
+    let total: u64 = files.iter().map(|file| file.bytes.next_multiple_of(page_bytes)).sum();
+    Ok(cached_bytes(files)?.map(|cached| cached as f64 / total.max(1) as f64))
 }

@@ -19,7 +19,7 @@ pub fn remark(group: &Group, rows: &mut [Row]) {
     let processors = allowed_cpus().map_or(1, |cpus| cpus.len());
     for row in rows.iter_mut().filter(|row| row.is_valid()) {
         let lanes = match row.engine.as_str() {
-            "threads" | "tokio" => row.depth.min(processors),
+            "threads" | "tokio" | "mmap" | "ringwise" => row.depth.min(processors),
             _ => 1,
         };
         let measured = &mut row.measured;

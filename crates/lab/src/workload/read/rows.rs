@@ -83,6 +83,7 @@ mod tests {
                 "uring@1 Control",
                 "threads@2 Rival",
                 "threads@32 Rival",
+                "mmap@32 Rival",
                 "tokio@32 Rival",
                 "aio@32 Rival",
                 "uring@32 Subject",

@@ -1,0 +1,376 @@
+//! One program on every executor: a future of a ring needs none in particular, and a ring outlives
+//! the one that it was built in. And a child of fork(2), which has no driver.
+
+#[path = "shared/rings.rs"]
+mod rings;
+
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::Thread,
+    time::{Duration, Instant},
+};
+
+use futures::{
+    executor::{LocalPool, ThreadPool},
+    future::join_all,
+    task::SpawnExt,
+};
+use rings::{in_child, read_write, skip};
+use ringwise::{
+    BackendChoice, Builder, Descriptor, Local, Operation, Ring, fs, fs::File, sim::Simulation,
+};
+use tokio::runtime::{Builder as RuntimeBuilder, Runtime};
+
+const TASKS: u64 = 16;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Rings as they come where they are built: with a thread of their own, or driven by the runtime
+/// around. With each whether its files are simulated.
+fn builders() -> Vec<(Builder, bool)> {
+    let real = [
+        Local::builder().backend(BackendChoice::Uring).driver_thread(true),
+        Local::builder().backend(BackendChoice::Uring),
+        Local::builder().backend(BackendChoice::Classic),
+    ];
+    let real = real.into_iter().filter(|builder| match builder.clone().build() {
+        Ok(_) => true,
+        Err(error) => {
+            skip(&error.to_string());
+            false
+        }
+    });
+    let simulated = Local::builder().simulation(&Simulation::new(1));
+    let all = real.map(|builder| (builder, false)).chain([(simulated, true)]);
+    all.map(|(builder, is_simulated)| (builder.entries(8), is_simulated)).collect()
+}
+
+/// What each task does: a region of its own in a shared file, written, read and synced.
+async fn task(file: File, number: u64) -> u64 {
+    let mut sum = 0;
+    for round in 0..10_u64 {
+        let offset = (number * 10 + round) * 100;
+        let (written, bytes) = file.write_all_at(vec![number as u8; 100], offset).await;
+        written.unwrap();
+        let (read, back) = file.read_exact_at(vec![0; 100], offset).await;
+        read.unwrap();
+        assert_eq!(back, bytes);
+        sum += back.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+    }
+    file.sync_data().await.unwrap();
+    sum
+}
+
+/// The program: tasks on whatever `run` makes of them, then its end.
+async fn program<R, O>(builder: Builder, path: PathBuf, run: R)
+where
+    R: FnOnce(Vec<BoxedTask>) -> O,
+    O: Future<Output = Vec<u64>>,
+{
+    let ring = builder.build_ring().unwrap();
+    let file = File::open(&ring, &path, read_write().create(true)).await.unwrap();
+    let tasks = (0..TASKS).map(|number| Box::pin(task(file.clone(), number)) as BoxedTask);
+    let sums = run(tasks.collect()).await;
+    assert_eq!(sums, (0..TASKS).map(|number| number * 1000).collect::<Vec<_>>());
+    let content = fs::read(&ring, &path).await.unwrap();
+    assert!(content.chunks(1000).zip(0_u8..).all(|(part, number)| part == [number; 1000]));
+    drop(file);
+    ring.shutdown(10 * SECOND).await.unwrap();
+    let stats = ring.stats();
+    assert_eq!(stats.delivered + stats.reclaimed, stats.submitted);
+}
+
+type BoxedTask = std::pin::Pin<Box<dyn Future<Output = u64> + Send>>;
+
+/// Runs the program on each kind of ring; `start` makes an executor and runs one.
+fn on_every_ring(start: impl Fn(Builder, PathBuf)) {
+    for (builder, is_simulated) in builders() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = if is_simulated { Path::new("/") } else { directory.path() }.join("file");
+        start(builder, path);
+    }
+}
+
+fn tokio_runtimes() -> [Runtime; 2] {
+    [
+        RuntimeBuilder::new_multi_thread().worker_threads(2).enable_all().build().unwrap(),
+        RuntimeBuilder::new_current_thread().enable_all().build().unwrap(),
+    ]
+}
+
+async fn by_tokio(tasks: Vec<BoxedTask>) -> Vec<u64> {
+    let spawned: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
+    join_all(spawned).await.into_iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn on_tokio_with_threads_and_without() {
+    on_every_ring(|builder, path| {
+        for runtime in tokio_runtimes() {
+            runtime.block_on(program(builder.clone(), path.clone(), by_tokio));
+        }
+    });
+}
+
+#[test]
+fn on_the_pools_of_futures() {
+    on_every_ring(|builder, path| {
+        let pool = ThreadPool::builder().pool_size(2).create().unwrap();
+        let run = |tasks: Vec<BoxedTask>| {
+            let spawned: Vec<_> =
+                tasks.into_iter().map(|task| pool.spawn_with_handle(task).unwrap()).collect();
+            join_all(spawned)
+        };
+        futures::executor::block_on(program(builder.clone(), path.clone(), run));
+        let mut pool = LocalPool::new();
+        let spawner = pool.spawner();
+        pool.run_until(program(builder, path, |tasks| {
+            let spawned: Vec<_> =
+                tasks.into_iter().map(|task| spawner.spawn_with_handle(task).unwrap()).collect();
+            join_all(spawned)
+        }));
+    });
+}
+
+#[test]
+fn on_smol() {
+    on_every_ring(|builder, path| {
+        let run = |tasks: Vec<BoxedTask>| join_all(tasks.into_iter().map(smol::spawn));
+        smol::block_on(program(builder.clone(), path.clone(), run));
+        let executor = smol::LocalExecutor::new();
+        smol::block_on(executor.run(program(builder, path, |tasks: Vec<BoxedTask>| {
+            join_all(tasks.into_iter().map(|task| executor.spawn(task)).collect::<Vec<_>>())
+        })));
+    });
+}
+
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn on_this_thread<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn on_plain_threads() {
+    on_every_ring(|builder, path| {
+        on_this_thread(program(builder, path, |tasks: Vec<BoxedTask>| {
+            let threads: Vec<_> = tasks
+                .into_iter()
+                .map(|task| std::thread::spawn(move || on_this_thread(task)))
+                .collect();
+            async { threads.into_iter().map(|thread| thread.join().unwrap()).collect() }
+        }));
+    });
+}
+
+fn zeros(ring: &Ring) -> File {
+    File::from_std(ring, std::fs::File::open("/dev/zero").unwrap())
+}
+
+#[test]
+fn a_ring_of_one_runtime_is_used_from_others() {
+    for (builder, _) in builders() {
+        for home in tokio_runtimes() {
+            let ring = home.block_on(async { builder.clone().build_ring().unwrap() });
+            let use_it = async |ring: Ring| {
+                for _ in 0..50 {
+                    zeros(&ring).read_exact_at(vec![1; 100], 0).await.0.unwrap();
+                }
+            };
+            // A runtime without threads moves only while somebody is in it.
+            let is_driven_without_threads = cfg!(feature = "tokio")
+                && home.metrics().num_workers() == 1
+                && !has_thread(&builder);
+            if !is_driven_without_threads {
+                for other in tokio_runtimes() {
+                    other.block_on(use_it(ring.clone()));
+                }
+                smol::block_on(use_it(ring.clone()));
+                on_this_thread(use_it(ring.clone()));
+            }
+            home.block_on(use_it(ring.clone()));
+            home.block_on(ring.shutdown(10 * SECOND)).unwrap();
+        }
+    }
+}
+
+/// Whether a ring built so has a thread of its own wherever it is built.
+fn has_thread(builder: &Builder) -> bool {
+    let runtime = RuntimeBuilder::new_current_thread().enable_all().build().unwrap();
+    let ring = runtime.block_on(async { builder.clone().build_ring().unwrap() });
+    // Only a thread of its own serves it while nobody is in the runtime.
+    let mut nop = pin!(ring.submit(Operation::nop()));
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    assert!(nop.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let start = Instant::now();
+    while start.elapsed() < SECOND {
+        if nop.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            return true;
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    false
+}
+
+/// Reads of pipes and timeouts in flight, some awaited by tasks of the runtime that dies and some
+/// by a thread that does not.
+#[test]
+fn a_runtime_dies_with_operations_in_flight() {
+    for (builder, is_simulated) in builders() {
+        // Room for all of them: a ring full of reads that wait has none for another operation.
+        let builder = builder.entries(64);
+        for runtime in tokio_runtimes() {
+            let ring = runtime.block_on(async { builder.clone().build_ring().unwrap() });
+            let pipes: Vec<_> = (0..20).map(|_| std::io::pipe().unwrap()).collect();
+            let (readers, writers): (Vec<_>, Vec<_>) = pipes
+                .into_iter()
+                .map(|(reader, writer)| {
+                    (Descriptor::from(std::os::fd::OwnedFd::from(reader)), writer)
+                })
+                .unzip();
+            let read = |reader: &Descriptor| {
+                Box::pin(ring.submit(Operation::read_at(reader, vec![0; 8], 0)))
+            };
+            for reader in &readers[..10] {
+                runtime.spawn(read(reader));
+            }
+            let mut kept: Vec<_> = readers[10..].iter().map(read).collect();
+            let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+            for read in &mut kept {
+                assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            }
+            runtime.block_on(async {
+                tokio::task::yield_now().await;
+                if !is_simulated {
+                    zeros(&ring).read_exact_at(vec![1; 100], 0).await.0.unwrap();
+                }
+            });
+            drop(runtime);
+            for writer in &writers {
+                std::io::Write::write_all(&mut &*writer, b"after").unwrap();
+            }
+            for done in on_this_thread(join_all(kept)) {
+                assert_eq!(done.result().unwrap(), 5);
+            }
+            on_this_thread(ring.shutdown(10 * SECOND)).unwrap();
+            let stats = ring.stats();
+            assert_eq!(stats.delivered + stats.reclaimed, stats.submitted);
+            assert_eq!(stats.local.in_flight, 0);
+        }
+    }
+}
+
+/// What a child of fork(2) does with its parent's ring; each an error at once.
+fn misuse(ring: Ring, file: File, futures: Vec<Box<dyn std::any::Any>>) {
+    drop(futures);
+    on_this_thread(async {
+        let done = ring.submit(Operation::read_at(file.descriptor(), vec![7; 100], 0)).await;
+        let error = done.result().unwrap_err();
+        assert_eq!(error.errno(), libc::EOWNERDEAD);
+        assert!(error.to_string().contains("forked"), "{error}");
+        assert_eq!(done.into_buffer().unwrap().as_slice(), [7; 100]);
+        assert_eq!(file.sync_data().await.unwrap_err().errno(), libc::EOWNERDEAD);
+        let (written, back) = file.write_all_at(vec![1; 10], 0).await;
+        assert_eq!(written.unwrap_err().errno(), libc::EOWNERDEAD);
+        assert_eq!(back, [1; 10]);
+        let pool = ring.register_pool(1, 4096).await;
+        assert_eq!(pool.unwrap_err().errno(), libc::EOWNERDEAD);
+        assert_eq!(ring.stats().submitted, 0);
+        ring.shutdown(SECOND).await.unwrap();
+        let own = Ring::new().unwrap();
+        own.submit(Operation::nop()).await.result().unwrap();
+        own.shutdown(SECOND).await.unwrap();
+    });
+    drop((file, ring));
+}
+
+/// Runs `body` in a child of fork(2), and fails when it does or takes ten seconds.
+fn in_fork(body: impl FnOnce()) {
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+    // SAFETY: the child runs ordinary code, although its parent has threads: glibc's allocator is
+    // made ready for that, and what else is locked for ever is what this is to find.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        // SAFETY: ends the child without running what belongs to its parent.
+        unsafe { libc::_exit(i32::from(result.is_err())) };
+    }
+    let child = Pid::from_raw(child).unwrap();
+    let start = Instant::now();
+    loop {
+        if let Some((_, status)) = waitpid(Some(child), WaitOptions::NOHANG).unwrap() {
+            assert_eq!(status.exit_status(), Some(0), "{status:?}");
+            return;
+        }
+        if start.elapsed() > 10 * SECOND {
+            kill_process(child, Signal::KILL).unwrap();
+            panic!("a child of fork hangs");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The locks of a busy ring are held by somebody at most moments.
+#[test]
+fn a_forked_child_is_told() {
+    in_child("a_forked_child_is_told", || {
+        for (builder, is_simulated) in builders() {
+            if is_simulated {
+                continue;
+            }
+            let runtime = tokio_runtimes().into_iter().next().unwrap();
+            let ring = runtime.block_on(async { builder.build_ring().unwrap() });
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("file");
+            let file = on_this_thread(File::open(&ring, &path, read_write().create(true))).unwrap();
+            let (reader, writer) = std::io::pipe().unwrap();
+            let reader = Descriptor::from(std::os::fd::OwnedFd::from(reader));
+            let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let busy: Vec<_> = (0..2)
+                .map(|_| {
+                    let (ring, stop) = (ring.clone(), stop.clone());
+                    std::thread::spawn(move || {
+                        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                            on_this_thread(ring.submit(Operation::nop())).result().unwrap();
+                        }
+                    })
+                })
+                .collect();
+            for _ in 0..20 {
+                let mut read = Box::pin(ring.submit(Operation::read_at(&reader, vec![0; 8], 0)));
+                let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+                assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                let fresh = ring.submit(Operation::nop());
+                in_fork(|| {
+                    misuse(ring.clone(), file.clone(), vec![Box::new(read), Box::new(fresh)])
+                });
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            busy.into_iter().for_each(|thread| thread.join().unwrap());
+            // The parent's ring is as it was.
+            drop(writer);
+            drop(file);
+            on_this_thread(ring.shutdown(10 * SECOND)).unwrap();
+            let stats = ring.stats();
+            assert_eq!(stats.delivered + stats.reclaimed, stats.submitted);
+        }
+    });
+}

@@ -1,0 +1,152 @@
+//! A buffer comes back as what it was, when the operation succeeds and when it fails.
+
+use std::fmt::Debug;
+
+use futures::executor::block_on;
+use ringwise::{AlignedBuf, Buffer, Custom, OwnedBuffer, OwnedBufferMut, StableBytes, fs::File};
+
+use super::{
+    only_read,
+    rings::{Place, places, read_write},
+};
+
+/// A type of a user's own, with something beside its bytes.
+#[derive(Debug)]
+struct Page {
+    number: u32,
+    bytes: Box<[u8; 64]>,
+}
+
+// SAFETY: a box stays where it is when it is moved.
+unsafe impl StableBytes for Page {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..]
+    }
+}
+
+/// Sends 64 bytes in and out through a file: they come back at the same address, whatever happens.
+async fn goes_in_and_out<B: OwnedBuffer + Debug>(
+    place: &Place,
+    file: &File,
+    buffer: B,
+    address: impl Fn(&B) -> *const u8,
+) -> B {
+    let at = address(&buffer);
+    let (written, buffer) = file.write_at(buffer, 0).await;
+    assert_eq!(written.unwrap(), 64, "{}", place.name);
+    let (written, buffer) = file.write_all_at(buffer, 64).await;
+    written.unwrap();
+    // Refused by the loop, and by the kernel.
+    let (written, buffer) = file.write_at(buffer, u64::MAX).await;
+    assert_eq!(written.unwrap_err().errno(), libc::EINVAL);
+    let readable = place.open("file", only_read()).await;
+    let (written, buffer) = readable.write_all_at(buffer, 0).await;
+    assert_eq!(written.unwrap_err().errno(), libc::EBADF, "{}", place.name);
+    let (written, mut buffers) = readable.write_vectored_at(vec![buffer], 0).await;
+    assert_eq!(written.unwrap_err().errno(), libc::EBADF);
+    let buffer = buffers.pop().unwrap();
+    assert_eq!(address(&buffer), at, "the same memory comes back");
+    buffer
+}
+
+/// As above, and reads into it.
+async fn is_read_and_written<B: OwnedBufferMut + Debug>(
+    place: &Place,
+    file: &File,
+    buffer: B,
+    bytes: impl Fn(&B) -> &[u8],
+) -> B {
+    let buffer = goes_in_and_out(place, file, buffer, |buffer| bytes(buffer).as_ptr()).await;
+    place.write("source", &(0..64).collect::<Vec<u8>>());
+    let source = place.open("source", only_read()).await;
+    let at = bytes(&buffer).as_ptr();
+    let (read, buffer) = source.read_exact_at(buffer, 0).await;
+    read.unwrap();
+    assert!(bytes(&buffer).iter().copied().eq(0..64), "{}", place.name);
+    let (read, buffer) = source.read_at(buffer, 32).await;
+    assert_eq!(read.unwrap(), 32);
+    assert_eq!(bytes(&buffer)[..32], (32..64).collect::<Vec<u8>>());
+    let (read, buffer) = source.read_exact_at(buffer, 1).await;
+    assert_eq!(read.unwrap_err().errno(), libc::ENODATA);
+    let (read, buffer) = source.read_at(buffer, u64::MAX).await;
+    assert_eq!(read.unwrap_err().errno(), libc::EINVAL);
+    let (read, mut buffers) = source.read_vectored_at(vec![buffer], 0).await;
+    assert_eq!(read.unwrap(), 64);
+    let buffer = buffers.pop().unwrap();
+    assert_eq!(bytes(&buffer).as_ptr(), at, "the same memory comes back");
+    buffer
+}
+
+#[test]
+fn buffers_come_back_as_what_they_were() {
+    for place in places() {
+        block_on(async {
+            let file = place.open("file", read_write().create(true)).await;
+            is_read_and_written(&place, &file, vec![1; 64], |buffer: &Vec<u8>| buffer).await;
+            let boxed: Box<[u8]> = vec![1; 64].into();
+            is_read_and_written(&place, &file, boxed, |buffer| buffer).await;
+            let aligned = AlignedBuf::zeroed(64, 4096);
+            let aligned = is_read_and_written(&place, &file, aligned, |buffer| buffer).await;
+            assert_eq!(aligned.alignment(), 4096);
+            let page = Custom(Page { number: 42, bytes: Box::new([1; 64]) });
+            let Custom(page) =
+                is_read_and_written(&place, &file, page, |Custom(page)| page.bytes()).await;
+            assert_eq!(page.number, 42);
+            let pool = place.ring.register_pool(2, 64).await.unwrap();
+            let lease = pool.take().unwrap();
+            let lease = is_read_and_written(&place, &file, lease, |buffer| buffer).await;
+            assert_eq!(pool.available(), 1);
+            drop(lease);
+            assert_eq!(pool.available(), 2, "{}: it went back once", place.name);
+        });
+    }
+}
+
+#[test]
+fn a_static_buffer_is_written_and_not_read_into() {
+    static BYTES: [u8; 64] = [7; 64];
+    for place in places() {
+        block_on(async {
+            let file = place.open("file", read_write().create(true)).await;
+            let back = goes_in_and_out(&place, &file, &BYTES[..], |buffer| buffer.as_ptr()).await;
+            assert_eq!(back.as_ptr(), BYTES.as_ptr());
+            assert_eq!(place.read("file"), [7; 128]);
+            // The types do not stop a part of one.
+            let part = Buffer::from(&BYTES[..]).slice(8..16);
+            let (read, part) = file.read_at(part, 0).await;
+            assert_eq!(read.unwrap_err().errno(), libc::EFAULT, "{}", place.name);
+            assert_eq!(part.selected().as_ptr(), BYTES[8..].as_ptr());
+        });
+    }
+}
+
+#[test]
+fn a_part_of_a_buffer_stays_a_part() {
+    for place in places() {
+        place.write("source", &(0..64).collect::<Vec<u8>>());
+        block_on(async {
+            let file = place.open("source", read_write()).await;
+            let part = Buffer::from(vec![9; 32]).slice(8..16);
+            let (read, part) = file.read_at(part, 16).await;
+            assert_eq!(read.unwrap(), 8);
+            assert_eq!(part.selected(), (16..24).collect::<Vec<u8>>());
+            let (read, part) = file.read_exact_at(part, 0).await;
+            read.unwrap();
+            assert_eq!(part.selected(), (0..8).collect::<Vec<u8>>(), "the whole part is selected");
+            let (read, part) = file.read_exact_at(part, 60).await;
+            assert_eq!(read.unwrap_err().errno(), libc::ENODATA);
+            assert_eq!(part.selected().len(), 8, "on failure too");
+            let (written, part) = file.write_all_at(part, 100).await;
+            written.unwrap();
+            assert_eq!(part.selected().len(), 8);
+            let bytes = part.into_vec().unwrap();
+            let outside = bytes[..8].iter().chain(&bytes[16..]);
+            assert!(outside.clone().all(|byte| *byte == 9), "{}: {bytes:?}", place.name);
+            assert_eq!(place.read("source").len(), 108);
+        });
+    }
+}

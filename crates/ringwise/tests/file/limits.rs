@@ -1,0 +1,244 @@
+//! Input that no file can serve, and limits that are reached: an error that names the cause, the
+//! buffer back, nothing lost, nothing hung.
+
+use std::{fs::File as StdFile, os::fd::FromRawFd};
+
+use futures::executor::block_on;
+use ringwise::{
+    BackendChoice, Descriptor, ErrorKind, Local, OpenOptions, Operation, Ring, fs, fs::File,
+    sim::Simulation,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::{
+    only_read,
+    rings::{in_child, places, read_write, real_places, skip},
+};
+
+const BEYOND: [u64; 3] = [1 << 63, (1 << 63) + 4096, u64::MAX];
+/// The most that the kernel moves at a time (`MAX_RW_COUNT` in include/linux/fs.h).
+const CALL_BYTES_MAX: usize = 0x7fff_f000;
+
+#[test]
+fn an_offset_beyond_the_kernels_is_named() {
+    for place in places() {
+        place.write("file", &[5; 5000]);
+        block_on(async {
+            let cached = place.open("file", read_write()).await;
+            let direct =
+                File::open(&place.ring, place.path("file"), read_write().direct(true)).await;
+            for file in [Some(cached), direct.ok()].into_iter().flatten() {
+                for offset in BEYOND {
+                    for len in [1_usize, 512, 4096] {
+                        let buffer = || vec![7_u8; len];
+                        let (read, first) = file.read_at(buffer(), offset).await;
+                        let (exact, second) = file.read_exact_at(buffer(), offset).await;
+                        let (write, third) = file.write_at(buffer(), offset).await;
+                        let (all, fourth) = file.write_all_at(buffer(), offset).await;
+                        let errors = [read.map(drop), exact, write.map(drop), all];
+                        for (number, result) in errors.into_iter().enumerate() {
+                            let error = result.unwrap_err();
+                            let what = format!("{} #{number}, {len}: {error}", place.name);
+                            assert_eq!(error.errno(), libc::EINVAL, "{what}");
+                            assert_eq!(error.offset(), Some(offset), "{what}");
+                            assert!(error.to_string().contains("2^63"), "{what}");
+                        }
+                        assert_eq!([first, second, third, fourth], [(); 4].map(|()| buffer()));
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// The last offsets that there are.
+#[test]
+fn reads_at_the_largest_offset_end() {
+    for place in places() {
+        place.write("file", &[5; 5000]);
+        block_on(async {
+            let cached = place.open("file", only_read()).await;
+            let direct =
+                File::open(&place.ring, place.path("file"), only_read().direct(true)).await;
+            for file in [Some(cached), direct.ok()].into_iter().flatten() {
+                for back in [0, 1, 100, 4096] {
+                    let (result, buffer) =
+                        file.read_at(vec![7; 4096], i64::MAX as u64 - back).await;
+                    // Past the end, or beyond what an offset can be: either is right.
+                    match result {
+                        Ok(count) => assert_eq!(count, 0),
+                        Err(error) => assert_eq!(error.errno(), libc::EINVAL, "{error}"),
+                    }
+                    assert_eq!(buffer, vec![7; 4096]);
+                    let (result, buffer) =
+                        file.read_exact_at(vec![7; 4096], i64::MAX as u64 - back).await;
+                    assert!(result.is_err());
+                    assert_eq!(buffer.len(), 4096);
+                }
+            }
+        });
+    }
+}
+
+/// The kernel moves less at a time.
+#[test]
+fn more_than_two_gigabytes_are_split() {
+    const LEN: usize = CALL_BYTES_MAX + 4096;
+    if available_memory() < Some(3 * LEN as u64 / 2) {
+        return skip("this needs 3 GiB of free memory");
+    }
+    for place in real_places() {
+        block_on(async {
+            let file = place.open("sparse", read_write().create(true)).await;
+            file.set_len(1 << 33).await.unwrap();
+            file.write_all_at(b"end".to_vec(), 3 + LEN as u64 - 3).await.0.unwrap();
+            let (read, bytes) = file.read_exact_at(vec![1; LEN], 3).await;
+            read.unwrap();
+            let hole = vec![0; 1 << 20];
+            let mut chunks = bytes[..LEN - 3].chunks(hole.len());
+            assert!(chunks.all(|chunk| chunk == &hole[..chunk.len()]), "{}", place.name);
+            assert_eq!(bytes[LEN - 3..], *b"end");
+            let null = StdFile::options().write(true).open("/dev/null").unwrap();
+            let (written, _) = File::from_std(&place.ring, null).write_all_at(bytes, 0).await;
+            written.unwrap();
+        });
+    }
+}
+
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// A length that no memory holds ended the process.
+#[test]
+fn a_file_longer_than_memory_is_an_error() {
+    in_child("limits::a_file_longer_than_memory_is_an_error", || {
+        // A simulated disk takes no such length, as few file systems do.
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        for place in real_places() {
+            let path = directory.path().join(place.name);
+            block_on(async {
+                let options = read_write().create(true);
+                let file = File::open(&place.ring, &path, options).await.unwrap();
+                for len in [1_u64 << 62, i64::MAX as u64] {
+                    if file.set_len(len).await.is_err() {
+                        skip("no file is that long here");
+                        continue;
+                    }
+                    let error = file.read_to_end().await.unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{}: {error}", place.name);
+                    let error = fs::read(&place.ring, &path).await.unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{}: {error}", place.name);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_descriptor_that_somebody_closed() {
+    in_child("limits::a_descriptor_that_somebody_closed", || {
+        for place in real_places() {
+            place.write("file", b"content");
+            block_on(async {
+                let file = place.open("file", read_write()).await;
+                let number = std::os::fd::AsRawFd::as_raw_fd(file.descriptor());
+                // SAFETY: what this process must not do, done to see what it leads to; the process
+                // opens nothing until the file, whose number this was, is forgotten.
+                drop(unsafe { StdFile::from_raw_fd(number) });
+                let (read, buffer) = file.read_at(vec![7; 8], 0).await;
+                assert_eq!(buffer, [7; 8]);
+                let (written, buffer) = file.write_all_at(vec![8; 8], 0).await;
+                assert_eq!(buffer, [8; 8]);
+                let results = [read.map(drop), written, file.set_len(3).await];
+                for result in results {
+                    let error = result.unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::BadDescriptor, "{}", place.name);
+                }
+                std::mem::forget(file);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_file_of_another_machine_or_ring() {
+    let simulation = Simulation::new(1);
+    simulation.write("/file", "content").unwrap();
+    let elsewhere = simulation.open("/file", read_write()).unwrap();
+    for place in real_places() {
+        block_on(async {
+            // To this ring it is a socket without a peer.
+            let read = place.ring.submit(Operation::read_at(&elsewhere, vec![7; 8], 0)).await;
+            assert!(read.result().is_err(), "{}", place.name);
+            assert_eq!(read.into_buffer().unwrap().as_slice(), [7; 8]);
+            // An entry of another ring's table names nothing here.
+            let other = Local::builder().driver_thread(true).build_ring().unwrap();
+            let zero = Descriptor::from(StdFile::open("/dev/zero").unwrap());
+            let entry = other.register_file(&zero).await.unwrap();
+            let read = place.ring.submit(Operation::read_at(entry, vec![7; 8], 0)).await;
+            let error = read.result().unwrap_err();
+            assert_eq!(error.errno(), libc::EBADF);
+            assert!(error.to_string().contains("not registered"), "{error}");
+            assert_eq!(read.into_buffer().unwrap().as_slice(), [7; 8]);
+        });
+    }
+}
+
+/// Leaves room for this many more descriptors.
+fn limit_descriptors(more: u64) {
+    let next = StdFile::open("/dev/null").unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&next) as u64;
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(number + more), maximum }).unwrap();
+}
+
+#[test]
+fn a_ring_at_its_limit_of_descriptors() {
+    in_child("limits::a_ring_at_its_limit_of_descriptors", || {
+        let places = real_places();
+        let files: Vec<_> = places
+            .iter()
+            .map(|place| {
+                place.write("file", b"content");
+                block_on(place.open("file", only_read()))
+            })
+            .collect();
+        limit_descriptors(0);
+        for (place, file) in places.iter().zip(&files) {
+            block_on(async {
+                let opened = File::open(&place.ring, place.path("file"), only_read()).await;
+                let error = opened.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::TooManyDescriptors, "{}", place.name);
+                assert!(error.to_string().contains("ulimit -n"), "{error}");
+                assert_eq!(error.path(), Some(&*place.path("file")));
+                // What is open goes on.
+                assert_eq!(file.read_to_end().await.unwrap(), b"content", "{}", place.name);
+            });
+        }
+        let refused = Ring::new().map(drop).unwrap_err().to_string();
+        assert!(refused.contains("ulimit -n"), "{refused}");
+        let demanded = Local::builder().backend(BackendChoice::Uring).driver_thread(true);
+        let refused = demanded.build_ring().map(drop).unwrap_err().to_string();
+        assert!(refused.contains("ulimit -n"), "{refused}");
+    });
+}
+
+#[test]
+fn options_that_contradict_each_other() {
+    for place in places() {
+        block_on(async {
+            // Made anew, of what exists.
+            place.write("file", b"content");
+            let options = OpenOptions::new().write(true).create_new(true);
+            let error = File::open(&place.ring, place.path("file"), options).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{}", place.name);
+            let error = File::open(&place.ring, "/a\0b", only_read()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert_eq!(place.read("file"), b"content");
+        });
+    }
+}
