@@ -76,6 +76,14 @@ impl Completion {
         self.result
     }
 
+    /// A sync did not succeed after all: another of its file failed beside it.
+    pub(crate) fn fail_with_another(&mut self, errno: i32) {
+        self.result = -errno;
+        if let Some(Kind::Sync { failed_with_another, .. }) = self.operation.0.as_deref_mut() {
+            *failed_with_another = true;
+        }
+    }
+
     /// The buffer of a read or write, whether it succeeded or not.
     pub fn into_buffer(self) -> Option<Buffer> {
         self.operation.into_buffer()

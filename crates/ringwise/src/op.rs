@@ -64,6 +64,8 @@ pub(crate) enum Kind {
         data_only: bool,
         /// Who is to know how it ends, whether or not somebody waits for it.
         witness: Option<Arc<Witness>>,
+        /// It succeeded, and another of the file failed beside it.
+        failed_with_another: bool,
     },
     Open(Box<Open>),
     Statx(Box<Statx>),

@@ -272,3 +272,79 @@ fn a_chain_that_is_dropped_loses_nothing() {
         assert_eq!(std::fs::read(&path).unwrap(), written(), "writes go on to their end");
     }
 }
+
+/// What fails unseen is not forgotten: the kernel tells of it once.
+#[test]
+fn a_sync_that_fails_in_a_dropped_chain_poisons_the_file() {
+    for seed in 0..20 {
+        let simulation =
+            Simulation::builder(seed).fault(Fault::Io, When::nth(1).of(Opcode::Sync)).build();
+        let file = simulated(&simulation);
+        let mut run = Box::pin(file.chain().write_at(vec![1; 10], 0).sync_data().run());
+        let polled = run.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        assert!(polled.is_pending());
+        drop(run);
+        let error = block_on(file.sync_data()).expect_err("what was written may be lost");
+        assert!(error.to_string().contains("an earlier sync"), "seed {seed}: {error}");
+        let steps = block_on(file.chain().write_at(vec![1; 4], 0).sync_data().run());
+        assert_eq!(kinds(&steps), [Some(ErrorKind::Io), Some(ErrorKind::Cancelled)]);
+    }
+}
+
+/// Two chains and a sync at a time: one of the syncs fails, and what the others cover may be lost.
+#[test]
+fn of_several_chains_none_is_durable_where_a_sync_failed() {
+    for seed in 0..60 {
+        let simulation = Simulation::builder(seed)
+            .fault(Fault::Delay, When::rate(0.5).of(Opcode::Sync))
+            .fault(Fault::Io, When::nth(seed % 3 + 1).of(Opcode::Sync))
+            .build();
+        let file = simulated(&simulation);
+        block_on(file.write_all_at(vec![0; 20], 0)).0.unwrap();
+        let chain = |at| file.chain().sync_data().write_at(vec![1; 10], at).run();
+        let all = futures::future::join3(chain(0), chain(10), file.sync_all());
+        let (first, second, alone) = block_on(all);
+        let results = [&first[0].result, &second[0].result, &alone.map(|()| 0)].map(Result::is_err);
+        assert_eq!(results, [true; 3], "seed {seed}\n{}", simulation.trace());
+    }
+}
+
+/// The time ends a chain wherever it is, and every buffer comes back in its place.
+#[test]
+fn a_deadline_ends_a_chain() {
+    for n in 1..=6 {
+        let simulation = Simulation::builder(n)
+            .fault(Fault::Delay, When::nth(n))
+            .latency(Duration::from_secs(7200))
+            .build();
+        simulation.write("/log", written()).unwrap();
+        let file = simulated(&simulation);
+        let steps = block_on(program(&file).deadline(Duration::from_secs(1)).run());
+        let kinds = kinds(&steps);
+        let ended = kinds.iter().position(Option::is_some).expect("the time was over");
+        assert_eq!(kinds[ended], Some(ErrorKind::TimedOut), "{kinds:?}\n{}", simulation.trace());
+        assert!(kinds[ended + 1..].iter().all(|kind| *kind == Some(ErrorKind::Cancelled)));
+        let lens: Vec<_> =
+            steps.into_iter().map(|step| step.buffer.map(|buffer| buffer.as_slice().len())).collect();
+        assert_eq!(lens, [Some(LEN), Some(LEN), None, Some(LEN), None, Some(3 * LEN)]);
+    }
+    let simulation = Simulation::new(1);
+    let file = simulated(&simulation);
+    let steps = block_on(program(&file).deadline(Duration::from_secs(3600)).run());
+    assert_eq!(kinds(&steps), [None; 6], "in time");
+}
+
+/// On the kernel's files too: a read of a pipe that nobody writes to.
+#[test]
+fn a_deadline_ends_a_chain_that_waits() {
+    for ring in rings() {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let file = File::from_std(&ring, std::os::fd::OwnedFd::from(reader).into());
+        let chain = file.chain().read_at(vec![7; 4], 0).read_at(vec![8; 4], 0).sync_data();
+        let steps = block_on(chain.deadline(Duration::from_millis(20)).run());
+        let cancelled = Some(ErrorKind::Cancelled);
+        assert_eq!(kinds(&steps), [Some(ErrorKind::TimedOut), cancelled, cancelled]);
+        let buffers: Vec<_> = steps.into_iter().filter_map(|step| step.buffer).collect();
+        assert_eq!((buffers[0].as_slice(), buffers[1].as_slice()), (&[7; 4][..], &[8; 4][..]));
+    }
+}

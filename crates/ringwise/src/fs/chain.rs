@@ -301,13 +301,7 @@ impl Chain {
         let end = start + completions.len();
         let mut broken = None;
         for (at, completion) in (start..end).zip(completions) {
-            let mut result = completion.result();
-            if let (Kind::Sync { .. }, Ok(_)) = (self.steps[at].kind, &result)
-                && let Err(error) = self.file.check_sync(Opcode::Sync)
-            {
-                // Another sync was told what this one covers.
-                result = Err(error);
-            }
+            let result = self.file.step_result(&completion);
             self.steps[at].take_back(completion);
             // After a step that is not whole each was cancelled, or ran before its turn and says
             // nothing: it is made again in its turn.

@@ -291,9 +291,17 @@ impl File {
 
     async fn sync(&self, operation: Operation) -> Result<(), Error> {
         self.check_sync(Opcode::Sync)?;
-        self.ring.submit(operation.witnessed_by(&self.shared.syncs)).await.result()?;
-        // Of two at a time one may have been told what the other lost.
-        self.check_sync(Opcode::Sync)
+        let done = self.ring.submit(operation.witnessed_by(&self.shared.syncs)).await;
+        self.step_result(&done).map(drop)
+    }
+
+    /// What an operation came to; a sync's failure may be another's, of which it may have been told
+    /// what this one covers.
+    pub(super) fn step_result(&self, done: &Completion) -> Result<usize, Error> {
+        if done.operation.failed_with_another() {
+            self.check_sync(Opcode::Sync)?;
+        }
+        done.result()
     }
 
     /// Who is told how its syncs end.

@@ -19,12 +19,15 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Keeps in mind how a sync ended.
-    pub(crate) fn judge(&self, result: i32) {
+    /// Keeps in mind how a sync ended. Whether it failed.
+    pub(crate) fn judge(&self, result: i32) -> bool {
         // What was cancelled, and what never reached the file, says nothing about it.
-        if result < 0 && !matches!(-result, libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED) {
+        let says_nothing = matches!(-result, libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED);
+        let is_failure = result < 0 && !says_nothing;
+        if is_failure {
             self.errno.store(-result, Ordering::Relaxed);
         }
+        is_failure
     }
 
     /// The error of a sync that failed.
@@ -40,6 +43,11 @@ impl Operation {
             *witness = Some(of.clone());
         }
         self
+    }
+
+    /// Whether the failure of a sync is not its own.
+    pub(crate) fn failed_with_another(&self) -> bool {
+        matches!(self.0.as_deref(), Some(Kind::Sync { failed_with_another: true, .. }))
     }
 
     /// Who is to know how it ends.

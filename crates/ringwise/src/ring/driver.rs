@@ -162,11 +162,11 @@ impl Driver {
         if !self.has_room() {
             return self.backlog.push_back(Work::Single(key, operation));
         }
-        self.syncs.begin(key, &operation);
+        self.syncs.begin(key, &operation, None);
         match self.local.push(operation, key.tag()) {
             Ok(ticket) => self.board(key, ticket, None),
             Err(refused) => {
-                self.syncs.retract(key, &refused.operation);
+                self.syncs.retract(key, &refused.operation, &mut self.results);
                 match refused.reason {
                     PushRefusal::Full | PushRefusal::Submit(_) => {
                         self.backlog.push_back(Work::Single(key, refused.operation));
@@ -291,7 +291,7 @@ impl Driver {
             return self.keep_member(key, member, completion, was_asked_for);
         }
         if self.is_shared && !was_asked_for && lost_its_thread(&completion) {
-            self.syncs.retract(key, &completion.operation);
+            self.syncs.retract(key, &completion.operation, &mut self.results);
             return self.backlog.push_back(Work::Single(key, completion.operation));
         }
         self.finish(key, completion);

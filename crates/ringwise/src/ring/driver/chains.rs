@@ -95,7 +95,7 @@ impl Driver {
         let (keys, operations): (Vec<Key>, Vec<(Operation, u64)>) =
             chain.rest.drain(..count).map(|(key, each)| (key, (each, key.tag()))).unzip();
         for (key, (operation, _)) in keys.iter().zip(&operations) {
-            self.syncs.begin(*key, operation);
+            self.syncs.begin(*key, operation, Some(number));
         }
         match self.local.push_linked(operations) {
             Ok(tickets) => {
@@ -107,7 +107,7 @@ impl Driver {
             }
             Err(refused) => {
                 for (key, (operation, _)) in keys.iter().zip(&refused.operations) {
-                    self.syncs.retract(*key, operation);
+                    self.syncs.retract(*key, operation, &mut self.results);
                 }
                 let back = keys.into_iter().zip(refused.operations);
                 for (key, (operation, _)) in back.rev() {
@@ -172,7 +172,7 @@ impl Driver {
             severed = std::mem::take(&mut chain.rest);
         }
         for Cancelled { key, completion, .. } in cancelled.into_iter().rev() {
-            self.syncs.retract(key, &completion.operation);
+            self.syncs.retract(key, &completion.operation, &mut self.results);
             chain.rest.push_front((key, completion.operation));
         }
         for Cancelled { key, completion, .. } in ended {

@@ -2,8 +2,8 @@
 //!
 //! The kernel tells of a lost write to one sync of an open file only, and results come in any order:
 //! a sync that succeeded may have met what another was told of a moment before. So a success is
-//! handed out when every sync that was in flight beside it has ended; whoever takes it then looks
-//! whether one of them failed.
+//! handed out when every sync that was in flight beside it has ended, and only if none of them
+//! failed. Those of one chain follow each other, and are not beside each other.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,15 +21,23 @@ pub(super) struct Syncs {
 
 #[derive(Default)]
 struct FileSyncs {
-    in_flight: Vec<Key>,
+    in_flight: Vec<InFlight>,
     held: Vec<Held>,
+}
+
+struct InFlight {
+    key: Key,
+    /// The chain that it is in.
+    chain: Option<u64>,
+    /// What a sync failed with before this one began, or beside it.
+    failure: Option<i32>,
 }
 
 /// A success that is not handed out yet.
 struct Held {
     key: Key,
     completion: Completion,
-    /// Syncs that were in flight beside it.
+    /// Syncs that were in flight beside it and have not ended.
     beside: Vec<Key>,
 }
 
@@ -39,16 +47,25 @@ fn name(witness: &Arc<Witness>) -> usize {
 
 impl Syncs {
     /// An operation is about to be in flight.
-    pub(super) fn begin(&mut self, key: Key, operation: &Operation) {
+    pub(super) fn begin(&mut self, key: Key, operation: &Operation, chain: Option<u64>) {
         if let Some(witness) = operation.witness() {
-            self.files.entry(name(witness)).or_default().in_flight.push(key);
+            let file = self.files.entry(name(witness)).or_default();
+            file.in_flight.push(InFlight { key, chain, failure: witness.failure() });
         }
     }
 
-    /// It is not in flight after all, and may be later.
-    pub(super) fn retract(&mut self, key: Key, operation: &Operation) {
-        if let Some(witness) = operation.witness() {
-            self.remove(name(witness), key, None, &mut Vec::new());
+    /// It is not in flight after all, and may be later. What waited for it alone goes to `results`.
+    pub(super) fn retract(
+        &mut self,
+        key: Key,
+        operation: &Operation,
+        results: &mut Vec<(Key, Completion)>,
+    ) {
+        let Some(witness) = operation.witness() else { return };
+        let name = name(witness);
+        if let Some(file) = self.files.get_mut(&name) {
+            file.remove(key);
+            self.release(name, key, results);
         }
     }
 
@@ -56,38 +73,63 @@ impl Syncs {
     pub(super) fn end(
         &mut self,
         key: Key,
-        completion: Completion,
+        mut completion: Completion,
         results: &mut Vec<(Key, Completion)>,
     ) {
         let Some(witness) = completion.operation.witness() else {
             return results.push((key, completion));
         };
-        witness.judge(completion.raw_result());
+        let is_failure = witness.judge(completion.raw_result());
         let name = name(witness);
-        self.remove(name, key, Some(completion), results);
+        let file = self.files.entry(name).or_default();
+        let ended = file.remove(key);
+        if is_failure {
+            file.spread(key, -completion.raw_result());
+        }
+        let mut beside = Vec::new();
+        if completion.raw_result() >= 0 {
+            if let Some(errno) = ended.as_ref().and_then(|ended| ended.failure) {
+                completion.fail_with_another(errno);
+            } else {
+                let chain = ended.and_then(|ended| ended.chain);
+                let is_beside = |other: &&InFlight| chain.is_none() || other.chain != chain;
+                let others = file.in_flight.iter().filter(is_beside);
+                beside = others.map(|other| other.key).collect();
+            }
+        }
+        file.held.push(Held { key, completion, beside });
+        self.release(name, key, results);
     }
 
-    fn remove(
-        &mut self,
-        name: usize,
-        key: Key,
-        completion: Option<Completion>,
-        results: &mut Vec<(Key, Completion)>,
-    ) {
-        let file = self.files.entry(name).or_default();
-        file.in_flight.retain(|other| *other != key);
-        if let Some(completion) = completion {
-            let beside = if completion.raw_result() < 0 { Vec::new() } else { file.in_flight.clone() };
-            file.held.push(Held { key, completion, beside });
-        }
+    /// Hands out what waited for this one only.
+    fn release(&mut self, name: usize, ended: Key, results: &mut Vec<(Key, Completion)>) {
+        let Some(file) = self.files.get_mut(&name) else { return };
         for held in &mut file.held {
-            held.beside.retain(|other| *other != key);
+            held.beside.retain(|other| *other != ended);
         }
         for held in file.held.extract_if(.., |held| held.beside.is_empty()) {
             results.push((held.key, held.completion));
         }
         if file.in_flight.is_empty() {
+            debug_assert!(file.held.is_empty(), "nothing is left to wait for");
             self.files.remove(&name);
+        }
+    }
+}
+
+impl FileSyncs {
+    fn remove(&mut self, key: Key) -> Option<InFlight> {
+        let at = self.in_flight.iter().position(|each| each.key == key)?;
+        Some(self.in_flight.swap_remove(at))
+    }
+
+    /// One has failed: none that was in flight beside it has succeeded.
+    fn spread(&mut self, failed: Key, errno: i32) {
+        for other in &mut self.in_flight {
+            other.failure = Some(errno);
+        }
+        for held in self.held.iter_mut().filter(|held| held.beside.contains(&failed)) {
+            held.completion.fail_with_another(errno);
         }
     }
 }
