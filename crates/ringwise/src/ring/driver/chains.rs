@@ -150,7 +150,8 @@ impl Driver {
         }
         if is_complete {
             self.end_part(member.chain);
-            self.advance_chain(member.chain);
+            // Handed over with the orders, before the next submit: nothing else would submit it.
+            self.backlog.push_back(Work::Chain(member.chain));
         }
     }
 

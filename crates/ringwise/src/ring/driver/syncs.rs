@@ -133,3 +133,92 @@ impl FileSyncs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slot::Ticket;
+
+    struct File {
+        witness: Arc<Witness>,
+        syncs: Syncs,
+        results: Vec<(Key, Completion)>,
+    }
+
+    impl File {
+        fn new() -> File {
+            File { witness: Arc::default(), syncs: Syncs::default(), results: Vec::new() }
+        }
+
+        fn sync(&self) -> Operation {
+            let nobody = crate::descriptor::Descriptor::from(std::fs::File::open("/dev/null").unwrap());
+            Operation::sync_data(nobody).witnessed_by(&self.witness)
+        }
+
+        fn begin(&mut self, key: u64, chain: Option<u64>) {
+            let sync = self.sync();
+            self.syncs.begin(Key::from_tag(key), &sync, chain);
+        }
+
+        /// What is handed out when this one ends, with its result.
+        fn end(&mut self, key: u64, result: i32) -> Vec<(u64, i32)> {
+            let completion = Completion::new(Ticket::NONE, key, result, self.sync());
+            self.syncs.end(Key::from_tag(key), completion, &mut self.results);
+            self.results.drain(..).map(|(key, done)| (key.tag(), done.raw_result())).collect()
+        }
+    }
+
+    #[test]
+    fn a_success_waits_for_those_beside_it() {
+        let mut file = File::new();
+        file.begin(1, None);
+        file.begin(2, None);
+        assert_eq!(file.end(2, 0), [], "the first may be told what the second met");
+        // One that begins later is not waited for.
+        file.begin(3, None);
+        assert_eq!(file.end(1, 0), [(2, 0)], "the third began beside the first");
+        assert_eq!(file.end(3, 0), [(1, 0), (3, 0)]);
+        assert!(file.syncs.files.is_empty());
+    }
+
+    #[test]
+    fn a_failure_is_that_of_all_beside_it() {
+        let mut file = File::new();
+        (1..=3).for_each(|key| file.begin(key, None));
+        assert_eq!(file.end(2, 0), []);
+        assert_eq!(file.end(1, -libc::EIO), [(1, -libc::EIO)]);
+        assert_eq!(file.end(3, 0), [(2, -libc::EIO), (3, -libc::EIO)]);
+        file.begin(4, None);
+        assert_eq!(file.end(4, 0), [(4, -libc::EIO)], "begun after a failure");
+        assert!(file.syncs.files.is_empty());
+    }
+
+    #[test]
+    fn what_was_cancelled_says_nothing() {
+        let mut file = File::new();
+        (1..=2).for_each(|key| file.begin(key, None));
+        assert_eq!(file.end(1, 0), []);
+        assert_eq!(file.end(2, -libc::ECANCELED), [(1, 0), (2, -libc::ECANCELED)]);
+        (3..=4).for_each(|key| file.begin(key, None));
+        assert_eq!(file.end(3, 0), []);
+        let sync = file.sync();
+        file.syncs.retract(Key::from_tag(4), &sync, &mut file.results);
+        assert_eq!(file.results.len(), 1, "it is not in flight any more");
+        assert!(file.syncs.files.is_empty());
+    }
+
+    /// A later one of a chain begins when the earlier has ended: its failure is its own.
+    #[test]
+    fn syncs_of_a_chain_are_not_beside_each_other() {
+        let mut file = File::new();
+        (1..=2).for_each(|key| file.begin(key, Some(7)));
+        file.begin(3, Some(8));
+        assert_eq!(file.end(3, -libc::EIO), [(3, -libc::EIO)]);
+        assert_eq!(file.end(1, 0), [(1, -libc::EIO)]);
+        assert_eq!(file.end(2, 0), [(2, -libc::EIO)]);
+        let mut file = File::new();
+        (1..=2).for_each(|key| file.begin(key, Some(7)));
+        assert_eq!(file.end(1, 0), [(1, 0)]);
+        assert_eq!(file.end(2, -libc::EIO), [(2, -libc::EIO)]);
+    }
+}
