@@ -171,6 +171,12 @@ impl Error {
         self.0.path.as_deref()
     }
 
+    /// Of an operation at another offset than the one that was made.
+    pub(crate) fn at_offset(mut self, offset: u64) -> Error {
+        self.0.offset = Some(offset);
+        self
+    }
+
     /// The offset in bytes that it was given, for positioned operations.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset

@@ -289,7 +289,7 @@ impl Ring {
     }
 
     /// Whether this process was forked from the one that built the ring: it has no driver here.
-    fn is_foreign(&self) -> bool {
+    pub(crate) fn is_foreign(&self) -> bool {
         self.0.process.is_foreign()
     }
 }

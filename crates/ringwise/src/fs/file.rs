@@ -405,6 +405,10 @@ impl File {
             Way::Memory => ReadWriteFlags::empty(),
             Way::Cache => ReadWriteFlags::NOWAIT,
         };
+        if self.ring.is_foreign() {
+            // A child of fork(2) could, and is refused by the ring as it is everything else.
+            return Inline::Missed;
+        }
         let len = bytes.len().min(INLINE_BYTES_MAX);
         if len == 0 || offset > OFFSET_MAX {
             return Inline::Missed;
@@ -445,6 +449,7 @@ impl File {
         let superset = AlignedBuf::zeroed((end - start) as usize, alignment as usize);
         let operation = Operation::read_at(&self.descriptor, superset, start);
         let (result, superset) = single(self.ring.submit(operation).await);
+        let result = result.map_err(|error| error.at_offset(offset));
         let result = result.map(|read| {
             let count = read.saturating_sub(skipped).min(wanted);
             let found = &superset.as_slice()[skipped..skipped + count];
