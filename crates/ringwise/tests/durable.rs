@@ -281,7 +281,8 @@ fn a_sync_that_fails_in_a_dropped_chain_poisons_the_file() {
             Simulation::builder(seed).fault(Fault::Io, When::nth(1).of(Opcode::Sync)).build();
         let file = simulated(&simulation);
         let mut run = Box::pin(file.chain().write_at(vec![1; 10], 0).sync_data().run());
-        let polled = run.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        let polled =
+            run.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
         // Looked at or not, it may have ended by now.
         drop((polled, run));
         // It ends, and nobody looks.

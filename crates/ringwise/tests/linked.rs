@@ -11,8 +11,8 @@ use std::{
 };
 
 use futures::{executor::block_on, future::join_all};
-use ringwise::{Completion, Descriptor, ErrorKind, Operation};
 use rings::places;
+use ringwise::{Completion, Descriptor, ErrorKind, Operation};
 
 fn pipe() -> (Descriptor, std::io::PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
@@ -192,7 +192,10 @@ fn a_chain_whose_futures_are_dropped_goes_on() {
             let shut = place.ring.shutdown(ENOUGH).await;
             shut.unwrap();
             let stats = place.ring.stats();
-            assert_eq!((stats.delivered + stats.reclaimed, stats.local.in_flight), (stats.submitted, 0));
+            assert_eq!(
+                (stats.delivered + stats.reclaimed, stats.local.in_flight),
+                (stats.submitted, 0)
+            );
             let bytes = place.read("file");
             let expected: Vec<u8> = (0..=300_u64).map(|at| at.min(299) as u8).collect();
             assert_eq!(bytes, expected, "{}", place.name);

@@ -500,4 +500,3 @@ fn a_batch_larger_than_the_ring_is_made_all_the_same() {
         assert_eq!(refused.into_buffer().unwrap().as_slice(), [7; 3]);
     }
 }
-

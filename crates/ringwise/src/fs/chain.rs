@@ -231,8 +231,9 @@ impl Chain {
     /// Where the steps end that can be handed over together with this one.
     fn segment_end(&self, start: usize) -> usize {
         let end = self.steps.len();
-        let alone =
-            |at: &usize| self.is_unaligned_read(*at) || self.refusal(*at, &Timer::Endless).is_some();
+        let alone = |at: &usize| {
+            self.is_unaligned_read(*at) || self.refusal(*at, &Timer::Endless).is_some()
+        };
         (start + 1..end).find(alone).unwrap_or(end)
     }
 

@@ -1,12 +1,6 @@
 //! An open file: reads and writes at offsets, from any task.
 
-use std::{
-    future::poll_fn,
-    os::fd::AsFd,
-    path::Path,
-    sync::Arc,
-    task::Poll,
-};
+use std::{future::poll_fn, os::fd::AsFd, path::Path, sync::Arc, task::Poll};
 
 use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2};
 
@@ -360,7 +354,11 @@ impl File {
         ring.submit(Operation::close(descriptor)).await.result().map(drop)
     }
 
-    pub(super) async fn read_buffer(&self, mut buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
+    pub(super) async fn read_buffer(
+        &self,
+        mut buffer: Buffer,
+        offset: u64,
+    ) -> Outcome<usize, Buffer> {
         let whole = buffer.range();
         let mut done = 0;
         loop {

@@ -279,11 +279,8 @@ impl Local {
         let mut members = Vec::with_capacity(operations.len());
         let mut calls = Vec::with_capacity(operations.len());
         for ((operation, tag), (file, blocking)) in operations.into_iter().zip(files) {
-            let operation = if operation.is_nop() {
-                Operation::of(Kind::LinkedNop)
-            } else {
-                operation
-            };
+            let operation =
+                if operation.is_nop() { Operation::of(Kind::LinkedNop) } else { operation };
             let expected = Expected::of(&operation);
             let (ticket, call) = self.place(operation, tag, Context { file, ..self.context() });
             calls.push((ticket.user_data(), call));

@@ -310,9 +310,7 @@ impl Driver {
     /// Whether there is room for what waits.
     pub(super) fn has_startable_backlog(&self) -> bool {
         let cancels = !self.cancels.is_empty() && self.own < OWN_MAX;
-        cancels
-            || !self.backlog.is_empty() && self.has_room()
-            || self.local.has_due_steps()
+        cancels || !self.backlog.is_empty() && self.has_room() || self.local.has_due_steps()
     }
 
     fn begin_closing(&mut self, time: Duration) {

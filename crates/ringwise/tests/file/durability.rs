@@ -118,8 +118,7 @@ fn of_several_syncs_none_succeeds_where_one_failed() {
             let file = place.create("file").await;
             file.write_all_at(b"record".to_vec(), 0).await.0.unwrap();
             let clone = file.clone();
-            let mut syncs =
-                [&file, &clone, &file, &clone].map(|file| Box::pin(file.sync_data()));
+            let mut syncs = [&file, &clone, &file, &clone].map(|file| Box::pin(file.sync_data()));
             let mut context = Context::from_waker(Waker::noop());
             for sync in &mut syncs {
                 assert!(sync.as_mut().poll(&mut context).is_pending());

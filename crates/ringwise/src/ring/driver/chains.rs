@@ -8,12 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::{Driver, Key, Work, lost_its_thread};
-use crate::{
-    completion::Completion,
-    error::PushRefusal,
-    local::is_whole,
-    op::Operation,
-};
+use crate::{completion::Completion, error::PushRefusal, local::is_whole, op::Operation};
 
 /// A place in a chain.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +115,9 @@ impl Driver {
 
     fn refuse_part(&mut self, chain: &mut Chain, count: usize, reason: PushRefusal) -> bool {
         if let PushRefusal::Rejected(error) = reason {
-            if count == 1 && let Some((key, operation)) = chain.rest.pop_front() {
+            if count == 1
+                && let Some((key, operation)) = chain.rest.pop_front()
+            {
                 self.refuse(key, operation, error.errno());
                 chain.is_broken = true;
             }

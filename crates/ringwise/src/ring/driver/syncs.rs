@@ -151,7 +151,8 @@ mod tests {
         }
 
         fn sync(&self) -> Operation {
-            let nobody = crate::descriptor::Descriptor::from(std::fs::File::open("/dev/null").unwrap());
+            let nobody =
+                crate::descriptor::Descriptor::from(std::fs::File::open("/dev/null").unwrap());
             Operation::sync_data(nobody).witnessed_by(&self.witness)
         }
 
