@@ -122,6 +122,26 @@ pub fn a_short_read_cancels_the_rest(way: Loop) {
     assert_eq!(read.into_buffer().unwrap().as_slice(), counted(10), "nothing was written");
 }
 
+pub fn a_chain_over_several_files(way: Loop) {
+    let (mut local, disk) = (way.build(), way.disk());
+    let first = file(&disk, disk.counted_file(10));
+    let path = disk.path().join("second");
+    disk.write(&path, [0; 20]);
+    let second = file(&disk, path);
+    let chain = vec![
+        Operation::write_at(&first, b"data".to_vec(), 0),
+        Operation::sync_data(&first),
+        Operation::write_at(&second, b"pointer".to_vec(), 0),
+        Operation::read_at(&first, vec![0; 11], 0),
+        Operation::write_at(&second, b"dangles".to_vec(), 0),
+    ];
+    push(&mut local, chain);
+    let taken = take_all(&mut local);
+    assert_eq!(kinds(&taken), [None, None, None, None, CANCELLED]);
+    let read = run(&mut local, Operation::read_at(&second, vec![0; 7], 0));
+    assert_eq!(read.into_buffer().unwrap().as_slice(), b"pointer");
+}
+
 pub fn a_member_that_runs_is_cancelled(way: Loop) {
     let mut local = way.build();
     let (reader, _writer) = pipe();

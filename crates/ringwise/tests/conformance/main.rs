@@ -115,6 +115,7 @@ suite! {
         one_wait_is_enough_for_a_chain
         a_failing_member_cancels_the_rest
         a_short_read_cancels_the_rest
+        a_chain_over_several_files
         a_member_that_runs_is_cancelled
         a_member_that_waits_is_cancelled_in_its_turn
         a_time_between_two_members
