@@ -13,8 +13,8 @@ mod pool;
 use std::ops::{Bound, RangeBounds};
 
 pub use aligned::AlignedBuf;
-pub(crate) use group::{Entries, Group};
 pub use group::{BufferGroup, Received};
+pub(crate) use group::{Entries, Group};
 use owned::AnyBytes;
 pub use owned::{Custom, OwnedBuffer, OwnedBufferMut, StableBytes};
 pub use pool::{Pool, PoolBuf, Registration};

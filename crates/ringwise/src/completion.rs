@@ -144,7 +144,9 @@ impl Completion {
     /// Whether a part of the message of [`Operation::recv_from`] did not fit and is lost.
     pub fn is_truncated(&self) -> bool {
         match self.operation.0.as_deref() {
-            Some(Kind::ReceiveMessage { message, .. }) => self.result >= 0 && message.is_truncated(),
+            Some(Kind::ReceiveMessage { message, .. }) => {
+                self.result >= 0 && message.is_truncated()
+            }
             _ => false,
         }
     }

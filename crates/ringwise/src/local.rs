@@ -457,7 +457,9 @@ impl Local {
     /// Settles what a completion changes in the loop's own tables, and what its number means.
     fn settle(&mut self, operation: &mut Operation, cqe: Cqe) -> i32 {
         match operation.target() {
-            Some(Target::Descriptor(_)) => return completion::settle_on_file(operation, cqe.result),
+            Some(Target::Descriptor(_)) => {
+                return completion::settle_on_file(operation, cqe.result);
+            }
             Some(&Target::Registered(file)) => {
                 if let Some(entry) = self.registry.end(file) {
                     self.clear_entry(entry);

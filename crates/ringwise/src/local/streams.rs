@@ -72,11 +72,7 @@ impl Local {
 
     pub(crate) fn register_group(
         &mut self,
-        build: impl FnOnce(
-            u32,
-            Wake,
-            &mut dyn FnMut(&Entries) -> Result<u16, String>,
-        ) -> BufferGroup,
+        build: impl FnOnce(u32, Wake, &mut dyn FnMut(&Entries) -> Result<u16, String>) -> BufferGroup,
     ) -> Result<BufferGroup, Error> {
         let wake = self.driver.waker().map_err(no_waker)?;
         let driver = &mut self.driver;
@@ -325,7 +321,8 @@ impl Local {
             }
             Some(Kind::ReceiveMulti { group, .. }) => {
                 // A buffer can come with an end of the stream too, and goes back at once.
-                let lease = cqe.buffer().map(|index| group.lease(index, cqe.result.max(0) as usize));
+                let lease =
+                    cqe.buffer().map(|index| group.lease(index, cqe.result.max(0) as usize));
                 lease.filter(|_| cqe.result > 0).map(Kind::Received)
             }
             _ => None,

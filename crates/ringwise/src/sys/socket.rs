@@ -104,11 +104,7 @@ pub(crate) struct Chosen {
 /// # Safety
 ///
 /// As for [`perform_socket`].
-pub(crate) unsafe fn receive_chosen(
-    socket: RawFd,
-    group: *const Group,
-    flags: c_int,
-) -> Chosen {
+pub(crate) unsafe fn receive_chosen(socket: RawFd, group: *const Group, flags: c_int) -> Chosen {
     let nothing = |result| Chosen { result, buffer: None, is_short: false };
     // SAFETY: the operation has a reference to the group.
     let group = unsafe { &*group };

@@ -58,7 +58,10 @@ impl Uring {
 
     /// Registers a queue of buffers and returns its number. The caller keeps it until the ring is
     /// gone.
-    pub(in crate::backend) fn register_entries(&mut self, entries: &Entries) -> Result<u16, String> {
+    pub(in crate::backend) fn register_entries(
+        &mut self,
+        entries: &Entries,
+    ) -> Result<u16, String> {
         if !self.supports(Opcode::ReceiveMulti) {
             return Err("the ring makes no receives".into());
         }

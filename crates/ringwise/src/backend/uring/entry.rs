@@ -109,9 +109,9 @@ pub(super) struct How {
 /// Builds the entry of a call on a socket.
 pub(super) fn build_on_socket(call: &Call, how: How) -> Entry {
     match *call {
-        Call::Accept { file, multi } if multi && how.accepts_many => on_file!(file, |fd| {
-            opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build()
-        }),
+        Call::Accept { file, multi } if multi && how.accepts_many => {
+            on_file!(file, |fd| { opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build() })
+        }
         Call::Accept { file, .. } => on_file!(file, |fd| {
             opcode::Accept::new(fd, null_mut(), null_mut()).flags(libc::SOCK_CLOEXEC).build()
         }),
@@ -144,10 +144,7 @@ fn build_send(file: File, buffer: RawBuffer, manner: Manner, how: How) -> Entry 
     let flags = flags_of(manner);
     if let Manner::ZeroCopy { .. } = manner {
         return on_file!(file, |fd| {
-            opcode::SendZc::new(fd, pointer, len)
-                .buf_index(buffer.registered)
-                .flags(flags)
-                .build()
+            opcode::SendZc::new(fd, pointer, len).buf_index(buffer.registered).flags(flags).build()
         });
     }
     let entry = on_file!(file, |fd| opcode::Send::new(fd, pointer, len).flags(flags).build());
