@@ -175,12 +175,16 @@ impl Local {
             // A send of which silence is hoped for is not waited for, one that tells is.
             let awaited = self.slots.in_flight() - self.streams.muted.len();
             let want = want.max(ready + usize::from(self.streams.quiet > 0)).min(awaited);
-            let submitted = self.driver.submit(want, deadline);
+            // What is parked may wait for buffers that silent sends have until the kernel is back.
+            let holds_buffers = !self.streams.parked.is_empty() && !self.streams.muted.is_empty();
+            let want_now = if holds_buffers { 0 } else { want };
+            let submitted = self.driver.submit(want_now, deadline);
             submitted.map_err(|errno| Error::new(Opcode::Submit, errno))?;
             let absorbed;
             (ready, absorbed) = self.sift();
             let is_over = ready >= want || deadline.is_some_and(|at| self.driver.now() >= at);
-            if absorbed == 0 || (is_over && self.streams.quiet == 0 && !self.has_due()) {
+            let is_last = absorbed == 0 && !holds_buffers;
+            if is_last || (is_over && self.streams.quiet == 0 && !self.has_due()) {
                 return Ok(ready);
             }
         }
@@ -411,9 +415,10 @@ impl Streams {
                         *sent = Some(cqe.result);
                         return true;
                     }
-                    // A socket that cannot do without a copy (io_uring/net.c).
-                    Manner::ZeroCopy { sent: None }
-                        if cqe.result == -libc::EOPNOTSUPP && !self.is_closing =>
+                    // A socket that cannot do without a copy (io_uring/net.c): told with the
+                    // memory's release, or instead of it.
+                    Manner::ZeroCopy { sent }
+                        if sent.unwrap_or(cqe.result) == -libc::EOPNOTSUPP && !self.is_closing =>
                     {
                         *manner = Manner::Whole;
                         self.due.push(ticket);

@@ -841,7 +841,7 @@ pub fn a_flood_leaves_room_for_others(way: Loop) {
         peer.write_all(&[round]).unwrap();
         let start = Instant::now();
         let mut is_answered = false;
-        while !is_answered {
+        while !is_answered || flood_bytes == 0 {
             assert!(start.elapsed() < Duration::from_secs(20), "starved in round {round}");
             local.submit_and_wait(1).unwrap();
             while let Some(done) = local.next_completion() {
@@ -852,7 +852,6 @@ pub fn a_flood_leaves_room_for_others(way: Loop) {
             }
         }
     }
-    assert!(flood_bytes > 0);
     net::shutdown(&flooded, net::Shutdown::Both).unwrap();
     drop((flooded, local));
     flood.join().unwrap();

@@ -116,7 +116,8 @@ impl Uring {
 
     /// Whether there are results, or work of the kernel's that will make some when it is entered.
     pub(in crate::backend) fn has_work(&mut self) -> bool {
-        if self.count_ready() > 0 {
+        if self.count_ready() > 0 || self.companion.as_mut().is_some_and(|beside| beside.has_work())
+        {
             return true;
         }
         let queue = self.ring.submission();
