@@ -23,6 +23,8 @@ enum Tool {
     /// Tell what this kernel, container, file system and device let io_uring do, with evidence
     Doctor(ringwise_doctor::Args),
     Lab(Box<ringwise_lab::Args>),
+    /// Put load on a server, and check every byte that comes back
+    Load(ringwise_load::Args),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +45,13 @@ fn run(tool: Tool) -> ExitCode {
             Ok(()) | Err(ringwise_lab::LabError::BrokenPipe) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("ringwise: lab: {error}");
+                ExitCode::from(error.exit_status())
+            }
+        },
+        Tool::Load(args) => match ringwise_load::run(args, &mut io::stdout().lock()) {
+            Ok(()) | Err(ringwise_load::LoadError::BrokenPipe) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("ringwise: load: {error}");
                 ExitCode::from(error.exit_status())
             }
         },
