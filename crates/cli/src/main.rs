@@ -24,6 +24,8 @@ enum Tool {
     Doctor(ringwise_doctor::Args),
     Lab(Box<ringwise_lab::Args>),
     Echo(ringwise_echo::Args),
+    /// Put load on a server, and check every byte that comes back
+    Load(ringwise_load::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +53,13 @@ fn run(tool: Tool) -> ExitCode {
             Ok(()) | Err(ringwise_lab::LabError::BrokenPipe) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("ringwise: lab: {error}");
+                ExitCode::from(error.exit_status())
+            }
+        },
+        Tool::Load(args) => match ringwise_load::run(args, &mut io::stdout().lock()) {
+            Ok(()) | Err(ringwise_load::LoadError::BrokenPipe) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("ringwise: load: {error}");
                 ExitCode::from(error.exit_status())
             }
         },
