@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     descriptor::Target,
+    net::Address,
     op::{Kind, Opcode, Operation},
 };
 
@@ -148,6 +149,12 @@ impl Error {
     /// The same error with advice that fits better than the number's own.
     pub(crate) fn advise(mut self, advice: &'static str) -> Error {
         self.0.advice = Some(advice);
+        self
+    }
+
+    /// The same, of a socket with this address.
+    pub(crate) fn on_address(mut self, address: &Address) -> Error {
+        self.0.path = Some(PathBuf::from(address.to_string()));
         self
     }
 
@@ -368,6 +375,9 @@ fn advice_on(operation: &Operation, errno: Errno) -> Option<&'static str> {
         }
         (libc::EFAULT, Kind::Read { buffer, .. }) if !buffer.is_writable() => {
             Some("a static buffer cannot be read into")
+        }
+        (libc::EOPNOTSUPP, _) if !operation.completes_once() => {
+            Some("it has several completions, or none: push it to a Local")
         }
         (libc::EBUSY, Kind::Close(_)) => Some("a clone or an operation in flight still holds it"),
         (libc::EBADF, _) if matches!(operation.target(), Some(Target::Registered(_))) => Some(

@@ -55,6 +55,7 @@ mod error;
 pub mod fs;
 mod local;
 mod metadata;
+pub mod net;
 mod op;
 mod registry;
 mod ring;
@@ -66,8 +67,8 @@ mod sync;
 mod sys;
 
 pub use buf::{
-    AlignedBuf, Buffer, Custom, OwnedBuffer, OwnedBufferMut, Pool, PoolBuf, Registration,
-    StableBytes,
+    AlignedBuf, Buffer, BufferGroup, Custom, OwnedBuffer, OwnedBufferMut, Pool, PoolBuf, Received,
+    Registration, StableBytes,
 };
 pub use completion::Completion;
 pub use descriptor::{Descriptor, RegisteredFile, Target};

@@ -7,6 +7,7 @@
 
 mod linked;
 mod shutdown;
+mod streams;
 
 pub(crate) use linked::is_whole;
 pub use shutdown::Leaked;
@@ -31,6 +32,8 @@ use crate::{
     slot::{Freed, Slots, Ticket},
     stats::Stats,
 };
+
+use streams::Streams;
 
 /// One thread's event loop for completion-based I/O.
 ///
@@ -65,6 +68,8 @@ pub struct Local {
     /// Pools that the ring holds registered: their memory lives as long as the registration.
     pools: Vec<Pool>,
     chains: linked::Chains,
+    /// What has several results, or none. Its memory outlives the driver's registrations.
+    streams: Streams,
     number: u32,
     setup: Setup,
     stats: Stats,
@@ -104,6 +109,7 @@ impl Local {
             registry: Registry::new(number, builder.registered_files),
             pools: Vec::new(),
             chains: linked::Chains::default(),
+            streams: Streams::default(),
             number,
             setup,
             stats: Stats::default(),
@@ -223,7 +229,14 @@ impl Local {
                 Err(reason) => return Err(PushError { operation, reason }),
             }
         }
-        let by_ring = self.driver.supports(operation.opcode());
+        let operation = match self.take_up_parked(operation, tag) {
+            Ok(ticket) => return Ok(ticket),
+            Err(operation) => operation,
+        };
+        if let Err(error) = self.prepare_watched(&operation) {
+            return Err(PushError { operation, reason: PushRefusal::Rejected(error) });
+        }
+        let by_ring = self.is_by_ring(&operation);
         let (file, blocking) = match self.resolve(&operation, by_ring) {
             Ok(resolved) => resolved,
             Err(error) => {
@@ -235,6 +248,9 @@ impl Local {
             self.registry.begin(*file);
         }
         let ticket = self.slots.insert(operation, tag);
+        if ticket.is_watched() {
+            self.begin_watched(ticket);
+        }
         let context = Context { ring: self.number, file, entry };
         let call = Call::lower(self.slots.operation_mut(ticket), context);
         self.driver.queue(ticket.user_data(), call, blocking);
@@ -263,6 +279,9 @@ impl Local {
                 if !vectored.buffers.iter().all(Buffer::is_writable) =>
             {
                 return refuse(libc::EFAULT, STATIC_BUFFER);
+            }
+            Some(kind) if let Some((errno, advice)) = self.refusal_on_socket(kind) => {
+                return refuse(errno, advice);
             }
             _ => match operation.target() {
                 Some(target) => target,
@@ -411,7 +430,15 @@ impl Local {
 
     #[inline]
     fn drive(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
-        let want = want.min(self.slots.in_flight());
+        if self.has_watched() {
+            return self.drive_watched(want, deadline);
+        }
+        self.drive_unwatched(want.min(self.slots.in_flight()), deadline)
+    }
+
+    /// As [`drive`](Self::drive), without a look at those that have several results, or none.
+    #[inline]
+    fn drive_unwatched(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
         if self.chains.are_watched() {
             return self.drive_chains(want, deadline);
         }
@@ -435,6 +462,9 @@ impl Local {
         let Some(ticket) = Ticket::from_user_data(cqe.user_data, self.number) else {
             return self.complete_own(cqe);
         };
+        if ticket.is_watched() {
+            return self.complete_watched(ticket, cqe);
+        }
         let Some(Freed { tag, nop }) = self.slots.free(ticket) else {
             self.stats.stale_completions += 1;
             return None;
@@ -474,12 +504,14 @@ impl Local {
     /// Settles what a completion changes in the loop's own tables, and what its number means.
     fn settle(&mut self, operation: &mut Operation, cqe: Cqe) -> i32 {
         match operation.target() {
-            Some(Target::Descriptor(_)) => return cqe.result,
+            Some(Target::Descriptor(_)) => {
+                return completion::settle_on_file(operation, cqe.result);
+            }
             Some(&Target::Registered(file)) => {
                 if let Some(entry) = self.registry.end(file) {
                     self.clear_entry(entry);
                 }
-                return cqe.result;
+                return completion::settle_on_file(operation, cqe.result);
             }
             None => {}
         }
@@ -529,15 +561,15 @@ impl Local {
     /// error of the wait itself (`io_uring_enter`) the operation is still in flight, and its
     /// completion comes with the others.
     pub fn run(&mut self, operation: Operation) -> Result<Completion, Error> {
+        if let Some(refused) = streams::refuse_to_run(&operation) {
+            return Err(refused.into_error());
+        }
         let ticket = self.push(operation, 0).map_err(PushError::into_error)?;
         let mut others = Vec::new();
         let done = loop {
             let Some(mut cqe) = self.driver.next() else {
                 // Results of others are still the driver's to count, so wait for one more each.
-                let started = self.start_due().map_err(PushRefusal::into_error);
-                let submitted = self.driver.submit(1, None);
-                let submitted = submitted.map_err(|errno| Error::new(Opcode::Submit, errno));
-                if let Err(error) = started.and(submitted) {
+                if let Err(error) = self.drive(1, None) {
                     break Err(error);
                 }
                 continue;
@@ -545,14 +577,16 @@ impl Local {
             if !self.chains.is_empty() {
                 self.observe(&mut cqe);
             }
-            if Ticket::from_user_data(cqe.user_data, self.number) == Some(ticket) {
-                break Ok(cqe);
+            if Ticket::from_user_data(cqe.user_data, self.number) != Some(ticket) {
+                if !self.absorb(cqe) {
+                    others.push(cqe);
+                }
+            } else if let Some(done) = self.complete(cqe) {
+                break Ok(done);
             }
-            others.push(cqe);
         };
         self.driver.put_back(&others);
-        let done = self.complete(done?);
-        Ok(done.expect("its slot was taken by the push above"))
+        done
     }
 
     /// Puts a file into the loop's table, for cheaper operations on it. The loop keeps the file

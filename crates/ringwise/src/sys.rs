@@ -11,8 +11,10 @@
 pub(crate) mod cache;
 pub(crate) mod extent;
 pub(crate) mod fork;
+pub(crate) mod message;
 pub(crate) mod perform;
 pub(crate) mod ring;
+pub(crate) mod socket;
 pub(crate) mod statx;
 pub(crate) mod time;
 pub(crate) mod vector;

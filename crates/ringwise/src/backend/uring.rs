@@ -11,6 +11,7 @@
 //! enter changes nothing about that (invariant 2).
 #![allow(unsafe_code)]
 
+mod buffers;
 mod entry;
 mod links;
 mod setup;
@@ -53,6 +54,12 @@ pub(crate) struct Uring {
     by_ring: Supported,
     /// Whether a file can be opened straight into the table of registered files (Linux 5.15).
     opens_into_table: bool,
+    how: entry::How,
+    /// Groups of buffers that the kernel chooses from.
+    groups: u16,
+    /// Made ahead, for when something has to wake the loop from elsewhere and no descriptor may
+    /// be to be had.
+    spare: Option<Box<Classic>>,
     /// Why there is no table of registered files.
     no_table: Option<Errno>,
     /// What makes the calls that the ring cannot, from the first of them on.
@@ -76,6 +83,7 @@ impl Uring {
         cap_workers(&ring, builder.worker_threads);
         let probe = Supported::probe(&ring, granted);
         let by_ring = probe.without(&builder.avoided);
+        let how = buffers::ways(&ring, granted);
         let handle = EnterHandle::new(ring.as_raw_fd(), builder.register_ring);
         let no_table = make_file_table(&ring, builder.registered_files).err();
         let setup = describe(builder, granted, &ring, &handle);
@@ -85,6 +93,9 @@ impl Uring {
             granted,
             by_ring,
             opens_into_table: probe.contains(Opcode::CreateDirectory),
+            how,
+            groups: 0,
+            spare: None,
             no_table,
             companion: None,
             threads_max: builder.classic_threads,
@@ -160,8 +171,8 @@ impl Uring {
     fn queue_beside(&mut self, job: Job) {
         self.by_thread += 1;
         if self.companion.is_none() {
-            let made = Classic::new(self.threads_max, usize::MAX);
-            self.companion = made.ok().map(Box::new);
+            let made = || Classic::new(self.threads_max, usize::MAX).ok().map(Box::new);
+            self.companion = self.spare.take().or_else(made);
         }
         match &mut self.companion {
             Some(companion) => companion.queue(job.user_data, job.call, job.blocking),
@@ -402,6 +413,9 @@ impl Driver for Uring {
         if !self.by_ring.contains(call.opcode()) || (into_table && !self.opens_into_table) {
             return self.queue_beside(Job { user_data, call, blocking });
         }
+        if call.is_on_socket() {
+            return self.queue_on_socket(Job { user_data, call, blocking });
+        }
         self.push(&entry::build(&call).user_data(user_data));
         if self.is_polled() {
             self.polled_in_flight += 1;
@@ -524,6 +538,19 @@ impl Reaped {
         self.end -= 1;
         self.results.swap(self.first + at, self.end);
         true
+    }
+
+    /// Takes out the results that `keep` refuses. The others keep their order.
+    fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool) {
+        let mut kept = self.first;
+        for at in self.first..self.end {
+            let cqe = self.results[at];
+            if keep(cqe) {
+                self.results[kept] = cqe;
+                kept += 1;
+            }
+        }
+        self.end = kept;
     }
 
     /// Gives the room of what was taken back, before more comes. What is left is moved: seldom

@@ -21,7 +21,7 @@ use crate::{
     completion::Completion,
     descriptor::Target,
     error::{Errno, Error, LinkError, PushRefusal},
-    op::{Closing, Kind, Opcode, Operation},
+    op::{Closing, Kind, Manner, Opcode, Operation},
     slot::{BY_THREAD, NEVER_RAN, OWN_CANCEL, Ticket},
 };
 
@@ -44,8 +44,13 @@ impl Expected {
         let total =
             |buffers: &[Buffer]| buffers.iter().map(|buffer| buffer.selected().len() as u64).sum();
         match operation.0.as_deref() {
-            Some(Kind::Read { buffer, .. } | Kind::Write { buffer, .. }) => {
-                Expected::Bytes(buffer.selected().len() as u64)
+            Some(
+                Kind::Read { buffer, .. }
+                | Kind::Write { buffer, .. }
+                | Kind::Send { buffer, manner: Manner::Whole, .. },
+            ) => Expected::Bytes(buffer.selected().len() as u64),
+            Some(Kind::SendMessage { message, manner: Manner::Whole, .. }) => {
+                Expected::Bytes(total(message.buffers()))
             }
             Some(Kind::ReadVectored { vectored, .. } | Kind::WriteVectored { vectored, .. }) => {
                 Expected::Bytes(total(&vectored.buffers))
@@ -466,6 +471,9 @@ impl Local {
 /// Refuses what changes the loop's own tables, or gives away what a failure has to give back.
 fn check_member(operation: &Operation) -> Result<(), Error> {
     let (errno, advice) = match operation.0.as_deref() {
+        _ if operation.is_watched() => {
+            (libc::EOPNOTSUPP, "what has several completions, or none, cannot be part of a chain")
+        }
         Some(Kind::Close(Closing::Descriptor(_) | Closing::Registered(_))) => {
             (libc::EOPNOTSUPP, "a close cannot be part of a chain")
         }

@@ -86,6 +86,7 @@ impl Local {
         condition: impl Fn(Opcode) -> bool,
         take: &mut dyn FnMut(Completion),
     ) {
+        self.end_parked();
         let tickets: Vec<Ticket> = self
             .slots
             .iter()
@@ -131,7 +132,10 @@ impl Local {
             if self.slots.in_flight() == 0 || over {
                 return;
             }
-            if self.drive(1, deadline).is_err() {
+            if self.has_watched() {
+                self.sift();
+            }
+            if self.slots.in_flight() > 0 && self.drive(1, deadline).is_err() {
                 // The kernel is short of memory; the deadline bounds how often this is tried.
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -162,6 +162,9 @@ impl Driver {
         if !self.has_room() {
             return self.backlog.push_back(Work::Single(key, operation));
         }
+        if !operation.completes_once() {
+            return self.results.push((key, Completion::refused(operation, libc::EOPNOTSUPP)));
+        }
         self.syncs.begin(key, &operation, None);
         match self.local.push(operation, key.tag()) {
             Ok(ticket) => self.board(key, ticket, None),
