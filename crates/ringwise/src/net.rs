@@ -135,7 +135,7 @@ pub fn listen_tcp(address: &SocketAddr, options: &ListenOptions) -> Result<Descr
 /// # Errors
 ///
 /// What socket(2), bind(2) and listen(2) report: `EADDRINUSE` where a file is, `EINVAL` for a path
-/// that is too long (over 107 bytes).
+/// that is too long (over 108 bytes).
 pub fn listen_unix(path: impl AsRef<Path>) -> Result<Descriptor, Error> {
     let named = Address::from(path.as_ref());
     let raw = named.to_raw().ok_or_else(|| unaddressable(&named))?;
@@ -331,5 +331,5 @@ fn failed(errno: i32, address: Option<&Address>) -> Error {
 }
 
 fn unaddressable(address: &Address) -> Error {
-    failed(libc::EINVAL, Some(address)).advise("the path of a Unix socket has at most 107 bytes")
+    failed(libc::EINVAL, Some(address)).advise("the path of a Unix socket has at most 108 bytes")
 }

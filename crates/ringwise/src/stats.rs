@@ -23,8 +23,9 @@ pub struct Stats {
     /// Operations that a thread of the loop was given because the ring has no such call, or was
     /// to be avoided for it. On classic all that is not a no-op, a timeout or a cancel counts.
     pub fallback_operations: u64,
-    /// Completions that the kernel could not place in the queue. Stays 0: what can be in flight
-    /// is bounded by the queue.
+    /// Completions that the kernel could not place in the queue at once; it keeps them, so none is
+    /// lost. Stays 0 without operations that have several completions: what can be in flight is
+    /// bounded by the queue.
     pub overflows: u64,
     /// Completions for an operation that is no longer there. Stays 0.
     pub stale_completions: u64,

@@ -70,6 +70,8 @@ pub(crate) struct Group {
     free: Mutex<Free>,
     /// Buffers that ever came back.
     returns: AtomicU64,
+    /// How many had come back when one was last missing.
+    dry_at: AtomicU64,
     /// An operation of the loop waits for one to come back.
     is_awaited: AtomicBool,
     wake: Wake,
@@ -192,6 +194,7 @@ impl BufferGroup {
                 refusal,
                 free: Mutex::new(free),
                 returns: AtomicU64::new(0),
+                dry_at: AtomicU64::new(0),
                 is_awaited: AtomicBool::new(false),
                 wake,
             };
@@ -244,6 +247,18 @@ impl BufferGroup {
         }
         let len = len.min(self.0.buffer_bytes);
         Received { group: Arc::clone(&self.0), index, len }
+    }
+
+    /// A receive that was handed over when `returns` buffers had come back found none.
+    pub(crate) fn run_dry(&self, returns: u64) {
+        self.0.dry_at.fetch_max(returns, Ordering::SeqCst);
+    }
+
+    /// How many came back since one was last missing: so many receives may go on at a time. Some
+    /// of them may find nothing to receive and leave their buffer to others, so more may go on as
+    /// long as none is missing again.
+    pub(crate) fn returned(&self) -> u64 {
+        self.returns().saturating_sub(self.0.dry_at.load(Ordering::SeqCst))
     }
 
     /// How many buffers ever came back.

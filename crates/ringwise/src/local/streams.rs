@@ -12,7 +12,7 @@ use std::{collections::VecDeque, io, time::Instant};
 
 use crate::{
     backend::{AnyDriver, Cqe, Driver, classic::pool::Wake},
-    buf::{Buffer, BufferGroup, Entries},
+    buf::{Buffer, BufferGroup, Entries, Group},
     call::{Call, Context},
     completion::{self, Completion},
     descriptor::closing,
@@ -86,7 +86,7 @@ impl Local {
     /// What cannot be handed over, of the operations on sockets.
     pub(super) fn refusal_on_socket(&self, kind: &Kind) -> Option<(i32, &'static str)> {
         const STATIC_BUFFER: &str = "a static buffer cannot be received into";
-        const ADDRESS: &str = "no socket can have this address: a path has at most 107 bytes";
+        const ADDRESS: &str = "no socket can have this address: a path has at most 108 bytes";
         match kind {
             Kind::Receive { buffer, .. } if !buffer.is_writable() => {
                 Some((libc::EFAULT, STATIC_BUFFER))
@@ -177,12 +177,14 @@ impl Local {
             let want = want.max(ready + usize::from(self.streams.quiet > 0)).min(awaited);
             // What is parked may wait for buffers that silent sends have until the kernel is back.
             let holds_buffers = !self.streams.parked.is_empty() && !self.streams.muted.is_empty();
-            let want_now = if holds_buffers { 0 } else { want };
+            // Nor is anything waited for while more of it may go on.
+            let is_pass = holds_buffers || self.has_due();
+            let want_now = if is_pass { 0 } else { want };
             self.drive_unwatched(want_now, deadline)?;
             let absorbed;
             (ready, absorbed) = self.sift();
             let is_over = ready >= want || deadline.is_some_and(|at| self.driver.now() >= at);
-            let is_last = absorbed == 0 && !holds_buffers;
+            let is_last = absorbed == 0 && !is_pass;
             if is_last || (is_over && self.streams.quiet == 0 && !self.has_due()) {
                 return Ok(ready);
             }
@@ -253,16 +255,18 @@ impl Local {
                 driver.expect_nudges();
             }
             let Streams { parked, due, .. } = streams;
+            let mut spent = Spent::default();
             parked.retain(|ticket| {
-                let goes_on = slots.get(*ticket).is_none_or(may_go_on);
+                await_return(slots, *ticket, driver);
+                let goes_on = slots.get(*ticket).is_none_or(|operation| spent.allows(operation));
                 if goes_on {
                     due.push(*ticket);
-                } else {
-                    await_return(slots, *ticket, driver);
                 }
                 !goes_on
             });
         }
+        // The one that waited longest goes first.
+        self.streams.due.reverse();
         while let Some(ticket) = self.streams.due.pop() {
             if let Err(reason) = self.make_room() {
                 self.streams.due.push(ticket);
@@ -395,9 +399,10 @@ impl Streams {
                 }
                 true
             }
-            Some(Kind::ReceiveMulti { .. })
+            Some(Kind::ReceiveMulti { group, armed_at, .. })
                 if cqe.result == -libc::ENOBUFS && !cqe.has_more() && !self.is_closing =>
             {
+                group.run_dry(*armed_at);
                 self.parked.push(ticket);
                 true
             }
@@ -456,8 +461,30 @@ fn note_arming(operation: &mut Operation) {
 fn may_go_on(operation: &Operation) -> bool {
     match operation.0.as_deref() {
         Some(Kind::AcceptMulti { armed_at, .. }) => closing::count() > *armed_at,
-        Some(Kind::ReceiveMulti { armed_at, group, .. }) => group.returns() > *armed_at,
+        Some(Kind::ReceiveMulti { group, .. }) => group.returned() > 0,
         _ => true,
+    }
+}
+
+/// How many receives of each group go on in one pass: no more than buffers came back, or nearly all
+/// would find none and be handed over for nothing.
+#[derive(Default)]
+struct Spent(Vec<(*const Group, u64)>);
+
+impl Spent {
+    fn allows(&mut self, operation: &Operation) -> bool {
+        let Some(Kind::ReceiveMulti { group, .. }) = operation.0.as_deref() else {
+            return may_go_on(operation);
+        };
+        let (name, _) = group.lower();
+        let at = self.0.iter().position(|(other, _)| *other == name).unwrap_or(self.0.len());
+        if at == self.0.len() {
+            self.0.push((name, 0));
+        }
+        let spent = &mut self.0[at].1;
+        let allows = *spent < group.returned();
+        *spent += u64::from(allows);
+        allows
     }
 }
 

@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::net::{SocketAddrUnix, addr::SocketAddrArg};
+use rustix::net::{AddressFamily, SocketAddrUnix, addr::SocketAddrArg};
 
-use crate::op::RawAddress;
+use crate::{op::RawAddress, sys::address::unix_name};
 
 /// The address of a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,12 +49,17 @@ impl Address {
         if let Ok(address) = SocketAddr::try_from(raw.clone()) {
             return Some(Address::Ip(address));
         }
-        let unix = SocketAddrUnix::try_from(raw.clone()).ok()?;
-        Some(match (unix.path_bytes(), unix.abstract_name()) {
-            (Some(path), _) => Address::Unix(std::ffi::OsString::from_vec(path.to_vec()).into()),
-            // The kernel names no socket by nothing: so is one told that has no name.
-            (None, Some(name)) if !name.is_empty() => Address::UnixAbstract(name.to_vec()),
-            (None, _) => Address::UnixUnnamed,
+        if raw.address_family() != AddressFamily::UNIX {
+            return None;
+        }
+        Some(match unix_name(raw) {
+            // A name of nothing is none.
+            [] | [0] => Address::UnixUnnamed,
+            [0, name @ ..] => Address::UnixAbstract(name.to_vec()),
+            path => {
+                let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
+                Address::Unix(std::ffi::OsString::from_vec(path.to_vec()).into())
+            }
         })
     }
 }
@@ -110,6 +115,7 @@ mod tests {
             Address::Ip("127.0.0.1:80".parse().unwrap()),
             Address::Ip("[::1]:65535".parse().unwrap()),
             Address::Unix("/run/socket".into()),
+            Address::Unix("x".repeat(108).into()),
             Address::UnixAbstract(b"name\0\x01".to_vec()),
             Address::UnixUnnamed,
         ] {
@@ -120,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_path_that_does_not_fit_is_told() {
-        assert_eq!(Address::Unix("x".repeat(108).into()).to_raw(), None);
+        assert_eq!(Address::Unix("x".repeat(109).into()).to_raw(), None);
         assert_eq!(Address::Unix("a\0b".into()).to_raw(), None);
     }
 }

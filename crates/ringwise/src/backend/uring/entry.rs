@@ -110,7 +110,7 @@ pub(super) struct How {
 pub(super) fn build_on_socket(call: &Call, how: How) -> Entry {
     match *call {
         Call::Accept { file, multi } if multi && how.accepts_many => {
-            on_file!(file, |fd| { opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build() })
+            on_file!(file, |fd| opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build())
         }
         Call::Accept { file, .. } => on_file!(file, |fd| {
             opcode::Accept::new(fd, null_mut(), null_mut()).flags(libc::SOCK_CLOEXEC).build()
