@@ -36,7 +36,8 @@ pub struct Args {
 
     /// Engines, separated by commas: sync, threads, mmap, tokio, aio, uring, ringwise, fio,
     /// fio+fixed; ringwise is the library's files in tokio ("ringwise+driver-thread": not driven by
-    /// the runtime); uring takes switches as in "uring-registered-buffers" or "uring+sqpoll":
+    /// the runtime, "ringwise+one-worker": a runtime with one worker thread); uring takes switches
+    /// as in "uring-registered-buffers" or "uring+sqpoll":
     /// registered-buffers, registered-files, defer-taskrun (on unless taken away), coop-taskrun,
     /// sqpoll, iopoll; fio, the program, looks at nothing it reads, so "uring+unverified" and
     /// "ringwise+unverified" run beside it [default: all but ringwise and fio]

@@ -8,12 +8,14 @@
 //! waiting for I/O ("iowait") is idle time and is never counted as load.
 
 mod affinity;
+mod foreign;
 mod system;
 mod threads;
 
 pub use affinity::{allowed_cpus, pin_current_thread};
+pub use foreign::{ForeignProcess, ForeignUse};
 pub use system::{IdleBaseline, SystemCpu};
-pub use threads::{ContextSwitches, ThreadCpu, ThreadKind};
+pub use threads::{ContextSwitches, ThreadCpu, ThreadKind, ThreadTime};
 
 use std::time::Instant;
 

@@ -85,6 +85,14 @@ impl Completion {
         self.result
     }
 
+    /// A sync did not succeed after all: another of its file failed beside it.
+    pub(crate) fn fail_with_another(&mut self, errno: i32) {
+        self.result = -errno;
+        if let Some(Kind::Sync { failed_with_another, .. }) = self.operation.0.as_deref_mut() {
+            *failed_with_another = true;
+        }
+    }
+
     /// The buffer of a read or write, whether it succeeded or not.
     pub fn into_buffer(self) -> Option<Buffer> {
         self.operation.into_buffer()
@@ -187,6 +195,10 @@ impl Completion {
 /// was cancelled before anybody made the call.
 pub(crate) fn settle(operation: &mut Operation, result: i32, never_ran: bool) -> i32 {
     match operation.0.as_deref_mut() {
+        Some(Kind::LinkedNop) => {
+            operation.0 = None;
+            result
+        }
         // A timeout that came is no failure.
         Some(Kind::Timeout(_)) if result == -libc::ETIME => 0,
         Some(Kind::Close(_)) if result == 0 => {

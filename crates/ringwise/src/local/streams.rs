@@ -19,7 +19,7 @@ use crate::{
     error::{Errno, Error, PushError, PushRefusal},
     local::Local,
     op::{Kind, Manner, Opcode, Operation},
-    slot::{OWN_NUDGE, Slots, Ticket},
+    slot::{BY_THREAD, OWN_NUDGE, Slots, Ticket},
 };
 
 /// A loop's operations of this kind.
@@ -188,8 +188,7 @@ impl Local {
             // Nor is anything waited for while more of it may go on.
             let is_pass = holds_buffers || self.has_due();
             let want_now = if is_pass { 0 } else { want };
-            let submitted = self.driver.submit(want_now, deadline);
-            submitted.map_err(|errno| Error::new(Opcode::Submit, errno))?;
+            self.drive_unwatched(want_now, deadline)?;
             let absorbed;
             (ready, absorbed) = self.sift();
             let is_over = ready >= want || deadline.is_some_and(|at| self.driver.now() >= at);
@@ -208,7 +207,7 @@ impl Local {
         driver.sift(&mut |cqe| {
             let is_absorbed = match Ticket::from_user_data(cqe.user_data, *number) {
                 Some(ticket) => ticket.is_watched() && streams.absorb(slots, ticket, cqe),
-                None => cqe.user_data & OWN_NUDGE == OWN_NUDGE,
+                None => cqe.user_data & !BY_THREAD == OWN_NUDGE,
             };
             *(if is_absorbed { &mut absorbed } else { &mut kept }) += 1;
             !is_absorbed
