@@ -221,7 +221,7 @@ fn an_interrupted_echo_leaves_no_server() {
         thread::sleep(std::time::Duration::from_millis(10));
     }
     let servers = servers_left_by(pid);
-    interrupt(&child);
+    signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(error_line(&output, 1), "lab: interrupted: the results are partial");
     assert!(servers.iter().all(|pid| !Path::new("/proc").join(pid).exists()), "{servers:?}");
