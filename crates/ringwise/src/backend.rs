@@ -7,12 +7,13 @@
 pub(crate) mod classic;
 pub(crate) mod uring;
 
-use std::time::Instant;
+use std::{io, time::Instant};
 
-use classic::Classic;
+use classic::{Classic, pool::Wake};
 use uring::Uring;
 
 use crate::{
+    buf::Entries,
     call::Call,
     error::Errno,
     op::Opcode,
@@ -38,7 +39,41 @@ pub(crate) struct Cqe {
     flags: u32,
 }
 
+/// `IORING_CQE_F_*` (include/uapi/linux/io_uring.h).
+const F_BUFFER: u32 = 1 << 0;
+const F_MORE: u32 = 1 << 1;
+const F_NOTIF: u32 = 1 << 3;
+/// The number of the chosen buffer is above this.
+const BUFFER_SHIFT: u32 = 16;
+
 impl Cqe {
+    /// The same, with a buffer that was chosen for it.
+    pub(crate) fn with_buffer(mut self, index: u16) -> Cqe {
+        self.flags |= F_BUFFER | u32::from(index) << BUFFER_SHIFT;
+        self
+    }
+
+    /// The same, and more of this operation are to come.
+    pub(crate) fn with_more(mut self) -> Cqe {
+        self.flags |= F_MORE;
+        self
+    }
+
+    /// Whether more results of this operation are to come. This decides, and not the result.
+    pub(crate) fn has_more(&self) -> bool {
+        self.flags & F_MORE != 0
+    }
+
+    /// The buffer of a group that was chosen for it.
+    pub(crate) fn buffer(&self) -> Option<u16> {
+        (self.flags & F_BUFFER != 0).then_some((self.flags >> BUFFER_SHIFT) as u16)
+    }
+
+    /// Tells that a send's memory is no longer in use, and nothing about its result.
+    pub(crate) fn is_notification(&self) -> bool {
+        self.flags & F_NOTIF != 0
+    }
+
     /// A result of a thread of the loop, not of the ring: a file that it opened is an ordinary
     /// descriptor.
     pub(crate) fn by_thread(user_data: u64, result: i32) -> Cqe {
@@ -67,12 +102,11 @@ pub(crate) enum Blocking {
     Cached,
     /// Ends by itself after a device was asked.
     Device,
-    /// May wait without end: a pipe, a terminal, a socket.
+    /// May wait without end: a pipe, a terminal.
     Unbounded,
-}
-
-impl Blocking {
-    pub(crate) const ALL: [Blocking; 3] = [Blocking::Cached, Blocking::Device, Blocking::Unbounded];
+    /// May wait without end, and can be asked not to call by call. `serial` is its descriptor's
+    /// own: the number is another socket's after it closed.
+    Socket { serial: u64 },
 }
 
 /// Takes calls and gives results.
@@ -87,6 +121,20 @@ pub(crate) trait Driver {
     /// Queues a call. The caller has seen that there is room and keeps what the call points to in
     /// place until its result came.
     fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking);
+
+    /// Whether chains can be queued whole, and are made in order without the loop.
+    fn links(&self) -> bool {
+        false
+    }
+
+    /// Whether so many calls can be queued without submitting first.
+    fn has_room_for(&mut self, count: usize) -> bool;
+
+    /// Queues a chain, whole: each call is made when the one before is complete. The caller has seen
+    /// that there is room, and that [`links`](Self::links).
+    fn queue_linked(&mut self, calls: &[(u64, Call)]) {
+        unreachable!("{} calls for a backend that links nothing", calls.len())
+    }
 
     /// Hands over all that is queued and waits until `want` results are ready or the deadline has
     /// passed; gives how many are ready. On an error everything that was not handed over stays
@@ -105,7 +153,6 @@ pub(crate) trait Driver {
 
 /// One of the backends. An enum and not a trait object: a no-op costs forty nanoseconds, and an
 /// indirect call for each would show.
-#[expect(clippy::large_enum_variant, reason = "a box shows too, and there is one for each loop")]
 pub(crate) enum AnyDriver {
     Uring(Uring),
     Classic(Classic),
@@ -160,6 +207,15 @@ impl AnyDriver {
         }
     }
 
+    /// Whether the kernel took this member of a chain apart from those before it, so that it may
+    /// have run before its turn.
+    pub(crate) fn is_severed(&mut self, user_data: u64) -> bool {
+        match self {
+            AnyDriver::Uring(uring) => uring.is_severed(user_data),
+            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => false,
+        }
+    }
+
     /// Mirrors an entry of the loop's table of files; others go by the descriptor.
     pub(crate) fn set_file(&mut self, entry: u32, fd: Option<i32>) -> Result<(), Errno> {
         match self {
@@ -183,6 +239,64 @@ impl AnyDriver {
             AnyDriver::Classic(_) | AnyDriver::Simulated(_) => {
                 unreachable!("it has no event descriptor")
             }
+        }
+    }
+
+    /// Gives the kernel a queue of buffers to choose from, and tells the number that it has there.
+    pub(crate) fn register_entries(&mut self, entries: &Entries) -> Result<u16, String> {
+        match self {
+            AnyDriver::Uring(uring) => uring.register_entries(entries),
+            AnyDriver::Classic(_) => Err("the loop runs on classic calls".into()),
+            AnyDriver::Simulated(_) => Err("the loop is simulated".into()),
+        }
+    }
+
+    /// What wakes the loop from elsewhere.
+    pub(crate) fn waker(&mut self) -> io::Result<Wake> {
+        match self {
+            AnyDriver::Uring(uring) => uring.waker(),
+            AnyDriver::Classic(classic) => Ok(classic.waker()),
+            AnyDriver::Simulated(simulated) => Ok(simulated.foreign().waker()),
+        }
+    }
+
+    /// From now on a nudge is a result.
+    pub(crate) fn expect_nudges(&mut self) {
+        match self {
+            AnyDriver::Uring(uring) => uring.expect_nudges(),
+            AnyDriver::Classic(classic) => classic.expect_nudges(),
+            AnyDriver::Simulated(simulated) => simulated.foreign().expect_nudges(),
+        }
+    }
+
+    /// Takes out the results that `keep` refuses; on a ring, of all that are there.
+    pub(crate) fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool) {
+        match self {
+            AnyDriver::Uring(uring) => uring.sift(keep),
+            AnyDriver::Classic(classic) => classic.sift(keep),
+            AnyDriver::Simulated(simulated) => simulated.sift(keep),
+        }
+    }
+
+    /// Whether a send that succeeds may have no result.
+    pub(crate) fn mutes_sends(&self) -> bool {
+        matches!(self, AnyDriver::Uring(uring) if uring.mutes_sends())
+    }
+
+    /// Whether all that was queued was handed over, and every result of it that is there is seen.
+    pub(crate) fn has_taken_all(&mut self) -> bool {
+        match self {
+            AnyDriver::Uring(uring) => uring.has_taken_all(),
+            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => true,
+        }
+    }
+
+    /// Whether a submit would find results without waiting.
+    pub(crate) fn has_work(&mut self) -> bool {
+        match self {
+            AnyDriver::Uring(uring) => uring.has_work(),
+            AnyDriver::Classic(classic) => classic.has_work(),
+            AnyDriver::Simulated(simulated) => simulated.has_work(),
         }
     }
 
@@ -253,6 +367,18 @@ impl Driver for AnyDriver {
     #[inline]
     fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking) {
         delegate!(self, |driver| driver.queue(user_data, call, blocking));
+    }
+
+    fn links(&self) -> bool {
+        delegate!(self, |driver| driver.links())
+    }
+
+    fn has_room_for(&mut self, count: usize) -> bool {
+        delegate!(self, |driver| driver.has_room_for(count))
+    }
+
+    fn queue_linked(&mut self, calls: &[(u64, Call)]) {
+        delegate!(self, |driver| driver.queue_linked(calls));
     }
 
     #[inline]

@@ -6,12 +6,15 @@
 //! `vec![0; n]`, not `Vec::with_capacity(n)`.
 
 mod aligned;
+mod group;
 mod owned;
 mod pool;
 
 use std::ops::{Bound, RangeBounds};
 
 pub use aligned::AlignedBuf;
+pub use group::{BufferGroup, Received};
+pub(crate) use group::{Entries, Group};
 use owned::AnyBytes;
 pub use owned::{Custom, OwnedBuffer, OwnedBufferMut, StableBytes};
 pub use pool::{Pool, PoolBuf, Registration};
@@ -43,6 +46,7 @@ enum Storage {
     Boxed(Box<[u8]>),
     Aligned(AlignedBuf),
     Pooled(PoolBuf),
+    Received(Received),
     /// Never read into: see [`Buffer::is_writable`].
     Static(&'static [u8]),
     Custom(Box<dyn AnyBytes>),
@@ -55,6 +59,7 @@ impl Storage {
             Storage::Boxed(bytes) => bytes,
             Storage::Aligned(bytes) => bytes,
             Storage::Pooled(bytes) => bytes,
+            Storage::Received(bytes) => bytes,
             Storage::Static(bytes) => bytes,
             Storage::Custom(bytes) => bytes.bytes(),
         }
@@ -66,6 +71,7 @@ impl Storage {
             Storage::Boxed(bytes) => bytes,
             Storage::Aligned(bytes) => bytes,
             Storage::Pooled(bytes) => bytes,
+            Storage::Received(bytes) => bytes,
             Storage::Static(_) => &mut [],
             Storage::Custom(bytes) => bytes.bytes_mut(),
         }
@@ -125,6 +131,11 @@ impl Buffer {
         }
         let (start, len) = (self.start, self.len);
         &mut self.storage.as_mut_slice()[start..start + len]
+    }
+
+    /// How many bytes operations move.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// Whether an operation may read into it.
@@ -199,6 +210,12 @@ impl Buffer {
             Storage::Pooled(lease) => Ok(lease),
             storage => Err(Buffer { storage, ..self }),
         }
+    }
+}
+
+impl From<Received> for Buffer {
+    fn from(received: Received) -> Buffer {
+        Buffer::whole(Storage::Received(received))
     }
 }
 

@@ -8,8 +8,8 @@
 use std::os::fd::{AsRawFd, RawFd};
 
 use crate::{
-    buf::RawBuffer,
-    op::{Closing, Kind, Name, Opcode, Operation},
+    buf::{Group, RawBuffer},
+    op::{Closing, Kind, Manner, Name, Opcode, Operation},
 };
 
 /// The file of a call: an ordinary descriptor, or an index into the ring's registered table.
@@ -106,6 +106,40 @@ pub(crate) enum Call {
     Cancel {
         user_data: u64,
     },
+    /// `multi`: one result for each connection.
+    Accept {
+        file: File,
+        multi: bool,
+    },
+    Connect {
+        file: File,
+        address: *const libc::sockaddr,
+        len: u32,
+    },
+    Receive {
+        file: File,
+        buffer: RawBuffer,
+    },
+    /// `ring`: the number under which the kernel has the group's buffers, if it has.
+    ReceiveMulti {
+        file: File,
+        group: *const Group,
+        ring: Option<u16>,
+    },
+    ReceiveMessage {
+        file: File,
+        header: *mut libc::msghdr,
+    },
+    Send {
+        file: File,
+        buffer: RawBuffer,
+        manner: Manner,
+    },
+    SendMessage {
+        file: File,
+        header: *mut libc::msghdr,
+        manner: Manner,
+    },
 }
 
 /// How a lowering finds what only the loop knows.
@@ -141,7 +175,30 @@ impl Call {
             Call::Link { .. } => Opcode::Link,
             Call::Timeout { .. } => Opcode::Timeout,
             Call::Cancel { .. } => Opcode::Cancel,
+            Call::Accept { multi: false, .. } => Opcode::Accept,
+            Call::Accept { multi: true, .. } => Opcode::AcceptMulti,
+            Call::Connect { .. } => Opcode::Connect,
+            Call::Receive { .. } => Opcode::Receive,
+            Call::ReceiveMulti { .. } => Opcode::ReceiveMulti,
+            Call::ReceiveMessage { .. } => Opcode::ReceiveMessage,
+            Call::Send { manner: Manner::ZeroCopy { .. }, .. } => Opcode::SendZeroCopy,
+            Call::Send { .. } => Opcode::Send,
+            Call::SendMessage { .. } => Opcode::SendMessage,
         }
+    }
+
+    /// Whether only a socket can be asked this.
+    pub(crate) fn is_on_socket(&self) -> bool {
+        matches!(
+            self,
+            Call::Accept { .. }
+                | Call::Connect { .. }
+                | Call::Receive { .. }
+                | Call::ReceiveMulti { .. }
+                | Call::ReceiveMessage { .. }
+                | Call::Send { .. }
+                | Call::SendMessage { .. }
+        )
     }
 
     /// Lowers an operation that is in its slot. The addresses are valid while it stays there.
@@ -158,6 +215,11 @@ impl Call {
                 file: context.open(),
                 buffer: buffer.raw(context.ring),
                 offset: *offset,
+            },
+            Kind::Send { buffer, manner, .. } => Call::Send {
+                file: context.open(),
+                buffer: buffer.raw(context.ring),
+                manner: *manner,
             },
             other => lower_other(other, context),
         }
@@ -212,8 +274,34 @@ fn lower_other(kind: &mut Kind, context: Context) -> Call {
         }
         Kind::Timeout(after) => Call::Timeout { after: after.as_ptr() },
         Kind::Cancel(ticket) => Call::Cancel { user_data: ticket.user_data_in(context.ring) },
+        Kind::LinkedNop => Call::Nop,
+        Kind::Accept { .. } => Call::Accept { file: context.open(), multi: false },
+        Kind::AcceptMulti { .. } => Call::Accept { file: context.open(), multi: true },
+        Kind::Connect { address: Ok(address), .. } => Call::Connect {
+            file: context.open(),
+            address: address.as_ptr().cast(),
+            len: address.addr_len(),
+        },
+        Kind::Receive { buffer, .. } => {
+            Call::Receive { file: context.open(), buffer: buffer.raw(0) }
+        }
+        Kind::ReceiveMulti { group, .. } => {
+            let group = group.lower();
+            Call::ReceiveMulti { file: context.open(), group: group.0, ring: group.1 }
+        }
+        Kind::ReceiveMessage { message, .. } => {
+            Call::ReceiveMessage { file: context.open(), header: message.lower_to_receive() }
+        }
+        Kind::SendMessage { message, manner, .. } => {
+            let header = message.lower_to_send();
+            Call::SendMessage { file: context.open(), header, manner: *manner }
+        }
         Kind::Read { .. }
         | Kind::Write { .. }
+        | Kind::Send { .. }
+        | Kind::Accepted(_)
+        | Kind::Received(_)
+        | Kind::Connect { .. }
         | Kind::Close(Closing::Descriptor(_))
         | Kind::Unrepresentable(_) => {
             unreachable!("lowered before, or refused before it got a slot")

@@ -12,12 +12,13 @@ use std::{
 };
 
 use crate::{
-    buf::Buffer,
-    descriptor::{Descriptor, RegisteredFile},
+    buf::{Buffer, Received},
+    descriptor::{Descriptor, RegisteredFile, closing},
     error::{Errno, Error},
     metadata::Metadata,
+    net::Address,
     op::{Closing, Kind, Opcode, Opened, Operation},
-    slot::Ticket,
+    slot::{MORE, Ticket},
 };
 
 /// A completed operation.
@@ -47,6 +48,18 @@ impl Completion {
         Completion { number, table, result, tag, operation }
     }
 
+    /// The same, and not the operation's last.
+    pub(crate) fn with_more(mut self) -> Completion {
+        self.number |= MORE;
+        self
+    }
+
+    /// Whether more completions of the same operation are to come: it is still in flight, under the
+    /// same tag and ticket. What its result is says nothing about that.
+    pub fn has_more(&self) -> bool {
+        self.number.get() & MORE != 0
+    }
+
     /// The number that was given with the push.
     pub fn tag(&self) -> u64 {
         self.tag
@@ -54,7 +67,8 @@ impl Completion {
 
     /// The ticket that the push returned.
     pub fn ticket(&self) -> Ticket {
-        Ticket { number: self.number, table: self.table }
+        let number = NonZeroU64::new(self.number.get() & !MORE);
+        Ticket { number: number.unwrap_or(self.number), table: self.table }
     }
 
     /// Which operation it was.
@@ -62,7 +76,8 @@ impl Completion {
         self.operation.opcode()
     }
 
-    /// Bytes moved by a read or write, which may be fewer than asked; 0 for other operations.
+    /// Bytes moved by a read, write, receive or send, which may be fewer than asked; 0 for other
+    /// operations.
     ///
     /// # Errors
     ///
@@ -76,6 +91,14 @@ impl Completion {
         self.result
     }
 
+    /// A sync did not succeed after all: another of its file failed beside it.
+    pub(crate) fn fail_with_another(&mut self, errno: i32) {
+        self.result = -errno;
+        if let Some(Kind::Sync { failed_with_another, .. }) = self.operation.0.as_deref_mut() {
+            *failed_with_another = true;
+        }
+    }
+
     /// The buffer of a read or write, whether it succeeded or not.
     pub fn into_buffer(self) -> Option<Buffer> {
         self.operation.into_buffer()
@@ -86,16 +109,53 @@ impl Completion {
         self.operation.into_buffers()
     }
 
-    /// The file that [`Operation::open`] opened.
+    /// The file that [`Operation::open`] opened, or the connection that
+    /// [`Operation::accept`] or [`Operation::accept_multi`] accepted.
     ///
     /// # Errors
     ///
-    /// What the open failed with; `EINVAL` when the operation opened no ordinary descriptor.
+    /// What the operation failed with; `EINVAL` when the operation opened no ordinary descriptor.
     pub fn into_descriptor(mut self) -> Result<Descriptor, Error> {
         self.result()?;
         match self.opened() {
-            Some(Opened::Descriptor(descriptor)) => Ok(descriptor),
-            _ => Err(self.misused("it opened no ordinary descriptor")),
+            Some(Opened::Descriptor(descriptor)) => return Ok(descriptor),
+            Some(Opened::Registered(_)) => {}
+            None => {
+                if let Some(Kind::Accept { outcome, .. } | Kind::Accepted(outcome)) =
+                    self.operation.0.as_deref_mut()
+                    && let Some(descriptor) = outcome.take()
+                {
+                    return Ok(descriptor);
+                }
+            }
+        }
+        Err(self.misused("it opened no ordinary descriptor"))
+    }
+
+    /// What a completion of [`Operation::recv_multi`] brought; nothing where it is an error or the
+    /// end of what the other end sends.
+    pub fn into_received(mut self) -> Option<Received> {
+        match *self.operation.0.take()? {
+            Kind::Received(received) => Some(received),
+            _ => None,
+        }
+    }
+
+    /// Whence the message of [`Operation::recv_from`] came.
+    pub fn address(&self) -> Option<Address> {
+        match self.operation.0.as_deref() {
+            Some(Kind::ReceiveMessage { message, .. }) if self.result >= 0 => message.sender(),
+            _ => None,
+        }
+    }
+
+    /// Whether a part of the message of [`Operation::recv_from`] did not fit and is lost.
+    pub fn is_truncated(&self) -> bool {
+        match self.operation.0.as_deref() {
+            Some(Kind::ReceiveMessage { message, .. }) => {
+                self.result >= 0 && message.is_truncated()
+            }
+            _ => false,
         }
     }
 
@@ -141,8 +201,16 @@ impl Completion {
 /// was cancelled before anybody made the call.
 pub(crate) fn settle(operation: &mut Operation, result: i32, never_ran: bool) -> i32 {
     match operation.0.as_deref_mut() {
+        Some(Kind::LinkedNop) => {
+            operation.0 = None;
+            result
+        }
         // A timeout that came is no failure.
         Some(Kind::Timeout(_)) if result == -libc::ETIME => 0,
+        Some(Kind::Close(_)) if result == 0 => {
+            closing::tell();
+            0
+        }
         Some(Kind::Open(open)) if result >= 0 => {
             open.outcome = Some(Opened::Descriptor(adopt_opened(result)));
             0
@@ -161,10 +229,28 @@ pub(crate) fn settle(operation: &mut Operation, result: i32, never_ran: bool) ->
     }
 }
 
+/// As [`settle`], of an operation on a file that was open already.
+pub(crate) fn settle_on_file(operation: &mut Operation, result: i32) -> i32 {
+    match operation.0.as_deref_mut() {
+        Some(Kind::Accept { outcome, .. }) if result >= 0 => {
+            *outcome = Some(adopt_accepted(result));
+            0
+        }
+        _ => result,
+    }
+}
+
 /// Takes the descriptor that the kernel opened, whose number is an open's result.
 pub(crate) fn adopt_opened(result: i32) -> Descriptor {
     assert!(result >= 0, "nothing was opened");
     // SAFETY: the kernel opened it for this operation, and the loop settles each completion once,
     // so nobody else owns the number.
     Descriptor::from(unsafe { OwnedFd::from_raw_fd(result) })
+}
+
+/// Takes the connection that the kernel accepted, whose number is an accept's result.
+pub(crate) fn adopt_accepted(result: i32) -> Descriptor {
+    assert!(result >= 0, "nothing was accepted");
+    // SAFETY: as in `adopt_opened`.
+    Descriptor::of_socket(unsafe { OwnedFd::from_raw_fd(result) })
 }

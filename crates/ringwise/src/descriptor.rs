@@ -5,16 +5,18 @@
 //! [`RegisteredFile`] names an entry of one loop's registered table; it is a name, not an owner,
 //! and carries a generation so that an entry used again is not mistaken for the old one.
 
+pub(crate) mod closing;
+
 use std::{
     fs::File,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
 };
 
-use crate::backend::Blocking;
+use crate::{backend::Blocking, descriptor::closing::Notice};
 
 /// An open file, shared between its users and the operations in flight on it.
 ///
@@ -40,10 +42,18 @@ pub struct Descriptor(Arc<Shared>);
 struct Shared {
     fd: OwnedFd,
     /// How a call on it may block, or `UNKNOWN`.
-    blocking: AtomicU8,
+    nature: AtomicU8,
+    /// No other descriptor of this process has it, whatever number is used again.
+    serial: u64,
+    /// Dropped after the descriptor.
+    _notice: Notice,
 }
 
-const UNKNOWN: u8 = u8::MAX;
+const UNKNOWN: u8 = 0;
+const CACHED: u8 = 1;
+const DEVICE: u8 = 2;
+const UNBOUNDED: u8 = 3;
+const SOCKET: u8 = 4;
 
 impl Descriptor {
     /// Gives the file back for use with the standard library, if nobody else holds it and no
@@ -68,32 +78,49 @@ impl Descriptor {
     /// How a call on this file may block. Looked up once: a file does not change its kind, and
     /// direct I/O is chosen when it is opened.
     pub(crate) fn blocking(&self) -> Blocking {
-        let known = self.0.blocking.load(Ordering::Relaxed);
-        if let Some(blocking) = Blocking::ALL.get(usize::from(known)) {
-            return *blocking;
+        let mut nature = self.0.nature.load(Ordering::Relaxed);
+        if nature == UNKNOWN {
+            nature = self.look_up_nature();
+            self.0.nature.store(nature, Ordering::Relaxed);
         }
-        let blocking = self.look_up_blocking();
-        self.0.blocking.store(blocking as u8, Ordering::Relaxed);
-        blocking
+        match nature {
+            CACHED => Blocking::Cached,
+            DEVICE => Blocking::Device,
+            UNBOUNDED => Blocking::Unbounded,
+            _ => Blocking::Socket { serial: self.0.serial },
+        }
     }
 
-    fn look_up_blocking(&self) -> Blocking {
+    fn look_up_nature(&self) -> u8 {
         use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
-        let Ok(stat) = fstat(&self.0.fd) else { return Blocking::Device };
+        let Ok(stat) = fstat(&self.0.fd) else { return DEVICE };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => match fcntl_getfl(&self.0.fd) {
-                Ok(flags) if !flags.contains(OFlags::DIRECT) => Blocking::Cached,
-                _ => Blocking::Device,
+                Ok(flags) if !flags.contains(OFlags::DIRECT) => CACHED,
+                _ => DEVICE,
             },
-            FileType::Directory | FileType::BlockDevice => Blocking::Device,
-            _ => Blocking::Unbounded,
+            FileType::Directory | FileType::BlockDevice => DEVICE,
+            FileType::Socket => SOCKET,
+            _ => UNBOUNDED,
         }
+    }
+
+    /// Of a descriptor that is known to be a socket.
+    pub(crate) fn of_socket(fd: OwnedFd) -> Descriptor {
+        Descriptor::with_nature(fd, SOCKET)
+    }
+
+    fn with_nature(fd: OwnedFd, nature: u8) -> Descriptor {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
+        let nature = AtomicU8::new(nature);
+        Descriptor(Arc::new(Shared { fd, nature, serial, _notice: Notice }))
     }
 }
 
 impl From<OwnedFd> for Descriptor {
     fn from(fd: OwnedFd) -> Descriptor {
-        Descriptor(Arc::new(Shared { fd, blocking: AtomicU8::new(UNKNOWN) }))
+        Descriptor::with_nature(fd, UNKNOWN)
     }
 }
 

@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     descriptor::Target,
+    net::Address,
     op::{Kind, Opcode, Operation},
 };
 
@@ -151,6 +152,12 @@ impl Error {
         self
     }
 
+    /// The same, of a socket with this address.
+    pub(crate) fn on_address(mut self, address: &Address) -> Error {
+        self.0.path = Some(PathBuf::from(address.to_string()));
+        self
+    }
+
     /// The kernel's error number, as in `<errno.h>`.
     pub fn errno(&self) -> i32 {
         self.0.errno.0
@@ -169,6 +176,12 @@ impl Error {
     /// The path that it was given, for operations on names.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
+    }
+
+    /// Of an operation at another offset than the one that was made.
+    pub(crate) fn at_offset(mut self, offset: u64) -> Error {
+        self.0.offset = Some(offset);
+        self
     }
 
     /// The offset in bytes that it was given, for positioned operations.
@@ -252,6 +265,47 @@ impl fmt::Display for PushError {
 
 impl std::error::Error for PushError {}
 
+/// Why a chain was not taken; its operations come back unharmed.
+#[derive(Debug)]
+pub struct LinkError {
+    /// The operations with everything they own, and their tags.
+    pub operations: Vec<(Operation, u64)>,
+    /// What stood in the way.
+    pub reason: PushRefusal,
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            PushRefusal::Full => write!(
+                f,
+                "too many operations are in flight for a chain of {}; take completions first",
+                self.operations.len()
+            ),
+            PushRefusal::Rejected(error) | PushRefusal::Submit(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for LinkError {}
+
+impl LinkError {
+    /// Whether taking completions makes room for this chain.
+    pub fn is_full(&self) -> bool {
+        matches!(self.reason, PushRefusal::Full)
+    }
+}
+
+impl PushRefusal {
+    /// What stood in the way of an operation that has its slot.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            PushRefusal::Rejected(error) | PushRefusal::Submit(error) => error,
+            PushRefusal::Full => Error::new(Opcode::Submit, Errno(libc::EBUSY)),
+        }
+    }
+}
+
 impl PushError {
     /// The reason as an error of the operation, which is dropped.
     pub(crate) fn into_error(self) -> Error {
@@ -321,6 +375,9 @@ fn advice_on(operation: &Operation, errno: Errno) -> Option<&'static str> {
         }
         (libc::EFAULT, Kind::Read { buffer, .. }) if !buffer.is_writable() => {
             Some("a static buffer cannot be read into")
+        }
+        (libc::EOPNOTSUPP, _) if !operation.completes_once() => {
+            Some("it has several completions, or none: push it to a Local")
         }
         (libc::EBUSY, Kind::Close(_)) => Some("a clone or an operation in flight still holds it"),
         (libc::EBADF, _) if matches!(operation.target(), Some(Target::Registered(_))) => Some(

@@ -55,6 +55,7 @@ mod error;
 pub mod fs;
 mod local;
 mod metadata;
+pub mod net;
 mod op;
 mod registry;
 mod ring;
@@ -66,12 +67,12 @@ mod sync;
 mod sys;
 
 pub use buf::{
-    AlignedBuf, Buffer, Custom, OwnedBuffer, OwnedBufferMut, Pool, PoolBuf, Registration,
-    StableBytes,
+    AlignedBuf, Buffer, BufferGroup, Custom, OwnedBuffer, OwnedBufferMut, Pool, PoolBuf, Received,
+    Registration, StableBytes,
 };
 pub use completion::Completion;
 pub use descriptor::{Descriptor, RegisteredFile, Target};
-pub use error::{Errno, Error, ErrorKind, PushError, PushRefusal};
+pub use error::{Errno, Error, ErrorKind, LinkError, PushError, PushRefusal};
 pub use local::{Leaked, Local};
 pub use metadata::{DirectAlignment, Metadata};
 pub use op::{AllocateMode, Opcode, OpenOptions, Operation};

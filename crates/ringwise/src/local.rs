@@ -5,8 +5,11 @@
 //! no memory, descriptor or path that the kernel may still touch is freed, whatever its user does
 //! with it: drop it, forget it, or panic half-way.
 
+mod linked;
 mod shutdown;
+mod streams;
 
+pub(crate) use linked::is_whole;
 pub use shutdown::Leaked;
 
 use std::{
@@ -29,6 +32,8 @@ use crate::{
     slot::{Freed, Slots, Ticket},
     stats::Stats,
 };
+
+use streams::Streams;
 
 /// One thread's event loop for completion-based I/O.
 ///
@@ -62,6 +67,9 @@ pub struct Local {
     registry: Registry,
     /// Pools that the ring holds registered: their memory lives as long as the registration.
     pools: Vec<Pool>,
+    chains: linked::Chains,
+    /// What has several results, or none. Its memory outlives the driver's registrations.
+    streams: Streams,
     number: u32,
     setup: Setup,
     stats: Stats,
@@ -100,6 +108,8 @@ impl Local {
             driver,
             registry: Registry::new(number, builder.registered_files),
             pools: Vec::new(),
+            chains: linked::Chains::default(),
+            streams: Streams::default(),
             number,
             setup,
             stats: Stats::default(),
@@ -178,10 +188,14 @@ impl Local {
     }
 
     fn make_room(&mut self) -> Result<(), PushRefusal> {
-        while !self.driver.has_room() {
+        if self.driver.has_room() { Ok(()) } else { self.make_room_for(1) }
+    }
+
+    fn make_room_for(&mut self, count: usize) -> Result<(), PushRefusal> {
+        while !self.driver.has_room_for(count) {
             let submitted = self.driver.submit(0, None);
             submitted.map_err(|errno| PushRefusal::Submit(Error::new(Opcode::Submit, errno)))?;
-            if !self.driver.has_room() {
+            if !self.driver.has_room_for(count) {
                 if !self.setup.granted.has("SQPOLL") {
                     // The kernel wants completions taken, or memory, before it takes more.
                     let error = Error::new(Opcode::Submit, Errno(libc::EAGAIN));
@@ -201,7 +215,28 @@ impl Local {
         if let Err(reason) = self.make_room() {
             return Err(PushError { operation, reason });
         }
-        let by_ring = self.driver.supports(operation.opcode());
+        if !self.chains.is_empty()
+            && let Some(Kind::Cancel(target)) = operation.0.as_deref()
+        {
+            match self.dooms(target.user_data_in(self.number)) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let ticket = self.slots.insert(operation, tag);
+                    let late = Cqe::by_thread(ticket.user_data(), -libc::EALREADY);
+                    self.driver.put_back(&[late]);
+                    return Ok(ticket);
+                }
+                Err(reason) => return Err(PushError { operation, reason }),
+            }
+        }
+        let operation = match self.take_up_parked(operation, tag) {
+            Ok(ticket) => return Ok(ticket),
+            Err(operation) => operation,
+        };
+        if let Err(error) = self.prepare_watched(&operation) {
+            return Err(PushError { operation, reason: PushRefusal::Rejected(error) });
+        }
+        let by_ring = self.is_by_ring(&operation);
         let (file, blocking) = match self.resolve(&operation, by_ring) {
             Ok(resolved) => resolved,
             Err(error) => {
@@ -213,6 +248,9 @@ impl Local {
             self.registry.begin(*file);
         }
         let ticket = self.slots.insert(operation, tag);
+        if ticket.is_watched() {
+            self.begin_watched(ticket);
+        }
         let context = Context { ring: self.number, file, entry };
         let call = Call::lower(self.slots.operation_mut(ticket), context);
         self.driver.queue(ticket.user_data(), call, blocking);
@@ -241,6 +279,9 @@ impl Local {
                 if !vectored.buffers.iter().all(Buffer::is_writable) =>
             {
                 return refuse(libc::EFAULT, STATIC_BUFFER);
+            }
+            Some(kind) if let Some((errno, advice)) = self.refusal_on_socket(kind) => {
+                return refuse(errno, advice);
             }
             _ => match operation.target() {
                 Some(target) => target,
@@ -381,12 +422,26 @@ impl Local {
     /// descriptor readable.
     #[cfg(feature = "tokio")]
     pub(crate) fn submit_and_arm(&mut self) -> Result<(), Error> {
+        if self.chains.are_watched() {
+            self.drive_chains(0, None)?;
+        }
         self.driver.submit_and_arm().map_err(|errno| Error::new(Opcode::Submit, errno))
     }
 
     #[inline]
     fn drive(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
-        let want = want.min(self.slots.in_flight());
+        if self.has_watched() {
+            return self.drive_watched(want, deadline);
+        }
+        self.drive_unwatched(want.min(self.slots.in_flight()), deadline)
+    }
+
+    /// As [`drive`](Self::drive), without a look at those that have several results, or none.
+    #[inline]
+    fn drive_unwatched(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
+        if self.chains.are_watched() {
+            return self.drive_chains(want, deadline);
+        }
         self.driver.submit(want, deadline).map_err(|errno| Error::new(Opcode::Submit, errno))
     }
 
@@ -404,7 +459,12 @@ impl Local {
 
     #[inline]
     fn complete(&mut self, cqe: Cqe) -> Option<Completion> {
-        let ticket = Ticket::from_user_data(cqe.user_data, self.number)?;
+        let Some(ticket) = Ticket::from_user_data(cqe.user_data, self.number) else {
+            return self.complete_own(cqe);
+        };
+        if ticket.is_watched() {
+            return self.complete_watched(ticket, cqe);
+        }
         let Some(Freed { tag, nop }) = self.slots.free(ticket) else {
             self.stats.stale_completions += 1;
             return None;
@@ -416,10 +476,22 @@ impl Local {
         Some(Completion::new(ticket, tag, result, operation))
     }
 
+    /// What the loop submitted for itself is told to nobody.
+    #[cold]
+    fn complete_own(&mut self, mut cqe: Cqe) -> Option<Completion> {
+        if !self.chains.is_empty() {
+            self.observe(&mut cqe);
+        }
+        None
+    }
+
     #[inline(never)]
     fn complete_taken(&mut self, ticket: Ticket, cqe: Cqe) -> (Operation, i32) {
-        let mut operation = self.slots.take(ticket);
         let mut cqe = cqe;
+        if !self.chains.is_empty() {
+            self.observe(&mut cqe);
+        }
+        let mut operation = self.slots.take(ticket);
         if cqe.result == -libc::EINTR && !cqe.is_by_thread() {
             // No signal of ours reaches a kernel worker (io_uring/io-wq.c, create_io_thread blocks
             // them); what interrupts one is a cancel.
@@ -432,12 +504,14 @@ impl Local {
     /// Settles what a completion changes in the loop's own tables, and what its number means.
     fn settle(&mut self, operation: &mut Operation, cqe: Cqe) -> i32 {
         match operation.target() {
-            Some(Target::Descriptor(_)) => return cqe.result,
+            Some(Target::Descriptor(_)) => {
+                return completion::settle_on_file(operation, cqe.result);
+            }
             Some(&Target::Registered(file)) => {
                 if let Some(entry) = self.registry.end(file) {
                     self.clear_entry(entry);
                 }
-                return cqe.result;
+                return completion::settle_on_file(operation, cqe.result);
             }
             None => {}
         }
@@ -487,24 +561,32 @@ impl Local {
     /// error of the wait itself (`io_uring_enter`) the operation is still in flight, and its
     /// completion comes with the others.
     pub fn run(&mut self, operation: Operation) -> Result<Completion, Error> {
+        if let Some(refused) = streams::refuse_to_run(&operation) {
+            return Err(refused.into_error());
+        }
         let ticket = self.push(operation, 0).map_err(PushError::into_error)?;
         let mut others = Vec::new();
         let done = loop {
-            let Some(cqe) = self.driver.next() else {
+            let Some(mut cqe) = self.driver.next() else {
                 // Results of others are still the driver's to count, so wait for one more each.
-                if let Err(errno) = self.driver.submit(1, None) {
-                    break Err(Error::new(Opcode::Submit, errno));
+                if let Err(error) = self.drive(1, None) {
+                    break Err(error);
                 }
                 continue;
             };
-            if Ticket::from_user_data(cqe.user_data, self.number) == Some(ticket) {
-                break Ok(cqe);
+            if !self.chains.is_empty() {
+                self.observe(&mut cqe);
             }
-            others.push(cqe);
+            if Ticket::from_user_data(cqe.user_data, self.number) != Some(ticket) {
+                if !self.absorb(cqe) {
+                    others.push(cqe);
+                }
+            } else if let Some(done) = self.complete(cqe) {
+                break Ok(done);
+            }
         };
         self.driver.put_back(&others);
-        let done = self.complete(done?);
-        Ok(done.expect("its slot was taken by the push above"))
+        done
     }
 
     /// Puts a file into the loop's table, for cheaper operations on it. The loop keeps the file

@@ -7,21 +7,27 @@
 
 mod control;
 mod file;
+mod net;
 mod opcode;
 mod options;
 mod path;
+mod witness;
 
-use std::{ffi::CString, path::PathBuf};
+use std::{ffi::CString, path::PathBuf, sync::Arc};
 
 use crate::{
-    buf::Buffer,
+    buf::{Buffer, BufferGroup, Received},
     descriptor::{Descriptor, RegisteredFile, Target},
+    net::Address,
     slot::Ticket,
-    sys::{statx::RawStatx, time::Timespec, vector::Vectors},
+    sys::{message::Message, statx::RawStatx, time::Timespec, vector::Vectors},
 };
+
+pub(crate) use net::Manner;
 
 pub use opcode::Opcode;
 pub use options::{AllocateMode, OpenOptions};
+pub(crate) use witness::Witness;
 
 /// One operation for the kernel, with everything it owns.
 ///
@@ -35,6 +41,8 @@ pub struct Operation(pub(crate) Option<Box<Kind>>);
 /// bytes cost more than the allocation, and the table of slots no longer fitted the first cache.
 #[derive(Debug)]
 pub(crate) enum Kind {
+    /// A no-op in a chain: its completion has to be looked at, as no other's is.
+    LinkedNop,
     Read {
         target: Target,
         buffer: Buffer,
@@ -58,6 +66,10 @@ pub(crate) enum Kind {
     Sync {
         target: Target,
         data_only: bool,
+        /// Who is to know how it ends, whether or not somebody waits for it.
+        witness: Option<Arc<Witness>>,
+        /// It succeeded, and another of the file failed beside it.
+        failed_with_another: bool,
     },
     Open(Box<Open>),
     Statx(Box<Statx>),
@@ -90,9 +102,54 @@ pub(crate) enum Kind {
     },
     Timeout(Box<Timespec>),
     Cancel(Ticket),
+    Accept {
+        target: Target,
+        outcome: Option<Descriptor>,
+    },
+    /// `armed_at`: how many descriptors had closed when it was last handed over.
+    AcceptMulti {
+        target: Target,
+        armed_at: u64,
+    },
+    /// One connection of an `AcceptMulti`, which is still in its slot.
+    Accepted(Option<Descriptor>),
+    /// An address that no system call can express is refused when pushed.
+    Connect {
+        target: Target,
+        address: Result<Box<RawAddress>, Address>,
+    },
+    Receive {
+        target: Target,
+        buffer: Buffer,
+    },
+    /// `armed_at`: how many buffers had come back to the group when it was last handed over.
+    ReceiveMulti {
+        target: Target,
+        group: BufferGroup,
+        armed_at: u64,
+    },
+    /// What one result of a `ReceiveMulti` brought.
+    Received(Received),
+    ReceiveMessage {
+        target: Target,
+        message: Box<Message>,
+    },
+    Send {
+        target: Target,
+        buffer: Buffer,
+        manner: Manner,
+    },
+    SendMessage {
+        target: Target,
+        message: Box<Message>,
+        manner: Manner,
+    },
     /// A path with a NUL byte in it, which no system call can express: refused when pushed.
     Unrepresentable(Box<(Opcode, PathBuf)>),
 }
+
+/// An address as the kernel reads it.
+pub(crate) type RawAddress = rustix::net::SocketAddrAny;
 
 /// Several buffers and the vector that tells the kernel where they are.
 #[derive(Debug)]
@@ -176,6 +233,7 @@ impl Operation {
     pub fn opcode(&self) -> Opcode {
         let Some(kind) = &self.0 else { return Opcode::Nop };
         match &**kind {
+            Kind::LinkedNop => Opcode::Nop,
             Kind::Read { .. } => Opcode::Read,
             Kind::Write { .. } => Opcode::Write,
             Kind::ReadVectored { .. } => Opcode::ReadVectored,
@@ -192,6 +250,15 @@ impl Operation {
             Kind::Link { .. } => Opcode::Link,
             Kind::Timeout(_) => Opcode::Timeout,
             Kind::Cancel(_) => Opcode::Cancel,
+            Kind::Accept { .. } => Opcode::Accept,
+            Kind::AcceptMulti { .. } | Kind::Accepted(_) => Opcode::AcceptMulti,
+            Kind::Connect { .. } => Opcode::Connect,
+            Kind::Receive { .. } => Opcode::Receive,
+            Kind::ReceiveMulti { .. } | Kind::Received(_) => Opcode::ReceiveMulti,
+            Kind::ReceiveMessage { .. } => Opcode::ReceiveMessage,
+            Kind::Send { manner: Manner::ZeroCopy { .. }, .. } => Opcode::SendZeroCopy,
+            Kind::Send { .. } => Opcode::Send,
+            Kind::SendMessage { .. } => Opcode::SendMessage,
             Kind::Unrepresentable(named) => named.0,
         }
     }
@@ -220,10 +287,17 @@ impl Operation {
         }
     }
 
-    /// Takes back the buffer of a read or write that was not pushed.
+    /// Takes back the buffer of a read, write, receive or send that was not pushed.
     pub fn into_buffer(mut self) -> Option<Buffer> {
         match *self.0.take()? {
-            Kind::Read { buffer, .. } | Kind::Write { buffer, .. } => Some(buffer),
+            Kind::Read { buffer, .. }
+            | Kind::Write { buffer, .. }
+            | Kind::Receive { buffer, .. }
+            | Kind::Send { buffer, .. } => Some(buffer),
+            Kind::Received(received) => Some(received.into()),
+            Kind::ReceiveMessage { message, .. } | Kind::SendMessage { message, .. } => {
+                message.into_buffers().into_iter().next()
+            }
             _ => None,
         }
     }
@@ -234,7 +308,15 @@ impl Operation {
             Some(Kind::ReadVectored { vectored, .. } | Kind::WriteVectored { vectored, .. }) => {
                 vectored.buffers
             }
-            Some(Kind::Read { buffer, .. } | Kind::Write { buffer, .. }) => vec![buffer],
+            Some(Kind::SendMessage { message, .. } | Kind::ReceiveMessage { message, .. }) => {
+                message.into_buffers()
+            }
+            Some(
+                Kind::Read { buffer, .. }
+                | Kind::Write { buffer, .. }
+                | Kind::Receive { buffer, .. }
+                | Kind::Send { buffer, .. },
+            ) => vec![buffer],
             _ => Vec::new(),
         }
     }
@@ -248,7 +330,15 @@ impl Operation {
             | Kind::WriteVectored { target, .. }
             | Kind::Sync { target, .. }
             | Kind::Allocate { target, .. }
-            | Kind::SetLen { target, .. } => Some(target),
+            | Kind::SetLen { target, .. }
+            | Kind::Accept { target, .. }
+            | Kind::AcceptMulti { target, .. }
+            | Kind::Connect { target, .. }
+            | Kind::Receive { target, .. }
+            | Kind::ReceiveMulti { target, .. }
+            | Kind::ReceiveMessage { target, .. }
+            | Kind::Send { target, .. }
+            | Kind::SendMessage { target, .. } => Some(target),
             _ => None,
         }
     }

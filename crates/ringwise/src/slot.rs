@@ -34,13 +34,20 @@ const INTERNAL: u64 = 1 << INDEX_BITS;
 pub(crate) const BY_THREAD: u64 = 1 << (INDEX_BITS + 1);
 /// Marks the result of a call that was cancelled before anybody made it.
 pub(crate) const NEVER_RAN: u64 = 1 << (INDEX_BITS + 2);
+/// An operation that may have several results, or none: the loop looks at each before it is a
+/// completion. Part of the ticket's number, so that it is in every result by itself.
+pub(crate) const WATCHED: u64 = 1 << (INDEX_BITS + 3);
+/// In a completion's number, not in a ticket's: it is not the operation's last.
+pub(crate) const MORE: u64 = 1 << (INDEX_BITS + 4);
 /// The poll by which threads, and files that became ready, wake a ring.
 pub(crate) const OWN_POLL: u64 = INTERNAL;
 /// A cancel at the loop's end, whose own result nobody waits for.
 pub(crate) const OWN_CANCEL: u64 = INTERNAL | 1;
+/// Something came back that an operation of the loop is parked for.
+pub(crate) const OWN_NUDGE: u64 = INTERNAL | 2;
 
 /// What a ticket's number is made of: the rest says how its result came about.
-const NUMBER_MASK: u64 = !(0xFF << INDEX_BITS);
+const NUMBER_MASK: u64 = !(0xFF << INDEX_BITS) | WATCHED;
 
 /// Occupied slots have odd generations, so this bit is in every ticket's number.
 const OCCUPIED: NonZeroU64 = NonZeroU64::new(1 << 32).unwrap();
@@ -67,6 +74,15 @@ impl Ticket {
     #[inline]
     pub(crate) fn user_data(self) -> u64 {
         self.number.get()
+    }
+
+    /// The same, for an operation whose results the loop looks at first.
+    fn watched(self) -> Ticket {
+        Ticket { number: self.number | WATCHED, table: self.table }
+    }
+
+    pub(crate) fn is_watched(self) -> bool {
+        self.number.get() & WATCHED != 0
     }
 
     /// The number that a cancel by loop `table` looks for: nobody's, where the ticket is another
@@ -149,8 +165,9 @@ impl Slots {
     /// Takes an operation in. The caller has seen that the table is not full.
     pub(crate) fn insert(&mut self, operation: Operation, tag: u64) -> Ticket {
         let ticket = self.insert_nop(tag);
+        let watched = operation.is_watched();
         self.slots[ticket.index()].operation = operation;
-        ticket
+        if watched { ticket.watched() } else { ticket }
     }
 
     /// As [`insert`](Self::insert) of a no-op, which a free slot holds anyway.
@@ -169,6 +186,20 @@ impl Slots {
     #[inline]
     pub(crate) fn operation_mut(&mut self, ticket: Ticket) -> &mut Operation {
         &mut self.slots[ticket.index()].operation
+    }
+
+    /// The operation of a ticket that is current.
+    pub(crate) fn get(&self, ticket: Ticket) -> Option<&Operation> {
+        let slot = self.slots.get(ticket.index())?;
+        let is_current = slot.generation == ticket.generation() && slot.generation % 2 == 1;
+        is_current.then_some(&slot.operation)
+    }
+
+    /// The tag and the operation of a ticket that is current.
+    pub(crate) fn get_mut(&mut self, ticket: Ticket) -> Option<(u64, &mut Operation)> {
+        let slot = self.slots.get_mut(ticket.index())?;
+        let is_current = slot.generation == ticket.generation() && slot.generation % 2 == 1;
+        is_current.then_some((slot.tag, &mut slot.operation))
     }
 
     /// Frees a slot after its operation's last completion. Nothing where the ticket is stale. The
@@ -198,7 +229,9 @@ impl Slots {
         let occupied = |slot: &Slot| slot.generation % 2 == 1;
         self.slots.iter().enumerate().filter(move |(_, slot)| occupied(slot)).map(
             |(index, slot)| {
-                (Ticket::new(self.table, index as u32, slot.generation), &slot.operation)
+                let ticket = Ticket::new(self.table, index as u32, slot.generation);
+                let watched = slot.operation.is_watched();
+                (if watched { ticket.watched() } else { ticket }, &slot.operation)
             },
         )
     }
@@ -217,6 +250,9 @@ mod tests {
         let ticket = Ticket::new(1, 65_535, u32::MAX);
         assert_eq!(Ticket::from_user_data(ticket.user_data(), 1), Some(ticket));
         assert_eq!(Ticket::from_user_data(ticket.user_data() | BY_THREAD, 1), Some(ticket));
+        let watched = ticket.watched();
+        assert_eq!(Ticket::from_user_data(watched.user_data() | BY_THREAD, 1), Some(watched));
+        assert_eq!(Ticket::from_user_data(OWN_NUDGE, 1), None);
         assert_eq!(Ticket::from_user_data(OWN_POLL, 1), None);
         assert_eq!(Ticket::from_user_data(OWN_CANCEL, 1), None);
     }

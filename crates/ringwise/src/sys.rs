@@ -3,16 +3,20 @@
 //! # Safety
 //!
 //! Files below this one opt in to unsafe code, each under a header that states its contract.
-//! Beside them only these do: `buf/aligned.rs` and `buf/pool.rs` (memory), `backend/uring.rs` and
-//! `backend/uring/entry.rs` (the submission queue), `backend/classic/pool.rs` (calls handed to
-//! threads) and `readiness.rs` beside it (descriptors of waiting calls), `completion.rs`
+//! Beside them only these do: `buf/aligned.rs` and `buf/pool.rs` (memory), `buf/group.rs` (memory
+//! that the kernel chooses from), `backend/uring.rs` and `entry.rs` and `buffers.rs` below it (the
+//! submission queue, queues of buffers), `backend/classic/pool.rs` (calls handed to threads),
+//! `readiness.rs` and `net.rs` beside it (descriptors of waiting calls), `completion.rs`
 //! (descriptors that come out of results).
 
+pub(crate) mod address;
 pub(crate) mod cache;
 pub(crate) mod extent;
 pub(crate) mod fork;
+pub(crate) mod message;
 pub(crate) mod perform;
 pub(crate) mod ring;
+pub(crate) mod socket;
 pub(crate) mod statx;
 pub(crate) mod time;
 pub(crate) mod vector;

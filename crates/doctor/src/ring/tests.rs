@@ -96,7 +96,7 @@ fn missing_features_are_named() {
     let finding = operations(&old);
     assert_eq!(finding.status, Status::Limited);
     assert!(
-        finding.evidence.ends_with("15 of 17 operations; not ftruncate link"),
+        finding.evidence.ends_with("24 of 26 operations; not ftruncate link"),
         "{}",
         finding.evidence
     );

@@ -7,6 +7,7 @@
 //! not only a baseline: many containers forbid the ring. Beside a ring it makes the calls that the
 //! ring cannot.
 
+mod net;
 pub(crate) mod pool;
 pub(crate) mod readiness;
 
@@ -18,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pool::{Job, WorkerPool};
+use pool::{Job, Wake, WorkerPool};
 use readiness::Readiness;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -27,6 +28,7 @@ use crate::{
     call::Call,
     error::Errno,
     op::Opcode,
+    slot::OWN_NUDGE,
     stats::Stats,
 };
 
@@ -42,8 +44,15 @@ pub(crate) struct Classic {
     ready: VecDeque<Cqe>,
     /// Calls that the pool has and whose results were not taken.
     with_pool: usize,
+    /// Something of the loop is parked, and a nudge may take it up again.
+    expects_nudges: bool,
+    /// Submits since the set was last looked at.
+    unlooked: u32,
     made: u64,
 }
+
+/// So often a loop that has results already goes on without a look at what else is ready.
+const UNLOOKED_MAX: u32 = 16;
 
 impl Classic {
     pub(crate) fn new(threads_max: usize, queued_max: usize) -> io::Result<Classic> {
@@ -56,6 +65,8 @@ impl Classic {
             timers: BinaryHeap::new(),
             ready: VecDeque::new(),
             with_pool: 0,
+            expects_nudges: false,
+            unlooked: 0,
             made: 0,
         })
     }
@@ -102,7 +113,12 @@ impl Classic {
     }
 
     fn start_call(&mut self, job: Job, single: bool) {
-        if let Some(stream) = job.stream() {
+        if let Some((fd, serial)) = job.socket() {
+            match self.readiness.start_on_socket(job, fd, serial, &mut self.ready) {
+                Ok(()) => {}
+                Err(job) => self.send(job),
+            }
+        } else if let Some(stream) = job.stream() {
             match self.readiness.start(job, stream) {
                 Ok(done) => self.ready.extend(done),
                 Err(job) => self.send(job),
@@ -125,6 +141,10 @@ impl Classic {
     /// Cancels the call of this number. 0 when it ends as cancelled, else the negated error number
     /// that says why it does not; nothing when this backend does not have it.
     pub(super) fn cancel(&mut self, user_data: u64) -> Option<i32> {
+        if let Some(cancelled) = self.readiness.cancel_on_socket(user_data) {
+            self.ready.push_back(cancelled);
+            return Some(0);
+        }
         let timers = self.timers.len();
         self.timers.retain(|Reverse((_, timer))| *timer != user_data);
         if self.timers.len() < timers {
@@ -151,6 +171,9 @@ impl Classic {
             self.pool.take_done(&mut self.ready);
             self.with_pool -= self.ready.len() - before;
         }
+        if self.expects_nudges && self.pool.take_nudge() {
+            self.ready.push_back(Cqe::by_thread(OWN_NUDGE, 0));
+        }
         if self.timers.is_empty() {
             return;
         }
@@ -166,6 +189,7 @@ impl Classic {
 
     /// Brings in all that is there, and makes the calls whose files have become ready.
     pub(super) fn look(&mut self) {
+        self.unlooked = 0;
         for job in self.readiness.collect(&mut self.ready) {
             self.send(job);
         }
@@ -193,7 +217,30 @@ impl Classic {
     /// Promises that the loop will sleep on [`wake_fd`](Self::wake_fd). False, and no promise,
     /// when a result is there already.
     pub(super) fn prepare_sleep(&self) -> bool {
-        self.pool.prepare_sleep()
+        !self.readiness.has_leftover() && self.pool.prepare_sleep()
+    }
+
+    /// What wakes this loop from elsewhere.
+    pub(crate) fn waker(&self) -> Wake {
+        self.pool.waker()
+    }
+
+    /// From now on a nudge is a result.
+    pub(crate) fn expect_nudges(&mut self) {
+        self.expects_nudges = true;
+    }
+
+    /// Takes out the results that `keep` refuses.
+    pub(crate) fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool) {
+        self.ready.retain(|cqe| keep(*cqe));
+    }
+
+    /// Whether a result is ready, after a look at what is.
+    pub(crate) fn has_work(&mut self) -> bool {
+        if self.ready.is_empty() {
+            self.look();
+        }
+        !self.ready.is_empty()
     }
 
     /// Readable when there is something for [`look`](Self::look) to bring in, timers aside.
@@ -207,19 +254,42 @@ impl Classic {
     }
 
     /// Sleeps until something is there to be brought in, or the time is over.
-    pub(super) fn sleep(&self, deadline: Option<Instant>) {
-        if !self.prepare_sleep() {
-            return;
-        }
+    pub(super) fn sleep(&mut self, deadline: Option<Instant>) {
         let until = [deadline, self.next_timer()].into_iter().flatten().min();
         let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        // The set is worth its own look only where a file waits in it.
-        let wake =
-            if self.readiness.is_empty() { self.pool.wake() } else { self.readiness.as_fd() };
-        // An interrupted poll is a wake-up like another: the loop looks again.
-        let _ = poll(&mut [PollFd::from_borrowed_fd(wake, PollFlags::IN)], timeout.as_ref());
+        if !self.readiness.is_empty() {
+            return self.sleep_in_set(timeout);
+        }
+        if !self.prepare_sleep() {
+            return;
+        }
+        // The set is worth its own look only where a file waits in it. An interrupted poll is a
+        // wake-up like another: the loop looks again.
+        let wake = PollFd::from_borrowed_fd(self.pool.wake(), PollFlags::IN);
+        let _ = poll(&mut [wake], timeout.as_ref());
         self.clear_wake();
+    }
+
+    /// Sleeps in the set itself, and makes the calls whose files have become ready: one system
+    /// call tells of both.
+    fn sleep_in_set(&mut self, timeout: Option<Timespec>) {
+        self.unlooked = 0;
+        let timeout = if self.prepare_sleep() { timeout } else { Some(Timespec::default()) };
+        let mut to_block = Vec::new();
+        if self.readiness.wait(timeout, &mut self.ready, &mut to_block) {
+            self.clear_wake();
+        } else {
+            self.pool.end_sleep();
+        }
+        to_block.into_iter().for_each(|job| self.send(job));
+    }
+
+    /// Whether a submit that wants no more has to look at the set all the same: it always does
+    /// where nothing is wanted, and now and then where results keep coming without it.
+    fn has_to_look(&mut self, want: usize) -> bool {
+        self.unlooked += 1;
+        want == 0 || self.unlooked > UNLOOKED_MAX
     }
 }
 
@@ -239,6 +309,10 @@ impl Driver for Classic {
         self.queued.len() < self.queued_max
     }
 
+    fn has_room_for(&mut self, count: usize) -> bool {
+        self.queued_max.saturating_sub(self.queued.len()) >= count
+    }
+
     fn queue_nop(&mut self, user_data: u64) -> bool {
         let has_room = self.has_room();
         if has_room {
@@ -254,16 +328,22 @@ impl Driver for Classic {
 
     fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno> {
         self.start(want > self.ready.len() && deadline.is_none());
+        let mut has_looked = false;
         loop {
-            self.look();
+            self.collect();
             if self.ready.len() < want.max(1) && self.rescue() {
                 continue;
             }
             let expired = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            if self.ready.len() >= want || expired {
+            if self.ready.len() < want && !expired {
+                self.sleep(deadline);
+                has_looked = true;
+            } else if !has_looked && (expired || self.has_to_look(want)) {
+                self.look();
+                has_looked = true;
+            } else {
                 return Ok(self.ready.len());
             }
-            self.sleep(deadline);
         }
     }
 

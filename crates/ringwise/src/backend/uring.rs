@@ -11,14 +11,21 @@
 //! enter changes nothing about that (invariant 2).
 #![allow(unsafe_code)]
 
+mod buffers;
 mod entry;
+mod links;
 mod setup;
 
 #[cfg(feature = "tokio")]
 use std::os::fd::BorrowedFd;
 use std::{mem::MaybeUninit, os::fd::AsRawFd, time::Instant};
 
-use io_uring::{IoUring, Probe, cqueue, opcode, squeue::Entry, types};
+use io_uring::{
+    IoUring, Probe, cqueue, opcode,
+    squeue::{Entry, Flags},
+    types,
+};
+use links::Links;
 
 #[cfg(feature = "tokio")]
 use crate::sys::ring::borrow;
@@ -47,6 +54,12 @@ pub(crate) struct Uring {
     by_ring: Supported,
     /// Whether a file can be opened straight into the table of registered files (Linux 5.15).
     opens_into_table: bool,
+    how: entry::How,
+    /// Groups of buffers that the kernel chooses from.
+    groups: u16,
+    /// Made ahead, for when something has to wake the loop from elsewhere and no descriptor may
+    /// be to be had.
+    spare: Option<Box<Classic>>,
     /// Why there is no table of registered files.
     no_table: Option<Errno>,
     /// What makes the calls that the ring cannot, from the first of them on.
@@ -56,6 +69,7 @@ pub(crate) struct Uring {
     /// Calls that a polled ring has; others need not know.
     polled_in_flight: usize,
     reaped: Reaped,
+    links: Links,
     pools: Option<u32>,
     enters: u64,
     by_thread: u64,
@@ -69,6 +83,7 @@ impl Uring {
         cap_workers(&ring, builder.worker_threads);
         let probe = Supported::probe(&ring, granted);
         let by_ring = probe.without(&builder.avoided);
+        let how = buffers::ways(&ring, granted);
         let handle = EnterHandle::new(ring.as_raw_fd(), builder.register_ring);
         let no_table = make_file_table(&ring, builder.registered_files).err();
         let setup = describe(builder, granted, &ring, &handle);
@@ -78,12 +93,16 @@ impl Uring {
             granted,
             by_ring,
             opens_into_table: probe.contains(Opcode::CreateDirectory),
+            how,
+            groups: 0,
+            spare: None,
             no_table,
             companion: None,
             threads_max: builder.classic_threads,
             poll_armed: false,
             polled_in_flight: 0,
             reaped: Reaped::default(),
+            links: Links::default(),
             pools: None,
             enters: 0,
             by_thread: 0,
@@ -143,12 +162,17 @@ impl Uring {
         Ok(index as u16)
     }
 
+    /// Whether this member of a chain may have run before its turn.
+    pub(super) fn is_severed(&mut self, user_data: u64) -> bool {
+        self.links.take_severed(user_data)
+    }
+
     /// Gives a call to the classic backend beside the ring, which starts it at the next submit.
     fn queue_beside(&mut self, job: Job) {
         self.by_thread += 1;
         if self.companion.is_none() {
-            let made = Classic::new(self.threads_max, usize::MAX);
-            self.companion = made.ok().map(Box::new);
+            let made = || Classic::new(self.threads_max, usize::MAX).ok().map(Box::new);
+            self.companion = self.spare.take().or_else(made);
         }
         match &mut self.companion {
             Some(companion) => companion.queue(job.user_data, job.call, job.blocking),
@@ -191,6 +215,11 @@ impl Uring {
                 .map(|deadline| deadline.saturating_duration_since(Instant::now()));
             self.enters += 1;
             let entered = self.handle.enter(to_submit, in_queue as u32, flags, timeout);
+            if !self.links.are_submitted()
+                && let Ok(taken) = entered
+            {
+                self.links.submitted(taken as usize);
+            }
             let ready = self.count_ready();
             match entered {
                 Ok(taken) if taken == to_submit && ready >= want => return Ok(ready),
@@ -384,10 +413,36 @@ impl Driver for Uring {
         if !self.by_ring.contains(call.opcode()) || (into_table && !self.opens_into_table) {
             return self.queue_beside(Job { user_data, call, blocking });
         }
+        if call.is_on_socket() {
+            return self.queue_on_socket(Job { user_data, call, blocking });
+        }
         self.push(&entry::build(&call).user_data(user_data));
         if self.is_polled() {
             self.polled_in_flight += 1;
         }
+    }
+
+    /// Not with a submission thread, whose partial submits nobody sees, nor on a polled ring; nor on
+    /// a kernel that may end a submit at a member that it refuses, and start those after it with the
+    /// next (one without `SUBMIT_ALL` may be old enough for that: io_uring/io_uring.c,
+    /// io_submit_sqes).
+    fn links(&self) -> bool {
+        let takes_all = self.granted.contains(SetupFlags::SUBMIT_ALL);
+        takes_all && !self.is_polled_by_thread() && !self.is_polled()
+    }
+
+    fn has_room_for(&mut self, count: usize) -> bool {
+        let queue = self.ring.submission();
+        queue.capacity() - queue.len() >= count
+    }
+
+    fn queue_linked(&mut self, calls: &[(u64, Call)]) {
+        let ahead = self.ring.submission().len();
+        for (at, (user_data, call)) in calls.iter().enumerate() {
+            let link = if at + 1 < calls.len() { Flags::IO_LINK } else { Flags::empty() };
+            self.push(&entry::build(call).user_data(*user_data).flags(link));
+        }
+        self.links.queued(ahead, calls.iter().map(|(user_data, _)| *user_data));
     }
 
     #[inline]
@@ -483,6 +538,19 @@ impl Reaped {
         self.end -= 1;
         self.results.swap(self.first + at, self.end);
         true
+    }
+
+    /// Takes out the results that `keep` refuses. The others keep their order.
+    fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool) {
+        let mut kept = self.first;
+        for at in self.first..self.end {
+            let cqe = self.results[at];
+            if keep(cqe) {
+                self.results[kept] = cqe;
+                kept += 1;
+            }
+        }
+        self.end = kept;
     }
 
     /// Gives the room of what was taken back, before more comes. What is left is moved: seldom

@@ -11,7 +11,7 @@
 
 use std::{any::Any, fmt};
 
-use super::{AlignedBuf, Buffer, PoolBuf, Storage};
+use super::{AlignedBuf, Buffer, PoolBuf, Received, Storage};
 
 /// A buffer that an operation can own and give back: `Vec<u8>`, `Box<[u8]>`, `&'static [u8]` (for
 /// writing only), [`AlignedBuf`], [`PoolBuf`], [`Buffer`] itself for a part of any of them, and
@@ -53,6 +53,7 @@ owned!(Vec<u8>, Vec);
 owned!(Box<[u8]>, Boxed);
 owned!(AlignedBuf, Aligned);
 owned!(PoolBuf, Pooled);
+owned!(Received, Received);
 owned!(&'static [u8], Static);
 
 impl OwnedBuffer for Buffer {

@@ -86,6 +86,7 @@ impl Local {
         condition: impl Fn(Opcode) -> bool,
         take: &mut dyn FnMut(Completion),
     ) {
+        self.end_parked();
         let tickets: Vec<Ticket> = self
             .slots
             .iter()
@@ -100,6 +101,12 @@ impl Local {
             let (batch, rest) = tickets.split_at(spare.min(tickets.len()));
             tickets = rest;
             for ticket in batch {
+                match self.dooms(ticket.user_data()) {
+                    Ok(false) => {}
+                    // It does not run when its turn comes.
+                    Ok(true) => continue,
+                    Err(_) => return,
+                }
                 if self.make_room().is_err() {
                     return;
                 }
@@ -125,7 +132,10 @@ impl Local {
             if self.slots.in_flight() == 0 || over {
                 return;
             }
-            if self.driver.submit(1, deadline).is_err() {
+            if self.has_watched() {
+                self.sift();
+            }
+            if self.slots.in_flight() > 0 && self.drive(1, deadline).is_err() {
                 // The kernel is short of memory; the deadline bounds how often this is tried.
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -40,15 +40,35 @@ pub enum Opcode {
     Timeout,
     /// Cancel another operation.
     Cancel,
+    /// Accept one connection.
+    Accept,
+    /// Accept connections as they come.
+    AcceptMulti,
+    /// Connect a socket.
+    Connect,
+    /// Receive from a socket.
+    Receive,
+    /// Receive from a socket as data comes, into buffers of a group.
+    ReceiveMulti,
+    /// Receive a datagram and its sender's address.
+    ReceiveMessage,
+    /// Send to a socket.
+    Send,
+    /// Send to a socket without a copy.
+    SendZeroCopy,
+    /// Send several buffers, or a datagram to an address.
+    SendMessage,
     /// Register files or buffers with the ring: not an operation to push, but errors name it.
     Register,
     /// Hand operations to the kernel: not an operation to push, but errors name it.
     Submit,
+    /// Make or configure a socket: not an operation to push, but errors name it.
+    Socket,
 }
 
 impl Opcode {
     /// Every operation that can be pushed.
-    pub const ALL: [Opcode; 17] = [
+    pub const ALL: [Opcode; 26] = [
         Opcode::Nop,
         Opcode::Read,
         Opcode::Write,
@@ -66,6 +86,15 @@ impl Opcode {
         Opcode::Link,
         Opcode::Timeout,
         Opcode::Cancel,
+        Opcode::Accept,
+        Opcode::AcceptMulti,
+        Opcode::Connect,
+        Opcode::Receive,
+        Opcode::ReceiveMulti,
+        Opcode::ReceiveMessage,
+        Opcode::Send,
+        Opcode::SendZeroCopy,
+        Opcode::SendMessage,
     ];
 
     /// The name of the system call that does the same.
@@ -88,8 +117,15 @@ impl Opcode {
             Opcode::Link => "link",
             Opcode::Timeout => "timeout",
             Opcode::Cancel => "cancel",
+            Opcode::Accept | Opcode::AcceptMulti => "accept",
+            Opcode::Connect => "connect",
+            Opcode::Receive | Opcode::ReceiveMulti => "recv",
+            Opcode::ReceiveMessage => "recvmsg",
+            Opcode::Send | Opcode::SendZeroCopy => "send",
+            Opcode::SendMessage => "sendmsg",
             Opcode::Register => "io_uring_register",
             Opcode::Submit => "io_uring_enter",
+            Opcode::Socket => "socket",
         }
     }
 
@@ -114,14 +150,24 @@ impl Opcode {
             Opcode::Link => code::LinkAt::CODE,
             Opcode::Timeout => code::Timeout::CODE,
             Opcode::Cancel => code::AsyncCancel::CODE,
-            Opcode::Register | Opcode::Submit => return None,
+            Opcode::Accept | Opcode::AcceptMulti => code::Accept::CODE,
+            Opcode::Connect => code::Connect::CODE,
+            Opcode::Receive | Opcode::ReceiveMulti => code::Recv::CODE,
+            Opcode::ReceiveMessage => code::RecvMsg::CODE,
+            Opcode::Send => code::Send::CODE,
+            Opcode::SendZeroCopy => code::SendZc::CODE,
+            Opcode::SendMessage => code::SendMsg::CODE,
+            Opcode::Register | Opcode::Submit | Opcode::Socket => return None,
         })
     }
 
     /// Whether it may wait without end and is dropped without harm, so that a loop that shuts
     /// down cancels it; everything else changes something and goes on to its end (invariant 6).
     pub(crate) fn cancels_on_shutdown(self) -> bool {
+        use Opcode::{Accept, AcceptMulti, Connect, Receive, ReceiveMessage, ReceiveMulti};
         matches!(self, Opcode::Read | Opcode::ReadVectored | Opcode::Timeout)
+            || matches!(self, Accept | AcceptMulti | Connect)
+            || matches!(self, Receive | ReceiveMulti | ReceiveMessage)
     }
 }
 

@@ -89,7 +89,7 @@ impl Pending {
     }
 
     /// Asks for the operation's end.
-    fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         if let Stage::Submitted(key) = self.stage
             && !self.ring.is_foreign()
         {
@@ -108,11 +108,6 @@ impl Pending {
     pub fn cancel_on_drop(mut self) -> Pending {
         self.cancels = true;
         self
-    }
-
-    /// Whether the driver has it, and its end was not seen.
-    pub(crate) fn is_submitted(&self) -> bool {
-        matches!(self.stage, Stage::Submitted(_))
     }
 
     fn submit(&mut self, operation: Operation, context: &Context<'_>) -> Poll<Completion> {

@@ -67,6 +67,7 @@ impl Lent {
             | Call::Unlink { .. }
             | Call::CreateDirectory { .. } => self.on_name(&find),
             Call::Rename { .. } | Call::Link { .. } => self.on_names(&find),
+            _ if self.call.is_on_socket() => None,
             _ => self.on_file(&find),
         };
         deed.map_or(Whose::Foreign, |deed| Whose::Simulated(Action { opcode, deed }))

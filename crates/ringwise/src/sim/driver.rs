@@ -82,6 +82,22 @@ impl Simulated {
         self.foreign.count(stats);
     }
 
+    /// The backend of calls on files that are not the simulation's.
+    pub(crate) fn foreign(&mut self) -> &mut Classic {
+        &mut self.foreign
+    }
+
+    /// Takes out the results that `keep` refuses.
+    pub(crate) fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool) {
+        self.ready.retain(|cqe| keep(*cqe));
+    }
+
+    /// Whether a result is ready. Time does not move by this.
+    pub(crate) fn has_work(&mut self) -> bool {
+        let _ = self.collect();
+        !self.ready.is_empty()
+    }
+
     /// Hands over what a submit takes of the queue.
     fn hand_over(&mut self) -> Result<(), Errno> {
         let simulation = self.simulation.clone();
@@ -140,7 +156,9 @@ impl Simulated {
 
     fn collect_foreign(&mut self) {
         while let Some(cqe) = self.foreign.next() {
-            self.in_foreign.remove(&(cqe.user_data & !(BY_THREAD | NEVER_RAN)));
+            if !cqe.has_more() {
+                self.in_foreign.remove(&(cqe.user_data & !(BY_THREAD | NEVER_RAN)));
+            }
             self.ready.push_back(cqe);
         }
     }
@@ -201,6 +219,10 @@ impl Driver for Simulated {
         self.queued.len() < self.queued_max
     }
 
+    fn has_room_for(&mut self, count: usize) -> bool {
+        self.queued_max.saturating_sub(self.queued.len()) >= count
+    }
+
     fn queue_nop(&mut self, user_data: u64) -> bool {
         let has_room = self.has_room();
         if has_room {
@@ -226,6 +248,9 @@ impl Driver for Simulated {
             match self.step(deadline_ns) {
                 Next::Look => {}
                 Next::GiveUp => return Ok(self.ready.len()),
+                // An enter that did not take everything does not wait (io_uring/io_uring.c), and
+                // what it left may be what ends the wait.
+                Next::WaitForReal(_) if !self.queued.is_empty() => return Ok(self.ready.len()),
                 Next::WaitForReal(most) => self.wait_for_real(most)?,
             }
         }

@@ -18,6 +18,7 @@ use crate::{
     backend::Blocking,
     call::{Call, File, RawName},
     error::Errno,
+    sys::socket::perform_socket,
 };
 
 /// The most that read(2) and write(2) move at a time (`MAX_RW_COUNT`).
@@ -30,6 +31,10 @@ const IO_BYTES_MAX: usize = 0x7fff_f000;
 /// Every address in `call` is valid for what the call does with it, until this returns; nobody
 /// else touches memory that it writes.
 pub(crate) unsafe fn perform(call: &Call) -> i32 {
+    if call.is_on_socket() {
+        // SAFETY: the caller vouches for the call.
+        return unsafe { perform_socket(call) };
+    }
     let result = match *call {
         Call::Nop => 0,
         Call::Read { file, buffer, offset } => {
@@ -216,7 +221,7 @@ fn one(pointer: *mut u8, len: u32) -> Vector {
 }
 
 /// The descriptor; the classic backend resolves registered files before a call gets here.
-fn fd(file: File) -> RawFd {
+pub(super) fn fd(file: File) -> RawFd {
     match file {
         File::Fd(fd) => fd,
         File::Fixed(_) => -1,
@@ -233,7 +238,7 @@ fn vector_count(count: u32) -> c_int {
 }
 
 /// Makes the call again as long as a signal interrupts it.
-fn retry(mut call: impl FnMut() -> isize) -> isize {
+pub(super) fn retry(mut call: impl FnMut() -> isize) -> isize {
     loop {
         let result = call();
         if result != -1 || Errno::last().raw() != libc::EINTR {
@@ -243,6 +248,6 @@ fn retry(mut call: impl FnMut() -> isize) -> isize {
 }
 
 /// What a completion would hold: the count, or the negated error number.
-fn decode(result: isize) -> i32 {
+pub(super) fn decode(result: isize) -> i32 {
     if result == -1 { -Errno::last().raw() } else { i32::try_from(result).unwrap_or(i32::MAX) }
 }

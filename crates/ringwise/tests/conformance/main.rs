@@ -13,9 +13,11 @@ mod control;
 mod descriptors;
 mod files;
 mod names;
+mod net;
 mod streams;
-// The loop itself: how much it holds, signals, time.
+// The loop itself: how much it holds, what waits for what.
 mod capacity;
+mod chains;
 // Random programs against a model.
 mod model;
 
@@ -91,6 +93,41 @@ suite! {
         a_read_of_a_nonblocking_pipe_waits
         a_wait_for_what_is_ready_does_not_block
         waiting_costs_nothing;
+    net:
+        a_connection_is_made_and_accepted
+        a_refused_connection_is_an_error
+        a_receive_waits_and_is_cancelled
+        accepts_of_many
+        a_stream_is_received_in_leases
+        a_long_stream_is_whole
+        buffers_run_out_and_come_back
+        a_parked_receive_is_cancelled
+        a_stopped_receive_loses_nothing
+        a_lease_outlives_group_and_loop
+        what_was_received_is_sent_as_it_is
+        another_loops_group_is_refused
+        a_whole_send_waits_for_its_reader
+        a_whole_vectored_send_waits_for_its_reader
+        a_send_takes_what_fits
+        a_send_that_waits_is_cancelled
+        a_quiet_send_is_exact
+        a_quiet_send_gives_its_buffer_back
+        a_wait_for_quiet_sends_ends
+        a_send_without_a_copy_arrives
+        a_reset_is_an_error_and_no_more
+        the_end_comes_after_the_data
+        what_came_before_the_receive_is_there
+        two_receives_keep_their_order
+        datagrams_have_a_sender
+        datagrams_are_received_as_they_come
+        unix_sockets_are_sockets
+        a_socket_is_read_and_written
+        a_file_is_no_socket
+        a_number_used_again_is_another_socket
+        a_thousand_connections
+        a_flood_leaves_room_for_others
+        a_dropped_loop_lets_go_of_its_sockets
+        work_is_seen_before_it_is_waited_for;
     control:
         a_noop_completes_with_its_tag
         a_timeout_takes_its_time
@@ -109,6 +146,21 @@ suite! {
         sixty_four_thousand_operations_through_eight_entries
         the_counts_agree
         waiting_for_more_than_is_in_flight_ends;
+    chains:
+        members_run_in_their_order
+        one_wait_is_enough_for_a_chain
+        a_failing_member_cancels_the_rest
+        a_short_read_cancels_the_rest
+        a_chain_over_several_files
+        a_member_that_runs_is_cancelled
+        a_member_that_waits_is_cancelled_in_its_turn
+        a_time_between_two_members
+        a_dropped_loop_finishes_a_chain
+        a_dropped_loop_cancels_what_waits_in_a_chain
+        chains_among_other_operations
+        a_chain_beside_a_single_operation
+        a_full_loop_gives_a_chain_back
+        what_cannot_be_linked_comes_back;
     model:
         random_programs_agree_with_a_model;
 }

@@ -15,7 +15,7 @@
 use std::{
     collections::VecDeque,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
@@ -33,6 +33,7 @@ use crate::{
     sys::{
         perform::{perform, perform_cached, perform_stream, timeout_of},
         ring::borrow,
+        socket::receive_chosen,
     },
 };
 
@@ -64,6 +65,11 @@ pub(crate) enum Attempt {
 impl Job {
     /// Makes the call on this thread, however long it takes.
     pub(crate) fn run(&self) -> Cqe {
+        if let Call::ReceiveMulti { file: File::Fd(fd), group, .. } = self.call {
+            // SAFETY: as below.
+            let chosen = unsafe { receive_chosen(fd, group, 0) };
+            return self.done_with(chosen.result, chosen.buffer);
+        }
         // SAFETY: invariant 1: the operation is in its slot until this result is taken.
         let result = unsafe {
             match self.stream() {
@@ -97,7 +103,7 @@ impl Job {
 
     /// What a call waits for that may wait without end.
     pub(crate) fn stream(&self) -> Option<Stream> {
-        if self.blocking != Blocking::Unbounded {
+        if !matches!(self.blocking, Blocking::Unbounded | Blocking::Socket { .. }) {
             return None;
         }
         match self.call {
@@ -107,6 +113,27 @@ impl Job {
             | Call::WriteVectored { file: File::Fd(fd), .. } => Some(Stream { fd, reads: false }),
             _ => None,
         }
+    }
+
+    /// The socket that it works on, and that descriptor's serial number.
+    pub(crate) fn socket(&self) -> Option<(RawFd, u64)> {
+        let serial = match self.blocking {
+            Blocking::Socket { serial } => serial,
+            // It is asked all the same: the answer is the kernel's.
+            _ if self.call.is_on_socket() => 0,
+            _ => return None,
+        };
+        let fd = match self.call {
+            Call::Accept { file: File::Fd(fd), .. }
+            | Call::Connect { file: File::Fd(fd), .. }
+            | Call::Receive { file: File::Fd(fd), .. }
+            | Call::ReceiveMulti { file: File::Fd(fd), .. }
+            | Call::ReceiveMessage { file: File::Fd(fd), .. }
+            | Call::Send { file: File::Fd(fd), .. }
+            | Call::SendMessage { file: File::Fd(fd), .. } => fd,
+            _ => self.stream()?.fd,
+        };
+        Some((fd, serial))
     }
 
     /// Makes the call on this thread if that needs no waiting for a device.
@@ -125,6 +152,11 @@ impl Job {
 
     pub(crate) fn done(&self, result: i32) -> Cqe {
         Cqe::by_thread(self.user_data, result)
+    }
+
+    pub(crate) fn done_with(&self, result: i32, buffer: Option<u16>) -> Cqe {
+        let cqe = self.done(result);
+        buffer.map_or(cqe, |index| cqe.with_buffer(index))
     }
 }
 
@@ -152,7 +184,29 @@ struct State {
     idle: usize,
     /// The loop sleeps, or is about to: the next result has to wake it.
     loop_sleeps: bool,
+    /// Somebody asked the loop to look again.
+    is_nudged: bool,
     closed: bool,
+}
+
+/// Wakes a loop from another thread. It keeps nothing alive but the pool's state.
+#[derive(Clone, Debug)]
+pub(crate) struct Wake(Arc<Shared>);
+
+impl Wake {
+    /// Makes the loop look again at what it has parked.
+    pub(crate) fn nudge(&self) {
+        let mut state = self.0.lock();
+        state.is_nudged = true;
+        if std::mem::take(&mut state.loop_sleeps) {
+            signal(&self.0.wake);
+        }
+    }
+
+    /// Whether both wake the same loop.
+    pub(crate) fn is_same(&self, other: &Wake) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl WorkerPool {
@@ -207,8 +261,18 @@ impl WorkerPool {
     /// when a result is there already.
     pub(crate) fn prepare_sleep(&self) -> bool {
         let mut state = self.shared.lock();
-        state.loop_sleeps = state.done.is_empty();
+        state.loop_sleeps = state.done.is_empty() && !state.is_nudged;
         state.loop_sleeps
+    }
+
+    /// What wakes the loop from elsewhere.
+    pub(crate) fn waker(&self) -> Wake {
+        Wake(Arc::clone(&self.shared))
+    }
+
+    /// Whether somebody nudged the loop since this was last asked.
+    pub(crate) fn take_nudge(&self) -> bool {
+        std::mem::take(&mut self.shared.lock().is_nudged)
     }
 
     /// The descriptor that becomes readable when a result wakes a sleeping loop.
@@ -216,9 +280,14 @@ impl WorkerPool {
         self.shared.wake.as_fd()
     }
 
+    /// The loop no longer sleeps, and it was not the eventfd that woke it.
+    pub(crate) fn end_sleep(&self) {
+        self.shared.lock().loop_sleeps = false;
+    }
+
     /// Resets the eventfd after it woke the loop.
     pub(crate) fn clear_wake(&self) {
-        self.shared.lock().loop_sleeps = false;
+        self.end_sleep();
         let _ = rustix::io::read(&self.shared.wake, &mut [0_u8; 8]);
     }
 

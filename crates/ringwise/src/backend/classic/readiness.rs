@@ -1,10 +1,10 @@
-//! Calls that wait for a stream: a pipe, a terminal, a socket may keep a reader waiting without
+//! Calls that wait for a stream: a pipe or a terminal may keep a reader waiting without
 //! end, and a thread for each would take the pool's from calls that end by themselves.
 //!
 //! A call is tried without blocking; one that finds its file not ready waits here, where it costs
 //! an entry of an epoll set and can be cancelled. Calls on one file and in one direction keep the
 //! order in which they came. The pool's eventfd is in the same set, so that one descriptor tells a
-//! sleeping loop of both.
+//! sleeping loop of both. Sockets are in it too, in a way of their own (`net.rs` beside this).
 //!
 //! # Safety
 //!
@@ -26,7 +26,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::pool::{Attempt, Job};
+use super::{
+    net::{SOCKET, Sockets},
+    pool::{Attempt, Job},
+};
 use crate::{backend::Cqe, sys::ring::borrow};
 
 /// The eventfd's number in the set; no descriptor has it.
@@ -37,6 +40,7 @@ pub(super) struct Readiness {
     epoll: OwnedFd,
     /// In the order in which they came.
     waiting: Vec<Waiting>,
+    sockets: Sockets,
 }
 
 #[derive(Debug)]
@@ -62,7 +66,7 @@ impl Readiness {
     pub(super) fn new(wake: impl AsFd) -> io::Result<Readiness> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-        Ok(Readiness { epoll, waiting: Vec::new() })
+        Ok(Readiness { epoll, waiting: Vec::new(), sockets: Sockets::default() })
     }
 
     /// Readable as soon as a file is ready or the pool has a result.
@@ -71,7 +75,29 @@ impl Readiness {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && self.sockets.is_empty()
+    }
+
+    /// Whether a socket had more to give than is taken at a time.
+    pub(super) fn has_leftover(&self) -> bool {
+        self.sockets.has_leftover()
+    }
+
+    /// Makes a call on a socket, or lets it wait. The job comes back where it can only be made by
+    /// blocking.
+    pub(super) fn start_on_socket(
+        &mut self,
+        job: Job,
+        fd: RawFd,
+        serial: u64,
+        ready: &mut impl Extend<Cqe>,
+    ) -> Result<(), Job> {
+        self.sockets.start(&self.epoll, job, fd, serial, ready)
+    }
+
+    /// Gives up the call of this number on a socket.
+    pub(super) fn cancel_on_socket(&mut self, user_data: u64) -> Option<Cqe> {
+        self.sockets.cancel(user_data)
     }
 
     /// Makes a call on a stream, or lets it wait. The job comes back where it can only be made by
@@ -92,20 +118,37 @@ impl Readiness {
     /// Makes the calls whose files are ready. Jobs that have to block after all come out apart.
     pub(super) fn collect(&mut self, ready: &mut impl Extend<Cqe>) -> Vec<Job> {
         let mut to_block = Vec::new();
-        if self.waiting.is_empty() {
-            return to_block;
-        }
-        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 32];
-        let now = Timespec::default();
-        // Interrupted or out of memory: the events are still there at the next look.
-        let count = epoll::wait(&self.epoll, &mut events, Some(&now)).unwrap_or(0);
-        for event in &events[..count] {
-            if event.data.u64() != WAKE {
-                let fd = event.data.u64() as RawFd;
-                self.serve(fd, event.flags, ready, &mut to_block);
-            }
+        if !self.is_empty() {
+            self.wait(Some(Timespec::default()), ready, &mut to_block);
         }
         to_block
+    }
+
+    /// Waits until a file is ready, for at most `timeout`, and makes the calls on it. Whether the
+    /// eventfd was among what is ready.
+    pub(super) fn wait(
+        &mut self,
+        timeout: Option<Timespec>,
+        ready: &mut impl Extend<Cqe>,
+        to_block: &mut Vec<Job>,
+    ) -> bool {
+        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 64];
+        let timeout = if self.sockets.has_leftover() { Some(Timespec::default()) } else { timeout };
+        // Interrupted or out of memory: the events are still there at the next look.
+        let count = epoll::wait(&self.epoll, &mut events, timeout.as_ref()).unwrap_or(0);
+        let mut is_woken = false;
+        self.sockets.serve_leftover(&self.epoll, ready);
+        for event in &events[..count] {
+            match event.data.u64() {
+                WAKE => is_woken = true,
+                key if key & SOCKET != 0 => {
+                    let fd = (key & !SOCKET) as RawFd;
+                    self.sockets.serve(&self.epoll, fd, event.flags, ready);
+                }
+                fd => self.serve(fd as RawFd, event.flags, ready, to_block),
+            }
+        }
+        is_woken
     }
 
     /// Makes the calls that wait for `fd`, in order, until one finds nothing.

@@ -1,8 +1,18 @@
 //! A call as a submission queue entry.
 
-use io_uring::{opcode, squeue::Entry, types};
+use std::ptr::null_mut;
 
-use crate::call::{Call, File};
+use io_uring::{
+    opcode,
+    squeue::{Entry, Flags},
+    types,
+};
+
+use crate::{
+    buf::RawBuffer,
+    call::{Call, File},
+    op::Manner,
+};
 
 /// Expands to the same builder for an ordinary or a registered file: the crate has a type for
 /// each and no common one.
@@ -83,6 +93,78 @@ fn build_rare(call: &Call) -> Entry {
         Call::Cancel { user_data } => opcode::AsyncCancel::new(user_data).build(),
         _ => build_on_names(call),
     }
+}
+
+/// What of the newer ways to make a call on a socket this kernel has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    /// One entry accepts many connections (Linux 5.19).
+    pub(super) accepts_many: bool,
+    /// One entry receives many times (Linux 6.0).
+    pub(super) receives_many: bool,
+    /// A send that succeeds has no completion, and one that would wait or is short fails.
+    pub(super) mutes_sends: bool,
+}
+
+/// Builds the entry of a call on a socket.
+pub(super) fn build_on_socket(call: &Call, how: How) -> Entry {
+    match *call {
+        Call::Accept { file, multi } if multi && how.accepts_many => {
+            on_file!(file, |fd| opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build())
+        }
+        Call::Accept { file, .. } => on_file!(file, |fd| {
+            opcode::Accept::new(fd, null_mut(), null_mut()).flags(libc::SOCK_CLOEXEC).build()
+        }),
+        Call::Connect { file, address, len } => {
+            on_file!(file, |fd| opcode::Connect::new(fd, address, len).build())
+        }
+        Call::Receive { file, buffer } => {
+            on_file!(file, |fd| opcode::Recv::new(fd, buffer.pointer, buffer.len).build())
+        }
+        Call::ReceiveMulti { file, ring: Some(group), .. } if how.receives_many => {
+            on_file!(file, |fd| opcode::RecvMulti::new(fd, group).build())
+        }
+        Call::ReceiveMulti { file, ring: Some(group), .. } => on_file!(file, |fd| {
+            let receive = opcode::Recv::new(fd, null_mut(), 0).buf_group(group).build();
+            receive.flags(Flags::BUFFER_SELECT)
+        }),
+        Call::ReceiveMessage { file, header } => {
+            on_file!(file, |fd| opcode::RecvMsg::new(fd, header).build())
+        }
+        Call::Send { file, buffer, manner } => build_send(file, buffer, manner, how),
+        Call::SendMessage { file, header, manner } => on_file!(file, |fd| {
+            opcode::SendMsg::new(fd, header).flags(flags_of(manner) as u32).build()
+        }),
+        _ => unreachable!("not on a socket, or a group that the ring does not have"),
+    }
+}
+
+fn build_send(file: File, buffer: RawBuffer, manner: Manner, how: How) -> Entry {
+    let RawBuffer { pointer, len, .. } = buffer;
+    let flags = flags_of(manner);
+    if let Manner::ZeroCopy { .. } = manner {
+        return on_file!(file, |fd| {
+            opcode::SendZc::new(fd, pointer, len).buf_index(buffer.registered).flags(flags).build()
+        });
+    }
+    let entry = on_file!(file, |fd| opcode::Send::new(fd, pointer, len).flags(flags).build());
+    // Silence has to mean that all was sent: `MSG_WAITALL` makes a short send a failure, which has
+    // a completion, and `MSG_DONTWAIT` keeps a send that would wait from doing so behind the
+    // loop's back (io_uring/net.c, io_send; io_uring/io_uring.c, io_queue_async).
+    if manner == Manner::Quiet && how.mutes_sends {
+        entry.flags(Flags::SKIP_SUCCESS)
+    } else {
+        entry
+    }
+}
+
+fn flags_of(manner: Manner) -> i32 {
+    libc::MSG_NOSIGNAL
+        | match manner {
+            Manner::Some | Manner::Loud => 0,
+            Manner::Whole | Manner::ZeroCopy { .. } => libc::MSG_WAITALL,
+            Manner::Quiet => libc::MSG_WAITALL | libc::MSG_DONTWAIT,
+        }
 }
 
 fn build_on_names(call: &Call) -> Entry {

@@ -1,0 +1,436 @@
+//! Calls on sockets: tried at once, and waited for in an epoll set where each socket is put in once.
+//!
+//! A socket is registered edge-triggered when a call on it first has to wait, and stays: no system
+//! call for each wait. What the last call said of it is remembered, so that none is made whose
+//! answer is known, and a receive that got less than it had room for says that the socket is empty
+//! (epoll(7)). Calls in one direction keep the order in which they came. A call that has several
+//! results has at most 32 in a row, then the others have theirs.
+//!
+//! Buffers of a group are taken when a socket is ready: those that are silent keep none.
+//!
+//! # Safety
+//!
+//! Calls are made on addresses and descriptors that their operations keep in their slots until
+//! their results are taken (invariants 1 and 14). A socket's entry here outlives its calls; it is
+//! told from another that has the same number by its serial.
+#![allow(unsafe_code)]
+
+use std::{
+    collections::VecDeque,
+    os::fd::{OwnedFd, RawFd},
+};
+
+use rustix::{
+    event::epoll::{self, EventData, EventFlags},
+    io::Errno,
+};
+
+use super::pool::{Attempt, Job};
+use crate::{
+    backend::Cqe,
+    call::Call,
+    op::Manner,
+    sys::{
+        ring::borrow,
+        socket::{
+            begin_connect, end_connect, is_stream, make_nonblocking, receive_chosen, remaining,
+            send, send_message, transfer,
+        },
+    },
+};
+
+/// Marks a socket's number in the set.
+pub(super) const SOCKET: u64 = 1 << 32;
+/// Results of one call, or of the calls in one direction of a socket, before others have a turn.
+const TURN: usize = 32;
+
+/// The sockets that calls wait for, or waited for.
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    by_number: Vec<Option<Box<Socket>>>,
+    waiting: usize,
+    /// Those whose turn ended with more to come.
+    leftover: Vec<RawFd>,
+    /// Where the last cancel found what it looked for: the next is often near.
+    cancelled_at: usize,
+}
+
+#[derive(Debug, Default)]
+struct Socket {
+    serial: u64,
+    is_registered: bool,
+    is_stream: bool,
+    /// The set was asked to tell of room for sending.
+    watches_sends: bool,
+    /// The last receive emptied it, and no event came since.
+    is_drained: bool,
+    /// The last send filled it, and no event came since.
+    is_full: bool,
+    /// The other end is gone or sends no more, so an empty socket has yet to say so.
+    has_ended: bool,
+    in_leftover: bool,
+    receivers: VecDeque<Job>,
+    senders: VecDeque<Sender>,
+}
+
+#[derive(Debug)]
+struct Sender {
+    job: Job,
+    /// Bytes sent so far.
+    moved: usize,
+    /// A connect that is under way.
+    has_begun: bool,
+}
+
+/// What came of one attempt.
+enum Step {
+    /// The last result, and whether it was less than there was room for.
+    Done(Cqe, bool),
+    /// As that, with more to come.
+    One(Cqe, bool),
+    NotReady,
+    MustBlock,
+}
+
+impl Sockets {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    pub(super) fn has_leftover(&self) -> bool {
+        !self.leftover.is_empty()
+    }
+
+    /// Makes a call on a socket, or lets it wait. The job comes back where it can only be made by
+    /// blocking.
+    pub(super) fn start(
+        &mut self,
+        epoll: &OwnedFd,
+        job: Job,
+        fd: RawFd,
+        serial: u64,
+        ready: &mut impl Extend<Cqe>,
+    ) -> Result<(), Job> {
+        let at = fd as usize;
+        if at >= self.by_number.len() {
+            self.by_number.resize_with(at + 1, || None);
+        }
+        let socket = self.by_number[at].get_or_insert_default();
+        if socket.serial != serial || serial == 0 {
+            // Nothing waits on the socket that had the number: it would hold it open.
+            let (receivers, senders) =
+                (std::mem::take(&mut socket.receivers), std::mem::take(&mut socket.senders));
+            let in_leftover = socket.in_leftover;
+            **socket = Socket { serial, receivers, senders, in_leftover, ..Socket::default() };
+        }
+        if matches!(job.call, Call::Accept { .. }) && !socket.is_registered {
+            // SAFETY: the operation holds the descriptor.
+            unsafe { make_nonblocking(fd) };
+        }
+        let before = socket.len();
+        if is_sending(&job) {
+            if let Some(job) = socket.start_sender(job, ready) {
+                return Err(job);
+            }
+        } else {
+            socket.receivers.push_back(job);
+            if !socket.is_drained {
+                socket.receive(fd, ready, &mut self.leftover);
+            }
+        }
+        socket.watch(epoll, fd, ready);
+        self.waiting = self.waiting + socket.len() - before;
+        Ok(())
+    }
+
+    /// Makes the calls that wait for a socket of which the set has told.
+    pub(super) fn serve(
+        &mut self,
+        epoll: &OwnedFd,
+        fd: RawFd,
+        events: EventFlags,
+        ready: &mut impl Extend<Cqe>,
+    ) {
+        let Some(Some(socket)) = self.by_number.get_mut(fd as usize) else { return };
+        let gone = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        let has_ended = events.intersects(gone);
+        let before = socket.len();
+        socket.has_ended |= has_ended;
+        if has_ended || events.intersects(EventFlags::IN | EventFlags::PRI) {
+            socket.is_drained = false;
+            socket.receive(fd, ready, &mut self.leftover);
+        }
+        if events.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR) {
+            socket.is_full = false;
+            socket.send(fd, ready);
+        }
+        socket.watch(epoll, fd, ready);
+        self.waiting = self.waiting + socket.len() - before;
+    }
+
+    /// Goes on with those whose turn had ended.
+    pub(super) fn serve_leftover(&mut self, epoll: &OwnedFd, ready: &mut impl Extend<Cqe>) {
+        for fd in std::mem::take(&mut self.leftover) {
+            let Some(Some(socket)) = self.by_number.get_mut(fd as usize) else { continue };
+            socket.in_leftover = false;
+            let before = socket.len();
+            if !socket.is_drained {
+                socket.receive(fd, ready, &mut self.leftover);
+            }
+            socket.watch(epoll, fd, ready);
+            self.waiting = self.waiting + socket.len() - before;
+        }
+    }
+
+    /// Gives up the call of this number. A send that has sent something tells how much.
+    pub(super) fn cancel(&mut self, user_data: u64) -> Option<Cqe> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let (before, after) = (0..self.cancelled_at, self.cancelled_at..self.by_number.len());
+        for at in after.chain(before) {
+            let Some(Some(socket)) = self.by_number.get_mut(at) else { continue };
+            if let Some(cancelled) = socket.cancel(user_data) {
+                self.cancelled_at = at;
+                self.waiting -= 1;
+                return Some(cancelled);
+            }
+        }
+        None
+    }
+}
+
+impl Socket {
+    fn len(&self) -> usize {
+        self.receivers.len() + self.senders.len()
+    }
+
+    /// Makes the receiving calls that wait, in order, as far as there is something for them and
+    /// their turn goes.
+    fn receive(&mut self, fd: RawFd, ready: &mut impl Extend<Cqe>, leftover: &mut Vec<RawFd>) {
+        for _ in 0..TURN {
+            let Some(job) = self.receivers.front().filter(|_| !self.is_drained) else { return };
+            match attempt_receive(job, fd) {
+                Step::Done(cqe, is_short) => {
+                    self.receivers.pop_front();
+                    ready.extend([cqe]);
+                    self.is_drained = is_short && self.is_stream && !self.has_ended;
+                }
+                Step::One(cqe, is_short) => {
+                    ready.extend([cqe]);
+                    self.is_drained = is_short && self.is_stream && !self.has_ended;
+                }
+                Step::NotReady | Step::MustBlock => {
+                    self.is_drained = true;
+                    return;
+                }
+            }
+        }
+        let has_more = !self.receivers.is_empty() && !self.is_drained;
+        if has_more && !std::mem::replace(&mut self.in_leftover, true) {
+            leftover.push(fd);
+        }
+    }
+
+    /// Begins a sending call. It comes back where it can only be made by blocking.
+    fn start_sender(&mut self, job: Job, ready: &mut impl Extend<Cqe>) -> Option<Job> {
+        let mut sender = Sender { job, moved: 0, has_begun: false };
+        let in_turn = self.senders.is_empty() && !self.is_full;
+        if !in_turn && is_quiet(&sender.job) {
+            // It never waits, and must not overtake.
+            ready.extend([sender.job.done(0)]);
+            return None;
+        }
+        if in_turn {
+            match sender.attempt() {
+                Step::Done(cqe, _) | Step::One(cqe, _) => {
+                    ready.extend([cqe]);
+                    return None;
+                }
+                Step::MustBlock => return Some(sender.job),
+                Step::NotReady => self.is_full = true,
+            }
+        }
+        self.senders.push_back(sender);
+        None
+    }
+
+    /// Makes the sending calls that wait, in order, as far as there is room.
+    fn send(&mut self, fd: RawFd, ready: &mut impl Extend<Cqe>) {
+        while let Some(sender) = self.senders.front_mut() {
+            let step = if sender.has_begun { sender.connected(fd) } else { sender.attempt() };
+            match step {
+                Step::Done(cqe, _) | Step::One(cqe, _) => {
+                    self.senders.pop_front();
+                    ready.extend([cqe]);
+                }
+                Step::NotReady | Step::MustBlock => {
+                    self.is_full = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sees to it that the set tells of what the waiting calls wait for. Where that cannot be, they
+    /// fail.
+    fn watch(&mut self, epoll: &OwnedFd, fd: RawFd, ready: &mut impl Extend<Cqe>) {
+        let needs_sends = !self.senders.is_empty() && !self.watches_sends;
+        if self.len() == 0 || (self.is_registered && !needs_sends) {
+            return;
+        }
+        if let Err(errno) = self.register(epoll, fd) {
+            let failed = -errno.raw_os_error();
+            ready.extend(self.receivers.drain(..).map(|job| job.done(failed)));
+            ready.extend(self.senders.drain(..).map(|sender| sender.job.done(failed)));
+        }
+    }
+
+    fn register(&mut self, epoll: &OwnedFd, fd: RawFd) -> Result<(), Errno> {
+        // SAFETY: the operation of a waiting call holds the descriptor.
+        let file = unsafe { borrow(fd) };
+        if !self.is_registered {
+            // SAFETY: as above.
+            self.is_stream = unsafe { is_stream(fd) };
+        }
+        self.watches_sends |= !self.senders.is_empty();
+        let mut events = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        events.set(EventFlags::OUT, self.watches_sends);
+        let data = EventData::new_u64(SOCKET | fd as u64);
+        // Either tells of what is ready by now, so nothing is missed.
+        let result = if self.is_registered {
+            epoll::modify(epoll, file, data, events)
+        } else {
+            match epoll::add(epoll, file, data, events) {
+                Err(Errno::EXIST) => epoll::modify(epoll, file, data, events),
+                result => result,
+            }
+        };
+        self.is_registered = result.is_ok();
+        result
+    }
+
+    fn cancel(&mut self, user_data: u64) -> Option<Cqe> {
+        if let Some(at) = self.receivers.iter().position(|job| job.user_data == user_data) {
+            self.receivers.remove(at);
+            return Some(Cqe::cancelled(user_data));
+        }
+        let at = self.senders.iter().position(|sender| sender.job.user_data == user_data)?;
+        let sender = self.senders.remove(at)?;
+        if sender.moved > 0 {
+            return Some(sender.job.done(sender.moved as i32));
+        }
+        Some(Cqe::cancelled(user_data))
+    }
+}
+
+impl Sender {
+    /// Goes on as far as is possible without waiting. What was sent before an error counts.
+    fn attempt(&mut self) -> Step {
+        let result = loop {
+            // SAFETY: invariant 1: the operation is in its slot until this job's result is taken.
+            let (result, len, manner) = unsafe {
+                match self.job.call {
+                    Call::Connect { .. } => return self.connect(),
+                    Call::Send { buffer, manner, .. } => {
+                        let result = send(&self.job.call, self.moved, libc::MSG_DONTWAIT);
+                        (result, buffer.len as usize - self.moved, manner)
+                    }
+                    Call::SendMessage { manner, .. } => {
+                        let len = remaining(&self.job.call);
+                        (send_message(&self.job.call, libc::MSG_DONTWAIT), len, manner)
+                    }
+                    // A write of a socket.
+                    _ => match self.job.attempt() {
+                        Attempt::Done(cqe) => return Step::Done(cqe, false),
+                        Attempt::NotReady => return Step::NotReady,
+                        Attempt::MustBlock => return Step::MustBlock,
+                    },
+                }
+            };
+            match result {
+                0.. => self.moved += result as usize,
+                _ if result == -libc::EAGAIN && manner == Manner::Quiet => {
+                    break self.moved as i32;
+                }
+                _ if result == -libc::EAGAIN => return Step::NotReady,
+                _ if self.moved > 0 => break self.moved as i32,
+                _ => break result,
+            }
+            if manner == Manner::Some || result as usize >= len {
+                break self.moved as i32;
+            }
+        };
+        Step::Done(self.job.done(result), false)
+    }
+
+    fn connect(&mut self) -> Step {
+        // SAFETY: as in `attempt`.
+        match unsafe { begin_connect(&self.job.call) } {
+            // So many wait at a Unix listener already, which cannot be waited for.
+            result if result == -libc::EAGAIN => Step::MustBlock,
+            result if result == -libc::EINPROGRESS => {
+                self.has_begun = true;
+                Step::NotReady
+            }
+            result => Step::Done(self.job.done(result), false),
+        }
+    }
+
+    fn connected(&mut self, fd: RawFd) -> Step {
+        // SAFETY: as in `attempt`.
+        match unsafe { end_connect(fd) } {
+            result if result == -libc::EINPROGRESS => Step::NotReady,
+            result => Step::Done(self.job.done(result), false),
+        }
+    }
+}
+
+/// Makes a receiving call once, without waiting.
+fn attempt_receive(job: &Job, fd: RawFd) -> Step {
+    // SAFETY: invariant 1: the operation is in its slot until this job's last result is taken.
+    let result = match job.call {
+        Call::ReceiveMulti { group, .. } => {
+            // SAFETY: as above.
+            let chosen = unsafe { receive_chosen(fd, group, libc::MSG_DONTWAIT) };
+            let cqe = job.done_with(chosen.result, chosen.buffer);
+            return match chosen.result {
+                1.. => Step::One(cqe.with_more(), chosen.is_short),
+                _ if chosen.result == -libc::EAGAIN => Step::NotReady,
+                _ => Step::Done(cqe, false),
+            };
+        }
+        Call::Accept { .. } | Call::Receive { .. } | Call::ReceiveMessage { .. } => {
+            // SAFETY: as above.
+            unsafe { transfer(&job.call, libc::MSG_DONTWAIT) }
+        }
+        // A read of a socket.
+        _ => match job.attempt() {
+            Attempt::Done(cqe) => return Step::Done(cqe, false),
+            Attempt::NotReady | Attempt::MustBlock => return Step::NotReady,
+        },
+    };
+    match result {
+        _ if result == -libc::EAGAIN => Step::NotReady,
+        0.. if matches!(job.call, Call::Accept { multi: true, .. }) => {
+            Step::One(job.done(result).with_more(), false)
+        }
+        _ => {
+            let room = match job.call {
+                Call::Receive { buffer, .. } => buffer.len as i32,
+                _ => 0,
+            };
+            Step::Done(job.done(result), result > 0 && result < room)
+        }
+    }
+}
+
+fn is_sending(job: &Job) -> bool {
+    let call = &job.call;
+    matches!(call, Call::Connect { .. } | Call::Send { .. } | Call::SendMessage { .. })
+        || matches!(call, Call::Write { .. } | Call::WriteVectored { .. })
+}
+
+fn is_quiet(job: &Job) -> bool {
+    matches!(job.call, Call::Send { manner: Manner::Quiet, .. })
+}

@@ -1,0 +1,126 @@
+//! What a ring has for sockets: groups of buffers that the kernel chooses from, one entry with many
+//! results, sends without a completion; and how a loop learns that something came back.
+//!
+//! # Safety
+//!
+//! The kernel reads a group's queue as long as it is registered; the loop keeps the group until
+//! the ring is gone (invariant 13).
+#![allow(unsafe_code)]
+
+use std::io;
+
+use io_uring::{IoUring, Probe, opcode};
+
+use super::{Uring, entry};
+use crate::{
+    backend::{
+        Cqe, Driver,
+        classic::{
+            Classic,
+            pool::{Job, Wake},
+        },
+    },
+    buf::Entries,
+    call::Call,
+    op::Opcode,
+    setup::SetupFlags,
+};
+
+/// What this kernel has: a probe knows operations and not their options, so each option is told by
+/// an operation that came with it.
+pub(super) fn ways(ring: &IoUring, granted: SetupFlags) -> entry::How {
+    let mut probe = Probe::new();
+    if ring.submitter().register_probe(&mut probe).is_err() {
+        return entry::How::default();
+    }
+    // IORING_OP_SOCKET and multishot accept are Linux 5.19, and so is a send that goes on after a
+    // part (io_uring/net.c); IORING_OP_SEND_ZC and multishot receive are 6.0.
+    let is_5_19 = probe.is_supported(opcode::Socket::CODE);
+    entry::How {
+        accepts_many: is_5_19,
+        receives_many: probe.is_supported(opcode::SendZc::CODE),
+        // With a submission thread the end of an enter says nothing about what was taken.
+        mutes_sends: is_5_19
+            && ring.params().is_feature_skip_cqe_on_success()
+            && !granted.contains(SetupFlags::SQPOLL),
+    }
+}
+
+impl Uring {
+    /// Queues a call on a socket that the ring makes.
+    pub(super) fn queue_on_socket(&mut self, job: Job) {
+        if matches!(job.call, Call::ReceiveMulti { ring: None, .. }) {
+            return self.queue_beside(job);
+        }
+        let entry = entry::build_on_socket(&job.call, self.how);
+        self.push(&entry.user_data(job.user_data));
+    }
+
+    /// Registers a queue of buffers and returns its number. The caller keeps it until the ring is
+    /// gone.
+    pub(in crate::backend) fn register_entries(
+        &mut self,
+        entries: &Entries,
+    ) -> Result<u16, String> {
+        if !self.supports(Opcode::ReceiveMulti) {
+            return Err("the ring makes no receives".into());
+        }
+        let number = self.groups;
+        let next = number.checked_add(1).ok_or("a loop registers at most 65535 groups")?;
+        let address = entries.base().expose_provenance() as u64;
+        // SAFETY: the queue's memory lives until the ring is gone (see the header).
+        let registered = unsafe {
+            let submitter = self.ring.submitter();
+            submitter.register_buf_ring_with_flags(address, entries.count(), number, 0)
+        };
+        registered.map_err(|error| format!("io_uring_register(PBUF_RING): {error}"))?;
+        self.groups = next;
+        Ok(number)
+    }
+
+    /// What wakes this loop from elsewhere.
+    pub(in crate::backend) fn waker(&mut self) -> io::Result<Wake> {
+        if let Some(companion) = self.companion.as_ref().or(self.spare.as_ref()) {
+            return Ok(companion.waker());
+        }
+        let spare = self.spare.insert(Box::new(Classic::new(self.threads_max, usize::MAX)?));
+        Ok(spare.waker())
+    }
+
+    /// From now on a nudge is a result. Somebody has a waker.
+    pub(in crate::backend) fn expect_nudges(&mut self) {
+        if self.companion.is_none() {
+            self.companion = self.spare.take();
+        }
+        if let Some(companion) = &mut self.companion {
+            companion.expect_nudges();
+        }
+    }
+
+    /// Brings in the ring's results, and takes those out that `keep` refuses.
+    pub(in crate::backend) fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool) {
+        self.reap();
+        self.reaped.sift(keep);
+    }
+
+    /// Whether sends that succeed have no completion.
+    pub(in crate::backend) fn mutes_sends(&self) -> bool {
+        self.how.mutes_sends && self.supports(Opcode::Send)
+    }
+
+    /// Whether the kernel has taken all that was queued, and holds no result back.
+    pub(in crate::backend) fn has_taken_all(&mut self) -> bool {
+        let queue = self.ring.submission();
+        queue.is_empty() && !queue.cq_overflow()
+    }
+
+    /// Whether there are results, or work of the kernel's that will make some when it is entered.
+    pub(in crate::backend) fn has_work(&mut self) -> bool {
+        if self.count_ready() > 0 || self.companion.as_mut().is_some_and(|beside| beside.has_work())
+        {
+            return true;
+        }
+        let queue = self.ring.submission();
+        queue.taskrun() || queue.cq_overflow()
+    }
+}

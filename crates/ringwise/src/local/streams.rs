@@ -1,0 +1,535 @@
+//! Operations that have several results, or none: what the loop makes of each before its user sees
+//! it.
+//!
+//! The slot of such an operation stays taken until the last of its results (invariant 1), which
+//! the kernel's flag tells and not the number. A result that says nothing to the user is absorbed
+//! here: buffers or descriptors have run out, a multishot ended by itself, a send was taken whole.
+//! What ended for want of something is parked and handed over again when that came back, never in
+//! a loop nor by a timer: a nudge wakes a loop that sleeps (`descriptor/closing.rs`,
+//! `buf/group.rs`).
+
+use std::{collections::VecDeque, io, time::Instant};
+
+use crate::{
+    backend::{AnyDriver, Cqe, Driver, classic::pool::Wake},
+    buf::{Buffer, BufferGroup, Entries, Group},
+    call::{Call, Context},
+    completion::{self, Completion},
+    descriptor::closing,
+    error::{Errno, Error, PushError, PushRefusal},
+    local::Local,
+    op::{Kind, Manner, Opcode, Operation},
+    slot::{OWN_NUDGE, Slots, Ticket},
+};
+
+/// A loop's operations of this kind.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    /// How many are in a slot.
+    watched: usize,
+    /// To be handed over again with the next submit.
+    due: Vec<Ticket>,
+    /// Until a buffer comes back, or a descriptor closes.
+    parked: Vec<Ticket>,
+    /// Sends that are with the kernel and have a result only where they failed.
+    muted: VecDeque<Ticket>,
+    /// Quiet sends whose result is to come.
+    quiet: usize,
+    /// Those that were taken whole, to be dropped outside of the reaping.
+    finished: Vec<Operation>,
+    /// What a ring has registered: its memory lives as long as that.
+    groups: Vec<BufferGroup>,
+    expects_nudges: bool,
+    /// The loop ends: nothing is handed over again.
+    is_closing: bool,
+}
+
+impl Local {
+    /// Whether a [`submit`](Self::submit) would give completions without waiting, or has something
+    /// to hand over again. On a ring it looks at memory shared with the kernel and makes no system
+    /// call, so a thread may watch it for some microseconds before it sleeps; on classic calls it
+    /// asks the epoll set, with one that does not wait.
+    ///
+    /// What was pushed and not submitted does not count.
+    pub fn has_work(&mut self) -> bool {
+        self.driver.has_work() || self.has_due()
+    }
+
+    /// Hands over again what accepts connections and was parked at the limit of descriptors: for
+    /// when descriptors were closed, or the limit was raised, that the library knows nothing of. It
+    /// takes effect with the next [`submit`](Self::submit).
+    pub fn rearm_accepts(&mut self) {
+        let Streams { parked, due, .. } = &mut self.streams;
+        let slots = &self.slots;
+        parked.retain(|ticket| {
+            let accepts = slots.get(*ticket).is_some_and(|op| op.opcode() == Opcode::AcceptMulti);
+            if accepts {
+                due.push(*ticket);
+            }
+            !accepts
+        });
+    }
+
+    pub(crate) fn register_group(
+        &mut self,
+        build: impl FnOnce(u32, Wake, &mut dyn FnMut(&Entries) -> Result<u16, String>) -> BufferGroup,
+    ) -> Result<BufferGroup, Error> {
+        let wake = self.driver.waker().map_err(no_waker)?;
+        let driver = &mut self.driver;
+        let group = build(self.number, wake, &mut |entries| driver.register_entries(entries));
+        if group.is_registered() {
+            self.streams.groups.push(group.clone());
+        }
+        Ok(group)
+    }
+
+    /// What cannot be handed over, of the operations on sockets.
+    pub(super) fn refusal_on_socket(&self, kind: &Kind) -> Option<(i32, &'static str)> {
+        const STATIC_BUFFER: &str = "a static buffer cannot be received into";
+        const ADDRESS: &str = "no socket can have this address: a path has at most 108 bytes";
+        match kind {
+            Kind::Receive { buffer, .. } if !buffer.is_writable() => {
+                Some((libc::EFAULT, STATIC_BUFFER))
+            }
+            Kind::ReceiveMessage { message, .. }
+                if !message.buffers().iter().all(Buffer::is_writable) =>
+            {
+                Some((libc::EFAULT, STATIC_BUFFER))
+            }
+            Kind::ReceiveMulti { group, .. } if !group.belongs_to(self.number) => {
+                Some((libc::EINVAL, "the group of buffers was made with another loop"))
+            }
+            Kind::Connect { address: Err(_), .. } => Some((libc::EINVAL, ADDRESS)),
+            Kind::SendMessage { message, .. } if message.is_unaddressable() => {
+                Some((libc::EINVAL, ADDRESS))
+            }
+            _ => None,
+        }
+    }
+
+    /// Sees to it, before an operation of this kind is taken in, that it can be waked later.
+    pub(super) fn prepare_watched(&mut self, operation: &Operation) -> Result<(), Error> {
+        if operation.opcode() == Opcode::AcceptMulti {
+            self.driver.waker().map_err(no_waker)?;
+        }
+        Ok(())
+    }
+
+    /// Notes an operation that is about to be handed over for the first time.
+    pub(super) fn begin_watched(&mut self, ticket: Ticket) {
+        self.streams.watched += 1;
+        let Some((_, operation)) = self.slots.get_mut(ticket) else { return };
+        note_arming(operation);
+        if let Some(Kind::Send { manner: Manner::Quiet, .. }) = operation.0.as_deref() {
+            if self.driver.mutes_sends() {
+                self.streams.muted.push_back(ticket);
+            } else {
+                self.streams.quiet += 1;
+            }
+        }
+    }
+
+    /// What has to be done first with an operation that may be of this kind, or about one: its
+    /// ticket where all is done by that.
+    pub(super) fn take_up_parked(
+        &mut self,
+        operation: Operation,
+        tag: u64,
+    ) -> Result<Ticket, Operation> {
+        if self.streams.due.is_empty() && self.streams.parked.is_empty() {
+            return Err(operation);
+        }
+        self.cancel_parked(operation, tag)
+    }
+
+    /// Cancels what is parked or waits to be handed over again: no backend has it. The cancel's
+    /// own ticket, or the operation back.
+    pub(super) fn cancel_parked(
+        &mut self,
+        cancel: Operation,
+        tag: u64,
+    ) -> Result<Ticket, Operation> {
+        let Some(&Kind::Cancel(target)) = cancel.0.as_deref() else { return Err(cancel) };
+        let Streams { due, parked, .. } = &mut self.streams;
+        let before = due.len() + parked.len();
+        due.retain(|ticket| *ticket != target);
+        parked.retain(|ticket| *ticket != target);
+        if due.len() + parked.len() == before {
+            return Err(cancel);
+        }
+        let ticket = self.slots.insert(cancel, tag);
+        let done = Cqe::by_thread(ticket.user_data(), 0);
+        self.driver.put_back(&[Cqe::cancelled(target.user_data()), done]);
+        Ok(ticket)
+    }
+
+    /// As `drive`, with operations of this kind in flight.
+    pub(super) fn drive_watched(
+        &mut self,
+        want: usize,
+        deadline: Option<Instant>,
+    ) -> Result<usize, Error> {
+        let mut ready = 0;
+        loop {
+            self.rearm()?;
+            // A send of which silence is hoped for is not waited for, one that tells is.
+            let awaited = self.slots.in_flight() - self.streams.muted.len();
+            let want = want.max(ready + usize::from(self.streams.quiet > 0)).min(awaited);
+            // What is parked may wait for buffers that silent sends have until the kernel is back.
+            let holds_buffers = !self.streams.parked.is_empty() && !self.streams.muted.is_empty();
+            // Nor is anything waited for while more of it may go on.
+            let is_pass = holds_buffers || self.has_due();
+            let want_now = if is_pass { 0 } else { want };
+            self.drive_unwatched(want_now, deadline)?;
+            let absorbed;
+            (ready, absorbed) = self.sift();
+            let is_over = ready >= want || deadline.is_some_and(|at| self.driver.now() >= at);
+            let is_last = absorbed == 0 && !is_pass;
+            if is_last || (is_over && self.streams.quiet == 0 && !self.has_due()) {
+                return Ok(ready);
+            }
+        }
+    }
+
+    /// Absorbs what says nothing to the user, of all results that are there; drops the sends that
+    /// are done. Gives how many results are left, and how many were absorbed.
+    pub(super) fn sift(&mut self) -> (usize, usize) {
+        let Local { driver, slots, streams, number, .. } = self;
+        let (mut kept, mut absorbed) = (0, 0);
+        driver.sift(&mut |cqe| {
+            let is_absorbed = match Ticket::from_user_data(cqe.user_data, *number) {
+                Some(ticket) => ticket.is_watched() && streams.absorb(slots, ticket, cqe),
+                None => cqe.user_data & OWN_NUDGE == OWN_NUDGE,
+            };
+            *(if is_absorbed { &mut absorbed } else { &mut kept }) += 1;
+            !is_absorbed
+        });
+        self.retire_muted();
+        self.drop_finished();
+        (kept, absorbed)
+    }
+
+    /// Absorbs one result, if it says nothing to the user.
+    pub(super) fn absorb(&mut self, cqe: Cqe) -> bool {
+        let is_absorbed = match Ticket::from_user_data(cqe.user_data, self.number) {
+            Some(ticket) if ticket.is_watched() => {
+                self.streams.absorb(&mut self.slots, ticket, cqe)
+            }
+            _ => false,
+        };
+        self.drop_finished();
+        is_absorbed
+    }
+
+    /// Ends the sends of which the kernel said nothing when it had taken them: all was sent.
+    fn retire_muted(&mut self) {
+        if self.streams.muted.is_empty() || !self.driver.has_taken_all() {
+            return;
+        }
+        for ticket in std::mem::take(&mut self.streams.muted) {
+            let sent = |operation: &Operation| {
+                matches!(operation.0.as_deref(), Some(Kind::Send { manner: Manner::Quiet, .. }))
+            };
+            if self.slots.get(ticket).is_some_and(sent) {
+                self.streams.finish(&mut self.slots, ticket);
+            }
+        }
+    }
+
+    fn drop_finished(&mut self) {
+        while let Some(mut operation) = self.streams.finished.pop() {
+            self.settle(&mut operation, Cqe::default());
+        }
+    }
+
+    fn has_due(&self) -> bool {
+        let returned = |ticket: &Ticket| self.slots.get(*ticket).is_none_or(may_go_on);
+        !self.streams.due.is_empty() || self.streams.parked.iter().any(returned)
+    }
+
+    /// Hands over again what is due, and what was parked for something that came back.
+    fn rearm(&mut self) -> Result<(), Error> {
+        let Local { streams, slots, driver, .. } = self;
+        if !streams.parked.is_empty() {
+            if !std::mem::replace(&mut streams.expects_nudges, true) {
+                driver.expect_nudges();
+            }
+            let Streams { parked, due, .. } = streams;
+            let mut spent = Spent::default();
+            parked.retain(|ticket| {
+                await_return(slots, *ticket, driver);
+                let goes_on = slots.get(*ticket).is_none_or(|operation| spent.allows(operation));
+                if goes_on {
+                    due.push(*ticket);
+                }
+                !goes_on
+            });
+        }
+        // The one that waited longest goes first.
+        self.streams.due.reverse();
+        while let Some(ticket) = self.streams.due.pop() {
+            if let Err(reason) = self.make_room() {
+                self.streams.due.push(ticket);
+                let (PushRefusal::Rejected(error) | PushRefusal::Submit(error)) = reason else {
+                    return Ok(());
+                };
+                return Err(error);
+            }
+            self.hand_over_again(ticket);
+        }
+        Ok(())
+    }
+
+    fn hand_over_again(&mut self, ticket: Ticket) {
+        let Some(operation) = self.slots.get(ticket) else { return };
+        let by_ring = self.is_by_ring(operation);
+        match self.resolve(operation, by_ring) {
+            Ok((file, blocking)) => {
+                let context = Context { ring: self.number, file, entry: None };
+                let (_, operation) = self.slots.get_mut(ticket).expect("found just now");
+                note_arming(operation);
+                let call = Call::lower(operation, context);
+                self.driver.queue(ticket.user_data(), call, blocking);
+            }
+            // Its file was found once and is held; were it not, its user has to know.
+            Err(error) => {
+                self.driver.put_back(&[Cqe::by_thread(ticket.user_data(), -error.errno())]);
+            }
+        }
+    }
+
+    /// Whether the ring makes it: receives into a group that the kernel does not have, it cannot.
+    pub(super) fn is_by_ring(&self, operation: &Operation) -> bool {
+        let suits = match operation.0.as_deref() {
+            Some(Kind::ReceiveMulti { group, .. }) => group.is_registered(),
+            _ => true,
+        };
+        suits && self.driver.supports(operation.opcode())
+    }
+
+    /// A result of an operation of this kind.
+    #[inline(never)]
+    pub(super) fn complete_watched(&mut self, ticket: Ticket, mut cqe: Cqe) -> Option<Completion> {
+        if cqe.result == -libc::EINTR && !cqe.is_by_thread() {
+            // As for other operations: what interrupts one is a cancel.
+            cqe.result = -libc::ECANCELED;
+        }
+        if self.streams.absorb(&mut self.slots, ticket, cqe) {
+            self.drop_finished();
+            return None;
+        }
+        let Some((tag, operation)) = self.slots.get_mut(ticket) else {
+            self.stats.stale_completions += 1;
+            return None;
+        };
+        let brought = match operation.0.as_deref_mut() {
+            Some(Kind::AcceptMulti { .. }) if cqe.result >= 0 => {
+                Some(Kind::Accepted(Some(completion::adopt_accepted(cqe.result))))
+            }
+            Some(Kind::ReceiveMulti { group, .. }) => {
+                // A buffer can come with an end of the stream too, and goes back at once.
+                let lease =
+                    cqe.buffer().map(|index| group.lease(index, cqe.result.max(0) as usize));
+                lease.filter(|_| cqe.result > 0).map(Kind::Received)
+            }
+            _ => None,
+        };
+        let Some(brought) = brought else { return self.end_watched(ticket, tag, cqe) };
+        let result = if matches!(brought, Kind::Accepted(_)) { 0 } else { cqe.result };
+        let completion = Completion::new(ticket, tag, result, Operation::of(brought));
+        if cqe.has_more() {
+            return Some(completion.with_more());
+        }
+        if self.streams.is_closing {
+            let last = self.end_watched(ticket, tag, cqe);
+            drop(last);
+            return Some(completion);
+        }
+        // The kernel ended it without an error.
+        self.streams.due.push(ticket);
+        Some(completion.with_more())
+    }
+
+    fn end_watched(&mut self, ticket: Ticket, tag: u64, cqe: Cqe) -> Option<Completion> {
+        self.slots.free(ticket)?;
+        self.streams.watched -= 1;
+        let mut operation = self.slots.take(ticket);
+        self.settle(&mut operation, cqe);
+        let result = match operation.0.as_deref() {
+            // It does not wait for a socket that is full: nothing of it was taken.
+            Some(Kind::Send { manner: Manner::Quiet | Manner::Loud, .. })
+                if cqe.result == -libc::EAGAIN =>
+            {
+                0
+            }
+            Some(Kind::Send { manner: Manner::ZeroCopy { sent: Some(sent) }, .. })
+                if cqe.is_notification() =>
+            {
+                *sent
+            }
+            _ => cqe.result,
+        };
+        Some(Completion::new(ticket, tag, result, operation))
+    }
+
+    /// The loop is about to end: what is parked ends as cancelled, and nothing is parked any more.
+    pub(super) fn end_parked(&mut self) {
+        self.streams.is_closing = true;
+        let Streams { due, parked, .. } = &mut self.streams;
+        let cancelled: Vec<Cqe> =
+            due.drain(..).chain(parked.drain(..)).map(|t| Cqe::cancelled(t.user_data())).collect();
+        self.driver.put_back(&cancelled);
+    }
+
+    pub(super) fn has_watched(&self) -> bool {
+        self.streams.watched > 0
+    }
+}
+
+impl Streams {
+    /// Absorbs a result that says nothing to the user; false where it is one for the user.
+    fn absorb(&mut self, slots: &mut Slots, ticket: Ticket, cqe: Cqe) -> bool {
+        let Some((_, operation)) = slots.get_mut(ticket) else { return false };
+        match operation.0.as_deref_mut() {
+            Some(Kind::AcceptMulti { .. }) if cqe.result < 0 && !self.is_closing => {
+                match -cqe.result {
+                    libc::EMFILE | libc::ENFILE => self.parked.push(ticket),
+                    errno if befalls_one_connection(errno) => self.due.push(ticket),
+                    _ => return false,
+                }
+                true
+            }
+            Some(Kind::ReceiveMulti { group, armed_at, .. })
+                if cqe.result == -libc::ENOBUFS && !cqe.has_more() && !self.is_closing =>
+            {
+                group.run_dry(*armed_at);
+                self.parked.push(ticket);
+                true
+            }
+            Some(Kind::Send { manner, buffer, .. }) => {
+                let is_quiet = *manner == Manner::Quiet;
+                match manner {
+                    Manner::Quiet if cqe.result >= 0 && cqe.result as usize == buffer.len() => {
+                        self.quiet = self.quiet.saturating_sub(1);
+                        self.finish(slots, ticket);
+                        return true;
+                    }
+                    Manner::Quiet => *manner = Manner::Loud,
+                    Manner::ZeroCopy { sent } if cqe.has_more() => {
+                        *sent = Some(cqe.result);
+                        return true;
+                    }
+                    // A socket that cannot do without a copy (io_uring/net.c): told with the
+                    // memory's release, or instead of it.
+                    Manner::ZeroCopy { sent }
+                        if sent.unwrap_or(cqe.result) == -libc::EOPNOTSUPP && !self.is_closing =>
+                    {
+                        *manner = Manner::Whole;
+                        self.due.push(ticket);
+                        return true;
+                    }
+                    _ => {}
+                }
+                if is_quiet {
+                    self.quiet = self.quiet.saturating_sub(1);
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Frees the slot of a send that is done and has nothing to tell.
+    fn finish(&mut self, slots: &mut Slots, ticket: Ticket) {
+        if slots.free(ticket).is_some() {
+            self.watched -= 1;
+            self.finished.push(slots.take(ticket));
+        }
+    }
+}
+
+/// Notes how much had come back when an operation is handed over: it is parked only until more has.
+fn note_arming(operation: &mut Operation) {
+    match operation.0.as_deref_mut() {
+        Some(Kind::AcceptMulti { armed_at, .. }) => *armed_at = closing::count(),
+        Some(Kind::ReceiveMulti { armed_at, group, .. }) => *armed_at = group.returns(),
+        _ => {}
+    }
+}
+
+/// Whether something came back since it was handed over that it may go on with.
+fn may_go_on(operation: &Operation) -> bool {
+    match operation.0.as_deref() {
+        Some(Kind::AcceptMulti { armed_at, .. }) => closing::count() > *armed_at,
+        Some(Kind::ReceiveMulti { group, .. }) => group.returned() > 0,
+        _ => true,
+    }
+}
+
+/// How many receives of each group go on in one pass: no more than buffers came back, or nearly all
+/// would find none and be handed over for nothing.
+#[derive(Default)]
+struct Spent(Vec<(*const Group, u64)>);
+
+impl Spent {
+    fn allows(&mut self, operation: &Operation) -> bool {
+        let Some(Kind::ReceiveMulti { group, .. }) = operation.0.as_deref() else {
+            return may_go_on(operation);
+        };
+        let (name, _) = group.lower();
+        let at = self.0.iter().position(|(other, _)| *other == name).unwrap_or(self.0.len());
+        if at == self.0.len() {
+            self.0.push((name, 0));
+        }
+        let spent = &mut self.0[at].1;
+        let allows = *spent < group.returned();
+        *spent += u64::from(allows);
+        allows
+    }
+}
+
+/// Asks for a nudge when what it is parked for comes back.
+fn await_return(slots: &Slots, ticket: Ticket, driver: &mut AnyDriver) {
+    match slots.get(ticket).and_then(|operation| operation.0.as_deref()) {
+        Some(Kind::ReceiveMulti { group, .. }) => group.await_return(),
+        Some(Kind::AcceptMulti { .. }) => {
+            // It was made when the operation was pushed.
+            if let Ok(wake) = driver.waker() {
+                closing::await_next(wake);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What accept(2) says to treat as if nothing had come: it is an error of one connection, not of
+/// the listener.
+fn befalls_one_connection(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::ECONNABORTED
+            | libc::ENETDOWN
+            | libc::EPROTO
+            | libc::ENOPROTOOPT
+            | libc::EHOSTDOWN
+            | libc::ENONET
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+    )
+}
+
+fn no_waker(error: io::Error) -> Error {
+    Error::new(Opcode::Register, Errno(error.raw_os_error().unwrap_or(libc::EIO)))
+        .advise("no descriptor is to be had to wake the loop by")
+}
+
+/// Why an operation that has not exactly one completion is not taken where one is awaited.
+pub(super) fn refuse_to_run(operation: &Operation) -> Option<PushError> {
+    if operation.completes_once() {
+        return None;
+    }
+    let reason = Error::of(operation, Errno(libc::EINVAL))
+        .advise("it has several completions, or none: push it");
+    let operation = Operation::nop();
+    Some(PushError { operation, reason: PushRefusal::Rejected(reason) })
+}
