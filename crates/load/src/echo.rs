@@ -37,7 +37,7 @@ pub use self::{
     outcome::{ClientUse, Outcome, ServerUse},
     plan::{Mode, Plan},
     report::json::SCHEMA,
-    run::run,
+    run::{Moment, run, run_observed},
 };
 use crate::{error::LoadError, interrupt};
 

@@ -143,7 +143,11 @@ impl Plan {
     }
 
     /// Raises the soft limit of open files to the hard one, where it is too low.
-    fn raise_open_files(&self) -> Result<(), LoadError> {
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Failed`] where the hard limit is too low too.
+    pub fn raise_open_files(&self) -> Result<(), LoadError> {
         let needed = self.connections_in_all() as u64 + 2 * self.threads as u64 + OTHER_DESCRIPTORS;
         let mut limit = getrlimit(Resource::Nofile);
         if limit.current.is_none_or(|soft| soft >= needed) {

@@ -79,6 +79,15 @@ struct Crew {
     ledgers: Vec<Ledger>,
 }
 
+/// An edge of the measured time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// It begins.
+    Start,
+    /// It ends.
+    End,
+}
+
 /// Does what the plan says. A signal that sets `interrupted` ends the measured time early.
 ///
 /// # Errors
@@ -86,6 +95,19 @@ struct Crew {
 /// [`LoadError`]: nothing could be measured. Connections that fail among others that do not are
 /// counted in the [`Outcome`].
 pub fn run(plan: &Plan, interrupted: &Arc<AtomicBool>) -> Result<Outcome, LoadError> {
+    run_observed(plan, interrupted, &mut |_| {})
+}
+
+/// The same, for a caller that has something to look at when the measured time begins and ends.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub fn run_observed(
+    plan: &Plan,
+    interrupted: &Arc<AtomicBool>,
+    at: &mut dyn FnMut(Moment),
+) -> Result<Outcome, LoadError> {
     let sources = Sources::default();
     let server = |pid| ForeignProcess::read(&sources, pid);
     if let Some(pid) = plan.server_pid.filter(|&pid| !server(pid).exists()) {
@@ -101,9 +123,11 @@ pub fn run(plan: &Plan, interrupted: &Arc<AtomicBool>) -> Result<Outcome, LoadEr
     let with_idle = plan.server_pid.map(server);
     let (from_ns, until_ns) = crew.go(plan);
     crew.wait_until(from_ns);
+    at(Moment::Start);
     let at_start = Edge::look(crew.clock, plan, &sources);
     let until_ns = crew.wait_for_end(until_ns);
     let at_end = Edge::look(crew.clock, plan, &sources);
+    at(Moment::End);
     let is_partial = crew.shared.is_interrupted();
     let ledgers = crew.finish()?;
     if from_ns >= until_ns && is_partial {

@@ -105,12 +105,14 @@ fn switched(later: &[Thread], earlier: &[Thread]) -> Option<ContextSwitches> {
         thread.and_then(|thread| thread.switches).unwrap_or_default()
     };
     let mut sum = ContextSwitches::default();
-    for thread in later {
-        let since = thread.switches?.since(&before(thread.id));
+    // A thread that exits while it is looked at has none to be read.
+    let readable = || later.iter().filter_map(|thread| Some((thread.id, thread.switches?)));
+    for (id, switches) in readable() {
+        let since = switches.since(&before(id));
         sum.voluntary = sum.voluntary.saturating_add(since.voluntary);
         sum.involuntary = sum.involuntary.saturating_add(since.involuntary);
     }
-    (!later.is_empty()).then_some(sum)
+    readable().next().map(|_| sum)
 }
 
 #[cfg(test)]
