@@ -482,15 +482,6 @@ impl Local {
         Some(Completion::new(ticket, tag, result, operation))
     }
 
-    /// What the loop submitted for itself is told to nobody.
-    #[cold]
-    fn complete_own(&mut self, mut cqe: Cqe) -> Option<Completion> {
-        if !self.chains.is_empty() {
-            self.observe(&mut cqe);
-        }
-        None
-    }
-
     #[inline(never)]
     fn complete_taken(&mut self, ticket: Ticket, cqe: Cqe) -> (Operation, i32) {
         let mut cqe = cqe;
