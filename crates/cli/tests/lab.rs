@@ -396,7 +396,7 @@ fn measuring(mut command: Command, last: &Path) -> Child {
     };
     let mut seen = 0;
     while seen < 20 {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        thread::sleep(std::time::Duration::from_millis(10));
         seen += usize::from(is_open());
     }
     child
@@ -561,7 +561,7 @@ fn a_signal_takes_the_memory_group_away() {
             assert!(lacks_memory_groups(&output), "{}", String::from_utf8_lossy(&output.stderr));
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        thread::sleep(std::time::Duration::from_millis(10));
     }
     signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
