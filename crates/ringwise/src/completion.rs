@@ -48,12 +48,6 @@ impl Completion {
         Completion { number, table, result, tag, operation }
     }
 
-    /// The same, and not the operation's last.
-    pub(crate) fn with_more(mut self) -> Completion {
-        self.number |= MORE;
-        self
-    }
-
     /// Whether more completions of the same operation are to come: it is still in flight, under the
     /// same tag and ticket. What its result is says nothing about that.
     pub fn has_more(&self) -> bool {

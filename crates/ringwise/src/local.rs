@@ -6,6 +6,7 @@
 //! with it: drop it, forget it, or panic half-way.
 
 mod linked;
+mod registration;
 mod shutdown;
 mod streams;
 
@@ -21,19 +22,19 @@ use std::{
 
 use crate::{
     backend::{AnyDriver, Blocking, Cqe, Driver, OWN_ENTRIES},
-    buf::{AlignedBuf, Buffer, Pool},
+    buf::{Buffer, Pool},
     call::{Call, Context, File},
     completion::{self, Completion},
     descriptor::{Descriptor, RegisteredFile, Target},
     error::{Errno, Error, OFFSET_MAX, PushError, PushRefusal},
     op::{Closing, Kind, Opcode, Open, Opened, Operation},
-    registry::{Registry, Release},
-    setup::{Builder, Effect, Setup, SetupError},
+    registry::Registry,
+    setup::{Builder, Setup, SetupError},
     slot::{Freed, Slots, Ticket},
     stats::Stats,
 };
 
-use streams::Streams;
+use streams::{Part, Streams};
 
 /// One thread's event loop for completion-based I/O.
 ///
@@ -422,7 +423,9 @@ impl Local {
     /// descriptor readable.
     #[cfg(feature = "tokio")]
     pub(crate) fn submit_and_arm(&mut self) -> Result<(), Error> {
-        if self.chains.are_watched() {
+        if self.has_watched() {
+            self.drive_watched(0, None)?;
+        } else if self.chains.are_watched() {
             self.drive_chains(0, None)?;
         }
         self.driver.submit_and_arm().map_err(|errno| Error::new(Opcode::Submit, errno))
@@ -462,27 +465,21 @@ impl Local {
         let Some(ticket) = Ticket::from_user_data(cqe.user_data, self.number) else {
             return self.complete_own(cqe);
         };
-        if ticket.is_watched() {
-            return self.complete_watched(ticket, cqe);
-        }
-        let Some(Freed { tag, nop }) = self.slots.free(ticket) else {
-            self.stats.stale_completions += 1;
-            return None;
-        };
         // Built in one place from values: built in two, it is copied through memory while its
         // stores are still on their way, which took five nanoseconds of a no-op's forty.
-        let (operation, result) =
-            if nop { (Operation::nop(), cqe.result) } else { self.complete_taken(ticket, cqe) };
+        let (ticket, tag, operation, result) = if ticket.is_watched() {
+            let Part { ticket, tag, operation, result } = self.complete_watched(ticket, cqe)?;
+            (ticket, tag, operation, result)
+        } else {
+            let Some(Freed { tag, nop }) = self.slots.free(ticket) else {
+                self.stats.stale_completions += 1;
+                return None;
+            };
+            let (operation, result) =
+                if nop { (Operation::nop(), cqe.result) } else { self.complete_taken(ticket, cqe) };
+            (ticket, tag, operation, result)
+        };
         Some(Completion::new(ticket, tag, result, operation))
-    }
-
-    /// What the loop submitted for itself is told to nobody.
-    #[cold]
-    fn complete_own(&mut self, mut cqe: Cqe) -> Option<Completion> {
-        if !self.chains.is_empty() {
-            self.observe(&mut cqe);
-        }
-        None
     }
 
     #[inline(never)]
@@ -587,97 +584,6 @@ impl Local {
         };
         self.driver.put_back(&others);
         done
-    }
-
-    /// Puts a file into the loop's table, for cheaper operations on it. The loop keeps the file
-    /// open until it is taken out.
-    ///
-    /// # Errors
-    ///
-    /// `ENFILE` when the table is full (see
-    /// [`Builder::registered_files`](crate::Builder::registered_files)), and what
-    /// io_uring_register(2) reports.
-    pub fn register_file(&mut self, file: &Descriptor) -> Result<RegisteredFile, Error> {
-        let full = || {
-            Error::new(Opcode::Register, Errno(libc::ENFILE))
-                .advise("the loop's table of registered files is full")
-        };
-        let entry = self.registry.reserve().ok_or_else(full)?;
-        if let Err(errno) = self.driver.set_file(entry, Some(file.as_raw_fd())) {
-            self.registry.vacate(entry);
-            return Err(Error::new(Opcode::Register, errno));
-        }
-        Ok(self.registry.opened(entry, Some(file.clone())))
-    }
-
-    /// Takes a file out of the loop's table, at once or when the last operation on it completes.
-    ///
-    /// # Errors
-    ///
-    /// `EBADF` when it is not in this loop's table, or no longer.
-    pub fn unregister_file(&mut self, file: RegisteredFile) -> Result<(), Error> {
-        match self.registry.release(file) {
-            Some(Release::Now(entry)) => {
-                self.clear_entry(entry);
-                Ok(())
-            }
-            Some(Release::Later) => Ok(()),
-            None => Err(Error::new(Opcode::Register, Errno(libc::EBADF))
-                .advise("it is not registered with this loop, or no longer")),
-        }
-    }
-
-    fn clear_entry(&mut self, entry: u32) {
-        // Emptying an entry of a table that exists cannot fail for want of anything.
-        let _ = self.driver.set_file(entry, None);
-        self.registry.vacate(entry);
-    }
-
-    /// Makes a pool of `count` buffers of `buffer_bytes` each and registers it with the ring, so
-    /// that operations on its buffers skip pinning their pages. At most 1 GiB, and 64 pools.
-    ///
-    /// Where the kernel refuses (a locked-memory limit, the classic backend) the pool is ordinary
-    /// memory with the same meaning; [`Pool::registration`] says which and why.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for sizes that no pool can have.
-    pub fn register_pool(&mut self, count: usize, buffer_bytes: usize) -> Result<Pool, Error> {
-        let driver = &mut self.driver;
-        let number = self.number;
-        let pool = Pool::build(count, buffer_bytes, |base, len| {
-            driver.register_region(base, len).map(|index| (number, index))
-        })?;
-        if pool.is_registered() {
-            self.pools.push(pool.clone());
-        }
-        Ok(pool)
-    }
-
-    /// Reads 4 KiB of `file` through a ring that was asked to poll, and tells whether it does.
-    ///
-    /// Such a ring opens on any kernel; on a device without polling queues each read then fails
-    /// (`EOPNOTSUPP` since Linux 6.10 or so), which only a read can show. The file has to be
-    /// opened for direct reading. The answer is kept in [`Setup::iopoll`].
-    ///
-    /// # Errors
-    ///
-    /// Why the read failed, where that says nothing about polling: then nothing is known yet.
-    pub fn probe_iopoll(&mut self, file: &Descriptor) -> Result<Effect, Error> {
-        if self.setup.iopoll == Effect::Unknown {
-            let buffer = AlignedBuf::zeroed(4096, 4096);
-            let read = self.run(Operation::read_at(file, buffer, 0)).and_then(|done| done.result());
-            self.setup.iopoll = match read {
-                Ok(_) => Effect::Effective,
-                Err(error) if error.errno() == libc::EOPNOTSUPP => Effect::Ineffective(
-                    "a polled read returned EOPNOTSUPP: the device has no polling queues \
-                     (its queue/io_poll is 0), or the file is not open for direct I/O"
-                        .into(),
-                ),
-                Err(error) => return Err(error),
-            };
-        }
-        Ok(self.setup.iopoll.clone())
     }
 }
 

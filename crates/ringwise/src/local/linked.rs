@@ -365,6 +365,15 @@ impl Local {
         (ticket, Call::lower(self.slots.operation_mut(ticket), context))
     }
 
+    /// What the loop submitted for itself is told to nobody.
+    #[cold]
+    pub(super) fn complete_own(&mut self, mut cqe: Cqe) -> Option<Completion> {
+        if !self.chains.is_empty() {
+            self.observe(&mut cqe);
+        }
+        None
+    }
+
     /// Looks at a result on its way out.
     #[cold]
     pub(super) fn observe(&mut self, cqe: &mut Cqe) {
