@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -124,26 +124,60 @@ fn nop_compares_the_library_with_a_bare_ring() {
     assert_eq!(content(directory.path()), [directory.path().join("n.json")]);
 }
 
-/// A server in this process, with `damage` done to the bytes of each read.
-fn echo_server(damage: fn(u64, &mut [u8])) -> SocketAddr {
+/// A server in a process of its own, this program again: `right`, or `wrong` from byte 640 on.
+struct EchoServer {
+    process: Child,
+    address: String,
+}
+
+impl EchoServer {
+    fn start(kind: &str, pinned: bool) -> EchoServer {
+        let first = ringwise_measure::cpu::allowed_cpus().unwrap()[0].to_string();
+        let test = std::env::current_exe().unwrap();
+        let mut command = match pinned {
+            true => Command::new("taskset"),
+            false => Command::new(&test),
+        };
+        if pinned {
+            command.args(["-c", &first]).arg(&test);
+        }
+        command.args(["an_echo_server_for_other_tests", "--exact", "--nocapture"]);
+        command.env("RINGWISE_TEST_SERVER", kind).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let found = |line: String| Some(line.split_once("listening on ")?.1.to_owned());
+        let address = lines.into_iter().find_map(found).unwrap();
+        EchoServer { process, address }
+    }
+}
+
+impl Drop for EchoServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn an_echo_server_for_other_tests() {
+    let Some(kind) = std::env::var_os("RINGWISE_TEST_SERVER") else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let serve = move |mut stream: TcpStream| {
-        let (mut bytes, mut echoed) = (vec![0; 4096], 0);
-        while let Ok(count @ 1..) = stream.read(&mut bytes) {
-            damage(echoed, &mut bytes[..count]);
-            if stream.write_all(&bytes[..count]).is_err() {
-                return;
-            }
-            echoed += count as u64;
+    println!("listening on {}", listener.local_addr().unwrap());
+    let is_wrong = kind == "wrong";
+    for stream in listener.incoming() {
+        thread::spawn(move || serve(stream.unwrap(), is_wrong));
+    }
+}
+
+fn serve(mut stream: TcpStream, is_wrong: bool) {
+    let (mut bytes, mut echoed) = (vec![0; 4096], 0);
+    while let Ok(count @ 1..) = stream.read(&mut bytes) {
+        bytes[0] ^= u8::from(is_wrong && echoed >= 640);
+        if stream.write_all(&bytes[..count]).is_err() {
+            return;
         }
-    };
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            thread::spawn(move || serve(stream.unwrap()));
-        }
-    });
-    address
+        echoed += count;
+    }
 }
 
 /// Processes that this one's children have started and left.
@@ -164,15 +198,23 @@ fn servers_left_by(lab: u32) -> Vec<String> {
 #[test]
 fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
     let directory = directory();
-    let right = echo_server(|_, _| {});
-    let wrong = echo_server(|echoed, bytes| {
-        if echoed >= 640 {
-            bytes[0] ^= 1;
-        }
-    });
-    let (right, wrong) = (format!("right={right}"), format!("wrong={wrong}"));
+    let servers = [("right", true), ("wrong", true), ("right", false)]
+        .map(|(kind, pinned)| EchoServer::start(kind, pinned));
+    let [right, wrong, elsewhere] = &servers;
+    let right = format!("right={}", right.address);
+    let wrong = format!("wrong={}", wrong.address);
+    let elsewhere = format!("elsewhere={}", elsewhere.address);
     let mut arguments = vec!["echo", "--engines", "tokio,blocking,node", "--target", &right];
-    arguments.extend(["--target", &wrong, "--connections", "1,4", "--length", "64"]);
+    arguments.extend([
+        "--target",
+        &wrong,
+        "--target",
+        &elsewhere,
+        "--connections",
+        "1,4",
+        "--length",
+        "64",
+    ]);
     arguments.extend(["--duration", "60ms", "--repeats", "2", "--json", "e.json"]);
     // No node is found here.
     let output = lab(directory.path(), &arguments).env("PATH", "").output().unwrap();
@@ -189,13 +231,18 @@ fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
+    if ringwise_measure::cpu::allowed_cpus().unwrap().len() == 1 {
+        return skip("one processor, so that no server can be on another");
+    }
+    let misplaced = "void: elsewhere at connections 4: it may run on processors ";
+    assert!(text.contains(misplaced) && text.contains("pin it with taskset -acp "), "{text}");
     let results = fs::read_to_string(directory.path().join("e.json")).unwrap();
     let results: Value = serde_json::from_str(&results).unwrap();
     let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/lab-1.json");
     let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
     conform(&results, &schema, &schema, "$");
     let rows = results["results"].as_array().unwrap();
-    assert_eq!(rows.len(), 12);
+    assert_eq!(rows.len(), 14);
     for row in rows.iter().filter(|row| row["void"].is_null()) {
         assert!(row["ops_per_s"].as_f64().unwrap() > 0.0, "{row}");
         // The server's own, whichever process it is.

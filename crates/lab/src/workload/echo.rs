@@ -265,9 +265,6 @@ fn remark(served: &[Served], section: &mut Section) {
             let samples = measured.samples.len();
             measured.remarks.push(format!("client-bound in {bound} of {samples} samples"));
         }
-        if matches!(served.server, EchoServer::Target { .. }) {
-            measured.remarks.push("on the processors that it was started on".to_owned());
-        }
         for sample in &mut measured.samples {
             if sample.cpu_ns_per_op == 0.0 {
                 // A server whose process cannot be seen.

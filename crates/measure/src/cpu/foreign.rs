@@ -63,6 +63,16 @@ impl ForeignProcess {
         ForeignProcess { threads, total_ns, resident_bytes }
     }
 
+    /// The processors that the process's first thread may run on, as the kernel writes them: `0`,
+    /// `0-3,8`.
+    pub fn processors(sources: &Sources, pid: u32) -> Fact<String> {
+        sources.proc_text(format!("{pid}/status")).and_then(|text| {
+            let list = field(&text, "Cpus_allowed_list").map(str::to_owned);
+            let unknown = || format!("/proc/{pid}/status: no Cpus_allowed_list there");
+            list.map_or_else(|| Fact::Unknown(unknown()), Fact::Known)
+        })
+    }
+
     /// Whether the process was there.
     pub fn exists(&self) -> bool {
         self.total_ns.known().is_some()
@@ -174,5 +184,7 @@ mod tests {
         assert!(before.exists() && *before.resident_bytes.known().unwrap() > 0);
         let since = ForeignProcess::read(&sources, std::process::id()).since(&before);
         assert!(since.cpu_ns.known().is_some(), "{since:?}");
+        let processors = ForeignProcess::processors(&sources, std::process::id());
+        assert!(processors.known().is_some_and(|list| list.starts_with(char::is_numeric)));
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use ringwise_measure::{
     Sources,
-    cpu::{listening_process, pin_current_thread},
+    cpu::{ForeignProcess, listening_process, pin_current_thread},
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -68,6 +68,9 @@ impl Server {
                 true => listening_process(&Sources::default(), address.port()).known().copied(),
                 false => None,
             };
+            if let Some(reason) = pid.and_then(|pid| misplaced(pid, processor)) {
+                return Err(Failure::Unavailable(reason));
+            }
             return Ok(Server { address: *address, pid, child: None });
         }
         let mut command = command(server, connections).map_err(Failure::Unavailable)?;
@@ -82,6 +85,17 @@ impl Server {
             }
         }
     }
+}
+
+/// Why a server that is running already cannot be compared: on the processor of the load it would
+/// be woken without a wake-up of another processor, which is most of a round's time.
+fn misplaced(pid: u32, processor: usize) -> Option<String> {
+    let allowed = ForeignProcess::processors(&Sources::default(), pid);
+    let list = allowed.known().filter(|list| **list != processor.to_string())?;
+    Some(format!(
+        "it may run on processors {list}, the other servers run on {processor}: pin it with \
+         taskset -acp {processor} {pid}"
+    ))
 }
 
 impl Drop for Server {
