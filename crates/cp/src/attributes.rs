@@ -1,0 +1,222 @@
+//! Owners, times, extended attributes, ACLs and permissions, from a source to its copy.
+//!
+//! The order is the one that never leaves a copy open to more people than its source: times first
+//! (nothing after them changes them), then the owner, then attributes (a capability does not
+//! survive a change of owner), permissions last.
+
+mod extended;
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::{
+    fs::{self, AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid},
+    io::Errno,
+    process,
+};
+
+use crate::{
+    options::Options,
+    place::Place,
+    quoting::Locale,
+    report::{Line, compose},
+};
+
+/// Bits that chmod(2) sets.
+pub(crate) const MODE_BITS: u32 = 0o7777;
+
+/// A file whose attributes are read or set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of<'a> {
+    Open(BorrowedFd<'a>),
+    /// By its name: what cannot be opened, a link itself included.
+    Named(&'a Place),
+}
+
+/// Who runs this, as far as it decides what is an error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) is_root: bool,
+    pub(crate) umask: u32,
+}
+
+impl Caller {
+    pub(crate) fn current() -> Caller {
+        // There is no call that only reads it. Nothing else runs yet.
+        let umask = process::umask(Mode::empty());
+        process::umask(umask);
+        Caller { is_root: process::geteuid().is_root(), umask: umask.as_raw_mode() }
+    }
+}
+
+/// A copy whose content is there.
+#[derive(Debug)]
+pub(crate) struct Finish<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) caller: Caller,
+    pub(crate) locale: Locale,
+    pub(crate) source: Of<'a>,
+    pub(crate) source_path: &'a [u8],
+    /// What the source was when it was found.
+    pub(crate) source_stat: &'a Stat,
+    pub(crate) copy: Of<'a>,
+    pub(crate) copy_path: &'a [u8],
+    /// What the copy was, where it was there before.
+    pub(crate) copy_stat: Option<&'a Stat>,
+    pub(crate) is_link: bool,
+    pub(crate) is_directory: bool,
+    /// What to do where permissions are not preserved.
+    pub(crate) otherwise: Otherwise,
+}
+
+/// Permissions of a copy that does not get its source's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Otherwise {
+    Leave,
+    /// As a new file's.
+    Fresh(u32),
+    /// Set these.
+    Exactly(u32),
+}
+
+impl Finish<'_> {
+    /// Sets what is to be preserved. False: something could not be that has to be. What is to be
+    /// said about it goes into `lines`.
+    pub(crate) fn run(&self, lines: &mut Vec<Line>) -> bool {
+        let preserve = &self.options.preserve;
+        let mut mode = self.source_stat.st_mode & MODE_BITS;
+        if preserve.timestamps
+            && let Err(errno) = self.set_times()
+        {
+            self.complain("preserving times for %s", errno, lines);
+            if preserve.required {
+                return false;
+            }
+        }
+        if preserve.ownership && !self.has_owner_already() {
+            match self.set_owner(lines) {
+                Owned::Yes => {}
+                // Another's program must not run as us.
+                Owned::No => mode &= !0o7000,
+                Owned::Failed => return false,
+            }
+        }
+        if preserve.xattr && !self.copy_extended(lines) && preserve.xattr_required {
+            return false;
+        }
+        if self.is_link {
+            return true;
+        }
+        let set = match (preserve.mode, self.otherwise) {
+            (true, _) => self.copy_permissions(mode),
+            (false, Otherwise::Leave) => Ok(()),
+            (false, Otherwise::Fresh(mode)) => {
+                self.drop_acl().and_then(|()| self.set_mode(mode & !self.caller.umask))
+            }
+            (false, Otherwise::Exactly(mode)) => self.set_mode(mode),
+        };
+        match set {
+            Ok(()) => true,
+            Err(errno) => {
+                self.complain("preserving permissions for %s", errno, lines);
+                !preserve.required
+            }
+        }
+    }
+
+    fn complain(&self, template: &str, errno: Errno, lines: &mut Vec<Line>) {
+        lines.push(Line::Error(compose(self.locale, template, &[self.copy_path], Some(errno))));
+    }
+
+    fn set_times(&self) -> Result<(), Errno> {
+        let times = times_of(self.source_stat);
+        match self.copy {
+            Of::Open(file) => fs::futimens(file, &times),
+            Of::Named(place) => {
+                let flags = self.link_flags();
+                fs::utimensat(place.directory(), place.name(), &times, flags)
+            }
+        }
+    }
+
+    fn has_owner_already(&self) -> bool {
+        self.copy_stat.is_some_and(|copy| {
+            copy.st_uid == self.source_stat.st_uid && copy.st_gid == self.source_stat.st_gid
+        })
+    }
+
+    fn set_owner(&self, lines: &mut Vec<Line>) -> Owned {
+        let preserve = &self.options.preserve;
+        if let (true, Some(old)) = (preserve.mode && !self.is_link, self.copy_stat) {
+            // A new owner must not get what the old permissions gave another.
+            let both = old.st_mode & self.source_stat.st_mode & 0o700;
+            if let Err(errno) = self.set_mode(both) {
+                if !self.is_allowed_to_fail(errno) {
+                    self.complain("clearing permissions for %s", errno, lines);
+                }
+                return if preserve.required { Owned::Failed } else { Owned::No };
+            }
+        }
+        let (uid, gid) = (self.source_stat.st_uid, self.source_stat.st_gid);
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        let Err(errno) = self.chown(Some(uid), Some(gid)) else { return Owned::Yes };
+        if self.is_allowed_to_fail(errno) {
+            // The group alone is often ours to give.
+            let _ = self.chown(None, Some(gid));
+            return Owned::No;
+        }
+        self.complain("failed to preserve ownership for %s", errno, lines);
+        if preserve.required { Owned::Failed } else { Owned::No }
+    }
+
+    /// Only root may give files away; for others it is no failure that they cannot.
+    fn is_allowed_to_fail(&self, errno: Errno) -> bool {
+        matches!(errno, Errno::PERM | Errno::INVAL) && !self.caller.is_root
+    }
+
+    fn chown(&self, uid: Option<Uid>, gid: Option<Gid>) -> Result<(), Errno> {
+        match self.copy {
+            Of::Open(file) => fs::fchown(file, uid, gid),
+            Of::Named(place) => {
+                fs::chownat(place.directory(), place.name(), uid, gid, self.link_flags())
+            }
+        }
+    }
+
+    fn set_mode(&self, mode: u32) -> Result<(), Errno> {
+        set_mode(self.copy, mode)
+    }
+
+    fn link_flags(&self) -> AtFlags {
+        if self.is_link { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() }
+    }
+}
+
+enum Owned {
+    Yes,
+    No,
+    Failed,
+}
+
+/// Sets permission bits.
+pub(crate) fn set_mode(of: Of<'_>, mode: u32) -> Result<(), Errno> {
+    let mode = Mode::from_raw_mode(mode & MODE_BITS);
+    match of {
+        Of::Open(file) => fs::fchmod(file, mode),
+        Of::Named(place) => fs::chmodat(place.directory(), place.name(), mode, AtFlags::empty()),
+    }
+}
+
+/// When the file was read and written last, to the nanosecond.
+pub(crate) fn times_of(stat: &Stat) -> Timestamps {
+    let time = |seconds, nanoseconds| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
+    Timestamps {
+        last_access: time(stat.st_atime as i64, stat.st_atime_nsec as i64),
+        last_modification: time(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+    }
+}
+
+impl<'a, F: AsFd> From<&'a F> for Of<'a> {
+    fn from(file: &'a F) -> Of<'a> {
+        Of::Open(file.as_fd())
+    }
+}
