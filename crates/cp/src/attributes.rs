@@ -6,10 +6,10 @@
 
 mod extended;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::{
-    fs::{self, AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid},
+    fs::{self, AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, Uid},
     io::Errno,
     process,
 };
@@ -28,6 +28,8 @@ pub(crate) const MODE_BITS: u32 = 0o7777;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Of<'a> {
     Open(BorrowedFd<'a>),
+    /// Open without access to it (`O_PATH`): a directory that may not be read.
+    Through(BorrowedFd<'a>),
     /// By its name: what cannot be opened, a link itself included.
     Named(&'a Place),
 }
@@ -76,6 +78,8 @@ pub(crate) enum Otherwise {
     Fresh(u32),
     /// Set these.
     Exactly(u32),
+    /// Add those of these that are not there, when all else is set.
+    Grant(u32),
 }
 
 impl Finish<'_> {
@@ -110,9 +114,12 @@ impl Finish<'_> {
             (true, _) => self.copy_permissions(mode),
             (false, Otherwise::Leave) => Ok(()),
             (false, Otherwise::Fresh(mode)) => {
-                self.drop_acl().and_then(|()| self.set_mode(mode & !self.caller.umask))
+                self.set_permissions(mode & !self.caller.umask, None)
             }
             (false, Otherwise::Exactly(mode)) => self.set_mode(mode),
+            (false, Otherwise::Grant(wanted)) => self.mode_now().and_then(|now| {
+                if wanted & !now == 0 { Ok(()) } else { self.set_mode(now | wanted) }
+            }),
         };
         match set {
             Ok(()) => true,
@@ -131,6 +138,7 @@ impl Finish<'_> {
         let times = times_of(self.source_stat);
         match self.copy {
             Of::Open(file) => fs::futimens(file, &times),
+            Of::Through(file) => fs::utimensat(CWD, through(file), &times, AtFlags::empty()),
             Of::Named(place) => {
                 let flags = self.link_flags();
                 fs::utimensat(place.directory(), place.name(), &times, flags)
@@ -149,7 +157,7 @@ impl Finish<'_> {
         if let (true, Some(old)) = (preserve.mode && !self.is_link, self.copy_stat) {
             // A new owner must not get what the old permissions gave another.
             let both = old.st_mode & self.source_stat.st_mode & 0o700;
-            if let Err(errno) = self.set_mode(both) {
+            if let Err(errno) = self.set_permissions(both, None) {
                 if !self.is_allowed_to_fail(errno) {
                     self.complain("clearing permissions for %s", errno, lines);
                 }
@@ -176,10 +184,19 @@ impl Finish<'_> {
     fn chown(&self, uid: Option<Uid>, gid: Option<Gid>) -> Result<(), Errno> {
         match self.copy {
             Of::Open(file) => fs::fchown(file, uid, gid),
+            Of::Through(file) => fs::chownat(CWD, through(file), uid, gid, AtFlags::empty()),
             Of::Named(place) => {
                 fs::chownat(place.directory(), place.name(), uid, gid, self.link_flags())
             }
         }
+    }
+
+    fn mode_now(&self) -> Result<u32, Errno> {
+        let stat = match self.copy {
+            Of::Open(file) | Of::Through(file) => fs::fstat(file),
+            Of::Named(place) => place.stat(false),
+        };
+        stat.map(|stat| stat.st_mode)
     }
 
     fn set_mode(&self, mode: u32) -> Result<(), Errno> {
@@ -202,8 +219,14 @@ pub(crate) fn set_mode(of: Of<'_>, mode: u32) -> Result<(), Errno> {
     let mode = Mode::from_raw_mode(mode & MODE_BITS);
     match of {
         Of::Open(file) => fs::fchmod(file, mode),
+        Of::Through(file) => fs::chmodat(CWD, through(file), mode, AtFlags::empty()),
         Of::Named(place) => fs::chmodat(place.directory(), place.name(), mode, AtFlags::empty()),
     }
+}
+
+/// A path to what is open, for calls that do not take its descriptor.
+fn through(file: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// When the file was read and written last, to the nanosecond.

@@ -15,7 +15,7 @@ mod same_file;
 mod tree;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
 };
@@ -55,8 +55,27 @@ pub(crate) struct Copier {
 /// What was named on the command line.
 #[derive(Debug, Default)]
 struct Named {
-    sources: HashSet<(Vec<u8>, Identity)>,
-    copies: HashSet<(Vec<u8>, Identity)>,
+    sources: Names,
+    copies: Names,
+}
+
+/// Files and the names that they were met by.
+#[derive(Debug, Default)]
+struct Names(HashMap<Identity, Vec<Place>>);
+
+impl Names {
+    fn have(&self, file: Identity, name: &Place) -> bool {
+        self.0.get(&file).is_some_and(|names| names.iter().any(|known| known.is_same_name(name)))
+    }
+
+    /// False: this name of this file was known.
+    fn add(&mut self, file: Identity, name: &Place) -> bool {
+        let is_new = !self.have(file, name);
+        if is_new {
+            self.0.entry(file).or_default().push(name.clone());
+        }
+        is_new
+    }
 }
 
 /// A source on its way to a name.
@@ -194,7 +213,7 @@ impl Copier {
             && let Some(named) = &mut self.named
             && let Ok(made) = visit.target.stat(false)
         {
-            named.copies.insert((visit.target.path.clone(), Identity::of(&made)));
+            named.copies.add(Identity::of(&made), &visit.target);
         }
         visited
     }
@@ -214,7 +233,7 @@ impl Copier {
             return false;
         }
         let Some(named) = &mut self.named else { return false };
-        if named.sources.insert((source.path.clone(), Identity::of(stat))) {
+        if named.sources.add(Identity::of(stat), source) {
             return false;
         }
         let template = "warning: source file %s specified more than once";
@@ -228,8 +247,8 @@ impl Copier {
         }
         let Some(named) = &self.named else { return false };
         let Ok(target) = visit.target.stat(false) else { return false };
-        let key = (visit.target.path.clone(), Identity::of(&target));
-        if kind(&target) != FileType::Symlink || !named.copies.contains(&key) {
+        let is_ours = named.copies.have(Identity::of(&target), &visit.target);
+        if kind(&target) != FileType::Symlink || !is_ours {
             return false;
         }
         let names = [&visit.source.path[..], &visit.target.path];
@@ -251,9 +270,7 @@ impl Copier {
     fn meet_again(&mut self, visit: &Visit<'_>, stat: &Stat) -> Result<bool, Visited> {
         let identity = Identity::of(stat);
         let is_directory = kind(stat) == FileType::Directory;
-        let remember = if is_directory {
-            !visit.is_named
-        } else {
+        if !is_directory {
             let options = &self.options;
             let may_return = stat.st_nlink > 1
                 || options.dereference == Dereference::Always
@@ -261,13 +278,10 @@ impl Copier {
             if !(options.preserve.links && options.making != Making::HardLink && may_return) {
                 return Ok(false);
             }
-            true
-        };
+        }
         self.forget_failed();
         let Some(earlier) = self.copied.get(&identity).cloned() else {
-            if remember {
-                self.remember(identity, &visit.target);
-            }
+            self.remember(identity, &visit.target);
             return Ok(false);
         };
         if is_directory {
@@ -303,8 +317,8 @@ impl Copier {
             self.report.error(template, &[&visit.root.source], None);
             return Ok(true);
         }
-        let by_link = self.options.dereference == Dereference::Always
-            || (visit.is_named && self.options.dereference == Dereference::CommandLine);
+        // Through links a directory may well be met twice, and what is named is meant.
+        let by_link = self.options.dereference == Dereference::Always || visit.is_named;
         if by_link {
             return Ok(false);
         }

@@ -72,10 +72,12 @@ impl Locale {
 
     /// A name for a message that begins with it: bare where a shell would take it so.
     pub(crate) fn bare(self, name: &[u8]) -> Vec<u8> {
-        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"%+,-./:@]_".contains(byte);
-        let reads_back = name.iter().all(|byte| plain(byte) || *byte >= 0x80)
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"%+,-./@]_#~{}".contains(byte);
+        let reads_back = !name.starts_with(b"#")
+            && !name.starts_with(b"~")
+            && name.iter().all(|byte| plain(byte) || *byte >= 0x80)
             && self.pieces(name).all(|piece| matches!(piece, Piece::Printable(_)));
-        if !name.is_empty() && reads_back && !name.contains(&b':') {
+        if !name.is_empty() && reads_back {
             return name.to_vec();
         }
         self.shell(name)

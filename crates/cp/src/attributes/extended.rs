@@ -8,7 +8,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Finish, Of};
+use super::{Finish, Of, through};
 use crate::report::{Line, compose};
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -78,17 +78,18 @@ impl Finish<'_> {
 
     /// Gives the copy the source's ACLs and permission bits.
     pub(super) fn copy_permissions(&self, mode: u32) -> Result<(), Errno> {
-        let access = self.copy_acl(ACCESS_ACL);
-        let default = if self.is_directory { self.copy_acl(DEFAULT_ACL) } else { Ok(()) };
-        // The bits last: an ACL has no set-user-ID, and its mask is the bits' group.
-        self.set_mode(mode)?;
-        access.and(default)
-    }
-
-    fn copy_acl(&self, name: &[u8]) -> Result<(), Errno> {
-        match get(self.source, name) {
-            Ok(acl) => set(self.copy, name, &acl),
-            Err(Errno::NODATA) => match remove(self.copy, name) {
+        let acl = match get(self.source, ACCESS_ACL) {
+            Ok(acl) => Some(acl),
+            Err(errno) if errno == Errno::NODATA || is_unsupported(errno) => None,
+            Err(errno) => return Err(errno),
+        };
+        self.set_permissions(mode, acl.as_deref())?;
+        if !self.is_directory {
+            return Ok(());
+        }
+        match get(self.source, DEFAULT_ACL) {
+            Ok(acl) => set(self.copy, DEFAULT_ACL, &acl),
+            Err(Errno::NODATA) => match remove(self.copy, DEFAULT_ACL) {
                 Err(errno) if errno != Errno::NODATA && !is_unsupported(errno) => Err(errno),
                 _ => Ok(()),
             },
@@ -97,13 +98,32 @@ impl Finish<'_> {
         }
     }
 
-    /// Takes away what a directory's default ACL gave to its new files.
-    pub(super) fn drop_acl(&self) -> Result<(), Errno> {
-        match remove(self.copy, ACCESS_ACL) {
-            Err(errno) if errno != Errno::NODATA && !is_unsupported(errno) => Err(errno),
-            _ => Ok(()),
+    /// Sets an ACL, or the one that says no more than the mode: one call that also takes away what
+    /// a directory's default ACL gave. As GNU cp does it, so that a directory keeps the
+    /// set-group-ID bit that it got from the one above it, which chmod(2) would clear.
+    pub(super) fn set_permissions(&self, mode: u32, acl: Option<&[u8]>) -> Result<(), Errno> {
+        let plain = plain_acl(mode);
+        match set(self.copy, ACCESS_ACL, acl.unwrap_or(&plain)) {
+            Ok(()) if mode & 0o7000 == 0 => Ok(()),
+            Ok(()) => self.set_mode(mode),
+            Err(errno) if is_unsupported(errno) => {
+                self.set_mode(mode)?;
+                if acl.is_some() { Err(errno) } else { Ok(()) }
+            }
+            Err(errno) => Err(errno),
         }
     }
+}
+
+/// The ACL of owner, group and others as the kernel takes it (linux/posix_acl_xattr.h).
+fn plain_acl(mode: u32) -> Vec<u8> {
+    let mut acl = 2_u32.to_le_bytes().to_vec();
+    for (tag, shift) in [(1_u16, 6), (4, 3), (32, 0)] {
+        acl.extend(tag.to_le_bytes());
+        acl.extend((((mode >> shift) & 7) as u16).to_le_bytes());
+        acl.extend(u32::MAX.to_le_bytes());
+    }
+    acl
 }
 
 fn is_unsupported(errno: Errno) -> bool {
@@ -113,6 +133,7 @@ fn is_unsupported(errno: Errno) -> bool {
 fn list(of: Of<'_>) -> Result<Vec<u8>, Errno> {
     growing(256, |buffer| match of {
         Of::Open(file) => fs::flistxattr(file, buffer),
+        Of::Through(file) => fs::listxattr(through(file), buffer),
         Of::Named(place) => fs::llistxattr(place.reachable(), buffer),
     })
 }
@@ -120,6 +141,7 @@ fn list(of: Of<'_>) -> Result<Vec<u8>, Errno> {
 fn get(of: Of<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
     growing(256, |buffer| match of {
         Of::Open(file) => fs::fgetxattr(file, name, buffer),
+        Of::Through(file) => fs::getxattr(through(file), name, buffer),
         Of::Named(place) => fs::lgetxattr(place.reachable(), name, buffer),
     })
 }
@@ -127,6 +149,7 @@ fn get(of: Of<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
 fn set(of: Of<'_>, name: &[u8], value: &[u8]) -> Result<(), Errno> {
     match of {
         Of::Open(file) => fs::fsetxattr(file, name, value, XattrFlags::empty()),
+        Of::Through(file) => fs::setxattr(through(file), name, value, XattrFlags::empty()),
         Of::Named(place) => fs::lsetxattr(place.reachable(), name, value, XattrFlags::empty()),
     }
 }
@@ -134,6 +157,7 @@ fn set(of: Of<'_>, name: &[u8], value: &[u8]) -> Result<(), Errno> {
 fn remove(of: Of<'_>, name: &[u8]) -> Result<(), Errno> {
     match of {
         Of::Open(file) => fs::fremovexattr(file, name),
+        Of::Through(file) => fs::removexattr(through(file), name),
         Of::Named(place) => fs::lremovexattr(place.reachable(), name),
     }
 }

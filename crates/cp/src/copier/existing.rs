@@ -159,8 +159,9 @@ impl Copier {
                 Err(self.fail(template, &names[..1], None))
             }
             (false, false) if self.options.backup != Backup::Numbered => {
-                let key = (visit.target.path.clone(), Identity::of(target));
-                let made = self.named.as_ref().is_some_and(|named| named.copies.contains(&key));
+                let identity = Identity::of(target);
+                let made = (self.named.as_ref())
+                    .is_some_and(|named| named.copies.have(identity, &visit.target));
                 if made {
                     let template = "will not overwrite just-created %s with %s";
                     return Err(self.fail(template, &names, None));

@@ -196,7 +196,7 @@ impl Copier {
             self.note_written(made.st_dev, visit.target.directory(), &visit.target.path);
         }
         let fresh = if kind(stat) == FileType::Socket { 0o777 } else { 0o666 };
-        let otherwise = self.otherwise(Of::Named(&visit.target), fresh, omitted, None);
+        let otherwise = self.otherwise(fresh, omitted, None);
         let finish = Finish {
             options: &self.options,
             caller: self.caller,
@@ -218,26 +218,13 @@ impl Copier {
     }
 
     /// Permissions of what was made, where they are not preserved.
-    pub(super) fn otherwise(
-        &self,
-        made: Of<'_>,
-        fresh: u32,
-        omitted: u32,
-        restore: Option<u32>,
-    ) -> Otherwise {
-        if self.options.preserve.fresh_mode {
-            return Otherwise::Fresh(fresh);
-        }
+    pub(super) fn otherwise(&self, fresh: u32, omitted: u32, restore: Option<u32>) -> Otherwise {
         let omitted = omitted & !self.caller.umask;
-        let now = match (restore, omitted, made) {
-            (Some(mode), ..) => mode,
-            (None, 0, _) => return Otherwise::Leave,
-            (None, _, Of::Open(file)) => fs::fstat(file).map_or(0, |stat| stat.st_mode),
-            (None, _, Of::Named(place)) => place.stat(false).map_or(0, |stat| stat.st_mode),
-        };
-        match restore.is_none() && omitted & !now == 0 {
-            true => Otherwise::Leave,
-            false => Otherwise::Exactly((now | omitted) & MODE_BITS),
+        match (self.options.preserve.fresh_mode, restore, omitted) {
+            (true, ..) => Otherwise::Fresh(fresh),
+            (_, Some(mode), _) => Otherwise::Exactly(mode | omitted),
+            (_, None, 0) => Otherwise::Leave,
+            (_, None, _) => Otherwise::Grant(omitted),
         }
     }
 

@@ -62,10 +62,9 @@ impl Copier {
                 continue;
             }
             let (_, last) = split(&source);
-            let target = match last {
-                b".." => directory.as_bytes().to_vec(),
-                last => join(directory.as_bytes(), last),
-            };
+            // What is in the directory above goes into the target, not above it.
+            let last = if last == b".." { b"." } else { last };
+            let target = join(directory.as_bytes(), last);
             self.copy(Place::typed(source), Place::typed(target), false);
         }
     }
@@ -74,10 +73,10 @@ impl Copier {
         if self.options.parents {
             return Err((b"with --parents, the destination must be a directory".to_vec(), true));
         }
-        let source = self.source_path(self.options.sources[0].clone().into_vec());
+        // Slashes are stripped of what goes into a directory, as GNU cp does it.
+        let source = self.options.sources[0].clone().into_vec();
         let mut target = Place::typed(target.as_bytes().to_vec());
         let stat = target.stat(true);
-        let is_new = matches!(stat, Err(Errno::NOENT));
         if self.options.remove_after_failure
             && self.options.backup != Backup::None
             && source == target.path
@@ -92,7 +91,7 @@ impl Copier {
             self.copy(Place::typed(source), target, false);
             return Ok(());
         }
-        self.copy(Place::typed(source), target, is_new);
+        self.copy(Place::typed(source), target, false);
         Ok(())
     }
 

@@ -125,6 +125,10 @@ impl Held {
     }
 }
 
+fn of(file: &OwnedFd, path_only: bool) -> Of<'_> {
+    if path_only { Of::Through(file.as_fd()) } else { Of::Open(file.as_fd()) }
+}
+
 impl Tree {
     pub(super) fn new(first: Entered, root: Root) -> Tree {
         Tree {
@@ -279,23 +283,14 @@ impl Tree {
 
     fn finish(&self, copier: &mut Copier, frame: &Frame) -> bool {
         let Some(file) = frame.target.file() else { return false };
-        let (through, source_through);
-        let copy = if frame.target.path_only {
-            through = Place::within(file.clone(), &self.target_path, b".");
-            Of::Named(&through)
-        } else {
-            Of::from(&*file)
-        };
+        let copy = of(&file, frame.target.path_only);
+        let by_path;
         let source_file = frame.source.file();
         let source = match &source_file {
-            Some(source) if !frame.source.path_only => Of::from(&**source),
-            Some(source) => {
-                source_through = Place::within(source.clone(), &self.source_path, b".");
-                Of::Named(&source_through)
-            }
+            Some(source) => of(source, frame.source.path_only),
             None => {
-                source_through = Place::typed(self.source_path.clone()).reached();
-                Of::Named(&source_through)
+                by_path = Place::typed(self.source_path.clone()).reached();
+                Of::Named(&by_path)
             }
         };
         let finish = Finish {
@@ -310,7 +305,7 @@ impl Tree {
             copy_stat: frame.existed.as_ref(),
             is_link: false,
             is_directory: true,
-            otherwise: copier.otherwise(copy, 0o777, frame.omitted, frame.restore),
+            otherwise: copier.otherwise(0o777, frame.omitted, frame.restore),
         };
         let mut lines = Vec::new();
         let ok = finish.run(&mut lines);
