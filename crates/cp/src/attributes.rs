@@ -18,11 +18,15 @@ use crate::{
     options::Options,
     place::Place,
     quoting::Locale,
-    report::{Line, compose},
+    report::{Line, compose, errno_text},
 };
 
 /// Bits that chmod(2) sets.
 pub(crate) const MODE_BITS: u32 = 0o7777;
+
+const COPYING: &str = "preserving permissions for ";
+const SETTING: &str = "setting permissions for ";
+const GRANTING: &str = "preserving permissions for %s";
 
 /// A file whose attributes are read or set.
 #[derive(Clone, Copy, Debug)]
@@ -110,24 +114,30 @@ impl Finish<'_> {
         if self.is_link {
             return true;
         }
-        let set = match (preserve.mode, self.otherwise) {
-            (true, _) => self.copy_permissions(mode),
-            (false, Otherwise::Leave) => Ok(()),
+        let (template, set) = match (preserve.mode, self.otherwise) {
+            (true, _) => (COPYING, self.copy_permissions(mode)),
+            (false, Otherwise::Leave) => return true,
             (false, Otherwise::Fresh(mode)) => {
-                self.set_permissions(mode & !self.caller.umask, None)
+                (SETTING, self.set_permissions(mode & !self.caller.umask, None))
             }
-            (false, Otherwise::Exactly(mode)) => self.set_mode(mode),
-            (false, Otherwise::Grant(wanted)) => self.mode_now().and_then(|now| {
-                if wanted & !now == 0 { Ok(()) } else { self.set_mode(now | wanted) }
-            }),
+            (false, Otherwise::Exactly(mode)) => (GRANTING, self.set_mode(mode)),
+            (false, Otherwise::Grant(wanted)) => (GRANTING, self.grant(wanted)),
         };
-        match set {
-            Ok(()) => true,
-            Err(errno) => {
-                self.complain("preserving permissions for %s", errno, lines);
-                !preserve.required
-            }
+        let Err(errno) = set else { return true };
+        if template == GRANTING {
+            self.complain(template, errno, lines);
+        } else {
+            // GNU cp quotes the name as a word here, and for a shell elsewhere.
+            let name = self.locale.words(self.copy_path);
+            let text = [template.as_bytes(), &name, b": ", errno_text(errno).as_bytes()].concat();
+            lines.push(Line::Error(text));
         }
+        !preserve.required
+    }
+
+    fn grant(&self, wanted: u32) -> Result<(), Errno> {
+        let now = self.mode_now()?;
+        if wanted & !now == 0 { Ok(()) } else { self.set_mode(now | wanted) }
     }
 
     fn complain(&self, template: &str, errno: Errno, lines: &mut Vec<Line>) {

@@ -458,9 +458,6 @@ impl Reader {
             (_, true) => Making::SymbolicLink,
             _ => Making::Copy,
         };
-        if options.remove_after_failure && options.making != Making::Copy {
-            options.remove_before = true;
-        }
     }
 
     fn operands(&mut self, mut operands: Vec<OsString>) -> Result<(), Misuse> {

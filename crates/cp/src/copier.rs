@@ -281,7 +281,10 @@ impl Copier {
         }
         self.forget_failed();
         let Some(earlier) = self.copied.get(&identity).cloned() else {
-            self.remember(identity, &visit.target);
+            // Of directories only those that were named: a tree has no second name for another.
+            if !is_directory || visit.is_named {
+                self.remember(identity, &visit.target);
+            }
             return Ok(false);
         };
         if is_directory {
@@ -317,8 +320,9 @@ impl Copier {
             self.report.error(template, &[&visit.root.source], None);
             return Ok(true);
         }
-        // Through links a directory may well be met twice, and what is named is meant.
-        let by_link = self.options.dereference == Dereference::Always || visit.is_named;
+        // Through links a directory may well be met twice.
+        let by_link = self.options.dereference == Dereference::Always
+            || (visit.is_named && self.options.dereference == Dereference::CommandLine);
         if by_link {
             return Ok(false);
         }

@@ -100,7 +100,7 @@ impl Job {
             let _ = set_mode(Of::from(&self.copy), 0o600);
         }
         let omitted = self.omitted & !self.caller.umask;
-        let otherwise = if preserve.fresh_mode {
+        let otherwise = if preserve.fresh_mode && self.is_new {
             Otherwise::Fresh(0o666)
         } else if omitted | self.extra != 0 {
             Otherwise::Exactly(self.mode & !self.caller.umask)

@@ -321,6 +321,18 @@ fn a_backup_in_a_directory_is_beside_its_file() {
     assert!(!scene.path().join("a~").exists());
 }
 
+/// GNU cp 9.1 copies its copy again and again here, until paths are too long.
+#[test]
+fn a_copy_that_meets_itself_through_a_link_ends() {
+    let scene = scene();
+    fs::create_dir_all(scene.path().join("dir/sub")).unwrap();
+    symlink("../..", scene.path().join("dir/sub/up")).unwrap();
+    let ran = ours("--engine=auto", "-RL dir new", scene.path());
+    assert_eq!(ran.status, Some(1));
+    assert!(ran.err.contains("cannot copy a directory, 'dir', into itself, 'new'"), "{ran:?}");
+    assert!(!scene.path().join("new/sub/up/new/sub").exists());
+}
+
 /// What could not be opened gives the backup its name back.
 #[test]
 fn a_failed_copy_restores_the_backup() {

@@ -156,11 +156,8 @@ dir new
 -a dirlink new
 -a dirlink/ new
 -RH dirlink new
--RL dir new
--RL dirlink new
 -RHv dirlink dir/sub/l new
 -RHv dirlink dir/sub/l empty
--RL dir/sub/up new
 -dR link dangling dirlink empty
 -a dir/sub/f dir/sub/g empty
 -a a hard empty
@@ -328,6 +325,12 @@ fn compare(engine: &'static str, words: &[String], setting: &Setting, build: &dy
     }
     let mut gnu = outcome(Which::Gnu, &one, words, setting, build);
     let mut ours = outcome(Which::Ours(engine), &other, words, setting, build);
+    // The two worlds have inodes, and so an order, of their own.
+    for text in [&mut gnu.ran.out, &mut gnu.ran.err, &mut ours.ran.out, &mut ours.ran.err] {
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        *text = lines.join("\n");
+    }
     if gnu.ran.err.contains("into itself") {
         // How much was copied by then depends on where the new inode lies among the others.
         gnu.files.clear();

@@ -196,7 +196,7 @@ impl Copier {
             self.note_written(made.st_dev, visit.target.directory(), &visit.target.path);
         }
         let fresh = if kind(stat) == FileType::Socket { 0o777 } else { 0o666 };
-        let otherwise = self.otherwise(fresh, omitted, None);
+        let otherwise = self.otherwise(existed.stat.is_none().then_some(fresh), omitted, None);
         let finish = Finish {
             options: &self.options,
             caller: self.caller,
@@ -217,11 +217,17 @@ impl Copier {
         if ok { Visited::Done } else { Visited::Failed }
     }
 
-    /// Permissions of what was made, where they are not preserved.
-    pub(super) fn otherwise(&self, fresh: u32, omitted: u32, restore: Option<u32>) -> Otherwise {
+    /// Permissions of what was made, where they are not preserved. `fresh`: those of a new file,
+    /// where it is one.
+    pub(super) fn otherwise(
+        &self,
+        fresh: Option<u32>,
+        omitted: u32,
+        restore: Option<u32>,
+    ) -> Otherwise {
         let omitted = omitted & !self.caller.umask;
-        match (self.options.preserve.fresh_mode, restore, omitted) {
-            (true, ..) => Otherwise::Fresh(fresh),
+        match (fresh.filter(|_| self.options.preserve.fresh_mode), restore, omitted) {
+            (Some(fresh), ..) => Otherwise::Fresh(fresh),
             (_, Some(mode), _) => Otherwise::Exactly(mode | omitted),
             (_, None, 0) => Otherwise::Leave,
             (_, None, _) => Otherwise::Grant(omitted),

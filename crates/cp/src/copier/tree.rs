@@ -305,7 +305,11 @@ impl Tree {
             copy_stat: frame.existed.as_ref(),
             is_link: false,
             is_directory: true,
-            otherwise: copier.otherwise(0o777, frame.omitted, frame.restore),
+            otherwise: copier.otherwise(
+                frame.existed.is_none().then_some(0o777),
+                frame.omitted,
+                frame.restore,
+            ),
         };
         let mut lines = Vec::new();
         let ok = finish.run(&mut lines);

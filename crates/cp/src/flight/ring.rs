@@ -146,6 +146,7 @@ impl RingEngine {
     /// Submits, takes what completed, and lets the files go on that it concerns.
     fn exchange(&mut self, want: usize) -> Vec<Outcome> {
         let submitted = match want {
+            _ if self.operations.is_empty() => Ok(()),
             0 => self.local.submit().map(drop),
             want => self.local.submit_and_wait(want).map(drop),
         };
@@ -157,15 +158,22 @@ impl RingEngine {
         while let Some(completion) = self.local.next_completion() {
             self.take(completion);
         }
-        let numbers: Vec<u64> = self.files.keys().copied().collect();
-        numbers.iter().for_each(|number| self.advance(*number));
-        // Blocks came free for files that had none; what was pushed goes with the next exchange
-        // that waits, or now where nobody may come to wait.
+        self.advance_all();
         let ended = self.take_ended();
-        if want == 0 && !self.files.is_empty() {
+        if !ended.is_empty() {
+            // They gave back blocks that others wait for.
+            self.advance_all();
+        }
+        if want == 0 && !self.operations.is_empty() {
+            // Nobody may come to wait for a while. An error comes again with the wait.
             let _ = self.local.submit();
         }
         ended
+    }
+
+    fn advance_all(&mut self) {
+        let numbers: Vec<u64> = self.files.keys().copied().collect();
+        numbers.iter().for_each(|number| self.advance(*number));
     }
 
     fn take(&mut self, completion: Completion) {
