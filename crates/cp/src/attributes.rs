@@ -243,8 +243,8 @@ fn through(file: BorrowedFd<'_>) -> String {
 pub(crate) fn times_of(stat: &Stat) -> Timestamps {
     let time = |seconds, nanoseconds| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
     Timestamps {
-        last_access: time(stat.st_atime as i64, stat.st_atime_nsec as i64),
-        last_modification: time(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+        last_access: time(stat.st_atime, stat.st_atime_nsec as i64),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec as i64),
     }
 }
 

@@ -88,7 +88,11 @@ fn compare(root: bool, as_nobody: bool, cases: u64) {
         }
     };
     for seed in seeds {
-        case(seed, engines[seed as usize % engines.len()], Kinds { root, for_nobody: as_nobody });
+        case(
+            seed,
+            engines[seed as usize % engines.len()],
+            Kinds { root, for_nobody: as_nobody, fifos: true },
+        );
     }
 }
 
@@ -159,8 +163,8 @@ fn case(seed: u64, engine: &'static str, kinds: Kinds) {
             0 => {}
             1 => fs::write(&target, b"a file").unwrap(),
             // Much of it bears the names of the sources.
-            2 => world::make(&mut Rng::with_seed(seed), &target, kinds),
-            _ => world::make(&mut rng, &target, kinds),
+            2 => world::make(&mut Rng::with_seed(seed), &target, Kinds { fifos: false, ..kinds }),
+            _ => world::make(&mut rng, &target, Kinds { fifos: false, ..kinds }),
         }
         if kinds.for_nobody && target.exists() {
             let owner = (Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(NOBODY)));

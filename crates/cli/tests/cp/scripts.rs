@@ -163,9 +163,8 @@ dir new
 -a a hard empty
 -p a hard empty
 -d a hard empty
--rl dir new
+-rlP dir new
 -al dir new
--rlL dir new
 --parents dir/sub/f empty
 -v --parents dir/sub/f dir/a empty
 -vp --parents dir/sub/f empty

@@ -19,7 +19,8 @@ pub fn take(root: &Path, since: SystemTime) -> BTreeMap<PathBuf, String> {
     let mut paths = Vec::new();
     let mut left = vec![root.to_owned()];
     while let Some(path) = left.pop() {
-        let metadata = fs::symlink_metadata(&path).unwrap();
+        let metadata = fs::symlink_metadata(&path);
+        let metadata = metadata.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         if metadata.is_dir() {
             left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         }

@@ -43,6 +43,8 @@ pub struct Kinds {
     pub root: bool,
     /// Files that are only root's, for a world that another walks.
     pub for_nobody: bool,
+    /// Fifos, which make who opens them for writing wait.
+    pub fifos: bool,
 }
 
 /// Makes a random tree at `root`.
@@ -79,10 +81,10 @@ fn fill(rng: &mut Rng, directory: &Path, depth: usize, kinds: Kinds, made: &mut 
                     fs::write(&path, b"instead").unwrap();
                 }
             }
-            7 => special(&path, FileType::Fifo, 0),
+            7 if kinds.fifos => special(&path, FileType::Fifo, 0),
             8 => drop(std::os::unix::net::UnixListener::bind(&path).or_else(|_| {
                 // The path is too long for a socket's address.
-                special(&path, FileType::Fifo, 0);
+                fs::write(&path, b"instead").unwrap();
                 Err(())
             })),
             9 if kinds.root && !kinds.for_nobody => {
