@@ -101,7 +101,7 @@ pub(crate) const FLAGS: [Flag<Id>; 44] = [
     Flag::gnu("attributes-only", None, Takes::Nothing, Id::AttributesOnly),
     Flag::gnu("backup", None, Takes::Maybe, Id::Backup),
     Flag::gnu("copy-contents", None, Takes::Nothing, Id::CopyContents),
-    Flag::gnu("debug", None, Takes::Nothing, Id::Debug),
+    Flag::own("debug", Takes::Nothing, Id::Debug),
     Flag::gnu("dereference", Some('L'), Takes::Nothing, Id::Dereference),
     Flag::gnu("force", Some('f'), Takes::Nothing, Id::Force),
     Flag::gnu("interactive", Some('i'), Takes::Nothing, Id::Interactive),
