@@ -6,7 +6,12 @@
 
 #![forbid(unsafe_code)]
 
-use std::{io, process::ExitCode};
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    path::Path,
+    process::ExitCode,
+};
 
 use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
@@ -23,20 +28,42 @@ enum Tool {
     /// Tell what this kernel, container, file system and device let io_uring do, with evidence
     Doctor(ringwise_doctor::Args),
     Lab(Box<ringwise_lab::Args>),
+    /// Echo what is received, on io_uring or on epoll by the same rules
     Echo(ringwise_echo::Args),
     /// Put load on a server, and check every byte that comes back
     Load(ringwise_load::Args),
+    /// Copy files with GNU cp's flags, many in flight (see `ringwise cp --help`)
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Cp {
+        /// GNU cp's flags and operands, and ringwise's own
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
+    if let Some(words) = words_of_cp(std::env::args_os()) {
+        return ringwise_cp::run(words);
+    }
     match Command::try_parse() {
         Ok(command) => run(command.tool),
         Err(error) => misused(&error),
     }
 }
 
+/// The words of `cp`, when it is asked for: its flags are GNU's and not read here, or `--` and what
+/// follows it would change their meaning. Called by the name `cp`, the command is that.
+fn words_of_cp(mut typed: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
+    let name = typed.next()?;
+    if Path::new(&name).file_name() == Some(OsStr::new("cp")) {
+        return Some(typed.collect());
+    }
+    (typed.next()? == "cp").then(|| typed.collect())
+}
+
 fn run(tool: Tool) -> ExitCode {
     match tool {
+        Tool::Cp { words } => ringwise_cp::run(words),
         Tool::Doctor(args) => {
             let out = io::stdout();
             let color = ringwise_doctor::Color::auto(&out);

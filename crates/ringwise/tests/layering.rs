@@ -14,10 +14,11 @@ use std::{
 const LINES_MAX: usize = 700;
 
 /// What each crate may depend on, of those in this workspace.
-const DIRECTIONS: [(&str, &[&str]); 7] = [
+const DIRECTIONS: [(&str, &[&str]); 8] = [
     ("ringwise", &[]),
     ("ringwise-measure", &[]),
     ("ringwise-doctor", &["ringwise", "ringwise-measure"]),
+    ("ringwise-cp", &["ringwise", "ringwise-measure"]),
     ("ringwise-echo", &["ringwise", "ringwise-measure"]),
     // What it measures it must not be made of.
     ("ringwise-load", &["ringwise-measure"]),
@@ -27,6 +28,7 @@ const DIRECTIONS: [(&str, &[&str]); 7] = [
         &[
             "ringwise",
             "ringwise-measure",
+            "ringwise-cp",
             "ringwise-doctor",
             "ringwise-echo",
             "ringwise-lab",

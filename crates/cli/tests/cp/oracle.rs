@@ -1,0 +1,64 @@
+//! Runs both on the same world and compares all that can be seen afterwards.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use crate::{
+    machine::{self, Ran, Setting, Which},
+    snapshot, world,
+};
+
+/// What one run left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub ran: Ran,
+    pub files: BTreeMap<PathBuf, String>,
+}
+
+/// A directory for a case, that others may walk into, and that goes away.
+pub fn scene() -> tempfile::TempDir {
+    let scene = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::set_permissions(scene.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    scene
+}
+
+/// Runs a case: `build` makes the world, in an empty directory, the same each time. Sources that
+/// are to keep their inodes, and so their order, are made by `sources` once.
+pub fn outcome(
+    which: Which,
+    at: &Path,
+    words: &[String],
+    setting: &Setting,
+    build: &dyn Fn(&Path),
+) -> Outcome {
+    build(at);
+    let since = SystemTime::now();
+    let ran = machine::run(which, words, at, setting);
+    if !machine::is_root() {
+        world::open_up(at);
+    }
+    Outcome { ran, files: snapshot::take(at, since) }
+}
+
+/// Fails where the two are not the same.
+#[track_caller]
+pub fn same(case: &str, gnu: &Outcome, ours: &Outcome) {
+    let mut differences = String::new();
+    if gnu.ran != ours.ran {
+        differences += &format!("GNU: {:#?}\nours: {:#?}\n", gnu.ran, ours.ran);
+    }
+    let paths: std::collections::BTreeSet<&PathBuf> =
+        gnu.files.keys().chain(ours.files.keys()).collect();
+    for path in paths {
+        let (one, other) = (gnu.files.get(path), ours.files.get(path));
+        if one != other {
+            differences += &format!("{}\n  GNU:  {one:?}\n  ours: {other:?}\n", path.display());
+        }
+    }
+    assert!(differences.is_empty(), "{case}\n{differences}");
+}

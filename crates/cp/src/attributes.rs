@@ -1,0 +1,255 @@
+//! Owners, times, extended attributes, ACLs and permissions, from a source to its copy.
+//!
+//! The order is the one that never leaves a copy open to more people than its source: times first
+//! (nothing after them changes them), then the owner, then attributes (a capability does not
+//! survive a change of owner), permissions last.
+
+mod extended;
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::{
+    fs::{self, AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, Uid},
+    io::Errno,
+    process,
+};
+
+use crate::{
+    options::Options,
+    place::Place,
+    quoting::Locale,
+    report::{Line, compose, errno_text},
+};
+
+/// Bits that chmod(2) sets.
+pub(crate) const MODE_BITS: u32 = 0o7777;
+
+const COPYING: &str = "preserving permissions for ";
+const SETTING: &str = "setting permissions for ";
+const GRANTING: &str = "preserving permissions for %s";
+
+/// A file whose attributes are read or set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of<'a> {
+    Open(BorrowedFd<'a>),
+    /// Open without access to it (`O_PATH`): a directory that may not be read.
+    Through(BorrowedFd<'a>),
+    /// By its name: what cannot be opened, a link itself included.
+    Named(&'a Place),
+}
+
+/// Who runs this, as far as it decides what is an error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) is_root: bool,
+    pub(crate) umask: u32,
+}
+
+impl Caller {
+    pub(crate) fn current() -> Caller {
+        // There is no call that only reads it. Nothing else runs yet.
+        let umask = process::umask(Mode::empty());
+        process::umask(umask);
+        Caller { is_root: process::geteuid().is_root(), umask: umask.as_raw_mode() }
+    }
+}
+
+/// A copy whose content is there.
+#[derive(Debug)]
+pub(crate) struct Finish<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) caller: Caller,
+    pub(crate) locale: Locale,
+    pub(crate) source: Of<'a>,
+    pub(crate) source_path: &'a [u8],
+    /// What the source was when it was found.
+    pub(crate) source_stat: &'a Stat,
+    pub(crate) copy: Of<'a>,
+    pub(crate) copy_path: &'a [u8],
+    /// What the copy was, where it was there before.
+    pub(crate) copy_stat: Option<&'a Stat>,
+    pub(crate) is_link: bool,
+    pub(crate) is_directory: bool,
+    /// What to do where permissions are not preserved.
+    pub(crate) otherwise: Otherwise,
+}
+
+/// Permissions of a copy that does not get its source's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Otherwise {
+    Leave,
+    /// As a new file's.
+    Fresh(u32),
+    /// Set these.
+    Exactly(u32),
+    /// Add those of these that are not there, when all else is set.
+    Grant(u32),
+}
+
+impl Finish<'_> {
+    /// Sets what is to be preserved. False: something could not be that has to be. What is to be
+    /// said about it goes into `lines`.
+    pub(crate) fn run(&self, lines: &mut Vec<Line>) -> bool {
+        let preserve = &self.options.preserve;
+        let mut mode = self.source_stat.st_mode & MODE_BITS;
+        if preserve.timestamps
+            && let Err(errno) = self.set_times()
+        {
+            self.complain("preserving times for %s", errno, lines);
+            if preserve.required {
+                return false;
+            }
+        }
+        if preserve.ownership && !self.has_owner_already() {
+            match self.set_owner(lines) {
+                Owned::Yes => {}
+                // Another's program must not run as us.
+                Owned::No => mode &= !0o7000,
+                Owned::Failed => return false,
+            }
+        }
+        if preserve.xattr && !self.copy_extended(lines) && preserve.xattr_required {
+            return false;
+        }
+        if self.is_link {
+            return true;
+        }
+        let (template, set) = match (preserve.mode, self.otherwise) {
+            (true, _) => (COPYING, self.copy_permissions(mode)),
+            (false, Otherwise::Leave) => return true,
+            (false, Otherwise::Fresh(mode)) => {
+                (SETTING, self.set_permissions(mode & !self.caller.umask, None))
+            }
+            (false, Otherwise::Exactly(mode)) => (GRANTING, self.set_mode(mode)),
+            (false, Otherwise::Grant(wanted)) => (GRANTING, self.grant(wanted)),
+        };
+        let Err(errno) = set else { return true };
+        if template == GRANTING {
+            self.complain(template, errno, lines);
+        } else {
+            // GNU cp quotes the name as a word here, and for a shell elsewhere.
+            let name = self.locale.words(self.copy_path);
+            let text = [template.as_bytes(), &name, b": ", errno_text(errno).as_bytes()].concat();
+            lines.push(Line::Error(text));
+        }
+        !preserve.required
+    }
+
+    fn grant(&self, wanted: u32) -> Result<(), Errno> {
+        let now = self.mode_now()?;
+        if wanted & !now == 0 { Ok(()) } else { self.set_mode(now | wanted) }
+    }
+
+    fn complain(&self, template: &str, errno: Errno, lines: &mut Vec<Line>) {
+        lines.push(Line::Error(compose(self.locale, template, &[self.copy_path], Some(errno))));
+    }
+
+    fn set_times(&self) -> Result<(), Errno> {
+        let times = times_of(self.source_stat);
+        match self.copy {
+            Of::Open(file) => fs::futimens(file, &times),
+            Of::Through(file) => fs::utimensat(CWD, through(file), &times, AtFlags::empty()),
+            Of::Named(place) => {
+                let flags = self.link_flags();
+                fs::utimensat(place.directory(), place.name(), &times, flags)
+            }
+        }
+    }
+
+    fn has_owner_already(&self) -> bool {
+        self.copy_stat.is_some_and(|copy| {
+            copy.st_uid == self.source_stat.st_uid && copy.st_gid == self.source_stat.st_gid
+        })
+    }
+
+    fn set_owner(&self, lines: &mut Vec<Line>) -> Owned {
+        let preserve = &self.options.preserve;
+        if let (true, Some(old)) = (preserve.mode && !self.is_link, self.copy_stat) {
+            // A new owner must not get what the old permissions gave another.
+            let both = old.st_mode & self.source_stat.st_mode & 0o700;
+            if let Err(errno) = self.set_permissions(both, None) {
+                if !self.is_allowed_to_fail(errno) {
+                    self.complain("clearing permissions for %s", errno, lines);
+                }
+                return if preserve.required { Owned::Failed } else { Owned::No };
+            }
+        }
+        let (uid, gid) = (self.source_stat.st_uid, self.source_stat.st_gid);
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        let Err(errno) = self.chown(Some(uid), Some(gid)) else { return Owned::Yes };
+        if self.is_allowed_to_fail(errno) {
+            // The group alone is often ours to give.
+            let _ = self.chown(None, Some(gid));
+            return Owned::No;
+        }
+        self.complain("failed to preserve ownership for %s", errno, lines);
+        if preserve.required { Owned::Failed } else { Owned::No }
+    }
+
+    /// Only root may give files away; for others it is no failure that they cannot.
+    fn is_allowed_to_fail(&self, errno: Errno) -> bool {
+        matches!(errno, Errno::PERM | Errno::INVAL) && !self.caller.is_root
+    }
+
+    fn chown(&self, uid: Option<Uid>, gid: Option<Gid>) -> Result<(), Errno> {
+        match self.copy {
+            Of::Open(file) => fs::fchown(file, uid, gid),
+            Of::Through(file) => fs::chownat(CWD, through(file), uid, gid, AtFlags::empty()),
+            Of::Named(place) => {
+                fs::chownat(place.directory(), place.name(), uid, gid, self.link_flags())
+            }
+        }
+    }
+
+    fn mode_now(&self) -> Result<u32, Errno> {
+        let stat = match self.copy {
+            Of::Open(file) | Of::Through(file) => fs::fstat(file),
+            Of::Named(place) => place.stat(false),
+        };
+        stat.map(|stat| stat.st_mode)
+    }
+
+    fn set_mode(&self, mode: u32) -> Result<(), Errno> {
+        set_mode(self.copy, mode)
+    }
+
+    fn link_flags(&self) -> AtFlags {
+        if self.is_link { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() }
+    }
+}
+
+enum Owned {
+    Yes,
+    No,
+    Failed,
+}
+
+/// Sets permission bits.
+pub(crate) fn set_mode(of: Of<'_>, mode: u32) -> Result<(), Errno> {
+    let mode = Mode::from_raw_mode(mode & MODE_BITS);
+    match of {
+        Of::Open(file) => fs::fchmod(file, mode),
+        Of::Through(file) => fs::chmodat(CWD, through(file), mode, AtFlags::empty()),
+        Of::Named(place) => fs::chmodat(place.directory(), place.name(), mode, AtFlags::empty()),
+    }
+}
+
+/// A path to what is open, for calls that do not take its descriptor.
+fn through(file: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// When the file was read and written last, to the nanosecond.
+pub(crate) fn times_of(stat: &Stat) -> Timestamps {
+    let time = |seconds, nanoseconds| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
+    Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec as i64),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec as i64),
+    }
+}
+
+impl<'a, F: AsFd> From<&'a F> for Of<'a> {
+    fn from(file: &'a F) -> Of<'a> {
+        Of::Open(file.as_fd())
+    }
+}

@@ -1,0 +1,380 @@
+//! One run: what it knows, and what becomes of one name.
+//!
+//! `copier/tree.rs` walks, `copier/existing.rs` decides about a destination that is there,
+//! `copier/make.rs` makes what is no regular file, `copier/regular.rs` opens what is. The order of
+//! decisions and what is said is GNU cp's, so that scripts see no difference; where content goes
+//! is another's business (`flight.rs`).
+
+mod backup;
+mod existing;
+mod make;
+pub(crate) mod operands;
+mod parents;
+mod regular;
+mod same_file;
+mod tree;
+
+use std::{
+    collections::HashMap,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{FileType, Stat},
+    io::Errno,
+};
+
+use crate::{
+    attributes::{Caller, MODE_BITS},
+    flight::{Descriptors, Flight},
+    options::{Backup, Dereference, Making, Options},
+    place::{Identity, Place, kind},
+    report::Report,
+};
+use existing::Existed;
+use tree::Tree;
+
+/// One run of `cp`.
+#[derive(Debug)]
+pub(crate) struct Copier {
+    pub(crate) options: Arc<Options>,
+    pub(crate) report: Report,
+    pub(crate) flight: Flight,
+    pub(crate) failed: bool,
+    caller: Caller,
+    descriptors: Descriptors,
+    /// Where sources went that may be met again: directories, and files with several names.
+    copied: HashMap<Identity, Place>,
+    /// Sources that were named, and copies of them, where there is more than one.
+    named: Option<Named>,
+    /// A directory or file of each file system that was written to, for `--durable`.
+    written: HashMap<u64, (OwnedFd, Vec<u8>)>,
+}
+
+/// What was named on the command line.
+#[derive(Debug, Default)]
+struct Named {
+    sources: Names,
+    copies: Names,
+}
+
+/// Files and the names that they were met by.
+#[derive(Debug, Default)]
+struct Names(HashMap<Identity, Vec<Place>>);
+
+impl Names {
+    fn have(&self, file: Identity, name: &Place) -> bool {
+        self.0.get(&file).is_some_and(|names| names.iter().any(|known| known.is_same_name(name)))
+    }
+
+    /// False: this name of this file was known.
+    fn add(&mut self, file: Identity, name: &Place) -> bool {
+        let is_new = !self.have(file, name);
+        if is_new {
+            self.0.entry(file).or_default().push(name.clone());
+        }
+        is_new
+    }
+}
+
+/// A source on its way to a name.
+pub(crate) struct Visit<'a> {
+    pub(crate) source: Place,
+    pub(crate) target: Place,
+    pub(crate) is_named: bool,
+    /// Whether the directory that it goes into was made by this run, so that nothing is there.
+    pub(crate) is_new: bool,
+    /// The file system to stay on, where one is to be stayed on.
+    pub(crate) device: Option<u64>,
+    /// Directories above it in the source, for loops.
+    pub(crate) above: &'a dyn Fn(Identity) -> bool,
+    /// The names that were given, for what is said about the tree as a whole.
+    pub(crate) root: &'a Root,
+}
+
+/// The source and destination of the tree as they are called.
+#[derive(Clone, Debug)]
+pub(crate) struct Root {
+    pub(crate) source: Vec<u8>,
+    pub(crate) target: Vec<u8>,
+}
+
+/// What became of a name.
+#[derive(Debug)]
+pub(crate) enum Visited {
+    Done,
+    Failed,
+    /// The tree is being copied into itself: the rest of it is left.
+    IntoItself,
+    /// A directory to go into.
+    Enter(Box<tree::Entered>),
+}
+
+impl Copier {
+    pub(crate) fn new(options: Arc<Options>, report: Report) -> Result<Copier, (Report, String)> {
+        let descriptors = Descriptors::by_limit();
+        let flight = match Flight::new(&options, descriptors) {
+            Ok(flight) => flight,
+            Err(reason) => return Err((report, reason)),
+        };
+        Ok(Copier {
+            caller: Caller::current(),
+            descriptors,
+            copied: HashMap::new(),
+            named: None,
+            written: HashMap::new(),
+            failed: false,
+            options,
+            report,
+            flight,
+        })
+    }
+
+    pub(crate) fn error(&mut self, template: &str, names: &[&[u8]], errno: Option<Errno>) {
+        self.failed = true;
+        self.report.error(template, names, errno);
+    }
+
+    fn fail(&mut self, template: &str, names: &[&[u8]], errno: Option<Errno>) -> Visited {
+        self.error(template, names, errno);
+        Visited::Failed
+    }
+
+    /// Copies a tree, or a file.
+    pub(crate) fn copy(&mut self, source: Place, target: Place, is_new: bool) -> bool {
+        let root = Root { source: source.path.clone(), target: target.path.clone() };
+        let visit = Visit {
+            source,
+            target,
+            is_named: true,
+            is_new,
+            device: None,
+            above: &|_| false,
+            root: &root,
+        };
+        match self.visit(visit, &mut false) {
+            Visited::Done => true,
+            Visited::Failed | Visited::IntoItself => {
+                self.failed = true;
+                false
+            }
+            Visited::Enter(entered) => {
+                let ok = Tree::new(*entered, root.clone()).walk(self);
+                self.failed |= !ok;
+                ok
+            }
+        }
+    }
+
+    /// What becomes of one name. `root_made`: whether the tree's first directory was made.
+    pub(crate) fn visit(&mut self, visit: Visit<'_>, root_made: &mut bool) -> Visited {
+        let follow = self.options.follows(visit.is_named);
+        let stat = match self.stat_source(&visit.source, follow) {
+            Ok(stat) => stat,
+            Err(errno) => {
+                return self.fail("cannot stat %s", &[&visit.source.path], Some(errno));
+            }
+        };
+        if kind(&stat) == FileType::Directory && !self.options.recursive {
+            let template = "-r not specified; omitting directory %s";
+            return self.fail(template, &[&visit.source.path], None);
+        }
+        if visit.is_named && self.was_named(&visit.source, &stat) {
+            return Visited::Done;
+        }
+        let existed = if visit.is_new {
+            Existed::none()
+        } else {
+            match self.look_at_target(&visit, &stat) {
+                Ok(existed) => existed,
+                Err(visited) => return visited,
+            }
+        };
+        if self.would_go_through_own_link(&visit) {
+            return Visited::Failed;
+        }
+        let backup = existed.backup.as_ref().map(|backup| backup.path.clone());
+        if self.options.verbose && kind(&stat) != FileType::Directory {
+            self.say_verbose(&visit, backup.as_deref());
+        }
+        match self.meet_again(&visit, &stat) {
+            Ok(false) => {}
+            Ok(true) => return Visited::Done,
+            Err(visited) => {
+                self.undo_backup(&visit, &existed, None);
+                return visited;
+            }
+        }
+        let visited = self.make(&visit, &stat, &existed, root_made);
+        if matches!(visited, Visited::Failed) {
+            self.undo_backup(&visit, &existed, Some(Identity::of(&stat)));
+        } else if visit.is_named
+            && let Some(named) = &mut self.named
+            && let Ok(made) = visit.target.stat(false)
+        {
+            named.copies.add(Identity::of(&made), &visit.target);
+        }
+        visited
+    }
+
+    /// The source's metadata, after what is being written into it was written.
+    fn stat_source(&mut self, source: &Place, follow: bool) -> Result<Stat, Errno> {
+        let stat = source.stat(follow)?;
+        if self.flight.is_busy(Identity::of(&stat), false) {
+            self.flight.drain(&mut self.report);
+            return source.stat(follow);
+        }
+        Ok(stat)
+    }
+
+    fn was_named(&mut self, source: &Place, stat: &Stat) -> bool {
+        if kind(stat) == FileType::Directory || self.options.backup != Backup::None {
+            return false;
+        }
+        let Some(named) = &mut self.named else { return false };
+        if named.sources.add(Identity::of(stat), source) {
+            return false;
+        }
+        let template = "warning: source file %s specified more than once";
+        self.report.error(template, &[&source.path], None);
+        true
+    }
+
+    fn would_go_through_own_link(&mut self, visit: &Visit<'_>) -> bool {
+        if !visit.is_named || self.options.backup != Backup::None {
+            return false;
+        }
+        let Some(named) = &self.named else { return false };
+        let Ok(target) = visit.target.stat(false) else { return false };
+        let is_ours = named.copies.have(Identity::of(&target), &visit.target);
+        if kind(&target) != FileType::Symlink || !is_ours {
+            return false;
+        }
+        let names = [&visit.source.path[..], &visit.target.path];
+        self.error("will not copy %s through just-created symlink %s", &names, None);
+        true
+    }
+
+    pub(crate) fn say_verbose(&mut self, visit: &Visit<'_>, backup: Option<&[u8]>) {
+        let names = [&visit.source.path[..], &visit.target.path];
+        match backup {
+            None => self.report.out("%s -> %s", &names),
+            Some(backup) => {
+                self.report.out("%s -> %s (backup: %s)", &[names[0], names[1], backup]);
+            }
+        }
+    }
+
+    /// A source that was copied before, by another name. `Ok(true)`: linked to its copy.
+    fn meet_again(&mut self, visit: &Visit<'_>, stat: &Stat) -> Result<bool, Visited> {
+        let identity = Identity::of(stat);
+        let is_directory = kind(stat) == FileType::Directory;
+        if !is_directory {
+            let options = &self.options;
+            let may_return = stat.st_nlink > 1
+                || options.dereference == Dereference::Always
+                || (visit.is_named && options.dereference == Dereference::CommandLine);
+            if !(options.preserve.links && options.making != Making::HardLink && may_return) {
+                return Ok(false);
+            }
+        }
+        self.forget_failed();
+        let Some(earlier) = self.copied.get(&identity).cloned() else {
+            // Of directories only those that were named: a tree has no second name for another.
+            if !is_directory || visit.is_named {
+                self.remember(identity, &visit.target);
+            }
+            return Ok(false);
+        };
+        if is_directory {
+            return self.meet_directory_again(visit, &earlier);
+        }
+        if self.flight.is_busy(identity, true) {
+            // Its copy may yet fail; then this is no link to it, but another try.
+            self.flight.drain(&mut self.report);
+            self.forget_failed();
+            if !self.copied.contains_key(&identity) {
+                self.remember(identity, &visit.target);
+                return Ok(false);
+            }
+        }
+        match self.link(&earlier, &visit.target, true, self.options.verbose, false) {
+            true => Ok(true),
+            false => Err(Visited::Failed),
+        }
+    }
+
+    fn meet_directory_again(
+        &mut self,
+        visit: &Visit<'_>,
+        earlier: &Place,
+    ) -> Result<bool, Visited> {
+        if visit.source.is_same_name(earlier) {
+            let names = [&visit.root.source[..], &visit.root.target];
+            self.error("cannot copy a directory, %s, into itself, %s", &names, None);
+            return Err(Visited::IntoItself);
+        }
+        if visit.target.is_same_name(earlier) {
+            let template = "warning: source directory %s specified more than once";
+            self.report.error(template, &[&visit.root.source], None);
+            return Ok(true);
+        }
+        // Through links a directory may well be met twice.
+        let by_link = self.options.dereference == Dereference::Always
+            || (visit.is_named && self.options.dereference == Dereference::CommandLine);
+        if by_link {
+            return Ok(false);
+        }
+        let names = [&visit.target.path[..], &earlier.path];
+        Err(self.fail("will not create hard link %s to directory %s", &names, None))
+    }
+
+    /// Where a source went. By its path: to hold its directory open for each would be too many.
+    pub(crate) fn remember(&mut self, source: Identity, target: &Place) {
+        self.copied.insert(source, Place::typed(target.path.clone()));
+    }
+
+    fn forget_failed(&mut self) {
+        for source in self.flight.failed_sources.drain(..) {
+            self.copied.remove(&source);
+        }
+    }
+
+    /// Keeps a descriptor of a file system that is written to, for the sync at the end.
+    pub(crate) fn note_written(&mut self, device: u64, file: impl AsFd, path: &[u8]) {
+        if !self.options.durable || self.written.contains_key(&device) {
+            return;
+        }
+        if let Ok(file) = rustix::io::fcntl_dupfd_cloexec(file, 0) {
+            self.written.insert(device, (file, path.to_vec()));
+        }
+    }
+
+    /// Waits for all files, and for stable storage where that was asked for. True: all is done.
+    pub(crate) fn finish(mut self) -> bool {
+        self.flight.drain(&mut self.report);
+        for (file, path) in std::mem::take(&mut self.written).into_values() {
+            // Everything of one file system at once: data, names, and the directories above them
+            // (syncfs(2); it reports failed write-back since Linux 5.8).
+            if let Err(errno) = rustix::fs::syncfs(&file) {
+                self.error("syncing the file system of %s", &[&path], Some(errno));
+            }
+        }
+        let ok = !self.failed && !self.flight.failed;
+        self.report.finish() && ok
+    }
+}
+
+/// Permissions that a new file is first made without: those that its owner is to grant only when
+/// it is who it should be.
+fn omitted_at_first(options: &Options, stat: &Stat) -> u32 {
+    let mode = stat.st_mode & MODE_BITS;
+    if options.preserve.ownership {
+        mode & 0o077
+    } else if kind(stat) == FileType::Directory {
+        mode & 0o022
+    } else {
+        0
+    }
+}

@@ -1,0 +1,314 @@
+//! Makes what the destination is to be: a directory, a link, a special file, or a job for a
+//! regular file.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::{
+    fs::{self, AtFlags, FileType, Mode, Stat},
+    io::Errno,
+};
+
+use super::{Copier, Existed, Visit, Visited, omitted_at_first, tree::Entered};
+use crate::{
+    attributes::{Finish, MODE_BITS, Of, Otherwise, set_mode},
+    options::{Dereference, Making},
+    place::{Identity, Place, kind, split},
+};
+
+impl Copier {
+    pub(super) fn make(
+        &mut self,
+        visit: &Visit<'_>,
+        stat: &Stat,
+        existed: &Existed,
+        root_made: &mut bool,
+    ) -> Visited {
+        let what = kind(stat);
+        if what == FileType::Directory {
+            return self.make_directory(visit, stat, existed, root_made);
+        }
+        match self.options.making {
+            Making::SymbolicLink => return self.make_symbolic(visit, stat, existed),
+            Making::HardLink => {
+                let replace = self.options.remove_after_failure
+                    || self.options.existing == crate::options::Existing::Ask;
+                let follow = self.options.follows(visit.is_named);
+                let linked = self.link(&visit.source, &visit.target, replace, false, follow);
+                return if linked { Visited::Done } else { Visited::Failed };
+            }
+            Making::Copy => {}
+        }
+        let as_regular = self.options.special_as_regular && what != FileType::Symlink;
+        match what {
+            FileType::RegularFile => self.make_regular(visit, stat, existed),
+            _ if as_regular => self.make_regular(visit, stat, existed),
+            FileType::Symlink => self.make_link_copy(visit, stat, existed),
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::BlockDevice
+            | FileType::CharacterDevice => self.make_special(visit, stat, existed),
+            _ => self.fail("%s has unknown file type", &[&visit.source.path], None),
+        }
+    }
+
+    fn make_directory(
+        &mut self,
+        visit: &Visit<'_>,
+        stat: &Stat,
+        existed: &Existed,
+        root_made: &mut bool,
+    ) -> Visited {
+        if (visit.above)(Identity::of(stat)) {
+            let template = "cannot copy cyclic symbolic link %s";
+            return self.fail(template, &[&visit.source.path], None);
+        }
+        let mut omitted = 0;
+        let mut restore = None;
+        if existed.stat.is_none() {
+            omitted = omitted_at_first(&self.options, stat);
+            match self.make_new_directory(visit, stat.st_mode & MODE_BITS & !omitted, root_made) {
+                Ok(to_restore) => restore = to_restore,
+                Err(visited) => return visited,
+            }
+            if self.options.verbose {
+                self.say_verbose(visit, None);
+            }
+        }
+        let elsewhere = self.options.one_file_system
+            && visit.device.is_some_and(|device| device != stat.st_dev);
+        Visited::Enter(Box::new(Entered {
+            source: visit.source.clone(),
+            target: visit.target.clone(),
+            stat: *stat,
+            existed: existed.stat,
+            follow: self.options.follows(visit.is_named),
+            omitted,
+            restore,
+            is_skipped: elsewhere,
+            root_made: *root_made,
+        }))
+    }
+
+    /// Makes a directory that its owner can fill; gives the mode to restore where that was
+    /// changed for it.
+    fn make_new_directory(
+        &mut self,
+        visit: &Visit<'_>,
+        mode: u32,
+        root_made: &mut bool,
+    ) -> Result<Option<u32>, Visited> {
+        let target = &visit.target;
+        let made = fs::mkdirat(target.directory(), target.name(), Mode::from_raw_mode(mode));
+        if let Err(errno) = made {
+            return Err(self.fail("cannot create directory %s", &[&target.path], Some(errno)));
+        }
+        let needs_stat = !*root_made || mode & 0o700 != 0o700 || self.caller.umask & 0o700 != 0;
+        if !needs_stat {
+            return Ok(None);
+        }
+        let made = match target.stat(false) {
+            Ok(made) => made,
+            Err(errno) => {
+                return Err(self.fail("cannot stat %s", &[&target.path], Some(errno)));
+            }
+        };
+        if !std::mem::replace(root_made, true) {
+            self.remember(Identity::of(&made), target);
+        }
+        if made.st_mode & 0o700 == 0o700 {
+            return Ok(None);
+        }
+        match set_mode(Of::Named(target), made.st_mode | 0o700) {
+            Ok(()) => Ok(Some(made.st_mode & MODE_BITS)),
+            Err(errno) => {
+                Err(self.fail("setting permissions for %s", &[&target.path], Some(errno)))
+            }
+        }
+    }
+
+    /// `--symbolic-link`.
+    fn make_symbolic(&mut self, visit: &Visit<'_>, stat: &Stat, existed: &Existed) -> Visited {
+        let target = &visit.target;
+        if !visit.source.path.starts_with(b"/") && !is_in_current_directory(target) {
+            let mut text = self.report.locale.bare(&target.path);
+            text.extend_from_slice(b": can make relative symbolic links only in current directory");
+            self.report.say(crate::report::Line::Error(text));
+            self.failed = true;
+            return Visited::Failed;
+        }
+        let content = visit.source.path.clone();
+        if let Err(errno) = symlink(&content, target, self.options.remove_after_failure) {
+            let names = [&target.path[..], &visit.source.path];
+            let template = "cannot create symbolic link %s to %s";
+            return self.fail(template, &names, Some(errno));
+        }
+        self.finish_name(visit, stat, existed, true, 0)
+    }
+
+    /// A symbolic link like the source.
+    fn make_link_copy(&mut self, visit: &Visit<'_>, stat: &Stat, existed: &Existed) -> Visited {
+        let content = match visit.source.read_link() {
+            Ok(content) => content,
+            Err(errno) => {
+                let template = "cannot read symbolic link %s";
+                return self.fail(template, &[&visit.source.path], Some(errno));
+            }
+        };
+        let target = &visit.target;
+        if let Err(errno) = symlink(&content, target, self.options.remove_after_failure) {
+            let is_there = self.options.update == crate::options::Update::Older
+                && existed.stat.is_some()
+                && target.read_link().is_ok_and(|there| there == content);
+            if !is_there {
+                let template = "cannot create symbolic link %s";
+                return self.fail(template, &[&target.path], Some(errno));
+            }
+        }
+        self.finish_name(visit, stat, existed, true, 0)
+    }
+
+    fn make_special(&mut self, visit: &Visit<'_>, stat: &Stat, existed: &Existed) -> Visited {
+        let omitted = omitted_at_first(&self.options, stat);
+        let target = &visit.target;
+        let (what, device) = (kind(stat), stat.st_rdev);
+        let mode = Mode::from_raw_mode(stat.st_mode & MODE_BITS & !omitted);
+        let made = fs::mknodat(target.directory(), target.name(), what, mode, device);
+        if let Err(errno) = made {
+            let template = match what {
+                FileType::Fifo => "cannot create fifo %s",
+                _ => "cannot create special file %s",
+            };
+            return self.fail(template, &[&target.path], Some(errno));
+        }
+        self.finish_name(visit, stat, existed, false, omitted)
+    }
+
+    /// Attributes of what has no content.
+    fn finish_name(
+        &mut self,
+        visit: &Visit<'_>,
+        stat: &Stat,
+        existed: &Existed,
+        is_link: bool,
+        omitted: u32,
+    ) -> Visited {
+        if let Ok(made) = visit.target.stat(false) {
+            self.note_written(made.st_dev, visit.target.directory(), &visit.target.path);
+        }
+        let fresh = if kind(stat) == FileType::Socket { 0o777 } else { 0o666 };
+        let otherwise = self.otherwise(existed.stat.is_none().then_some(fresh), omitted, None);
+        let finish = Finish {
+            options: &self.options,
+            caller: self.caller,
+            locale: self.report.locale,
+            source: Of::Named(&visit.source),
+            source_path: &visit.source.path,
+            source_stat: stat,
+            copy: Of::Named(&visit.target),
+            copy_path: &visit.target.path,
+            copy_stat: existed.stat.as_ref(),
+            is_link,
+            is_directory: false,
+            otherwise,
+        };
+        let mut lines = Vec::new();
+        let ok = finish.run(&mut lines);
+        lines.into_iter().for_each(|line| self.report.say(line));
+        if ok { Visited::Done } else { Visited::Failed }
+    }
+
+    /// Permissions of what was made, where they are not preserved. `fresh`: those of a new file,
+    /// where it is one.
+    pub(super) fn otherwise(
+        &self,
+        fresh: Option<u32>,
+        omitted: u32,
+        restore: Option<u32>,
+    ) -> Otherwise {
+        let omitted = omitted & !self.caller.umask;
+        match (fresh.filter(|_| self.options.preserve.fresh_mode), restore, omitted) {
+            (Some(fresh), ..) => Otherwise::Fresh(fresh),
+            (_, Some(mode), _) => Otherwise::Exactly(mode | omitted),
+            (_, None, 0) => Otherwise::Leave,
+            (_, None, _) => Otherwise::Grant(omitted),
+        }
+    }
+
+    /// Makes a hard link. `follow`: to what a link leads to.
+    pub(super) fn link(
+        &mut self,
+        existing: &Place,
+        new: &Place,
+        replace: bool,
+        verbose: bool,
+        follow: bool,
+    ) -> bool {
+        let existing = existing.reached();
+        let flags = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+        let call = |to: &Place| {
+            let (from, to) = ((existing.directory(), existing.name()), (to.directory(), to.name()));
+            fs::linkat(from.0, from.1, to.0, to.1, flags)
+        };
+        let made = match call(new) {
+            Err(Errno::EXIST) if replace => replace_with(new, call).map(|()| true),
+            made => made.map(|()| false),
+        };
+        match made {
+            Ok(replaced) => {
+                if replaced && verbose {
+                    self.report.out("removed %s", &[&new.path]);
+                }
+                true
+            }
+            Err(errno) => {
+                let names = [&new.path[..], &existing.path];
+                self.error("cannot create hard link %s to %s", &names, Some(errno));
+                false
+            }
+        }
+    }
+
+    /// Whether links in the source's last part are followed when it is opened.
+    pub(super) fn never_follows(&self) -> bool {
+        self.options.dereference == Dereference::Never
+    }
+}
+
+/// Makes a symbolic link, in place of what is there where that may be replaced.
+fn symlink(content: &[u8], target: &Place, replace: bool) -> Result<(), Errno> {
+    let call = |place: &Place| fs::symlinkat(content, place.directory(), place.name());
+    match call(target) {
+        Err(Errno::EXIST) if replace => replace_with(target, call),
+        made => made,
+    }
+}
+
+/// Makes something under a temporary name and moves it over what is there: the name always leads
+/// to one or the other.
+fn replace_with(target: &Place, make: impl Fn(&Place) -> Result<(), Errno>) -> Result<(), Errno> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".cp-{}-{number}", std::process::id());
+        let temporary = target.sibling(name.as_bytes());
+        match make(&temporary) {
+            Err(Errno::EXIST) => continue,
+            made => made?,
+        }
+        let moved = temporary.rename(target);
+        // Two names of one file are not moved over each other (rename(2)): then it is still here.
+        let _ = temporary.unlink();
+        return moved;
+    }
+}
+
+fn is_in_current_directory(target: &Place) -> bool {
+    if !target.is_typed() {
+        return false;
+    }
+    let (parent, _) = split(&target.path);
+    let identity = |path: &[u8]| {
+        fs::statat(fs::CWD, path, AtFlags::empty()).map(|stat| Identity::of(&stat)).ok()
+    };
+    parent == b"." || identity(b".") == identity(parent)
+}

@@ -1,0 +1,132 @@
+//! One regular file to copy: both sides are open, the content is to be moved, attributes follow.
+//!
+//! A job owns all it needs, so that it can run on any thread or in steps on a ring. It says what
+//! went wrong in lines that its [`Outcome`] carries; it prints nothing.
+
+use std::sync::Arc;
+
+use ringwise::Descriptor;
+use rustix::{fs::Stat, io::Errno};
+
+use crate::{
+    attributes::{Caller, Finish, Of, Otherwise, set_mode},
+    options::Options,
+    place::Identity,
+    quoting::Locale,
+    report::{Line, compose},
+};
+
+/// A regular file to copy.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) number: u64,
+    pub(crate) options: Arc<Options>,
+    pub(crate) caller: Caller,
+    pub(crate) locale: Locale,
+    pub(crate) source: Descriptor,
+    pub(crate) source_path: Vec<u8>,
+    /// What the source was when it was found: its attributes are those.
+    pub(crate) found: Stat,
+    /// What it was when it was opened.
+    pub(crate) source_stat: Stat,
+    pub(crate) copy: Descriptor,
+    pub(crate) copy_path: Vec<u8>,
+    pub(crate) copy_stat: Stat,
+    pub(crate) is_new: bool,
+    /// Permissions that the copy is to have in the end, without those that need `--preserve`.
+    pub(crate) mode: u32,
+    /// Permissions that it was made without.
+    pub(crate) omitted: u32,
+    /// Permissions that it was made with beside them.
+    pub(crate) extra: u32,
+    /// Whether the copy has all it needs of the content.
+    pub(crate) cloned: bool,
+}
+
+/// What became of a job.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) number: u64,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) ok: bool,
+    /// The source, where later links to it must not be made to this copy.
+    pub(crate) source: Identity,
+}
+
+impl Job {
+    pub(crate) fn text(&self, template: &str, names: &[&[u8]], errno: Errno) -> Line {
+        Line::Error(compose(self.locale, template, names, Some(errno)))
+    }
+
+    pub(crate) fn read_error(&self, errno: Errno) -> Line {
+        self.text("error reading %s", &[&self.source_path], errno)
+    }
+
+    pub(crate) fn write_error(&self, errno: Errno) -> Line {
+        self.text("error writing %s", &[&self.copy_path], errno)
+    }
+
+    /// Sets attributes and closes, when the content is there, or only closes.
+    pub(crate) fn end(self, moved: Result<(), Line>) -> Outcome {
+        let (number, source) = (self.number, Identity::of(&self.source_stat));
+        let mut lines = Vec::new();
+        let mut ok = match moved {
+            Ok(()) => self.finish(&mut lines),
+            Err(line) => {
+                lines.push(line);
+                false
+            }
+        };
+        let Job { copy, source: opened, copy_path, locale, .. } = self;
+        drop(opened);
+        // Still shared only where a ring failed with operations in flight.
+        let closed = match copy.into_owned() {
+            Ok(copy) => nix::unistd::close(copy).map_err(|e| Errno::from_raw_os_error(e as i32)),
+            Err(_shared) => Err(Errno::BUSY),
+        };
+        if let Err(errno) = closed {
+            let text = compose(locale, "failed to close %s", &[&copy_path], Some(errno));
+            lines.push(Line::Error(text));
+            ok = false;
+        }
+        Outcome { number, lines, ok, source }
+    }
+
+    fn finish(&self, lines: &mut Vec<Line>) -> bool {
+        let preserve = &self.options.preserve;
+        let lacks_write = preserve.xattr && self.copy_stat.st_mode & 0o200 == 0;
+        if lacks_write && !self.caller.is_root {
+            // user.* attributes want permission to write (xattr(7)); the mode is set below.
+            let _ = set_mode(Of::from(&self.copy), 0o600);
+        }
+        let omitted = self.omitted & !self.caller.umask;
+        let otherwise = if preserve.fresh_mode && self.is_new {
+            Otherwise::Fresh(0o666)
+        } else if omitted | self.extra != 0 {
+            Otherwise::Exactly(self.mode & !self.caller.umask)
+        } else if lacks_write {
+            Otherwise::Exactly(self.copy_stat.st_mode)
+        } else {
+            Otherwise::Leave
+        };
+        let finish = Finish {
+            options: &self.options,
+            caller: self.caller,
+            locale: self.locale,
+            source: Of::from(&self.source),
+            source_path: &self.source_path,
+            source_stat: &self.found,
+            copy: Of::from(&self.copy),
+            copy_path: &self.copy_path,
+            copy_stat: (!self.is_new || self.has_owner()).then_some(&self.copy_stat),
+            is_link: false,
+            is_directory: false,
+            otherwise,
+        };
+        finish.run(lines)
+    }
+
+    fn has_owner(&self) -> bool {
+        self.copy_stat.st_uid == self.found.st_uid && self.copy_stat.st_gid == self.found.st_gid
+    }
+}

@@ -1,0 +1,82 @@
+//! `ringwise cp`: GNU cp's flags, messages and exit status, with many files in flight.
+//!
+//! A run has one walk, which decides in the order of the sources what becomes of each name, and a
+//! flight of files whose content is on its way. What is said and what is made is the same whatever
+//! engine copies.
+//!
+//! Reading order: `options`, `command_line` (what was typed), `copier` (what becomes of a name),
+//! `copier/tree` (the walk), `job` (a regular file), `way` (which way its content goes), `data` and
+//! `flight` (how it goes), `attributes`, `report` (what is said).
+//!
+//! Invariant: a copy grows from its start. One that was interrupted is shorter than its source.
+//!
+//! What it does not do: SELinux contexts, which are taken and ignored as GNU cp does without it.
+
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod command_line;
+mod copier;
+mod data;
+mod flight;
+mod help;
+mod job;
+mod listing;
+mod options;
+mod place;
+mod quoting;
+mod report;
+mod way;
+
+use std::{ffi::OsString, io::Write, process::ExitCode, sync::Arc};
+
+use command_line::{Misuse, Typed};
+use copier::Copier;
+use quoting::Locale;
+use report::{Line, Report};
+
+/// Runs `cp` with the words after its name. Everything is said by the time it returns.
+///
+/// The exit status is GNU cp's: 0 when all was copied, 1 when something was not, wrong usage
+/// included.
+pub fn run(words: Vec<OsString>) -> ExitCode {
+    let locale = Locale::from_environment();
+    let mut report = Report::new(locale);
+    let (options, warnings) = match command_line::read(words, locale) {
+        Ok(Typed::Copy(options, warnings)) => (Arc::new(*options), warnings),
+        Ok(Typed::Help) => return print(help::HELP),
+        Ok(Typed::Version) => return print(&help::version()),
+        Err(misuse) => return refuse(report, misuse),
+    };
+    for warning in warnings {
+        report.error(warning, &[], None);
+    }
+    let mut copier = match Copier::new(options, report) {
+        Ok(copier) => copier,
+        Err((report, reason)) => {
+            return refuse(report, Misuse { text: reason.into(), hint: false });
+        }
+    };
+    if let Err((text, hint)) = copier.copy_all() {
+        return refuse(copier.report, Misuse { text, hint });
+    }
+    if copier.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn refuse(mut report: Report, misuse: Misuse) -> ExitCode {
+    report.say(Line::Error(misuse.text));
+    report.finish();
+    if misuse.hint {
+        // Nobody is left to be told that nobody reads.
+        let _ = writeln!(std::io::stderr(), "Try 'cp --help' for more information.");
+    }
+    ExitCode::FAILURE
+}
+
+fn print(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}

@@ -1,0 +1,198 @@
+//! A file by an open directory and a name in it, with the path that messages call it by.
+//!
+//! Every call on a file of a tree is relative to its open directory, so that no directory above
+//! it can be exchanged under the copy, and no path is too long for the kernel.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    rc::Rc,
+};
+
+use rustix::{
+    fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat},
+    io::Errno,
+};
+
+/// Device and inode: which file it is, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+impl Identity {
+    pub(crate) fn of(stat: &Stat) -> Identity {
+        Identity { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+/// What kind of file metadata is of.
+pub(crate) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The directory that the name is relative to; none is the current one.
+    directory: Option<Rc<OwnedFd>>,
+    /// As messages have it. What is after `start` is the name.
+    pub(crate) path: Vec<u8>,
+    start: usize,
+}
+
+impl Place {
+    /// A path as it was typed.
+    pub(crate) fn typed(path: Vec<u8>) -> Place {
+        Place { directory: None, path, start: 0 }
+    }
+
+    /// A name in a directory whose path is `parent`.
+    pub(crate) fn within(directory: Rc<OwnedFd>, parent: &[u8], name: &[u8]) -> Place {
+        let path = join(parent, name);
+        let start = path.len() - name.len();
+        Place { directory: Some(directory), path, start }
+    }
+
+    /// Another name in the same directory, for backups and temporary names. `tail` is what
+    /// follows the path's last slash.
+    pub(crate) fn sibling(&self, last: &[u8]) -> Place {
+        let end = self.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        let path = [&self.path[..end.max(self.start)], last].concat();
+        Place { directory: self.directory.clone(), path, start: self.start }
+    }
+
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.path[self.start..]
+    }
+
+    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_ref().map_or(CWD, |directory| directory.as_fd())
+    }
+
+    /// Whether it is a path from the current directory and not a name in an open one.
+    pub(crate) fn is_typed(&self) -> bool {
+        self.directory.is_none()
+    }
+
+    pub(crate) fn stat(&self, follow: bool) -> Result<Stat, Errno> {
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        fs::statat(self.directory(), self.name(), flags)
+    }
+
+    pub(crate) fn open(&self, flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
+        let mode = Mode::from_raw_mode(mode);
+        retry(|| fs::openat(self.directory(), self.name(), flags | OFlags::CLOEXEC, mode))
+    }
+
+    pub(crate) fn unlink(&self) -> Result<(), Errno> {
+        fs::unlinkat(self.directory(), self.name(), AtFlags::empty())
+    }
+
+    pub(crate) fn rename(&self, to: &Place) -> Result<(), Errno> {
+        fs::renameat(self.directory(), self.name(), to.directory(), to.name())
+    }
+
+    pub(crate) fn read_link(&self) -> Result<Vec<u8>, Errno> {
+        fs::readlinkat(self.directory(), self.name(), Vec::new()).map(|text| text.into_bytes())
+    }
+
+    /// A path for calls that take no directory. Through /proc where it is in an open one.
+    pub(crate) fn reachable(&self) -> Vec<u8> {
+        use std::os::fd::AsRawFd;
+        match &self.directory {
+            None => self.path.clone(),
+            Some(directory) => {
+                let base = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
+                [&base[..], self.name()].concat()
+            }
+        }
+    }
+
+    /// The same file by a path that the kernel takes, where this one is too long: directories on
+    /// the way are opened, as many at a time as fit.
+    pub(crate) fn reached(&self) -> Place {
+        const FITS: usize = 4000;
+        let mut place = self.clone();
+        while place.name().len() > FITS {
+            let name = place.name();
+            let Some(end) = name[..FITS].iter().rposition(|byte| *byte == b'/') else { break };
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let opened = fs::openat(place.directory(), &name[..end.max(1)], flags, Mode::empty());
+            let Ok(directory) = opened else { break };
+            place.directory = Some(Rc::new(directory));
+            place.start += end + 1;
+        }
+        place
+    }
+
+    /// The same name and directory as `other`, whatever it is called by; as GNU's same_name.
+    pub(crate) fn is_same_name(&self, other: &Place) -> bool {
+        let (own_parent, own) = split(self.name());
+        let (other_parent, name) = split(other.name());
+        if own != name {
+            return false;
+        }
+        let parent = |place: &Place, parent: &[u8]| {
+            let stat = fs::statat(place.directory(), parent, AtFlags::empty());
+            stat.map(|stat| Identity::of(&stat))
+        };
+        match (parent(self, own_parent), parent(other, other_parent)) {
+            (Ok(own), Ok(other)) => own == other,
+            _ => false,
+        }
+    }
+}
+
+/// The parent of a path (`.` where there is none) and its last part.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    let path = &path[..end];
+    match path.iter().rposition(|byte| *byte == b'/') {
+        None => (b".", path),
+        Some(at) => {
+            let parent = path[..at].iter().rposition(|byte| *byte != b'/').map_or(1, |at| at + 1);
+            (&path[..parent], &path[at + 1..])
+        }
+    }
+}
+
+/// A path and a name, with one slash between.
+pub(crate) fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
+    let name_start = name.iter().position(|byte| *byte != b'/').unwrap_or(name.len());
+    let mut path = Vec::with_capacity(parent.len() + 1 + name.len());
+    path.extend_from_slice(parent);
+    while path.len() > 1 && path.ends_with(b"//") {
+        path.pop();
+    }
+    if !path.ends_with(b"/") && !path.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(&name[name_start..]);
+    path
+}
+
+/// Makes a call again that a signal ended before it did anything.
+pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_come_apart_and_together() {
+        assert_eq!(split(b"a/b"), (&b"a"[..], &b"b"[..]));
+        assert_eq!(split(b"b"), (&b"."[..], &b"b"[..]));
+        assert_eq!(split(b"/b/"), (&b"/"[..], &b"b"[..]));
+        assert_eq!(split(b"a//b//"), (&b"a"[..], &b"b"[..]));
+        assert_eq!(join(b"a/", b"b"), b"a/b");
+        assert_eq!(join(b"/", b"b"), b"/b");
+    }
+}

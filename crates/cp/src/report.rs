@@ -1,0 +1,195 @@
+//! What is said: lines on standard output and errors, in the order of the sources.
+//!
+//! Files in flight end in any order. A line that is said while an earlier file is still in flight
+//! waits for it, so that two runs over the same tree say the same. The caller bounds how much
+//! waits ([`Report::oldest_waiting`]).
+
+use std::{
+    collections::VecDeque,
+    io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write},
+};
+
+use rustix::io::Errno;
+
+use crate::quoting::Locale;
+
+/// One line, without its newline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    Out(Vec<u8>),
+    /// An error or a warning, without `cp: `.
+    Error(Vec<u8>),
+}
+
+/// Puts quoted names where the template has `%s`, and an error number's text behind it.
+pub(crate) fn compose(
+    locale: Locale,
+    template: &str,
+    names: &[&[u8]],
+    errno: Option<Errno>,
+) -> Vec<u8> {
+    let mut text = Vec::with_capacity(128);
+    let mut names = names.iter();
+    for (at, part) in template.split("%s").enumerate() {
+        if at > 0 {
+            text.extend(locale.shell(names.next().copied().unwrap_or_default()));
+        }
+        text.extend_from_slice(part.as_bytes());
+    }
+    if let Some(errno) = errno {
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(errno_text(errno).as_bytes());
+    }
+    text
+}
+
+/// The C library's text, without the number that the standard library appends.
+pub(crate) fn errno_text(errno: Errno) -> String {
+    let text = io::Error::from(errno).to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+/// Where lines go.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) locale: Locale,
+    out: BufWriter<Stdout>,
+    queue: VecDeque<Item>,
+    write_error: Option<io::Error>,
+    at_once: bool,
+}
+
+#[derive(Debug)]
+enum Item {
+    Said(Line),
+    /// A file in flight, by its number.
+    Waiting(u64),
+}
+
+impl Report {
+    pub(crate) fn new(locale: Locale) -> Report {
+        let stdout = io::stdout();
+        let at_once = stdout.is_terminal();
+        let out = BufWriter::with_capacity(16 << 10, stdout);
+        Report { locale, out, queue: VecDeque::new(), write_error: None, at_once }
+    }
+
+    pub(crate) fn say(&mut self, line: Line) {
+        if self.queue.is_empty() {
+            self.print(&line);
+        } else {
+            self.queue.push_back(Item::Said(line));
+        }
+    }
+
+    pub(crate) fn error(&mut self, template: &str, names: &[&[u8]], errno: Option<Errno>) {
+        self.say(Line::Error(compose(self.locale, template, names, errno)));
+    }
+
+    pub(crate) fn out(&mut self, template: &str, names: &[&[u8]]) {
+        self.say(Line::Out(compose(self.locale, template, names, None)));
+    }
+
+    /// The place of what a file in flight will say.
+    pub(crate) fn wait_for(&mut self, number: u64) {
+        self.queue.push_back(Item::Waiting(number));
+    }
+
+    /// A file in flight ended: what it says takes its place.
+    pub(crate) fn ended(&mut self, number: u64, lines: Vec<Line>) {
+        let waits = |item: &Item| matches!(item, Item::Waiting(waiting) if *waiting == number);
+        let Some(at) = self.queue.iter().position(waits) else { return };
+        self.queue.remove(at);
+        for (offset, line) in lines.into_iter().enumerate() {
+            self.queue.insert(at + offset, Item::Said(line));
+        }
+        while let Some(Item::Said(_)) = self.queue.front() {
+            let Some(Item::Said(line)) = self.queue.pop_front() else { unreachable!("seen") };
+            self.print(&line);
+        }
+    }
+
+    /// The file in flight that keeps `most` lines or more waiting.
+    pub(crate) fn oldest_waiting(&self, most: usize) -> Option<u64> {
+        match self.queue.front() {
+            Some(Item::Waiting(number)) if self.queue.len() >= most => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn print(&mut self, line: &Line) {
+        match line {
+            Line::Out(text) => {
+                let mut written = self.out.write_all(text).and_then(|()| self.out.write_all(b"\n"));
+                if self.at_once {
+                    written = written.and_then(|()| self.out.flush());
+                }
+                self.keep(written);
+            }
+            Line::Error(text) => {
+                let line = [b"cp: ", &text[..], b"\n"].concat();
+                // Nobody is left to be told that nobody reads.
+                let _ = io::stderr().lock().write_all(&line);
+            }
+        }
+    }
+
+    fn keep(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            self.write_error.get_or_insert(error);
+        }
+    }
+
+    pub(crate) fn flush(&mut self) {
+        let flushed = self.out.flush();
+        self.keep(flushed);
+    }
+
+    /// Prints what is left. Whether standard output took everything; a reader that went away is
+    /// no error.
+    pub(crate) fn finish(mut self) -> bool {
+        debug_assert!(self.queue.is_empty(), "a file in flight was not waited for");
+        self.flush();
+        match self.write_error.take() {
+            Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                self.print(&Line::Error(format!("write error: {}", errno_text(errno)).into()));
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_wait_for_files_before_them() {
+        let mut report = Report::new(Locale::from_environment());
+        report.wait_for(1);
+        report.wait_for(2);
+        report.say(Line::Out(b"third".to_vec()));
+        report.ended(2, vec![Line::Error(b"second".to_vec())]);
+        assert_eq!(report.queue.len(), 3, "all wait for the first");
+        assert_eq!(report.oldest_waiting(3), Some(1));
+        assert_eq!(report.oldest_waiting(4), None);
+        report.ended(1, Vec::new());
+        assert!(report.queue.is_empty());
+    }
+
+    #[test]
+    fn names_stand_where_the_template_has_them() {
+        let text = compose(
+            Locale::from_environment(),
+            "cannot create hard link %s to %s",
+            &[b"a b", b"c"],
+            Some(Errno::EXIST),
+        );
+        assert_eq!(text, b"cannot create hard link 'a b' to 'c': File exists");
+    }
+}

@@ -1,0 +1,143 @@
+//! Which way the content of a file goes, and why: the table that a reader can follow.
+//!
+//! | first that fits | way |
+//! |---|---|
+//! | the file systems share blocks (`--reflink`) | one FICLONE, made before this table is asked |
+//! | either side is no regular file, or the source says it has no bytes | read and write |
+//! | holes are to be made: `--sparse=always`, or the source has fewer blocks than bytes | by extents (`SEEK_DATA`), or by looking for zeros where there is no such call |
+//! | `--engine=uring` | the ring: reads ahead, writes in order |
+//! | at most [`SMALL_BYTES`] | read and write: two calls are the fewest there are |
+//! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two |
+//! | a ring is there, and its reads do not all go to a worker | the ring |
+//! | else | read and write |
+//!
+//! The rows are what the kernel's calls promise on Linux 6.18. What they cost on a machine is for
+//! `ringwise lab` to say.
+
+use std::collections::HashSet;
+
+use rustix::{
+    fs::{self, FileType, SeekFrom, Stat},
+    io::Errno,
+};
+
+use crate::{
+    job::Job,
+    options::{EngineChoice, Options, Reflink, Sparse},
+};
+
+/// A file of this many bytes is read and written by a call each.
+pub(crate) const SMALL_BYTES: u64 = 64 << 10;
+
+/// How content is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Plain,
+    Range,
+    Extents,
+    Zeros,
+    Ring,
+}
+
+/// A way and its reason, for `--debug`.
+pub(crate) type Chosen = (Way, &'static str);
+
+/// What was found out about pairs of file systems, so that it is asked once.
+#[derive(Debug, Default)]
+pub(crate) struct Pairs {
+    without_clone: HashSet<(u64, u64)>,
+}
+
+impl Pairs {
+    /// Tries to share the source's blocks. `Ok(false)`: these file systems or files cannot.
+    pub(crate) fn clone_content(&mut self, job: &Job) -> Result<bool, Errno> {
+        let pair = (job.source_stat.st_dev, job.copy_stat.st_dev);
+        let optional = job.options.reflink == Reflink::Auto;
+        if optional && self.without_clone.contains(&pair) {
+            return Ok(false);
+        }
+        match fs::ioctl_ficlone(&job.copy, &job.source) {
+            Ok(()) => Ok(true),
+            Err(errno) if optional => {
+                if matches!(errno, Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS) {
+                    self.without_clone.insert(pair);
+                }
+                Ok(false)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+/// Chooses. `has_ring`: one is open.
+pub(crate) fn choose(job: &Job, options: &Options, has_ring: bool) -> Chosen {
+    let (source, copy) = (&job.source_stat, &job.copy_stat);
+    let size = u64::try_from(source.st_size).unwrap_or(0);
+    if !is_regular(source) || !is_regular(copy) {
+        return (Way::Plain, "not a regular file");
+    }
+    if let Some(chosen) = sparse(job, options) {
+        return chosen;
+    }
+    if size == 0 {
+        return (Way::Plain, "the source says it has no bytes");
+    }
+    if has_ring && options.engine == EngineChoice::Uring {
+        return (Way::Ring, "the ring was asked for");
+    }
+    if size <= SMALL_BYTES {
+        return (Way::Plain, "small: one read and one write");
+    }
+    let may_range =
+        options.reflink != Reflink::Never && options.sparse != Sparse::Never && !options.verify;
+    if may_range && source.st_dev == copy.st_dev {
+        return (Way::Range, "within one file system");
+    }
+    if has_ring && options.engine == EngineChoice::Auto {
+        return (Way::Ring, "across file systems: reads ahead of the writes");
+    }
+    (Way::Plain, "read and write")
+}
+
+/// The way that makes holes, where some are to be made.
+fn sparse(job: &Job, options: &Options) -> Option<Chosen> {
+    let source = &job.source_stat;
+    let size = u64::try_from(source.st_size).unwrap_or(0);
+    let looks_sparse = u64::try_from(source.st_blocks).unwrap_or(0) < size / 512;
+    if options.sparse == Sparse::Never || (options.sparse == Sparse::Auto && !looks_sparse) {
+        return None;
+    }
+    let tells_extents = looks_sparse
+        && match fs::seek(&job.source, SeekFrom::Data(0)) {
+            Ok(_) | Err(Errno::NXIO) => true,
+            Err(_) => false,
+        };
+    // The question may have moved it.
+    let _ = fs::seek(&job.source, SeekFrom::Start(0));
+    Some(match tells_extents {
+        true => (Way::Extents, "the source has holes"),
+        false => (Way::Zeros, "holes are to be made of zeros"),
+    })
+}
+
+/// Whether copy_file_range(2) said that it cannot, rather than that something failed.
+pub(crate) fn is_refusal(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOSYS
+            | Errno::XDEV
+            | Errno::INVAL
+            | Errno::BADF
+            | Errno::OPNOTSUPP
+            | Errno::TXTBSY
+            // Containers filter the call, and CIFS has had ENOENT.
+            | Errno::PERM
+            | Errno::ACCESS
+            | Errno::NOENT
+            | Errno::ISDIR
+    )
+}
+
+fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode).is_file()
+}
