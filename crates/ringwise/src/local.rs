@@ -9,6 +9,7 @@ mod shutdown;
 mod streams;
 
 pub use shutdown::Leaked;
+pub(crate) use streams::befalls_one_connection;
 
 use std::{
     marker::PhantomData,
