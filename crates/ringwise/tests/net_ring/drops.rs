@@ -147,7 +147,8 @@ fn dropped_accepts_lose_no_connection() {
 #[test]
 fn dropped_receives_lose_no_datagram() {
     everywhere(|ring| async move {
-        const COUNT: u32 = 500;
+        // Fewer than the socket's buffer holds, should nobody read.
+        const COUNT: u32 = 200;
         let any = "127.0.0.1:0".parse().unwrap();
         let socket = UdpSocket::bind(&ring, &any).unwrap();
         let address = socket.local_address().unwrap();
@@ -155,7 +156,6 @@ fn dropped_receives_lose_no_datagram() {
         let from = other.local_addr().unwrap();
         let sender = std::thread::spawn(move || {
             for number in 0..COUNT {
-                // Fewer than its buffer holds are on their way, if it is read at all.
                 other.send_to(&number.to_be_bytes(), address).unwrap();
                 std::thread::sleep(Duration::from_micros(50));
             }
