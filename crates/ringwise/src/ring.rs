@@ -24,6 +24,7 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use hub::wake;
 use hub::{Counts, Hub, Next};
 pub use pending::{Deadline, Pending};
 

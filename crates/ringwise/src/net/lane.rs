@@ -15,7 +15,7 @@ use std::{
 
 use crate::{
     completion::Completion,
-    ring::{Deadline, Pending},
+    ring::{self, Deadline, Pending},
 };
 
 /// One direction; `T` is what operations whose futures were dropped have left.
@@ -64,7 +64,7 @@ impl<T> Lane<T> {
         line.holder = next.as_ref().map(|(number, _)| *number);
         drop(line);
         if let Some((_, waker)) = next {
-            waker.wake();
+            ring::wake(Some(waker));
         }
     }
 }

@@ -546,26 +546,41 @@ fn a_ring_ends_with_receives_in_flight() {
     }
 }
 
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Polls a future for the first time in a task of a runtime: on a thread that ends with it, where
+/// the runtime has threads.
+fn begin_on<T: Send + 'static>(
+    runtime: &Runtime,
+    future: impl Future<Output = T> + Send + 'static,
+) -> Boxed<T> {
+    let mut future: Boxed<T> = Box::pin(future);
+    let begun = runtime.spawn(async move {
+        assert!(poll_once(future.as_mut()).is_pending());
+        future
+    });
+    runtime.block_on(begun).unwrap()
+}
+
 /// Tasks that wait on sockets when their runtime ends, and a thread that waits with them and goes
 /// on. On a ring, what a runtime's thread had submitted is cancelled by the kernel with that thread,
 /// and nobody is to notice.
 #[test]
 fn a_runtime_ends_first() {
+    const MUCH: usize = 32 << 20;
     for builder in builders() {
         for runtime in tokio_runtimes() {
             let ring = runtime.block_on(async { builder.clone().build_ring().unwrap() });
             let (listener, address) = listen(&ring);
             let (client, mut other) = mixed_pair(&ring);
-            let mut receive = Box::pin(client.recv(vec![0; 100]));
-            let mut accept = Box::pin(listener.accept());
-            let mut send = Box::pin(client.send_all(pattern(0, 32 << 20)));
+            let stream = client.clone();
+            let receive = begin_on(&runtime, async move { stream.recv(vec![0; 100]).await });
+            let stream = client.clone();
+            let send = async move { stream.send_all(pattern(0, MUCH)).await };
+            let send = begin_on(&runtime, send);
+            let accept = begin_on(&runtime, async move { listener.accept().await });
             let (task_client, mut task_other) = mixed_pair(&ring);
             runtime.block_on(async {
-                // Polled by a thread of the runtime, where there is one but this.
-                std::thread::scope(|_| ());
-                assert!(poll_once(receive.as_mut()).is_pending());
-                assert!(poll_once(accept.as_mut()).is_pending());
-                assert!(poll_once(send.as_mut()).is_pending());
                 let stream = task_client.clone();
                 tokio::spawn(async move { stream.recv(vec![0; 100]).await });
                 tokio::time::sleep(SECOND / 50).await;
@@ -578,16 +593,55 @@ fn a_runtime_ends_first() {
             task_other.write_all(b"too").unwrap();
             assert_eq!(within(LONG, task_client.recv(vec![0; 10])).0.unwrap(), 3);
             let reader = std::thread::spawn(move || {
-                let mut bytes = vec![0; 32 << 20];
+                let mut bytes = vec![0; MUCH];
                 other.read_exact(&mut bytes).unwrap();
                 bytes
             });
             within(LONG, send).0.unwrap();
-            assert!(reader.join().unwrap() == pattern(0, 32 << 20));
+            assert!(reader.join().unwrap() == pattern(0, MUCH));
             let connected = standard::TcpStream::connect(address).unwrap();
             let (_, from) = within(LONG, accept).unwrap();
             assert_eq!(from, connected.local_addr().unwrap());
             within(LONG, end(ring));
         }
+    }
+}
+
+/// A connect that waits until there is room in the listener's queue, which the kernel asks for again
+/// after a second.
+#[test]
+fn a_connect_outlives_its_runtime() {
+    for builder in builders() {
+        let [runtime, _] = tokio_runtimes();
+        let ring = runtime.block_on(async { builder.clone().build_ring().unwrap() });
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let options = ListenOptions::default().backlog(0);
+        let listener = TcpListener::bind(&ring, &any, &options).unwrap();
+        let address = listener.local_address().unwrap();
+        let queued = standard::TcpStream::connect(address).unwrap();
+        let connector = ring.clone();
+        let connect = async move { TcpStream::connect(&connector, address).await };
+        let connect = begin_on(&runtime, connect);
+        runtime.block_on(async { tokio::time::sleep(SECOND / 50).await });
+        drop(runtime);
+        let accepter = std::thread::spawn(move || {
+            let (mut first, mut others) = (true, Vec::new());
+            // The one that was given up may be among them.
+            while let Ok((stream, from)) = within(LONG, listener.accept()) {
+                if !std::mem::take(&mut first) {
+                    let (count, _) = within(LONG, stream.recv(vec![0; 1]));
+                    if count.is_ok_and(|count| count == 1) {
+                        return from;
+                    }
+                }
+                others.push(stream);
+            }
+            unreachable!("a listener does not end by itself");
+        });
+        let stream = within(LONG, connect).unwrap();
+        within(LONG, stream.send_all(b"x".to_vec())).0.unwrap();
+        assert_eq!(accepter.join().unwrap(), stream.local_address().unwrap());
+        drop((queued, stream));
+        within(LONG, end(ring));
     }
 }
