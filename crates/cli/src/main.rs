@@ -23,6 +23,9 @@ enum Tool {
     /// Tell what this kernel, container, file system and device let io_uring do, with evidence
     Doctor(ringwise_doctor::Args),
     Lab(Box<ringwise_lab::Args>),
+    Echo(ringwise_echo::Args),
+    /// Put load on a server, and check every byte that comes back
+    Load(ringwise_load::Args),
 }
 
 fn main() -> ExitCode {
@@ -39,10 +42,24 @@ fn run(tool: Tool) -> ExitCode {
             let color = ringwise_doctor::Color::auto(&out);
             ringwise_doctor::run(&args, &mut out.lock(), color)
         }
+        Tool::Echo(args) => match ringwise_echo::run(&args, &mut io::stdout()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("ringwise: echo: {error}");
+                ExitCode::from(error.exit_status())
+            }
+        },
         Tool::Lab(args) => match ringwise_lab::run(*args, &mut io::stdout().lock()) {
             Ok(()) | Err(ringwise_lab::LabError::BrokenPipe) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("ringwise: lab: {error}");
+                ExitCode::from(error.exit_status())
+            }
+        },
+        Tool::Load(args) => match ringwise_load::run(args, &mut io::stdout().lock()) {
+            Ok(()) | Err(ringwise_load::LoadError::BrokenPipe) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("ringwise: load: {error}");
                 ExitCode::from(error.exit_status())
             }
         },

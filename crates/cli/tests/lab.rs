@@ -2,13 +2,20 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    thread,
 };
 
 use serde_json::Value;
+
+#[path = "schema/conform.rs"]
+mod conform;
+
+use conform::conform;
 
 /// Small enough for a test, large enough for a verdict.
 const SMALL: [&str; 8] = ["--size", "4m", "--duration", "40ms", "--repeats", "2", "--depth", "1,4"];
@@ -96,53 +103,6 @@ fn a_run_prints_a_table_and_verdicts_and_writes_what_its_schema_says() {
     assert_eq!(results["verdicts"].as_array().unwrap().len(), 4);
 }
 
-/// Checks a value as far as this schema goes: types, constants, required and unknown fields.
-fn conform(value: &Value, schema: &Value, root: &Value, place: &str) {
-    if let Some(reference) = schema["$ref"].as_str() {
-        let name = reference.strip_prefix("#/$defs/").unwrap();
-        conform(value, &root["$defs"][name], root, place);
-    }
-    if let Some(constant) = schema.get("const") {
-        assert_eq!(value, constant, "{place}");
-    }
-    if let Some(allowed) = schema["enum"].as_array() {
-        assert!(allowed.contains(value), "{place}: {value}");
-    }
-    let types: Vec<&str> = match &schema["type"] {
-        Value::String(name) => vec![name],
-        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
-    let is = |name: &str| match name {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "boolean" => value.is_boolean(),
-        "integer" => value.is_u64(),
-        "number" => value.is_number(),
-        "null" => value.is_null(),
-        other => panic!("{other}"),
-    };
-    assert!(types.is_empty() || types.into_iter().any(is), "{place}: {value}");
-    if let (Some(object), Some(properties)) = (value.as_object(), schema["properties"].as_object())
-    {
-        for field in schema["required"].as_array().unwrap() {
-            assert!(object.contains_key(field.as_str().unwrap()), "{place} lacks {field}");
-        }
-        for (name, field) in object {
-            let property = properties.get(name);
-            let property =
-                property.unwrap_or_else(|| panic!("{place}.{name} is not in the schema"));
-            conform(field, property, root, &format!("{place}.{name}"));
-        }
-    }
-    if let (Some(items), Some(schema)) = (value.as_array(), schema.get("items")) {
-        for (index, item) in items.iter().enumerate() {
-            conform(item, schema, root, &format!("{place}[{index}]"));
-        }
-    }
-}
-
 #[test]
 fn nop_compares_the_library_with_a_bare_ring() {
     let directory = directory();
@@ -164,11 +124,116 @@ fn nop_compares_the_library_with_a_bare_ring() {
     assert_eq!(content(directory.path()), [directory.path().join("n.json")]);
 }
 
+/// A server in this process, with `damage` done to the bytes of each read.
+fn echo_server(damage: fn(u64, &mut [u8])) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = move |mut stream: TcpStream| {
+        let (mut bytes, mut echoed) = (vec![0; 4096], 0);
+        while let Ok(count @ 1..) = stream.read(&mut bytes) {
+            damage(echoed, &mut bytes[..count]);
+            if stream.write_all(&bytes[..count]).is_err() {
+                return;
+            }
+            echoed += count as u64;
+        }
+    };
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            thread::spawn(move || serve(stream.unwrap()));
+        }
+    });
+    address
+}
+
+/// Processes that this one's children have started and left.
+fn servers_left_by(lab: u32) -> Vec<String> {
+    let is_of = |pid: &str| {
+        let read =
+            |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let parent = format!("PPid:\t{lab}\n");
+        read("status").contains(&parent) && read("cmdline").contains("--child-server")
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|pid| is_of(pid))
+        .collect()
+}
+
+#[test]
+fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
+    let directory = directory();
+    let right = echo_server(|_, _| {});
+    let wrong = echo_server(|echoed, bytes| {
+        if echoed >= 640 {
+            bytes[0] ^= 1;
+        }
+    });
+    let (right, wrong) = (format!("right={right}"), format!("wrong={wrong}"));
+    let mut arguments = vec!["echo", "--engines", "tokio,blocking,node", "--target", &right];
+    arguments.extend(["--target", &wrong, "--connections", "1,4", "--length", "64"]);
+    arguments.extend(["--duration", "60ms", "--repeats", "2", "--json", "e.json"]);
+    // No node is found here.
+    let output = lab(directory.path(), &arguments).env("PATH", "").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for part in [
+        "echo, 64 bytes a message, closed loop",
+        "every byte checked",
+        "tokio (again)",
+        "void: node at connections 4: running node: No such file",
+        "void: wrong at connections 1: 1 connection failed: connection 0: echo wrong at byte 640 ",
+        "connections 1: cannot be told here",
+        "uring was not among the engines",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    let results = fs::read_to_string(directory.path().join("e.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/lab-1.json");
+    let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
+    conform(&results, &schema, &schema, "$");
+    let rows = results["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 12);
+    for row in rows.iter().filter(|row| row["void"].is_null()) {
+        assert!(row["ops_per_s"].as_f64().unwrap() > 0.0, "{row}");
+        // The server's own, whichever process it is.
+        assert!(row["cpu_ns_per_op"].as_f64().unwrap() > 0.0, "{row}");
+        assert_eq!((&row["block_bytes"], &row["connections"]), (&64.into(), &row["depth"]));
+    }
+    assert_eq!(rows.iter().filter(|row| row["void"].is_null()).count(), 8);
+    let blocking = rows.iter().find(|row| row["engine"] == "blocking").unwrap();
+    match blocking["syscalls_per_op"].as_f64() {
+        Some(calls) => assert!((1.8..2.5).contains(&calls), "a read and a write: {calls}"),
+        None => skip("system calls of another process cannot be counted here"),
+    }
+}
+
+#[test]
+fn an_interrupted_echo_leaves_no_server() {
+    let directory = directory();
+    let arguments = ["echo", "--engines", "blocking", "--duration", "1s", "--json", "e.json"];
+    let mut command = lab(directory.path(), &arguments);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    while servers_left_by(pid).is_empty() {
+        thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let servers = servers_left_by(pid);
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(error_line(&output, 1), "lab: interrupted: the results are partial");
+    assert!(servers.iter().all(|pid| !Path::new("/proc").join(pid).exists()), "{servers:?}");
+}
+
 #[test]
 fn wrong_usage_is_one_line_that_says_what_is_right() {
     let directory = directory();
     for (arguments, parts) in [
-        (&["raed"][..], ["unknown workload \"raed\"", "read, nop"]),
+        (&["raed"][..], ["unknown workload \"raed\"", "read, nop, echo"]),
+        (&["echo", "--target", "x"], ["--target \"x\"", "NAME=IP:PORT"]),
+        (&["read", "--connections", "2"], ["--connections", "echo only"]),
         (&["read", "--depth", "0"], ["--depth 0", "1 to 1024"]),
         (&["--block", "3000"], ["--block 3000", "multiple of 512"]),
         (&["--engines", "sync,uring2"], ["unknown engine \"uring2\"", "sync, threads"]),

@@ -13,7 +13,7 @@ use crate::error::{LabError, plain};
 #[derive(Clone, Debug, Default, ClapArgs, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Args {
-    /// What to measure: read, nop [default: the whole suite, for now read]
+    /// What to measure: read, nop, echo [default: the whole suite, for now read]
     #[serde(deserialize_with = "text")]
     pub workload: Option<String>,
 
@@ -36,7 +36,8 @@ pub struct Args {
 
     /// Engines, separated by commas: sync, threads, mmap, tokio, aio, uring, ringwise, fio,
     /// fio+fixed; ringwise is the library's files in tokio ("ringwise+driver-thread": not driven by
-    /// the runtime); uring takes switches as in "uring-registered-buffers" or "uring+sqpoll":
+    /// the runtime, "ringwise+one-worker": a runtime with one worker thread); uring takes switches
+    /// as in "uring-registered-buffers" or "uring+sqpoll":
     /// registered-buffers, registered-files, defer-taskrun (on unless taken away), coop-taskrun,
     /// sqpoll, iopoll; fio, the program, looks at nothing it reads, so "uring+unverified" and
     /// "ringwise+unverified" run beside it [default: all but ringwise and fio]
@@ -52,6 +53,26 @@ pub struct Args {
     #[arg(long, value_name = "N,N")]
     #[serde(deserialize_with = "text")]
     pub depth: Option<String>,
+
+    /// For echo: connections at a time [default: 1,2,50,1000]
+    #[arg(long, value_name = "N,N")]
+    #[serde(deserialize_with = "text")]
+    pub connections: Option<String>,
+
+    /// For echo: bytes of a message, such as 64,4k [default: 64; --full: 64,512,4k,64k]
+    #[arg(long, value_name = "SIZE,SIZE")]
+    #[serde(deserialize_with = "text")]
+    pub length: Option<String>,
+
+    /// For echo: another server that is running, beside the engines uring, uring+spin, uring-spin,
+    /// epoll, tokio, blocking, node; may be repeated
+    #[arg(long, value_name = "NAME=IP:PORT")]
+    pub target: Vec<String>,
+
+    /// Serve, for a lab that runs this program as one of its echo servers
+    #[arg(long, value_name = "NAME", hide = true)]
+    #[serde(skip)]
+    pub child_server: Option<String>,
 
     /// Bytes per read, such as 4k,32k [default: 4k]
     #[arg(long, value_name = "SIZE,SIZE")]
@@ -171,6 +192,10 @@ impl Args {
             cache: self.cache.or(config.cache),
             size: self.size.or(config.size),
             files: self.files.or(config.files),
+            connections: self.connections.or(config.connections),
+            length: self.length.or(config.length),
+            target: if self.target.is_empty() { config.target } else { self.target },
+            child_server: self.child_server,
             threads: self.threads.or(config.threads),
             duration: self.duration.or(config.duration.filter(|_| !extent_typed)),
             reads: self.reads.or(config.reads.filter(|_| !extent_typed)),

@@ -58,7 +58,7 @@ use crate::{
     progress::Progress,
     report::{Report, Section, heatmap, json, table},
     sample::Instruments,
-    workload::{Context, Outcome, nop, read},
+    workload::{Context, Outcome, echo, nop, read},
 };
 
 /// How long the idle machine is looked at. Below a second its clock ticks are too coarse.
@@ -70,6 +70,9 @@ const IDLE_TIME: Duration = Duration::from_secs(1);
 ///
 /// [`LabError`], one line, with the exit status that belongs to it.
 pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
+    if let Some(name) = &args.child_server {
+        return echo::serve(name, out);
+    }
     let plan = Plan::new(&args.with_config()?)?;
     if let Some(path) = &plan.heatmap {
         heatmap::make_directory(path)?;
@@ -178,6 +181,11 @@ fn measure(
                 }
             }
             (Workload::Nop, _) => keep(nop::run(context))?,
+            (Workload::Echo, _) => {
+                for &length_bytes in &context.plan.echo.lengths {
+                    keep(echo::run(context, length_bytes))?;
+                }
+            }
             (Workload::Read, None) => unreachable!("opened above for this workload"),
         }
     }
@@ -188,6 +196,10 @@ fn sample_count(plan: &Plan) -> usize {
     let rows = |workload: &Workload| match workload {
         Workload::Read => plan.groups.iter().map(|group| read::rows(group).len()).sum(),
         Workload::Nop => plan.batches.len() * nop::ROWS_PER_BATCH,
+        Workload::Echo => {
+            let counts = plan.echo.connections.len() * plan.echo.lengths.len();
+            counts * echo::rows_per_count(&plan.echo)
+        }
     };
     plan.workloads.iter().map(rows).sum::<usize>() * 2 * plan.repeats
 }

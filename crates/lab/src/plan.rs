@@ -1,10 +1,12 @@
 //! What is to be measured: the command line, checked and with every default filled in.
 
 mod check;
+mod echo;
 mod engine_name;
 mod groups;
 mod percentile;
 
+pub use echo::{EchoPlan, EchoServer, Spin};
 pub use engine_name::EngineName;
 pub use percentile::Percentile;
 
@@ -38,6 +40,8 @@ pub struct Plan {
     pub extent: ExtentChoice,
     /// What `read` measures, a group for each profile and block.
     pub groups: Vec<Group>,
+    /// What `echo` measures.
+    pub echo: EchoPlan,
     /// Batches of `nop`.
     pub batches: Vec<usize>,
     /// What the table shows of the latencies, beside the longest.
@@ -54,6 +58,8 @@ pub enum Workload {
     Read,
     /// No-ops through the ring.
     Nop,
+    /// Echo servers.
+    Echo,
 }
 
 /// How much a sample measures.

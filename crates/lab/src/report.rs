@@ -40,6 +40,8 @@ pub struct Section {
     pub title: String,
     /// With a bounded cache: how much memory the run could use.
     pub bound_bytes: Option<u64>,
+    /// Bytes of a message, for `echo`.
+    pub message_bytes: usize,
     /// The rows.
     pub rows: Vec<Row>,
     /// What is to be known of all of them.
@@ -60,7 +62,26 @@ impl Section {
     /// A section with nothing measured.
     pub fn new(workload: Workload, group: Option<Group>, title: String, rows: Vec<Row>) -> Section {
         let (notes, verdicts, pairings) = (Vec::new(), Vec::new(), Vec::new());
-        Section { workload, group, title, bound_bytes: None, rows, notes, verdicts, pairings }
+        Section {
+            workload,
+            group,
+            title,
+            bound_bytes: None,
+            message_bytes: 0,
+            rows,
+            notes,
+            verdicts,
+            pairings,
+        }
+    }
+
+    /// What this workload calls the depth of a row.
+    pub fn depth_noun(&self) -> &'static str {
+        match self.workload {
+            Workload::Read => "depth",
+            Workload::Nop => "batch",
+            Workload::Echo => "connections",
+        }
     }
 
     /// Voids every row for one reason.

@@ -127,6 +127,37 @@ pub fn pairings(rows: &[Row], depth: usize, seed: u64) -> Vec<Pairing> {
 
 /// The verdict at a depth. `operation` is what one operation is, such as `4 KiB`.
 pub fn at_depth(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdict {
+    judged(rows, depth, seed, &|subject, rival, cpu_ratio, is_per_core| {
+        let sync = rows.iter().find(|row| row.engine == "sync" && row.is_valid());
+        vec![
+            cause_text(subject, rival, sync, operation, is_per_core),
+            cost_text(subject, rival, cpu_ratio, "read"),
+        ]
+    })
+}
+
+/// The verdict on servers at a number of connections.
+pub fn at_connections(rows: &[Row], connections: usize, seed: u64) -> Verdict {
+    judged(rows, connections, seed, &|subject, rival, cpu_ratio, _| {
+        let mut clauses = vec![cost_text(subject, rival, cpu_ratio, "request")];
+        let bound = |row: &&Row| {
+            row.measured.remarks.iter().any(|remark| remark.starts_with("client-bound"))
+        };
+        let names: Vec<String> =
+            [subject, rival].into_iter().filter(bound).map(Row::label).collect();
+        if !names.is_empty() {
+            let limited = names.join(" and ");
+            clauses.push(format!("client-bound: {limited} could have served more"));
+        }
+        clauses
+    })
+}
+
+/// What makes up a reason behind the comparison: of the subject, its rival, the ratio of their CPU
+/// time, and whether they were compared per core.
+type Clauses<'a> = dyn Fn(&Row, &Row, Option<&Ratio>, bool) -> Vec<String> + 'a;
+
+fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdict {
     let cannot = |reason: String| Verdict {
         depth,
         verdict: Finding::CannotBeTold,
@@ -177,13 +208,9 @@ pub fn at_depth(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdi
         && !is_per_core;
     let (finding, winner) =
         if is_hidden { (Finding::CannotBeTold, None) } else { (finding, winner) };
-    let sync = rows.iter().find(|row| row.engine == "sync" && row.is_valid());
-    let reason = [
-        comparison_text(rival, &ratio, by_throughput, noise),
-        cause_text(subject, rival, sync, operation, is_per_core),
-        cost_text(subject, rival, cpu_ratio.as_ref()),
-    ]
-    .join("; ");
+    let mut reason = vec![comparison_text(rival, &ratio, by_throughput, noise)];
+    reason.extend(clauses(subject, rival, cpu_ratio.as_ref(), is_per_core));
+    let reason = reason.join("; ");
     Verdict {
         depth,
         verdict: finding,
@@ -307,14 +334,15 @@ fn difference_text(subject: &Row, other: &Row, operation: &str) -> String {
 }
 
 /// What it costs: CPU time and system calls.
-fn cost_text(subject: &Row, rival: &Row, cpu_ratio: Option<&Ratio>) -> String {
+fn cost_text(subject: &Row, rival: &Row, cpu_ratio: Option<&Ratio>, operation: &str) -> String {
     let (own, other) = (&subject.measured, &rival.measured);
     let (cpu, other_cpu) = (latency_text(own.cpu_ns_per_op()), latency_text(other.cpu_ns_per_op()));
     let ratio = cpu_ratio.map_or_else(String::new, |ratio| format!(", {}", interval_text(ratio)));
-    let mut text = format!("CPU per read {cpu} against {other_cpu} of {}{ratio}", rival.label());
+    let mut text =
+        format!("CPU per {operation} {cpu} against {other_cpu} of {}{ratio}", rival.label());
     let calls = |row: &Measured| row.system_calls_per_op().map(|(calls, _)| calls);
     if let Some((own, other)) = calls(own).zip(calls(other)) {
-        text += &format!("; system calls per read {own:.2} against {other:.2}");
+        text += &format!("; system calls per {operation} {own:.2} against {other:.2}");
     }
     if let Some(punts) = own.worker_punts_per_op().filter(|&punts| punts >= 0.005) {
         text += &format!("; {:.0} % done by kernel workers", punts * 100.0);
@@ -354,6 +382,29 @@ mod tests {
              queue 0.9 -> 31.0; 6.7 times sync at depth 1, of which depth alone gives threads 5.3; \
              CPU per read 3.00 µs against 7.00 µs of threads, 0.43 [0.43, 0.43]; system calls per \
              read 1.00 against 1.00"
+        );
+    }
+
+    #[test]
+    fn servers_are_judged_by_requests_and_what_limits_them_is_said() {
+        let figures = Figures { device_share: 0.0, queue: 0.0, cpu_ns: 4000.0, ..DIRECT };
+        let epoll = Figures { ops_per_s: 80_000.0, cpu_ns: 8000.0, calls: 2, ..figures };
+        let mut rows = [
+            row("uring", RowKind::Subject, 50, figures),
+            row("epoll", RowKind::Rival, 50, epoll),
+            row("uring", RowKind::Control, 50, figures),
+        ];
+        rows[0].measured.remarks.push("client-bound in 6 of 6 samples".to_owned());
+        for row in &mut rows {
+            row.measured.samples.iter_mut().for_each(|sample| sample.device_share = None);
+        }
+        let verdict = at_connections(&rows, 50, 1);
+        assert_eq!(verdict.verdict, Finding::UseIt);
+        assert_eq!(
+            verdict.reason,
+            "1.25 [1.25, 1.25] times epoll; CPU per request 4.00 µs against 8.00 µs of epoll, 0.50 \
+             [0.50, 0.50]; system calls per request 1.00 against 2.00; client-bound: uring could \
+             have served more"
         );
     }
 

@@ -83,7 +83,7 @@ fn engines() -> Vec<(&'static str, Box<dyn Engine>, usize)> {
         ("tokio", Box::new(Tokio), 8),
         ("ringwise", Box::new(Ringwise::default()), 1),
         ("ringwise", Box::new(Ringwise::default()), 8),
-        ("ringwise", Box::new(Ringwise { driver_thread: true, unverified: false }), 8),
+        ("ringwise", Box::new(Ringwise { driver_thread: true, ..Ringwise::default() }), 8),
         ("aio", Box::new(Aio), 1),
         ("aio", Box::new(Aio), 8),
         ("uring", uring(""), 1),

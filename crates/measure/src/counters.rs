@@ -80,9 +80,18 @@ impl Counters {
     /// Opens counters, stopped and at zero. Each event that cannot be counted
     /// keeps its reason.
     pub fn open(sources: &Sources, events: &[Event]) -> Self {
+        Self::open_in(sources, None, events)
+    }
+
+    /// The same for another process: [`Event::SystemCalls`] then has none of this one's.
+    pub fn open_for(sources: &Sources, pid: u32, events: &[Event]) -> Self {
+        Self::open_in(sources, Some(pid), events)
+    }
+
+    fn open_in(sources: &Sources, pid: Option<u32>, events: &[Event]) -> Self {
         let open = |&event| Opened {
             event,
-            counters: open_for_all_threads(sources, event),
+            counters: open_for_all_threads(sources, pid, event),
             total_at_start: 0,
             total_at_stop: Some(0),
         };
@@ -158,12 +167,12 @@ fn failed<T>(event: Event, what: &str, error: &std::io::Error) -> Fact<T> {
 /// One counter per existing thread; each covers the threads that its thread
 /// starts. A counter with `inherit` must stand alone: reading groups of inherited
 /// counters is refused (perf_event_open(2), PERF_FORMAT_GROUP).
-fn open_for_all_threads(sources: &Sources, event: Event) -> Fact<Vec<Counter>> {
+fn open_for_all_threads(sources: &Sources, pid: Option<u32>, event: Event) -> Fact<Vec<Counter>> {
     let tracepoint = match tracepoint_id(sources, event) {
         Fact::Known(id) => Tracepoint::with_id(id),
         Fact::Unknown(reason) => return Fact::Unknown(reason),
     };
-    cpu::thread_ids(sources).and_then(|threads| {
+    cpu::thread_ids(sources, pid).and_then(|threads| {
         let mut counters = Vec::with_capacity(threads.len());
         for thread in threads {
             match open(tracepoint, thread) {

@@ -8,12 +8,16 @@
 //! waiting for I/O ("iowait") is idle time and is never counted as load.
 
 mod affinity;
+mod foreign;
+mod listener;
 mod system;
 mod threads;
 
 pub use affinity::{allowed_cpus, pin_current_thread};
+pub use foreign::{ForeignProcess, ForeignUse};
+pub use listener::listening_process;
 pub use system::{IdleBaseline, SystemCpu};
-pub use threads::{ContextSwitches, ThreadCpu, ThreadKind};
+pub use threads::{ContextSwitches, ThreadCpu, ThreadKind, ThreadTime};
 
 use std::time::Instant;
 
@@ -60,9 +64,11 @@ pub fn process_cpu_ns() -> u64 {
     (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }
 
-/// The numbers of all threads of the process.
-pub(crate) fn thread_ids(sources: &Sources) -> Fact<Vec<u32>> {
-    threads::directories(sources).map(|found| found.into_iter().map(|(id, _)| id).collect())
+/// The numbers of all threads of a process; none is this one.
+pub(crate) fn thread_ids(sources: &Sources, pid: Option<u32>) -> Fact<Vec<u32>> {
+    let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+    threads::directories_of(sources, &process)
+        .map(|found| found.into_iter().map(|(id, _)| id).collect())
 }
 
 impl CpuSnapshot {

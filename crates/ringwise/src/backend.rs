@@ -122,6 +122,20 @@ pub(crate) trait Driver {
     /// place until its result came.
     fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking);
 
+    /// Whether chains can be queued whole, and are made in order without the loop.
+    fn links(&self) -> bool {
+        false
+    }
+
+    /// Whether so many calls can be queued without submitting first.
+    fn has_room_for(&mut self, count: usize) -> bool;
+
+    /// Queues a chain, whole: each call is made when the one before is complete. The caller has seen
+    /// that there is room, and that [`links`](Self::links).
+    fn queue_linked(&mut self, calls: &[(u64, Call)]) {
+        unreachable!("{} calls for a backend that links nothing", calls.len())
+    }
+
     /// Hands over all that is queued and waits until `want` results are ready or the deadline has
     /// passed; gives how many are ready. On an error everything that was not handed over stays
     /// queued.
@@ -139,6 +153,7 @@ pub(crate) trait Driver {
 
 /// One of the backends. An enum and not a trait object: a no-op costs forty nanoseconds, and an
 /// indirect call for each would show.
+#[expect(clippy::large_enum_variant, reason = "a box shows too, and there is one for each loop")]
 pub(crate) enum AnyDriver {
     Uring(Uring),
     Classic(Classic),
@@ -190,6 +205,15 @@ impl AnyDriver {
             AnyDriver::Uring(uring) => uring.count(stats),
             AnyDriver::Classic(classic) => classic.count(stats),
             AnyDriver::Simulated(simulated) => simulated.count(stats),
+        }
+    }
+
+    /// Whether the kernel took this member of a chain apart from those before it, so that it may
+    /// have run before its turn.
+    pub(crate) fn is_severed(&mut self, user_data: u64) -> bool {
+        match self {
+            AnyDriver::Uring(uring) => uring.is_severed(user_data),
+            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => false,
         }
     }
 
@@ -344,6 +368,18 @@ impl Driver for AnyDriver {
     #[inline]
     fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking) {
         delegate!(self, |driver| driver.queue(user_data, call, blocking));
+    }
+
+    fn links(&self) -> bool {
+        delegate!(self, |driver| driver.links())
+    }
+
+    fn has_room_for(&mut self, count: usize) -> bool {
+        delegate!(self, |driver| driver.has_room_for(count))
+    }
+
+    fn queue_linked(&mut self, calls: &[(u64, Call)]) {
+        delegate!(self, |driver| driver.queue_linked(calls));
     }
 
     #[inline]

@@ -274,6 +274,7 @@ fn lower_other(kind: &mut Kind, context: Context) -> Call {
         }
         Kind::Timeout(after) => Call::Timeout { after: after.as_ptr() },
         Kind::Cancel(ticket) => Call::Cancel { user_data: ticket.user_data_in(context.ring) },
+        Kind::LinkedNop => Call::Nop,
         Kind::Accept { .. } => Call::Accept { file: context.open(), multi: false },
         Kind::AcceptMulti { .. } => Call::Accept { file: context.open(), multi: true },
         Kind::Connect { address: Ok(address), .. } => Call::Connect {

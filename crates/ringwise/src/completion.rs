@@ -48,12 +48,6 @@ impl Completion {
         Completion { number, table, result, tag, operation }
     }
 
-    /// The same, and not the operation's last.
-    pub(crate) fn with_more(mut self) -> Completion {
-        self.number |= MORE;
-        self
-    }
-
     /// Whether more completions of the same operation are to come: it is still in flight, under the
     /// same tag and ticket. What its result is says nothing about that.
     pub fn has_more(&self) -> bool {
@@ -89,6 +83,14 @@ impl Completion {
     /// The result as the kernel gave it: a count, or a negated error number.
     pub fn raw_result(&self) -> i32 {
         self.result
+    }
+
+    /// A sync did not succeed after all: another of its file failed beside it.
+    pub(crate) fn fail_with_another(&mut self, errno: i32) {
+        self.result = -errno;
+        if let Some(Kind::Sync { failed_with_another, .. }) = self.operation.0.as_deref_mut() {
+            *failed_with_another = true;
+        }
     }
 
     /// The buffer of a read or write, whether it succeeded or not.
@@ -193,6 +195,10 @@ impl Completion {
 /// was cancelled before anybody made the call.
 pub(crate) fn settle(operation: &mut Operation, result: i32, never_ran: bool) -> i32 {
     match operation.0.as_deref_mut() {
+        Some(Kind::LinkedNop) => {
+            operation.0 = None;
+            result
+        }
         // A timeout that came is no failure.
         Some(Kind::Timeout(_)) if result == -libc::ETIME => 0,
         Some(Kind::Close(_)) if result == 0 => {

@@ -178,6 +178,12 @@ impl Error {
         self.0.path.as_deref()
     }
 
+    /// Of an operation at another offset than the one that was made.
+    pub(crate) fn at_offset(mut self, offset: u64) -> Error {
+        self.0.offset = Some(offset);
+        self
+    }
+
     /// The offset in bytes that it was given, for positioned operations.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
@@ -258,6 +264,47 @@ impl fmt::Display for PushError {
 }
 
 impl std::error::Error for PushError {}
+
+/// Why a chain was not taken; its operations come back unharmed.
+#[derive(Debug)]
+pub struct LinkError {
+    /// The operations with everything they own, and their tags.
+    pub operations: Vec<(Operation, u64)>,
+    /// What stood in the way.
+    pub reason: PushRefusal,
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            PushRefusal::Full => write!(
+                f,
+                "too many operations are in flight for a chain of {}; take completions first",
+                self.operations.len()
+            ),
+            PushRefusal::Rejected(error) | PushRefusal::Submit(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for LinkError {}
+
+impl LinkError {
+    /// Whether taking completions makes room for this chain.
+    pub fn is_full(&self) -> bool {
+        matches!(self.reason, PushRefusal::Full)
+    }
+}
+
+impl PushRefusal {
+    /// What stood in the way of an operation that has its slot.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            PushRefusal::Rejected(error) | PushRefusal::Submit(error) => error,
+            PushRefusal::Full => Error::new(Opcode::Submit, Errno(libc::EBUSY)),
+        }
+    }
+}
 
 impl PushError {
     /// The reason as an error of the operation, which is dropped.

@@ -4,11 +4,13 @@
 //! served by the caller's own thread, and only what has to wait goes through the ring. The functions
 //! beside it are for whole files and names, in the manner of [`std::fs`].
 
+mod chain;
 mod file;
 mod nature;
 
 use std::path::Path;
 
+pub use chain::{Chain, StepOutcome};
 pub use file::File;
 
 use crate::{

@@ -5,9 +5,11 @@
 //! no memory, descriptor or path that the kernel may still touch is freed, whatever its user does
 //! with it: drop it, forget it, or panic half-way.
 
+mod linked;
 mod shutdown;
 mod streams;
 
+pub(crate) use linked::is_whole;
 pub use shutdown::Leaked;
 pub(crate) use streams::befalls_one_connection;
 
@@ -32,7 +34,7 @@ use crate::{
     stats::Stats,
 };
 
-use streams::Streams;
+use streams::{Part, Streams};
 
 /// One thread's event loop for completion-based I/O.
 ///
@@ -66,6 +68,7 @@ pub struct Local {
     registry: Registry,
     /// Pools that the ring holds registered: their memory lives as long as the registration.
     pools: Vec<Pool>,
+    chains: linked::Chains,
     /// What has several results, or none. Its memory outlives the driver's registrations.
     streams: Streams,
     number: u32,
@@ -106,6 +109,7 @@ impl Local {
             driver,
             registry: Registry::new(number, builder.registered_files),
             pools: Vec::new(),
+            chains: linked::Chains::default(),
             streams: Streams::default(),
             number,
             setup,
@@ -185,10 +189,14 @@ impl Local {
     }
 
     fn make_room(&mut self) -> Result<(), PushRefusal> {
-        while !self.driver.has_room() {
+        if self.driver.has_room() { Ok(()) } else { self.make_room_for(1) }
+    }
+
+    fn make_room_for(&mut self, count: usize) -> Result<(), PushRefusal> {
+        while !self.driver.has_room_for(count) {
             let submitted = self.driver.submit(0, None);
             submitted.map_err(|errno| PushRefusal::Submit(Error::new(Opcode::Submit, errno)))?;
-            if !self.driver.has_room() {
+            if !self.driver.has_room_for(count) {
                 if !self.setup.granted.has("SQPOLL") {
                     // The kernel wants completions taken, or memory, before it takes more.
                     let error = Error::new(Opcode::Submit, Errno(libc::EAGAIN));
@@ -207,6 +215,20 @@ impl Local {
     fn push_checked(&mut self, operation: Operation, tag: u64) -> Result<Ticket, PushError> {
         if let Err(reason) = self.make_room() {
             return Err(PushError { operation, reason });
+        }
+        if !self.chains.is_empty()
+            && let Some(Kind::Cancel(target)) = operation.0.as_deref()
+        {
+            match self.dooms(target.user_data_in(self.number)) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let ticket = self.slots.insert(operation, tag);
+                    let late = Cqe::by_thread(ticket.user_data(), -libc::EALREADY);
+                    self.driver.put_back(&[late]);
+                    return Ok(ticket);
+                }
+                Err(reason) => return Err(PushError { operation, reason }),
+            }
         }
         let operation = match self.take_up_parked(operation, tag) {
             Ok(ticket) => return Ok(ticket),
@@ -401,6 +423,11 @@ impl Local {
     /// descriptor readable.
     #[cfg(feature = "tokio")]
     pub(crate) fn submit_and_arm(&mut self) -> Result<(), Error> {
+        if self.has_watched() {
+            self.drive_watched(0, None)?;
+        } else if self.chains.are_watched() {
+            self.drive_chains(0, None)?;
+        }
         self.driver.submit_and_arm().map_err(|errno| Error::new(Opcode::Submit, errno))
     }
 
@@ -409,7 +436,15 @@ impl Local {
         if self.has_watched() {
             return self.drive_watched(want, deadline);
         }
-        let want = want.min(self.slots.in_flight());
+        self.drive_unwatched(want.min(self.slots.in_flight()), deadline)
+    }
+
+    /// As [`drive`](Self::drive), without a look at those that have several results, or none.
+    #[inline]
+    fn drive_unwatched(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
+        if self.chains.are_watched() {
+            return self.drive_chains(want, deadline);
+        }
         self.driver.submit(want, deadline).map_err(|errno| Error::new(Opcode::Submit, errno))
     }
 
@@ -427,25 +462,33 @@ impl Local {
 
     #[inline]
     fn complete(&mut self, cqe: Cqe) -> Option<Completion> {
-        let ticket = Ticket::from_user_data(cqe.user_data, self.number)?;
-        if ticket.is_watched() {
-            return self.complete_watched(ticket, cqe);
-        }
-        let Some(Freed { tag, nop }) = self.slots.free(ticket) else {
-            self.stats.stale_completions += 1;
-            return None;
+        let Some(ticket) = Ticket::from_user_data(cqe.user_data, self.number) else {
+            return self.complete_own(cqe);
         };
         // Built in one place from values: built in two, it is copied through memory while its
         // stores are still on their way, which took five nanoseconds of a no-op's forty.
-        let (operation, result) =
-            if nop { (Operation::nop(), cqe.result) } else { self.complete_taken(ticket, cqe) };
+        let (ticket, tag, operation, result) = if ticket.is_watched() {
+            let Part { ticket, tag, operation, result } = self.complete_watched(ticket, cqe)?;
+            (ticket, tag, operation, result)
+        } else {
+            let Some(Freed { tag, nop }) = self.slots.free(ticket) else {
+                self.stats.stale_completions += 1;
+                return None;
+            };
+            let (operation, result) =
+                if nop { (Operation::nop(), cqe.result) } else { self.complete_taken(ticket, cqe) };
+            (ticket, tag, operation, result)
+        };
         Some(Completion::new(ticket, tag, result, operation))
     }
 
     #[inline(never)]
     fn complete_taken(&mut self, ticket: Ticket, cqe: Cqe) -> (Operation, i32) {
-        let mut operation = self.slots.take(ticket);
         let mut cqe = cqe;
+        if !self.chains.is_empty() {
+            self.observe(&mut cqe);
+        }
+        let mut operation = self.slots.take(ticket);
         if cqe.result == -libc::EINTR && !cqe.is_by_thread() {
             // No signal of ours reaches a kernel worker (io_uring/io-wq.c, create_io_thread blocks
             // them); what interrupts one is a cancel.
@@ -521,13 +564,16 @@ impl Local {
         let ticket = self.push(operation, 0).map_err(PushError::into_error)?;
         let mut others = Vec::new();
         let done = loop {
-            let Some(cqe) = self.driver.next() else {
+            let Some(mut cqe) = self.driver.next() else {
                 // Results of others are still the driver's to count, so wait for one more each.
                 if let Err(error) = self.drive(1, None) {
                     break Err(error);
                 }
                 continue;
             };
+            if !self.chains.is_empty() {
+                self.observe(&mut cqe);
+            }
             if Ticket::from_user_data(cqe.user_data, self.number) != Some(ticket) {
                 if !self.absorb(cqe) {
                     others.push(cqe);

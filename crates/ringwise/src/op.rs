@@ -11,8 +11,9 @@ mod net;
 mod opcode;
 mod options;
 mod path;
+mod witness;
 
-use std::{ffi::CString, path::PathBuf};
+use std::{ffi::CString, path::PathBuf, sync::Arc};
 
 use crate::{
     buf::{Buffer, BufferGroup, Received},
@@ -26,6 +27,7 @@ pub(crate) use net::Manner;
 
 pub use opcode::Opcode;
 pub use options::{AllocateMode, OpenOptions};
+pub(crate) use witness::Witness;
 
 /// One operation for the kernel, with everything it owns.
 ///
@@ -39,6 +41,8 @@ pub struct Operation(pub(crate) Option<Box<Kind>>);
 /// bytes cost more than the allocation, and the table of slots no longer fitted the first cache.
 #[derive(Debug)]
 pub(crate) enum Kind {
+    /// A no-op in a chain: its completion has to be looked at, as no other's is.
+    LinkedNop,
     Read {
         target: Target,
         buffer: Buffer,
@@ -62,6 +66,10 @@ pub(crate) enum Kind {
     Sync {
         target: Target,
         data_only: bool,
+        /// Who is to know how it ends, whether or not somebody waits for it.
+        witness: Option<Arc<Witness>>,
+        /// It succeeded, and another of the file failed beside it.
+        failed_with_another: bool,
     },
     Open(Box<Open>),
     Statx(Box<Statx>),
@@ -225,6 +233,7 @@ impl Operation {
     pub fn opcode(&self) -> Opcode {
         let Some(kind) = &self.0 else { return Opcode::Nop };
         match &**kind {
+            Kind::LinkedNop => Opcode::Nop,
             Kind::Read { .. } => Opcode::Read,
             Kind::Write { .. } => Opcode::Write,
             Kind::ReadVectored { .. } => Opcode::ReadVectored,

@@ -25,7 +25,7 @@ use std::{
 };
 
 pub(crate) use hub::wake;
-use hub::{Counts, Hub, Next};
+use hub::{Counts, Hub, Next, Together};
 pub use pending::{Deadline, Pending};
 
 use crate::{
@@ -114,7 +114,7 @@ impl Ring {
     fn follow(&self, next: Next) {
         match next {
             Next::Nothing => {}
-            Next::Wake(waker) => hub::wake(Some(waker)),
+            Next::Wake(waker) => wake(Some(waker)),
             #[cfg(feature = "tokio")]
             Next::HandOver => {
                 if let Some(driver) = &self.0.driver {
@@ -151,15 +151,53 @@ impl Ring {
     /// # }).unwrap();
     /// ```
     pub fn submit_all(&self, operations: impl IntoIterator<Item = Operation>) -> Vec<Pending> {
+        self.submit_together(operations.into_iter().collect(), Together::Batch)
+    }
+
+    /// Hands operations in as a chain, under way before its futures are polled: each starts when the
+    /// one before it has completed in full.
+    ///
+    /// One that fails, and a read or write that moves fewer bytes than it was asked to, ends the
+    /// chain: those after it fail with [`Cancelled`](crate::ErrorKind::Cancelled) and did nothing.
+    /// Nothing is repaired; [`fs::File::chain`](crate::fs::File::chain) does that.
+    ///
+    /// On a ring the kernel goes from one to the next where it can (see
+    /// [`Local::push_linked`](crate::Local::push_linked)). A chain may be longer than the queue, and
+    /// more than there is room for: it is then handed over in parts. Dropping the future of a read
+    /// or a timeout, or its [deadline](Pending::deadline), cancels it, when its turn comes at the
+    /// latest, and with it those after it; other futures may be dropped and their operations are
+    /// made all the same.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ringwise::{Descriptor, Operation, Ring};
+    ///
+    /// # futures::executor::block_on(async {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// let ring = Ring::new()?;
+    /// let file = Descriptor::from(std::fs::File::create(&path)?);
+    /// let write = Operation::write_at(&file, b"a record".to_vec(), 0);
+    /// for done in ring.submit_linked([write, Operation::sync_data(&file)]) {
+    ///     done.await.result()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn submit_linked(&self, operations: impl IntoIterator<Item = Operation>) -> Vec<Pending> {
+        self.submit_together(operations.into_iter().collect(), Together::Chain)
+    }
+
+    fn submit_together(&self, operations: Vec<Operation>, together: Together) -> Vec<Pending> {
         // A future that knows its kind, and nothing of the operation yet.
         let blank =
             |operation: &Operation| Pending::new(self.clone(), Operation::nop()).like(operation);
-        let operations: Vec<Operation> = operations.into_iter().collect();
         if self.is_foreign() {
             return operations.into_iter().map(|operation| self.submit(operation)).collect();
         }
         let futures: Vec<Pending> = operations.iter().map(blank).collect();
-        match self.hub().submit_all(operations, Waker::noop()) {
+        match self.hub().submit_all(operations, together, Waker::noop()) {
             Ok((keys, next)) => {
                 let futures = futures.into_iter().zip(keys);
                 let futures = futures.map(|(future, key)| future.submitted(key)).collect();
@@ -252,7 +290,7 @@ impl Ring {
     }
 
     /// Whether this process was forked from the one that built the ring: it has no driver here.
-    fn is_foreign(&self) -> bool {
+    pub(crate) fn is_foreign(&self) -> bool {
         self.0.process.is_foreign()
     }
 }

@@ -81,6 +81,12 @@ impl Ticket {
         Ticket { number: self.number | WATCHED, table: self.table }
     }
 
+    /// The same, of a completion that is not the operation's last.
+    pub(crate) fn with_more(self) -> Ticket {
+        Ticket { number: self.number | MORE, table: self.table }
+    }
+
+    #[inline]
     pub(crate) fn is_watched(self) -> bool {
         self.number.get() & WATCHED != 0
     }

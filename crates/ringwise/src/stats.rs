@@ -3,6 +3,12 @@
 /// What a loop did since it was built. Counts are totals.
 ///
 /// Operations per enter, `submitted / enters`, tells whether batching works; a ring pays by it.
+///
+/// There is no count of operations that the kernel handed to its own worker threads (io-wq): it tells
+/// no ring of them. They can be counted from outside, for a process or the machine, at the tracepoint
+/// `io_uring:io_uring_queue_async_work`; `ringwise doctor` and `ringwise lab` do so where they may.
+/// What the library itself gave to threads is
+/// [`fallback_operations`](Self::fallback_operations).
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {

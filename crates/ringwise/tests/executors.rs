@@ -277,6 +277,32 @@ fn a_runtime_dies_with_operations_in_flight() {
     }
 }
 
+/// The kernel ties an operation to the thread that handed it over, and cancelled what still waited
+/// when that thread ended: a future that somebody else went on with failed with `ECANCELED`.
+#[test]
+fn a_thread_that_handed_an_operation_over_ends() {
+    for (builder, _) in builders() {
+        let runtime = tokio_runtimes().into_iter().next().unwrap();
+        let ring = runtime.block_on(async { builder.build_ring().unwrap() });
+        for _ in 0..20 {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            let reader = Descriptor::from(std::os::fd::OwnedFd::from(reader));
+            let mut read = Box::pin(ring.submit(Operation::read_at(&reader, vec![0; 8], 0)));
+            let read = std::thread::spawn(move || {
+                let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+                assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                read
+            });
+            let read = read.join().unwrap();
+            std::io::Write::write_all(&mut writer, b"after").unwrap();
+            let done = on_this_thread(read);
+            assert_eq!(done.result().unwrap(), 5);
+            assert_eq!(&done.into_buffer().unwrap().as_slice()[..5], b"after");
+        }
+        on_this_thread(ring.shutdown(10 * SECOND)).unwrap();
+    }
+}
+
 /// What a child of fork(2) does with its parent's ring; each an error at once.
 fn misuse(ring: Ring, file: File, futures: Vec<Box<dyn std::any::Any>>) {
     drop(futures);
@@ -286,7 +312,17 @@ fn misuse(ring: Ring, file: File, futures: Vec<Box<dyn std::any::Any>>) {
         assert_eq!(error.errno(), libc::EOWNERDEAD);
         assert!(error.to_string().contains("forked"), "{error}");
         assert_eq!(done.into_buffer().unwrap().as_slice(), [7; 100]);
+        // In the cache, where no ring would be needed.
+        let (read, back) = file.read_at(vec![7; 100], 0).await;
+        let error = read.unwrap_err();
+        assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
+        assert_eq!(back, [7; 100]);
         assert_eq!(file.sync_data().await.unwrap_err().errno(), libc::EOWNERDEAD);
+        let mut steps = file.chain().write_at(vec![1; 10], 0).sync_data().run().await.into_iter();
+        let (written, sync) = (steps.next().unwrap(), steps.next().unwrap());
+        assert_eq!(written.result.as_ref().unwrap_err().errno(), libc::EOWNERDEAD);
+        assert_eq!(written.into_buffer::<Vec<u8>>(), [1; 10]);
+        assert!(sync.result.is_err());
         let (written, back) = file.write_all_at(vec![1; 10], 0).await;
         assert_eq!(written.unwrap_err().errno(), libc::EOWNERDEAD);
         assert_eq!(back, [1; 10]);
@@ -340,7 +376,8 @@ fn a_forked_child_is_told() {
             let ring = runtime.block_on(async { builder.build_ring().unwrap() });
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("file");
-            let file = on_this_thread(File::open(&ring, &path, read_write().create(true))).unwrap();
+            std::fs::write(&path, [3; 100]).unwrap();
+            let file = on_this_thread(File::open(&ring, &path, read_write())).unwrap();
             let (reader, writer) = std::io::pipe().unwrap();
             let reader = Descriptor::from(std::os::fd::OwnedFd::from(reader));
             let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -14,12 +14,25 @@ use std::{
 const LINES_MAX: usize = 700;
 
 /// What each crate may depend on, of those in this workspace.
-const DIRECTIONS: [(&str, &[&str]); 5] = [
+const DIRECTIONS: [(&str, &[&str]); 7] = [
     ("ringwise", &[]),
     ("ringwise-measure", &[]),
     ("ringwise-doctor", &["ringwise", "ringwise-measure"]),
-    ("ringwise-lab", &["ringwise", "ringwise-measure"]),
-    ("ringwise-cli", &["ringwise", "ringwise-measure", "ringwise-doctor", "ringwise-lab"]),
+    ("ringwise-echo", &["ringwise", "ringwise-measure"]),
+    // What it measures it must not be made of.
+    ("ringwise-load", &["ringwise-measure"]),
+    ("ringwise-lab", &["ringwise", "ringwise-measure", "ringwise-load"]),
+    (
+        "ringwise-cli",
+        &[
+            "ringwise",
+            "ringwise-measure",
+            "ringwise-doctor",
+            "ringwise-echo",
+            "ringwise-lab",
+            "ringwise-load",
+        ],
+    ),
 ];
 
 /// Files outside the library that may have unsafe code: the lab's engines that have no safe API.

@@ -480,3 +480,23 @@ fn a_pool_is_registered_by_the_driver() {
         });
     }
 }
+
+#[test]
+fn a_batch_larger_than_the_ring_is_made_all_the_same() {
+    for ring in rings() {
+        let file = Descriptor::from(std::fs::File::open("/dev/zero").unwrap());
+        let reads = (0..500).map(|at| Operation::read_at(&file, vec![1; 100], at));
+        let mut reads = ring.submit_all(std::iter::once(Operation::nop()).chain(reads));
+        // Some are dropped before they were ever polled.
+        drop(reads.drain(1..101));
+        let done = block_on(futures::future::join_all(reads));
+        assert!(done[1..].iter().all(|done| done.result().unwrap() == 100));
+        block_on(ring.shutdown(Duration::from_secs(5))).unwrap();
+        let stats = ring.stats();
+        assert_eq!((stats.submitted, stats.delivered, stats.reclaimed), (501, 401, 100));
+        let refused = ring.submit_all([Operation::read_at(&file, vec![7; 3], 0)]);
+        let refused = block_on(futures::future::join_all(refused)).pop().unwrap();
+        assert_eq!(refused.result().unwrap_err().errno(), libc::ESHUTDOWN);
+        assert_eq!(refused.into_buffer().unwrap().as_slice(), [7; 3]);
+    }
+}

@@ -21,6 +21,8 @@ const ENTRIES: u32 = 256;
 pub struct Ringwise {
     /// A driver with a thread of its own, where the runtime would drive it.
     pub driver_thread: bool,
+    /// A runtime with one worker thread instead of one for each processor.
+    pub one_worker: bool,
     /// What is read is not looked at, for a comparison with a program that does not look either.
     pub unverified: bool,
 }
@@ -28,26 +30,41 @@ pub struct Ringwise {
 impl Ringwise {
     /// Reads what follows `ringwise` in an engine's name. None where that is not understood.
     pub fn parse(text: &str) -> Option<Ringwise> {
-        let known = ["", "+driver-thread", "+unverified", "+driver-thread+unverified"];
-        known.contains(&text).then(|| Ringwise {
-            driver_thread: text.contains("driver-thread"),
-            unverified: text.contains("unverified"),
-        })
+        let mut switches = Ringwise::default();
+        let mut names = text.split('+');
+        // Before the first plus stands nothing.
+        names.next().filter(|before| before.is_empty())?;
+        for name in names {
+            match name {
+                "driver-thread" => switches.driver_thread = true,
+                "one-worker" => switches.one_worker = true,
+                "unverified" => switches.unverified = true,
+                _ => return None,
+            }
+        }
+        Some(switches)
     }
 }
 
 impl fmt::Display for Ringwise {
     /// What differs from the default, as it is typed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let switches = [(self.driver_thread, "+driver-thread"), (self.unverified, "+unverified")];
+        let switches = [
+            (self.driver_thread, "+driver-thread"),
+            (self.one_worker, "+one-worker"),
+            (self.unverified, "+unverified"),
+        ];
         switches.iter().filter(|(on, _)| *on).try_for_each(|(_, name)| f.write_str(name))
     }
 }
 
 impl Engine for Ringwise {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_io().build();
-        let runtime = runtime.map_err(|error| {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        if self.one_worker {
+            runtime.worker_threads(1);
+        }
+        let runtime = runtime.enable_io().build().map_err(|error| {
             Failure::Unavailable(format!("starting the runtime: {}", plain(&error)))
         })?;
         let ring = {
@@ -114,9 +131,10 @@ mod tests {
 
     #[test]
     fn names_read_back() {
-        for text in ["", "+driver-thread", "+unverified", "+driver-thread+unverified"] {
+        for text in ["", "+driver-thread", "+one-worker", "+driver-thread+one-worker+unverified"] {
             assert_eq!(Ringwise::parse(text).unwrap().to_string(), text);
         }
+        assert_eq!(Ringwise::parse("-unverified"), None);
         assert_eq!(Ringwise::parse("+thread"), None);
     }
 }

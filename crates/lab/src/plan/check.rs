@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use ringwise_measure::quantity::parse_duration;
 
-use super::{ExtentChoice, Percentile, Plan, Workload, groups::groups};
+use super::{EchoPlan, ExtentChoice, Percentile, Plan, Workload, groups::groups};
 use crate::{args::Args, error::LabError};
 
 /// The most reads in flight, threads and files. Each thread takes a quarter of a mebibyte for its
@@ -22,11 +22,17 @@ impl Plan {
             // The suite; more workloads are to come.
             None | Some("read") => vec![Workload::Read],
             Some("nop") => vec![Workload::Nop],
-            Some(other) => return Err(unknown("workload", other, "read, nop")),
+            Some("echo") => vec![Workload::Echo],
+            Some(other) => return Err(unknown("workload", other, "read, nop, echo")),
         };
         let depths = args.depth.as_deref().map(|text| counts("--depth", text)).transpose()?;
+        let is_echo = workloads == [Workload::Echo];
+        if !is_echo {
+            only_for_echo(args)?;
+        }
         let plan = Plan {
-            groups: groups(args, depths.as_deref())?,
+            groups: if is_echo { Vec::new() } else { groups(args, depths.as_deref())? },
+            echo: if is_echo { EchoPlan::new(args)? } else { EchoPlan::default() },
             batches: depths.unwrap_or_else(|| vec![1, 32, 256]),
             workloads,
             directory: args.dir.clone().unwrap_or_else(|| PathBuf::from(".")),
@@ -45,6 +51,20 @@ impl Plan {
         heatmap(&plan)?;
         Ok(plan)
     }
+}
+
+/// Flags that would be without effect elsewhere.
+fn only_for_echo(args: &Args) -> Result<(), LabError> {
+    for (flag, is_given) in [
+        ("--connections", args.connections.is_some()),
+        ("--length", args.length.is_some()),
+        ("--target", !args.target.is_empty()),
+    ] {
+        if is_given {
+            return Err(usage(flag, "is for the workload echo only"));
+        }
+    }
+    Ok(())
 }
 
 /// Latencies over time need a time, and a place to go.

@@ -194,7 +194,7 @@ fn engines(args: &Args) -> Result<Vec<EngineName>, LabError> {
         Some(text) => {
             for name in text.split(',').map(str::trim) {
                 let accepted = "sync, threads, mmap, tokio, aio, ringwise, ringwise+driver-thread, \
-                                fio, fio+fixed, or uring with switches such as uring+sqpoll or \
+                                ringwise+one-worker, fio, fio+fixed, or uring with switches such as uring+sqpoll or \
                                 uring-registered-buffers";
                 let engine =
                     EngineName::parse(name).ok_or_else(|| unknown("engine", name, accepted))?;

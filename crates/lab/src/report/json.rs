@@ -102,7 +102,7 @@ impl Section {
             profile: group.map(|group| group.profile),
             pattern: group.map(|group| group.pattern),
             cache: group.map(|group| group.cache),
-            block_bytes: group.map_or(0, |group| group.block_bytes),
+            block_bytes: group.map_or(self.message_bytes, |group| group.block_bytes),
         }
     }
 }
@@ -118,7 +118,7 @@ fn row_result<'a>(section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a
         engine: &row.engine,
         role: row.kind,
         depth: row.depth,
-        connections: None,
+        connections: (section.workload == Workload::Echo).then_some(row.depth as u64),
         ops_per_s: is_measured.then(|| measured.ops_per_s()),
         mib_per_s: is_measured.then(|| measured.mib_per_s()),
         cpu_ns_per_op: is_measured.then(|| measured.cpu_ns_per_op()),

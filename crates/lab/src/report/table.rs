@@ -25,9 +25,10 @@ pub fn text(section: &Section, percentiles: &[Percentile], seed: u64) -> String 
         }
         None => text.push_str(&rows(section, percentiles, seed)),
     }
+    let noun = section.depth_noun();
     for row in &section.rows {
         if let (Some(reason), None) = (&row.measured.void, section.common_void()) {
-            let _ = writeln!(text, "  void: {} at depth {}: {reason}", row.label(), row.depth);
+            let _ = writeln!(text, "  void: {} at {noun} {}: {reason}", row.label(), row.depth);
         }
     }
     let by_itself = |row: &Row| {
@@ -37,7 +38,7 @@ pub fn text(section: &Section, percentiles: &[Percentile], seed: u64) -> String 
         text.push_str("  * counted by the engine itself\n");
     }
     section.verdicts.iter().for_each(|verdict| text.push_str(&verdict_line(section, verdict)));
-    section.pairings.iter().for_each(|pairing| text.push_str(&pairing_line(pairing)));
+    section.pairings.iter().for_each(|pairing| text.push_str(&pairing_line(section, pairing)));
     text
 }
 
@@ -92,8 +93,7 @@ fn rows(section: &Section, percentiles: &[Percentile], seed: u64) -> String {
     columns.retain(|(_, cell)| shown.iter().any(|row| row.is_valid() && cell(row).is_some()));
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    let depth = if section.workload == Workload::Nop { "batch" } else { "depth" };
-    let mut header = vec!["engine", depth];
+    let mut header = vec!["engine", section.depth_noun()];
     header.extend(columns.iter().map(|(name, _)| *name));
     let has_sync = shown.iter().any(|row| row.engine == "sync");
     header.extend(has_sync.then_some("vs sync"));
@@ -140,10 +140,7 @@ fn grouped(number: f64) -> String {
 }
 
 fn verdict_line(section: &Section, verdict: &Verdict) -> String {
-    let place = match section.workload {
-        Workload::Nop => format!("batch {}", verdict.depth),
-        Workload::Read => format!("depth {}", verdict.depth),
-    };
+    let place = format!("{} {}", section.depth_noun(), verdict.depth);
     let winner = match (&verdict.winner, verdict.verdict) {
         (Some(winner), Finding::PureOverhead) => format!(" ({winner} wins)"),
         (Some(winner), Finding::UseIt) => format!(" ({winner} wins)"),
@@ -155,7 +152,7 @@ fn verdict_line(section: &Section, verdict: &Verdict) -> String {
 }
 
 /// Lines for what no verdict mentions: the ring's switches and other programs.
-fn pairing_line(pairing: &Pairing) -> String {
+fn pairing_line(section: &Section, pairing: &Pairing) -> String {
     let Pairing { depth, candidate, baseline, baseline_kind, ratio, cpu_ratio } = pairing;
     if !matches!(baseline_kind, RowKind::Variant | RowKind::Program) {
         return String::new();
@@ -163,7 +160,8 @@ fn pairing_line(pairing: &Pairing) -> String {
     let cpu = cpu_ratio.as_ref().map_or_else(String::new, |cpu| {
         format!(", at {} times its CPU per operation", interval_text(cpu))
     });
-    format!("  depth {depth}: {candidate} is {} times {baseline}{cpu}\n", interval_text(ratio))
+    let noun = section.depth_noun();
+    format!("  {noun} {depth}: {candidate} is {} times {baseline}{cpu}\n", interval_text(ratio))
 }
 
 #[cfg(test)]

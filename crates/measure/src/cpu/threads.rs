@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::fact::{Fact, Sources, field, plain, text};
@@ -52,9 +53,39 @@ impl ContextSwitches {
     }
 }
 
+/// Time of the calling thread so far: on a processor, and ready to run without having one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ThreadTime {
+    /// CPU time, user and system (CLOCK_THREAD_CPUTIME_ID).
+    pub cpu_ns: u64,
+    /// Time in a run queue: other threads, or another guest's, had the processor. From
+    /// /proc/thread-self/schedstat, where the kernel keeps it (CONFIG_SCHED_INFO).
+    pub waited_ns: Fact<u64>,
+}
+
+impl ThreadTime {
+    /// Reads both for the calling thread.
+    pub fn read(sources: &Sources) -> ThreadTime {
+        let waited_ns = sources.proc_text("thread-self/schedstat").and_then(|text| {
+            let waited = text.split_whitespace().nth(1).and_then(|field| field.parse().ok());
+            let unknown = || "/proc/thread-self/schedstat: no waiting time there".to_owned();
+            waited.map_or_else(|| Fact::Unknown(unknown()), Fact::Known)
+        });
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        // Seconds and nanoseconds of CPU time are never negative.
+        let seconds_ns = (time.tv_sec as u64).saturating_mul(1_000_000_000);
+        ThreadTime { cpu_ns: seconds_ns.saturating_add(time.tv_nsec as u64), waited_ns }
+    }
+}
+
 /// The directories of all threads. A thread may exit before its files are read.
 pub(super) fn directories(sources: &Sources) -> Fact<Vec<(u32, PathBuf)>> {
-    let path = sources.proc.join("self/task");
+    directories_of(sources, "self")
+}
+
+/// The same of a process, by its name in /proc.
+pub(super) fn directories_of(sources: &Sources, process: &str) -> Fact<Vec<(u32, PathBuf)>> {
+    let path = sources.proc.join(process).join("task");
     let entries = match path.read_dir() {
         Ok(entries) => entries,
         Err(error) => return Fact::Unknown(format!("{}: {}", path.display(), plain(&error))),
@@ -80,13 +111,13 @@ fn thread(thread_id: u32, path: &Path) -> Option<ThreadCpu> {
 }
 
 /// Exact nanoseconds, where the kernel keeps them (CONFIG_SCHED_INFO).
-fn schedstat_ns(path: &Path) -> Option<u64> {
+pub(super) fn schedstat_ns(path: &Path) -> Option<u64> {
     text(&path.join("schedstat")).known()?.split_whitespace().next()?.parse().ok()
 }
 
 /// utime + stime in ticks: fields 14 and 15 of proc_pid_stat(5), counted behind
 /// the name, which may itself hold spaces and brackets.
-fn stat_ns(path: &Path) -> Option<u64> {
+pub(super) fn stat_ns(path: &Path) -> Option<u64> {
     let text = text(&path.join("stat"));
     let (_, behind_name) = text.known()?.rsplit_once(')')?;
     let mut fields = behind_name.split_whitespace().skip(11);
@@ -123,7 +154,7 @@ pub(super) fn context_switches(sources: &Sources) -> Fact<ContextSwitches> {
     })
 }
 
-fn switches(path: &Path) -> Option<ContextSwitches> {
+pub(super) fn switches(path: &Path) -> Option<ContextSwitches> {
     let text = text(&path.join("status"));
     let text = text.known()?;
     Some(ContextSwitches {
@@ -190,6 +221,21 @@ mod tests {
         let names: Vec<String> =
             read(&sources).known().unwrap().iter().map(|thread| thread.name.clone()).collect();
         assert_eq!(names, ["b"]);
+    }
+
+    #[test]
+    fn a_thread_that_works_has_its_own_time() {
+        let sources = Sources::default();
+        let before = ThreadTime::read(&sources);
+        while ThreadTime::read(&sources).cpu_ns < before.cpu_ns + 20_000_000 {}
+        let after = ThreadTime::read(&sources);
+        assert!(after.cpu_ns >= before.cpu_ns + 20_000_000);
+        if let (Some(before), Some(after)) = (before.waited_ns.known(), after.waited_ns.known()) {
+            assert!(after >= before);
+        }
+        let empty = tempfile::tempdir().unwrap();
+        let blind = ThreadTime::read(&Sources::below(empty.path()));
+        assert!(blind.cpu_ns > 0 && blind.waited_ns.reason().is_some());
     }
 
     #[test]

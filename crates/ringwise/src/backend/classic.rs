@@ -309,6 +309,10 @@ impl Driver for Classic {
         self.queued.len() < self.queued_max
     }
 
+    fn has_room_for(&mut self, count: usize) -> bool {
+        self.queued_max.saturating_sub(self.queued.len()) >= count
+    }
+
     fn queue_nop(&mut self, user_data: u64) -> bool {
         let has_room = self.has_room();
         if has_room {

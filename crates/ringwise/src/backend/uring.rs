@@ -13,13 +13,19 @@
 
 mod buffers;
 mod entry;
+mod links;
 mod setup;
 
 #[cfg(feature = "tokio")]
 use std::os::fd::BorrowedFd;
 use std::{mem::MaybeUninit, os::fd::AsRawFd, time::Instant};
 
-use io_uring::{IoUring, Probe, cqueue, opcode, squeue::Entry, types};
+use io_uring::{
+    IoUring, Probe, cqueue, opcode,
+    squeue::{Entry, Flags},
+    types,
+};
+use links::Links;
 
 #[cfg(feature = "tokio")]
 use crate::sys::ring::borrow;
@@ -63,6 +69,7 @@ pub(crate) struct Uring {
     /// Calls that a polled ring has; others need not know.
     polled_in_flight: usize,
     reaped: Reaped,
+    links: Links,
     pools: Option<u32>,
     enters: u64,
     by_thread: u64,
@@ -95,6 +102,7 @@ impl Uring {
             poll_armed: false,
             polled_in_flight: 0,
             reaped: Reaped::default(),
+            links: Links::default(),
             pools: None,
             enters: 0,
             by_thread: 0,
@@ -154,6 +162,11 @@ impl Uring {
         Ok(index as u16)
     }
 
+    /// Whether this member of a chain may have run before its turn.
+    pub(super) fn is_severed(&mut self, user_data: u64) -> bool {
+        self.links.take_severed(user_data)
+    }
+
     /// Gives a call to the classic backend beside the ring, which starts it at the next submit.
     fn queue_beside(&mut self, job: Job) {
         self.by_thread += 1;
@@ -202,6 +215,11 @@ impl Uring {
                 .map(|deadline| deadline.saturating_duration_since(Instant::now()));
             self.enters += 1;
             let entered = self.handle.enter(to_submit, in_queue as u32, flags, timeout);
+            if !self.links.are_submitted()
+                && let Ok(taken) = entered
+            {
+                self.links.submitted(taken as usize);
+            }
             let ready = self.count_ready();
             match entered {
                 Ok(taken) if taken == to_submit && ready >= want => return Ok(ready),
@@ -402,6 +420,29 @@ impl Driver for Uring {
         if self.is_polled() {
             self.polled_in_flight += 1;
         }
+    }
+
+    /// Not with a submission thread, whose partial submits nobody sees, nor on a polled ring; nor on
+    /// a kernel that may end a submit at a member that it refuses, and start those after it with the
+    /// next (one without `SUBMIT_ALL` may be old enough for that: io_uring/io_uring.c,
+    /// io_submit_sqes).
+    fn links(&self) -> bool {
+        let takes_all = self.granted.contains(SetupFlags::SUBMIT_ALL);
+        takes_all && !self.is_polled_by_thread() && !self.is_polled()
+    }
+
+    fn has_room_for(&mut self, count: usize) -> bool {
+        let queue = self.ring.submission();
+        queue.capacity() - queue.len() >= count
+    }
+
+    fn queue_linked(&mut self, calls: &[(u64, Call)]) {
+        let ahead = self.ring.submission().len();
+        for (at, (user_data, call)) in calls.iter().enumerate() {
+            let link = if at + 1 < calls.len() { Flags::IO_LINK } else { Flags::empty() };
+            self.push(&entry::build(call).user_data(*user_data).flags(link));
+        }
+        self.links.queued(ahead, calls.iter().map(|(user_data, _)| *user_data));
     }
 
     #[inline]

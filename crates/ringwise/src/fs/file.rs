@@ -1,17 +1,6 @@
 //! An open file: reads and writes at offsets, from any task.
 
-use std::{
-    future::{Future, poll_fn},
-    os::fd::AsFd,
-    path::Path,
-    pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI32, Ordering},
-    },
-    task::Context,
-    task::Poll,
-};
+use std::{future::poll_fn, os::fd::AsFd, path::Path, sync::Arc, task::Poll};
 
 use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2};
 
@@ -25,8 +14,8 @@ use crate::{
     descriptor::Descriptor,
     error::{Errno, Error, OFFSET_MAX},
     metadata::{DirectAlignment, Metadata},
-    op::{AllocateMode, Opcode, OpenOptions, Operation},
-    ring::{Pending, Ring},
+    op::{AllocateMode, Opcode, OpenOptions, Operation, Witness},
+    ring::Ring,
 };
 
 /// What is copied on the caller's thread at a time; between two parts of a longer read other tasks
@@ -63,7 +52,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// ```
 #[derive(Clone, Debug)]
 pub struct File {
-    ring: Ring,
+    pub(super) ring: Ring,
     descriptor: Descriptor,
     shared: Arc<Shared>,
 }
@@ -71,54 +60,8 @@ pub struct File {
 #[derive(Debug)]
 struct Shared {
     nature: Nature,
-    /// The error of a sync that failed, or 0.
-    sync_error: AtomicI32,
-    /// Syncs that were left to themselves: how they end is still to be looked at.
-    unseen: Mutex<Vec<Pending>>,
-}
-
-impl Shared {
-    /// Keeps in mind that a sync failed.
-    fn judge(&self, result: &Result<usize, Error>) {
-        if let Err(error) = result
-            // What never reached the file says nothing about it.
-            && !matches!(error.errno(), libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED)
-        {
-            self.sync_error.store(error.errno(), Ordering::Relaxed);
-        }
-    }
-
-    fn unseen(&self) -> MutexGuard<'_, Vec<Pending>> {
-        self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A sync that is waited for. Dropped before its end, it is kept for the next one to look at: the
-/// kernel tells of a failure once.
-struct Watched<'a> {
-    shared: &'a Shared,
-    sync: Option<Pending>,
-}
-
-impl Watched<'_> {
-    async fn end(mut self) -> Result<usize, Error> {
-        let poll = |context: &mut Context<'_>| {
-            let sync = self.sync.as_mut().expect("it is polled to its end only");
-            Pin::new(sync).poll(context)
-        };
-        let result = poll_fn(poll).await.result();
-        self.sync = None;
-        self.shared.judge(&result);
-        result
-    }
-}
-
-impl Drop for Watched<'_> {
-    fn drop(&mut self) {
-        if let Some(sync) = self.sync.take().filter(Pending::is_submitted) {
-            self.shared.unseen().push(sync);
-        }
-    }
+    /// Whether a sync has failed, on this handle or on a clone of it.
+    syncs: Arc<Witness>,
 }
 
 impl File {
@@ -154,7 +97,7 @@ impl File {
 
     fn with_alignment(ring: &Ring, descriptor: Descriptor, alignment: usize) -> File {
         let nature = Nature::of(&descriptor, alignment);
-        let shared = Shared { nature, sync_error: AtomicI32::new(0), unseen: Mutex::default() };
+        let shared = Shared { nature, syncs: Arc::default() };
         File { ring: ring.clone(), descriptor, shared: Arc::new(shared) }
     }
 
@@ -341,24 +284,30 @@ impl File {
     }
 
     async fn sync(&self, operation: Operation) -> Result<(), Error> {
-        let watch = |sync| Watched { shared: &self.shared, sync: Some(sync) }.end();
-        loop {
-            let unseen = self.shared.unseen().pop();
-            let Some(unseen) = unseen else { break };
-            // Its failure is kept in mind.
-            let _ = watch(unseen).await;
-        }
         self.check_sync(Opcode::Sync)?;
-        watch(self.ring.submit(operation)).await?;
-        // Of two at a time one may have been told what the other lost.
-        self.check_sync(Opcode::Sync)
+        let done = self.ring.submit(operation.witnessed_by(&self.shared.syncs)).await;
+        self.step_result(&done).map(drop)
+    }
+
+    /// What an operation came to; a sync's failure may be another's, of which it may have been told
+    /// what this one covers.
+    pub(super) fn step_result(&self, done: &Completion) -> Result<usize, Error> {
+        if done.operation.failed_with_another() {
+            self.check_sync(Opcode::Sync)?;
+        }
+        done.result()
+    }
+
+    /// Who is told how its syncs end.
+    pub(super) fn syncs(&self) -> &Arc<Witness> {
+        &self.shared.syncs
     }
 
     /// Refuses what cannot be made durable any more.
-    fn check_sync(&self, opcode: Opcode) -> Result<(), Error> {
-        match self.shared.sync_error.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            errno => Err(self.error(opcode, errno).advise(
+    pub(super) fn check_sync(&self, opcode: Opcode) -> Result<(), Error> {
+        match self.shared.syncs.failure() {
+            None => Ok(()),
+            Some(errno) => Err(self.error(opcode, errno).advise(
                 "an earlier sync of this file failed: what was written before it may be lost; \
                  write the file anew",
             )),
@@ -405,7 +354,11 @@ impl File {
         ring.submit(Operation::close(descriptor)).await.result().map(drop)
     }
 
-    async fn read_buffer(&self, mut buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
+    pub(super) async fn read_buffer(
+        &self,
+        mut buffer: Buffer,
+        offset: u64,
+    ) -> Outcome<usize, Buffer> {
         let whole = buffer.range();
         let mut done = 0;
         loop {
@@ -450,6 +403,10 @@ impl File {
             Way::Memory => ReadWriteFlags::empty(),
             Way::Cache => ReadWriteFlags::NOWAIT,
         };
+        if self.ring.is_foreign() {
+            // A child of fork(2) could, and is refused by the ring as it is everything else.
+            return Inline::Missed;
+        }
         let len = bytes.len().min(INLINE_BYTES_MAX);
         if len == 0 || offset > OFFSET_MAX {
             return Inline::Missed;
@@ -467,7 +424,7 @@ impl File {
         }
     }
 
-    fn is_aligned(&self, buffer: &Buffer, offset: u64) -> bool {
+    pub(super) fn is_aligned(&self, buffer: &Buffer, offset: u64) -> bool {
         let alignment = self.shared.nature.alignment;
         let bytes = buffer.selected();
         alignment == 1
@@ -490,6 +447,7 @@ impl File {
         let superset = AlignedBuf::zeroed((end - start) as usize, alignment as usize);
         let operation = Operation::read_at(&self.descriptor, superset, start);
         let (result, superset) = single(self.ring.submit(operation).await);
+        let result = result.map_err(|error| error.at_offset(offset));
         let result = result.map(|read| {
             let count = read.saturating_sub(skipped).min(wanted);
             let found = &superset.as_slice()[skipped..skipped + count];
@@ -507,7 +465,7 @@ impl File {
         single(self.ring.submit(operation).await)
     }
 
-    fn error(&self, opcode: Opcode, errno: i32) -> Error {
+    pub(super) fn error(&self, opcode: Opcode, errno: i32) -> Error {
         Error::new(opcode, Errno(errno))
     }
 }

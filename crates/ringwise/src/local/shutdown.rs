@@ -101,6 +101,12 @@ impl Local {
             let (batch, rest) = tickets.split_at(spare.min(tickets.len()));
             tickets = rest;
             for ticket in batch {
+                match self.dooms(ticket.user_data()) {
+                    Ok(false) => {}
+                    // It does not run when its turn comes.
+                    Ok(true) => continue,
+                    Err(_) => return,
+                }
                 if self.make_room().is_err() {
                     return;
                 }
@@ -129,7 +135,7 @@ impl Local {
             if self.has_watched() {
                 self.sift();
             }
-            if self.slots.in_flight() > 0 && self.driver.submit(1, deadline).is_err() {
+            if self.slots.in_flight() > 0 && self.drive(1, deadline).is_err() {
                 // The kernel is short of memory; the deadline bounds how often this is tried.
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -14,12 +14,12 @@ use crate::{
     backend::{AnyDriver, Cqe, Driver, classic::pool::Wake},
     buf::{Buffer, BufferGroup, Entries, Group},
     call::{Call, Context},
-    completion::{self, Completion},
+    completion,
     descriptor::closing,
     error::{Errno, Error, PushError, PushRefusal},
     local::Local,
     op::{Kind, Manner, Opcode, Operation},
-    slot::{OWN_NUDGE, Slots, Ticket},
+    slot::{BY_THREAD, OWN_NUDGE, Slots, Ticket},
 };
 
 /// A loop's operations of this kind.
@@ -42,6 +42,14 @@ pub(crate) struct Streams {
     expects_nudges: bool,
     /// The loop ends: nothing is handed over again.
     is_closing: bool,
+}
+
+/// What a completion is made of. The ticket says whether more are to come.
+pub(super) struct Part {
+    pub(super) ticket: Ticket,
+    pub(super) tag: u64,
+    pub(super) operation: Operation,
+    pub(super) result: i32,
 }
 
 impl Local {
@@ -180,8 +188,7 @@ impl Local {
             // Nor is anything waited for while more of it may go on.
             let is_pass = holds_buffers || self.has_due();
             let want_now = if is_pass { 0 } else { want };
-            let submitted = self.driver.submit(want_now, deadline);
-            submitted.map_err(|errno| Error::new(Opcode::Submit, errno))?;
+            self.drive_unwatched(want_now, deadline)?;
             let absorbed;
             (ready, absorbed) = self.sift();
             let is_over = ready >= want || deadline.is_some_and(|at| self.driver.now() >= at);
@@ -200,7 +207,7 @@ impl Local {
         driver.sift(&mut |cqe| {
             let is_absorbed = match Ticket::from_user_data(cqe.user_data, *number) {
                 Some(ticket) => ticket.is_watched() && streams.absorb(slots, ticket, cqe),
-                None => cqe.user_data & OWN_NUDGE == OWN_NUDGE,
+                None => cqe.user_data & !BY_THREAD == OWN_NUDGE,
             };
             *(if is_absorbed { &mut absorbed } else { &mut kept }) += 1;
             !is_absorbed
@@ -308,9 +315,9 @@ impl Local {
         suits && self.driver.supports(operation.opcode())
     }
 
-    /// A result of an operation of this kind.
+    /// A result of an operation of this kind, as the parts of a completion: see `complete`.
     #[inline(never)]
-    pub(super) fn complete_watched(&mut self, ticket: Ticket, mut cqe: Cqe) -> Option<Completion> {
+    pub(super) fn complete_watched(&mut self, ticket: Ticket, mut cqe: Cqe) -> Option<Part> {
         if cqe.result == -libc::EINTR && !cqe.is_by_thread() {
             // As for other operations: what interrupts one is a cancel.
             cqe.result = -libc::ECANCELED;
@@ -337,21 +344,20 @@ impl Local {
         };
         let Some(brought) = brought else { return self.end_watched(ticket, tag, cqe) };
         let result = if matches!(brought, Kind::Accepted(_)) { 0 } else { cqe.result };
-        let completion = Completion::new(ticket, tag, result, Operation::of(brought));
+        let part = |ticket| Part { ticket, tag, operation: Operation::of(brought), result };
         if cqe.has_more() {
-            return Some(completion.with_more());
+            return Some(part(ticket.with_more()));
         }
         if self.streams.is_closing {
-            let last = self.end_watched(ticket, tag, cqe);
-            drop(last);
-            return Some(completion);
+            drop(self.end_watched(ticket, tag, cqe));
+            return Some(part(ticket));
         }
         // The kernel ended it without an error.
         self.streams.due.push(ticket);
-        Some(completion.with_more())
+        Some(part(ticket.with_more()))
     }
 
-    fn end_watched(&mut self, ticket: Ticket, tag: u64, cqe: Cqe) -> Option<Completion> {
+    fn end_watched(&mut self, ticket: Ticket, tag: u64, cqe: Cqe) -> Option<Part> {
         self.slots.free(ticket)?;
         self.streams.watched -= 1;
         let mut operation = self.slots.take(ticket);
@@ -370,7 +376,7 @@ impl Local {
             }
             _ => cqe.result,
         };
-        Some(Completion::new(ticket, tag, result, operation))
+        Some(Part { ticket, tag, operation, result })
     }
 
     /// The loop is about to end: what is parked ends as cancelled, and nothing is parked any more.

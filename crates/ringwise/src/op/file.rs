@@ -73,13 +73,13 @@ impl Operation {
     /// the file's unwritten data may be lost: the kernel reports the error once and a second sync
     /// can succeed without having written anything, so never retry it into success.
     pub fn sync_all(target: impl Into<Target>) -> Operation {
-        Operation::of(Kind::Sync { target: target.into(), data_only: false })
+        sync(target.into(), false)
     }
 
     /// Puts a file's data, and the metadata needed to read it, on stable storage, as
     /// fdatasync(2). The warnings of [`sync_all`](Self::sync_all) hold.
     pub fn sync_data(target: impl Into<Target>) -> Operation {
-        Operation::of(Kind::Sync { target: target.into(), data_only: true })
+        sync(target.into(), true)
     }
 
     /// Allocates, punches or zeroes `len` bytes at `offset`, as fallocate(2).
@@ -117,4 +117,8 @@ impl Operation {
             _ => None,
         }
     }
+}
+
+fn sync(target: Target, data_only: bool) -> Operation {
+    Operation::of(Kind::Sync { target, data_only, witness: None, failed_with_another: false })
 }

@@ -3,11 +3,17 @@
 //! One turn takes all orders, hands them over with one enter and delivers all results. Who calls
 //! the turns, a thread of its own or a task of a runtime, is in the files beside this one.
 
+mod chains;
+mod syncs;
+
 use std::{
     collections::VecDeque,
     sync::Arc,
     time::{Duration, Instant},
 };
+
+use chains::{Chains, Member};
+use syncs::Syncs;
 
 use super::hub::{Hub, Key, Order, Phase};
 use crate::{
@@ -29,7 +35,9 @@ pub(super) struct Driver {
     pub(super) hub: Arc<Hub>,
     orders: Vec<Order>,
     /// Operations that the loop had no room for, or that begin anew.
-    backlog: VecDeque<(Key, Operation)>,
+    backlog: VecDeque<Work>,
+    chains: Chains,
+    syncs: Syncs,
     /// Operations in flight, by their key.
     tickets: Vec<Option<Flight>>,
     /// Whether many threads submit: an operation that waits for a stream ends with the thread that
@@ -47,11 +55,20 @@ pub(super) struct Driver {
 /// Room that users leave: for what wakes the driver, and for a cancel.
 const OWN_MAX: usize = 2;
 
+/// What waits for room.
+enum Work {
+    Single(Key, Operation),
+    /// What is left of the chain of this number.
+    Chain(u64),
+}
+
 /// An operation in flight.
 #[derive(Clone, Copy)]
 struct Flight {
     key: Key,
     ticket: Ticket,
+    /// Its place, if it is in a chain.
+    member: Option<Member>,
     /// Somebody asked for its end.
     is_cancelled: bool,
 }
@@ -87,6 +104,8 @@ impl Driver {
             hub,
             orders: Vec::new(),
             backlog: VecDeque::new(),
+            chains: Chains::default(),
+            syncs: Syncs::default(),
             tickets: Vec::new(),
             is_shared: false,
             cancels: VecDeque::new(),
@@ -110,6 +129,7 @@ impl Driver {
         for order in orders.drain(..) {
             match order {
                 Order::Start(key, operation) => self.start(key, operation),
+                Order::Link(operations) => self.start_chain(operations),
                 Order::Cancel(key) => self.cancel(key),
                 Order::Visit(visit) => visit(&mut self.local),
             }
@@ -129,8 +149,10 @@ impl Driver {
             if !self.has_room() {
                 return;
             }
-            let (key, operation) = self.backlog.pop_front().expect("counted just now");
-            self.start(key, operation);
+            match self.backlog.pop_front().expect("counted just now") {
+                Work::Single(key, operation) => self.start(key, operation),
+                Work::Chain(number) => self.advance_chain(number),
+            }
         }
     }
 
@@ -138,35 +160,51 @@ impl Driver {
     /// failed.
     fn start(&mut self, key: Key, operation: Operation) {
         if !self.has_room() {
-            return self.backlog.push_back((key, operation));
+            return self.backlog.push_back(Work::Single(key, operation));
         }
         if !operation.completes_once() {
             return self.results.push((key, Completion::refused(operation, libc::EOPNOTSUPP)));
         }
+        self.syncs.begin(key, &operation, None);
         match self.local.push(operation, key.tag()) {
-            Ok(ticket) => {
-                let at = key.index();
-                if at >= self.tickets.len() {
-                    self.tickets.resize(at + 1, None);
+            Ok(ticket) => self.board(key, ticket, None),
+            Err(refused) => {
+                self.syncs.retract(key, &refused.operation, &mut self.results);
+                match refused.reason {
+                    PushRefusal::Full | PushRefusal::Submit(_) => {
+                        self.backlog.push_back(Work::Single(key, refused.operation));
+                    }
+                    PushRefusal::Rejected(error) => {
+                        self.refuse(key, refused.operation, error.errno());
+                    }
                 }
-                self.tickets[at] = Some(Flight { key, ticket, is_cancelled: false });
             }
-            Err(refused) => match refused.reason {
-                PushRefusal::Full | PushRefusal::Submit(_) => {
-                    self.backlog.push_back((key, refused.operation));
-                }
-                PushRefusal::Rejected(error) => {
-                    let failed = Completion::refused(refused.operation, error.errno());
-                    self.results.push((key, failed));
-                }
-            },
         }
     }
 
+    /// An operation is in flight.
+    fn board(&mut self, key: Key, ticket: Ticket, member: Option<Member>) {
+        let at = key.index();
+        if at >= self.tickets.len() {
+            self.tickets.resize(at + 1, None);
+        }
+        self.tickets[at] = Some(Flight { key, ticket, member, is_cancelled: false });
+    }
+
+    /// An operation has failed that the loop does not have.
+    fn refuse(&mut self, key: Key, operation: Operation, errno: i32) {
+        self.results.push((key, Completion::refused(operation, errno)));
+    }
+
     fn cancel(&mut self, key: Key) {
-        if let Some(at) = self.backlog.iter().position(|(waiting, _)| *waiting == key) {
-            let (key, operation) = self.backlog.remove(at).expect("found just now");
-            self.results.push((key, Completion::refused(operation, libc::ECANCELED)));
+        let is_it = |work: &Work| matches!(work, Work::Single(waiting, _) if *waiting == key);
+        if let Some(at) = self.backlog.iter().position(is_it) {
+            if let Some(Work::Single(key, operation)) = self.backlog.remove(at) {
+                self.refuse(key, operation, libc::ECANCELED);
+            }
+            return;
+        }
+        if self.cancel_in_chains(key) {
             return;
         }
         if let Some(Some(flight)) = self.tickets.get_mut(key.index())
@@ -197,7 +235,12 @@ impl Driver {
 
     /// Whether there is room for a user's operation.
     fn has_room(&self) -> bool {
-        self.local.in_flight() - self.own < self.local.capacity() - OWN_MAX
+        self.room() > 0
+    }
+
+    /// Room for so many of them.
+    fn room(&self) -> usize {
+        (self.local.capacity() - OWN_MAX).saturating_sub(self.local.in_flight() - self.own)
     }
 
     /// Takes the loop's results. Whether the bell was among them.
@@ -247,10 +290,19 @@ impl Driver {
         let key = Key::from_tag(completion.tag());
         let flight = self.tickets[key.index()].take();
         let was_asked_for = self.is_closing() || flight.is_none_or(|flight| flight.is_cancelled);
-        if self.is_shared && !was_asked_for && lost_its_thread(&completion) {
-            return self.backlog.push_back((key, completion.operation));
+        if let Some(member) = flight.and_then(|flight| flight.member) {
+            return self.keep_member(key, member, completion, was_asked_for);
         }
-        self.results.push((key, completion));
+        if self.is_shared && !was_asked_for && lost_its_thread(&completion) {
+            self.syncs.retract(key, &completion.operation, &mut self.results);
+            return self.backlog.push_back(Work::Single(key, completion.operation));
+        }
+        self.finish(key, completion);
+    }
+
+    /// An operation has come to its end.
+    fn finish(&mut self, key: Key, completion: Completion) {
+        self.syncs.end(key, completion, &mut self.results);
     }
 
     /// Whether results are ready that the loop knows nothing of.
@@ -261,15 +313,29 @@ impl Driver {
     /// Whether there is room for what waits.
     pub(super) fn has_startable_backlog(&self) -> bool {
         let cancels = !self.cancels.is_empty() && self.own < OWN_MAX;
-        cancels || !self.backlog.is_empty() && self.has_room()
+        cancels || !self.backlog.is_empty() && self.has_room() || self.local.has_due_steps()
     }
 
     fn begin_closing(&mut self, time: Duration) {
         let deadline = Instant::now().checked_add(time);
         self.closing = Some(Closing { deadline, told: false });
+        self.cancel_backlog();
         let mut taken = Vec::new();
         self.local.cancel_for_shutdown(&mut |completion| taken.push(completion));
         taken.into_iter().for_each(|completion| self.keep(completion));
+    }
+
+    /// What would be cancelled in flight does not begin any more.
+    fn cancel_backlog(&mut self) {
+        let backlog = std::mem::take(&mut self.backlog);
+        for work in backlog {
+            match work {
+                Work::Single(key, operation) if operation.opcode().cancels_on_shutdown() => {
+                    self.refuse(key, operation, libc::ECANCELED);
+                }
+                work => self.backlog.push_back(work),
+            }
+        }
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -285,7 +351,8 @@ impl Driver {
     /// driver's own. Overdue, it is told once, and what is in flight is waited for all the same.
     pub(super) fn has_ended(&mut self) -> bool {
         let Some(closing) = &mut self.closing else { return false };
-        let operations = self.local.in_flight() - self.own + self.backlog.len();
+        let singles = self.backlog.iter().filter(|work| matches!(work, Work::Single(..))).count();
+        let operations = self.local.in_flight() - self.own + singles + self.chains.waiting();
         if operations == 0 {
             return true;
         }

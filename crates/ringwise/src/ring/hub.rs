@@ -45,10 +45,21 @@ impl Key {
 pub(super) enum Order {
     /// Make this operation; its result goes to the key.
     Start(Key, Operation),
+    /// Make these, each when the one before is complete.
+    Link(Vec<(Key, Operation)>),
     /// Nobody waits for it any more.
     Cancel(Key),
     /// Something that only the loop's own thread may do.
     Visit(Visit),
+}
+
+/// How operations that are handed in together stand to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Together {
+    /// In no order.
+    Batch,
+    /// Each after the one before it.
+    Chain,
 }
 
 /// A visit to the loop, of the library's own making.
@@ -175,6 +186,7 @@ impl Hub {
     pub(super) fn submit_all(
         &self,
         operations: Vec<Operation>,
+        together: Together,
         waker: &Waker,
     ) -> Result<(Vec<Key>, Next), Vec<Operation>> {
         // Cloned out of the lock: a waker is a user's code.
@@ -184,11 +196,17 @@ impl Hub {
             drop(state);
             return Err(operations);
         }
-        let mut keys = Vec::with_capacity(operations.len());
+        let mut admitted = Vec::with_capacity(operations.len());
         for (operation, waker) in operations.into_iter().zip(wakers) {
-            let key = state.admit(waker);
-            state.orders.push(Order::Start(key, operation));
-            keys.push(key);
+            admitted.push((state.admit(waker), operation));
+        }
+        let keys = admitted.iter().map(|(key, _)| *key).collect();
+        match together {
+            Together::Batch => {
+                let start = |(key, operation)| Order::Start(key, operation);
+                state.orders.extend(admitted.into_iter().map(start));
+            }
+            Together::Chain => state.orders.push(Order::Link(admitted)),
         }
         Ok((keys, state.next()))
     }

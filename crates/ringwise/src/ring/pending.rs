@@ -96,7 +96,7 @@ impl Pending {
     /// Leaves the operation to itself as a drop does, except that its completion is kept, to be
     /// waited for later. Nothing where the driver has not got it.
     pub(crate) fn set_aside(self) -> Option<Pending> {
-        if !self.is_submitted() {
+        if !matches!(self.stage, Stage::Submitted(_)) {
             return None;
         }
         if self.cancels {
@@ -106,7 +106,7 @@ impl Pending {
     }
 
     /// Asks for the operation's end.
-    fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         if let Stage::Submitted(key) = self.stage
             && !self.ring.is_foreign()
         {
@@ -125,11 +125,6 @@ impl Pending {
     pub fn cancel_on_drop(mut self) -> Pending {
         self.cancels = true;
         self
-    }
-
-    /// Whether the driver has it, and its end was not seen.
-    pub(crate) fn is_submitted(&self) -> bool {
-        matches!(self.stage, Stage::Submitted(_))
     }
 
     fn submit(&mut self, operation: Operation, context: &Context<'_>) -> Poll<Completion> {

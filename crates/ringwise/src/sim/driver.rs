@@ -219,6 +219,10 @@ impl Driver for Simulated {
         self.queued.len() < self.queued_max
     }
 
+    fn has_room_for(&mut self, count: usize) -> bool {
+        self.queued_max.saturating_sub(self.queued.len()) >= count
+    }
+
     fn queue_nop(&mut self, user_data: u64) -> bool {
         let has_room = self.has_room();
         if has_room {
@@ -244,6 +248,9 @@ impl Driver for Simulated {
             match self.step(deadline_ns) {
                 Next::Look => {}
                 Next::GiveUp => return Ok(self.ready.len()),
+                // An enter that did not take everything does not wait (io_uring/io_uring.c), and
+                // what it left may be what ends the wait.
+                Next::WaitForReal(_) if !self.queued.is_empty() => return Ok(self.ready.len()),
                 Next::WaitForReal(most) => self.wait_for_real(most)?,
             }
         }

@@ -15,8 +15,9 @@ mod files;
 mod names;
 mod net;
 mod streams;
-// The loop itself: how much it holds, signals, time.
+// The loop itself: how much it holds, what waits for what.
 mod capacity;
+mod chains;
 // Random programs against a model.
 mod model;
 
@@ -145,6 +146,21 @@ suite! {
         sixty_four_thousand_operations_through_eight_entries
         the_counts_agree
         waiting_for_more_than_is_in_flight_ends;
+    chains:
+        members_run_in_their_order
+        one_wait_is_enough_for_a_chain
+        a_failing_member_cancels_the_rest
+        a_short_read_cancels_the_rest
+        a_chain_over_several_files
+        a_member_that_runs_is_cancelled
+        a_member_that_waits_is_cancelled_in_its_turn
+        a_time_between_two_members
+        a_dropped_loop_finishes_a_chain
+        a_dropped_loop_cancels_what_waits_in_a_chain
+        chains_among_other_operations
+        a_chain_beside_a_single_operation
+        a_full_loop_gives_a_chain_back
+        what_cannot_be_linked_comes_back;
     model:
         random_programs_agree_with_a_model;
 }

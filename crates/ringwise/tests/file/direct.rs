@@ -2,7 +2,7 @@
 
 use futures::executor::block_on;
 use ringwise::{
-    AlignedBuf, Buffer, ErrorKind, OpenOptions,
+    AlignedBuf, Buffer, ErrorKind, Opcode, OpenOptions,
     fs::File,
     sim::{Fault, Simulation, When},
 };
@@ -64,6 +64,20 @@ fn unaligned_reads_agree_with_a_model() {
             assert!(bytes == content()[1..]);
         });
     }
+}
+
+/// An error is of the read that was asked for, not of the blocks by which it is served.
+#[test]
+fn an_error_names_the_callers_offset() {
+    let simulation = Simulation::new(1);
+    let place = simulated(&simulation);
+    block_on(async {
+        let file = direct(&place).await.expect("a simulated machine has direct files");
+        simulation.inject(Fault::Io, When::always().of(Opcode::Read));
+        let (read, _) = file.read_at(vec![0; 100], 5001).await;
+        let error = read.unwrap_err();
+        assert_eq!((error.errno(), error.offset()), (libc::EIO, Some(5001)), "{error}");
+    });
 }
 
 #[test]

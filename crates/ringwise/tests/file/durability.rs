@@ -102,3 +102,34 @@ fn a_ring_that_is_shut_down_poisons_no_file() {
         });
     }
 }
+
+/// The kernel tells of a lost write to one sync of several; in whatever order they end and are looked
+/// at, none is told as a success.
+#[test]
+fn of_several_syncs_none_succeeds_where_one_failed() {
+    for seed in 0..12 {
+        let simulation = Simulation::builder(seed)
+            .fault(Fault::Delay, When::always().of(Opcode::Sync))
+            .latency(Duration::from_millis(20))
+            .fault(Fault::Io, When::nth(seed % 4 + 1).of(Opcode::Sync))
+            .build();
+        let place = simulated(&simulation);
+        block_on(async {
+            let file = place.create("file").await;
+            file.write_all_at(b"record".to_vec(), 0).await.0.unwrap();
+            let clone = file.clone();
+            let mut syncs = [&file, &clone, &file, &clone].map(|file| Box::pin(file.sync_data()));
+            let mut context = Context::from_waker(Waker::noop());
+            for sync in &mut syncs {
+                assert!(sync.as_mut().poll(&mut context).is_pending());
+            }
+            // The last is looked at alone: it cannot rely on anybody to look at the others.
+            let [first, second, third, last] = syncs;
+            let mut results = vec![last.await];
+            results.extend([third.await, second.await, first.await]);
+            for result in results {
+                assert_eq!(result.unwrap_err().errno(), libc::EIO, "{}", simulation.trace());
+            }
+        });
+    }
+}

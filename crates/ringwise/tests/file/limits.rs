@@ -242,3 +242,38 @@ fn options_that_contradict_each_other() {
         });
     }
 }
+
+/// The kernel cuts a write at the limit of a file's size and calls that success; only the write of the
+/// rest fails. The sync behind it is not told as one of the whole.
+#[test]
+fn a_write_cut_by_a_limit_is_not_durable() {
+    in_child("limits::a_write_cut_by_a_limit_is_not_durable", || {
+        const LIMIT: usize = 4096;
+        // SAFETY: to ignore a signal runs no code.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        let maximum = getrlimit(Resource::Fsize).maximum;
+        let places = real_places();
+        let files: Vec<_> = places.iter().map(|place| block_on(place.create("file"))).collect();
+        setrlimit(Resource::Fsize, Rlimit { current: Some(LIMIT as u64), maximum }).unwrap();
+        let mut outcomes = Vec::new();
+        for file in &files {
+            let chain = file.chain().write_at(vec![1; 100], 0).write_at(vec![2; LIMIT], 100);
+            let chain = chain.sync_data().read_at(vec![0; 8], 0);
+            outcomes.push(block_on(chain.run()));
+        }
+        setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum }).unwrap();
+        for (steps, place) in outcomes.into_iter().zip(&places) {
+            let errnos: Vec<_> = steps
+                .iter()
+                .map(|step| step.result.as_ref().err().map(ringwise::Error::errno))
+                .collect();
+            let cancelled = Some(libc::ECANCELED);
+            let expected = [None, Some(libc::EFBIG), cancelled, cancelled];
+            assert_eq!(errnos, expected, "{}", place.name);
+            let buffers: Vec<_> = steps.into_iter().filter_map(|step| step.buffer).collect();
+            let selected = |at: usize| buffers[at].selected().len();
+            assert_eq!([0, 1, 2].map(selected), [100, LIMIT, 8], "{}", place.name);
+            assert_eq!(place.read("file").len(), LIMIT, "its first part was written");
+        }
+    });
+}

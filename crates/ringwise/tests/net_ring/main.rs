@@ -557,9 +557,10 @@ fn begin_on<T: Send + 'static>(
     let mut future: Boxed<T> = Box::pin(future);
     let begun = runtime.spawn(async move {
         assert!(poll_once(future.as_mut()).is_pending());
-        future
+        [future]
     });
-    runtime.block_on(begun).unwrap()
+    let [future] = runtime.block_on(begun).unwrap();
+    future
 }
 
 /// Tasks that wait on sockets when their runtime ends, and a thread that waits with them and goes

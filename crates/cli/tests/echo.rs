@@ -1,0 +1,348 @@
+//! `ringwise echo` from outside: what it sends back, to whom, and how it ends. Every test runs on
+//! each engine; the ring is skipped with a reason where there is none, and never in CI.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+    process::{Child, ChildStdout, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+const ENGINES: [&str; 2] = ["uring", "epoll"];
+
+/// A server that is killed at the end, unless it ended before.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// Starts a server; nothing where this machine has no ring.
+    fn start(engine: &str, flags: &[&str]) -> Option<Server> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+        command.args(["echo", "--listen", "127.0.0.1:0", "--engine", engine]).args(flags);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let Some(address) = line.strip_prefix("listening on ") else {
+            let mut error = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+            child.wait().unwrap();
+            assert_eq!(engine, "uring", "{error}");
+            assert!(std::env::var_os("CI").is_none(), "no skips in CI: {error}");
+            eprintln!("skipped: no ring here: {error}");
+            return None;
+        };
+        let address = address.trim_end().parse().unwrap();
+        Some(Server { child, address, _stdout: stdout })
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    fn signal(&self, name: &str) {
+        let killed = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+    }
+
+    /// Ends it with SIGTERM; gives all that it printed on standard error.
+    fn end(mut self) -> String {
+        self.signal("-TERM");
+        self.output()
+    }
+
+    fn output(&mut self) -> String {
+        let mut output = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {output}");
+        output
+    }
+
+    fn open_descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Bytes of which no two places look alike.
+fn pattern(len: usize, seed: u32) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        (state >> 24) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+fn ping(stream: &mut TcpStream, bytes: &[u8]) {
+    stream.write_all(bytes).unwrap();
+    let mut echoed = vec![0; bytes.len()];
+    stream.read_exact(&mut echoed).unwrap();
+    assert!(echoed == bytes, "other bytes came back");
+}
+
+/// The number before a word of the statistics.
+fn count(output: &str, word: &str) -> u64 {
+    let (before, _) = output.rsplit_once(word).unwrap_or_else(|| panic!("no {word:?}: {output}"));
+    before.trim_end().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < until, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn every_byte_comes_back_in_order() {
+    for engine in ENGINES {
+        for spin in ["0", "50"] {
+            let Some(server) = Server::start(engine, &["--spin", spin]) else { continue };
+            thread::scope(|scope| {
+                for client in 0..8 {
+                    let server = &server;
+                    scope.spawn(move || {
+                        let mut stream = server.connect();
+                        for round in 0..50 {
+                            let len = 1 << (round % 15);
+                            ping(&mut stream, &pattern(len, client * 100 + round));
+                        }
+                    });
+                }
+            });
+            let output = server.end();
+            let bytes = 8 * (0..50).map(|round| 1_u64 << (round % 15)).sum::<u64>();
+            assert_eq!(count(&output, "bytes received"), bytes, "{output}");
+            assert_eq!(count(&output, "sent by"), bytes, "{output}");
+        }
+    }
+}
+
+#[test]
+fn more_than_the_socket_holds_comes_back_whole() {
+    for engine in ENGINES {
+        let Some(server) = Server::start(engine, &[]) else { continue };
+        let sent = pattern(16 << 20, 7);
+        let mut stream = server.connect();
+        let mut writer = stream.try_clone().unwrap();
+        let received = thread::scope(|scope| {
+            let sent = &sent;
+            scope.spawn(move || {
+                writer.write_all(sent).unwrap();
+                // The end of input: all that is on its way still comes back.
+                writer.shutdown(Shutdown::Write).unwrap();
+            });
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).unwrap();
+            received
+        });
+        assert!(received == sent, "{} bytes of {} came back", received.len(), sent.len());
+        server.end();
+    }
+}
+
+#[test]
+fn who_does_not_read_holds_up_nobody() {
+    for engine in ENGINES {
+        let Some(server) = Server::start(engine, &[]) else { continue };
+        let bytes = pattern(1 << 20, 3);
+        // More of them than the shared buffers could serve if they kept any.
+        let mut stuck: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
+        for stream in &mut stuck {
+            stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+            // Until the server takes no more.
+            for _ in 0..64 {
+                if stream.write_all(&bytes).is_err() {
+                    break;
+                }
+            }
+        }
+        let mut stream = server.connect();
+        for round in 0..500 {
+            ping(&mut stream, &pattern(64, round));
+        }
+        drop(stuck);
+        let output = server.end();
+        assert!(count(&output, "senders stopped") >= 20, "{output}");
+    }
+}
+
+#[test]
+fn resets_and_early_ends_leave_no_descriptor() {
+    for engine in ENGINES {
+        let Some(server) = Server::start(engine, &[]) else { continue };
+        ping(&mut server.connect(), b"warm");
+        wait_until("the first connection closes", || server.open_descriptors() < 16);
+        let before = server.open_descriptors();
+        for round in 0..1000 {
+            let mut stream = server.connect();
+            stream.write_all(&pattern(100, round)).unwrap();
+            match round % 3 {
+                // With unread bytes in it the socket closes by a reset.
+                0 => drop(stream),
+                1 => stream.shutdown(Shutdown::Both).unwrap(),
+                _ => ping_rest(&mut stream, 100),
+            }
+        }
+        wait_until("all connections close", || server.open_descriptors() <= before);
+        ping(&mut server.connect(), b"still here");
+        let output = server.end();
+        assert_eq!(count(&output, "connections accepted"), 1002, "{output}");
+        assert_eq!(count(&output, "open"), 0, "{output}");
+    }
+}
+
+fn ping_rest(stream: &mut TcpStream, len: usize) {
+    stream.read_exact(&mut vec![0; len]).unwrap();
+}
+
+#[test]
+fn beyond_the_limit_connections_wait() {
+    for engine in ENGINES {
+        let Some(server) = Server::start(engine, &["--max-connections", "2"]) else { continue };
+        let (mut first, mut second) = (server.connect(), server.connect());
+        ping(&mut first, b"one");
+        ping(&mut second, b"two");
+        let mut third = server.connect();
+        third.write_all(b"three").unwrap();
+        third.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        assert!(third.read(&mut [0; 5]).is_err(), "it is served beyond the limit");
+        drop(first);
+        third.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut echoed = [0; 5];
+        third.read_exact(&mut echoed).unwrap();
+        assert_eq!(&echoed, b"three");
+        ping(&mut second, b"two again");
+        server.end();
+    }
+}
+
+#[test]
+fn draining_ends_what_is_open_and_takes_nothing_new() {
+    for engine in ENGINES {
+        let Some(mut server) = Server::start(engine, &["--drain", "30s"]) else { continue };
+        let mut stream = server.connect();
+        ping(&mut stream, b"before");
+        server.signal("-TERM");
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"", "the server ends its side");
+        assert!(TcpStream::connect(server.address).is_err(), "it still listens");
+        drop(stream);
+        let output = server.output();
+        assert!(output.contains("0 open, 0 broken"), "{output}");
+    }
+}
+
+#[test]
+fn an_end_is_not_put_off_by_who_stays() {
+    for engine in ENGINES {
+        let Some(mut server) = Server::start(engine, &["--drain", "100ms"]) else { continue };
+        let mut stream = server.connect();
+        ping(&mut stream, b"before");
+        server.signal("-INT");
+        let output = server.output();
+        assert_eq!(count(&output, "open"), 1, "{output}");
+    }
+}
+
+#[test]
+fn statistics_are_printed_on_demand() {
+    for engine in ENGINES {
+        let Some(mut server) = Server::start(engine, &["--threads", "2"]) else { continue };
+        let mut streams: Vec<TcpStream> = (0..10).map(|_| server.connect()).collect();
+        streams.iter_mut().for_each(|stream| ping(stream, b"hello"));
+        let mut errors = BufReader::new(server.child.stderr.take().unwrap());
+        server.signal("-USR1");
+        let mut line = String::new();
+        errors.read_line(&mut line).unwrap();
+        assert_eq!(count(&line, "connections accepted"), 10, "{line}");
+        assert_eq!(count(&line, "open,"), 10, "{line}");
+        assert_eq!(count(&line, "bytes received"), 50, "{line}");
+        drop(streams);
+        server.signal("-TERM");
+        errors.read_line(&mut line).unwrap();
+        assert!(server.child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_round_on_a_ring_is_one_system_call() {
+    let Some(server) = Server::start("uring", &["--spin", "0"]) else { return };
+    let mut stream = server.connect();
+    for round in 0..2000 {
+        ping(&mut stream, &pattern(64, round));
+    }
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let names = threads
+        .map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
+    let workers = names.filter(|name| name.starts_with("iou-wrk")).count();
+    drop(stream);
+    let output = server.end();
+    let enters = count(&output, "enters");
+    assert!((2000..2100).contains(&enters), "{enters} for 2000 rounds: {output}");
+    assert_eq!(workers, 0, "the kernel's worker threads have nothing to do here");
+}
+
+fn refused(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_ringwise")).args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn what_cannot_be_is_said_in_one_line() {
+    let Some(server) = Server::start("epoll", &[]) else { return };
+    let taken = server.address.to_string();
+    for (arguments, status, words) in [
+        (vec!["echo", "--listen", &taken], 1, &[taken.as_str(), "in use"][..]),
+        (vec!["echo", "--listen", &taken, "--threads", "2"], 1, &[taken.as_str(), "in use"]),
+        (vec!["echo", "--listen", "192.0.2.1:0"], 1, &["192.0.2.1", "not local", "assign"]),
+        (vec!["echo", "--listen", "nowhere"], 2, &["nowhere"]),
+        (vec!["echo", "--engine", "kqueue"], 2, &["kqueue", "uring", "epoll"]),
+        (vec!["echo", "--threads", "0"], 2, &["--threads"]),
+        (vec!["echo", "--spin", "1h"], 2, &["1h"]),
+        (vec!["echo", "--max-connections", "999999"], 1, &["999999", "ulimit"]),
+    ] {
+        let (code, error) = refused(&arguments);
+        assert_eq!(code, Some(status), "{arguments:?}: {error}");
+        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+        // Of the last two words of the unassignable address one is enough: libcs differ.
+        let found = words.iter().filter(|word| error.contains(**word)).count();
+        assert!(found > 0 && (found == words.len() || words.len() == 3), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_low_limit_of_descriptors_is_raised_or_told() {
+    let ringwise = env!("CARGO_BIN_EXE_ringwise");
+    let shell = |script: String| Command::new("sh").args(["-c", &script]).output().unwrap();
+    let told = shell(format!("ulimit -n 100; exec {ringwise} echo --max-connections 90"));
+    let error = String::from_utf8(told.stderr).unwrap();
+    assert_eq!(told.status.code(), Some(1), "{error}");
+    assert!(error.contains("hard limit is 100") && error.contains("at most"), "{error}");
+    // The soft limit alone is raised.
+    let script = format!(
+        "ulimit -Sn 100; timeout -s TERM 1 {ringwise} echo --listen 127.0.0.1:0 \
+         --max-connections 500 --engine epoll"
+    );
+    let raised = String::from_utf8(shell(script).stdout).unwrap();
+    assert!(raised.starts_with("listening on "), "{raised}");
+}

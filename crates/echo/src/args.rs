@@ -1,0 +1,98 @@
+//! The arguments of `ringwise echo`.
+
+use std::{net::SocketAddr, time::Duration};
+
+use clap::ValueEnum;
+use ringwise::BackendChoice;
+use ringwise_measure::quantity::parse_duration;
+
+/// Echo what is received, on io_uring or on epoll by the same rules
+///
+/// Prints "listening on ADDRESS" when connections are taken. SIGTERM or SIGINT drains: nothing more
+/// is accepted or received, what was received is sent back, then it ends. SIGUSR1 prints statistics.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Address to listen on; port 0 picks one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:12345")]
+    pub listen: SocketAddr,
+
+    /// What moves the bytes; "uring" fails where there is no ring, "auto" falls back and says why
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    pub engine: EngineChoice,
+
+    /// How long to look for work before sleeping, in microseconds or as a time such as 50us; 0
+    /// sleeps at once. It stops by itself where looking finds nothing
+    #[arg(long, value_name = "USEC", default_value = "50", value_parser = parse_spin)]
+    pub spin: Duration,
+
+    /// Threads, each with a listener and a loop of its own (SO_REUSEPORT)
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub threads: u32,
+
+    /// Connections open at a time, spread evenly over the threads; more wait to be accepted
+    /// [default: 10000, or what the limit of open descriptors has room for]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_connections: Option<u32>,
+
+    /// How long to wait at the end for what is still to be sent
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
+    pub drain: Duration,
+}
+
+/// Which interface moves the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineChoice {
+    /// A ring where one works, else epoll
+    Auto,
+    /// io_uring
+    Uring,
+    /// epoll and plain calls
+    Epoll,
+}
+
+impl EngineChoice {
+    pub(crate) fn is_auto(self) -> bool {
+        self == EngineChoice::Auto
+    }
+
+    pub(crate) fn backend(self) -> BackendChoice {
+        match self {
+            EngineChoice::Auto => BackendChoice::Auto,
+            EngineChoice::Uring => BackendChoice::Uring,
+            EngineChoice::Epoll => BackendChoice::Classic,
+        }
+    }
+}
+
+/// A bare number is in microseconds.
+fn parse_spin(text: &str) -> Result<Duration, String> {
+    /// Longer is a core burnt for nothing.
+    const SPIN_MAX: Duration = Duration::from_millis(10);
+    let time = match text.parse::<u64>() {
+        Ok(microseconds) => Duration::from_micros(microseconds),
+        Err(_) => parse_time(text)?,
+    };
+    if time > SPIN_MAX {
+        return Err("at most 10ms".to_owned());
+    }
+    Ok(time)
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_spin_is_in_microseconds() {
+        assert_eq!(parse_spin("50"), Ok(Duration::from_micros(50)));
+        assert_eq!(parse_spin("1ms"), Ok(Duration::from_millis(1)));
+        assert_eq!(parse_spin("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_spin("1s"), Err("at most 10ms".to_owned()));
+        assert!(parse_spin("-1").is_err());
+    }
+}

@@ -1,0 +1,204 @@
+//! What `echo` compares: servers, and under which load.
+
+use std::{fmt, net::SocketAddr};
+
+use ringwise_measure::quantity::parse_size;
+
+use super::check::{list, number, unknown, usage};
+use crate::{args::Args, error::LabError};
+
+/// The most connections at a time.
+const CONNECTIONS_MAX: u64 = 100_000;
+/// The longest message.
+const LENGTH_MAX: u64 = 16 << 20;
+
+/// What `echo` compares.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EchoPlan {
+    /// The servers.
+    pub servers: Vec<EchoServer>,
+    /// Connections at a time.
+    pub connections: Vec<usize>,
+    /// Bytes of a message.
+    pub lengths: Vec<usize>,
+}
+
+/// An echo server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EchoServer {
+    /// `ringwise echo` on a ring: with the spin that it comes with, another, or none.
+    Uring(Spin),
+    /// `ringwise echo` on classic calls.
+    Epoll,
+    /// A task of tokio for each connection.
+    Tokio,
+    /// A thread for each connection.
+    Blocking,
+    /// node, `socket.pipe(socket)`.
+    Node,
+    /// One that is running already.
+    Target {
+        /// What it is called.
+        name: String,
+        /// Where it is.
+        address: SocketAddr,
+    },
+}
+
+/// How long `ringwise echo` looks for work before it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spin {
+    /// As it comes.
+    Default,
+    /// 50 microseconds.
+    On,
+    /// Not at all.
+    Off,
+}
+
+impl EchoServer {
+    /// The servers that are compared where none is named.
+    pub const DEFAULT: [EchoServer; 6] = [
+        EchoServer::Uring(Spin::Default),
+        EchoServer::Uring(Spin::Off),
+        EchoServer::Epoll,
+        EchoServer::Tokio,
+        EchoServer::Blocking,
+        EchoServer::Node,
+    ];
+    const NAMES: &str = "uring, uring+spin, uring-spin, epoll, tokio, blocking, node";
+
+    fn parse(text: &str) -> Result<EchoServer, LabError> {
+        Ok(match text {
+            "uring" => EchoServer::Uring(Spin::Default),
+            "uring+spin" => EchoServer::Uring(Spin::On),
+            "uring-spin" => EchoServer::Uring(Spin::Off),
+            "epoll" => EchoServer::Epoll,
+            "tokio" => EchoServer::Tokio,
+            "blocking" => EchoServer::Blocking,
+            "node" => EchoServer::Node,
+            _ => return Err(unknown("engine", text, EchoServer::NAMES)),
+        })
+    }
+
+    fn target(text: &str) -> Result<EchoServer, LabError> {
+        let (name, address) = text.split_once('=').unwrap_or((text, text));
+        match address.parse() {
+            Ok(address) if !name.is_empty() => {
+                Ok(EchoServer::Target { name: name.to_owned(), address })
+            }
+            _ => {
+                let expected = "expected IP:PORT or NAME=IP:PORT, such as rival=127.0.0.1:7000";
+                Err(usage("--target", format_args!("{text:?}: {expected}")))
+            }
+        }
+    }
+}
+
+impl fmt::Display for EchoServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EchoServer::Uring(Spin::Default) => "uring",
+            EchoServer::Uring(Spin::On) => "uring+spin",
+            EchoServer::Uring(Spin::Off) => "uring-spin",
+            EchoServer::Epoll => "epoll",
+            EchoServer::Tokio => "tokio",
+            EchoServer::Blocking => "blocking",
+            EchoServer::Node => "node",
+            EchoServer::Target { name, .. } => name,
+        })
+    }
+}
+
+impl EchoPlan {
+    /// Checks what was typed.
+    pub(super) fn new(args: &Args) -> Result<EchoPlan, LabError> {
+        for (flag, is_given) in [
+            ("--depth", args.depth.is_some()),
+            ("--block", args.block.is_some()),
+            ("--reads", args.reads.is_some()),
+        ] {
+            if is_given {
+                let message = "is not for echo: it has --connections, --length and --duration";
+                return Err(usage(flag, message));
+            }
+        }
+        let mut servers = match args.engines.as_deref() {
+            Some(text) => list(text, EchoServer::parse)?,
+            None => EchoServer::DEFAULT.to_vec(),
+        };
+        for text in &args.target {
+            let target = EchoServer::target(text)?;
+            if servers.iter().any(|server| server.to_string() == target.to_string()) {
+                let message = format!("{text:?}: the name is taken; expected another");
+                return Err(usage("--target", message));
+            }
+            servers.push(target);
+        }
+        let connections = args.connections.as_deref().unwrap_or("1,2,50,1000");
+        let lengths = match args.length.as_deref() {
+            Some(text) => text,
+            None if args.full => "64,512,4k,64k",
+            None => "64",
+        };
+        Ok(EchoPlan {
+            servers,
+            connections: list(connections, |text| {
+                let count = number("--connections", Some(text), 1, CONNECTIONS_MAX)?;
+                Ok(count.unwrap_or(1) as usize)
+            })?,
+            lengths: list(lengths, |text| match parse_size(text) {
+                Ok(bytes @ 1..=LENGTH_MAX) => Ok(bytes as usize),
+                Ok(_) => Err(usage("--length", format_args!("{text}: expected 1 to 16m"))),
+                Err(error) => Err(usage("--length", error)),
+            })?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(change: impl FnOnce(&mut Args)) -> Result<EchoPlan, LabError> {
+        let mut args = Args::default();
+        change(&mut args);
+        EchoPlan::new(&args)
+    }
+
+    #[test]
+    fn nothing_typed_is_all_servers_at_four_counts() {
+        let quick = plan(|_| {}).unwrap();
+        assert_eq!((quick.servers.len(), &quick.lengths[..]), (6, &[64][..]));
+        assert_eq!(quick.connections, [1, 2, 50, 1000]);
+        assert_eq!(plan(|args| args.full = true).unwrap().lengths, [64, 512, 4096, 65_536]);
+    }
+
+    #[test]
+    fn names_read_back() {
+        for server in EchoServer::DEFAULT.iter().chain([&EchoServer::Uring(Spin::On)]) {
+            assert_eq!(EchoServer::parse(&server.to_string()).unwrap(), *server);
+        }
+        let named = plan(|args| args.target = vec!["c=127.0.0.1:7".into(), "[::1]:8".into()]);
+        let names: Vec<String> =
+            named.unwrap().servers[6..].iter().map(EchoServer::to_string).collect();
+        assert_eq!(names, ["c", "[::1]:8"]);
+    }
+
+    #[test]
+    fn bad_input_is_named_with_what_is_accepted() {
+        let refused = |change: fn(&mut Args)| plan(change).unwrap_err().to_string();
+        for (text, parts) in [
+            (refused(|a| a.engines = Some("sync".into())), ["unknown engine \"sync\"", "blocking"]),
+            (refused(|a| a.connections = Some("0".into())), ["--connections 0", "1 to 100000"]),
+            (refused(|a| a.length = Some("1x".into())), ["--length size \"1x\"", "k, m or g"]),
+            (refused(|a| a.length = Some("0".into())), ["--length 0", "1 to 16m"]),
+            (refused(|a| a.target = vec!["x".into()]), ["--target \"x\"", "NAME=IP:PORT"]),
+            (refused(|a| a.target = vec!["=[::1]:8".into()]), ["--target", "NAME=IP:PORT"]),
+            (refused(|a| a.target = vec!["epoll=[::1]:8".into()]), ["--target", "taken"]),
+            (refused(|a| a.depth = Some("1".into())), ["--depth", "--connections"]),
+        ] {
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        }
+    }
+}

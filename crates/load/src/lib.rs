@@ -1,0 +1,44 @@
+//! Load generators: what `ringwise load` runs against a server, any server.
+//!
+//! A generator must not be made of what it measures, so this crate does not know the library:
+//! sockets, epoll(7) and threads by safe system calls, instruments from `ringwise_measure`. Every
+//! byte that comes back is checked, every connection that fails is counted, and either makes the
+//! result a failure.
+//!
+//! Reading order: [`echo`], whose header says how a run goes; [`LoadError`].
+//!
+//! It starts no server and judges none.
+
+#![forbid(unsafe_code)]
+
+pub mod echo;
+mod error;
+mod interrupt;
+
+use std::io::Write;
+
+pub use crate::error::LoadError;
+
+/// The arguments of `ringwise load`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    generator: Generator,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Generator {
+    Echo(Box<echo::Args>),
+}
+
+/// Runs a generator as typed, and prints to `out`.
+///
+/// # Errors
+///
+/// [`LoadError`], one line, with the exit status that belongs to it. What was measured has been
+/// printed and written before, where anything was.
+pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LoadError> {
+    match args.generator {
+        Generator::Echo(args) => echo::command(*args, out),
+    }
+}

@@ -1,0 +1,178 @@
+//! CPU time, context switches and memory of another process: of a server, seen from its client.
+//!
+//! It reads /proc and needs no privilege where /proc hides nobody's processes (hidepid, proc(5)).
+
+use serde::Serialize;
+
+use super::threads::{ContextSwitches, directories_of, schedstat_ns, stat_ns, switches};
+use crate::fact::{Fact, Sources, field};
+
+/// Another process at one moment; two of them give a [`ForeignUse`].
+#[derive(Clone, Debug)]
+pub struct ForeignProcess {
+    /// Number, CPU time where it is kept exactly, and context switches of each thread.
+    threads: Fact<Vec<Thread>>,
+    /// CPU time in ticks: of all threads, those that have exited included.
+    total_ns: Fact<u64>,
+    /// Memory in RAM that is its own or shared, by /proc/PID/status.
+    pub resident_bytes: Fact<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    id: u32,
+    cpu_ns: Option<u64>,
+    switches: Option<ContextSwitches>,
+}
+
+/// What another process used between two moments.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ForeignUse {
+    /// CPU time of all its threads, io_uring's workers included. To the nanosecond where the same
+    /// threads were there at both moments, otherwise to a clock tick (10 ms).
+    pub cpu_ns: Fact<u64>,
+    /// Context switches of the threads that were there at the later moment.
+    pub context_switches: Fact<ContextSwitches>,
+}
+
+impl ForeignProcess {
+    /// Looks at a process. One that is gone has nothing but reasons.
+    pub fn read(sources: &Sources, pid: u32) -> ForeignProcess {
+        let name = pid.to_string();
+        let directory = sources.proc.join(&name);
+        let threads = directories_of(sources, &name).map(|found| {
+            let thread = |(id, path): (u32, std::path::PathBuf)| Thread {
+                id,
+                cpu_ns: schedstat_ns(&path),
+                switches: switches(&path),
+            };
+            found.into_iter().map(thread).collect()
+        });
+        let unknown = |what: &str| format!("{}: no {what} there", directory.display());
+        let total_ns = stat_ns(&directory)
+            .map_or_else(|| Fact::Unknown(unknown("CPU time in stat")), Fact::Known);
+        let resident_bytes = sources.proc_text(format!("{name}/status")).and_then(|text| {
+            let kibibytes = field(&text, "VmRSS")
+                .and_then(|value| value.strip_suffix("kB"))
+                .and_then(|value| value.trim().parse::<u64>().ok());
+            match kibibytes.and_then(|kibibytes| kibibytes.checked_mul(1024)) {
+                Some(bytes) => Fact::Known(bytes),
+                None => Fact::Unknown(unknown("VmRSS in status")),
+            }
+        });
+        ForeignProcess { threads, total_ns, resident_bytes }
+    }
+
+    /// Whether the process was there.
+    pub fn exists(&self) -> bool {
+        self.total_ns.known().is_some()
+    }
+
+    /// What was used since `earlier`.
+    pub fn since(&self, earlier: &ForeignProcess) -> ForeignUse {
+        let exact = self.threads.zip(&earlier.threads).and_then(|(later, earlier)| {
+            consumed_ns(later, earlier)
+                .map_or_else(|| Fact::Unknown("threads have exited".to_owned()), Fact::Known)
+        });
+        let ticks = || {
+            let difference = |(later, earlier): (&u64, &u64)| later.saturating_sub(*earlier);
+            self.total_ns.zip(&earlier.total_ns).map(difference)
+        };
+        let context_switches = self.threads.zip(&earlier.threads).and_then(|(later, earlier)| {
+            let reason = || "/proc/PID/task/TID/status: no context switches there".to_owned();
+            switched(later, earlier).map_or_else(|| Fact::Unknown(reason()), Fact::Known)
+        });
+        ForeignUse {
+            cpu_ns: if exact.known().is_some() { exact } else { ticks() },
+            context_switches,
+        }
+    }
+}
+
+/// Exact CPU time, if no thread has taken its own with it.
+fn consumed_ns(later: &[Thread], earlier: &[Thread]) -> Option<u64> {
+    let total = |threads: &[Thread]| {
+        threads.iter().try_fold(0u64, |sum, thread| Some(sum.saturating_add(thread.cpu_ns?)))
+    };
+    let is_there = |id: u32| later.iter().any(|thread| thread.id == id);
+    let is_whole = !earlier.is_empty() && earlier.iter().all(|thread| is_there(thread.id));
+    if is_whole { Some(total(later)?.saturating_sub(total(earlier)?)) } else { None }
+}
+
+fn switched(later: &[Thread], earlier: &[Thread]) -> Option<ContextSwitches> {
+    let before = |id: u32| {
+        let thread = earlier.iter().find(|thread| thread.id == id);
+        thread.and_then(|thread| thread.switches).unwrap_or_default()
+    };
+    let mut sum = ContextSwitches::default();
+    // A thread that exits while it is looked at has none to be read.
+    let readable = || later.iter().filter_map(|thread| Some((thread.id, thread.switches?)));
+    for (id, switches) in readable() {
+        let since = switches.since(&before(id));
+        sum.voluntary = sum.voluntary.saturating_add(since.voluntary);
+        sum.involuntary = sum.involuntary.saturating_add(since.involuntary);
+    }
+    readable().next().map(|_| sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    fn write(root: &Path, threads: &[(u32, u64, u64)], ticks: u64) {
+        let process = root.join("proc/7");
+        let _ = fs::remove_dir_all(&process);
+        for &(id, cpu_ns, switches) in threads {
+            let thread = process.join(format!("task/{id}"));
+            fs::create_dir_all(&thread).unwrap();
+            fs::write(thread.join("schedstat"), format!("{cpu_ns} 5 1")).unwrap();
+            let status = format!(
+                "voluntary_ctxt_switches:\t{switches}\nnonvoluntary_ctxt_switches:\t{switches}\n"
+            );
+            fs::write(thread.join("status"), status).unwrap();
+        }
+        fs::write(process.join("status"), "Name:\tx\nVmRSS:\t     100 kB\n").unwrap();
+        let stat = format!("7 (a b) S 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0");
+        fs::write(process.join("stat"), stat).unwrap();
+    }
+
+    #[test]
+    fn threads_that_stay_are_exact_and_those_that_exit_are_in_the_ticks() {
+        let root = tempfile::tempdir().unwrap();
+        let sources = Sources::below(root.path());
+        write(root.path(), &[(7, 100, 1), (8, 200, 2)], 10);
+        let first = ForeignProcess::read(&sources, 7);
+        assert_eq!(first.resident_bytes, Fact::Known(102_400));
+        write(root.path(), &[(7, 150, 2), (8, 260, 4), (9, 1000, 7)], 11);
+        let second = ForeignProcess::read(&sources, 7);
+        let used = second.since(&first);
+        assert_eq!(used.cpu_ns, Fact::Known(50 + 60 + 1000));
+        let switches = ContextSwitches { voluntary: 1 + 2 + 7, involuntary: 1 + 2 + 7 };
+        assert_eq!(used.context_switches, Fact::Known(switches));
+        write(root.path(), &[(7, 170, 2)], 14);
+        let third = ForeignProcess::read(&sources, 7);
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+        assert_eq!(third.since(&second).cpu_ns, Fact::Known(3 * tick_ns));
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_reasons() {
+        let root = tempfile::tempdir().unwrap();
+        let sources = Sources::below(root.path());
+        let gone = ForeignProcess::read(&sources, 7);
+        assert!(!gone.exists() && gone.resident_bytes.reason().is_some());
+        let used = gone.since(&gone);
+        assert!(used.cpu_ns.reason().is_some() && used.context_switches.reason().is_some());
+    }
+
+    #[test]
+    fn this_process_can_be_looked_at() {
+        let sources = Sources::default();
+        let before = ForeignProcess::read(&sources, std::process::id());
+        assert!(before.exists() && *before.resident_bytes.known().unwrap() > 0);
+        let since = ForeignProcess::read(&sources, std::process::id()).since(&before);
+        assert!(since.cpu_ns.known().is_some(), "{since:?}");
+    }
+}

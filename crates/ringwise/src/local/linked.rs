@@ -1,0 +1,495 @@
+//! Chains: operations each of which starts when the one before has completed in full.
+//!
+//! The ring makes a whole chain by itself where it can (`IOSQE_IO_LINK`, Linux 5.3); everywhere else
+//! the loop queues the next member when it sees that the one before is complete. Both mean the same:
+//! a member that fails, or moves fewer bytes than it was asked to, ends the chain, and those after
+//! it complete with `ECANCELED` and did nothing (io_uring_enter(2), `IOSQE_IO_LINK`: "any unexpected
+//! result" is an error, a short read or write too).
+//!
+//! It repairs nothing: what a short write means is the caller's (invariant 11).
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Instant,
+};
+
+use super::Local;
+use crate::{
+    backend::{Blocking, Cqe, Driver},
+    buf::Buffer,
+    call::{Call, Context, File},
+    completion::Completion,
+    descriptor::Target,
+    error::{Errno, Error, LinkError, PushRefusal},
+    op::{Closing, Kind, Manner, Opcode, Operation},
+    slot::{BY_THREAD, NEVER_RAN, OWN_CANCEL, Ticket},
+};
+
+/// The most that the kernel moves in one call (`MAX_RW_COUNT`, include/linux/fs.h). It cuts what it
+/// is asked for to this before it compares, so that a link would not see that bytes are missing.
+const MOVED_BYTES_MAX: u64 = 0x7fff_f000;
+
+/// What a member gives when it is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    Success,
+    /// As many bytes as it was asked to move.
+    Bytes(u64),
+    /// The end of a time, which the kernel tells as an error.
+    Expiry,
+}
+
+impl Expected {
+    fn of(operation: &Operation) -> Expected {
+        let total =
+            |buffers: &[Buffer]| buffers.iter().map(|buffer| buffer.selected().len() as u64).sum();
+        match operation.0.as_deref() {
+            Some(
+                Kind::Read { buffer, .. }
+                | Kind::Write { buffer, .. }
+                | Kind::Send { buffer, manner: Manner::Whole, .. },
+            ) => Expected::Bytes(buffer.selected().len() as u64),
+            Some(Kind::SendMessage { message, manner: Manner::Whole, .. }) => {
+                Expected::Bytes(total(message.buffers()))
+            }
+            Some(Kind::ReadVectored { vectored, .. } | Kind::WriteVectored { vectored, .. }) => {
+                Expected::Bytes(total(&vectored.buffers))
+            }
+            Some(Kind::Timeout(_)) => Expected::Expiry,
+            _ => Expected::Success,
+        }
+    }
+
+    fn is_met_by(self, result: i32) -> bool {
+        match self {
+            Expected::Success => result >= 0,
+            Expected::Bytes(asked) => u64::try_from(result).is_ok_and(|moved| moved == asked),
+            Expected::Expiry => result == -libc::ETIME,
+        }
+    }
+}
+
+/// Whether an operation was done in full.
+pub(crate) fn is_whole(completion: &Completion) -> bool {
+    match Expected::of(&completion.operation) {
+        expected @ Expected::Bytes(_) => expected.is_met_by(completion.raw_result()),
+        Expected::Success | Expected::Expiry => completion.raw_result() >= 0,
+    }
+}
+
+struct Member {
+    ticket: Ticket,
+    expected: Expected,
+    /// What the loop is to queue when its turn comes; nothing where the ring has the whole chain.
+    call: Option<(Call, Blocking)>,
+    /// It was to be cancelled before its turn came.
+    is_doomed: bool,
+}
+
+struct Chain {
+    members: Vec<Member>,
+    /// Members whose result was seen.
+    seen: usize,
+    /// Whether it goes on only if the loop looks at results: it is the loop's to make, or has a
+    /// member that is to be cancelled.
+    is_watched: bool,
+}
+
+/// What is to be done about a chain at the next submit.
+#[derive(Clone, Copy)]
+enum Due {
+    Start(Ticket, Call, Blocking),
+    /// The ring has started what was to be cancelled.
+    Cancel(Ticket),
+}
+
+/// The chains of a loop that are in flight.
+#[derive(Default)]
+pub(super) struct Chains {
+    chains: HashMap<u64, Chain>,
+    /// Members whose result was not seen: their chain, and their place in it.
+    places: HashMap<u64, (u64, usize)>,
+    made: u64,
+    watched: usize,
+    due: VecDeque<Due>,
+}
+
+impl Chains {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.chains.is_empty()
+    }
+
+    /// Whether a wait has to look at results on the way.
+    #[inline]
+    pub(super) fn are_watched(&self) -> bool {
+        self.watched > 0
+    }
+
+    /// Takes a chain in whose members have their slots. Without their calls, the ring has it.
+    fn begin(&mut self, members: Vec<Member>) {
+        let number = self.made;
+        self.made += 1;
+        for (at, member) in members.iter().enumerate() {
+            self.places.insert(member.ticket.user_data(), (number, at));
+        }
+        let is_watched = members[0].call.is_some();
+        self.watched += usize::from(is_watched);
+        self.chains.insert(number, Chain { members, seen: 0, is_watched });
+        self.start_next(number);
+    }
+
+    /// Makes the first member that was not seen due, where the loop makes the chain.
+    fn start_next(&mut self, number: u64) {
+        let chain = &self.chains[&number];
+        let Some(member) = chain.members.get(chain.seen) else { return };
+        if let Some((call, blocking)) = member.call {
+            self.due.push_back(Due::Start(member.ticket, call, blocking));
+        } else if member.is_doomed {
+            self.due.push_back(Due::Cancel(member.ticket));
+        }
+    }
+
+    /// Looks at a result, the first time that it is met. What will never run because of it goes to
+    /// `ended`.
+    fn observe(&mut self, user_data: u64, result: i32, ended: &mut Vec<Cqe>) {
+        let Some((number, at)) = self.places.remove(&user_data) else { return };
+        let chain = self.chains.get_mut(&number).expect("it has a member in flight");
+        // The ring's own results come in any order.
+        chain.seen = chain.seen.max(at + 1);
+        let is_complete = chain.members[at].expected.is_met_by(result);
+        let next = chain.members.get(at + 1);
+        let runs_on = is_complete && next.is_some_and(|next| !next.is_doomed);
+        match next {
+            Some(next) if next.call.is_some() && !runs_on => {
+                for member in &chain.members[at + 1..] {
+                    self.places.remove(&member.ticket.user_data());
+                    ended.push(Cqe::cancelled(member.ticket.user_data()));
+                }
+                self.end(number);
+                return;
+            }
+            _ => {}
+        }
+        let in_flight = |member: &Member| self.places.contains_key(&member.ticket.user_data());
+        if !chain.members.iter().any(in_flight) {
+            self.end(number);
+        } else if is_complete {
+            self.start_next(number);
+        }
+    }
+
+    fn end(&mut self, number: u64) {
+        let chain = self.chains.remove(&number).expect("it ends once");
+        self.watched -= usize::from(chain.is_watched);
+    }
+
+    /// Whether it waits for another; then it is not to run when its turn comes.
+    fn doom(&mut self, user_data: u64) -> bool {
+        let Some(&(number, at)) = self.places.get(&user_data) else { return false };
+        let chain = self.chains.get_mut(&number).expect("it has a member in flight");
+        let waits = at > chain.seen;
+        if waits {
+            chain.members[at].is_doomed = true;
+            self.watched += usize::from(!std::mem::replace(&mut chain.is_watched, true));
+        }
+        waits
+    }
+
+    /// A cancel did not find a member whose turn has come: the kernel starts the next of a chain
+    /// with work that it puts off (io_uring/io_uring.c, io_queue_next), so it is tried again. False
+    /// where that is not so.
+    fn doom_again(&mut self, user_data: u64) -> bool {
+        let Some(&(number, at)) = self.places.get(&user_data) else { return false };
+        let chain = self.chains.get_mut(&number).expect("it has a member in flight");
+        let member = &mut chain.members[at];
+        if member.call.is_some() || at == 0 {
+            return false;
+        }
+        member.is_doomed = true;
+        self.due.push_back(Due::Cancel(member.ticket));
+        self.watched += usize::from(!std::mem::replace(&mut chain.is_watched, true));
+        true
+    }
+
+    /// As [`doom_again`](Self::doom_again), for all members that were to be cancelled.
+    fn doom_all_again(&mut self) {
+        let missed: Vec<u64> = self
+            .chains
+            .values()
+            .filter_map(|chain| chain.members.get(chain.seen))
+            .filter(|member| member.is_doomed)
+            .map(|member| member.ticket.user_data())
+            .collect();
+        for user_data in missed {
+            self.doom_again(user_data);
+        }
+    }
+
+    /// Whether it is a member whose result was not seen.
+    fn contains(&self, user_data: u64) -> bool {
+        self.places.contains_key(&user_data)
+    }
+}
+
+impl Local {
+    /// Takes a chain in: each operation, given with its tag, starts when the one before it has
+    /// completed in full. It is submitted with the next [`submit`](Self::submit); tickets come in
+    /// the order of the operations, completions in any.
+    ///
+    /// An operation that fails, and a read or write that moves fewer bytes than it was asked to (at
+    /// a file's end, too), ends the chain: those after it fail with
+    /// [`Cancelled`](crate::ErrorKind::Cancelled) and did nothing. That a sync succeeded thus says
+    /// that the writes before it in the chain were made in full.
+    ///
+    /// An operation that waits for its turn cannot be cancelled at once: the cancel fails with
+    /// [`TooLateToCancel`](crate::ErrorKind::TooLateToCancel), and the operation is cancelled when
+    /// its turn comes.
+    ///
+    /// On a ring the kernel goes from one to the next by itself where it makes all of them. Else, as
+    /// with a submission thread, with polling and before Linux 5.18, the loop does it: then each
+    /// step needs a submit or a wait after the completion of the one before is there.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`] with all operations in it, none of which was taken: too many are in flight;
+    /// the chain is longer than the submission queue, in which it has to fit; or one of them cannot
+    /// be handed over, which includes closes and opens into the table of registered files.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ringwise::{Descriptor, Local, Operation};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("log");
+    /// let mut local = Local::new()?;
+    /// let file = Descriptor::from(std::fs::File::create(&path)?);
+    /// let write = Operation::write_at(&file, b"a record".to_vec(), 0);
+    /// local.push_linked(vec![(write, 1), (Operation::sync_data(&file), 2)])?;
+    /// local.submit_and_wait(2)?;
+    /// while let Some(done) = local.next_completion() {
+    ///     println!("{}: {} bytes", done.opcode(), done.result()?);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn push_linked(
+        &mut self,
+        operations: Vec<(Operation, u64)>,
+    ) -> Result<Vec<Ticket>, LinkError> {
+        let (by_ring, files) = match self.check_chain(&operations) {
+            Ok(checked) => checked,
+            Err(reason) => return Err(LinkError { operations, reason }),
+        };
+        let mut members = Vec::with_capacity(operations.len());
+        let mut calls = Vec::with_capacity(operations.len());
+        for ((operation, tag), (file, blocking)) in operations.into_iter().zip(files) {
+            let operation =
+                if operation.is_nop() { Operation::of(Kind::LinkedNop) } else { operation };
+            let expected = Expected::of(&operation);
+            let (ticket, call) = self.place(operation, tag, Context { file, ..self.context() });
+            calls.push((ticket.user_data(), call));
+            let call = (!by_ring).then_some((call, blocking));
+            members.push(Member { ticket, expected, call, is_doomed: false });
+        }
+        if by_ring {
+            self.driver.queue_linked(&calls);
+        }
+        let tickets = members.iter().map(|member| member.ticket).collect();
+        if !members.is_empty() {
+            self.chains.begin(members);
+        }
+        Ok(tickets)
+    }
+
+    fn context(&self) -> Context {
+        Context { ring: self.number, file: None, entry: None }
+    }
+
+    /// Finds all that a chain needs, and room for it, without taking any. Tells whether the ring
+    /// makes the whole.
+    #[expect(clippy::type_complexity, reason = "used once, just above")]
+    fn check_chain(
+        &mut self,
+        operations: &[(Operation, u64)],
+    ) -> Result<(bool, Vec<(Option<File>, Blocking)>), PushRefusal> {
+        let len = operations.len();
+        if len > self.longest_chain() {
+            let error = Error::new(Opcode::Submit, Errno(libc::E2BIG));
+            let advice = "a chain has to fit into the submission queue (Builder::entries)";
+            return Err(PushRefusal::Rejected(error.advise(advice)));
+        }
+        let by_ring = self.driver.links()
+            && len > 1
+            && operations.iter().all(|(operation, _)| self.links_by_ring(operation));
+        let mut files = Vec::with_capacity(len);
+        for (operation, _) in operations {
+            check_member(operation).map_err(PushRefusal::Rejected)?;
+            let by_ring = self.driver.supports(operation.opcode());
+            files.push(self.resolve(operation, by_ring).map_err(PushRefusal::Rejected)?);
+        }
+        if self.slots.capacity() - self.slots.in_flight() < len {
+            return Err(PushRefusal::Full);
+        }
+        if by_ring {
+            // The kernel ends a chain with the submit that it came in (io_uring/io_uring.c,
+            // io_submit_state_end).
+            self.make_room_for(len)?;
+        }
+        Ok((by_ring, files))
+    }
+
+    /// The most operations that a chain can have.
+    pub(crate) fn longest_chain(&self) -> usize {
+        (self.setup.submission_entries as usize).min(self.slots.capacity())
+    }
+
+    /// Whether the ring makes this operation, and knows by itself whether it is complete. What a
+    /// timeout gives at its end is an error to a link, and a cancel may be for a thread's call.
+    fn links_by_ring(&self, operation: &Operation) -> bool {
+        let opcode = operation.opcode();
+        let is_whole = match Expected::of(operation) {
+            Expected::Bytes(asked) => asked <= MOVED_BYTES_MAX,
+            Expected::Success => true,
+            Expected::Expiry => false,
+        };
+        is_whole && opcode != Opcode::Cancel && self.driver.supports(opcode)
+    }
+
+    /// Puts an operation of a chain into its slot, and lowers it there.
+    fn place(&mut self, operation: Operation, tag: u64, context: Context) -> (Ticket, Call) {
+        if let Some(Target::Registered(file)) = operation.target() {
+            self.registry.begin(*file);
+        }
+        let ticket = self.slots.insert(operation, tag);
+        (ticket, Call::lower(self.slots.operation_mut(ticket), context))
+    }
+
+    /// What the loop submitted for itself is told to nobody.
+    #[cold]
+    pub(super) fn complete_own(&mut self, mut cqe: Cqe) -> Option<Completion> {
+        if !self.chains.is_empty() {
+            self.observe(&mut cqe);
+        }
+        None
+    }
+
+    /// Looks at a result on its way out.
+    #[cold]
+    pub(super) fn observe(&mut self, cqe: &mut Cqe) {
+        let user_data = cqe.user_data & !(BY_THREAD | NEVER_RAN);
+        if cqe.result == -libc::ENOENT {
+            self.observe_missed_cancel(user_data, cqe);
+        }
+        if !self.chains.contains(user_data) {
+            return;
+        }
+        if cqe.result >= 0 && self.driver.is_severed(user_data) {
+            // It may have run before its turn: nothing can be told from its success.
+            cqe.result = -libc::EIO;
+        }
+        let mut ended = Vec::new();
+        self.chains.observe(user_data, cqe.result, &mut ended);
+        self.driver.put_back(&ended);
+    }
+
+    fn observe_missed_cancel(&mut self, user_data: u64, cqe: &mut Cqe) {
+        if user_data == OWN_CANCEL {
+            return self.chains.doom_all_again();
+        }
+        let Some(ticket) = Ticket::from_user_data(user_data, self.number) else { return };
+        if let Some(Kind::Cancel(target)) = self.slots.operation_mut(ticket).0.as_deref()
+            && self.chains.doom_again(target.user_data_in(self.number))
+        {
+            cqe.result = -libc::EALREADY;
+        }
+    }
+
+    /// Looks at all results that are there, so that chains go on; gives how many there are.
+    fn observe_all(&mut self) -> usize {
+        let mut results = Vec::new();
+        while let Some(mut cqe) = self.driver.next() {
+            self.observe(&mut cqe);
+            // The loop's own are nobody's to wait for.
+            if cqe.user_data & !(BY_THREAD | NEVER_RAN) != OWN_CANCEL {
+                results.push(cqe);
+            }
+        }
+        self.driver.put_back(&results);
+        results.len()
+    }
+
+    /// Whether a step of a chain waits for a submit.
+    pub(crate) fn has_due_steps(&self) -> bool {
+        !self.chains.due.is_empty()
+    }
+
+    /// Queues the steps whose turn has come.
+    pub(super) fn start_due(&mut self) -> Result<(), PushRefusal> {
+        while let Some(due) = self.chains.due.front().copied() {
+            self.make_room()?;
+            self.chains.due.pop_front();
+            match due {
+                Due::Start(ticket, call, blocking) => {
+                    self.driver.queue(ticket.user_data(), call, blocking);
+                }
+                Due::Cancel(ticket) => {
+                    let call = Call::Cancel { user_data: ticket.user_data() };
+                    self.driver.queue(OWN_CANCEL, call, Blocking::Device);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`drive`](Self::drive), with chains that go on only if the loop looks at results.
+    #[cold]
+    pub(super) fn drive_chains(
+        &mut self,
+        want: usize,
+        deadline: Option<Instant>,
+    ) -> Result<usize, Error> {
+        let failed = |errno| Error::new(Opcode::Submit, errno);
+        loop {
+            let ready = self.observe_all();
+            if self.has_due_steps() {
+                self.start_due().map_err(PushRefusal::into_error)?;
+            }
+            // One more at a time: each may be what another waits for.
+            let goal = if ready < want { ready + 1 } else { 0 };
+            let came = self.driver.submit(goal, deadline).map_err(failed)? > ready;
+            let ready = self.observe_all();
+            if !self.has_due_steps() && (ready >= want || !came) {
+                return Ok(ready);
+            }
+        }
+    }
+
+    /// Whether what this cancel is for waits for its turn in a chain. Then it is not to run.
+    pub(super) fn dooms(&mut self, user_data: u64) -> Result<bool, PushRefusal> {
+        if self.chains.is_empty() {
+            return Ok(false);
+        }
+        // A result that nobody has looked at yet may have ended the wait.
+        self.observe_all();
+        self.start_due()?;
+        Ok(self.chains.doom(user_data))
+    }
+}
+
+/// Refuses what changes the loop's own tables, or gives away what a failure has to give back.
+fn check_member(operation: &Operation) -> Result<(), Error> {
+    let (errno, advice) = match operation.0.as_deref() {
+        _ if operation.is_watched() => {
+            (libc::EOPNOTSUPP, "what has several completions, or none, cannot be part of a chain")
+        }
+        Some(Kind::Close(Closing::Descriptor(_) | Closing::Registered(_))) => {
+            (libc::EOPNOTSUPP, "a close cannot be part of a chain")
+        }
+        Some(Kind::Open(open)) if open.into_table => {
+            (libc::EOPNOTSUPP, "a file cannot be opened into the table as part of a chain")
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::of(operation, Errno(errno)).advise(advice))
+}
