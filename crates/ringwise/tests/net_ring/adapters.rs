@@ -1,11 +1,6 @@
 //! A ring's streams under the traits of tokio and of futures, and the examples that run over them.
 
-use std::{pin::Pin, task::Poll};
-
-use ringwise::{
-    Ring,
-    net::{Buffered, TcpStream},
-};
+use ringwise::net::{Buffered, TcpStream};
 
 use super::{everywhere, pair, pattern};
 
@@ -18,6 +13,9 @@ fn buffered(stream: TcpStream) -> Buffered {
 
 #[cfg(feature = "tokio")]
 mod for_tokio {
+    use std::{pin::Pin, task::Poll};
+
+    use ringwise::Ring;
     use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
     use super::{
