@@ -12,6 +12,7 @@ mod streams;
 
 pub(crate) use linked::is_whole;
 pub use shutdown::Leaked;
+pub(crate) use streams::befalls_one_connection;
 
 use std::{
     marker::PhantomData,

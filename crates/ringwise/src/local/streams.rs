@@ -511,7 +511,7 @@ fn await_return(slots: &Slots, ticket: Ticket, driver: &mut AnyDriver) {
 
 /// What accept(2) says to treat as if nothing had come: it is an error of one connection, not of
 /// the listener.
-fn befalls_one_connection(errno: i32) -> bool {
+pub(crate) fn befalls_one_connection(errno: i32) -> bool {
     matches!(
         errno,
         libc::ECONNABORTED

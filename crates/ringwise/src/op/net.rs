@@ -69,6 +69,12 @@ impl Operation {
         Operation::of(Kind::Receive { target: socket.into(), buffer: buffer.into() })
     }
 
+    /// As [`recv`](Self::recv), into several buffers in turn; at most 1024.
+    pub fn recv_vectored(socket: impl Into<Target>, buffers: Vec<Buffer>) -> Operation {
+        let message = Box::new(Message::new(buffers, None));
+        Operation::of(Kind::ReceiveMessage { target: socket.into(), message })
+    }
+
     /// Receives as data comes, each time into a buffer of `group`, which is chosen when there is
     /// something to be received: a socket that is silent keeps none.
     ///
