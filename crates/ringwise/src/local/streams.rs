@@ -182,7 +182,7 @@ impl Local {
             self.rearm()?;
             // A send of which silence is hoped for is not waited for, one that tells is.
             let awaited = self.slots.in_flight() - self.streams.muted.len();
-            let want = want.max(ready + usize::from(self.streams.quiet > 0)).min(awaited);
+            let want = want.min(awaited).max(ready + usize::from(self.streams.quiet > 0));
             // What is parked may wait for buffers that silent sends have until the kernel is back.
             let holds_buffers = !self.streams.parked.is_empty() && !self.streams.muted.is_empty();
             // Nor is anything waited for while more of it may go on.
@@ -193,7 +193,10 @@ impl Local {
             (ready, absorbed) = self.sift();
             let is_over = ready >= want || deadline.is_some_and(|at| self.driver.now() >= at);
             let is_last = absorbed == 0 && !is_pass;
-            if is_last || (is_over && self.streams.quiet == 0 && !self.has_due()) {
+            // A quiet send's failure is told by the submit that handed it over, whatever else is
+            // ready, even where the kernel holds results back.
+            let is_told = self.streams.quiet == 0 && self.streams.muted.is_empty();
+            if is_told && (is_last || (is_over && !self.has_due())) {
                 return Ok(ready);
             }
         }
@@ -231,7 +234,16 @@ impl Local {
 
     /// Ends the sends of which the kernel said nothing when it had taken them: all was sent.
     fn retire_muted(&mut self) {
-        if self.streams.muted.is_empty() || !self.driver.has_taken_all() {
+        if self.streams.muted.is_empty() {
+            return;
+        }
+        // One that was heard of is awaited no longer, nor is it silent.
+        let Local { slots, streams, .. } = self;
+        streams.muted.retain(|ticket| {
+            let operation = slots.get(*ticket).and_then(|operation| operation.0.as_deref());
+            matches!(operation, Some(Kind::Send { manner: Manner::Quiet, .. }))
+        });
+        if !self.driver.has_taken_all() {
             return;
         }
         for ticket in std::mem::take(&mut self.streams.muted) {

@@ -111,6 +111,8 @@ suite! {
         a_send_takes_what_fits
         a_send_that_waits_is_cancelled
         a_quiet_send_is_exact
+        a_flood_hides_no_quiet_send
+        what_is_ready_hides_no_quiet_send
         a_quiet_send_gives_its_buffer_back
         a_wait_for_quiet_sends_ends
         a_send_without_a_copy_arrives

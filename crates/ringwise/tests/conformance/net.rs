@@ -470,6 +470,61 @@ pub fn a_quiet_send_is_exact(way: Loop) {
     assert!(local.run(Operation::send_quiet(&own, b"x".to_vec())).is_err());
 }
 
+/// A socket to which nothing can be sent.
+fn broken() -> (Descriptor, TcpStream) {
+    let (own, peer) = connection();
+    net::shutdown(&own, net::Shutdown::Write).unwrap();
+    (own, peer)
+}
+
+/// What the completions that are ready say of the operation with this tag.
+fn told_of(local: &mut Local, tag: u64) -> Vec<i32> {
+    let done = std::iter::from_fn(|| local.next_completion());
+    done.filter(|done| done.tag() == tag).map(|done| done.raw_result()).collect()
+}
+
+/// A receive that fills the completion queue does not hide what became of a send.
+pub fn a_flood_hides_no_quiet_send(way: Loop) {
+    for is_behind in [true, false] {
+        let mut local = way.builder().entries(4).build().unwrap();
+        let group = BufferGroup::new(&mut local, 64, 16).unwrap();
+        let (own, mut peer) = connection();
+        let (first, second) = (broken(), broken());
+        peer.write_all(&counted(1024)).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let receive = Operation::recv_multi(&own, &group);
+        if is_behind {
+            local.push(receive, 1).unwrap();
+            local.push(Operation::send_quiet(&first.0, b"x".to_vec()), 2).unwrap();
+            local.push(Operation::send_quiet(&second.0, b"x".to_vec()), 2).unwrap();
+        } else {
+            local.push(Operation::send_quiet(&first.0, b"x".to_vec()), 2).unwrap();
+            local.push(Operation::send_quiet(&second.0, b"x".to_vec()), 2).unwrap();
+            local.push(receive, 1).unwrap();
+        }
+        local.submit().unwrap();
+        assert_eq!(told_of(&mut local, 2), [-libc::EPIPE; 2]);
+        assert_eq!(local.in_flight(), 1);
+        local.submit().unwrap();
+    }
+}
+
+/// Nor does what was ready before the submit.
+pub fn what_is_ready_hides_no_quiet_send(way: Loop) {
+    let mut local = way.build();
+    let (own, mut peer) = connection();
+    local.push(Operation::recv(&own, vec![0; 8]), 1).unwrap();
+    local.submit().unwrap();
+    peer.write_all(b"x").unwrap();
+    if way != Loop::UringPlain {
+        eventually(|| local.has_work());
+    }
+    let (other, _peer) = broken();
+    local.push(Operation::send_quiet(&other, b"x".to_vec()), 2).unwrap();
+    local.submit().unwrap();
+    assert_eq!(told_of(&mut local, 2), [-libc::EPIPE]);
+}
+
 /// The buffer of a quiet send is in use until the submit, and free after it.
 pub fn a_quiet_send_gives_its_buffer_back(way: Loop) {
     let mut local = way.build();
