@@ -443,7 +443,7 @@ impl Streams {
                     Manner::ZeroCopy { sent }
                         if sent.unwrap_or(cqe.result) == -libc::EOPNOTSUPP && !self.is_closing =>
                     {
-                        *manner = Manner::Whole;
+                        *manner = Manner::Copied;
                         self.due.push(ticket);
                         return true;
                     }

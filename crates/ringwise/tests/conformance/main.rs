@@ -116,6 +116,7 @@ suite! {
         a_quiet_send_gives_its_buffer_back
         a_wait_for_quiet_sends_ends
         a_send_without_a_copy_arrives
+        a_send_with_a_copy_after_all_ends_with_its_loop
         a_reset_is_an_error_and_no_more
         the_end_comes_after_the_data
         what_came_before_the_receive_is_there

@@ -630,6 +630,15 @@ pub fn the_end_comes_after_the_data(way: Loop) {
         assert_eq!(local.in_flight(), 0);
     }
 }
+/// A Unix socket copies; what waits there is still found when the loop ends.
+pub fn a_send_with_a_copy_after_all_ends_with_its_loop(way: Loop) {
+    let mut local = way.build();
+    let (own, _peer) = UnixStream::pair().unwrap();
+    let own = Descriptor::from(OwnedFd::from(own));
+    local.push(Operation::send_zero_copy(&own, vec![0; 8 << 20]), 1).unwrap();
+    nothing_comes(&mut local, Duration::from_millis(20));
+    local.shutdown(Duration::from_millis(50)).unwrap();
+}
 
 /// A receive that is pushed after its data and its end came finds both.
 pub fn what_came_before_the_receive_is_there(way: Loop) {
