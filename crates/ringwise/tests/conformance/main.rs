@@ -102,6 +102,8 @@ suite! {
         a_long_stream_is_whole
         buffers_run_out_and_come_back
         a_parked_receive_is_cancelled
+        a_receive_that_is_about_to_be_parked_is_cancelled
+        a_cancelled_flood_leaves_nothing_to_do
         a_stopped_receive_loses_nothing
         a_lease_outlives_group_and_loop
         what_was_received_is_sent_as_it_is

@@ -19,6 +19,7 @@ use ringwise::{
 use crate::{
     disk::Disk,
     loops::{Loop, counted, next, run},
+    streams::processor_time,
 };
 
 fn listen() -> (Descriptor, SocketAddr) {
@@ -268,6 +269,66 @@ pub fn a_parked_receive_is_cancelled(way: Loop) {
     assert_eq!(done.result().unwrap(), 16);
     drop(lease);
     assert_eq!(group.available(), 1);
+}
+
+/// That the buffers ran out is known to the kernel, or to the set, before the loop has seen it: a
+/// cancel that comes in between must not be lost, or the receive would go on for ever.
+pub fn a_receive_that_is_about_to_be_parked_is_cancelled(way: Loop) {
+    let mut local = way.build();
+    let group = BufferGroup::new(&mut local, 1, 16).unwrap();
+    let (own, mut peer) = connection();
+    let ticket = local.push(Operation::recv_multi(&own, &group), 5).unwrap();
+    local.submit().unwrap();
+    peer.write_all(&counted(32)).unwrap();
+    if way != Loop::UringPlain {
+        eventually(|| local.has_work());
+    }
+    // A full queue is handed over to make room for the cancel.
+    for _ in 0..16 {
+        local.push(Operation::nop(), 0).unwrap();
+    }
+    local.push(Operation::cancel(ticket), 999).unwrap();
+    let (mut lease, mut ends) = (None, Vec::new());
+    while local.submit_and_wait_timeout(1, Duration::from_secs(2)).unwrap() > 0 {
+        while let Some(done) = local.next_completion() {
+            if done.tag() == 0 {
+                continue;
+            }
+            if !done.has_more() {
+                ends.push((done.tag(), done.raw_result()));
+            }
+            lease = done.into_received().or(lease);
+        }
+        if local.in_flight() == 0 {
+            break;
+        }
+    }
+    // Whether there was something left to cancel is the cancel's own result.
+    ends.sort_unstable();
+    assert_eq!((ends.len(), ends[0]), (2, (5, -libc::ECANCELED)), "{ends:?}");
+    assert_eq!(local.in_flight(), 0);
+}
+
+/// A socket whose turn ended with more to come is forgotten with its last call.
+pub fn a_cancelled_flood_leaves_nothing_to_do(way: Loop) {
+    let mut local = way.build();
+    let group = BufferGroup::new(&mut local, 256, 16).unwrap();
+    let (own, mut peer) = connection();
+    peer.write_all(&counted(4096)).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let ticket = local.push(Operation::recv_multi(&own, &group), 5).unwrap();
+    local.submit().unwrap();
+    local.push(Operation::cancel(ticket), 6).unwrap();
+    let mut ends = 0;
+    while ends < 2 {
+        ends += usize::from(!next(&mut local).has_more());
+    }
+    let (start, before) = (Instant::now(), processor_time());
+    local.push(Operation::timeout(Duration::from_millis(300)), 7).unwrap();
+    let done = next(&mut local);
+    assert_eq!(done.tag(), 7);
+    let (waited, used) = (start.elapsed(), processor_time() - before);
+    assert!(used < Duration::from_millis(75), "{used:?} of the processor in {waited:?}");
 }
 
 /// Over a high mark a user cancels, under a low one it receives again; nothing is lost in between.
@@ -583,6 +644,15 @@ pub fn a_send_without_a_copy_arrives(way: Loop) {
     peer.read_exact(&mut got).unwrap();
     assert_eq!(&got, b"copied");
 }
+/// A Unix socket copies; what waits there is still found when the loop ends.
+pub fn a_send_with_a_copy_after_all_ends_with_its_loop(way: Loop) {
+    let mut local = way.build();
+    let (own, _peer) = UnixStream::pair().unwrap();
+    let own = Descriptor::from(OwnedFd::from(own));
+    local.push(Operation::send_zero_copy(&own, vec![0; 8 << 20]), 1).unwrap();
+    nothing_comes(&mut local, Duration::from_millis(20));
+    local.shutdown(Duration::from_millis(50)).unwrap();
+}
 
 pub fn a_reset_is_an_error_and_no_more(way: Loop) {
     let mut local = way.build();
@@ -629,15 +699,6 @@ pub fn the_end_comes_after_the_data(way: Loop) {
         assert_eq!(got, b"last words");
         assert_eq!(local.in_flight(), 0);
     }
-}
-/// A Unix socket copies; what waits there is still found when the loop ends.
-pub fn a_send_with_a_copy_after_all_ends_with_its_loop(way: Loop) {
-    let mut local = way.build();
-    let (own, _peer) = UnixStream::pair().unwrap();
-    let own = Descriptor::from(OwnedFd::from(own));
-    local.push(Operation::send_zero_copy(&own, vec![0; 8 << 20]), 1).unwrap();
-    nothing_comes(&mut local, Duration::from_millis(20));
-    local.shutdown(Duration::from_millis(50)).unwrap();
 }
 
 /// A receive that is pushed after its data and its end came finds both.
