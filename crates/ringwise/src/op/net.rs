@@ -24,6 +24,9 @@ pub(crate) enum Manner {
     Loud,
     /// When all is sent and the memory is no longer in use; `sent` came before.
     ZeroCopy { sent: Option<i32> },
+    /// One of those that the kernel cannot do without a copy after all: as `Whole`, and still the
+    /// loop's to look at, as its ticket says.
+    Copied,
 }
 
 impl Operation {
