@@ -26,6 +26,7 @@ enum Tool {
     Echo(ringwise_echo::Args),
     /// Put load on a server, and check every byte that comes back
     Load(ringwise_load::Args),
+    Logd(Box<ringwise_logd::Args>),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +54,13 @@ fn run(tool: Tool) -> ExitCode {
             Ok(()) | Err(ringwise_lab::LabError::BrokenPipe) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("ringwise: lab: {error}");
+                ExitCode::from(error.exit_status())
+            }
+        },
+        Tool::Logd(args) => match ringwise_logd::run(&args, &mut io::stdout().lock()) {
+            Ok(()) | Err(ringwise_logd::LogdError::BrokenPipe) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("ringwise: logd: {error}");
                 ExitCode::from(error.exit_status())
             }
         },

@@ -14,16 +14,26 @@ use std::{
 const LINES_MAX: usize = 700;
 
 /// What each crate may depend on, of those in this workspace.
-const DIRECTIONS: [(&str, &[&str]); 6] = [
+const DIRECTIONS: [(&str, &[&str]); 8] = [
     ("ringwise", &[]),
     ("ringwise-measure", &[]),
     ("ringwise-doctor", &["ringwise", "ringwise-measure"]),
     // What it measures it must not be made of.
     ("ringwise-load", &["ringwise-measure"]),
+    ("ringwise-echo", &["ringwise", "ringwise-measure"]),
+    ("ringwise-logd", &["ringwise", "ringwise-measure"]),
     ("ringwise-lab", &["ringwise", "ringwise-measure", "ringwise-load"]),
     (
         "ringwise-cli",
-        &["ringwise", "ringwise-measure", "ringwise-doctor", "ringwise-lab", "ringwise-load"],
+        &[
+            "ringwise",
+            "ringwise-measure",
+            "ringwise-doctor",
+            "ringwise-echo",
+            "ringwise-lab",
+            "ringwise-load",
+            "ringwise-logd",
+        ],
     ),
 ];
 
