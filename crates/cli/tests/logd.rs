@@ -6,6 +6,7 @@ use std::{
     net::{Shutdown, SocketAddr, TcpStream},
     path::Path,
     process::{Child, ChildStdout, Command, Output, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -134,6 +135,14 @@ impl Client {
 fn count(output: &str, word: &str) -> u64 {
     let (before, _) = output.rsplit_once(word).unwrap_or_else(|| panic!("no {word:?}: {output}"));
     before.trim_end().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < until, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
 }
 
 #[test]
@@ -491,12 +500,17 @@ fn what_was_acknowledged_is_there_after_a_kill() {
                 let Some(mut daemon) = Daemon::start(engine, directory.path(), &flags) else {
                     return;
                 };
+                let answers: [AtomicU64; 4] = Default::default();
                 let told = thread::scope(|scope| {
-                    let daemon_ref = &daemon;
+                    let (daemon_ref, seen) = (&daemon, &answers);
                     let clients: Vec<_> = (0..4)
-                        .map(|number| scope.spawn(move || load(daemon_ref, round, number)))
+                        .map(|number| {
+                            scope.spawn(move || load(daemon_ref, round, number, &seen[number]))
+                        })
                         .collect();
-                    thread::sleep(Duration::from_millis(250));
+                    wait_until("acknowledgements to all", || {
+                        seen.iter().all(|count| count.load(Ordering::Relaxed) >= 3)
+                    });
                     daemon_ref.signal("-KILL");
                     let told = clients.into_iter().map(|client| client.join().unwrap());
                     told.collect::<Vec<_>>()
@@ -530,7 +544,7 @@ fn what_was_acknowledged_is_there_after_a_kill() {
 }
 
 /// Sends lines until the daemon is gone; gives the last that was acknowledged.
-fn load(daemon: &Daemon, round: usize, number: usize) -> u64 {
+fn load(daemon: &Daemon, round: usize, number: usize, answers: &AtomicU64) -> u64 {
     let mut client = Client::new(daemon, "LOGD 1\n");
     let mut stream = client.stream.try_clone().unwrap();
     let sender = thread::spawn(move || {
@@ -548,7 +562,10 @@ fn load(daemon: &Daemon, round: usize, number: usize) -> u64 {
         line.clear();
         // An acknowledgement that was cut short is none.
         match client.answers.read_line(&mut line) {
-            Ok(_) if line.ends_with('\n') => last = line[2..].trim_end().parse().unwrap(),
+            Ok(_) if line.ends_with('\n') => {
+                last = line[2..].trim_end().parse().unwrap();
+                answers.fetch_add(1, Ordering::Relaxed);
+            }
             _ => break,
         }
     }

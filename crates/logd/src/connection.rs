@@ -49,12 +49,23 @@ impl Batch {
     }
 }
 
+/// What the connections of a thread share.
+pub(crate) struct Desk<'a> {
+    pub(crate) limits: &'a Limits,
+    pub(crate) guarantee: Guarantee,
+    /// What all connections keep of unfinished lines, in bytes.
+    pub(crate) partials: &'a mut usize,
+    pub(crate) batch: &'a mut Batch,
+}
+
 /// What is known of a connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     number: u64,
     peer: String,
     framer: Framer,
+    /// Received, and not looked at yet: it would make more than there is room for.
+    backlog: Vec<u8>,
     greeting: Greeting,
     /// Lines so far.
     sequence: u64,
@@ -129,6 +140,7 @@ impl Connection {
             number,
             peer,
             framer: Framer::default(),
+            backlog: Vec::new(),
             greeting: Greeting::Awaited,
             sequence: 0,
             filling: Share::default(),
@@ -143,41 +155,70 @@ impl Connection {
         }
     }
 
-    /// Bytes came. `partials` is what all connections keep of unfinished lines, in bytes. Says
-    /// whether the connection has lines in the batch now and had none before.
-    pub(crate) fn received(
-        &mut self,
-        bytes: &[u8],
-        limits: &Limits,
-        guarantee: Guarantee,
-        partials: &mut usize,
-        batch: &mut Batch,
-    ) -> bool {
+    /// Bytes came. Says whether the connection has lines in the batch now and had none before.
+    pub(crate) fn received(&mut self, bytes: &[u8], desk: &mut Desk<'_>) -> bool {
         if !matches!(self.stage, Stage::Open | Stage::Draining)
             || self.greeting == Greeting::Refused
         {
             return false;
         }
         let before = self.filling.sequence;
-        let mut framer = std::mem::take(&mut self.framer);
-        *partials -= framer.held();
-        // Half of the memory for unfinished lines: they wait for their own ends, so were they to
-        // fill all of it nothing would ever go on.
-        let room = (limits.budget_all / 2).saturating_sub(*partials);
-        let line_max = limits.line_max.min(room);
-        framer.feed(bytes, line_max, |frame| self.frame(frame, limits, guarantee, batch));
-        *partials += framer.held();
-        self.framer = framer;
+        if self.backlog.is_empty() {
+            self.feed(bytes, desk);
+        } else {
+            self.backlog.extend_from_slice(bytes);
+        }
         before == 0 && self.filling.sequence > 0
     }
 
     /// The other end sends no more; says as [`received`](Self::received).
-    pub(crate) fn input_ended(&mut self, partials: &mut usize, batch: &mut Batch) -> bool {
+    pub(crate) fn input_ended(&mut self, desk: &mut Desk<'_>) -> bool {
         self.receiving = Receiving::Ended;
+        self.backlog.is_empty() && self.finish(desk)
+    }
+
+    /// Looks at what there was no room for; says as [`received`](Self::received).
+    pub(crate) fn resume(&mut self, desk: &mut Desk<'_>) -> bool {
+        if self.backlog.is_empty() {
+            return false;
+        }
+        let before = self.filling.sequence;
+        let backlog = std::mem::take(&mut self.backlog);
+        self.feed(&backlog, desk);
+        if self.receiving == Receiving::Ended && self.backlog.is_empty() {
+            self.finish(desk);
+        }
+        before == 0 && self.filling.sequence > 0
+    }
+
+    /// Looks at bytes while there is room for what they make.
+    fn feed(&mut self, bytes: &[u8], desk: &mut Desk<'_>) {
+        /// A letter may be a hundred times as long as its line: not too many at a time.
+        const PIECE_BYTES: usize = 16 << 10;
+        let mut framer = std::mem::take(&mut self.framer);
+        *desk.partials -= framer.held();
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.is_full(desk.limits, framer.held(), desk.batch.bytes()) {
+            let (piece, after) = rest.split_at(PIECE_BYTES.min(rest.len()));
+            rest = after;
+            // Half of the memory for unfinished lines: they wait for their own ends, so were they
+            // to fill all of it nothing would ever go on.
+            let room = (desk.limits.budget_all / 2).saturating_sub(*desk.partials);
+            let line_max = desk.limits.line_max.min(room);
+            framer.feed(piece, line_max, |frame| {
+                self.frame(frame, desk.limits, desk.guarantee, desk.batch);
+            });
+        }
+        self.backlog.extend_from_slice(rest);
+        *desk.partials += framer.held();
+        self.framer = framer;
+    }
+
+    fn finish(&mut self, desk: &mut Desk<'_>) -> bool {
         let before = self.filling.sequence;
         let mut framer = std::mem::take(&mut self.framer);
-        *partials -= framer.held();
-        if matches!(self.stage, Stage::Open) && self.greeting != Greeting::Refused {
+        *desk.partials -= framer.held();
+        if self.stage == Stage::Open && self.greeting != Greeting::Refused {
             framer.finish(|frame| {
                 let (line, bytes) = match frame {
                     Frame::Line { line, .. } => (line, line.len() as u64),
@@ -185,7 +226,7 @@ impl Connection {
                 };
                 // It may be the beginning of another line: 1 of 12.
                 self.sequence += 1;
-                self.reject("unterminated", bytes, bytes, line, batch);
+                self.reject("unterminated", bytes, bytes, line, desk.batch);
             });
         }
         before == 0 && self.filling.sequence > 0
@@ -319,6 +360,7 @@ impl Connection {
     /// A send failed.
     pub(crate) fn sending_failed(&mut self) {
         self.is_sending = false;
+        self.backlog = Vec::new();
         self.stage = Stage::Broken;
     }
 
@@ -333,6 +375,7 @@ impl Connection {
         self.stage = Stage::Broken;
         *partials -= self.framer.held();
         self.framer = Framer::default();
+        self.backlog = Vec::new();
     }
 
     /// Nothing more is to be taken.
@@ -357,11 +400,23 @@ impl Connection {
 
     /// Bytes kept for it.
     fn held(&self) -> usize {
-        self.filling.bytes + self.committing.bytes + self.framer.held()
+        self.filling.bytes + self.committing.bytes + self.framer.held() + self.backlog.len()
     }
 
     fn has_uncommitted(&self) -> bool {
-        self.filling.sequence > 0 || self.committing.sequence > 0
+        self.filling.sequence > 0 || self.committing.sequence > 0 || self.has_backlog()
+    }
+
+    /// Whether it has bytes that were not looked at yet.
+    pub(crate) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Whether there is no room for what more bytes would make.
+    fn is_full(&self, limits: &Limits, partial: usize, batch: usize) -> bool {
+        self.filling.bytes + self.committing.bytes + partial > limits.budget_each
+            || batch > limits.budget_all
+            || self.answers_are_many()
     }
 
     /// What to do next, if anything. To be asked until there is nothing. `is_over`: all connections
@@ -462,15 +517,15 @@ fn greets(line: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    struct Desk {
+    struct Table {
         limits: Limits,
         partials: usize,
         batch: Batch,
         has: Guarantee,
     }
 
-    impl Desk {
-        fn new() -> Desk {
+    impl Table {
+        fn new() -> Table {
             let limits = Limits {
                 rules: Rules::new(8, Vec::new()),
                 line_max: 100,
@@ -478,22 +533,31 @@ mod tests {
                 budget_all: 1000,
             };
             let (partials, batch) = (0, Batch::default());
-            Desk { limits, partials, batch, has: Guarantee::Durable }
+            Table { limits, partials, batch, has: Guarantee::Durable }
+        }
+
+        fn desk(&mut self) -> Desk<'_> {
+            Desk {
+                limits: &self.limits,
+                guarantee: self.has,
+                partials: &mut self.partials,
+                batch: &mut self.batch,
+            }
         }
 
         fn receive(&mut self, connection: &mut Connection, bytes: &[u8]) {
-            let (limits, has) = (&self.limits, self.has);
-            connection.received(bytes, limits, has, &mut self.partials, &mut self.batch);
+            connection.received(bytes, &mut self.desk());
         }
 
         fn end(&mut self, connection: &mut Connection) {
-            connection.input_ended(&mut self.partials, &mut self.batch);
+            connection.input_ended(&mut self.desk());
         }
 
         fn commit(&mut self, connection: &mut Connection) {
             connection.batch_began();
             self.batch = Batch::default();
             connection.batch_committed();
+            connection.resume(&mut self.desk());
         }
 
         fn steps(&self, connection: &mut Connection) -> Vec<Step> {
@@ -511,7 +575,7 @@ mod tests {
 
     #[test]
     fn who_does_not_ask_is_sent_nothing() {
-        let (mut desk, mut connection) = (Desk::new(), connection());
+        let (mut desk, mut connection) = (Table::new(), connection());
         desk.receive(&mut connection, b"{}\nx\nLOGD 1\n");
         assert_eq!((desk.batch.line_count, desk.batch.letter_count), (1, 2));
         desk.commit(&mut connection);
@@ -522,7 +586,7 @@ mod tests {
 
     #[test]
     fn nothing_is_acknowledged_before_it_is_committed() {
-        let (mut desk, mut connection) = (Desk::new(), connection());
+        let (mut desk, mut connection) = (Table::new(), connection());
         desk.receive(&mut connection, b"LOGD 1 ack=durable\n{}\n{\n[1]\n");
         assert_eq!(desk.steps(&mut connection), [send("H 1 durable\n")]);
         connection.sent(b"");
@@ -539,7 +603,7 @@ mod tests {
 
     #[test]
     fn the_newest_acknowledgement_is_enough() {
-        let (mut desk, mut connection) = (Desk::new(), connection());
+        let (mut desk, mut connection) = (Table::new(), connection());
         desk.receive(&mut connection, b"LOGD 1\n");
         assert_eq!(desk.steps(&mut connection), [send("H 1 durable\n")]);
         for _ in 0..3 {
@@ -557,7 +621,7 @@ mod tests {
             (Guarantee::None, "LOGD 1\n", "E 1 weaker none\n"),
             (Guarantee::Durable, "LOGD 2\n", "E 1 unknown LOGD 1 [ack=written|durable]\n"),
         ] {
-            let (mut desk, mut connection) = (Desk::new(), connection());
+            let (mut desk, mut connection) = (Table::new(), connection());
             desk.has = has;
             desk.receive(&mut connection, line.as_bytes());
             desk.receive(&mut connection, b"1\n");
@@ -574,7 +638,7 @@ mod tests {
 
     #[test]
     fn the_end_of_input_waits_for_the_commit() {
-        let (mut desk, mut connection) = (Desk::new(), connection());
+        let (mut desk, mut connection) = (Table::new(), connection());
         desk.receive(&mut connection, b"LOGD 1\n1\n12");
         assert_eq!(desk.partials, 2);
         desk.end(&mut connection);
@@ -590,7 +654,7 @@ mod tests {
 
     #[test]
     fn who_sends_more_than_is_stored_is_not_received_from() {
-        let (mut desk, mut connection) = (Desk::new(), connection());
+        let (mut desk, mut connection) = (Table::new(), connection());
         let line = format!("\"{}\"\n", "x".repeat(90));
         for _ in 0..4 {
             desk.receive(&mut connection, line.as_bytes());
@@ -604,7 +668,7 @@ mod tests {
 
     #[test]
     fn all_together_may_hold_so_much() {
-        let (mut desk, mut connection) = (Desk::new(), connection());
+        let (mut desk, mut connection) = (Table::new(), connection());
         desk.receive(&mut connection, b"1\n");
         assert_eq!(connection.step(&desk.limits, true), Some(Step::StopReceiving));
         connection.receiving_stopped();
@@ -621,7 +685,7 @@ mod tests {
 
     #[test]
     fn who_does_not_read_its_answers_is_not_received_from() {
-        let (mut desk, mut connection) = (Desk::new(), connection());
+        let (mut desk, mut connection) = (Table::new(), connection());
         desk.limits.budget_each = usize::MAX;
         desk.receive(&mut connection, b"LOGD 1\n");
         let _ = desk.steps(&mut connection);
@@ -632,9 +696,28 @@ mod tests {
         assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
     }
 
+    /// What a sender makes of few bytes is bounded too, and nothing of it is lost.
+    #[test]
+    fn rejected_lines_do_not_multiply_without_bound() {
+        let (mut desk, mut connection) = (Table::new(), connection());
+        desk.limits.budget_each = 100_000;
+        desk.limits.budget_all = 1_000_000;
+        desk.receive(&mut connection, &b"x\n".repeat(100_000));
+        desk.end(&mut connection);
+        let mut letters = 0;
+        while connection.has_uncommitted() {
+            assert!(desk.batch.bytes() < 2_000_000, "{}", desk.batch.bytes());
+            letters += desk.batch.letter_count;
+            assert!(desk.batch.letter_count > 0, "it is stuck after {letters}");
+            desk.commit(&mut connection);
+        }
+        assert_eq!(letters, 100_000);
+        assert_eq!(desk.steps(&mut connection), [Step::Close]);
+    }
+
     #[test]
     fn an_error_closes_when_nothing_is_in_flight() {
-        let (mut desk, mut connection) = (Desk::new(), connection());
+        let (mut desk, mut connection) = (Table::new(), connection());
         desk.receive(&mut connection, b"LOGD 1\n1\n12");
         let _ = desk.steps(&mut connection);
         connection.receiving_failed(&mut desk.partials);
@@ -647,7 +730,7 @@ mod tests {
 
     #[test]
     fn a_drain_acknowledges_all_that_came_and_parts() {
-        let (mut desk, mut connection) = (Desk::new(), connection());
+        let (mut desk, mut connection) = (Table::new(), connection());
         desk.receive(&mut connection, b"LOGD 1\n1\n");
         let _ = desk.steps(&mut connection);
         connection.sent(b"");

@@ -19,7 +19,7 @@ use ringwise::{
 };
 
 use crate::{
-    connection::{Batch, Connection, Limits, Step},
+    connection::{Batch, Connection, Desk, Limits, Step},
     error::LogdError,
     guarantee::Guarantee,
     segment::appender::Limits as SegmentLimits,
@@ -217,6 +217,7 @@ impl Worker {
                 self.take(completion)?;
             }
             self.look_at_drain();
+            self.resume_backlogs();
             self.begin_batch()?;
             self.act()?;
         }
@@ -261,40 +262,48 @@ impl Worker {
     }
 
     fn take_received(&mut self, index: usize, completion: Completion) {
-        let Some(client) = &mut self.clients[index] else { return };
-        let connection = &mut client.connection;
         let (result, has_more) = (completion.raw_result(), completion.has_more());
-        let (partials, batch) = (&mut self.partials, &mut self.batch);
-        let mut is_new = false;
         if let Some(received) = completion.into_received() {
             self.counts.receives += 1;
             self.counts.received_bytes += received.len() as u64;
-            let before = (batch.line_count, batch.letter_count);
-            is_new = connection.received(&received, &self.limits, self.guarantee, partials, batch);
-            self.counts.accepted_lines += batch.line_count - before.0;
-            self.counts.rejected_lines += batch.letter_count - before.1;
+            self.tell_connection(index, |connection, desk| connection.received(&received, desk));
             if let Some(draining) = &mut self.draining {
                 draining.received = Instant::now();
             }
         }
-        if !has_more {
+        let was_cancelled = -result == rustix::io::Errno::CANCELED.raw_os_error();
+        self.tell_connection(index, |connection, desk| {
             match result {
-                0 => {
-                    let before = batch.letter_count;
-                    is_new |= connection.input_ended(partials, batch);
-                    self.counts.rejected_lines += batch.letter_count - before;
-                }
+                _ if has_more => {}
+                0 => return connection.input_ended(desk),
                 1.. => connection.receiving_stopped(),
-                _ if -result == rustix::io::Errno::CANCELED.raw_os_error() => {
-                    connection.receiving_stopped();
-                }
-                _ => connection.receiving_failed(partials),
+                _ if was_cancelled => connection.receiving_stopped(),
+                _ => connection.receiving_failed(desk.partials),
             }
-        }
-        if is_new {
+            false
+        });
+        self.touch(index);
+    }
+
+    /// Has a connection look at something that may bring lines.
+    fn tell_connection(
+        &mut self,
+        index: usize,
+        look: impl FnOnce(&mut Connection, &mut Desk<'_>) -> bool,
+    ) {
+        let Some(client) = &mut self.clients[index] else { return };
+        let before = (self.batch.line_count, self.batch.letter_count);
+        let mut desk = Desk {
+            limits: &self.limits,
+            guarantee: self.guarantee,
+            partials: &mut self.partials,
+            batch: &mut self.batch,
+        };
+        if look(&mut client.connection, &mut desk) {
             self.filling.push(index);
         }
-        self.touch(index);
+        self.counts.accepted_lines += self.batch.line_count - before.0;
+        self.counts.rejected_lines += self.batch.letter_count - before.1;
     }
 
     fn take_sent(&mut self, index: usize, completion: Completion) {
@@ -350,6 +359,15 @@ impl Worker {
         }
     }
 
+    /// Has connections that something happened to look at what there was no room for.
+    fn resume_backlogs(&mut self) {
+        let touched = std::mem::take(&mut self.touched);
+        for &index in &touched {
+            self.tell_connection(index, Connection::resume);
+        }
+        self.touched = touched;
+    }
+
     /// Whether all connections together hold more than they may.
     fn is_over(&self) -> bool {
         self.batch.bytes() + self.committing_bytes + self.partials > self.limits.budget_all
@@ -393,7 +411,7 @@ impl Worker {
             }
         }
         if let Some(client) = &self.clients[index]
-            && client.connection.is_stopped()
+            && (client.connection.is_stopped() || client.connection.has_backlog())
         {
             self.held_back.push(index);
         }
