@@ -117,7 +117,8 @@ fn an_echo_on_a_ring_costs_one_enter() {
         assert!(enters <= limit, "{enters} enters for {ROUNDS} rounds");
         // Nothing of it was handed to a worker of the kernel.
         let tasks = fs::read_dir("/proc/self/task").unwrap();
-        let names = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap());
+        let names =
+            tasks.map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap());
         let workers: Vec<String> = names.filter(|name| name.starts_with("iou-wrk")).collect();
         assert!(workers.is_empty(), "{workers:?}");
         println!("{enters} enters for {ROUNDS} rounds");

@@ -38,9 +38,7 @@ impl Address {
     pub(crate) fn to_raw(&self) -> Option<RawAddress> {
         Some(match self {
             Address::Ip(address) => address.as_any(),
-            Address::Unix(path) => {
-                SocketAddrUnix::new(path.as_os_str().as_bytes()).ok()?.as_any()
-            }
+            Address::Unix(path) => SocketAddrUnix::new(path.as_os_str().as_bytes()).ok()?.as_any(),
             Address::UnixAbstract(name) => SocketAddrUnix::new_abstract_name(name).ok()?.as_any(),
             Address::UnixUnnamed => SocketAddrUnix::new_unnamed().as_any(),
         })
@@ -53,9 +51,7 @@ impl Address {
         }
         let unix = SocketAddrUnix::try_from(raw.clone()).ok()?;
         Some(match (unix.path_bytes(), unix.abstract_name()) {
-            (Some(path), _) => {
-                Address::Unix(std::ffi::OsString::from_vec(path.to_vec()).into())
-            }
+            (Some(path), _) => Address::Unix(std::ffi::OsString::from_vec(path.to_vec()).into()),
             // The kernel names no socket by nothing: so is one told that has no name.
             (None, Some(name)) if !name.is_empty() => Address::UnixAbstract(name.to_vec()),
             (None, _) => Address::UnixUnnamed,
