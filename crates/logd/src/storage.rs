@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use ringwise::{Completion, Local, Operation};
+use ringwise::{BackendChoice, Completion, Local, Operation};
 
 use crate::{
     connection::Batch,
@@ -75,7 +75,9 @@ impl Storage {
                 tag,
             };
             let handle = open_directory(local, directory).map_err(LogdError::failed)?;
-            let appender = Appender::new(plan, handle);
+            // Once in hundreds of megabytes: a ring for it would be memory for nothing.
+            let aside = Local::builder().backend(BackendChoice::Classic).build();
+            let appender = Appender::new(plan, handle, aside.map_err(LogdError::failed)?);
             Ok(Part { appender, spare: Vec::new(), state: State::Idle })
         };
         Ok(Storage {
@@ -177,9 +179,9 @@ impl Storage {
     }
 
     /// Ends both segments, durably.
-    pub(crate) fn seal(&mut self, local: &mut Local) -> Result<(), LogdError> {
-        self.lines.appender.seal(local).map_err(LogdError::failed)?;
-        self.letters.appender.seal(local).map_err(LogdError::failed)
+    pub(crate) fn seal(&mut self) -> Result<(), LogdError> {
+        self.lines.appender.seal().map_err(LogdError::failed)?;
+        self.letters.appender.seal().map_err(LogdError::failed)
     }
 }
 

@@ -222,7 +222,7 @@ impl Worker {
             self.act()?;
         }
         let is_stored = self.batch.is_empty() && !self.storage.is_busy();
-        let sealed = if is_stored { self.storage.seal(&mut self.local) } else { Ok(()) };
+        let sealed = if is_stored { self.storage.seal() } else { Ok(()) };
         self.tell();
         match is_stored {
             true => sealed,

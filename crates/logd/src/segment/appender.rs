@@ -50,6 +50,8 @@ pub(crate) struct Appender {
     plan: Plan,
     /// The directory, to sync the names in it.
     directory: Descriptor,
+    /// For what the thread waits for, so that nothing of others comes in between.
+    aside: Local,
     segment: Option<Segment>,
     commit: Option<Commit>,
     failures: u32,
@@ -119,8 +121,8 @@ const SYNC_NAMES: u64 = 4;
 pub(crate) struct Fatal(pub(crate) String);
 
 impl Appender {
-    pub(crate) fn new(plan: Plan, directory: Descriptor) -> Appender {
-        Appender { plan, directory, segment: None, commit: None, failures: 0, syncs: 0 }
+    pub(crate) fn new(plan: Plan, directory: Descriptor, aside: Local) -> Appender {
+        Appender { plan, directory, aside, segment: None, commit: None, failures: 0, syncs: 0 }
     }
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
@@ -161,7 +163,7 @@ impl Appender {
             segment.bytes >= self.plan.limits.bytes
                 || segment.opened.elapsed() >= self.plan.limits.age
         });
-        if is_over && let Err(error) = self.seal(local) {
+        if is_over && let Err(error) = self.seal() {
             // Without its seal it is read up to its last whole batch, which is all of it.
             eprintln!("ringwise: logd: {}: sealing: {error}", self.plan.stream);
         }
@@ -175,7 +177,7 @@ impl Appender {
     /// As [`begin`](Self::begin).
     pub(crate) fn retry(&mut self, local: &mut Local) -> Result<Progress, Fatal> {
         if self.segment.is_none()
-            && let Err(error) = self.open(local)
+            && let Err(error) = self.open()
         {
             return self.judge(match is_space(&error) {
                 true => Trouble::Space(error.to_string()),
@@ -351,11 +353,12 @@ impl Appender {
     }
 
     /// Opens the next segment. Once in hundreds of megabytes, so the thread may wait for it.
-    fn open(&mut self, local: &mut Local) -> Result<(), ringwise::Error> {
+    fn open(&mut self) -> Result<(), ringwise::Error> {
         // Whatever becomes of it, its name is not used again.
         let serial = self.plan.next_serial;
         self.plan.next_serial += 1;
-        let path = |part| self.path(serial, part);
+        let path = |part| self.plan.directory.join(self.plan.stream.file(serial, part));
+        let local = &mut self.aside;
         let new = OpenOptions::new().write(true).create_new(true).mode(0o640);
         let dsync = if self.plan.guarantee == Guarantee::Durable { DSYNC } else { 0 };
         let data = run(local, || Operation::open(path(Part::Data), new))?.into_descriptor()?;
@@ -375,17 +378,14 @@ impl Appender {
         Ok(())
     }
 
-    fn path(&self, serial: u64, part: Part) -> PathBuf {
-        self.plan.directory.join(self.plan.stream.file(serial, part))
-    }
-
     /// Ends the segment, durably, whatever the guarantee. The thread waits for it.
     ///
     /// # Errors
     ///
     /// What could not be written or synced. The segment is left as it is.
-    pub(crate) fn seal(&mut self, local: &mut Local) -> Result<(), ringwise::Error> {
+    pub(crate) fn seal(&mut self) -> Result<(), ringwise::Error> {
         let Some(segment) = self.segment.take() else { return Ok(()) };
+        let local = &mut self.aside;
         if segment.batches == 0 {
             return Ok(());
         }

@@ -49,6 +49,7 @@ fn run(
     let directory = Path::new(DIRECTORY);
     let Ok(recovered) = recover(&mut local, directory, &names(simulation), STREAM) else { return };
     let Ok(handle) = open_directory(&mut local, directory) else { return };
+    let Ok(aside) = Local::builder().simulation(simulation).build() else { return };
     // Whatever was given and not acknowledged is given up: who sent it sends it again, as new.
     let plan = Plan {
         directory: PathBuf::from(DIRECTORY),
@@ -59,7 +60,7 @@ fn run(
         next_line: recovered.next_line,
         tag: 0x100,
     };
-    let mut appender = Appender::new(plan, handle);
+    let mut appender = Appender::new(plan, handle, aside);
     for _ in 0..random.usize(1..12) {
         let count = random.usize(1..6);
         let batch: Vec<String> = (0..count)
@@ -75,7 +76,7 @@ fn run(
         ledger.acknowledged = ledger.given.len();
     }
     if random.bool() {
-        let _ = appender.seal(&mut local);
+        let _ = appender.seal();
     }
 }
 
