@@ -195,6 +195,8 @@ impl Connection {
     fn feed(&mut self, bytes: &[u8], desk: &mut Desk<'_>) {
         /// A letter may be a hundred times as long as its line: not too many at a time.
         const PIECE_BYTES: usize = 16 << 10;
+        /// What each may keep of an unfinished line whatever the others do.
+        const PARTIAL_BYTES: usize = 4 << 10;
         let mut framer = std::mem::take(&mut self.framer);
         *desk.partials -= framer.held();
         let mut rest = bytes;
@@ -204,8 +206,8 @@ impl Connection {
             // Half of the memory for unfinished lines: they wait for their own ends, so were they
             // to fill all of it nothing would ever go on.
             let room = (desk.limits.budget_all / 2).saturating_sub(*desk.partials);
-            let line_max = desk.limits.line_max.min(room);
-            framer.feed(piece, line_max, |frame| {
+            let line_max = desk.limits.line_max;
+            framer.feed(piece, line_max, line_max.min(room.max(PARTIAL_BYTES)), |frame| {
                 self.frame(frame, desk.limits, desk.guarantee, desk.batch);
             });
         }

@@ -22,8 +22,16 @@ pub(crate) enum Frame<'a> {
 }
 
 impl Framer {
-    /// Takes a piece, and gives each line that ends in it. Lines without a byte are none.
-    pub(crate) fn feed(&mut self, piece: &[u8], line_max: usize, mut take: impl FnMut(Frame<'_>)) {
+    /// Takes a piece, and gives each line that ends in it. Lines without a byte are none. Of a line
+    /// whose end has not come, `keep_max` bytes are kept at most: where that is less than
+    /// `line_max`, for want of memory, it counts as too long.
+    pub(crate) fn feed(
+        &mut self,
+        piece: &[u8],
+        line_max: usize,
+        keep_max: usize,
+        mut take: impl FnMut(Frame<'_>),
+    ) {
         let mut rest = piece;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let (ended, after) = rest.split_at(end + 1);
@@ -36,7 +44,7 @@ impl Framer {
             }
         }
         if !rest.is_empty() {
-            self.keep(rest, line_max);
+            self.keep(rest, keep_max);
         }
     }
 
@@ -119,7 +127,7 @@ mod tests {
             });
         };
         for piece in pieces {
-            framer.feed(piece, line_max, &mut take);
+            framer.feed(piece, line_max, line_max, &mut take);
             assert!(framer.held() <= line_max + 1, "{} bytes are kept", framer.held());
         }
         framer.finish(take);
@@ -145,5 +153,15 @@ mod tests {
         let piece = [b'x'; 1000];
         let pieces = vec![&piece[..]; 1000];
         assert_eq!(frames(&pieces, 10), ["1000000: xxxxxxxxxx"]);
+    }
+
+    #[test]
+    fn want_of_memory_spares_lines_that_are_whole() {
+        let mut framer = Framer::default();
+        let mut found = Vec::new();
+        for piece in [&b"whole\nfir"[..], b"st\nwhole\n"] {
+            framer.feed(piece, 8, 0, |frame| found.push(matches!(frame, Frame::Line { .. })));
+        }
+        assert_eq!(found, [true, false, true]);
     }
 }

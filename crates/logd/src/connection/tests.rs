@@ -160,12 +160,13 @@ fn all_together_may_hold_so_much() {
     assert_eq!(connection.step(&desk.limits, true), None);
     assert_eq!(connection.step(&desk.limits, false), Some(Step::Receive));
     // Unfinished lines have half of it.
-    desk.limits.line_max = 1000;
-    let mut hostile: Vec<Connection> = (0..10).map(|_| connection()).collect();
+    desk.limits.line_max = 100_000;
+    desk.limits.budget_all = 100_000;
+    let mut hostile: Vec<Connection> = (0..10).map(|_| self::connection()).collect();
     for one in &mut hostile {
-        desk.receive(one, &[b'x'; 900]);
+        desk.receive(one, &[b'x'; 16_000]);
     }
-    assert!(desk.partials <= 500 + hostile.len(), "{}", desk.partials);
+    assert!(desk.partials <= 50_000 + hostile.len() * 4097, "{}", desk.partials);
 }
 
 #[test]
