@@ -129,11 +129,6 @@ impl Appender {
         self.plan.limits = limits;
     }
 
-    /// The number that the next line gets.
-    pub(crate) fn next_line(&self) -> u64 {
-        self.plan.next_line
-    }
-
     /// Begins a batch of whole lines; none may be on its way.
     ///
     /// # Errors
