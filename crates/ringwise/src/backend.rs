@@ -147,6 +147,10 @@ pub(crate) trait Driver {
     /// Gives results back that were taken and are for somebody else. They come next, in their order.
     fn put_back(&mut self, results: &[Cqe]);
 
+    /// Takes results in that the loop makes itself. They come after all that is there: the end of a
+    /// stream comes after its data.
+    fn append(&mut self, results: &[Cqe]);
+
     /// Whether the ring, not a thread, makes this call.
     fn supports(&self, opcode: Opcode) -> bool;
 }
@@ -401,6 +405,10 @@ impl Driver for AnyDriver {
 
     fn put_back(&mut self, results: &[Cqe]) {
         delegate!(self, |driver| driver.put_back(results));
+    }
+
+    fn append(&mut self, results: &[Cqe]) {
+        delegate!(self, |driver| driver.append(results));
     }
 
     fn supports(&self, opcode: Opcode) -> bool {

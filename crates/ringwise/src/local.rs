@@ -225,7 +225,7 @@ impl Local {
                 Ok(true) => {
                     let ticket = self.slots.insert(operation, tag);
                     let late = Cqe::by_thread(ticket.user_data(), -libc::EALREADY);
-                    self.driver.put_back(&[late]);
+                    self.driver.append(&[late]);
                     return Ok(ticket);
                 }
                 Err(reason) => return Err(PushError { operation, reason }),

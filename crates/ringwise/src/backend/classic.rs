@@ -358,6 +358,10 @@ impl Driver for Classic {
         results.iter().rev().for_each(|result| self.ready.push_front(*result));
     }
 
+    fn append(&mut self, results: &[Cqe]) {
+        self.ready.extend(results);
+    }
+
     fn supports(&self, _: Opcode) -> bool {
         false
     }

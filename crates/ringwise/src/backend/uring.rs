@@ -466,6 +466,10 @@ impl Driver for Uring {
         self.reaped.put_back(results);
     }
 
+    fn append(&mut self, results: &[Cqe]) {
+        self.reaped.extend(results.iter().copied());
+    }
+
     fn supports(&self, opcode: Opcode) -> bool {
         self.by_ring.contains(opcode)
     }

@@ -387,7 +387,7 @@ impl Local {
         }
         let mut ended = Vec::new();
         self.chains.observe(user_data, cqe.result, &mut ended);
-        self.driver.put_back(&ended);
+        self.driver.append(&ended);
     }
 
     fn observe_missed_cancel(&mut self, user_data: u64, cqe: &mut Cqe) {

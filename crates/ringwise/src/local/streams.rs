@@ -181,7 +181,7 @@ impl Local {
                 !is_doomed
             });
         }
-        self.driver.put_back(&ended);
+        self.driver.append(&ended);
         ended.len()
     }
 
@@ -198,7 +198,7 @@ impl Local {
         }
         let ticket = self.slots.insert(cancel, tag);
         let done = Cqe::by_thread(ticket.user_data(), 0);
-        self.driver.put_back(&[Cqe::cancelled(target.user_data()), done]);
+        self.driver.append(&[Cqe::cancelled(target.user_data()), done]);
         Ok(ticket)
     }
 
@@ -340,7 +340,7 @@ impl Local {
             }
             // Its file was found once and is held; were it not, its user has to know.
             Err(error) => {
-                self.driver.put_back(&[Cqe::by_thread(ticket.user_data(), -error.errno())]);
+                self.driver.append(&[Cqe::by_thread(ticket.user_data(), -error.errno())]);
             }
         }
     }
@@ -427,7 +427,7 @@ impl Local {
         let Streams { due, parked, .. } = &mut self.streams;
         let cancelled: Vec<Cqe> =
             due.drain(..).chain(parked.drain(..)).map(|t| Cqe::cancelled(t.user_data())).collect();
-        self.driver.put_back(&cancelled);
+        self.driver.append(&cancelled);
     }
 
     pub(super) fn has_watched(&self) -> bool {

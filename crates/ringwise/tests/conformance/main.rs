@@ -100,6 +100,8 @@ suite! {
         accepts_of_many
         a_stream_is_received_in_leases
         a_long_stream_is_whole
+        a_stream_keeps_its_order_beside_a_run
+        the_end_of_a_parked_stream_comes_after_its_data
         buffers_run_out_and_come_back
         a_parked_receive_is_cancelled
         a_receive_that_is_about_to_be_parked_is_cancelled

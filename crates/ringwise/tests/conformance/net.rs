@@ -216,6 +216,72 @@ pub fn a_long_stream_is_whole(way: Loop) {
     assert!(got == sent, "{} of {} bytes, or not the same", got.len(), sent.len());
 }
 
+/// An operation that is waited for alone leaves the order of what streams bring meanwhile.
+pub fn a_stream_keeps_its_order_beside_a_run(way: Loop) {
+    let mut local = way.build();
+    let group = BufferGroup::new(&mut local, 16, 500).unwrap();
+    let pairs: Vec<_> = (0..4).map(|_| connection()).collect();
+    let sent = counted(400_000);
+    let (sockets, peers): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    let senders: Vec<_> = peers
+        .into_iter()
+        .map(|mut peer| {
+            let copy = sent.clone();
+            std::thread::spawn(move || peer.write_all(&copy).unwrap())
+        })
+        .collect();
+    for (tag, socket) in sockets.iter().enumerate() {
+        local.push(Operation::recv_multi(socket, &group), tag as u64).unwrap();
+    }
+    let mut got = vec![Vec::new(); sockets.len()];
+    let mut open = sockets.len();
+    while open > 0 {
+        local.submit_and_wait(1).unwrap();
+        let mut taken = 0;
+        while let Some(done) = local.next_completion() {
+            open -= usize::from(!done.has_more());
+            done.result().unwrap();
+            let stream: &mut Vec<u8> = &mut got[done.tag() as usize];
+            if let Some(received) = done.into_received() {
+                stream.extend_from_slice(&received);
+            }
+            taken += 1;
+            // In the middle of what is there, too.
+            if taken % 3 == 0 {
+                local.run(Operation::timeout(Duration::from_micros(50))).unwrap().result().unwrap();
+            }
+        }
+    }
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+    for stream in got {
+        assert!(stream == sent, "{} of {} bytes, or not in order", stream.len(), sent.len());
+    }
+}
+
+/// What was received before a cancel comes before the end that the cancel makes.
+pub fn the_end_of_a_parked_stream_comes_after_its_data(way: Loop) {
+    let mut local = way.build();
+    let group = BufferGroup::new(&mut local, 2, 100).unwrap();
+    let (own, mut peer) = connection();
+    peer.write_all(&counted(1000)).unwrap();
+    let receive = local.push(Operation::recv_multi(&own, &group), 1).unwrap();
+    // Both buffers are filled and not taken; the receive waits for one.
+    local.submit_and_wait(2).unwrap();
+    local.submit_and_wait_timeout(3, Duration::from_millis(50)).unwrap();
+    local.push(Operation::cancel(receive), 2).unwrap();
+    local.submit_and_wait(4).unwrap();
+    let mut got = 0;
+    let mut ended = false;
+    while let Some(done) = local.next_completion() {
+        if done.tag() == 1 {
+            assert!(!ended, "data after the end");
+            ended = !done.has_more();
+            got += done.into_received().map_or(0, |received| received.len());
+        }
+    }
+    assert_eq!((got, ended), (200, true));
+}
+
 /// With all buffers out a receive once ended with ENOBUFS; it waits for one to come back.
 pub fn buffers_run_out_and_come_back(way: Loop) {
     let mut local = way.build();
