@@ -247,8 +247,14 @@ pub fn a_stream_keeps_its_order_beside_a_run(way: Loop) {
             }
             taken += 1;
             // In the middle of what is there, too.
-            if taken % 3 == 0 {
-                local.run(Operation::timeout(Duration::from_micros(50))).unwrap().result().unwrap();
+            match taken % 4 {
+                0 => {
+                    let pause = Operation::timeout(Duration::from_micros(50));
+                    local.run(pause).unwrap().result().unwrap();
+                }
+                // At once: what comes with it comes after it.
+                1 => drop(local.run(Operation::nop()).unwrap()),
+                _ => {}
             }
         }
     }
