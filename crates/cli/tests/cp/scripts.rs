@@ -35,6 +35,12 @@ fn build(at: &Path) {
     symlink("../..", at.join("dir/sub/up")).unwrap();
     symlink("f", at.join("dir/sub/l")).unwrap();
     fs::hard_link(at.join("dir/sub/f"), at.join("dir/sub/g")).unwrap();
+    fs::create_dir(at.join("round")).unwrap();
+    symlink(".", at.join("round/self")).unwrap();
+    write("round/f", "f\n");
+    if machine::is_root() {
+        std::os::unix::fs::lchown(at.join("it's"), Some(1), Some(1)).unwrap();
+    }
     fs::create_dir(at.join("empty")).unwrap();
     fs::create_dir(at.join("other")).unwrap();
     fs::create_dir(at.join("other/a")).unwrap();
@@ -84,6 +90,8 @@ link a
 -s a empty/new
 -s a link
 -rs dir new
+-ps it's new
+-as it's new
 -s nowhere new
 -b a a
 -bf a a
@@ -151,6 +159,8 @@ dir new
 -R dir dir empty
 -R dir dir/ ./dir empty
 -R dir/sub dir empty
+-RL round round/ empty
+-RL round round/self empty
 -a dir empty
 -a dir new
 -a dirlink new
@@ -175,6 +185,8 @@ dir new
 --parents dirlink/a empty
 --parents a/x empty
 --parents dir/a other
+-R --parents dir/../dir empty/.
+-R --parents dir/../dir/sub empty
 -t empty a b
 -t empty
 -t a b

@@ -11,7 +11,7 @@ use rustix::{
 use super::{Copier, Existed, Visit, Visited, omitted_at_first, tree::Entered};
 use crate::{
     attributes::{Finish, MODE_BITS, Of, Otherwise, set_mode},
-    options::{Dereference, Making},
+    options::{Dereference, Making, Options},
     place::{Identity, Place, kind, split},
 };
 
@@ -142,7 +142,10 @@ impl Copier {
             let template = "cannot create symbolic link %s to %s";
             return self.fail(template, &names, Some(errno));
         }
-        self.finish_name(visit, stat, existed, true, 0)
+        // A link to the source and no copy of it: its owner is who made it.
+        let mut options = (*self.options).clone();
+        options.preserve.ownership = false;
+        self.finish_name(&options, visit, (stat, existed), true, 0)
     }
 
     /// A symbolic link like the source.
@@ -164,7 +167,7 @@ impl Copier {
                 return self.fail(template, &[&target.path], Some(errno));
             }
         }
-        self.finish_name(visit, stat, existed, true, 0)
+        self.finish_name(&self.options.clone(), visit, (stat, existed), true, 0)
     }
 
     fn make_special(&mut self, visit: &Visit<'_>, stat: &Stat, existed: &Existed) -> Visited {
@@ -180,15 +183,15 @@ impl Copier {
             };
             return self.fail(template, &[&target.path], Some(errno));
         }
-        self.finish_name(visit, stat, existed, false, omitted)
+        self.finish_name(&self.options.clone(), visit, (stat, existed), false, omitted)
     }
 
     /// Attributes of what has no content.
     fn finish_name(
         &mut self,
+        options: &Options,
         visit: &Visit<'_>,
-        stat: &Stat,
-        existed: &Existed,
+        (stat, existed): (&Stat, &Existed),
         is_link: bool,
         omitted: u32,
     ) -> Visited {
@@ -198,7 +201,7 @@ impl Copier {
         let fresh = if kind(stat) == FileType::Socket { 0o777 } else { 0o666 };
         let otherwise = self.otherwise(existed.stat.is_none().then_some(fresh), omitted, None);
         let finish = Finish {
-            options: &self.options,
+            options,
             caller: self.caller,
             locale: self.report.locale,
             source: Of::Named(&visit.source),

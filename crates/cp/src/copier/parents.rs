@@ -63,6 +63,8 @@ fn make(copier: &mut Copier, source: Place, target: Place, is_new: &mut bool) ->
     };
     match target.stat(true) {
         Ok(there) if kind(&there) == FileType::Directory => {
+            // By `..` a path may lead out of what was just made.
+            *is_new = false;
             return Some(Parent { source, target, stat, restore: false });
         }
         Ok(_) => {
