@@ -68,6 +68,11 @@ impl Names {
         self.0.get(&file).is_some_and(|names| names.iter().any(|known| known.is_same_name(name)))
     }
 
+    /// By the very path: GNU cp does not see that `d/a` and `d/./a` are one.
+    fn have_exactly(&self, file: Identity, name: &Place) -> bool {
+        self.0.get(&file).is_some_and(|names| names.iter().any(|known| known.path == name.path))
+    }
+
     /// False: this name of this file was known.
     fn add(&mut self, file: Identity, name: &Place) -> bool {
         let is_new = !self.have(file, name);
@@ -163,7 +168,7 @@ impl Copier {
             above: &|_| false,
             root: &root,
         };
-        match self.visit(visit, &mut false) {
+        let ok = match self.visit(visit, &mut false) {
             Visited::Done => true,
             Visited::Failed | Visited::IntoItself => {
                 self.failed = true;
@@ -174,7 +179,24 @@ impl Copier {
                 self.failed |= !ok;
                 ok
             }
+        };
+        self.name_all();
+        ok
+    }
+
+    /// Waits until what is in flight has its names, where it gets them at its end: directories
+    /// above get their attributes after that, and what comes next may ask for the names.
+    pub(crate) fn name_all(&mut self) {
+        if self.options.atomic {
+            self.flight.drain(&mut self.report);
         }
+    }
+
+    /// Whether a copy of this source is made beside what it replaces.
+    pub(crate) fn replaces_at_once(&self, source: &Stat) -> bool {
+        let options = &self.options;
+        let is_regular = kind(source) == FileType::RegularFile;
+        options.atomic && options.data && options.making == Making::Copy && is_regular
     }
 
     /// What becomes of one name. `root_made`: whether the tree's first directory was made.
@@ -317,11 +339,7 @@ impl Copier {
         }
     }
 
-    fn meet_directory_again(
-        &mut self,
-        visit: &Visit<'_>,
-        earlier: &Place,
-    ) -> Result<Met, Visited> {
+    fn meet_directory_again(&mut self, visit: &Visit<'_>, earlier: &Place) -> Result<Met, Visited> {
         if visit.source.is_same_name(earlier) {
             let names = [&visit.root.source[..], &visit.root.target];
             self.error("cannot copy a directory, %s, into itself, %s", &names, None);

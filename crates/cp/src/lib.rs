@@ -26,6 +26,7 @@ mod options;
 mod place;
 mod quoting;
 mod report;
+mod temporary;
 mod way;
 
 use std::{ffi::OsString, io::Write, process::ExitCode, sync::Arc};
@@ -50,6 +51,11 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
     };
     for warning in warnings {
         report.error(warning, &[], None);
+    }
+    if options.atomic
+        && let Err(reason) = temporary::remove_on_signals()
+    {
+        return refuse(report, Misuse { text: reason.into(), hint: false });
     }
     let mut copier = match Copier::new(options, report) {
         Ok(copier) => copier,

@@ -4,6 +4,7 @@
 //! comparisons are skipped. `RINGWISE_SEED` runs one random case, `RINGWISE_CASES` that many
 //! new ones.
 
+mod atomic;
 mod beyond;
 mod machine;
 mod oracle;

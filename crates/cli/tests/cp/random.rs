@@ -127,6 +127,10 @@ fn choose(rng: &mut Rng, sources: &Path, as_nobody: bool) -> (Vec<String>, Setti
     for _ in 0..[1, 1, 1, 2, 3][rng.usize(..5)] {
         named.push(operand(rng, sources, is_recursive));
     }
+    if words.iter().any(|word| word == "--parents") {
+        // GNU cp 9.1 takes `s` for new where an operand before it made a directory on its way.
+        named.sort_by_key(|name| name.trim_end_matches('/').contains('/'));
+    }
     let target = ["d", "d", "d/", "new", "d/new", "d/a", "d/."][rng.usize(..7)];
     if rng.u8(..5) == 0 && !words.iter().any(|word| word == "-T") {
         words.push("-t".into());

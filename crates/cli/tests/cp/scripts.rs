@@ -35,6 +35,10 @@ fn build(at: &Path) {
     symlink("../..", at.join("dir/sub/up")).unwrap();
     symlink("f", at.join("dir/sub/l")).unwrap();
     fs::hard_link(at.join("dir/sub/f"), at.join("dir/sub/g")).unwrap();
+    fs::create_dir(at.join("odd")).unwrap();
+    symlink("f", at.join("odd/l")).unwrap();
+    fs::create_dir_all(at.join("other/odd")).unwrap();
+    write("other/odd/l", "no link\n");
     fs::create_dir(at.join("round")).unwrap();
     symlink(".", at.join("round/self")).unwrap();
     write("round/f", "f\n");
@@ -186,6 +190,12 @@ dir new
 --parents a/x empty
 --parents dir/a other
 -R --parents dir/../dir empty/.
+-a --parents dir/a .
+-ps it's nowhere/new
+-R a round dir/. empty
+-R dir/a dir/. empty
+-RH round other
+-RH odd other
 -R --parents dir/../dir/sub empty
 -t empty a b
 -t empty

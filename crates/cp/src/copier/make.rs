@@ -1,8 +1,6 @@
 //! Makes what the destination is to be: a directory, a link, a special file, or a job for a
 //! regular file.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use rustix::{
     fs::{self, AtFlags, FileType, Mode, Stat},
     io::Errno,
@@ -11,8 +9,9 @@ use rustix::{
 use super::{Copier, Existed, Visit, Visited, omitted_at_first, tree::Entered};
 use crate::{
     attributes::{Finish, MODE_BITS, Of, Otherwise, set_mode},
-    options::{Dereference, Making, Options},
+    options::{Making, Options},
     place::{Identity, Place, kind, split},
+    temporary,
 };
 
 impl Copier {
@@ -270,11 +269,6 @@ impl Copier {
             }
         }
     }
-
-    /// Whether links in the source's last part are followed when it is opened.
-    pub(super) fn never_follows(&self) -> bool {
-        self.options.dereference == Dereference::Never
-    }
 }
 
 /// Makes a symbolic link, in place of what is there where that may be replaced.
@@ -289,10 +283,8 @@ fn symlink(content: &[u8], target: &Place, replace: bool) -> Result<(), Errno> {
 /// Makes something under a temporary name and moves it over what is there: the name always leads
 /// to one or the other.
 fn replace_with(target: &Place, make: impl Fn(&Place) -> Result<(), Errno>) -> Result<(), Errno> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!(".cp-{}-{number}", std::process::id());
+        let name = temporary::name(temporary::number());
         let temporary = target.sibling(name.as_bytes());
         match make(&temporary) {
             Err(Errno::EXIST) => continue,
@@ -313,5 +305,7 @@ fn is_in_current_directory(target: &Place) -> bool {
     let identity = |path: &[u8]| {
         fs::statat(fs::CWD, path, AtFlags::empty()).map(|stat| Identity::of(&stat)).ok()
     };
-    parent == b"." || identity(b".") == identity(parent)
+    // Where there is no such directory, making the link tells that.
+    let above = identity(parent);
+    parent == b"." || above.is_none() || identity(b".") == above
 }
