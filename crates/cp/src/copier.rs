@@ -76,7 +76,7 @@ impl Names {
     /// False: this name of this file was known.
     fn add(&mut self, file: Identity, name: &Place) -> bool {
         let is_new = !self.have(file, name);
-        if is_new {
+        if !self.have_exactly(file, name) {
             self.0.entry(file).or_default().push(name.clone());
         }
         is_new

@@ -6,7 +6,7 @@
 //!
 //! Reading order: `options`, `command_line` (what was typed), `copier` (what becomes of a name),
 //! `copier/tree` (the walk), `job` (a regular file), `way` (which way its content goes), `data` and
-//! `flight` (how it goes), `attributes`, `report` (what is said).
+//! `flight` (how it goes), `attributes`, `temporary` (the name it gets), `report` (what is said).
 //!
 //! Invariant: a copy grows from its start. One that was interrupted is shorter than its source.
 //!

@@ -141,7 +141,10 @@ fn names() -> MutexGuard<'static, BTreeMap<u64, Place>> {
 /// From now on a signal that ends the process removes temporary names first.
 pub(crate) fn remove_on_signals() -> Result<(), String> {
     let failed = |error: std::io::Error| format!("signals cannot be caught for --atomic: {error}");
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let ignored = ignored_signals();
+    let is_heard = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
+    let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_heard);
+    let mut signals = Signals::new(heard).map_err(failed)?;
     let body = move || {
         for signal in signals.forever() {
             // Held to the end: nothing is made or renamed any more.
@@ -154,4 +157,11 @@ pub(crate) fn remove_on_signals() -> Result<(), String> {
     };
     thread::Builder::new().name("signals".into()).spawn(body).map_err(failed)?;
     Ok(())
+}
+
+/// A bit for each signal that is ignored, as by nohup(1), and is to stay so (proc_pid_status(5)).
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -108,6 +108,22 @@ fn a_signal_removes_temporary_names_and_ends_it() {
 }
 
 #[test]
+fn a_signal_that_is_ignored_stays_so() {
+    let scene = scene();
+    let at = scene.path();
+    let script = format!(
+        "trap '' HUP INT; mkfifo p; {} --atomic --copy-contents s/p new & \
+         exec 3>p; kill -HUP $!; kill -INT $!; echo all >&3; exec 3>&-; wait $!",
+        machine::ours().display()
+    );
+    fs::create_dir(at.join("s")).unwrap();
+    symlink("../p", at.join("s/p")).unwrap();
+    let status = Command::new("timeout").args(["20", "sh", "-c", &script]).current_dir(at).status();
+    assert!(status.unwrap().success());
+    assert_eq!(fs::read(at.join("new")).unwrap(), b"all\n");
+}
+
+#[test]
 fn a_failed_copy_leaves_the_old_file_and_no_temporary_name() {
     let scene = scene();
     let at = scene.path();
