@@ -223,6 +223,38 @@ fn two_sources_of_one_name_are_told_apart() {
 }
 
 #[test]
+fn durable_content_comes_before_the_name_and_the_name_before_the_end() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        return machine::skip("no strace to see the order of system calls with");
+    }
+    let scene = scene();
+    let at = scene.path();
+    fs::write(at.join("s"), "new").unwrap();
+    let calls = "trace=fsync,linkat,rename,renameat,renameat2,syncfs";
+    for engine in machine::engines() {
+        for existing in [false, true] {
+            fs::write(at.join("d"), "old").unwrap();
+            if !existing {
+                fs::remove_file(at.join("d")).unwrap();
+            }
+            let traced = Command::new("strace")
+                .args(["-f", "-e", calls, "-e", "signal=none", "-o", "trace"])
+                .arg(machine::ours())
+                .args([engine, "--atomic", "--durable", "s", "d"])
+                .current_dir(at)
+                .status();
+            assert!(traced.unwrap().success());
+            let trace = fs::read_to_string(at.join("trace")).unwrap();
+            let called = trace.lines().filter(|line| line.ends_with("= 0"));
+            let called = called.map(|line| line.split_once(' ').unwrap().1.trim_start());
+            let names: Vec<&str> = called.map(|call| call.split('(').next().unwrap()).collect();
+            let named = if existing { "renameat" } else { "linkat" };
+            assert_eq!(names, ["fsync", named, "syncfs"], "{engine}: {trace}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_had_together_is_refused() {
     let scene = scene();
     let ran = ours("--engine=auto", "--atomic -b a b", scene.path());

@@ -188,7 +188,7 @@ fn case(seed: u64, engine: &'static str, kinds: Kinds) -> Option<String> {
             chownat(CWD, &target, owner.0, owner.1, AtFlags::empty()).unwrap();
         }
     };
-    let gnu = outcome(Which::Gnu, scene.path(), &words, &setting, &build);
+    let mut gnu = outcome(Which::Gnu, scene.path(), &words, &setting, &build);
     for entry in fs::read_dir(scene.path()).unwrap().map(|entry| entry.unwrap().path()) {
         if entry != sources {
             world::open_up(&entry);
@@ -197,6 +197,13 @@ fn case(seed: u64, engine: &'static str, kinds: Kinds) -> Option<String> {
     }
     let ours = outcome(Which::Ours(engine), scene.path(), &words, &setting, &build);
     world::open_up(scene.path());
+    // GNU cp 9.1 puts an empty word before a name that has an apostrophe and ends in an escape.
+    for text in [&mut gnu.ran.out, &mut gnu.ran.err] {
+        *text = text.replace(" '''", " '");
+        if text.starts_with("'''") {
+            text.drain(..2);
+        }
+    }
     let name = format!("RINGWISE_SEED={seed} {engine} {words:?} {setting:?}");
     differences(&name, &gnu, &ours)
 }

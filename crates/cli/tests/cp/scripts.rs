@@ -34,6 +34,9 @@ fn build(at: &Path) {
     write("dir/sub/f", "f\n");
     symlink("../..", at.join("dir/sub/up")).unwrap();
     symlink("f", at.join("dir/sub/l")).unwrap();
+    fs::create_dir(at.join("dir/closed")).unwrap();
+    write("dir/closed/f", "f\n");
+    fs::set_permissions(at.join("dir/closed"), fs::Permissions::from_mode(0o700)).unwrap();
     fs::hard_link(at.join("dir/sub/f"), at.join("dir/sub/g")).unwrap();
     fs::create_dir(at.join("odd")).unwrap();
     symlink("f", at.join("odd/l")).unwrap();
@@ -191,6 +194,8 @@ dir new
 --parents dir/a other
 -R --parents dir/../dir empty/.
 -a --parents dir/a .
+--no-preserve=mode --parents dir/closed/f empty
+--parents dir/closed/f empty
 -ps it's nowhere/new
 -R a round dir/. empty
 -R dir/a dir/. empty

@@ -88,7 +88,7 @@ fn make(copier: &mut Copier, source: Place, target: Place, is_new: &mut bool) ->
         (false, true) => 0o022,
         (false, false) => 0,
     };
-    let mode = stat.st_mode & MODE_BITS;
+    let mode = if preserve.fresh_mode { 0o777 } else { stat.st_mode & MODE_BITS };
     let made = mkdirat(target.directory(), target.name(), Mode::from_raw_mode(mode & !omitted));
     if let Err(errno) = made {
         copier.error("cannot make directory %s", &[&target.path], Some(errno));
