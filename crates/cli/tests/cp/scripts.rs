@@ -123,6 +123,8 @@ link a
 -i --remove-destination a readonly
 -u a b
 -uv b a
+-au dir/a dir/. empty
+-aLu b link dir/. round
 -u a new
 -uv -p a b
 dangling new

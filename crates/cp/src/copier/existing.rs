@@ -9,7 +9,7 @@ use rustix::{
 
 use super::{Copier, Visit, Visited, same_file::Sameness};
 use crate::{
-    options::{Backup, Existing, Making, Update},
+    options::{Backup, Dereference, Existing, Making, Update},
     place::{Identity, Place, kind, split},
 };
 
@@ -106,7 +106,11 @@ impl Copier {
 
     /// A copy that is new enough is still the one that other names of its source are linked to.
     fn link_up_to_date(&mut self, visit: &Visit<'_>, source: &Stat) -> Visited {
-        if !self.options.preserve.links || source.st_nlink < 2 {
+        // Of one name each, only several operands or links lead to a file twice.
+        let may_return = source.st_nlink > 1
+            || self.named.is_some()
+            || self.options.dereference == Dereference::Always;
+        if !(self.options.preserve.links && may_return) {
             return Visited::Done;
         }
         let identity = Identity::of(source);
