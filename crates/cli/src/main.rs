@@ -39,6 +39,7 @@ enum Tool {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },
+    Logd(Box<ringwise_logd::Args>),
 }
 
 fn main() -> ExitCode {
@@ -80,6 +81,13 @@ fn run(tool: Tool) -> ExitCode {
             Ok(()) | Err(ringwise_lab::LabError::BrokenPipe) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("ringwise: lab: {error}");
+                ExitCode::from(error.exit_status())
+            }
+        },
+        Tool::Logd(args) => match ringwise_logd::run(&args, &mut io::stdout().lock()) {
+            Ok(()) | Err(ringwise_logd::LogdError::BrokenPipe) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("ringwise: logd: {error}");
                 ExitCode::from(error.exit_status())
             }
         },

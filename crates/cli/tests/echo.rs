@@ -264,6 +264,23 @@ fn an_end_is_not_put_off_by_who_stays() {
     }
 }
 
+/// A thread that has drained before the others does not keep the second signal from them.
+#[test]
+fn a_second_signal_ends_every_thread_at_once() {
+    for engine in ENGINES {
+        let flags = ["--drain", "30s", "--threads", "4"];
+        let Some(mut server) = Server::start(engine, &flags) else { continue };
+        let mut stays = server.connect();
+        ping(&mut stays, b"here");
+        server.signal("-TERM");
+        thread::sleep(Duration::from_millis(300));
+        let asked = Instant::now();
+        server.signal("-TERM");
+        server.output();
+        assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    }
+}
+
 #[test]
 fn statistics_are_printed_on_demand() {
     for engine in ENGINES {

@@ -4,7 +4,10 @@ use std::{
     io::Write,
     net::SocketAddr,
     os::unix::net::UnixStream,
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -76,9 +79,10 @@ impl Server {
                 .map_err(|error| EchoError::new(error.to_string()))?;
         }
         let options = ListenOptions::default().reuse_port(shared);
+        let end = Arc::new(CloseOnDrop(Some(signals.clone())));
         let share = connections_max.div_ceil(args.threads as usize);
         for _ in 0..args.threads {
-            server.start_worker(args, share, &options, &send_stats, signals)?;
+            server.start_worker(args, share, &options, &send_stats, &end)?;
         }
         Ok(server)
     }
@@ -90,7 +94,7 @@ impl Server {
         connections_max: usize,
         options: &ListenOptions,
         stats: &Sender<Stats>,
-        signals: &Handle,
+        end: &Arc<CloseOnDrop>,
     ) -> Result<(), EchoError> {
         let failed = |what: &str, error: std::io::Error| EchoError::new(format!("{what}: {error}"));
         let (ours, theirs) = control().map_err(|error| failed("a pair of sockets", error))?;
@@ -103,16 +107,22 @@ impl Server {
             stats: stats.clone(),
         };
         let (send_ready, ready) = channel();
-        let (address, options, signals) = (self.address, options.clone(), signals.clone());
+        let (address, options, end) = (self.address, options.clone(), Arc::clone(end));
         let name = format!("echo-{}", self.workers.len());
         let work = move || {
-            // Whatever ends the worker, the thread that waits for signals hears of it.
-            let _end = CloseOnDrop(signals);
+            // Whatever ends the worker, the thread that waits for signals hears of it: a failure at
+            // once, a drain when it is the last's, for until then a second signal may come.
+            let mut failure = CloseOnDrop(end.0.clone());
             let worker = Worker::new(order, &address, &options)?;
             let told = worker.address().map(|address| (address, worker.setup().clone()));
             let is_up = told.is_ok();
             let _ = send_ready.send(told);
-            if is_up { worker.run() } else { Ok(()) }
+            if is_up {
+                worker.run()?;
+            }
+            failure.0 = None;
+            drop(end);
+            Ok(())
         };
         let thread = std::thread::Builder::new().name(name).spawn(work);
         let thread = thread.map_err(|error| failed("starting a thread", error))?;
@@ -171,11 +181,13 @@ impl Server {
     }
 }
 
-/// Ends the wait for signals.
-struct CloseOnDrop(Handle);
+/// Ends the wait for signals, where it still has their handle.
+struct CloseOnDrop(Option<Handle>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        self.0.close();
+        if let Some(signals) = &self.0 {
+            signals.close();
+        }
     }
 }

@@ -337,7 +337,8 @@ impl Worker {
         if !completion.has_more() {
             self.accepting = Accepting::Off;
             let result = completion.raw_result();
-            if result < 0 && -result != rustix::io::Errno::CANCELED.raw_os_error() {
+            let is_told = -result == rustix::io::Errno::CANCELED.raw_os_error();
+            if result < 0 && !is_told && self.drain_until.is_none() {
                 let error = completion.result().expect_err("it is negative");
                 return Err(EchoError::new(error.to_string()));
             }
@@ -421,7 +422,11 @@ impl Worker {
             return Ok(());
         }
         self.drain_until = Some(Instant::now() + self.drain);
-        self.listener = None;
+        if let Some(listener) = self.listener.take() {
+            // At once, before anybody is told of the end: the accept holds it until its own
+            // (net/ipv4/af_inet.c, inet_shutdown).
+            let _ = net::shutdown(&listener, net::Shutdown::Read);
+        }
         if let Accepting::On(ticket) = self.accepting {
             self.accepting = Accepting::Ending;
             push(&mut self.local, Operation::cancel(ticket), FOR_NOTHING)?;

@@ -144,7 +144,7 @@ pub(crate) trait Driver {
     /// The next result, without waiting and without a system call.
     fn next(&mut self) -> Option<Cqe>;
 
-    /// Gives results back that were taken and are for somebody else.
+    /// Gives results back that were taken and are for somebody else. They come next, in their order.
     fn put_back(&mut self, results: &[Cqe]);
 
     /// Whether the ring, not a thread, makes this call.

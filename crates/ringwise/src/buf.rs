@@ -19,6 +19,9 @@ use owned::AnyBytes;
 pub use owned::{Custom, OwnedBuffer, OwnedBufferMut, StableBytes};
 pub use pool::{Pool, PoolBuf, Registration};
 
+/// The most that the kernel moves in one call (`MAX_RW_COUNT`, include/linux/fs.h).
+pub(crate) const MOVED_BYTES_MAX: usize = 0x7fff_f000;
+
 /// Bytes owned by an operation, with the part of them that the operation may move.
 ///
 /// Every accepted type converts with `Into<Buffer>`: `Vec<u8>`, `Box<[u8]>`, [`AlignedBuf`] and
@@ -149,13 +152,14 @@ impl Buffer {
     }
 
     /// Where the kernel reads or writes: the selected part, and its registered region if any.
-    /// Lengths over 4 GiB are cut; the kernel itself moves at most 0x7fff_f000 bytes at a time.
+    /// Lengths are cut at what the kernel moves at a time: asked for more than a result can tell,
+    /// a ring refuses a send (io_uring/net.c).
     pub(crate) fn raw(&mut self, ring: u32) -> RawBuffer {
         let registered = match &self.storage {
             Storage::Pooled(lease) => lease.registered_with(ring),
             _ => None,
         };
-        let len = u32::try_from(self.len).unwrap_or(u32::MAX);
+        let len = self.len.min(MOVED_BYTES_MAX) as u32;
         let pointer = match self.storage {
             // The loop refuses to read into it; a write only looks at it.
             Storage::Static(bytes) => bytes[self.start..].as_ptr().cast_mut(),

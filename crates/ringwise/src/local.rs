@@ -12,6 +12,7 @@ mod streams;
 
 pub(crate) use linked::is_whole;
 pub use shutdown::Leaked;
+pub(crate) use streams::befalls_one_connection;
 
 use std::{
     marker::PhantomData,
@@ -268,6 +269,11 @@ impl Local {
         if operation.offset().is_some_and(|offset| offset > OFFSET_MAX) {
             return refuse(libc::EINVAL, "offsets of files are below 2^63");
         }
+        if let Some((errno, advice)) =
+            operation.0.as_deref().and_then(|kind| self.refusal_on_socket(kind))
+        {
+            return refuse(errno, advice);
+        }
         const STATIC_BUFFER: &str = "a static buffer cannot be read into";
         let target = match operation.0.as_deref() {
             Some(Kind::Unrepresentable(_)) => {
@@ -280,9 +286,6 @@ impl Local {
                 if !vectored.buffers.iter().all(Buffer::is_writable) =>
             {
                 return refuse(libc::EFAULT, STATIC_BUFFER);
-            }
-            Some(kind) if let Some((errno, advice)) = self.refusal_on_socket(kind) => {
-                return refuse(errno, advice);
             }
             _ => match operation.target() {
                 Some(target) => target,

@@ -1,8 +1,20 @@
-//! Sockets: making, binding and configuring them, and their addresses.
+//! Sockets: making, binding and configuring them, their addresses, and streams on a ring.
 //!
-//! All of this is done at once by an ordinary system call, so it is a function and no operation;
-//! what waits (accept, connect, receive, send) is an [`Operation`](crate::Operation). Sockets are
-//! closed on exec. None of this knows a loop.
+//! The types here ([`TcpListener`], [`TcpStream`], [`UdpSocket`] and their kin) are sockets on a
+//! [`Ring`](crate::Ring): from any task, and safe to drop half-way. [`Buffered`] is what programs
+//! written for tokio's or futures' streams run over.
+//!
+//! The functions are for a [`Local`](crate::Local): what is done at once by an ordinary system call
+//! is a function and no operation; what waits (accept, connect, receive, send) is an
+//! [`Operation`](crate::Operation). They know no loop. Sockets are closed on exec.
+//!
+//! # Room for those that wait
+//!
+//! A receive or an accept that waits is in flight, and holds one of the ring's places until the
+//! other end says something. A ring has about twice its
+//! [`entries`](crate::Builder::entries) of places, 256 unless set; when all are held by receives
+//! that wait, nothing else begins until one of them ends. So build it with as many entries as
+//! there are connections, if each has a receive that waits.
 //!
 //! # Examples
 //!
@@ -28,6 +40,13 @@
 //! ```
 
 mod address;
+mod buffered;
+mod connection;
+mod lane;
+mod listening;
+mod tcp;
+mod udp;
+mod unix;
 
 use std::{net::SocketAddr, os::fd::OwnedFd, path::Path, time::Duration};
 
@@ -37,6 +56,10 @@ use rustix::{
 };
 
 pub use address::Address;
+pub use buffered::{Buffered, Stream};
+pub use tcp::{TcpListener, TcpStream};
+pub use udp::{Datagram, UdpSocket};
+pub use unix::{UnixListener, UnixStream};
 
 use crate::{
     descriptor::Descriptor,
@@ -328,6 +351,11 @@ fn failed(errno: i32, address: Option<&Address>) -> Error {
         Some(address) => error.on_address(address),
         None => error,
     }
+}
+
+/// A socket of the standard library's could not be taken over.
+fn not_configured(error: &std::io::Error) -> Error {
+    failed(error.raw_os_error().unwrap_or(libc::EIO), None)
 }
 
 fn unaddressable(address: &Address) -> Error {

@@ -24,6 +24,7 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use hub::wake;
 use hub::{Counts, Hub, Next, Together};
 pub use pending::{Deadline, Pending};
 
@@ -113,7 +114,7 @@ impl Ring {
     fn follow(&self, next: Next) {
         match next {
             Next::Nothing => {}
-            Next::Wake(waker) => hub::wake(Some(waker)),
+            Next::Wake(waker) => wake(Some(waker)),
             #[cfg(feature = "tokio")]
             Next::HandOver => {
                 if let Some(driver) = &self.0.driver {

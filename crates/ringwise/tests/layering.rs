@@ -14,7 +14,7 @@ use std::{
 const LINES_MAX: usize = 700;
 
 /// What each crate may depend on, of those in this workspace.
-const DIRECTIONS: [(&str, &[&str]); 8] = [
+const DIRECTIONS: [(&str, &[&str]); 9] = [
     ("ringwise", &[]),
     ("ringwise-measure", &[]),
     ("ringwise-doctor", &["ringwise", "ringwise-measure"]),
@@ -22,6 +22,7 @@ const DIRECTIONS: [(&str, &[&str]); 8] = [
     ("ringwise-echo", &["ringwise", "ringwise-measure"]),
     // What it measures it must not be made of.
     ("ringwise-load", &["ringwise-measure"]),
+    ("ringwise-logd", &["ringwise", "ringwise-measure"]),
     ("ringwise-lab", &["ringwise", "ringwise-measure", "ringwise-load"]),
     (
         "ringwise-cli",
@@ -33,6 +34,7 @@ const DIRECTIONS: [(&str, &[&str]); 8] = [
             "ringwise-echo",
             "ringwise-lab",
             "ringwise-load",
+            "ringwise-logd",
         ],
     ),
 ];

@@ -291,3 +291,31 @@ fn classic_calls_leave_no_descriptor() {
         no_descriptor_is_left(BackendChoice::Classic);
     });
 }
+
+/// A result has 31 bits: a whole send of more ends where the kernel's largest would.
+#[test]
+fn a_whole_send_of_more_than_a_result_can_tell() {
+    const MOVED_MAX: usize = 0x7fff_f000;
+    for choice in [BackendChoice::Uring, BackendChoice::Classic] {
+        let Some(mut local) = build(choice) else { continue };
+        let (listener, address) = listen();
+        let peer = thread::spawn(move || {
+            let mut peer = TcpStream::connect(address).unwrap();
+            let mut taken = 0;
+            let mut buffer = vec![0; 4 << 20];
+            loop {
+                match peer.read(&mut buffer).unwrap() {
+                    0 => return taken,
+                    count => taken += count,
+                }
+            }
+        });
+        let own = local.run(Operation::accept(&listener)).unwrap().into_descriptor().unwrap();
+        // Never written to, so it takes no memory.
+        let large = vec![0_u8; MOVED_MAX + (8 << 20)];
+        let done = local.run(Operation::send_all(&own, large)).unwrap();
+        assert_eq!(done.raw_result(), MOVED_MAX as i32, "{choice:?}");
+        drop((done, own));
+        assert_eq!(peer.join().unwrap(), MOVED_MAX);
+    }
+}

@@ -355,7 +355,7 @@ impl Driver for Classic {
     }
 
     fn put_back(&mut self, results: &[Cqe]) {
-        self.ready.extend(results);
+        results.iter().rev().for_each(|result| self.ready.push_front(*result));
     }
 
     fn supports(&self, _: Opcode) -> bool {

@@ -463,7 +463,7 @@ impl Driver for Uring {
     }
 
     fn put_back(&mut self, results: &[Cqe]) {
-        self.reaped.extend(results.iter().copied());
+        self.reaped.put_back(results);
     }
 
     fn supports(&self, opcode: Opcode) -> bool {
@@ -535,9 +535,18 @@ impl Reaped {
         let Some(at) = waiting.iter().position(|cqe| cqe.user_data == user_data) else {
             return false;
         };
+        // Not swapped with the last: the results of one stream keep their order.
+        self.results.copy_within(self.first + at + 1..self.end, self.first + at);
         self.end -= 1;
-        self.results.swap(self.first + at, self.end);
         true
+    }
+
+    /// Gives back what was taken first. It goes before what is left: results of one stream of
+    /// bytes are nothing out of order.
+    fn put_back(&mut self, results: &[Cqe]) {
+        self.results.truncate(self.end);
+        self.results.splice(..self.first, results.iter().copied());
+        (self.first, self.end) = (0, self.results.len());
     }
 
     /// Takes out the results that `keep` refuses. The others keep their order.
@@ -665,4 +674,27 @@ fn is_polled_for(opcode: Opcode) -> bool {
         opcode,
         Opcode::Nop | Opcode::Read | Opcode::Write | Opcode::ReadVectored | Opcode::WriteVectored
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cqe(user_data: u64) -> Cqe {
+        Cqe { user_data, ..Cqe::default() }
+    }
+
+    /// A log daemon that waited for a file between two pieces of a line stored them swapped.
+    #[test]
+    fn what_is_put_back_comes_before_what_is_left() {
+        let mut reaped = Reaped::default();
+        reaped.extend((1..=5).map(cqe));
+        let taken: Vec<Cqe> = (0..3).map(|_| reaped.next().unwrap()).collect();
+        reaped.put_back(&taken[..2]);
+        reaped.extend([cqe(6)]);
+        assert!(reaped.remove(2));
+        let order: Vec<u64> =
+            std::iter::from_fn(|| reaped.next()).map(|cqe| cqe.user_data).collect();
+        assert_eq!(order, [1, 4, 5, 6]);
+    }
 }

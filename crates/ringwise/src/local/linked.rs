@@ -16,7 +16,7 @@ use std::{
 use super::Local;
 use crate::{
     backend::{Blocking, Cqe, Driver},
-    buf::Buffer,
+    buf::{Buffer, MOVED_BYTES_MAX},
     call::{Call, Context, File},
     completion::Completion,
     descriptor::Target,
@@ -24,10 +24,6 @@ use crate::{
     op::{Closing, Kind, Manner, Opcode, Operation},
     slot::{BY_THREAD, NEVER_RAN, OWN_CANCEL, Ticket},
 };
-
-/// The most that the kernel moves in one call (`MAX_RW_COUNT`, include/linux/fs.h). It cuts what it
-/// is asked for to this before it compares, so that a link would not see that bytes are missing.
-const MOVED_BYTES_MAX: u64 = 0x7fff_f000;
 
 /// What a member gives when it is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,7 +345,8 @@ impl Local {
     fn links_by_ring(&self, operation: &Operation) -> bool {
         let opcode = operation.opcode();
         let is_whole = match Expected::of(operation) {
-            Expected::Bytes(asked) => asked <= MOVED_BYTES_MAX,
+            // Cut to that before it is compared, a link would not see that bytes are missing.
+            Expected::Bytes(asked) => asked <= MOVED_BYTES_MAX as u64,
             Expected::Success => true,
             Expected::Expiry => false,
         };

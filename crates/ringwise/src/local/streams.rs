@@ -31,6 +31,8 @@ pub(crate) struct Streams {
     due: Vec<Ticket>,
     /// Until a buffer comes back, or a descriptor closes.
     parked: Vec<Ticket>,
+    /// Those that a cancel is under way for: they are not handed over again.
+    doomed: Vec<Ticket>,
     /// Sends that are with the kernel and have a result only where they failed.
     muted: VecDeque<Ticket>,
     /// Quiet sends whose result is to come.
@@ -144,19 +146,48 @@ impl Local {
         operation: Operation,
         tag: u64,
     ) -> Result<Ticket, Operation> {
-        if self.streams.due.is_empty() && self.streams.parked.is_empty() {
+        if self.streams.watched == 0 {
             return Err(operation);
         }
-        self.cancel_parked(operation, tag)
+        self.cancel_parked(operation, tag).inspect_err(|operation| self.doom(operation))
+    }
+
+    /// Notes what this cancel is for. It may have ended by now with nobody having seen that, and
+    /// the backend does not find it then: handed over again, it would go on for ever.
+    fn doom(&mut self, cancel: &Operation) {
+        let Some(&Kind::Cancel(target)) = cancel.0.as_deref() else { return };
+        let goes_on = target.table == self.number
+            && target.is_watched()
+            && self.slots.get(target).is_some_and(may_be_handed_over_again);
+        if goes_on && !self.streams.doomed.contains(&target) {
+            self.streams.doomed.push(target);
+        }
+    }
+
+    /// Ends what was to be handed over again, or to wait for that, and was to be cancelled before
+    /// anybody saw it; gives how many.
+    fn end_doomed(&mut self) -> usize {
+        let Streams { doomed, due, parked, .. } = &mut self.streams;
+        if doomed.is_empty() {
+            return 0;
+        }
+        let mut ended = Vec::new();
+        for list in [due, parked] {
+            list.retain(|ticket| {
+                let is_doomed = doomed.contains(ticket);
+                if is_doomed {
+                    ended.push(Cqe::cancelled(ticket.user_data()));
+                }
+                !is_doomed
+            });
+        }
+        self.driver.put_back(&ended);
+        ended.len()
     }
 
     /// Cancels what is parked or waits to be handed over again: no backend has it. The cancel's
     /// own ticket, or the operation back.
-    pub(super) fn cancel_parked(
-        &mut self,
-        cancel: Operation,
-        tag: u64,
-    ) -> Result<Ticket, Operation> {
+    fn cancel_parked(&mut self, cancel: Operation, tag: u64) -> Result<Ticket, Operation> {
         let Some(&Kind::Cancel(target)) = cancel.0.as_deref() else { return Err(cancel) };
         let Streams { due, parked, .. } = &mut self.streams;
         let before = due.len() + parked.len();
@@ -182,7 +213,7 @@ impl Local {
             self.rearm()?;
             // A send of which silence is hoped for is not waited for, one that tells is.
             let awaited = self.slots.in_flight() - self.streams.muted.len();
-            let want = want.max(ready + usize::from(self.streams.quiet > 0)).min(awaited);
+            let want = want.min(awaited).max(ready + usize::from(self.streams.quiet > 0));
             // What is parked may wait for buffers that silent sends have until the kernel is back.
             let holds_buffers = !self.streams.parked.is_empty() && !self.streams.muted.is_empty();
             // Nor is anything waited for while more of it may go on.
@@ -193,7 +224,10 @@ impl Local {
             (ready, absorbed) = self.sift();
             let is_over = ready >= want || deadline.is_some_and(|at| self.driver.now() >= at);
             let is_last = absorbed == 0 && !is_pass;
-            if is_last || (is_over && self.streams.quiet == 0 && !self.has_due()) {
+            // A quiet send's failure is told by the submit that handed it over, whatever else is
+            // ready, even where the kernel holds results back.
+            let is_told = self.streams.quiet == 0 && self.streams.muted.is_empty();
+            if is_told && (is_last || (is_over && !self.has_due())) {
                 return Ok(ready);
             }
         }
@@ -214,7 +248,7 @@ impl Local {
         });
         self.retire_muted();
         self.drop_finished();
-        (kept, absorbed)
+        (kept + self.end_doomed(), absorbed)
     }
 
     /// Absorbs one result, if it says nothing to the user.
@@ -226,21 +260,26 @@ impl Local {
             _ => false,
         };
         self.drop_finished();
+        self.end_doomed();
         is_absorbed
     }
 
     /// Ends the sends of which the kernel said nothing when it had taken them: all was sent.
     fn retire_muted(&mut self) {
-        if self.streams.muted.is_empty() || !self.driver.has_taken_all() {
+        if self.streams.muted.is_empty() {
+            return;
+        }
+        // One that was heard of is awaited no longer, nor is it silent.
+        let Local { slots, streams, .. } = self;
+        streams.muted.retain(|ticket| {
+            let operation = slots.get(*ticket).and_then(|operation| operation.0.as_deref());
+            matches!(operation, Some(Kind::Send { manner: Manner::Quiet, .. }))
+        });
+        if !self.driver.has_taken_all() {
             return;
         }
         for ticket in std::mem::take(&mut self.streams.muted) {
-            let sent = |operation: &Operation| {
-                matches!(operation.0.as_deref(), Some(Kind::Send { manner: Manner::Quiet, .. }))
-            };
-            if self.slots.get(ticket).is_some_and(sent) {
-                self.streams.finish(&mut self.slots, ticket);
-            }
+            self.streams.finish(&mut self.slots, ticket);
         }
     }
 
@@ -324,6 +363,7 @@ impl Local {
         }
         if self.streams.absorb(&mut self.slots, ticket, cqe) {
             self.drop_finished();
+            self.end_doomed();
             return None;
         }
         let Some((tag, operation)) = self.slots.get_mut(ticket) else {
@@ -354,12 +394,14 @@ impl Local {
         }
         // The kernel ended it without an error.
         self.streams.due.push(ticket);
+        self.end_doomed();
         Some(part(ticket.with_more()))
     }
 
     fn end_watched(&mut self, ticket: Ticket, tag: u64, cqe: Cqe) -> Option<Part> {
         self.slots.free(ticket)?;
         self.streams.watched -= 1;
+        self.streams.doomed.retain(|doomed| *doomed != ticket);
         let mut operation = self.slots.take(ticket);
         self.settle(&mut operation, cqe);
         let result = match operation.0.as_deref() {
@@ -431,7 +473,7 @@ impl Streams {
                     Manner::ZeroCopy { sent }
                         if sent.unwrap_or(cqe.result) == -libc::EOPNOTSUPP && !self.is_closing =>
                     {
-                        *manner = Manner::Whole;
+                        *manner = Manner::Copied;
                         self.due.push(ticket);
                         return true;
                     }
@@ -462,6 +504,11 @@ fn note_arming(operation: &mut Operation) {
         Some(Kind::ReceiveMulti { armed_at, group, .. }) => *armed_at = group.returns(),
         _ => {}
     }
+}
+
+/// Whether it may end without its user hearing of it, to be handed over again.
+fn may_be_handed_over_again(operation: &Operation) -> bool {
+    matches!(operation.opcode(), Opcode::AcceptMulti | Opcode::ReceiveMulti | Opcode::SendZeroCopy)
 }
 
 /// Whether something came back since it was handed over that it may go on with.
@@ -511,7 +558,7 @@ fn await_return(slots: &Slots, ticket: Ticket, driver: &mut AnyDriver) {
 
 /// What accept(2) says to treat as if nothing had come: it is an error of one connection, not of
 /// the listener.
-fn befalls_one_connection(errno: i32) -> bool {
+pub(crate) fn befalls_one_connection(errno: i32) -> bool {
     matches!(
         errno,
         libc::ECONNABORTED

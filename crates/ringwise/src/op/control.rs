@@ -26,7 +26,8 @@ impl Operation {
     /// [`NothingToCancel`](crate::ErrorKind::NothingToCancel) when it had completed or never was,
     /// or [`TooLateToCancel`](crate::ErrorKind::TooLateToCancel) when it runs and cannot be
     /// stopped. The other operation always completes by itself too, with its own result or with
-    /// [`Cancelled`](crate::ErrorKind::Cancelled); the two come in any order.
+    /// [`Cancelled`](crate::ErrorKind::Cancelled); the two come in any order. One that has several
+    /// completions may end as cancelled although the kernel had nothing to cancel just then.
     pub fn cancel(ticket: Ticket) -> Operation {
         Operation::of(Kind::Cancel(ticket))
     }

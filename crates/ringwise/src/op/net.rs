@@ -24,6 +24,9 @@ pub(crate) enum Manner {
     Loud,
     /// When all is sent and the memory is no longer in use; `sent` came before.
     ZeroCopy { sent: Option<i32> },
+    /// One of those that the kernel cannot do without a copy after all: as `Whole`, and still the
+    /// loop's to look at, as its ticket says.
+    Copied,
 }
 
 impl Operation {
@@ -67,6 +70,12 @@ impl Operation {
     /// socket. Needs Linux 5.6 on the ring.
     pub fn recv(socket: impl Into<Target>, buffer: impl Into<Buffer>) -> Operation {
         Operation::of(Kind::Receive { target: socket.into(), buffer: buffer.into() })
+    }
+
+    /// As [`recv`](Self::recv), into several buffers in turn; at most 1024.
+    pub fn recv_vectored(socket: impl Into<Target>, buffers: Vec<Buffer>) -> Operation {
+        let message = Box::new(Message::new(buffers, None));
+        Operation::of(Kind::ReceiveMessage { target: socket.into(), message })
     }
 
     /// Receives as data comes, each time into a buffer of `group`, which is chosen when there is

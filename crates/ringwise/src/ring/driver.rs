@@ -382,10 +382,14 @@ impl Driver {
 /// Whether an operation ended because the thread that submitted it did: one that may be made again,
 /// whatever became of it. (A name may have been made or removed by the first attempt.)
 fn lost_its_thread(completion: &Completion) -> bool {
+    use Opcode::{Accept, Receive, ReceiveMessage, Send, SendMessage};
     use Opcode::{Allocate, Read, ReadVectored, SetLen, Statx, Sync, Write, WriteVectored};
+    // A connect is not among them: begun once, a socket takes no second one (`net::TcpStream`).
     completion.raw_result() == -libc::ECANCELED
-        && matches!(
-            completion.opcode(),
-            Read | ReadVectored | Write | WriteVectored | Sync | Allocate | SetLen | Statx
-        )
+        && match completion.opcode() {
+            Read | ReadVectored | Write | WriteVectored | Sync | Allocate | SetLen | Statx => true,
+            // What had moved anything would tell how much.
+            Accept | Receive | ReceiveMessage | Send | SendMessage => true,
+            _ => false,
+        }
 }

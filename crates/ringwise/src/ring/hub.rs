@@ -430,7 +430,7 @@ impl State {
 }
 
 /// Wakes, and contains a panic of what is woken (invariant 12).
-pub(super) fn wake(waker: Option<Waker>) {
+pub(crate) fn wake(waker: Option<Waker>) {
     let Some(waker) = waker else { return };
     // What a panic leaves half-done is the waker's own.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));

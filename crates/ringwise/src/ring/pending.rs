@@ -85,7 +85,24 @@ impl Pending {
     /// ```
     pub fn deadline(self, after: Duration) -> Deadline {
         let timer = self.ring.submit(Operation::timeout(after));
-        Deadline { operation: self, timer: Some(timer) }
+        self.with_timer(Some(timer))
+    }
+
+    /// As [`deadline`](Self::deadline), by a timeout that may have begun already.
+    pub(crate) fn with_timer(self, timer: Option<Pending>) -> Deadline {
+        Deadline { operation: self, timer, has_expired: false }
+    }
+
+    /// Leaves the operation to itself as a drop does, except that its completion is kept, to be
+    /// waited for later. Nothing where the driver has not got it.
+    pub(crate) fn set_aside(self) -> Option<Pending> {
+        if !matches!(self.stage, Stage::Submitted(_)) {
+            return None;
+        }
+        if self.cancels {
+            self.cancel();
+        }
+        Some(self)
     }
 
     /// Asks for the operation's end.
@@ -168,6 +185,15 @@ pub struct Deadline {
     operation: Pending,
     /// None once it is over.
     timer: Option<Pending>,
+    /// The time is over, and the operation was asked to end.
+    has_expired: bool,
+}
+
+impl Deadline {
+    /// As [`Pending::set_aside`].
+    pub(crate) fn set_aside(self) -> Option<Pending> {
+        self.operation.set_aside()
+    }
 }
 
 impl Future for Deadline {
@@ -176,16 +202,20 @@ impl Future for Deadline {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {
         let this = &mut *self;
         if let Poll::Ready(mut done) = Pin::new(&mut this.operation).poll(context) {
-            if this.timer.is_none() && done.result == -libc::ECANCELED {
+            if this.has_expired && done.result == -libc::ECANCELED {
                 done.result = -libc::ETIME;
             }
             return Poll::Ready(done);
         }
         if let Some(timer) = &mut this.timer
-            && Pin::new(timer).poll(context).is_ready()
+            && let Poll::Ready(timeout) = Pin::new(timer).poll(context)
         {
             this.timer = None;
-            this.operation.cancel();
+            // A ring that closes ends the timeout too: that is no time that is over.
+            this.has_expired = timeout.result().is_ok();
+            if this.has_expired {
+                this.operation.cancel();
+            }
         }
         Poll::Pending
     }

@@ -102,6 +102,8 @@ suite! {
         a_long_stream_is_whole
         buffers_run_out_and_come_back
         a_parked_receive_is_cancelled
+        a_receive_that_is_about_to_be_parked_is_cancelled
+        a_cancelled_flood_leaves_nothing_to_do
         a_stopped_receive_loses_nothing
         a_lease_outlives_group_and_loop
         what_was_received_is_sent_as_it_is
@@ -111,9 +113,12 @@ suite! {
         a_send_takes_what_fits
         a_send_that_waits_is_cancelled
         a_quiet_send_is_exact
+        a_flood_hides_no_quiet_send
+        what_is_ready_hides_no_quiet_send
         a_quiet_send_gives_its_buffer_back
         a_wait_for_quiet_sends_ends
         a_send_without_a_copy_arrives
+        a_send_with_a_copy_after_all_ends_with_its_loop
         a_reset_is_an_error_and_no_more
         the_end_comes_after_the_data
         what_came_before_the_receive_is_there

@@ -19,6 +19,7 @@ use ringwise::{
 use crate::{
     disk::Disk,
     loops::{Loop, counted, next, run},
+    streams::processor_time,
 };
 
 fn listen() -> (Descriptor, SocketAddr) {
@@ -270,6 +271,66 @@ pub fn a_parked_receive_is_cancelled(way: Loop) {
     assert_eq!(group.available(), 1);
 }
 
+/// That the buffers ran out is known to the kernel, or to the set, before the loop has seen it: a
+/// cancel that comes in between must not be lost, or the receive would go on for ever.
+pub fn a_receive_that_is_about_to_be_parked_is_cancelled(way: Loop) {
+    let mut local = way.build();
+    let group = BufferGroup::new(&mut local, 1, 16).unwrap();
+    let (own, mut peer) = connection();
+    let ticket = local.push(Operation::recv_multi(&own, &group), 5).unwrap();
+    local.submit().unwrap();
+    peer.write_all(&counted(32)).unwrap();
+    if way != Loop::UringPlain {
+        eventually(|| local.has_work());
+    }
+    // A full queue is handed over to make room for the cancel.
+    for _ in 0..16 {
+        local.push(Operation::nop(), 0).unwrap();
+    }
+    local.push(Operation::cancel(ticket), 999).unwrap();
+    let (mut lease, mut ends) = (None, Vec::new());
+    while local.submit_and_wait_timeout(1, Duration::from_secs(2)).unwrap() > 0 {
+        while let Some(done) = local.next_completion() {
+            if done.tag() == 0 {
+                continue;
+            }
+            if !done.has_more() {
+                ends.push((done.tag(), done.raw_result()));
+            }
+            lease = done.into_received().or(lease);
+        }
+        if local.in_flight() == 0 {
+            break;
+        }
+    }
+    // Whether there was something left to cancel is the cancel's own result.
+    ends.sort_unstable();
+    assert_eq!((ends.len(), ends[0]), (2, (5, -libc::ECANCELED)), "{ends:?}");
+    assert_eq!(local.in_flight(), 0);
+}
+
+/// A socket whose turn ended with more to come is forgotten with its last call.
+pub fn a_cancelled_flood_leaves_nothing_to_do(way: Loop) {
+    let mut local = way.build();
+    let group = BufferGroup::new(&mut local, 256, 16).unwrap();
+    let (own, mut peer) = connection();
+    peer.write_all(&counted(4096)).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let ticket = local.push(Operation::recv_multi(&own, &group), 5).unwrap();
+    local.submit().unwrap();
+    local.push(Operation::cancel(ticket), 6).unwrap();
+    let mut ends = 0;
+    while ends < 2 {
+        ends += usize::from(!next(&mut local).has_more());
+    }
+    let (start, before) = (Instant::now(), processor_time());
+    local.push(Operation::timeout(Duration::from_millis(300)), 7).unwrap();
+    let done = next(&mut local);
+    assert_eq!(done.tag(), 7);
+    let (waited, used) = (start.elapsed(), processor_time() - before);
+    assert!(used < Duration::from_millis(75), "{used:?} of the processor in {waited:?}");
+}
+
 /// Over a high mark a user cancels, under a low one it receives again; nothing is lost in between.
 pub fn a_stopped_receive_loses_nothing(way: Loop) {
     let mut local = way.build();
@@ -470,6 +531,61 @@ pub fn a_quiet_send_is_exact(way: Loop) {
     assert!(local.run(Operation::send_quiet(&own, b"x".to_vec())).is_err());
 }
 
+/// A socket to which nothing can be sent.
+fn broken() -> (Descriptor, TcpStream) {
+    let (own, peer) = connection();
+    net::shutdown(&own, net::Shutdown::Write).unwrap();
+    (own, peer)
+}
+
+/// What the completions that are ready say of the operation with this tag.
+fn told_of(local: &mut Local, tag: u64) -> Vec<i32> {
+    let done = std::iter::from_fn(|| local.next_completion());
+    done.filter(|done| done.tag() == tag).map(|done| done.raw_result()).collect()
+}
+
+/// A receive that fills the completion queue does not hide what became of a send.
+pub fn a_flood_hides_no_quiet_send(way: Loop) {
+    for is_behind in [true, false] {
+        let mut local = way.builder().entries(4).build().unwrap();
+        let group = BufferGroup::new(&mut local, 64, 16).unwrap();
+        let (own, mut peer) = connection();
+        let (first, second) = (broken(), broken());
+        peer.write_all(&counted(1024)).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let receive = Operation::recv_multi(&own, &group);
+        if is_behind {
+            local.push(receive, 1).unwrap();
+            local.push(Operation::send_quiet(&first.0, b"x".to_vec()), 2).unwrap();
+            local.push(Operation::send_quiet(&second.0, b"x".to_vec()), 2).unwrap();
+        } else {
+            local.push(Operation::send_quiet(&first.0, b"x".to_vec()), 2).unwrap();
+            local.push(Operation::send_quiet(&second.0, b"x".to_vec()), 2).unwrap();
+            local.push(receive, 1).unwrap();
+        }
+        local.submit().unwrap();
+        assert_eq!(told_of(&mut local, 2), [-libc::EPIPE; 2]);
+        assert_eq!(local.in_flight(), 1);
+        local.submit().unwrap();
+    }
+}
+
+/// Nor does what was ready before the submit.
+pub fn what_is_ready_hides_no_quiet_send(way: Loop) {
+    let mut local = way.build();
+    let (own, mut peer) = connection();
+    local.push(Operation::recv(&own, vec![0; 8]), 1).unwrap();
+    local.submit().unwrap();
+    peer.write_all(b"x").unwrap();
+    if way != Loop::UringPlain {
+        eventually(|| local.has_work());
+    }
+    let (other, _peer) = broken();
+    local.push(Operation::send_quiet(&other, b"x".to_vec()), 2).unwrap();
+    local.submit().unwrap();
+    assert_eq!(told_of(&mut local, 2), [-libc::EPIPE]);
+}
+
 /// The buffer of a quiet send is in use until the submit, and free after it.
 pub fn a_quiet_send_gives_its_buffer_back(way: Loop) {
     let mut local = way.build();
@@ -527,6 +643,15 @@ pub fn a_send_without_a_copy_arrives(way: Loop) {
     let mut got = [0; 6];
     peer.read_exact(&mut got).unwrap();
     assert_eq!(&got, b"copied");
+}
+/// A Unix socket copies; what waits there is still found when the loop ends.
+pub fn a_send_with_a_copy_after_all_ends_with_its_loop(way: Loop) {
+    let mut local = way.build();
+    let (own, _peer) = UnixStream::pair().unwrap();
+    let own = Descriptor::from(OwnedFd::from(own));
+    local.push(Operation::send_zero_copy(&own, vec![0; 8 << 20]), 1).unwrap();
+    nothing_comes(&mut local, Duration::from_millis(20));
+    local.shutdown(Duration::from_millis(50)).unwrap();
 }
 
 pub fn a_reset_is_an_error_and_no_more(way: Loop) {

@@ -171,7 +171,7 @@ pub fn waiting_costs_nothing(way: Loop) {
 }
 
 /// Of this thread.
-fn processor_time() -> Duration {
+pub fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -94,7 +94,7 @@ enum Step {
 
 impl Sockets {
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting == 0
+        self.waiting == 0 && self.leftover.is_empty()
     }
 
     pub(super) fn has_leftover(&self) -> bool {

@@ -162,7 +162,7 @@ fn flags_of(manner: Manner) -> i32 {
     libc::MSG_NOSIGNAL
         | match manner {
             Manner::Some | Manner::Loud => 0,
-            Manner::Whole | Manner::ZeroCopy { .. } => libc::MSG_WAITALL,
+            Manner::Whole | Manner::Copied | Manner::ZeroCopy { .. } => libc::MSG_WAITALL,
             Manner::Quiet => libc::MSG_WAITALL | libc::MSG_DONTWAIT,
         }
 }

@@ -1,0 +1,576 @@
+//! `ringwise logd` from outside: what it stores, what it acknowledges, and how it ends. Every test
+//! runs on each engine; the ring is skipped with a reason where there is none, and never in CI.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, ChildStdout, Command, Output, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+const ENGINES: [&str; 2] = ["uring", "epoll"];
+
+/// A daemon that is killed at the end, unless it ended before.
+struct Daemon {
+    child: Child,
+    address: SocketAddr,
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Daemon {
+    /// Starts a daemon; nothing where this machine has no ring.
+    fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+        command.args(["logd", "--engine", engine, "--listen", "127.0.0.1:0", "--dir"]);
+        command.arg(directory).args(flags);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let Some(address) = line.strip_prefix("listening on ") else {
+            let mut error = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+            child.wait().unwrap();
+            assert_eq!(engine, "uring", "{error}");
+            assert!(std::env::var_os("CI").is_none(), "no skips in CI: {error}");
+            eprintln!("skipped: no ring here: {error}");
+            return None;
+        };
+        let address = address.trim_end().parse().unwrap();
+        Some(Daemon { child, address, _stdout: stdout })
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    fn signal(&self, name: &str) {
+        let killed = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+    }
+
+    /// Ends it with SIGTERM; gives all that it printed on standard error.
+    fn end(mut self) -> String {
+        self.signal("-TERM");
+        self.output()
+    }
+
+    fn output(&mut self) -> String {
+        let mut output = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {output}");
+        output
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn logd(arguments: &[&str], directory: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    command.arg("logd").args(arguments).arg(directory).output().unwrap()
+}
+
+fn cat(arguments: &[&str], directory: &Path) -> Vec<String> {
+    let output = logd(&[&["cat"], arguments].concat(), directory);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn verify(directory: &Path) -> String {
+    let output = logd(&["verify"], directory);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A client that asked for acknowledgements.
+struct Client {
+    stream: TcpStream,
+    answers: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn new(daemon: &Daemon, greeting: &str) -> Client {
+        let mut stream = daemon.connect();
+        stream.write_all(greeting.as_bytes()).unwrap();
+        let mut client = Client { answers: BufReader::new(stream.try_clone().unwrap()), stream };
+        let answer = client.answer();
+        assert!(answer.starts_with("H 1 "), "{answer}");
+        client
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Answers up to the acknowledgement of a line.
+    fn until(&mut self, sequence: u64) -> Vec<String> {
+        let mut answers = Vec::new();
+        loop {
+            let answer = self.answer();
+            assert!(!answer.is_empty(), "it ended after {answers:?}");
+            let is_last = answer == format!("A {sequence}");
+            answers.push(answer);
+            if is_last {
+                return answers;
+            }
+        }
+    }
+}
+
+fn count(output: &str, word: &str) -> u64 {
+    let (before, _) = output.rsplit_once(word).unwrap_or_else(|| panic!("no {word:?}: {output}"));
+    before.trim_end().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < until, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn what_is_acknowledged_is_stored_as_it_came() {
+    for engine in ENGINES {
+        for guarantee in ["durable", "written"] {
+            let directory = tempfile::tempdir().unwrap();
+            let Some(daemon) = Daemon::start(engine, directory.path(), &["--ack", guarantee])
+            else {
+                continue;
+            };
+            let mut client = Client::new(&daemon, "LOGD 1\n");
+            client.stream.write_all(b"{\"a\" :1 }\r\n\n[2]\n\"\xff\"\n3 4\nnull\n").unwrap();
+            let answers = client.until(5);
+            let told: Vec<&String> =
+                answers.iter().filter(|answer| !answer.starts_with('A')).collect();
+            assert_eq!(told, ["N 3 utf8", "N 4 trailing"]);
+            assert_eq!(cat(&[], directory.path()), ["{\"a\" :1 }", "[2]", "null"]);
+            let letters = cat(&["--dead"], directory.path());
+            let letters: Vec<serde_json::Value> =
+                letters.iter().map(|letter| serde_json::from_str(letter).unwrap()).collect();
+            assert_eq!(letters[0]["line_hex"], "22ff22");
+            assert_eq!((&letters[0]["offset"], &letters[0]["sequence"]), (&1.into(), &3.into()));
+            assert_eq!(letters[1]["line"], "3 4");
+            let peer = client.stream.local_addr().unwrap().to_string();
+            assert_eq!(letters[1]["peer"], peer);
+            drop(client);
+            let output = daemon.end();
+            assert_eq!(count(&output, "lines accepted"), 3, "{output}");
+            assert!(verify(directory.path()).contains("3 lines, sealed"));
+        }
+    }
+}
+
+#[test]
+fn who_does_not_ask_is_sent_nothing_and_stored_all_the_same() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(daemon) = Daemon::start(engine, directory.path(), &["--ack", "none"]) else {
+            continue;
+        };
+        let mut stream = daemon.connect();
+        let lines: String = (0..100_000).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+        stream.write_all(lines.as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answers = Vec::new();
+        stream.read_to_end(&mut answers).unwrap();
+        assert_eq!(answers, b"");
+        let output = daemon.end();
+        assert_eq!(count(&output, "lines accepted"), 100_000, "{output}");
+        let expected: Vec<&str> = lines.lines().collect();
+        assert!(cat(&[], directory.path()) == expected);
+        assert_eq!(cat(&["--from", "99999"], directory.path()), ["{\"n\":99999}"]);
+    }
+}
+
+#[test]
+fn nobody_is_promised_more_than_is_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start("epoll", directory.path(), &["--ack", "written"]).unwrap();
+    let mut stream = daemon.connect();
+    stream.write_all(b"LOGD 1 ack=durable\n{}\n").unwrap();
+    let mut answer = String::new();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    reader.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "E 1 weaker written\n");
+    drop((stream, reader));
+    daemon.end();
+    assert_eq!(cat(&[], directory.path()), Vec::<String>::new());
+}
+
+/// Hostile clients: one that never reads its answers, one that never ends a line, many that say
+/// nothing, some that reset. An honest one is served as if they were not there.
+#[test]
+fn who_is_slow_or_hostile_holds_up_nobody() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--max-line", "64k", "--connection-budget", "256k", "--budget", "1m"];
+        let Some(daemon) = Daemon::start(engine, directory.path(), &flags) else { continue };
+        let idle: Vec<TcpStream> = (0..100).map(|_| daemon.connect()).collect();
+        let mut deaf = Client::new(&daemon, "LOGD 1\n").stream;
+        deaf.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        // A rejection for each of its lines, none of which it reads.
+        while deaf.write_all(&b"x\n".repeat(10_000)).is_ok() {}
+        let mut endless: Vec<TcpStream> = (0..20).map(|_| daemon.connect()).collect();
+        for stream in &mut endless {
+            stream.write_all(&vec![b'"'; 1 << 20]).unwrap();
+        }
+        for _ in 0..50 {
+            let mut stream = daemon.connect();
+            stream.write_all(b"{\"torn").unwrap();
+            end_early(&stream);
+        }
+        let mut honest = Client::new(&daemon, "LOGD 1\n");
+        for sequence in 1..=200 {
+            writeln!(honest.stream, "{{\"honest\":{sequence}}}").unwrap();
+            honest.until(sequence);
+        }
+        let memory = resident_kib(daemon.child.id());
+        assert!(memory < 100 << 10, "{memory} KiB");
+        drop((idle, deaf, endless, honest));
+        daemon.end();
+        let lines = cat(&[], directory.path());
+        assert_eq!(lines.len(), 200, "{:?}", &lines[..lines.len().min(3)]);
+        let letters = cat(&["--dead"], directory.path());
+        assert!(
+            letters.iter().any(
+                |letter| letter.contains("\"too-long\"") || letter.contains("\"unterminated\"")
+            )
+        );
+    }
+}
+
+/// Ends both directions in the middle of a line.
+fn end_early(stream: &TcpStream) {
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+fn resident_kib(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_end_takes_what_was_sent_and_acknowledges_it() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(mut daemon) = Daemon::start(engine, directory.path(), &["--threads", "2"]) else {
+            continue;
+        };
+        let mut clients: Vec<Client> =
+            (0..8).map(|_| Client::new(&daemon, "LOGD 1 ack=durable\n")).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            let lines: String = (0..5000).map(|n| format!("[{number},{n}]\n")).collect();
+            client.stream.write_all(lines.as_bytes()).unwrap();
+        }
+        daemon.signal("-TERM");
+        for client in &mut clients {
+            client.until(5000);
+            assert_eq!(client.answer(), "", "the daemon ends its side");
+        }
+        drop(clients);
+        let output = daemon.output();
+        assert_eq!(count(&output, "lines accepted"), 40_000, "{output}");
+        assert_eq!(cat(&[], directory.path()).len(), 40_000);
+        let verdict = verify(directory.path());
+        assert!(!verdict.contains("open"), "{verdict}");
+    }
+}
+
+#[test]
+fn segments_roll_and_the_next_run_goes_on() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let mut sent = 0;
+        for _ in 0..2 {
+            let flags = ["--segment-size", "4k"];
+            let Some(daemon) = Daemon::start(engine, directory.path(), &flags) else { continue };
+            let mut client = Client::new(&daemon, "LOGD 1\n");
+            for sequence in 1..=20 {
+                writeln!(client.stream, "[{sent},\"{}\"]", "x".repeat(1000)).unwrap();
+                client.until(sequence);
+                sent += 1;
+            }
+            drop(client);
+            daemon.end();
+        }
+        let verdict = verify(directory.path());
+        let lines = cat(&[], directory.path());
+        assert_eq!(lines.len(), sent);
+        for (number, line) in lines.iter().enumerate() {
+            assert!(line.starts_with(&format!("[{number},")), "{line}");
+        }
+        if sent > 0 {
+            assert!(verdict.lines().count() >= 8, "{verdict}");
+            assert!(verdict.lines().all(|line| line.contains("sealed")), "{verdict}");
+            // A spoilt byte is found.
+            let names = std::fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().path());
+            let data = names.filter(|path| path.extension().is_some_and(|e| e == "ndjson"));
+            let path = data.min().unwrap();
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[10] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            let output = logd(&["verify"], directory.path());
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1));
+            assert!(error.contains("damaged after 0 whole batches"), "{error}");
+        }
+    }
+}
+
+/// A file system of a megabyte that fills up: nothing is acknowledged that is not stored, and it
+/// goes on when there is space again.
+#[test]
+fn without_space_nothing_is_acknowledged() {
+    for engine in ENGINES {
+        let Some(disk) = SmallDisk::mount() else { return };
+        let ballast = disk.0.path().join("ballast");
+        let Some(daemon) = Daemon::start(engine, &disk.0.path().join("log"), &[]) else { continue };
+        let mut client = Client::new(&daemon, "LOGD 1\n");
+        client.stream.write_all(b"1\n").unwrap();
+        client.until(1);
+        // The disk is full when this fails.
+        let mut file = std::fs::File::create(&ballast).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+        let line = format!("\"{}\"\n", "x".repeat(100_000));
+        client.stream.write_all(line.as_bytes()).unwrap();
+        client.stream.set_read_timeout(Some(Duration::from_millis(700))).unwrap();
+        let mut early = String::new();
+        assert!(client.answers.read_line(&mut early).is_err(), "{early} without space");
+        std::fs::remove_file(&ballast).unwrap();
+        drop(file);
+        client.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client.until(2);
+        drop(client);
+        let output = daemon.end();
+        assert!(output.contains("No space left"), "{output}");
+        assert!(output.contains("storing and acknowledging again"), "{output}");
+        assert_eq!(cat(&[], &disk.0.path().join("log")).len(), 2);
+        verify(&disk.0.path().join("log"));
+    }
+}
+
+/// A tmpfs of one megabyte.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<SmallDisk> {
+        let directory = tempfile::tempdir().unwrap();
+        let mount = ["-t", "tmpfs", "-o", "size=1m", "ringwise-test"];
+        let done = Command::new("mount").args(mount).arg(directory.path()).output().unwrap();
+        if !done.status.success() {
+            let error = String::from_utf8_lossy(&done.stderr);
+            assert!(std::env::var_os("CI").is_none(), "no skips in CI: {error}");
+            eprintln!("skipped: a file system cannot be mounted here: {error}");
+            return None;
+        }
+        Some(SmallDisk(directory))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn options_are_read_again_and_statistics_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("logd.toml");
+    std::fs::write(&config, "max-line = 100\nrequire = [\"ts:string\"]\n").unwrap();
+    let flags = ["--config", config.to_str().unwrap()];
+    let Some(mut daemon) = Daemon::start("epoll", &directory.path().join("log"), &flags) else {
+        return;
+    };
+    let mut errors = BufReader::new(daemon.child.stderr.take().unwrap());
+    let mut client = Client::new(&daemon, "LOGD 1\n");
+    client.stream.write_all(b"{\"ts\":\"now\"}\n{}\n").unwrap();
+    let long = format!("{{\"ts\":\"{}\"}}\n", "x".repeat(200));
+    client.stream.write_all(long.as_bytes()).unwrap();
+    let told: Vec<String> =
+        client.until(3).into_iter().filter(|answer| answer.starts_with('N')).collect();
+    assert_eq!(told, ["N 2 missing-field", "N 3 too-long"]);
+
+    std::fs::write(&config, "max-line = 1000\n").unwrap();
+    daemon.signal("-HUP");
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    assert!(line.contains("reloaded"), "{line}");
+    // It is said when all threads were told, and done by each before it takes more lines.
+    client.stream.write_all(long.as_bytes()).unwrap();
+    assert_eq!(client.until(4), ["A 4"]);
+
+    std::fs::write(&config, "max-line = \"nonsense\"\n").unwrap();
+    daemon.signal("-HUP");
+    line.clear();
+    errors.read_line(&mut line).unwrap();
+    assert!(line.contains("not reloaded") && line.contains("nonsense"), "{line}");
+
+    daemon.signal("-USR1");
+    line.clear();
+    errors.read_line(&mut line).unwrap();
+    assert_eq!(count(&line, "lines accepted"), 2, "{line}");
+    assert_eq!(count(&line, "rejected;"), 2, "{line}");
+}
+
+#[test]
+fn what_cannot_be_is_said_in_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start("epoll", directory.path(), &[]).unwrap();
+    let path = directory.path().to_str().unwrap();
+    let taken = daemon.address.to_string();
+    for (arguments, status, word) in [
+        (vec!["--dir", path], 1, "another daemon"),
+        (vec!["--dir", "/proc/nowhere"], 1, "/proc/nowhere"),
+        (vec!["--listen", &taken, "--dir", "DIRECTORY"], 1, "in use"),
+        (vec!["--ack", "maybe"], 2, "durable"),
+        (vec!["--require", "a:text"], 2, "NAME:TYPE"),
+        (vec!["--max-line", "0"], 2, "1g"),
+        (vec!["--max-line", "100m", "--check"], 2, "--budget"),
+        (vec!["--config", "/no/such.toml", "--check"], 1, "/no/such.toml"),
+        (vec!["--tls-cert", "x"], 2, "--tls-cert"),
+        (vec!["cat", "/no/such"], 1, "/no/such"),
+    ] {
+        let other = tempfile::tempdir().unwrap();
+        let other = other.path().to_str().unwrap();
+        let arguments: Vec<&str> =
+            arguments.iter().map(|word| if *word == "DIRECTORY" { other } else { word }).collect();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+        let output = command.arg("logd").args(&arguments).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}");
+        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+        assert!(error.contains(word), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn tail_goes_on_as_lines_are_stored() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(daemon) = Daemon::start("epoll", directory.path(), &["--segment-size", "1"]) else {
+        return;
+    };
+    let mut client = Client::new(&daemon, "LOGD 1\n");
+    client.stream.write_all(b"1\n2\n").unwrap();
+    client.until(2);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    command.args(["logd", "tail"]).arg(directory.path()).stdout(Stdio::piped());
+    let mut tail = command.spawn().unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    for expected in ["1", "2"] {
+        assert_eq!(lines.next().unwrap().unwrap(), expected);
+    }
+    for number in 3..8_u64 {
+        writeln!(client.stream, "{number}").unwrap();
+        client.until(number);
+        assert_eq!(lines.next().unwrap().unwrap(), number.to_string());
+    }
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+}
+
+/// The daemon is killed under load, again and again: every acknowledged line is there, once, in
+/// order, whole; and no other than was sent.
+#[test]
+fn what_was_acknowledged_is_there_after_a_kill() {
+    for engine in ENGINES {
+        for guarantee in ["durable", "written"] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut acknowledged: Vec<(usize, usize, u64)> = Vec::new();
+            for round in 0..3 {
+                let flags = ["--ack", guarantee, "--segment-size", "64k"];
+                let Some(mut daemon) = Daemon::start(engine, directory.path(), &flags) else {
+                    return;
+                };
+                let answers: [AtomicU64; 4] = Default::default();
+                let told = thread::scope(|scope| {
+                    let (daemon_ref, seen) = (&daemon, &answers);
+                    let clients: Vec<_> = (0..4)
+                        .map(|number| {
+                            scope.spawn(move || load(daemon_ref, round, number, &seen[number]))
+                        })
+                        .collect();
+                    wait_until("acknowledgements to all", || {
+                        seen.iter().all(|count| count.load(Ordering::Relaxed) >= 3)
+                    });
+                    daemon_ref.signal("-KILL");
+                    let told = clients.into_iter().map(|client| client.join().unwrap());
+                    told.collect::<Vec<_>>()
+                });
+                daemon.child.wait().unwrap();
+                for (number, last) in told.into_iter().enumerate() {
+                    acknowledged.push((round, number, last));
+                }
+            }
+            // A start cuts what is torn.
+            Daemon::start(engine, directory.path(), &[]).unwrap().end();
+            verify(directory.path());
+            let lines = cat(&[], directory.path());
+            for (round, number, last) in acknowledged {
+                assert!(last > 0, "nothing was acknowledged: the test is void");
+                let start = format!("[{round},{number},");
+                let own = lines.iter().filter_map(|line| line.strip_prefix(&start));
+                let found: Vec<u64> =
+                    own.map(|rest| rest.split(',').next().unwrap().parse().unwrap()).collect();
+                let expected: Vec<u64> = (1..=found.len() as u64).collect();
+                assert_eq!(found, expected, "{engine}: once and in order");
+                assert!(
+                    found.len() as u64 >= last,
+                    "{engine}: {last} acknowledged, {}",
+                    found.len()
+                );
+            }
+            assert!(lines.iter().all(|line| line.ends_with("\"]")), "none is torn");
+        }
+    }
+}
+
+/// Sends lines until the daemon is gone; gives the last that was acknowledged.
+fn load(daemon: &Daemon, round: usize, number: usize, answers: &AtomicU64) -> u64 {
+    let mut client = Client::new(daemon, "LOGD 1\n");
+    let mut stream = client.stream.try_clone().unwrap();
+    let sender = thread::spawn(move || {
+        for sequence in 1.. {
+            let line = format!("[{round},{number},{sequence},\"{}\"]\n", "x".repeat(100));
+            if stream.write_all(line.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut last = 0;
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut line = String::new();
+    while Instant::now() < until {
+        line.clear();
+        // An acknowledgement that was cut short is none.
+        match client.answers.read_line(&mut line) {
+            Ok(_) if line.ends_with('\n') => {
+                let told = line.strip_prefix("A ").and_then(|told| told.trim_end().parse().ok());
+                last = told.unwrap_or_else(|| panic!("{line}"));
+                answers.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => break,
+        }
+    }
+    drop(client);
+    sender.join().unwrap();
+    last
+}

@@ -1,0 +1,321 @@
+//! The command line as typed, and the configuration file, which has the same options.
+//!
+//! A file's options are read as flags are, by the same definitions, so what one takes the other
+//! takes, and errors are the same. A flag wins over the file; a default over neither.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::{FromArgMatches, ValueEnum};
+use ringwise::BackendChoice;
+use ringwise_measure::quantity;
+
+use crate::{
+    connection::Limits,
+    error::LogdError,
+    guarantee::Guarantee,
+    json::{DEPTH_MAX, Field, Rules},
+    segment::appender::Limits as SegmentLimits,
+    worker::Live,
+};
+
+/// Take newline-delimited JSON over TCP, store it, and acknowledge what is durable
+///
+/// Prints "listening on ADDRESS" when connections are taken. A client that wants acknowledgements
+/// sends "LOGD 1" as its first line. SIGTERM or SIGINT drains: what was sent is stored and
+/// acknowledged, then it ends. SIGHUP reads limits again, SIGUSR1 prints statistics.
+#[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+
+    #[command(subcommand)]
+    pub(crate) tool: Option<Tool>,
+}
+
+/// What is done with segments.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(crate) enum Tool {
+    /// Print stored lines, a stream after the other, whole batches only
+    Cat {
+        /// The directory of a daemon, which may run
+        directory: PathBuf,
+        /// Only the stream of this thread
+        #[arg(long, value_name = "N")]
+        stream: Option<u32>,
+        /// Begin at this line of each stream; they are numbered from 0
+        #[arg(long, value_name = "LINE", default_value_t = 0)]
+        from: u64,
+        /// Dead letters instead of lines
+        #[arg(long)]
+        dead: bool,
+    },
+    /// Print the last lines of each stream, and go on as they are stored
+    Tail {
+        /// The directory of a daemon, which may run
+        directory: PathBuf,
+        /// Only the stream of this thread
+        #[arg(long, value_name = "N")]
+        stream: Option<u32>,
+        /// Begin at this line of each stream, instead of ten before its end
+        #[arg(long, value_name = "LINE")]
+        from: Option<u64>,
+        /// Dead letters instead of lines
+        #[arg(long)]
+        dead: bool,
+        /// End at the end
+        #[arg(long)]
+        once: bool,
+    },
+    /// Check every segment against its checksums
+    Verify {
+        /// The directory of a daemon, which may run
+        directory: PathBuf,
+    },
+}
+
+/// Flags of the daemon. Without a value: the file's, or the default.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// Read options from a TOML file, each named as its flag; flags win
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Say whether the options are right, and end
+    #[arg(long)]
+    pub(crate) check: bool,
+
+    /// Address to listen on; port 0 picks one [default: 127.0.0.1:9000]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+
+    /// Directory of the segments; made if it is not there [default: logd-data]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// What is true of lines that are acknowledged [default: durable]
+    #[arg(long, value_enum)]
+    ack: Option<Guarantee>,
+
+    /// What moves the bytes; "uring" fails where there is no ring [default: auto]
+    #[arg(long, value_enum)]
+    engine: Option<EngineChoice>,
+
+    /// Threads, each with a listener and streams of its own (SO_REUSEPORT) [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: Option<u32>,
+
+    /// Connections open at a time, spread evenly over the threads; more wait to be accepted
+    /// [default: 10000, or what the limit of open descriptors has room for]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_connections: Option<u32>,
+
+    /// The longest line, without its end; longer ones are dead letters [default: 1m]
+    #[arg(long, value_name = "SIZE", value_parser = line_size)]
+    max_line: Option<usize>,
+
+    /// How deeply values may nest [default: 64]
+    #[arg(long, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
+    max_depth: Option<u32>,
+
+    /// A field that every line has to have; TYPE is any, string, number, bool, object or array
+    #[arg(long, value_name = "NAME[:TYPE]")]
+    require: Vec<Field>,
+
+    /// Bytes of a connection that are not stored, from which on nothing more is received from it
+    /// [default: 4m]
+    #[arg(long, value_name = "SIZE", value_parser = memory_size)]
+    connection_budget: Option<usize>,
+
+    /// Likewise, of all connections [default: 256m]
+    #[arg(long, value_name = "SIZE", value_parser = memory_size)]
+    budget: Option<usize>,
+
+    /// A segment ends when it has so many bytes [default: 256m]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
+    segment_size: Option<u64>,
+
+    /// A segment ends with the first line that comes when it is so old [default: 60m]
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    segment_age: Option<Duration>,
+
+    /// How long to wait at the end for what is still to be stored [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    drain: Option<Duration>,
+}
+
+/// Which interface moves the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineChoice {
+    /// A ring where one works, else epoll
+    Auto,
+    /// io_uring
+    Uring,
+    /// epoll and plain calls
+    Epoll,
+}
+
+/// All options, decided.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) listen: SocketAddr,
+    pub(crate) directory: PathBuf,
+    pub(crate) guarantee: Guarantee,
+    pub(crate) engine: EngineChoice,
+    pub(crate) threads: u32,
+    pub(crate) connections: Option<u32>,
+    pub(crate) drain: Duration,
+    pub(crate) live: Live,
+}
+
+impl Options {
+    pub(crate) fn backend(&self) -> BackendChoice {
+        match self.engine {
+            EngineChoice::Auto => BackendChoice::Auto,
+            EngineChoice::Uring => BackendChoice::Uring,
+            EngineChoice::Epoll => BackendChoice::Classic,
+        }
+    }
+}
+
+impl ServeArgs {
+    /// Reads the file, if one is named, and decides.
+    pub(crate) fn decide(&self) -> Result<Options, LogdError> {
+        let file = match &self.config {
+            Some(path) => read(path)?,
+            None => ServeArgs::default(),
+        };
+        let flags = self.clone();
+        let threads = flags.threads.or(file.threads).unwrap_or(1);
+        let line_max = flags.max_line.or(file.max_line).unwrap_or(1 << 20);
+        let depth_max = flags.max_depth.or(file.max_depth).unwrap_or(64);
+        let fields = if flags.require.is_empty() { file.require } else { flags.require };
+        let budget = flags.budget.or(file.budget).unwrap_or(256 << 20);
+        let limits = Limits {
+            rules: Rules::new(depth_max, fields),
+            line_max,
+            budget_each: flags.connection_budget.or(file.connection_budget).unwrap_or(4 << 20),
+            budget_all: budget / threads as usize,
+        };
+        // Unfinished lines have half of a thread's budget: one has to fit.
+        if limits.budget_all / 2 < line_max || limits.budget_each < line_max {
+            return Err(LogdError::Usage(format!(
+                "lines of {line_max} bytes need a --connection-budget of as many, and a --budget \
+                 of twice as many for each thread: {} and {}",
+                line_max,
+                2 * line_max * threads as usize
+            )));
+        }
+        let segments = SegmentLimits {
+            bytes: flags.segment_size.or(file.segment_size).unwrap_or(256 << 20).max(1),
+            age: flags.segment_age.or(file.segment_age).unwrap_or(Duration::from_secs(3600)),
+        };
+        let listen = flags.listen.or(file.listen);
+        Ok(Options {
+            listen: listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9000))),
+            directory: flags.dir.or(file.dir).unwrap_or_else(|| "logd-data".into()),
+            guarantee: flags.ack.or(file.ack).unwrap_or(Guarantee::Durable),
+            engine: flags.engine.or(file.engine).unwrap_or(EngineChoice::Auto),
+            threads,
+            connections: flags.max_connections.or(file.max_connections),
+            drain: flags.drain.or(file.drain).unwrap_or(Duration::from_secs(5)),
+            live: Live { limits, segments },
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<ServeArgs, LogdError> {
+    let text = std::fs::read_to_string(path).map_err(|error| LogdError::on(path, &error))?;
+    parse(&text).map_err(|error| LogdError::Usage(format!("{}: {error}", path.display())))
+}
+
+/// Reads a file's options as if they had been typed.
+fn parse(text: &str) -> Result<ServeArgs, String> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+        format!("line {line}: {}", error.message())
+    })?;
+    let mut flags = vec!["logd".to_owned()];
+    for (name, value) in table {
+        let values = match value {
+            toml::Value::Array(values) => values,
+            value => vec![value],
+        };
+        for value in values {
+            let value = match value {
+                toml::Value::String(text) => text,
+                toml::Value::Integer(number) => number.to_string(),
+                other => return Err(format!("{name}: a {} is no value here", other.type_str())),
+            };
+            if matches!(&*name, "config" | "check" | "help") {
+                return Err(format!("{name}: only on the command line"));
+            }
+            flags.push(format!("--{name}={value}"));
+        }
+    }
+    let command = <ServeArgs as clap::Args>::augment_args(clap::Command::new("logd"));
+    let matches = command.try_get_matches_from(flags).map_err(|error| {
+        let text = error.to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        text.lines().next().unwrap_or_default().to_owned()
+    })?;
+    ServeArgs::from_arg_matches(&matches).map_err(|error| error.to_string())
+}
+
+fn line_size(text: &str) -> Result<usize, String> {
+    const MOST: u64 = 1 << 30;
+    match quantity::parse_size(text).map_err(|error| error.to_string())? {
+        bytes @ 1..=MOST => Ok(bytes as usize),
+        _ => Err(format!("expected 1 to {}", quantity::size_text(MOST))),
+    }
+}
+
+fn memory_size(text: &str) -> Result<usize, String> {
+    let bytes = quantity::parse_size(text).map_err(|error| error.to_string())?;
+    usize::try_from(bytes).map_err(|_| "more than there can be".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_what_flags_say() {
+        let text = "listen = \"127.0.0.1:5\"\nthreads = 2\nmax-line = \"4k\"\n\
+                    require = [\"ts:string\", \"n\"]\nack = \"written\"\ndrain = \"1s\"";
+        let file = parse(text).unwrap();
+        assert_eq!(file.listen, Some("127.0.0.1:5".parse().unwrap()));
+        assert_eq!((file.threads, file.max_line), (Some(2), Some(4096)));
+        assert_eq!((file.require.len(), file.ack), (2, Some(Guarantee::Written)));
+        assert_eq!(file.drain, Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn what_a_file_says_wrong_is_told() {
+        for (text, word) in [
+            ("threads = 0", "--threads"),
+            ("thraeds = 1", "--thraeds"),
+            ("threads = true", "boolean"),
+            ("ack = \"maybe\"", "maybe"),
+            ("a = ", "line 1"),
+            ("config = \"x\"", "command line"),
+            ("require = [\"a:text\"]", "a:text"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(word) && error.lines().count() == 1, "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_line_has_to_fit_into_the_budgets() {
+        let args = ServeArgs { max_line: Some(8 << 20), ..ServeArgs::default() };
+        let error = args.decide().unwrap_err();
+        assert_eq!(error.exit_status(), 2);
+        assert!(error.to_string().contains("--connection-budget"), "{error}");
+    }
+}

@@ -1,0 +1,519 @@
+//! The rules of a connection, without any I/O: what happened goes in, what to do comes out.
+//!
+//! A connection whose first line is `LOGD 1` asked for acknowledgements; to any other not one byte
+//! is sent. Its lines are numbered from 1. When a batch is committed, the connections that have
+//! lines in it learn up to which number that was: rejected lines are then told (`N 7 syntax`), and
+//! after them one `A 9` for all up to there. One send is in flight at a time, and only the newest
+//! acknowledgement waits for it, so who reads slowly gets fewer and nobody waits.
+
+use std::{collections::VecDeque, fmt::Write as _};
+
+use crate::{
+    framing::{Frame, Framer},
+    guarantee::Guarantee,
+    json::Rules,
+    letter::Letter,
+};
+
+/// Answers that wait for a client to read, in bytes, from which on nothing more is received.
+const ANSWERS_MAX: usize = 64 << 10;
+
+/// What applies to all connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) rules: Rules,
+    /// Bytes of a line.
+    pub(crate) line_max: usize,
+    /// Bytes of one connection that are not committed, from which on nothing more is received.
+    pub(crate) budget_each: usize,
+    /// Likewise, of all connections of a thread.
+    pub(crate) budget_all: usize,
+}
+
+/// Lines that wait to be committed, of all connections of a thread.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) lines: Vec<u8>,
+    pub(crate) line_count: u64,
+    pub(crate) letters: Vec<u8>,
+    pub(crate) letter_count: u64,
+}
+
+impl Batch {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.letters.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.lines.len() + self.letters.len()
+    }
+}
+
+/// What the connections of a thread share.
+pub(crate) struct Desk<'a> {
+    pub(crate) limits: &'a Limits,
+    pub(crate) guarantee: Guarantee,
+    /// What all connections keep of unfinished lines, in bytes.
+    pub(crate) partials: &'a mut usize,
+    pub(crate) batch: &'a mut Batch,
+}
+
+/// What is known of a connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    number: u64,
+    peer: String,
+    framer: Framer,
+    /// Received, and not looked at yet: it would make more than there is room for.
+    backlog: Vec<u8>,
+    greeting: Greeting,
+    /// Lines so far.
+    sequence: u64,
+    /// In the batch that is filled, and in the one that is on its way: bytes, and up to which line.
+    filling: Share,
+    committing: Share,
+    committed: u64,
+    acknowledged: u64,
+    /// Lines that were rejected and not told yet.
+    rejected: VecDeque<(u64, &'static str)>,
+    answers: String,
+    is_sending: bool,
+    receiving: Receiving,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    bytes: usize,
+    sequence: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Greeting {
+    Awaited,
+    Silent,
+    Wanted,
+    /// It asked for what is not to be had.
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receiving {
+    Armed,
+    /// Armed, and to end.
+    Stopping,
+    Stopped,
+    /// Nothing will ever come.
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// Nothing more is taken from it; what was is committed and acknowledged.
+    Draining,
+    /// All is acknowledged and the end of writing sent; what comes is read and dropped, since to
+    /// close over unread bytes would take back what was sent last.
+    Parting,
+    /// An error ended it.
+    Broken,
+    Closed,
+}
+
+/// What to do next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Send all of this, and tell when it is done.
+    Send(Vec<u8>),
+    Receive,
+    StopReceiving,
+    /// The other end is to learn that nothing more comes.
+    EndWriting,
+    /// Nothing is in flight: close.
+    Close,
+}
+
+impl Connection {
+    /// A connection that receives.
+    pub(crate) fn new(number: u64, peer: String) -> Connection {
+        Connection {
+            number,
+            peer,
+            framer: Framer::default(),
+            backlog: Vec::new(),
+            greeting: Greeting::Awaited,
+            sequence: 0,
+            filling: Share::default(),
+            committing: Share::default(),
+            committed: 0,
+            acknowledged: 0,
+            rejected: VecDeque::new(),
+            answers: String::new(),
+            is_sending: false,
+            receiving: Receiving::Armed,
+            stage: Stage::Open,
+        }
+    }
+
+    /// Bytes came. Says whether the connection has lines in the batch now and had none before.
+    pub(crate) fn received(&mut self, bytes: &[u8], desk: &mut Desk<'_>) -> bool {
+        if !matches!(self.stage, Stage::Open | Stage::Draining)
+            || self.greeting == Greeting::Refused
+        {
+            return false;
+        }
+        let before = self.filling.sequence;
+        if self.backlog.is_empty() {
+            self.feed(bytes, desk);
+        } else {
+            self.backlog.extend_from_slice(bytes);
+        }
+        before == 0 && self.filling.sequence > 0
+    }
+
+    /// The other end sends no more; says as [`received`](Self::received).
+    pub(crate) fn input_ended(&mut self, desk: &mut Desk<'_>) -> bool {
+        self.receiving = Receiving::Ended;
+        self.backlog.is_empty() && self.finish(desk)
+    }
+
+    /// Looks at what there was no room for; says as [`received`](Self::received).
+    pub(crate) fn resume(&mut self, desk: &mut Desk<'_>) -> bool {
+        if self.backlog.is_empty() {
+            return false;
+        }
+        let before = self.filling.sequence;
+        let backlog = std::mem::take(&mut self.backlog);
+        self.feed(&backlog, desk);
+        if self.receiving == Receiving::Ended && self.backlog.is_empty() {
+            self.finish(desk);
+        }
+        before == 0 && self.filling.sequence > 0
+    }
+
+    /// Looks at bytes while there is room for what they make.
+    fn feed(&mut self, bytes: &[u8], desk: &mut Desk<'_>) {
+        /// A letter may be a hundred times as long as its line: not too many at a time.
+        const PIECE_BYTES: usize = 16 << 10;
+        /// What each may keep of an unfinished line whatever the others do.
+        const PARTIAL_BYTES: usize = 4 << 10;
+        let mut framer = std::mem::take(&mut self.framer);
+        *desk.partials -= framer.held();
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.is_full(desk.limits, framer.held(), desk.batch.bytes()) {
+            let (piece, after) = rest.split_at(PIECE_BYTES.min(rest.len()));
+            rest = after;
+            // Half of the memory for unfinished lines: they wait for their own ends, so were they
+            // to fill all of it nothing would ever go on.
+            let room = (desk.limits.budget_all / 2).saturating_sub(*desk.partials);
+            let line_max = desk.limits.line_max;
+            framer.feed(piece, line_max, line_max.min(room.max(PARTIAL_BYTES)), |frame| {
+                self.frame(frame, desk.limits, desk.guarantee, desk.batch);
+            });
+        }
+        self.backlog.extend_from_slice(rest);
+        *desk.partials += framer.held();
+        self.framer = framer;
+    }
+
+    fn finish(&mut self, desk: &mut Desk<'_>) -> bool {
+        let before = self.filling.sequence;
+        let mut framer = std::mem::take(&mut self.framer);
+        *desk.partials -= framer.held();
+        if self.stage == Stage::Open && self.greeting != Greeting::Refused {
+            framer.finish(|frame| {
+                let (line, bytes) = match frame {
+                    Frame::Line { line, .. } => (line, line.len() as u64),
+                    Frame::TooLong { start, bytes } => (start, bytes),
+                };
+                // It may be the beginning of another line: 1 of 12.
+                self.sequence += 1;
+                self.reject("unterminated", bytes, bytes, line, desk.batch);
+            });
+        }
+        before == 0 && self.filling.sequence > 0
+    }
+
+    fn frame(
+        &mut self,
+        frame: Frame<'_>,
+        limits: &Limits,
+        guarantee: Guarantee,
+        batch: &mut Batch,
+    ) {
+        match frame {
+            Frame::Line { line, .. } if self.greeting == Greeting::Awaited && greets(line) => {
+                self.greet(line, guarantee);
+            }
+            _ if self.greeting == Greeting::Refused => {}
+            Frame::Line { line, ended } => {
+                self.speak();
+                self.sequence += 1;
+                match limits.rules.check(line) {
+                    Ok(()) => self.accept(line, ended, batch),
+                    Err(invalid) => {
+                        let (code, offset) = (invalid.reason.code(), invalid.offset as u64);
+                        self.reject(code, offset, line.len() as u64, line, batch);
+                    }
+                }
+            }
+            Frame::TooLong { start, bytes } => {
+                self.speak();
+                self.sequence += 1;
+                self.reject("too-long", start.len() as u64, bytes, start, batch);
+            }
+        }
+    }
+
+    #[inline]
+    fn accept(&mut self, line: &[u8], ended: Option<&[u8]>, batch: &mut Batch) {
+        let before = batch.lines.len();
+        match ended {
+            Some(ended) => batch.lines.extend_from_slice(ended),
+            None => {
+                batch.lines.extend_from_slice(line);
+                batch.lines.push(b'\n');
+            }
+        }
+        batch.line_count += 1;
+        self.filling.bytes += batch.lines.len() - before;
+        self.filling.sequence = self.sequence;
+    }
+
+    fn reject(
+        &mut self,
+        reason: &'static str,
+        offset: u64,
+        bytes: u64,
+        line: &[u8],
+        batch: &mut Batch,
+    ) {
+        let before = batch.letters.len();
+        let letter = Letter {
+            peer: &self.peer,
+            connection: self.number,
+            sequence: self.sequence,
+            reason,
+            offset,
+            bytes,
+            line,
+        };
+        letter.write(&mut batch.letters);
+        batch.letter_count += 1;
+        self.filling.bytes += batch.letters.len() - before;
+        self.filling.sequence = self.sequence;
+        if self.greeting == Greeting::Wanted {
+            self.rejected.push_back((self.sequence, reason));
+        }
+    }
+
+    /// The first line was no greeting.
+    fn speak(&mut self) {
+        if self.greeting == Greeting::Awaited {
+            self.greeting = Greeting::Silent;
+        }
+    }
+
+    fn greet(&mut self, line: &[u8], has: Guarantee) {
+        let wanted = match line {
+            b"LOGD 1" => Some(Guarantee::Written.min(has)),
+            b"LOGD 1 ack=written" => Some(Guarantee::Written),
+            b"LOGD 1 ack=durable" => Some(Guarantee::Durable),
+            _ => None,
+        };
+        let (greeting, answer) = match wanted {
+            // Nobody is told more than is so.
+            Some(wanted) if wanted <= has && has > Guarantee::None => {
+                (Greeting::Wanted, format!("H 1 {}\n", has.name()))
+            }
+            Some(_) => (Greeting::Refused, format!("E 1 weaker {}\n", has.name())),
+            None => (Greeting::Refused, "E 1 unknown LOGD 1 [ack=written|durable]\n".to_owned()),
+        };
+        self.greeting = greeting;
+        self.answers.push_str(&answer);
+    }
+
+    /// The batch that was filled goes on its way.
+    pub(crate) fn batch_began(&mut self) {
+        self.committing = std::mem::take(&mut self.filling);
+    }
+
+    /// It is committed.
+    pub(crate) fn batch_committed(&mut self) {
+        let share = std::mem::take(&mut self.committing);
+        self.committed = self.committed.max(share.sequence);
+        while let Some(&(sequence, code)) = self.rejected.front()
+            && sequence <= self.committed
+        {
+            // Writing to a string does not fail.
+            let _ = writeln!(self.answers, "N {sequence} {code}");
+            self.rejected.pop_front();
+        }
+    }
+
+    /// A send has ended and left this much.
+    pub(crate) fn sent(&mut self, rest: &[u8]) {
+        self.is_sending = false;
+        if !rest.is_empty() {
+            self.answers.insert_str(0, &String::from_utf8_lossy(rest));
+        }
+    }
+
+    /// A send failed.
+    pub(crate) fn sending_failed(&mut self) {
+        self.is_sending = false;
+        self.backlog = Vec::new();
+        self.stage = Stage::Broken;
+    }
+
+    /// Receiving has stopped as it was told to, and can go on.
+    pub(crate) fn receiving_stopped(&mut self) {
+        self.receiving = Receiving::Stopped;
+    }
+
+    /// Receiving failed.
+    pub(crate) fn receiving_failed(&mut self, partials: &mut usize) {
+        self.receiving = Receiving::Ended;
+        self.stage = Stage::Broken;
+        *partials -= self.framer.held();
+        self.framer = Framer::default();
+        self.backlog = Vec::new();
+    }
+
+    /// Nothing more is to be taken.
+    pub(crate) fn drain(&mut self) {
+        if self.stage == Stage::Open {
+            self.stage = Stage::Draining;
+        }
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.stage == Stage::Broken
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.receiving == Receiving::Stopped && self.stage == Stage::Open
+    }
+
+    /// Bytes that it keeps of a line without an end.
+    pub(crate) fn partial(&self) -> usize {
+        self.framer.held()
+    }
+
+    /// Bytes kept for it.
+    fn held(&self) -> usize {
+        self.filling.bytes + self.committing.bytes + self.framer.held() + self.backlog.len()
+    }
+
+    fn has_uncommitted(&self) -> bool {
+        self.filling.sequence > 0 || self.committing.sequence > 0 || self.has_backlog()
+    }
+
+    /// Whether it has bytes that were not looked at yet.
+    pub(crate) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Whether there is no room for what more bytes would make.
+    fn is_full(&self, limits: &Limits, partial: usize, batch: usize) -> bool {
+        self.filling.bytes + self.committing.bytes + partial > limits.budget_each
+            || batch > limits.budget_all
+            || self.answers_are_many()
+    }
+
+    /// What to do next, if anything. To be asked until there is nothing. `is_over`: all connections
+    /// together hold more than they may.
+    pub(crate) fn step(&mut self, limits: &Limits, is_over: bool) -> Option<Step> {
+        match self.stage {
+            Stage::Closed => return None,
+            Stage::Broken => return self.step_to_the_end(),
+            Stage::Open | Stage::Draining | Stage::Parting => {}
+        }
+        if let Some(answer) = self.next_answer() {
+            self.is_sending = true;
+            return Some(Step::Send(answer));
+        }
+        let is_told = !self.is_sending && !self.has_uncommitted();
+        if self.receiving == Receiving::Ended && is_told {
+            return Some(self.close());
+        }
+        if self.greeting == Greeting::Refused && is_told {
+            self.drain();
+        }
+        if self.stage == Stage::Draining && self.receiving == Receiving::Stopped && is_told {
+            if self.greeting == Greeting::Silent || self.greeting == Greeting::Awaited {
+                return Some(self.close());
+            }
+            self.stage = Stage::Parting;
+            return Some(Step::EndWriting);
+        }
+        let is_full = is_over || self.held() > limits.budget_each || self.answers_are_many();
+        match (self.receiving, self.stage) {
+            (Receiving::Armed, Stage::Draining) => Some(self.stop()),
+            (Receiving::Armed, Stage::Open) if is_full => Some(self.stop()),
+            (Receiving::Stopped, Stage::Parting) => Some(self.go_on()),
+            (Receiving::Stopped, Stage::Open)
+                if !is_full && self.held() <= limits.budget_each / 2 =>
+            {
+                Some(self.go_on())
+            }
+            _ => None,
+        }
+    }
+
+    fn answers_are_many(&self) -> bool {
+        /// About what a rejection takes as an answer.
+        const EACH: usize = 24;
+        self.answers.len() + self.rejected.len() * EACH > ANSWERS_MAX
+    }
+
+    fn next_answer(&mut self) -> Option<Vec<u8>> {
+        if self.is_sending {
+            return None;
+        }
+        if self.greeting == Greeting::Wanted && self.committed > self.acknowledged {
+            self.acknowledged = self.committed;
+            let _ = writeln!(self.answers, "A {}", self.committed);
+        }
+        match self.answers.is_empty() {
+            true => None,
+            false => Some(std::mem::take(&mut self.answers).into_bytes()),
+        }
+    }
+
+    /// Nothing more is sent; what is in flight is waited for.
+    fn step_to_the_end(&mut self) -> Option<Step> {
+        match self.receiving {
+            Receiving::Armed => Some(self.stop()),
+            Receiving::Stopping => None,
+            _ if self.is_sending || self.has_uncommitted() => None,
+            _ => {
+                self.stage = Stage::Closed;
+                Some(Step::Close)
+            }
+        }
+    }
+
+    fn stop(&mut self) -> Step {
+        self.receiving = Receiving::Stopping;
+        Step::StopReceiving
+    }
+
+    fn go_on(&mut self) -> Step {
+        self.receiving = Receiving::Armed;
+        Step::Receive
+    }
+
+    fn close(&mut self) -> Step {
+        self.stage = Stage::Closed;
+        Step::Close
+    }
+}
+
+/// Whether a first line is no log line but asks for something. No JSON begins so.
+fn greets(line: &[u8]) -> bool {
+    line.starts_with(b"LOGD ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! The rules of a connection, each as what happened and what is to be done.
+
+use super::*;
+
+struct Table {
+    limits: Limits,
+    partials: usize,
+    batch: Batch,
+    has: Guarantee,
+}
+
+impl Table {
+    fn new() -> Table {
+        let limits = Limits {
+            rules: Rules::new(8, Vec::new()),
+            line_max: 100,
+            budget_each: 300,
+            budget_all: 1000,
+        };
+        let (partials, batch) = (0, Batch::default());
+        Table { limits, partials, batch, has: Guarantee::Durable }
+    }
+
+    fn desk(&mut self) -> Desk<'_> {
+        Desk {
+            limits: &self.limits,
+            guarantee: self.has,
+            partials: &mut self.partials,
+            batch: &mut self.batch,
+        }
+    }
+
+    fn receive(&mut self, connection: &mut Connection, bytes: &[u8]) {
+        connection.received(bytes, &mut self.desk());
+    }
+
+    fn end(&mut self, connection: &mut Connection) {
+        connection.input_ended(&mut self.desk());
+    }
+
+    fn commit(&mut self, connection: &mut Connection) {
+        connection.batch_began();
+        self.batch = Batch::default();
+        connection.batch_committed();
+        connection.resume(&mut self.desk());
+    }
+
+    fn steps(&self, connection: &mut Connection) -> Vec<Step> {
+        std::iter::from_fn(|| connection.step(&self.limits, false)).collect()
+    }
+}
+
+fn connection() -> Connection {
+    Connection::new(1, "peer".to_owned())
+}
+
+fn send(text: &str) -> Step {
+    Step::Send(text.as_bytes().to_vec())
+}
+
+#[test]
+fn who_does_not_ask_is_sent_nothing() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.receive(&mut connection, b"{}\nx\nLOGD 1\n");
+    assert_eq!((desk.batch.line_count, desk.batch.letter_count), (1, 2));
+    desk.commit(&mut connection);
+    assert_eq!(desk.steps(&mut connection), []);
+    desk.end(&mut connection);
+    assert_eq!(desk.steps(&mut connection), [Step::Close]);
+}
+
+#[test]
+fn nothing_is_acknowledged_before_it_is_committed() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.receive(&mut connection, b"LOGD 1 ack=durable\n{}\n{\n[1]\n");
+    assert_eq!(desk.steps(&mut connection), [send("H 1 durable\n")]);
+    connection.sent(b"");
+    connection.batch_began();
+    assert_eq!(desk.steps(&mut connection), []);
+    desk.receive(&mut connection, b"2\n3\n");
+    connection.batch_committed();
+    assert_eq!(desk.steps(&mut connection), [send("N 2 incomplete\nA 3\n")]);
+    desk.commit(&mut connection);
+    assert_eq!(desk.steps(&mut connection), [], "one send at a time");
+    connection.sent(b"3\n");
+    assert_eq!(desk.steps(&mut connection), [send("3\nA 5\n")]);
+}
+
+#[test]
+fn the_newest_acknowledgement_is_enough() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.receive(&mut connection, b"LOGD 1\n");
+    assert_eq!(desk.steps(&mut connection), [send("H 1 durable\n")]);
+    for _ in 0..3 {
+        desk.receive(&mut connection, b"1\n");
+        desk.commit(&mut connection);
+    }
+    connection.sent(b"");
+    assert_eq!(desk.steps(&mut connection), [send("A 3\n")]);
+}
+
+#[test]
+fn nobody_is_promised_more_than_is_so() {
+    for (has, line, answer) in [
+        (Guarantee::Written, "LOGD 1 ack=durable\n", "E 1 weaker written\n"),
+        (Guarantee::None, "LOGD 1\n", "E 1 weaker none\n"),
+        (Guarantee::Durable, "LOGD 2\n", "E 1 unknown LOGD 1 [ack=written|durable]\n"),
+    ] {
+        let (mut desk, mut connection) = (Table::new(), connection());
+        desk.has = has;
+        desk.receive(&mut connection, line.as_bytes());
+        desk.receive(&mut connection, b"1\n");
+        assert!(desk.batch.is_empty(), "what is sent to it is not taken");
+        assert_eq!(desk.steps(&mut connection), [send(answer)]);
+        connection.sent(b"");
+        assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
+        connection.receiving_stopped();
+        assert_eq!(desk.steps(&mut connection), [Step::EndWriting, Step::Receive]);
+        desk.end(&mut connection);
+        assert_eq!(desk.steps(&mut connection), [Step::Close]);
+    }
+}
+
+#[test]
+fn the_end_of_input_waits_for_the_commit() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.receive(&mut connection, b"LOGD 1\n1\n12");
+    assert_eq!(desk.partials, 2);
+    desk.end(&mut connection);
+    assert_eq!(desk.partials, 0);
+    assert_eq!(desk.steps(&mut connection), [send("H 1 durable\n")]);
+    connection.sent(b"");
+    assert_eq!(desk.steps(&mut connection), []);
+    desk.commit(&mut connection);
+    assert_eq!(desk.steps(&mut connection), [send("N 2 unterminated\nA 2\n")]);
+    connection.sent(b"");
+    assert_eq!(desk.steps(&mut connection), [Step::Close]);
+}
+
+#[test]
+fn who_sends_more_than_is_stored_is_not_received_from() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    let line = format!("\"{}\"\n", "x".repeat(90));
+    for _ in 0..4 {
+        desk.receive(&mut connection, line.as_bytes());
+    }
+    assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
+    connection.receiving_stopped();
+    assert_eq!(desk.steps(&mut connection), []);
+    desk.commit(&mut connection);
+    assert_eq!(desk.steps(&mut connection), [Step::Receive]);
+}
+
+#[test]
+fn all_together_may_hold_so_much() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.receive(&mut connection, b"1\n");
+    assert_eq!(connection.step(&desk.limits, true), Some(Step::StopReceiving));
+    connection.receiving_stopped();
+    assert_eq!(connection.step(&desk.limits, true), None);
+    assert_eq!(connection.step(&desk.limits, false), Some(Step::Receive));
+    // Unfinished lines have half of it.
+    desk.limits.line_max = 100_000;
+    desk.limits.budget_all = 100_000;
+    let mut hostile: Vec<Connection> = (0..10).map(|_| self::connection()).collect();
+    for one in &mut hostile {
+        desk.receive(one, &[b'x'; 16_000]);
+    }
+    assert!(desk.partials <= 50_000 + hostile.len() * 4097, "{}", desk.partials);
+}
+
+#[test]
+fn who_does_not_read_its_answers_is_not_received_from() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.limits.budget_each = usize::MAX;
+    desk.receive(&mut connection, b"LOGD 1\n");
+    let _ = desk.steps(&mut connection);
+    for _ in 0..5000 {
+        desk.receive(&mut connection, b"x\n");
+        desk.commit(&mut connection);
+    }
+    assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
+}
+
+/// What a sender makes of few bytes is bounded too, and nothing of it is lost.
+#[test]
+fn rejected_lines_do_not_multiply_without_bound() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.limits.budget_each = 100_000;
+    desk.limits.budget_all = 1_000_000;
+    desk.receive(&mut connection, &b"x\n".repeat(100_000));
+    desk.end(&mut connection);
+    let mut letters = 0;
+    while connection.has_uncommitted() {
+        assert!(desk.batch.bytes() < 2_000_000, "{}", desk.batch.bytes());
+        letters += desk.batch.letter_count;
+        assert!(desk.batch.letter_count > 0, "it is stuck after {letters}");
+        desk.commit(&mut connection);
+    }
+    assert_eq!(letters, 100_000);
+    assert_eq!(desk.steps(&mut connection), [Step::Close]);
+}
+
+#[test]
+fn an_error_closes_when_nothing_is_in_flight() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.receive(&mut connection, b"LOGD 1\n1\n12");
+    let _ = desk.steps(&mut connection);
+    connection.receiving_failed(&mut desk.partials);
+    assert_eq!(desk.partials, 0);
+    connection.sending_failed();
+    assert_eq!(desk.steps(&mut connection), [], "its line is not stored yet");
+    desk.commit(&mut connection);
+    assert_eq!(desk.steps(&mut connection), [Step::Close]);
+}
+
+#[test]
+fn a_drain_acknowledges_all_that_came_and_parts() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.receive(&mut connection, b"LOGD 1\n1\n");
+    let _ = desk.steps(&mut connection);
+    connection.sent(b"");
+    connection.drain();
+    assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
+    desk.receive(&mut connection, b"2\n");
+    connection.receiving_stopped();
+    desk.commit(&mut connection);
+    assert_eq!(desk.steps(&mut connection), [send("A 2\n")]);
+    connection.sent(b"");
+    assert_eq!(desk.steps(&mut connection), [Step::EndWriting, Step::Receive]);
+    desk.receive(&mut connection, b"3\n");
+    assert!(desk.batch.is_empty(), "what comes after the last word is not taken");
+}

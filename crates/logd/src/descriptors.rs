@@ -1,0 +1,46 @@
+//! The limit of open descriptors: raised as far as it goes, and said where that is not enough.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::LogdError;
+
+/// Descriptors beside the connections: standard streams, signals, and of each thread a listener, a
+/// ring, an epoll set, what wakes it, its files, and some to spare.
+fn beside(threads: u32) -> u64 {
+    32 + 16 * u64::from(threads)
+}
+
+/// Connections where nothing is asked for.
+const DEFAULT_MAX: u64 = 10_000;
+
+/// Raises the limit as needed; gives how many connections may be open.
+pub(crate) fn make_room(asked: Option<u32>, threads: u32) -> Result<usize, LogdError> {
+    let limit = getrlimit(Resource::Nofile);
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    let room = hard.saturating_sub(beside(threads));
+    let connections = match asked {
+        Some(asked) if u64::from(asked) > room => {
+            return Err(LogdError::Failed(format!(
+                "--max-connections {asked} needs {} open descriptors and the hard limit is {hard}: \
+                 raise it (ulimit -Hn, LimitNOFILE=) or ask for at most {room}",
+                u64::from(asked) + beside(threads)
+            )));
+        }
+        Some(asked) => u64::from(asked),
+        None => DEFAULT_MAX.min(room),
+    };
+    if connections == 0 {
+        return Err(LogdError::Failed(format!(
+            "the hard limit of {hard} open descriptors leaves none for connections: raise it \
+             (ulimit -Hn, LimitNOFILE=)"
+        )));
+    }
+    let needed = connections + beside(threads);
+    if limit.current.is_some_and(|current| current < needed) {
+        let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
+        setrlimit(Resource::Nofile, raised).map_err(|errno| {
+            LogdError::Failed(format!("raising the limit of open descriptors to {needed}: {errno}"))
+        })?;
+    }
+    Ok(connections as usize)
+}

@@ -1,0 +1,64 @@
+//! What ends the daemon or one of its tools, in one line: what failed, on what, and what to do.
+
+use std::{fmt, io, path::Path};
+
+/// Why a command failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LogdError {
+    /// What was typed or configured cannot be meant.
+    Usage(String),
+    /// Something failed.
+    Failed(String),
+    /// Whoever read the output went away; nothing is left to say to them.
+    BrokenPipe,
+}
+
+impl LogdError {
+    pub(crate) fn failed(error: impl fmt::Display) -> LogdError {
+        LogdError::Failed(error.to_string())
+    }
+
+    /// An error of a call on a file.
+    pub(crate) fn on(path: &Path, error: &io::Error) -> LogdError {
+        LogdError::Failed(format!("{}: {}", path.display(), plain(error)))
+    }
+
+    /// Classifies an error of writing to standard output.
+    pub(crate) fn output(error: &io::Error) -> LogdError {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => LogdError::BrokenPipe,
+            _ => LogdError::Failed(format!("standard output: {}", plain(error))),
+        }
+    }
+
+    /// The status that the command exits with: 2 for wrong usage, 1 for a failure, 0 for a reader
+    /// that went away.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            LogdError::Usage(_) => 2,
+            LogdError::Failed(_) => 1,
+            LogdError::BrokenPipe => 0,
+        }
+    }
+}
+
+impl fmt::Display for LogdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogdError::Usage(message) | LogdError::Failed(message) => f.write_str(message),
+            LogdError::BrokenPipe => f.write_str("the reader of the output went away"),
+        }
+    }
+}
+
+impl std::error::Error for LogdError {}
+
+/// An error in the system's words, without the number that the standard library appends.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}

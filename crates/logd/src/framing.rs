@@ -1,0 +1,167 @@
+//! Where lines end: LF or CRLF, whatever pieces they come in.
+//!
+//! A line that lies in one piece is never copied here. One that is longer than the limit is not
+//! kept beyond it, however long it goes on; what of it is kept, and how long it was, is told at its
+//! end, so that whoever sends no line end costs the limit and nothing more.
+
+/// What is left of a line whose end has not come.
+#[derive(Debug, Default)]
+pub(crate) struct Framer {
+    partial: Vec<u8>,
+    /// All bytes of a line that is longer than the limit.
+    too_long: Option<u64>,
+}
+
+/// A line, without its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Frame<'a> {
+    /// A whole one; `ended` is the same with its LF, where that is how it came.
+    Line { line: &'a [u8], ended: Option<&'a [u8]> },
+    /// The beginning of one that is `bytes` long, a CR at its end among them.
+    TooLong { start: &'a [u8], bytes: u64 },
+}
+
+impl Framer {
+    /// Takes a piece, and gives each line that ends in it. Lines without a byte are none. Of a line
+    /// whose end has not come, `keep_max` bytes are kept at most: where that is less than
+    /// `line_max`, for want of memory, it counts as too long.
+    pub(crate) fn feed(
+        &mut self,
+        piece: &[u8],
+        line_max: usize,
+        keep_max: usize,
+        mut take: impl FnMut(Frame<'_>),
+    ) {
+        let mut rest = piece;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            let (ended, after) = rest.split_at(end + 1);
+            rest = after;
+            if self.partial.is_empty() && self.too_long.is_none() {
+                whole(ended, line_max, &mut take);
+            } else {
+                self.keep(&ended[..end], line_max);
+                self.end(line_max, &mut take);
+            }
+        }
+        if !rest.is_empty() {
+            self.keep(rest, keep_max);
+        }
+    }
+
+    /// What came after the last line end, if anything; nothing comes any more.
+    pub(crate) fn finish(&mut self, mut take: impl FnMut(Frame<'_>)) {
+        if self.held() > 0 || self.too_long.is_some() {
+            self.end(usize::MAX, &mut take);
+        }
+    }
+
+    /// Bytes kept.
+    pub(crate) fn held(&self) -> usize {
+        self.partial.len()
+    }
+
+    fn keep(&mut self, bytes: &[u8], line_max: usize) {
+        // A byte more for the CR of a line that is as long as may be.
+        let room = (line_max + 1).saturating_sub(self.partial.len());
+        if let Some(all) = &mut self.too_long {
+            *all += bytes.len() as u64;
+        } else if bytes.len() > room {
+            self.too_long = Some(self.partial.len() as u64 + bytes.len() as u64);
+            self.partial.extend_from_slice(&bytes[..room.min(bytes.len())]);
+            self.partial.truncate(line_max);
+        } else {
+            self.partial.extend_from_slice(bytes);
+        }
+    }
+
+    fn end(&mut self, line_max: usize, take: &mut impl FnMut(Frame<'_>)) {
+        match self.too_long.take() {
+            Some(bytes) => take(Frame::TooLong { start: &self.partial, bytes }),
+            None => {
+                let line = without_return(&self.partial);
+                if line.len() > line_max {
+                    let bytes = self.partial.len() as u64;
+                    take(Frame::TooLong { start: &line[..line_max], bytes });
+                } else if !line.is_empty() {
+                    take(Frame::Line { line, ended: None });
+                }
+            }
+        }
+        self.partial.clear();
+        // A long one is not kept for the next.
+        self.partial.shrink_to(4096);
+    }
+}
+
+fn whole(ended: &[u8], line_max: usize, take: &mut impl FnMut(Frame<'_>)) {
+    let with_return = &ended[..ended.len() - 1];
+    let line = without_return(with_return);
+    if line.len() > line_max {
+        take(Frame::TooLong { start: &line[..line_max], bytes: with_return.len() as u64 });
+    } else if !line.is_empty() {
+        let ended = (line.len() == with_return.len()).then_some(ended);
+        take(Frame::Line { line, ended });
+    }
+}
+
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(pieces: &[&[u8]], line_max: usize) -> Vec<String> {
+        let mut framer = Framer::default();
+        let mut found = Vec::new();
+        let mut take = |frame: Frame<'_>| {
+            found.push(match frame {
+                Frame::Line { line, ended } => {
+                    assert!(ended.is_none_or(|ended| ended == [line, b"\n"].concat()));
+                    String::from_utf8_lossy(line).into_owned()
+                }
+                Frame::TooLong { start, bytes } => {
+                    format!("{bytes}: {}", String::from_utf8_lossy(start))
+                }
+            });
+        };
+        for piece in pieces {
+            framer.feed(piece, line_max, line_max, &mut take);
+            assert!(framer.held() <= line_max + 1, "{} bytes are kept", framer.held());
+        }
+        framer.finish(take);
+        assert_eq!(framer.held(), 0);
+        found
+    }
+
+    #[test]
+    fn lines_are_the_same_however_they_come() {
+        let text = b"one\r\n\n\r\ntwo\rx\nfour\n12345678\r\n123456789\nlong long line\nrest";
+        let expected = ["one", "two\rx", "four", "12345678", "9: 12345678", "14: long lon", "rest"];
+        assert_eq!(frames(&[text], 8), expected);
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(frames(&bytes, 8), expected);
+        for cut in 0..text.len() {
+            let (first, second) = text.split_at(cut);
+            assert_eq!(frames(&[first, second], 8), expected, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_not_kept() {
+        let piece = [b'x'; 1000];
+        let pieces = vec![&piece[..]; 1000];
+        assert_eq!(frames(&pieces, 10), ["1000000: xxxxxxxxxx"]);
+    }
+
+    #[test]
+    fn want_of_memory_spares_lines_that_are_whole() {
+        let mut framer = Framer::default();
+        let mut found = Vec::new();
+        for piece in [&b"whole\nfir"[..], b"st\nwhole\n"] {
+            framer.feed(piece, 8, 0, |frame| found.push(matches!(frame, Frame::Line { .. })));
+        }
+        assert_eq!(found, [true, false, true]);
+    }
+}

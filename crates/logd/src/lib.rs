@@ -1,0 +1,44 @@
+//! `ringwise logd`: newline-delimited JSON over TCP, validated, appended, durable, acknowledged.
+//!
+//! It exists because an acknowledgement is worth what stands behind it: here, that the line is on
+//! stable storage. What it does not do: change a line, or answer a client that did not ask.
+//!
+//! Reading order: `args`, `json` (what a line has to be), `framing`, `letter`, `connection` (the
+//! rules), `segment` (where lines are kept), `storage` (a thread's streams), `worker` (one thread's
+//! loop), `daemon` (threads and signals), `descriptors` (their limit), `stats`, `tool` (cat, tail,
+//! verify).
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod connection;
+mod daemon;
+mod descriptors;
+mod error;
+mod framing;
+mod guarantee;
+pub mod json;
+mod letter;
+mod segment;
+mod stats;
+mod storage;
+mod tool;
+mod worker;
+
+use std::io::Write;
+
+pub use args::Args;
+pub use error::LogdError;
+pub use guarantee::Guarantee;
+
+/// Runs as typed, and prints to `out`.
+///
+/// # Errors
+///
+/// [`LogdError`], one line, with the exit status that belongs to it.
+pub fn run(args: &Args, out: &mut impl Write) -> Result<(), LogdError> {
+    match &args.tool {
+        Some(tool) => tool::run(tool, out),
+        None => daemon::serve(&args.serve, out),
+    }
+}

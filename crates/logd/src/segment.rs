@@ -1,0 +1,19 @@
+//! Segments: where lines are kept, and how it is known which of them are whole.
+//!
+//! A segment is two files (docs/logd.md has the format): the lines as they came, which any tool can
+//! read, and beside them an index with an entry for each batch, which has the batch's place, its
+//! lines and its checksum. What no good entry covers was never acknowledged as durable.
+//!
+//! Reading order: `entry`, `name`, `scan` (what of a segment is whole), `appender` (writing on a
+//! loop), `recovery` (what a start does with the end of the last run), `reader` (for people: cat,
+//! tail, verify). A stream is the segments of one thread, and its lines are numbered throughout.
+
+pub(crate) mod appender;
+pub(crate) mod entry;
+pub(crate) mod name;
+pub(crate) mod reader;
+pub(crate) mod recovery;
+pub(crate) mod scan;
+
+#[cfg(test)]
+mod crashes;

@@ -1,0 +1,484 @@
+//! Writing a stream, a batch at a time, on the loop of the thread that it belongs to.
+//!
+//! A batch is committed when its bytes and its entry are written and, where durability is promised,
+//! synced, and the names of new files too (invariant 10 of docs/ownership.md). The next batch begins
+//! after that, so at most one is torn by a loss of power, and whatever arrives meanwhile rides with
+//! it. A sync that failed is never asked for again: the segment is left as it is, and the batch,
+//! which is still in memory, is written to a new one. Where there is no space a write is made again
+//! when there may be.
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use ringwise::{Completion, Descriptor, ErrorKind, Local, OpenOptions, Operation};
+
+use super::{
+    entry::{AFTER_SYNC, ENTRY_BYTES, Entry, Kind},
+    name::{Part, Stream},
+};
+use crate::guarantee::Guarantee;
+
+/// Failures in a row, of other than space, that end the attempts.
+const FAILURES_MAX: u32 = 3;
+
+/// What `O_DSYNC` is: a write to the index is durable when it completes.
+const DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
+
+/// When a segment ends and the next begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) bytes: u64,
+    pub(crate) age: Duration,
+}
+
+/// How a stream is to be written.
+pub(crate) struct Plan {
+    pub(crate) directory: PathBuf,
+    pub(crate) stream: Stream,
+    pub(crate) guarantee: Guarantee,
+    pub(crate) limits: Limits,
+    pub(crate) next_serial: u64,
+    pub(crate) next_line: u64,
+    /// The tags of its operations: this, and its lowest byte for the kind.
+    pub(crate) tag: u64,
+}
+
+/// Writes a stream.
+pub(crate) struct Appender {
+    plan: Plan,
+    /// The directory, to sync the names in it.
+    directory: Descriptor,
+    /// For what the thread waits for, so that nothing of others comes in between.
+    aside: Local,
+    segment: Option<Segment>,
+    commit: Option<Commit>,
+    failures: u32,
+    /// Syncs that were asked for.
+    pub(crate) syncs: u64,
+}
+
+struct Segment {
+    data: Descriptor,
+    index: Descriptor,
+    opened: Instant,
+    bytes: u64,
+    batches: u64,
+    lines: u64,
+    has_names: bool,
+}
+
+/// A batch on its way.
+struct Commit {
+    lines: u64,
+    checksum: u32,
+    /// The batch, while no write has it.
+    data: Option<Vec<u8>>,
+    entry: Option<Vec<u8>>,
+    /// How much of each is written.
+    data_done: usize,
+    entry_done: usize,
+    len: usize,
+    entry_len: usize,
+    in_flight: u32,
+    sync: Sync,
+    trouble: Option<Trouble>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sync {
+    Unasked,
+    Asked,
+    Done,
+}
+
+enum Trouble {
+    /// Nothing was lost: the same again later.
+    Space(String),
+    /// The segment is not to be trusted any more.
+    Segment(String),
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// It goes on.
+    Going,
+    /// It is committed; the memory can be used again.
+    Committed(Vec<u8>),
+    /// It is not, for this reason, and nothing is under way: call [`Appender::retry`] later.
+    Stalled(String),
+}
+
+const WRITE_DATA: u64 = 1;
+const WRITE_INDEX: u64 = 2;
+const SYNC_DATA: u64 = 3;
+const SYNC_NAMES: u64 = 4;
+
+/// Why nothing more can be stored.
+#[derive(Debug)]
+pub(crate) struct Fatal(pub(crate) String);
+
+impl Appender {
+    pub(crate) fn new(plan: Plan, directory: Descriptor, aside: Local) -> Appender {
+        Appender { plan, directory, aside, segment: None, commit: None, failures: 0, syncs: 0 }
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.plan.limits = limits;
+    }
+
+    /// Begins a batch of whole lines; none may be on its way.
+    ///
+    /// # Errors
+    ///
+    /// [`Fatal`]: it cannot be stored, and trying again is of no use.
+    pub(crate) fn begin(
+        &mut self,
+        local: &mut Local,
+        data: Vec<u8>,
+        lines: u64,
+    ) -> Result<Progress, Fatal> {
+        assert!(self.commit.is_none() && !data.is_empty(), "one batch at a time, of lines");
+        self.commit = Some(Commit {
+            lines,
+            checksum: crc32fast::hash(&data),
+            len: data.len(),
+            data: Some(data),
+            entry: None,
+            data_done: 0,
+            entry_done: 0,
+            entry_len: 0,
+            in_flight: 0,
+            sync: Sync::Unasked,
+            trouble: None,
+        });
+        let is_over = self.segment.as_ref().is_some_and(|segment| {
+            segment.bytes >= self.plan.limits.bytes
+                || segment.opened.elapsed() >= self.plan.limits.age
+        });
+        if is_over && let Err(error) = self.seal() {
+            // Without its seal it is read up to its last whole batch, which is all of it.
+            eprintln!("ringwise: logd: {}: sealing: {error}", self.plan.stream);
+        }
+        self.retry(local)
+    }
+
+    /// Goes on after [`Progress::Stalled`].
+    ///
+    /// # Errors
+    ///
+    /// As [`begin`](Self::begin).
+    pub(crate) fn retry(&mut self, local: &mut Local) -> Result<Progress, Fatal> {
+        if self.segment.is_none()
+            && let Err(error) = self.open()
+        {
+            return self.judge(match is_space(&error) {
+                true => Trouble::Space(error.to_string()),
+                false => Trouble::Segment(error.to_string()),
+            });
+        }
+        let segment = self.segment.as_ref().expect("it was opened just now");
+        let commit = self.commit.as_mut().expect("there is a batch");
+        if commit.entry.is_none() {
+            commit.entry = Some(entry_of(&self.plan, segment, commit));
+            commit.entry_len = commit.entry.as_ref().map_or(0, Vec::len);
+        }
+        self.push_data(local)?;
+        self.push_entry(local)?;
+        if !self.segment.as_ref().is_some_and(|segment| segment.has_names) {
+            self.push_sync(local, SYNC_NAMES)?;
+        }
+        self.go_on(local)
+    }
+
+    /// Takes the completion of one of its operations.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin`](Self::begin).
+    pub(crate) fn take(
+        &mut self,
+        local: &mut Local,
+        completion: Completion,
+    ) -> Result<Progress, Fatal> {
+        let (kind, result) = (completion.tag() & 0xff, completion.result());
+        let Some(commit) = &mut self.commit else { return Ok(Progress::Going) };
+        commit.in_flight -= 1;
+        let again = matches!(&result, Err(error) if is_transient(error));
+        match kind {
+            WRITE_DATA => commit.data = completion.into_buffer().and_then(|b| b.into_vec().ok()),
+            WRITE_INDEX => commit.entry = completion.into_buffer().and_then(|b| b.into_vec().ok()),
+            _ => {}
+        }
+        match result {
+            Ok(count) => match kind {
+                WRITE_DATA => commit.data_done += count,
+                WRITE_INDEX => commit.entry_done += count,
+                SYNC_DATA => commit.sync = Sync::Done,
+                _ => {
+                    if let Some(segment) = &mut self.segment {
+                        segment.has_names = true;
+                    }
+                }
+            },
+            // It did nothing; a sync that was interrupted has told of nothing yet.
+            Err(_) if again && kind == SYNC_DATA => commit.sync = Sync::Unasked,
+            Err(_) if again => {}
+            Err(error) if is_space(&error) && matches!(kind, WRITE_DATA | WRITE_INDEX) => {
+                commit.trouble.get_or_insert(Trouble::Space(error.to_string()));
+            }
+            Err(error) => commit.trouble = Some(Trouble::Segment(error.to_string())),
+        }
+        if self.commit.as_ref().is_some_and(|commit| commit.trouble.is_none()) {
+            match kind {
+                WRITE_DATA => self.push_data(local)?,
+                WRITE_INDEX => self.push_entry(local)?,
+                SYNC_NAMES if again => self.push_sync(local, SYNC_NAMES)?,
+                _ => {}
+            }
+        }
+        self.go_on(local)
+    }
+
+    /// Does what comes next: the sync when all is written, the end when all is done.
+    fn go_on(&mut self, local: &mut Local) -> Result<Progress, Fatal> {
+        let is_durable = self.plan.guarantee == Guarantee::Durable;
+        let Some(commit) = &mut self.commit else { return Ok(Progress::Going) };
+        if let Some(trouble) = commit.trouble.take_if(|_| commit.in_flight == 0) {
+            return self.judge(trouble);
+        }
+        if commit.trouble.is_some() {
+            return Ok(Progress::Going);
+        }
+        // A sync covers what is written before it is asked for, and nothing else.
+        let is_written = commit.data_done == commit.len && commit.data.is_some();
+        if is_durable && is_written && commit.sync == Sync::Unasked {
+            commit.sync = Sync::Asked;
+            self.push_sync(local, SYNC_DATA)?;
+            return Ok(Progress::Going);
+        }
+        if commit.in_flight > 0 {
+            return Ok(Progress::Going);
+        }
+        Ok(Progress::Committed(self.conclude()))
+    }
+
+    /// The batch is committed: it counts.
+    fn conclude(&mut self) -> Vec<u8> {
+        let commit = self.commit.take().expect("it was looked at just now");
+        let segment = self.segment.as_mut().expect("it was written to");
+        segment.bytes += commit.len as u64;
+        segment.batches += 1;
+        segment.lines += commit.lines;
+        self.plan.next_line += commit.lines;
+        self.failures = 0;
+        commit.data.expect("no write has it any more")
+    }
+
+    /// Says what is to be done about a failure.
+    fn judge(&mut self, trouble: Trouble) -> Result<Progress, Fatal> {
+        let what = match trouble {
+            Trouble::Space(what) => what,
+            Trouble::Segment(what) => {
+                // Closed and never touched again; the batch goes to another.
+                self.segment = None;
+                self.failures += 1;
+                if let Some(commit) = &mut self.commit {
+                    (commit.data_done, commit.entry_done) = (0, 0);
+                    (commit.entry, commit.sync) = (None, Sync::Unasked);
+                }
+                what
+            }
+        };
+        match self.failures {
+            FAILURES_MAX.. => Err(Fatal(format!("{}: {what}", self.plan.stream))),
+            _ => Ok(Progress::Stalled(format!("{}: {what}", self.plan.stream))),
+        }
+    }
+
+    /// Writes what is left of the batch, if anything is.
+    fn push_data(&mut self, local: &mut Local) -> Result<(), Fatal> {
+        let (Some(segment), Some(commit)) = (&self.segment, &mut self.commit) else {
+            return Ok(());
+        };
+        if commit.data_done == commit.len {
+            return Ok(());
+        }
+        let Some(data) = commit.data.take() else { return Ok(()) };
+        let (done, end) = (commit.data_done, commit.len);
+        let rest = ringwise::Buffer::from(data).slice(done..end);
+        let write = Operation::write_at(&segment.data, rest, segment.bytes + done as u64);
+        commit.in_flight += 1;
+        push(local, write, self.plan.tag | WRITE_DATA)
+    }
+
+    /// Writes what is left of the entry, if anything is.
+    fn push_entry(&mut self, local: &mut Local) -> Result<(), Fatal> {
+        let (Some(segment), Some(commit)) = (&self.segment, &mut self.commit) else {
+            return Ok(());
+        };
+        if commit.entry_done == commit.entry_len {
+            return Ok(());
+        }
+        let Some(entry) = commit.entry.take() else { return Ok(()) };
+        let (done, end) = (commit.entry_done, commit.entry_len);
+        let start = match segment.batches {
+            0 => 0,
+            batches => (1 + batches) * ENTRY_BYTES as u64,
+        };
+        let rest = ringwise::Buffer::from(entry).slice(done..end);
+        let write = Operation::write_at(&segment.index, rest, start + done as u64);
+        commit.in_flight += 1;
+        push(local, write, self.plan.tag | WRITE_INDEX)
+    }
+
+    fn push_sync(&mut self, local: &mut Local, kind: u64) -> Result<(), Fatal> {
+        let (Some(segment), Some(commit)) = (&self.segment, &mut self.commit) else {
+            return Ok(());
+        };
+        let sync = match kind {
+            SYNC_NAMES => Operation::sync_all(&self.directory),
+            _ => Operation::sync_data(&segment.data),
+        };
+        commit.in_flight += 1;
+        self.syncs += 1;
+        push(local, sync, self.plan.tag | kind)
+    }
+
+    /// Opens the next segment. Once in hundreds of megabytes, so the thread may wait for it.
+    fn open(&mut self) -> Result<(), ringwise::Error> {
+        // Whatever becomes of it, its name is not used again.
+        let serial = self.plan.next_serial;
+        self.plan.next_serial += 1;
+        let path = |part| self.plan.directory.join(self.plan.stream.file(serial, part));
+        let local = &mut self.aside;
+        let new = OpenOptions::new().write(true).create_new(true).mode(0o640);
+        let dsync = if self.plan.guarantee == Guarantee::Durable { DSYNC } else { 0 };
+        let data = run(local, || Operation::open(path(Part::Data), new))?.into_descriptor()?;
+        let options = new.custom_flags(dsync);
+        let opened = run(local, || Operation::open(path(Part::Index), options));
+        let index = match opened.and_then(Completion::into_descriptor) {
+            Ok(index) => index,
+            Err(error) => {
+                // Tried anew each time there is no space: leave no trail of empty files.
+                let _ = run(local, || Operation::unlink(path(Part::Data)));
+                return Err(error);
+            }
+        };
+        let opened = Instant::now();
+        self.segment =
+            Some(Segment { data, index, opened, bytes: 0, batches: 0, lines: 0, has_names: false });
+        Ok(())
+    }
+
+    /// Ends the segment, durably, whatever the guarantee. The thread waits for it.
+    ///
+    /// # Errors
+    ///
+    /// What could not be written or synced. The segment is left as it is.
+    pub(crate) fn seal(&mut self) -> Result<(), ringwise::Error> {
+        let Some(segment) = self.segment.take() else { return Ok(()) };
+        let local = &mut self.aside;
+        if segment.batches == 0 {
+            return Ok(());
+        }
+        if self.plan.guarantee != Guarantee::Durable {
+            sync(local, &segment.data)?;
+            sync(local, &segment.index)?;
+        }
+        let seal = Entry {
+            number: segment.batches,
+            offset: segment.bytes,
+            lines: segment.lines,
+            first_line: self.plan.next_line,
+            ..Entry::new(Kind::Seal)
+        };
+        let offset = (1 + segment.batches) * ENTRY_BYTES as u64;
+        write_all(local, &segment.index, &seal.encode(), offset)?;
+        sync(local, &segment.index)
+    }
+}
+
+/// The batch's entry, with the head before it where it is the segment's first.
+fn entry_of(plan: &Plan, segment: &Segment, commit: &Commit) -> Vec<u8> {
+    let is_synced = plan.guarantee == Guarantee::Durable;
+    let batch = Entry {
+        flags: if is_synced { AFTER_SYNC } else { 0 },
+        number: segment.batches,
+        offset: segment.bytes,
+        bytes: commit.len as u64,
+        lines: commit.lines,
+        first_line: plan.next_line,
+        checksum: commit.checksum,
+        ..Entry::new(Kind::Batch)
+    };
+    if segment.batches > 0 {
+        return batch.encode().to_vec();
+    }
+    let head = Entry {
+        number: plan.next_serial - 1,
+        first_line: plan.next_line,
+        ..Entry::new(Kind::Head)
+    };
+    [head.encode(), batch.encode()].concat()
+}
+
+fn push(local: &mut Local, operation: Operation, tag: u64) -> Result<(), Fatal> {
+    local.push(operation, tag).map(drop).map_err(|error| Fatal(error.to_string()))
+}
+
+/// Makes an operation, again where it was interrupted and did nothing.
+pub(crate) fn run(
+    local: &mut Local,
+    mut operation: impl FnMut() -> Operation,
+) -> Result<Completion, ringwise::Error> {
+    loop {
+        let done = local.run(operation())?;
+        match done.result() {
+            Ok(_) => return Ok(done),
+            Err(error) if is_transient(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Writes all of some bytes.
+pub(crate) fn write_all(
+    local: &mut Local,
+    file: &Descriptor,
+    bytes: &[u8],
+    offset: u64,
+) -> Result<(), ringwise::Error> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let write = || Operation::write_at(file, bytes[done..].to_vec(), offset + done as u64);
+        done += run(local, write)?.result()?;
+    }
+    Ok(())
+}
+
+pub(crate) fn sync(local: &mut Local, file: &Descriptor) -> Result<(), ringwise::Error> {
+    run(local, || Operation::sync_all(file)).map(drop)
+}
+
+/// Opens a directory, to sync the names in it.
+pub(crate) fn open_directory(
+    local: &mut Local,
+    path: &Path,
+) -> Result<Descriptor, ringwise::Error> {
+    run(local, || Operation::open(path, OpenOptions::new().read(true)))?.into_descriptor()
+}
+
+fn is_transient(error: &ringwise::Error) -> bool {
+    use rustix::io::Errno;
+    error.kind() == ErrorKind::Interrupted || error.errno() == Errno::AGAIN.raw_os_error()
+}
+
+/// No space, no quota, or a limit on the size of files: nothing was lost, and it may pass.
+fn is_space(error: &ringwise::Error) -> bool {
+    use rustix::io::Errno;
+    let errnos = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
+    errnos.iter().any(|errno| errno.raw_os_error() == error.errno())
+}

@@ -1,0 +1,350 @@
+//! Segments for people: what `ringwise logd cat`, `tail` and `verify` read.
+//!
+//! Only whole batches are shown. Where a segment failed and its last batch was written again to the
+//! next, the next says from which line on it is the one to read, so nothing is shown twice. All of
+//! it works beside a daemon that writes.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    entry::Entry,
+    name::{Part, Stream, parse},
+    scan::{Scan, State},
+};
+use crate::error::LogdError;
+
+/// Where the bytes of lines come from.
+pub(crate) trait Data {
+    fn len(&self) -> io::Result<u64>;
+    fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>>;
+}
+
+impl Data for File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+}
+
+/// A segment, looked at.
+pub(crate) struct View<D> {
+    pub(crate) name: PathBuf,
+    scan: Scan,
+    data: Option<D>,
+    data_bytes: u64,
+    /// Lines from here on are the next segment's.
+    until_line: u64,
+}
+
+impl<D: Data> View<D> {
+    fn new(name: PathBuf, index: &[u8], data: Option<D>) -> io::Result<View<D>> {
+        let data_bytes = data.as_ref().map_or(Ok(0), Data::len)?;
+        let scan = Scan::new(index, |batch| {
+            let Some(data) = &data else { return Ok(false) };
+            Ok::<_, io::Error>(whole(data, data_bytes, batch)?.is_some())
+        })?;
+        Ok(View { name, scan, data, data_bytes, until_line: u64::MAX })
+    }
+
+    /// The batches that are to be read, in order.
+    fn batches(&self) -> impl Iterator<Item = &Entry> {
+        let all = self.scan.batches.iter().chain(&self.scan.beyond);
+        all.filter(|batch| batch.first_line < self.until_line)
+    }
+
+    /// Writes out the lines from `from` on; gives the number of the line after the last.
+    fn write(&self, from: u64, out: &mut dyn Write) -> Result<u64, LogdError> {
+        let mut next = from;
+        for batch in self.batches() {
+            let end = batch.first_line.saturating_add(batch.lines);
+            if end <= next {
+                continue;
+            }
+            let Some(data) = &self.data else { break };
+            let bytes = whole(data, self.data_bytes, batch)
+                .map_err(|error| LogdError::on(&self.name, &error))?;
+            let Some(bytes) = bytes else { break };
+            let skipped = next.saturating_sub(batch.first_line);
+            out.write_all(after_lines(&bytes, skipped)).map_err(|e| LogdError::output(&e))?;
+            next = end;
+        }
+        Ok(next)
+    }
+}
+
+/// A batch's bytes, if they have its checksum.
+fn whole(data: &impl Data, data_bytes: u64, batch: &Entry) -> io::Result<Option<Vec<u8>>> {
+    let end = batch.offset.checked_add(batch.bytes);
+    let (Some(_), Ok(len)) = (end.filter(|end| *end <= data_bytes), usize::try_from(batch.bytes))
+    else {
+        return Ok(None);
+    };
+    let bytes = data.read(batch.offset, len)?;
+    Ok((crc32fast::hash(&bytes) == batch.checksum).then_some(bytes))
+}
+
+/// What follows the first `count` lines.
+fn after_lines(bytes: &[u8], count: u64) -> &[u8] {
+    let Some(last) = count.checked_sub(1) else { return bytes };
+    let ends = memchr::memchr_iter(b'\n', bytes).nth(last as usize);
+    ends.map_or(&[], |end| &bytes[end + 1..])
+}
+
+/// Has each segment end where the next begins.
+fn bound<D>(views: &mut [View<D>]) {
+    let mut until = u64::MAX;
+    for view in views.iter_mut().rev() {
+        view.until_line = until;
+        if view.scan.state() != State::Empty
+            && let Some(first) = view.scan.first_line()
+        {
+            until = until.min(first);
+        }
+    }
+}
+
+/// The streams of a directory, and the numbers of their segments.
+pub(crate) fn streams(directory: &Path) -> Result<BTreeMap<Stream, Vec<u64>>, LogdError> {
+    let entries = std::fs::read_dir(directory).map_err(|error| LogdError::on(directory, &error))?;
+    let mut streams: BTreeMap<Stream, Vec<u64>> = BTreeMap::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| LogdError::on(directory, &error))?;
+        let name = entry.file_name();
+        if let Some((stream, serial, Part::Data | Part::Index)) = name.to_str().and_then(parse) {
+            streams.entry(stream).or_default().push(serial);
+        }
+    }
+    for serials in streams.values_mut() {
+        serials.sort_unstable();
+        serials.dedup();
+    }
+    Ok(streams)
+}
+
+/// Looks at a stream's segments, from the number `from` on.
+pub(crate) fn views(
+    directory: &Path,
+    stream: Stream,
+    serials: &[u64],
+) -> Result<Vec<View<File>>, LogdError> {
+    let mut views = Vec::new();
+    for &serial in serials {
+        let name = stream.file(serial, Part::Data);
+        let open = |part| {
+            let path = directory.join(stream.file(serial, part));
+            match File::open(&path) {
+                Ok(file) => Ok(Some(file)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(LogdError::on(&path, &error)),
+            }
+        };
+        // The index first: what it speaks of is then in the data, or was never whole.
+        let mut index = Vec::new();
+        if let Some(mut file) = open(Part::Index)? {
+            let path = directory.join(stream.file(serial, Part::Index));
+            io::Read::read_to_end(&mut file, &mut index)
+                .map_err(|error| LogdError::on(&path, &error))?;
+        }
+        let path = directory.join(&name);
+        let data = open(Part::Data)?;
+        let view = View::new(name, &index, data).map_err(|error| LogdError::on(&path, &error))?;
+        views.push(view);
+    }
+    bound(&mut views);
+    Ok(views)
+}
+
+/// Writes out a stream's lines from the number `from` on; gives the number after the last.
+pub(crate) fn write_lines(
+    views: &[View<File>],
+    from: u64,
+    out: &mut dyn Write,
+) -> Result<u64, LogdError> {
+    let mut next = from;
+    for view in views {
+        next = view.write(next, out)?;
+    }
+    Ok(next)
+}
+
+/// The number of the line that comes after a stream's last.
+pub(crate) fn end_of(views: &[View<File>]) -> u64 {
+    views
+        .iter()
+        .flat_map(View::batches)
+        .map(|batch| batch.first_line + batch.lines)
+        .max()
+        .unwrap_or(0)
+}
+
+/// What a look at a stream found.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// A line for each segment.
+    pub(crate) lines: Vec<String>,
+    /// Things that are wrong, a line each.
+    pub(crate) problems: Vec<String>,
+}
+
+/// Judges a stream.
+pub(crate) fn verify<D>(views: &[View<D>]) -> Verdict
+where
+    D: Data,
+{
+    let mut verdict = Verdict::default();
+    let mut expected: Option<u64> = None;
+    for (place, view) in views.iter().enumerate() {
+        let (scan, name) = (&view.scan, view.name.display());
+        let batches = view.batches().count();
+        let lines: u64 = view.batches().map(|batch| batch.lines).sum();
+        let rest = view.data_bytes.saturating_sub(scan.end());
+        let mut line = format!("{name}: {batches} batches, {lines} lines, ");
+        match scan.state() {
+            State::Sealed => line += "sealed",
+            State::Empty => line += "nothing acknowledged",
+            State::Open if place + 1 == views.len() => line += "open",
+            State::Open => line += "not sealed",
+            State::Damaged => line += "damaged",
+        }
+        if rest > 0 && scan.state() == State::Open {
+            line += &format!(", {rest} bytes after the last whole batch");
+        }
+        if scan.state() == State::Damaged {
+            verdict.problems.push(format!(
+                "{name}: damaged after {} whole batches, at byte {}",
+                scan.batches.len(),
+                scan.end()
+            ));
+        }
+        if scan.state() == State::Sealed && rest > 0 {
+            verdict.problems.push(format!("{name}: {rest} bytes after the sealed end"));
+        }
+        verdict.lines.push(line);
+        if scan.state() == State::Empty {
+            continue;
+        }
+        if let (Some(expected), Some(first)) = (expected, scan.first_line())
+            && first > expected
+        {
+            verdict.problems.push(format!("{name}: lines {expected} to {} are missing", first - 1));
+        }
+        expected = Some(scan.next_line().min(view.until_line));
+    }
+    verdict
+}
+
+/// The lines of a stream whose files are in memory, and what is wrong with it: for tests.
+#[cfg(test)]
+pub(crate) fn lines_of(files: Vec<(u64, Part, Vec<u8>)>) -> (Vec<String>, Vec<String>) {
+    impl Data for Vec<u8> {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.len() as u64)
+        }
+
+        fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+            Ok(self[offset as usize..][..len].to_vec())
+        }
+    }
+    let mut pairs: BTreeMap<u64, (Vec<u8>, Vec<u8>)> = BTreeMap::new();
+    for (serial, part, bytes) in files {
+        let pair = pairs.entry(serial).or_default();
+        if part == Part::Index { pair.0 = bytes } else { pair.1 = bytes }
+    }
+    let mut views: Vec<View<Vec<u8>>> = pairs
+        .into_iter()
+        .map(|(serial, (index, data))| {
+            View::new(PathBuf::from(serial.to_string()), &index, Some(data)).unwrap()
+        })
+        .collect();
+    bound(&mut views);
+    let mut out = Vec::new();
+    let mut next = 0;
+    for view in &views {
+        next = view.write(next, &mut out).unwrap();
+    }
+    let text = String::from_utf8(out).unwrap();
+    (text.lines().map(str::to_owned).collect(), verify(&views).problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::entry::{AFTER_SYNC, Kind};
+
+    fn segment(batches: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
+        let (mut index, mut data) = (Entry::new(Kind::Head).encode().to_vec(), Vec::new());
+        let mut lines = 0;
+        for (number, bytes) in batches.iter().enumerate() {
+            let batch = Entry {
+                flags: AFTER_SYNC,
+                number: number as u64,
+                offset: data.len() as u64,
+                bytes: bytes.len() as u64,
+                lines: memchr::memchr_iter(b'\n', bytes).count() as u64,
+                first_line: lines,
+                checksum: crc32fast::hash(bytes),
+                ..Entry::new(Kind::Batch)
+            };
+            lines += batch.lines;
+            data.extend_from_slice(bytes);
+            index.extend_from_slice(&batch.encode());
+        }
+        (index, data)
+    }
+
+    /// The last batch cut or spoilt at every byte, in the data and in the index: what is whole is
+    /// read, what is not is not, and neither is damage.
+    #[test]
+    fn a_torn_tail_at_every_byte() {
+        let batches: [&[u8]; 2] = [b"{\"a\":1}\n{\"a\":2}\n", b"{\"a\":3}\n{\"a\":44}\n"];
+        let (index, data) = segment(&batches);
+        let whole = ["{\"a\":1}", "{\"a\":2}"];
+        let found = |index: &[u8], data: &[u8]| {
+            let files = vec![(0, Part::Index, index.to_vec()), (0, Part::Data, data.to_vec())];
+            let (lines, problems) = lines_of(files);
+            assert_eq!(problems, Vec::<String>::new());
+            lines
+        };
+        assert_eq!(found(&index, &data).len(), 4);
+        for cut in batches[0].len()..data.len() {
+            assert_eq!(found(&index, &data[..cut]), whole, "data cut at {cut}");
+            let mut spoilt = data.clone();
+            spoilt[cut] ^= 0x10;
+            assert_eq!(found(&index, &spoilt), whole, "data spoilt at {cut}");
+        }
+        for cut in 128..index.len() {
+            assert_eq!(found(&index[..cut], &data), whole, "index cut at {cut}");
+            let mut spoilt = index.clone();
+            spoilt[cut] ^= 0x10;
+            assert_eq!(found(&spoilt, &data), whole, "index spoilt at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_spoilt_batch_in_the_middle_is_a_problem_and_hides_only_itself() {
+        let batches: [&[u8]; 3] = [b"1\n", b"2\n", b"3\n"];
+        let (index, mut data) = segment(&batches);
+        data[2] = b'9';
+        let (lines, problems) = lines_of(vec![(0, Part::Index, index), (0, Part::Data, data)]);
+        assert_eq!(lines, ["1", "3"]);
+        assert_eq!(problems, ["0: damaged after 1 whole batches, at byte 2"]);
+    }
+
+    #[test]
+    fn lines_are_skipped_within_a_batch() {
+        assert_eq!(after_lines(b"1\n2\n3\n", 0), b"1\n2\n3\n");
+        assert_eq!(after_lines(b"1\n2\n3\n", 2), b"3\n");
+        assert_eq!(after_lines(b"1\n2\n3\n", 3), b"");
+    }
+}

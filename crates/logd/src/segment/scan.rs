@@ -1,0 +1,190 @@
+//! What of a segment is whole: entries against each other, and against the bytes that they cover.
+//!
+//! No I/O: the index is given, and the data's checksums are asked for.
+
+use super::entry::{AFTER_SYNC, ENTRY_BYTES, Entry, Kind};
+
+/// What an index says, and how far it is borne out.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scan {
+    pub(crate) head: Option<Entry>,
+    /// The batches up to the first that is not whole.
+    pub(crate) batches: Vec<Entry>,
+    /// Only where all that it counts is there.
+    pub(crate) seal: Option<Entry>,
+    /// Good batches that come after one that is not whole although it had been synced.
+    pub(crate) beyond: Vec<Entry>,
+    /// The seal is there and does not fit.
+    pub(crate) is_broken: bool,
+}
+
+/// How an index and its data fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Ended, and whole.
+    Sealed,
+    /// Not ended; what comes after the last whole batch, if anything, was never durable.
+    Open,
+    /// Something is missing that had been durable.
+    Damaged,
+    /// Nothing in it was ever acknowledged.
+    Empty,
+}
+
+impl Scan {
+    /// Looks at an index. `is_whole` says whether a batch's bytes have its checksum.
+    ///
+    /// # Errors
+    ///
+    /// What `is_whole` fails with.
+    pub(crate) fn new<E>(
+        index: &[u8],
+        mut is_whole: impl FnMut(&Entry) -> Result<bool, E>,
+    ) -> Result<Scan, E> {
+        let mut scan = Scan::default();
+        let entries: Vec<Option<Entry>> = index.chunks(ENTRY_BYTES).map(Entry::decode).collect();
+        scan.head = entries.first().copied().flatten().filter(|entry| entry.kind == Kind::Head);
+        let mut is_torn = scan.head.is_none();
+        let mut torn = Vec::new();
+        for (place, entry) in entries.into_iter().enumerate().skip(1) {
+            match entry.filter(|entry| entry.kind != Kind::Head) {
+                Some(batch) if batch.kind == Kind::Batch => {
+                    let fits = !is_torn && scan.continues(&batch, place);
+                    let is_good = is_whole(&batch)?;
+                    match fits && is_good {
+                        true => scan.batches.push(batch),
+                        false if is_good => torn.push(batch),
+                        false => {}
+                    }
+                    is_torn |= !(fits && is_good);
+                }
+                Some(seal) if !is_torn && scan.sums_up(&seal) => scan.seal = Some(seal),
+                Some(_) => scan.is_broken = true,
+                None => is_torn = true,
+            }
+        }
+        // A batch that was written when all before it had been synced says that they were there.
+        if torn.iter().any(|batch| batch.flags & AFTER_SYNC != 0) {
+            scan.beyond = torn;
+        }
+        Ok(scan)
+    }
+
+    /// Whether a batch comes right after those before it.
+    fn continues(&self, batch: &Entry, place: usize) -> bool {
+        batch.number == place as u64 - 1
+            && batch.offset == self.end()
+            && batch.first_line == self.next_line()
+    }
+
+    fn sums_up(&self, seal: &Entry) -> bool {
+        seal.number == self.batches.len() as u64
+            && seal.offset == self.end()
+            && seal.first_line == self.next_line()
+    }
+
+    /// Where the last whole batch ends in the data, in bytes.
+    pub(crate) fn end(&self) -> u64 {
+        self.batches.last().map_or(0, |batch| batch.offset.saturating_add(batch.bytes))
+    }
+
+    /// Where the last whole batch's entry ends in the index, in bytes.
+    pub(crate) fn index_end(&self) -> u64 {
+        ((1 + self.batches.len()) * ENTRY_BYTES) as u64
+    }
+
+    /// The number of the first line, where that is known.
+    pub(crate) fn first_line(&self) -> Option<u64> {
+        let entries = self.head.iter().chain(&self.batches).chain(&self.beyond);
+        entries.map(|entry| entry.first_line).next()
+    }
+
+    /// The number of the line that comes after all that are known.
+    pub(crate) fn next_line(&self) -> u64 {
+        let after = |batch: &Entry| batch.first_line.saturating_add(batch.lines);
+        let head = self.head.map_or(0, |head| head.first_line);
+        let last = self.batches.last().map_or(head, after);
+        self.beyond.iter().map(after).max().unwrap_or(0).max(last)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self {
+            Scan { beyond, .. } if !beyond.is_empty() => State::Damaged,
+            Scan { is_broken: true, .. } => State::Damaged,
+            Scan { seal: Some(_), .. } => State::Sealed,
+            Scan { head: None, .. } => State::Empty,
+            _ => State::Open,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(number: u64, flags: u32) -> Entry {
+        Entry {
+            number,
+            flags,
+            offset: number * 10,
+            bytes: 10,
+            lines: 2,
+            first_line: 100 + number * 2,
+            ..Entry::new(Kind::Batch)
+        }
+    }
+
+    fn index(batches: &[Entry]) -> Vec<u8> {
+        let head = Entry { first_line: 100, ..Entry::new(Kind::Head) };
+        [head].iter().chain(batches).flat_map(Entry::encode).collect()
+    }
+
+    fn scan(index: &[u8], bad: &[u64]) -> Scan {
+        Scan::new(index, |batch| Ok::<_, ()>(!bad.contains(&batch.number))).unwrap()
+    }
+
+    #[test]
+    fn the_last_batch_may_be_torn_and_one_before_it_not() {
+        let synced = [batch(0, AFTER_SYNC), batch(1, AFTER_SYNC), batch(2, AFTER_SYNC)];
+        let index = index(&synced);
+        let whole = scan(&index, &[]);
+        assert_eq!((whole.state(), whole.end(), whole.next_line()), (State::Open, 30, 106));
+        let torn = scan(&index, &[2]);
+        assert_eq!((torn.state(), torn.end(), torn.next_line()), (State::Open, 20, 104));
+        assert_eq!(torn.index_end(), 3 * 64);
+        let damaged = scan(&index, &[1]);
+        assert_eq!((damaged.state(), damaged.end()), (State::Damaged, 10));
+        assert_eq!(damaged.next_line(), 106, "a number is never given twice");
+        for len in 0..index.len() {
+            assert_ne!(scan(&index[..len], &[]).state(), State::Damaged, "cut at {len}");
+        }
+    }
+
+    #[test]
+    fn without_syncs_any_of_the_last_may_be_torn() {
+        let index = index(&[batch(0, 0), batch(1, 0), batch(2, 0)]);
+        let torn = scan(&index, &[1]);
+        assert_eq!((torn.state(), torn.end()), (State::Open, 10));
+    }
+
+    #[test]
+    fn a_seal_has_to_sum_up() {
+        let seal =
+            Entry { number: 2, offset: 20, lines: 4, first_line: 104, ..Entry::new(Kind::Seal) };
+        let sealed = index(&[batch(0, 0), batch(1, 0), seal]);
+        assert_eq!(scan(&sealed, &[]).state(), State::Sealed);
+        assert_eq!(scan(&sealed, &[1]).state(), State::Damaged, "what was sealed was synced");
+        let wrong = index(&[batch(0, 0), seal]);
+        assert_eq!(scan(&wrong, &[]).state(), State::Damaged);
+    }
+
+    #[test]
+    fn nothing_is_empty_and_a_damaged_head_hides_nothing() {
+        assert_eq!(scan(&[], &[]).state(), State::Empty);
+        assert_eq!(scan(&[0; 200], &[]).state(), State::Empty);
+        let mut index = index(&[batch(0, AFTER_SYNC)]);
+        index[0] ^= 1;
+        let damaged = scan(&index, &[]);
+        assert_eq!((damaged.state(), damaged.first_line()), (State::Damaged, Some(100)));
+    }
+}

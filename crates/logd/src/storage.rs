@@ -1,0 +1,227 @@
+//! A thread's two streams, lines and dead letters, committed together: a batch is done when both
+//! parts of it are, so that no acknowledgement covers a rejected line before its letter is stored.
+
+use std::{path::Path, time::Duration};
+
+use ringwise::{BackendChoice, Completion, Local, Operation};
+
+use crate::{
+    connection::Batch,
+    error::LogdError,
+    guarantee::Guarantee,
+    segment::{
+        appender::{Appender, Fatal, Limits, Plan, Progress, open_directory},
+        name::{Content, Stream},
+        recovery::recover,
+    },
+};
+
+/// How long to wait before a commit that failed is tried again.
+const RETRY_TIME: Duration = Duration::from_millis(500);
+
+/// What storage's operations are tagged with; the worker gives it all completions of these.
+pub(crate) const TAGS: [u64; 3] = [LINES, LETTERS, RETRY];
+const LINES: u64 = 5 << 32;
+const LETTERS: u64 = 6 << 32;
+const RETRY: u64 = 7 << 32;
+
+/// A thread's streams.
+pub(crate) struct Storage {
+    lines: Part,
+    letters: Part,
+    is_waiting: bool,
+    has_stalled: bool,
+    pub(crate) commits: u64,
+    pub(crate) stalls: u64,
+}
+
+struct Part {
+    appender: Appender,
+    /// Memory to fill.
+    spare: Vec<u8>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Going,
+    Stalled,
+}
+
+impl Storage {
+    /// Opens the streams `number` of a directory and ends what the last run left.
+    pub(crate) fn open(
+        local: &mut Local,
+        directory: &Path,
+        number: u32,
+        guarantee: Guarantee,
+        limits: Limits,
+    ) -> Result<Storage, LogdError> {
+        let names = names(directory)?;
+        let mut part = |content, tag| {
+            let stream = Stream { content, number };
+            let recovered = recover(local, directory, &names, stream).map_err(LogdError::failed)?;
+            for remark in recovered.remarks {
+                eprintln!("ringwise: logd: {remark}");
+            }
+            let plan = Plan {
+                directory: directory.to_owned(),
+                stream,
+                guarantee,
+                limits,
+                next_serial: recovered.next_serial,
+                next_line: recovered.next_line,
+                tag,
+            };
+            let handle = open_directory(local, directory).map_err(LogdError::failed)?;
+            // Once in hundreds of megabytes: a ring for it would be memory for nothing.
+            let aside = Local::builder().backend(BackendChoice::Classic).build();
+            let appender = Appender::new(plan, handle, aside.map_err(LogdError::failed)?);
+            Ok(Part { appender, spare: Vec::new(), state: State::Idle })
+        };
+        Ok(Storage {
+            lines: part(Content::Lines, LINES)?,
+            letters: part(Content::DeadLetters, LETTERS)?,
+            is_waiting: false,
+            has_stalled: false,
+            commits: 0,
+            stalls: 0,
+        })
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.lines.appender.set_limits(limits);
+        self.letters.appender.set_limits(limits);
+    }
+
+    /// Whether a batch is on its way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lines.state != State::Idle || self.letters.state != State::Idle
+    }
+
+    /// Whether it waits for something to be mended.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.has_stalled
+    }
+
+    pub(crate) fn syncs(&self) -> u64 {
+        self.lines.appender.syncs + self.letters.appender.syncs
+    }
+
+    /// Sends a batch on its way; leaves an empty one.
+    pub(crate) fn begin(&mut self, local: &mut Local, batch: &mut Batch) -> Result<(), Fatal> {
+        let full = std::mem::take(batch);
+        self.commits += 1;
+        if full.lines.is_empty() {
+            batch.lines = full.lines;
+        } else {
+            batch.lines = std::mem::take(&mut self.lines.spare);
+            self.lines.begin(local, full.lines, full.line_count)?;
+        }
+        if full.letters.is_empty() {
+            batch.letters = full.letters;
+        } else {
+            batch.letters = std::mem::take(&mut self.letters.spare);
+            self.letters.begin(local, full.letters, full.letter_count)?;
+        }
+        self.look(local)
+    }
+
+    /// Takes a completion of its own. True: the batch is committed.
+    pub(crate) fn take(
+        &mut self,
+        local: &mut Local,
+        completion: Completion,
+    ) -> Result<bool, Fatal> {
+        let was_busy = self.is_busy();
+        match completion.tag() & !u64::from(u32::MAX) {
+            LINES => {
+                let progress = self.lines.appender.take(local, completion)?;
+                self.lines.note(progress);
+            }
+            LETTERS => {
+                let progress = self.letters.appender.take(local, completion)?;
+                self.letters.note(progress);
+            }
+            _ => {
+                self.is_waiting = false;
+                for part in [&mut self.lines, &mut self.letters] {
+                    if part.state == State::Stalled {
+                        let progress = part.appender.retry(local)?;
+                        part.note(progress);
+                    }
+                }
+            }
+        }
+        self.look(local)?;
+        Ok(was_busy && !self.is_busy())
+    }
+
+    /// Says when acknowledgements stop and go on, and asks to be woken for another attempt.
+    fn look(&mut self, local: &mut Local) -> Result<(), Fatal> {
+        let is_stalled = [&self.lines, &self.letters].iter().any(|p| p.state == State::Stalled);
+        if is_stalled && !self.has_stalled {
+            self.has_stalled = true;
+            self.stalls += 1;
+            eprintln!("ringwise: logd: nothing is acknowledged until it can be stored");
+        }
+        if self.has_stalled && !self.is_busy() {
+            self.has_stalled = false;
+            eprintln!("ringwise: logd: storing and acknowledging again");
+        }
+        if is_stalled && !self.is_waiting {
+            self.is_waiting = true;
+            let pushed = local.push(Operation::timeout(RETRY_TIME), RETRY);
+            pushed.map_err(|error| Fatal(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Ends both segments, durably.
+    pub(crate) fn seal(&mut self) -> Result<(), LogdError> {
+        self.lines.appender.seal().map_err(LogdError::failed)?;
+        self.letters.appender.seal().map_err(LogdError::failed)
+    }
+}
+
+impl Part {
+    fn begin(&mut self, local: &mut Local, bytes: Vec<u8>, count: u64) -> Result<(), Fatal> {
+        self.state = State::Going;
+        let progress = self.appender.begin(local, bytes, count)?;
+        self.note(progress);
+        Ok(())
+    }
+
+    fn note(&mut self, progress: Progress) {
+        /// Memory that is kept for the next batch at most.
+        const SPARE_BYTES: usize = 16 << 20;
+        match progress {
+            Progress::Going => {
+                if self.state == State::Stalled {
+                    self.state = State::Going;
+                }
+            }
+            Progress::Committed(mut spare) => {
+                spare.clear();
+                spare.shrink_to(SPARE_BYTES);
+                self.spare = spare;
+                self.state = State::Idle;
+            }
+            Progress::Stalled(why) => {
+                self.state = State::Stalled;
+                eprintln!("ringwise: logd: {why}");
+            }
+        }
+    }
+}
+
+fn names(directory: &Path) -> Result<Vec<String>, LogdError> {
+    let entries = std::fs::read_dir(directory).map_err(|error| LogdError::on(directory, &error))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| LogdError::on(directory, &error))?;
+        names.extend(entry.file_name().into_string());
+    }
+    Ok(names)
+}

@@ -1,0 +1,594 @@
+//! One thread's loop: hands the kernel what the rules ask for, and tells them what came of it.
+//!
+//! All that one submit brought is taken before anything is done about it. Then, if no batch is on
+//! its way, all lines that have come since the last began are one: so a busy disk makes batches
+//! large and an idle one makes them prompt, without a timer.
+
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, mpsc::Sender},
+    time::{Duration, Instant},
+};
+
+use ringwise::{
+    BackendChoice, BufferGroup, Completion, Descriptor, Local, Operation, Setup, Ticket, net,
+    net::ListenOptions,
+};
+
+use crate::{
+    connection::{Batch, Connection, Desk, Limits, Step},
+    error::LogdError,
+    guarantee::Guarantee,
+    segment::appender::Limits as SegmentLimits,
+    stats::Stats,
+    storage::{Storage, TAGS},
+};
+
+/// Buffers that the connections of a thread share, and the size of each.
+const BUFFERS: usize = 64;
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Operations of a connection at a time: a receive, a send, and the cancel of one.
+const OPERATIONS_EACH: usize = 3;
+/// Operations that are no connection's.
+const OPERATIONS_BESIDE: usize = 32;
+/// Completions that a loop has room for at most, for its user.
+const OPERATIONS_MAX: usize = 65_534;
+
+/// How long nothing may come before a drain takes it that all has come.
+const QUIET_TIME: Duration = Duration::from_millis(100);
+/// How often a drain looks at the clock.
+const DRAIN_TICK: Duration = Duration::from_millis(20);
+
+/// What the other threads ask a worker for, in a byte each.
+pub(crate) const TELL: u8 = b't';
+pub(crate) const DRAIN: u8 = b'd';
+pub(crate) const RELOAD: u8 = b'r';
+
+/// What an operation is for: the upper half of its tag. The lower is a connection's index. Nothing
+/// is 0, which the loop's own waits use.
+const FOR_ACCEPT: u64 = 1 << 32;
+const FOR_RECEIVE: u64 = 2 << 32;
+const FOR_SEND: u64 = 3 << 32;
+const FOR_CONTROL: u64 = 4 << 32;
+const FOR_NOTHING: u64 = 8 << 32;
+
+/// What may change while it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Live {
+    pub(crate) limits: Limits,
+    pub(crate) segments: SegmentLimits,
+}
+
+/// How a worker is made.
+pub(crate) struct Order {
+    pub(crate) number: u32,
+    pub(crate) backend: BackendChoice,
+    pub(crate) directory: PathBuf,
+    pub(crate) guarantee: Guarantee,
+    pub(crate) drain: Duration,
+    pub(crate) connections_max: usize,
+    pub(crate) live: Arc<Mutex<Live>>,
+    /// What it is asked through.
+    pub(crate) control: UnixStream,
+    /// Where it tells what it counted.
+    pub(crate) stats: Sender<Stats>,
+}
+
+/// The loop of one thread.
+pub(crate) struct Worker {
+    local: Local,
+    group: BufferGroup,
+    storage: Storage,
+    guarantee: Guarantee,
+    limits: Limits,
+    live: Arc<Mutex<Live>>,
+    /// Open until the drain begins: another server may then listen here.
+    listener: Option<Descriptor>,
+    accepting: Accepting,
+    control: Descriptor,
+    clients: Vec<Option<Client>>,
+    vacant: Vec<usize>,
+    open: usize,
+    connections_max: usize,
+    /// Accepted beyond what may be open.
+    waiting: VecDeque<Descriptor>,
+    /// Connections that something happened to, each once.
+    touched: Vec<usize>,
+    batch: Batch,
+    /// Connections with lines in the batch that is filled, and in the one on its way.
+    filling: Vec<usize>,
+    committing: Vec<usize>,
+    committing_bytes: usize,
+    /// Bytes of lines without an end, of all connections.
+    partials: usize,
+    /// Connections that wait for all to hold less.
+    held_back: Vec<usize>,
+    drain: Duration,
+    draining: Option<Draining>,
+    counts: Stats,
+    stats: Sender<Stats>,
+}
+
+struct Client {
+    socket: Descriptor,
+    connection: Connection,
+    receive: Ticket,
+    is_touched: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepting {
+    On(Ticket),
+    /// On, and told to end.
+    Ending,
+    Off,
+}
+
+/// A drain first takes what has been sent, until nothing comes for a while, then ends connections.
+#[derive(Clone, Copy, Debug)]
+struct Draining {
+    /// When the last bytes came.
+    received: Instant,
+    /// When taking ends even if more comes.
+    taking_until: Instant,
+    until: Instant,
+    is_taking: bool,
+}
+
+impl Worker {
+    /// Opens a loop on this thread, ends what the last run left, and listens.
+    pub(crate) fn new(
+        order: Order,
+        address: &SocketAddr,
+        options: &ListenOptions,
+    ) -> Result<Worker, LogdError> {
+        let operations = order.connections_max * OPERATIONS_EACH + OPERATIONS_BESIDE;
+        if operations > OPERATIONS_MAX {
+            return Err(LogdError::Failed(format!(
+                "{} connections are more than one thread's loop holds: ask for --threads {}",
+                order.connections_max,
+                operations.div_ceil(OPERATIONS_MAX) + 1
+            )));
+        }
+        let builder = Local::builder().backend(order.backend);
+        let mut local = builder
+            .entries((operations.div_ceil(2) + 1).max(64) as u32)
+            .build()
+            .map_err(LogdError::failed)?;
+        let group =
+            BufferGroup::new(&mut local, BUFFERS, BUFFER_BYTES).map_err(LogdError::failed)?;
+        let Live { limits, segments } =
+            order.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let storage =
+            Storage::open(&mut local, &order.directory, order.number, order.guarantee, segments)?;
+        let listener = net::listen_tcp(address, options).map_err(LogdError::failed)?;
+        Ok(Worker {
+            local,
+            group,
+            storage,
+            guarantee: order.guarantee,
+            limits,
+            live: order.live,
+            listener: Some(listener),
+            accepting: Accepting::Off,
+            control: Descriptor::from(OwnedFd::from(order.control)),
+            clients: Vec::new(),
+            vacant: Vec::new(),
+            open: 0,
+            connections_max: order.connections_max,
+            waiting: VecDeque::new(),
+            touched: Vec::new(),
+            batch: Batch::default(),
+            filling: Vec::new(),
+            committing: Vec::new(),
+            committing_bytes: 0,
+            partials: 0,
+            held_back: Vec::new(),
+            drain: order.drain,
+            draining: None,
+            counts: Stats::default(),
+            stats: order.stats,
+        })
+    }
+
+    pub(crate) fn address(&self) -> Result<SocketAddr, LogdError> {
+        let listener = self.listener.as_ref().expect("it does not drain yet");
+        match net::local_address(listener).map_err(LogdError::failed)? {
+            net::Address::Ip(address) => Ok(address),
+            other => Err(LogdError::Failed(format!("listening on {other:?}, of another kind"))),
+        }
+    }
+
+    pub(crate) fn setup(&self) -> &Setup {
+        self.local.setup()
+    }
+
+    /// Serves until it is told to drain and has, or the time for that is over.
+    pub(crate) fn run(mut self) -> Result<(), LogdError> {
+        self.listen_to_control()?;
+        self.accept()?;
+        while !self.has_drained() {
+            self.wait()?;
+            while let Some(completion) = self.local.next_completion() {
+                self.take(completion)?;
+            }
+            self.look_at_drain();
+            self.resume_backlogs();
+            self.begin_batch()?;
+            self.act()?;
+        }
+        let is_stored = self.batch.is_empty() && !self.storage.is_busy();
+        let sealed = if is_stored { self.storage.seal() } else { Ok(()) };
+        self.tell();
+        match is_stored {
+            true => sealed,
+            false => Err(LogdError::Failed(format!(
+                "{} bytes were received and could not be stored in the time for the drain; they \
+                 were not acknowledged",
+                self.batch.bytes() + self.committing_bytes
+            ))),
+        }
+    }
+
+    /// Hands over what was pushed and waits for something to happen.
+    fn wait(&mut self) -> Result<(), LogdError> {
+        let waited = match self.draining {
+            Some(_) => self.local.submit_and_wait_timeout(1, DRAIN_TICK),
+            None => self.local.submit_and_wait(1),
+        };
+        waited.map(drop).map_err(LogdError::failed)
+    }
+
+    fn take(&mut self, completion: Completion) -> Result<(), LogdError> {
+        let index = completion.tag() as u32 as usize;
+        match completion.tag() & !u64::from(u32::MAX) {
+            FOR_RECEIVE => self.take_received(index, completion),
+            FOR_SEND => self.take_sent(index, completion),
+            FOR_ACCEPT => return self.take_accepted(completion),
+            FOR_CONTROL => return self.take_control(completion),
+            tag if TAGS.contains(&tag) => {
+                let done = self.storage.take(&mut self.local, completion);
+                if done.map_err(|fatal| LogdError::Failed(fatal.0))? {
+                    self.end_batch();
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_received(&mut self, index: usize, completion: Completion) {
+        let (result, has_more) = (completion.raw_result(), completion.has_more());
+        if let Some(received) = completion.into_received() {
+            self.counts.receives += 1;
+            self.counts.received_bytes += received.len() as u64;
+            self.tell_connection(index, |connection, desk| connection.received(&received, desk));
+            if let Some(draining) = &mut self.draining {
+                draining.received = Instant::now();
+            }
+        }
+        let was_cancelled = -result == rustix::io::Errno::CANCELED.raw_os_error();
+        self.tell_connection(index, |connection, desk| {
+            match result {
+                _ if has_more => {}
+                0 => return connection.input_ended(desk),
+                1.. => connection.receiving_stopped(),
+                _ if was_cancelled => connection.receiving_stopped(),
+                _ => connection.receiving_failed(desk.partials),
+            }
+            false
+        });
+        self.touch(index);
+    }
+
+    /// Has a connection look at something that may bring lines.
+    fn tell_connection(
+        &mut self,
+        index: usize,
+        look: impl FnOnce(&mut Connection, &mut Desk<'_>) -> bool,
+    ) {
+        let Some(client) = &mut self.clients[index] else { return };
+        let before = (self.batch.line_count, self.batch.letter_count);
+        let mut desk = Desk {
+            limits: &self.limits,
+            guarantee: self.guarantee,
+            partials: &mut self.partials,
+            batch: &mut self.batch,
+        };
+        if look(&mut client.connection, &mut desk) {
+            self.filling.push(index);
+        }
+        self.counts.accepted_lines += self.batch.line_count - before.0;
+        self.counts.rejected_lines += self.batch.letter_count - before.1;
+    }
+
+    fn take_sent(&mut self, index: usize, completion: Completion) {
+        let Some(client) = &mut self.clients[index] else { return };
+        let sent = usize::try_from(completion.raw_result());
+        let buffer = completion.into_buffer();
+        let bytes = buffer.as_ref().map_or(&[][..], |buffer| buffer.selected());
+        match sent {
+            Ok(sent) => client.connection.sent(&bytes[sent..]),
+            Err(_) => client.connection.sending_failed(),
+        }
+        self.touch(index);
+    }
+
+    fn touch(&mut self, index: usize) {
+        if let Some(client) = &mut self.clients[index]
+            && !std::mem::replace(&mut client.is_touched, true)
+        {
+            self.touched.push(index);
+        }
+    }
+
+    /// Sends all lines that have come on their way, if none are.
+    fn begin_batch(&mut self) -> Result<(), LogdError> {
+        if self.batch.is_empty() || self.storage.is_busy() {
+            return Ok(());
+        }
+        self.committing_bytes = self.batch.bytes();
+        std::mem::swap(&mut self.filling, &mut self.committing);
+        for &index in &self.committing {
+            if let Some(client) = &mut self.clients[index] {
+                client.connection.batch_began();
+            }
+        }
+        let begun = self.storage.begin(&mut self.local, &mut self.batch);
+        begun.map_err(|fatal| LogdError::Failed(fatal.0))
+    }
+
+    fn end_batch(&mut self) {
+        self.counts.committed_bytes += self.committing_bytes as u64;
+        self.committing_bytes = 0;
+        let mut committed = std::mem::take(&mut self.committing);
+        for index in committed.drain(..) {
+            if let Some(client) = &mut self.clients[index] {
+                client.connection.batch_committed();
+            }
+            self.touch(index);
+        }
+        self.committing = committed;
+        // There is room again for those that were held back for the others' sake.
+        for index in std::mem::take(&mut self.held_back) {
+            self.touch(index);
+        }
+    }
+
+    /// Has connections that something happened to look at what there was no room for.
+    fn resume_backlogs(&mut self) {
+        let touched = std::mem::take(&mut self.touched);
+        for &index in &touched {
+            self.tell_connection(index, Connection::resume);
+        }
+        self.touched = touched;
+    }
+
+    /// Whether all connections together hold more than they may.
+    fn is_over(&self) -> bool {
+        self.batch.bytes() + self.committing_bytes + self.partials > self.limits.budget_all
+    }
+
+    /// Does what the rules ask for, for all that something happened to.
+    fn act(&mut self) -> Result<(), LogdError> {
+        let mut touched = std::mem::take(&mut self.touched);
+        for index in touched.drain(..) {
+            self.act_on(index)?;
+        }
+        self.touched = touched;
+        self.admit()
+    }
+
+    fn act_on(&mut self, index: usize) -> Result<(), LogdError> {
+        let is_over = self.is_over();
+        while let Some(client) = &mut self.clients[index] {
+            client.is_touched = false;
+            let Some(step) = client.connection.step(&self.limits, is_over) else { break };
+            let socket = &client.socket;
+            match step {
+                Step::Send(bytes) => {
+                    self.counts.sends += 1;
+                    let send = Operation::send_all(socket, bytes);
+                    push(&mut self.local, send, FOR_SEND | index as u64)?;
+                }
+                Step::Receive => {
+                    let receive = Operation::recv_multi(socket, &self.group);
+                    client.receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
+                }
+                Step::StopReceiving => {
+                    self.counts.stopped_senders += 1;
+                    push(&mut self.local, Operation::cancel(client.receive), FOR_NOTHING)?;
+                }
+                Step::EndWriting => {
+                    // It fails where the other end has gone, which the receive tells as well.
+                    let _ = net::shutdown(socket, net::Shutdown::Write);
+                }
+                Step::Close => self.close(index),
+            }
+        }
+        if let Some(client) = &self.clients[index]
+            && (client.connection.is_stopped() || client.connection.has_backlog())
+        {
+            self.held_back.push(index);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, index: usize) {
+        let client = self.clients[index].take().expect("it was asked just now");
+        self.counts.broken += u64::from(client.connection.is_broken());
+        self.partials -= client.connection.partial();
+        self.open -= 1;
+        self.vacant.push(index);
+    }
+
+    fn take_accepted(&mut self, completion: Completion) -> Result<(), LogdError> {
+        if !completion.has_more() {
+            self.accepting = Accepting::Off;
+            let result = completion.raw_result();
+            if result < 0 && -result != rustix::io::Errno::CANCELED.raw_os_error() {
+                return completion.result().map(drop).map_err(LogdError::failed);
+            }
+        }
+        if let Ok(socket) = completion.into_descriptor() {
+            self.waiting.push_back(socket);
+        }
+        Ok(())
+    }
+
+    /// Serves who waits as far as there is room, and accepts while there is.
+    fn admit(&mut self) -> Result<(), LogdError> {
+        let is_taking = self.draining.is_none_or(|draining| draining.is_taking);
+        if !is_taking {
+            self.waiting.clear();
+            return Ok(());
+        }
+        while self.open < self.connections_max
+            && let Some(socket) = self.waiting.pop_front()
+        {
+            self.serve(socket)?;
+        }
+        let has_room = self.open < self.connections_max;
+        match self.accepting {
+            Accepting::Off if has_room => self.accept(),
+            Accepting::On(ticket) if !has_room => {
+                self.accepting = Accepting::Ending;
+                push(&mut self.local, Operation::cancel(ticket), FOR_NOTHING).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn accept(&mut self) -> Result<(), LogdError> {
+        let Some(listener) = &self.listener else { return Ok(()) };
+        let accept = Operation::accept_multi(listener);
+        self.accepting = Accepting::On(push(&mut self.local, accept, FOR_ACCEPT)?);
+        Ok(())
+    }
+
+    fn serve(&mut self, socket: Descriptor) -> Result<(), LogdError> {
+        // These fail where the other end has gone already, which the receive tells as well.
+        let peer = match net::peer_address(&socket) {
+            Ok(net::Address::Ip(address)) => address.to_string(),
+            _ => "unknown".to_owned(),
+        };
+        let _ = net::set_nodelay(&socket, true);
+        let _ = net::set_keepalive(&socket, Some(KEEP_ALIVE));
+        let _ = net::set_user_timeout(&socket, USER_TIMEOUT);
+        let index = self.vacant.pop().unwrap_or_else(|| {
+            self.clients.push(None);
+            self.clients.len() - 1
+        });
+        let receive = Operation::recv_multi(&socket, &self.group);
+        let receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
+        self.counts.connections += 1;
+        let connection = Connection::new(self.counts.connections, peer);
+        self.clients[index] = Some(Client { socket, connection, receive, is_touched: false });
+        self.open += 1;
+        Ok(())
+    }
+
+    fn listen_to_control(&mut self) -> Result<(), LogdError> {
+        let receive = Operation::recv(&self.control, vec![0; 16]);
+        push(&mut self.local, receive, FOR_CONTROL).map(drop)
+    }
+
+    fn take_control(&mut self, completion: Completion) -> Result<(), LogdError> {
+        let asked = completion.raw_result();
+        let bytes = completion.into_buffer();
+        let bytes = bytes.as_ref().map_or(&[][..], |buffer| buffer.as_slice());
+        // Without anybody to ask there is nobody to serve for.
+        let asked = usize::try_from(asked).ok().filter(|asked| *asked > 0);
+        let Some(asked) = asked else { return self.begin_drain() };
+        for &byte in &bytes[..asked] {
+            match byte {
+                TELL => self.tell(),
+                RELOAD => self.reload(),
+                _ => self.begin_drain()?,
+            }
+        }
+        self.listen_to_control()
+    }
+
+    fn reload(&mut self) {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.limits = live.limits;
+        self.storage.set_limits(live.segments);
+        for index in 0..self.clients.len() {
+            self.touch(index);
+        }
+    }
+
+    fn begin_drain(&mut self) -> Result<(), LogdError> {
+        let now = Instant::now();
+        if let Some(draining) = &mut self.draining {
+            // Asked twice: at once.
+            draining.until = now;
+            return Ok(());
+        }
+        self.draining = Some(Draining {
+            received: now,
+            taking_until: now + self.drain / 2,
+            until: now + self.drain,
+            is_taking: true,
+        });
+        if let Accepting::On(ticket) = self.accepting {
+            self.accepting = Accepting::Ending;
+            push(&mut self.local, Operation::cancel(ticket), FOR_NOTHING)?;
+        }
+        self.listener = None;
+        Ok(())
+    }
+
+    /// Ends the taking of a drain when nothing came for a while, or for too long.
+    fn look_at_drain(&mut self) {
+        let Some(draining) = &mut self.draining else { return };
+        let now = Instant::now();
+        if !draining.is_taking
+            || (now < draining.received + QUIET_TIME && now < draining.taking_until)
+        {
+            return;
+        }
+        draining.is_taking = false;
+        for index in 0..self.clients.len() {
+            if let Some(client) = &mut self.clients[index] {
+                client.connection.drain();
+                self.touch(index);
+            }
+        }
+    }
+
+    fn has_drained(&self) -> bool {
+        let Some(draining) = self.draining else { return false };
+        let is_stored = self.batch.is_empty() && !self.storage.is_busy();
+        let is_over = Instant::now() >= draining.until;
+        is_over || (!draining.is_taking && self.open == 0 && is_stored)
+    }
+
+    /// Tells what was counted. Nobody listens any more at the end of everything.
+    fn tell(&mut self) {
+        let stats = Stats {
+            open: self.open as u64,
+            enters: self.local.stats().enters,
+            commits: self.storage.commits,
+            syncs: self.storage.syncs(),
+            stalls: self.storage.stalls,
+            stalled: u64::from(self.storage.is_stalled()),
+            ..self.counts
+        };
+        let _ = self.stats.send(stats);
+    }
+}
+
+/// A peer that is gone without a word is found out within two minutes.
+const KEEP_ALIVE: net::KeepAlive =
+    net::KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(15), count: 4 };
+const USER_TIMEOUT: Duration = Duration::from_secs(120);
+
+fn push(local: &mut Local, operation: Operation, tag: u64) -> Result<Ticket, LogdError> {
+    local.push(operation, tag).map_err(LogdError::failed)
+}

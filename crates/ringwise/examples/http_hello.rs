@@ -1,0 +1,52 @@
+//! HTTP over a ring's sockets: hyper runs over `net::Buffered` as over any stream.
+//!
+//! A server with one answer: `cargo run --example http_hello --features tokio [HOST:PORT]`.
+
+use std::{convert::Infallible, error::Error, net::SocketAddr};
+
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use ringwise::net::{Buffered, ListenOptions, TcpListener};
+
+/// Greets, or sends back the body of a POST.
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let body = if request.method() == hyper::Method::POST {
+        request.into_body().collect().await?.to_bytes()
+    } else {
+        Bytes::from(format!("hello, {}\n", request.uri().path()))
+    };
+    Ok(Response::new(Full::new(body)))
+}
+
+/// Serves connections until the listener fails.
+pub async fn serve(listener: TcpListener) -> Result<Infallible, ringwise::Error> {
+    loop {
+        let (stream, _address) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(async move {
+            let stream = TokioIo::new(Buffered::new(stream));
+            let served = http1::Builder::new().serve_connection(stream, service_fn(answer)).await;
+            if let Err(error) = served {
+                eprintln!("a connection: {error}");
+            }
+        });
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let address: SocketAddr = address.parse()?;
+    // Each connection that waits for a request has a receive in flight.
+    let ring = ringwise::Local::builder().entries(4096).build_ring()?;
+    let listener = TcpListener::bind(&ring, &address, &ListenOptions::default())?;
+    let backend = ring.setup().backend();
+    println!("http://{} on {backend}", listener.local_address()?);
+    match serve(listener).await? {}
+}

@@ -1,0 +1,255 @@
+//! A stream with a buffer of its own for each direction, as programs for tokio or futures want it.
+//!
+//! Their traits lend a buffer for the time of a call; a ring needs one until the operation is over.
+//! So bytes are copied once on their way, through buffers that this type owns. Nothing that is
+//! polled and not polled again loses anything. The traits themselves are in the files beside this.
+#![cfg_attr(
+    not(any(feature = "tokio", feature = "futures-io")),
+    allow(dead_code, reason = "without a trait to be used by, it can only be made")
+)]
+
+#[cfg(feature = "futures-io")]
+mod futures_io;
+#[cfg(feature = "tokio")]
+mod tokio;
+
+use std::{
+    future::Future,
+    io::IoSlice,
+    ops::Range,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use super::{Shutdown, TcpStream, UnixStream, connection::Connection};
+use crate::{
+    buf::{Buffer, OwnedBuffer},
+    error::{Errno, Error},
+    op::Opcode,
+};
+
+/// A record of TLS and its frame fit into it (RFC 8446, 5.2).
+const BUFFER_BYTES: usize = 17 << 10;
+
+/// A stream on a ring that a [`Buffered`] can be made of: [`TcpStream`] or [`UnixStream`].
+pub trait Stream: sealed::Connected + Unpin {}
+
+impl Stream for TcpStream {}
+impl Stream for UnixStream {}
+
+mod sealed {
+    use super::{Connection, TcpStream, UnixStream};
+
+    pub trait Connected {
+        fn connection(&self) -> &Connection;
+    }
+
+    impl Connected for TcpStream {
+        fn connection(&self) -> &Connection {
+            &self.0
+        }
+    }
+
+    impl Connected for UnixStream {
+        fn connection(&self) -> &Connection {
+            &self.0
+        }
+    }
+}
+
+/// A stream to be read and written as those of tokio (feature `tokio`) or futures (feature
+/// `futures-io`) are: `tokio-rustls` and hyper run over it.
+///
+/// What is written begins to be sent at once; a flush waits until the socket has it, and so does the
+/// next write. A shutdown (`poll_close` of futures) flushes, and ends the direction. A read that is
+/// dropped, or not polled again, loses nothing. Dropped, what was written is sent all the same.
+///
+/// While a read waits, its buffer is with the ring: 17 KiB for each connection unless
+/// [`with_capacity`](Self::with_capacity) says otherwise, and one of the ring's places
+/// ([`net`](crate::net#room-for-those-that-wait)).
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "tokio")]
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use ringwise::{Ring, net::{Buffered, ListenOptions, TcpListener, TcpStream}};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// let ring = Ring::new()?;
+/// let any = "127.0.0.1:0".parse()?;
+/// let listener = TcpListener::bind(&ring, &any, &ListenOptions::default())?;
+/// let client = TcpStream::connect(&ring, listener.local_address()?).await?;
+/// let (server, _address) = listener.accept().await?;
+///
+/// let (mut client, mut server) = (Buffered::new(client), Buffered::new(server));
+/// client.write_all(b"question").await?;
+/// client.shutdown().await?;
+/// let mut text = String::new();
+/// server.read_to_string(&mut text).await?;
+/// assert_eq!(text, "question");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Buffered<S = TcpStream> {
+    stream: S,
+    reading: Reading,
+    writing: Writing,
+    receive_bytes: usize,
+    send_bytes: usize,
+}
+
+type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+enum Reading {
+    /// What was received and not read yet.
+    Some(Vec<u8>, Range<usize>),
+    Receiving(Work<(Result<usize, Error>, Buffer)>),
+}
+
+enum Writing {
+    Idle(Vec<u8>),
+    Sending(Work<(Result<(), Error>, Buffer)>),
+    Ending(Work<Result<(), Error>>),
+    Ended,
+}
+
+impl<S: Stream> Buffered<S> {
+    /// With buffers of 17 KiB, into which a record of TLS fits.
+    pub fn new(stream: S) -> Buffered<S> {
+        Buffered::with_capacity(stream, BUFFER_BYTES, BUFFER_BYTES)
+    }
+
+    /// With buffers of other sizes, at least one byte each. They are made when they are needed.
+    pub fn with_capacity(stream: S, receive_bytes: usize, send_bytes: usize) -> Buffered<S> {
+        Buffered {
+            stream,
+            reading: Reading::Some(Vec::new(), 0..0),
+            writing: Writing::Idle(Vec::new()),
+            receive_bytes: receive_bytes.max(1),
+            send_bytes: send_bytes.max(1),
+        }
+    }
+
+    /// The stream. What is received by it is missing here.
+    pub fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
+    /// The stream, for use without buffers. What was received and not read comes with its next
+    /// receive; what was written goes before its next send.
+    pub async fn into_inner(self) -> S {
+        let Buffered { stream, reading, writing, .. } = self;
+        // Operations in flight stay with the stream.
+        drop(writing);
+        if let Reading::Some(bytes, left) = reading
+            && !left.is_empty()
+        {
+            stream.connection().give_back(&bytes[left]).await;
+        }
+        stream
+    }
+
+    /// What was received and not read yet, or waits for some: nothing at the end of the stream.
+    fn poll_received(&mut self, context: &mut Context<'_>) -> Poll<Result<&[u8], Error>> {
+        loop {
+            match &mut self.reading {
+                Reading::Some(_, left) if left.start < left.end => break,
+                Reading::Some(buffer, _) => {
+                    let mut buffer = std::mem::take(buffer);
+                    buffer.resize(self.receive_bytes, 0);
+                    let connection = self.stream.connection().clone();
+                    let receive = async move { connection.receive(buffer.into(), None).await };
+                    self.reading = Reading::Receiving(Box::pin(receive));
+                }
+                Reading::Receiving(receive) => {
+                    let (result, buffer) = ready!(receive.as_mut().poll(context));
+                    let count = *result.as_ref().unwrap_or(&0);
+                    self.reading = Reading::Some(Vec::from_buffer(buffer), 0..count);
+                    if result? == 0 {
+                        return Poll::Ready(Ok(&[]));
+                    }
+                }
+            }
+        }
+        match &self.reading {
+            Reading::Some(buffer, left) => Poll::Ready(Ok(&buffer[left.clone()])),
+            Reading::Receiving(_) => unreachable!("left the loop with something received"),
+        }
+    }
+
+    /// So many bytes were read.
+    fn take_received(&mut self, count: usize) {
+        if let Reading::Some(_, left) = &mut self.reading {
+            left.start = left.end.min(left.start + count);
+        }
+    }
+
+    /// Begins to send as much as there is room for.
+    fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<Result<usize, Error>> {
+        ready!(self.poll_sent(context))?;
+        let Writing::Idle(buffer) = &mut self.writing else {
+            let gone = Error::new(Opcode::Send, Errno(libc::EPIPE));
+            return Poll::Ready(Err(gone.advise("this direction of the stream was shut down")));
+        };
+        let mut buffer = std::mem::take(buffer);
+        buffer.clear();
+        for part in parts {
+            let room = self.send_bytes - buffer.len();
+            buffer.extend_from_slice(&part[..part.len().min(room)]);
+        }
+        let count = buffer.len();
+        if count == 0 {
+            self.writing = Writing::Idle(buffer);
+            return Poll::Ready(Ok(0));
+        }
+        let connection = self.stream.connection().clone();
+        let send = async move {
+            let (result, _sent, buffer) = connection.send_all(buffer.into(), None).await;
+            (result, buffer)
+        };
+        self.writing = Writing::Sending(Box::pin(send));
+        // So that it is under way, whether or not anybody polls again.
+        match self.poll_sent(context) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Ready(Ok(count)),
+        }
+    }
+
+    /// Waits until what was written is sent.
+    fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let Writing::Sending(send) = &mut self.writing else { return Poll::Ready(Ok(())) };
+        let (result, buffer) = ready!(send.as_mut().poll(context));
+        self.writing = Writing::Idle(Vec::from_buffer(buffer));
+        Poll::Ready(result)
+    }
+
+    /// Waits until what was written is sent, and ends the direction.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        ready!(self.poll_sent(context))?;
+        if let Writing::Idle(_) = self.writing {
+            let connection = self.stream.connection().clone();
+            let end = async move { connection.shutdown(Shutdown::Write).await };
+            self.writing = Writing::Ending(Box::pin(end));
+        }
+        let Writing::Ending(end) = &mut self.writing else { return Poll::Ready(Ok(())) };
+        let result = ready!(end.as_mut().poll(context));
+        self.writing = Writing::Ended;
+        match result {
+            // The other end has gone: there is nothing to end.
+            Err(error) if error.errno() == libc::ENOTCONN => Poll::Ready(Ok(())),
+            result => Poll::Ready(result),
+        }
+    }
+}
+
+impl<S: std::fmt::Debug> std::fmt::Debug for Buffered<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Buffered").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}

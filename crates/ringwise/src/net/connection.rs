@@ -1,0 +1,556 @@
+//! A connected stream socket on a ring: what TCP and Unix streams have in common.
+//!
+//! Each direction is a lane: one operation at a time, and nothing of what the operation of a dropped
+//! future moved is lost. It knows no addresses.
+
+use std::{
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    io::Read,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Shutdown,
+    lane::{Lane, Turn},
+};
+use crate::{
+    buf::Buffer,
+    completion::Completion,
+    descriptor::Descriptor,
+    error::{Errno, Error},
+    fs::Outcome,
+    op::{Opcode, Operation},
+    ring::{Pending, Ring},
+};
+
+/// A connected stream socket. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub(super) ring: Ring,
+    pub(super) socket: Descriptor,
+    lanes: Arc<Lanes>,
+}
+
+#[derive(Debug, Default)]
+struct Lanes {
+    receiving: Lane<Taken>,
+    sending: Lane<()>,
+}
+
+/// What receives took out of the socket whose futures were dropped.
+#[derive(Debug, Default)]
+struct Taken {
+    bytes: VecDeque<u8>,
+    /// The kernel tells of it once.
+    error: Option<Error>,
+}
+
+impl Taken {
+    fn keep(&mut self, done: Completion) {
+        match done.result() {
+            Ok(mut count) => {
+                for buffer in done.into_buffers() {
+                    let part = count.min(buffer.selected().len());
+                    self.bytes.extend(&buffer.selected()[..part]);
+                    count -= part;
+                }
+            }
+            // It was asked to end, or never began.
+            Err(error) if is_of_the_ring(&error) => {}
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    /// Gives out what is there; nothing where the socket has to be asked.
+    fn serve<'a>(
+        &mut self,
+        buffers: impl Iterator<Item = &'a mut Buffer>,
+    ) -> Option<Result<usize, Error>> {
+        if self.bytes.is_empty() {
+            return self.error.take().map(Err);
+        }
+        let mut count = 0;
+        for buffer in buffers {
+            let mut room = buffer.selected_mut();
+            // What is kept may lie in two pieces.
+            while let Ok(part @ 1..) = self.bytes.read(room) {
+                count += part;
+                room = &mut room[part..];
+            }
+        }
+        Some(Ok(count))
+    }
+}
+
+/// Whether an error says something of the ring and nothing of the socket.
+pub(super) fn is_of_the_ring(error: &Error) -> bool {
+    matches!(error.errno(), libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED)
+}
+
+impl Connection {
+    pub(super) fn new(ring: &Ring, socket: Descriptor) -> Connection {
+        Connection { ring: ring.clone(), socket, lanes: Arc::default() }
+    }
+
+    pub(super) fn timer(&self, after: Option<Duration>) -> Option<Pending> {
+        after.map(|after| self.ring.submit(Operation::timeout(after)))
+    }
+
+    pub(super) async fn receive(
+        &self,
+        mut buffer: Buffer,
+        after: Option<Duration>,
+    ) -> Outcome<usize, Buffer> {
+        // What cannot be received into is the loop's to refuse.
+        if !buffer.is_writable() {
+            return single(self.ring.submit(Operation::recv(&self.socket, buffer)).await);
+        }
+        let mut timer = self.timer(after);
+        let turn = match self.turn_to_receive(&mut timer).await {
+            Ok(turn) => turn,
+            Err(error) => return (Err(error), buffer),
+        };
+        if let Some(result) = turn.rest().serve(std::iter::once(&mut buffer)) {
+            return (result, buffer);
+        }
+        let operation = self.ring.submit(Operation::recv(&self.socket, buffer));
+        single(turn.make(operation.with_timer(timer)).await)
+    }
+
+    pub(super) async fn receive_vectored(
+        &self,
+        mut buffers: Vec<Buffer>,
+    ) -> Outcome<usize, Vec<Buffer>> {
+        if !buffers.iter().all(Buffer::is_writable) {
+            let operation = Operation::recv_vectored(&self.socket, buffers);
+            let refused = self.ring.submit(operation).await;
+            return (refused.result(), refused.into_buffers());
+        }
+        let turn = match self.turn_to_receive(&mut None).await {
+            Ok(turn) => turn,
+            Err(error) => return (Err(error), buffers),
+        };
+        if let Some(result) = turn.rest().serve(buffers.iter_mut()) {
+            return (result, buffers);
+        }
+        let operation = self.ring.submit(Operation::recv_vectored(&self.socket, buffers));
+        let done = turn.make(operation.with_timer(None)).await;
+        (done.result(), done.into_buffers())
+    }
+
+    /// On the lane, with nothing under way and what was taken kept.
+    async fn turn_to_receive(&self, timer: &mut Option<Pending>) -> Result<Turn<'_, Taken>, Error> {
+        let entered = before(timer, Opcode::Receive, self.lanes.receiving.enter()).await;
+        let turn = entered?;
+        self.settle_receive(&turn).await;
+        Ok(turn)
+    }
+
+    async fn settle_receive(&self, turn: &Turn<'_, Taken>) {
+        if let Some(receive) = turn.take_set_aside() {
+            let done = turn.make(receive.with_timer(None)).await;
+            turn.rest().keep(done);
+        }
+    }
+
+    /// Sends what the socket takes.
+    pub(super) async fn send(&self, buffer: Buffer) -> Outcome<usize, Buffer> {
+        match self.turn_to_send(&mut None).await {
+            Ok(turn) => {
+                let operation = self.ring.submit(Operation::send(&self.socket, buffer));
+                single(turn.make(operation.with_timer(None)).await)
+            }
+            Err(error) => (Err(error), buffer),
+        }
+    }
+
+    /// Sends all; gives how much was sent in any case.
+    pub(super) async fn send_all(
+        &self,
+        mut buffer: Buffer,
+        after: Option<Duration>,
+    ) -> (Result<(), Error>, usize, Buffer) {
+        let mut timer = self.timer(after);
+        let turn = match self.turn_to_send(&mut timer).await {
+            Ok(turn) => turn,
+            Err(error) => return (Err(error), 0, buffer),
+        };
+        let whole = buffer.range();
+        let end = after.and_then(|after| Instant::now().checked_add(after));
+        let mut sent = 0;
+        let result = loop {
+            if sent == whole.len() {
+                break Ok(());
+            }
+            let rest = buffer.slice(whole.start + sent..whole.end);
+            let operation = self.ring.submit(Operation::send_all(&self.socket, rest));
+            let result;
+            (result, buffer) = single(turn.make(operation.with_timer(timer.take())).await);
+            match result {
+                Ok(0) => break Err(Error::new(Opcode::Send, Errno(libc::EIO))),
+                Ok(count) => sent += count,
+                Err(error) => break Err(error),
+            }
+            // It may be less since the time is over, or for another reason.
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if sent < whole.len() && left == Some(Duration::ZERO) {
+                break Err(Error::new(Opcode::Send, Errno(libc::ETIME)));
+            }
+            timer = self.timer(left);
+        };
+        (result, sent, buffer.slice(whole))
+    }
+
+    /// Sends several buffers in turn, all of them where `whole` is wanted.
+    pub(super) async fn send_vectored(
+        &self,
+        mut buffers: Vec<Buffer>,
+        whole: bool,
+    ) -> Outcome<usize, Vec<Buffer>> {
+        let turn = match self.turn_to_send(&mut None).await {
+            Ok(turn) => turn,
+            Err(error) => return (Err(error), buffers),
+        };
+        if !whole {
+            let operation = self.ring.submit(Operation::send_vectored(&self.socket, buffers));
+            let done = turn.make(operation.with_timer(None)).await;
+            return (done.result(), done.into_buffers());
+        }
+        let ranges: Vec<_> = buffers.iter().map(Buffer::range).collect();
+        let total = ranges.iter().map(ExactSizeIterator::len).sum();
+        let mut sent = 0;
+        let result = loop {
+            if sent == total {
+                break Ok(total);
+            }
+            let operation = self.ring.submit(Operation::send_all_vectored(&self.socket, buffers));
+            let done = turn.make(operation.with_timer(None)).await;
+            let result = done.result();
+            buffers = done.into_buffers();
+            match result {
+                Ok(0) => break Err(Error::new(Opcode::SendMessage, Errno(libc::EIO))),
+                Ok(count) => {
+                    sent += count;
+                    buffers = advance(buffers, count);
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        let buffers = buffers.into_iter().zip(ranges);
+        (result, buffers.map(|(buffer, range)| buffer.slice(range)).collect())
+    }
+
+    /// On the lane, when all that was begun before is sent.
+    async fn turn_to_send(&self, timer: &mut Option<Pending>) -> Result<Turn<'_, ()>, Error> {
+        let entered = async {
+            let turn = self.lanes.sending.enter().await;
+            self.settle_send(&turn).await.map(|()| turn)
+        };
+        before(timer, Opcode::Send, entered).await?
+    }
+
+    /// Sees to its end what was begun by futures that were dropped, and sends what is missing.
+    async fn settle_send(&self, turn: &Turn<'_, ()>) -> Result<(), Error> {
+        let mut begun = turn.take_set_aside();
+        while let Some(send) = begun {
+            let done = turn.make(send.with_timer(None)).await;
+            let count = done.result()?;
+            let rest = advance(done.into_buffers(), count);
+            let is_done = rest.iter().all(|buffer| buffer.selected().is_empty());
+            if count == 0 && !is_done {
+                return Err(Error::new(Opcode::Send, Errno(libc::EIO)));
+            }
+            let again = || self.ring.submit(Operation::send_all_vectored(&self.socket, rest));
+            begun = (!is_done).then(again);
+        }
+        Ok(())
+    }
+
+    /// Waits until all that was begun is sent.
+    pub(super) async fn flush(&self) -> Result<(), Error> {
+        self.turn_to_send(&mut None).await.map(drop)
+    }
+
+    pub(super) async fn shutdown(&self, which: Shutdown) -> Result<(), Error> {
+        if which == Shutdown::Read {
+            return super::shutdown(&self.socket, which);
+        }
+        let turn = self.turn_to_send(&mut None).await?;
+        let result = super::shutdown(&self.socket, which);
+        drop(turn);
+        result
+    }
+
+    pub(super) async fn close(self) -> Result<(), Error> {
+        let sent = self.flush().await;
+        {
+            let turn = self.lanes.receiving.enter().await;
+            self.settle_receive(&turn).await;
+        }
+        let Connection { ring, socket, lanes } = self;
+        drop(lanes);
+        let closed = ring.submit(Operation::close(socket)).await.result();
+        sent.and(closed.map(drop))
+    }
+
+    /// The socket itself, if nobody else holds it and nothing of what was received is kept here.
+    pub(super) fn into_socket(self) -> Result<Descriptor, Connection> {
+        let Connection { ring, socket, lanes } = self;
+        let mut lanes = match Arc::try_unwrap(lanes) {
+            Ok(lanes) => lanes,
+            Err(lanes) => return Err(Connection { ring, socket, lanes }),
+        };
+        let taken = lanes.receiving.rest_mut();
+        let has_left = !taken.bytes.is_empty() || taken.error.is_some();
+        if has_left || lanes.receiving.is_under_way() || lanes.sending.is_under_way() {
+            return Err(Connection { ring, socket, lanes: Arc::new(lanes) });
+        }
+        Ok(socket)
+    }
+
+    /// Gives bytes back that were received before all others that are to come.
+    pub(super) async fn give_back(&self, bytes: &[u8]) {
+        let turn = self.lanes.receiving.enter().await;
+        let mut rest = turn.rest();
+        bytes.iter().rev().for_each(|byte| rest.bytes.push_front(*byte));
+    }
+}
+
+/// Waits for a future until the time is over.
+pub(super) async fn before<F: Future>(
+    timer: &mut Option<Pending>,
+    opcode: Opcode,
+    future: F,
+) -> Result<F::Output, Error> {
+    let mut future = pin!(future);
+    let poll = |context: &mut Context<'_>| {
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        let Some(timeout) = timer else { return Poll::Pending };
+        let Poll::Ready(done) = Pin::new(timeout).poll(context) else { return Poll::Pending };
+        *timer = None;
+        let errno = done.result().map_or_else(|error| error.errno(), |_| libc::ETIME);
+        Poll::Ready(Err(Error::new(opcode, Errno(errno))))
+    };
+    poll_fn(poll).await
+}
+
+/// The same buffers, each with what is left of it after `count` bytes of them were moved.
+fn advance(buffers: Vec<Buffer>, mut count: usize) -> Vec<Buffer> {
+    let rest = |buffer: Buffer| {
+        let range = buffer.range();
+        let part = count.min(range.len());
+        count -= part;
+        buffer.slice(range.start + part..range.end)
+    };
+    buffers.into_iter().map(rest).collect()
+}
+
+pub(super) fn single(done: Completion) -> Outcome<usize, Buffer> {
+    let result = done.result();
+    (result, done.into_buffer().expect("receives and sends give their buffer back"))
+}
+
+/// What a stream of either kind can do; it is a `Connection` with addresses.
+macro_rules! stream {
+    ($stream:ident, $standard:ty) => {
+        impl $stream {
+            /// Goes on with a socket that is connected already. It is set to wait in its calls, as
+            /// a ring wants it (`O_NONBLOCK` off).
+            ///
+            /// # Errors
+            ///
+            /// What fcntl(2) reports.
+            pub fn from_std(ring: &Ring, stream: $standard) -> Result<$stream, Error> {
+                stream.set_nonblocking(false).map_err(|error| not_configured(&error))?;
+                let socket = Descriptor::of_socket(OwnedFd::from(stream));
+                Ok($stream(Connection::new(ring, socket)))
+            }
+
+            /// Gives the socket back for use with the standard library.
+            ///
+            /// # Errors
+            ///
+            /// The stream itself, when a clone or an operation in flight still holds it, or it
+            /// keeps what a receive has taken whose future was dropped.
+            pub fn into_std(self) -> Result<$standard, $stream> {
+                let ring = self.0.ring.clone();
+                let socket = self.0.into_socket().map_err($stream)?;
+                let owned = socket.into_owned();
+                owned.map(Into::into).map_err(|socket| $stream(Connection::new(&ring, socket)))
+            }
+
+            /// The descriptor, for operations and options that this type has no function for.
+            /// Bytes that a receive through it takes are missing here, and the other way round.
+            pub fn descriptor(&self) -> &Descriptor {
+                &self.0.socket
+            }
+
+            /// The ring that its operations go through.
+            pub fn ring(&self) -> &Ring {
+                &self.0.ring
+            }
+
+            /// Receives what is there, or waits for it: gives how many bytes came, 0 when the
+            /// other end sends no more.
+            ///
+            /// The future may be dropped at any moment; what it has taken out of the socket by
+            /// then goes to the next receive. The buffer is freed. Of several receives at a time
+            /// each waits for its turn.
+            ///
+            /// # Errors
+            ///
+            /// What the receive failed with, `ECONNRESET` among it.
+            pub async fn recv<B: OwnedBufferMut>(&self, buffer: B) -> Outcome<usize, B> {
+                let (result, buffer) = self.0.receive(buffer.into_buffer(), None).await;
+                (result, B::from_buffer(buffer))
+            }
+
+            /// As [`recv`](Self::recv), for so long at most: then it fails with
+            /// [`TimedOut`](crate::ErrorKind::TimedOut), and the buffer comes back.
+            ///
+            /// # Errors
+            ///
+            /// As for [`recv`](Self::recv).
+            pub async fn recv_deadline<B: OwnedBufferMut>(
+                &self,
+                buffer: B,
+                after: Duration,
+            ) -> Outcome<usize, B> {
+                let (result, buffer) = self.0.receive(buffer.into_buffer(), Some(after)).await;
+                (result, B::from_buffer(buffer))
+            }
+
+            /// As [`recv`](Self::recv), into several buffers in turn; at most 1024.
+            ///
+            /// # Errors
+            ///
+            /// As for [`recv`](Self::recv).
+            pub async fn recv_vectored<B: OwnedBufferMut>(
+                &self,
+                buffers: Vec<B>,
+            ) -> Outcome<usize, Vec<B>> {
+                let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
+                let (result, buffers) = self.0.receive_vectored(buffers).await;
+                (result, buffers.into_iter().map(B::from_buffer).collect())
+            }
+
+            /// Sends as much of the buffer as the socket takes; gives how much that was.
+            ///
+            /// Of several sends at a time each waits for its turn. One whose future is dropped
+            /// after it was begun goes on to its end, and what the socket did not take of it then
+            /// is sent by the next send, [`flush`](Self::flush), [`shutdown`](Self::shutdown) or
+            /// [`close`](Self::close), before anything else: all of a buffer is sent, or none. How
+            /// it failed is told by that next one.
+            ///
+            /// # Errors
+            ///
+            /// What the send failed with: `EPIPE` and `ECONNRESET` where the other end has gone;
+            /// or what an earlier one failed with whose future was dropped.
+            pub async fn send<B: OwnedBuffer>(&self, buffer: B) -> Outcome<usize, B> {
+                let (result, buffer) = self.0.send(buffer.into_buffer()).await;
+                (result, B::from_buffer(buffer))
+            }
+
+            /// Sends all of the buffer. Dropped, it is as [`send`](Self::send).
+            ///
+            /// # Errors
+            ///
+            /// As for [`send`](Self::send); part of it may have been sent.
+            pub async fn send_all<B: OwnedBuffer>(&self, buffer: B) -> Outcome<(), B> {
+                let (result, _sent, buffer) = self.0.send_all(buffer.into_buffer(), None).await;
+                (result, B::from_buffer(buffer))
+            }
+
+            /// As [`send_all`](Self::send_all), for so long at most: then it fails with
+            /// [`TimedOut`](crate::ErrorKind::TimedOut). Part of it may have been sent, so the
+            /// connection is good for nothing but to be closed.
+            ///
+            /// # Errors
+            ///
+            /// As for [`send`](Self::send).
+            pub async fn send_all_deadline<B: OwnedBuffer>(
+                &self,
+                buffer: B,
+                after: Duration,
+            ) -> Outcome<(), B> {
+                let sent = self.0.send_all(buffer.into_buffer(), Some(after)).await;
+                let (result, _sent, buffer) = sent;
+                (result, B::from_buffer(buffer))
+            }
+
+            /// As [`send`](Self::send), of several buffers in turn; at most 1024.
+            ///
+            /// # Errors
+            ///
+            /// As for [`send`](Self::send).
+            pub async fn send_vectored<B: OwnedBuffer>(
+                &self,
+                buffers: Vec<B>,
+            ) -> Outcome<usize, Vec<B>> {
+                let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
+                let (result, buffers) = self.0.send_vectored(buffers, false).await;
+                (result, buffers.into_iter().map(B::from_buffer).collect())
+            }
+
+            /// As [`send_all`](Self::send_all), of several buffers in turn; at most 1024.
+            ///
+            /// # Errors
+            ///
+            /// As for [`send`](Self::send); part of it may have been sent.
+            pub async fn send_all_vectored<B: OwnedBuffer>(
+                &self,
+                buffers: Vec<B>,
+            ) -> Outcome<(), Vec<B>> {
+                let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
+                let (result, buffers) = self.0.send_vectored(buffers, true).await;
+                (result.map(drop), buffers.into_iter().map(B::from_buffer).collect())
+            }
+
+            /// Waits until the socket has all of what was begun to be sent by futures that were
+            /// dropped.
+            ///
+            /// # Errors
+            ///
+            /// What one of them failed with.
+            pub async fn flush(&self) -> Result<(), Error> {
+                self.0.flush().await
+            }
+
+            /// Ends one direction, or both, when what was begun to be sent is sent. To break off
+            /// a send that is stuck, call [`net::shutdown`](crate::net::shutdown) on the
+            /// [`descriptor`](Self::descriptor), which waits for nothing.
+            ///
+            /// # Errors
+            ///
+            /// What shutdown(2) reports, or a send of a future that was dropped.
+            pub async fn shutdown(&self, which: Shutdown) -> Result<(), Error> {
+                self.0.shutdown(which).await
+            }
+
+            /// Closes the socket when what was begun to be sent is sent. Dropped instead, it
+            /// closes when the last clone and the last operation are gone.
+            ///
+            /// # Errors
+            ///
+            /// What a send of a future that was dropped failed with; `EBUSY` when a clone still
+            /// holds the socket, which then keeps it open.
+            pub async fn close(self) -> Result<(), Error> {
+                self.0.close().await
+            }
+        }
+
+        impl std::os::fd::AsFd for $stream {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.0.socket.as_fd()
+            }
+        }
+    };
+}
+
+pub(super) use stream;

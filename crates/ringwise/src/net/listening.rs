@@ -1,0 +1,81 @@
+//! A listening socket on a ring: what TCP and Unix listeners have in common.
+//!
+//! A connection that came when nobody waited for it any more, since the future was dropped, goes to
+//! the next one who asks. It knows no addresses.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::{
+    connection::is_of_the_ring,
+    lane::{Lane, Turn},
+};
+use crate::{
+    completion::Completion, descriptor::Descriptor, error::Error, local::befalls_one_connection,
+    op::Operation, ring::Ring,
+};
+
+/// A listening socket. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct Listening {
+    pub(super) ring: Ring,
+    pub(super) socket: Descriptor,
+    lane: Arc<Lane<Accepted>>,
+}
+
+/// Connections, and errors of the listener, whose futures were dropped.
+#[derive(Debug, Default)]
+struct Accepted(VecDeque<Result<Descriptor, Error>>);
+
+impl Listening {
+    pub(super) fn new(ring: &Ring, socket: Descriptor) -> Listening {
+        Listening { ring: ring.clone(), socket, lane: Arc::default() }
+    }
+
+    pub(super) async fn accept(&self) -> Result<Descriptor, Error> {
+        let turn = self.lane.enter().await;
+        self.settle(&turn).await;
+        if let Some(accepted) = turn.rest().0.pop_front() {
+            return accepted;
+        }
+        loop {
+            let operation = self.ring.submit(Operation::accept(&self.socket));
+            let accepted = turn.make(operation.with_timer(None)).await.into_descriptor();
+            match accepted {
+                Err(error) if befalls_one_connection(error.errno()) => {}
+                _ => return accepted,
+            }
+        }
+    }
+
+    async fn settle(&self, turn: &Turn<'_, Accepted>) {
+        let Some(accept) = turn.take_set_aside() else { return };
+        let done: Completion = turn.make(accept.with_timer(None)).await;
+        match done.into_descriptor() {
+            Err(error) if is_of_the_ring(&error) || befalls_one_connection(error.errno()) => {}
+            accepted => turn.rest().0.push_back(accepted),
+        }
+    }
+
+    pub(super) async fn close(self) -> Result<(), Error> {
+        {
+            let turn = self.lane.enter().await;
+            self.settle(&turn).await;
+        }
+        let Listening { ring, socket, lane } = self;
+        drop(lane);
+        ring.submit(Operation::close(socket)).await.result().map(drop)
+    }
+
+    /// The socket itself, if nobody else holds it and no connection is kept here.
+    pub(super) fn into_socket(self) -> Result<Descriptor, Listening> {
+        let Listening { ring, socket, lane } = self;
+        let mut lane = match Arc::try_unwrap(lane) {
+            Ok(lane) => lane,
+            Err(lane) => return Err(Listening { ring, socket, lane }),
+        };
+        if !lane.rest_mut().0.is_empty() || lane.is_under_way() {
+            return Err(Listening { ring, socket, lane: Arc::new(lane) });
+        }
+        Ok(socket)
+    }
+}

@@ -1,0 +1,275 @@
+//! A ring's streams under the traits of tokio and of futures, and the examples that run over them.
+
+use ringwise::net::{Buffered, TcpStream};
+
+use super::{everywhere, pair, pattern};
+
+const TOTAL: usize = 1 << 20;
+
+/// Buffers smaller than most of what goes through them.
+fn buffered(stream: TcpStream) -> Buffered {
+    Buffered::with_capacity(stream, 700, 900)
+}
+
+#[cfg(feature = "tokio")]
+mod for_tokio {
+    use std::{pin::Pin, task::Poll};
+
+    use ringwise::Ring;
+    use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+    use super::{
+        super::{http_hello, tls_echo, tokio_runtimes},
+        *,
+    };
+
+    #[test]
+    fn what_is_written_is_read() {
+        everywhere(|ring| async move {
+            let (client, server) = pair(&ring).await;
+            let echo = async {
+                let (mut reader, mut writer) = tokio::io::split(buffered(server));
+                tokio::io::copy(&mut reader, &mut writer).await.unwrap();
+                writer.shutdown().await.unwrap();
+            };
+            let (mut reader, mut writer) = tokio::io::split(buffered(client));
+            let ask = async {
+                for at in (0..TOTAL).step_by(10_000) {
+                    let len = 10_000.min(TOTAL - at);
+                    writer.write_all(&pattern(at, len)).await.unwrap();
+                }
+                writer.shutdown().await.unwrap();
+                writer.shutdown().await.unwrap();
+                let refused = writer.write_all(b"more").await.unwrap_err();
+                assert_eq!(refused.kind(), std::io::ErrorKind::BrokenPipe);
+            };
+            let mut answer = Vec::new();
+            let (_, _, read) = tokio::join!(echo, ask, reader.read_to_end(&mut answer));
+            assert_eq!(read.unwrap(), TOTAL);
+            assert!(answer == pattern(0, TOTAL));
+        });
+    }
+
+    /// Nothing is flushed: what is written goes out by itself.
+    #[test]
+    fn a_write_needs_no_flush() {
+        everywhere(|ring| async move {
+            let (client, server) = pair(&ring).await;
+            let (mut client, mut server) = (Buffered::new(client), Buffered::new(server));
+            for round in 0..100 {
+                client.write_all(&pattern(round, 100)).await.unwrap();
+                let mut bytes = [0; 100];
+                server.read_exact(&mut bytes).await.unwrap();
+                assert_eq!(bytes, *pattern(round, 100));
+                server.write_all(b"line\n").await.unwrap();
+                let mut line = String::new();
+                client.read_line(&mut line).await.unwrap();
+                assert_eq!(line, "line\n");
+            }
+        });
+    }
+
+    /// A flush is over when the socket has it all, so not while the other end does not read.
+    #[test]
+    fn a_flush_waits_for_what_is_in_flight() {
+        everywhere(|ring| async move {
+            let (client, server) = pair(&ring).await;
+            const MUCH: usize = 32 << 20;
+            let mut client = Buffered::with_capacity(client, 1, MUCH);
+            assert_eq!(client.write(&pattern(0, MUCH)).await.unwrap(), MUCH);
+            {
+                let mut flush = Box::pin(client.flush());
+                assert!(super::super::poll_once(flush.as_mut()).is_pending());
+                // Nor is a second write taken meanwhile.
+            }
+            let mut write = Box::pin(client.write(b"more"));
+            assert!(super::super::poll_once(write.as_mut()).is_pending());
+            drop(write);
+            let mut received = Vec::new();
+            let mut server = Buffered::new(server);
+            let read = async {
+                server.read_to_end(&mut received).await.unwrap();
+            };
+            let end = async {
+                client.flush().await.unwrap();
+                client.shutdown().await.unwrap();
+            };
+            tokio::join!(read, end);
+            assert!(received == pattern(0, MUCH));
+        });
+    }
+
+    /// What is written and dropped is sent all the same; a read that is dropped loses nothing, nor
+    /// does one that is polled once and never again.
+    #[test]
+    fn a_dropped_adapter_loses_nothing() {
+        everywhere(|ring| async move {
+            let (client, server) = pair(&ring).await;
+            let mut writer = Buffered::with_capacity(client, 10, TOTAL);
+            assert_eq!(writer.write(&pattern(0, TOTAL)).await.unwrap(), TOTAL);
+            drop(writer);
+            let mut stream = server;
+            let mut received: Vec<u8> = Vec::new();
+            for round in 0.. {
+                let mut reader = Buffered::with_capacity(stream, 1000, 1);
+                let mut bytes = [0; 300];
+                let mut part = ReadBuf::new(&mut bytes);
+                let polled = std::future::poll_fn(|context| {
+                    Poll::Ready(Pin::new(&mut reader).poll_read(context, &mut part))
+                });
+                let has_ended = match polled.await {
+                    Poll::Ready(read) => {
+                        read.unwrap();
+                        received.extend(part.filled());
+                        part.filled().is_empty()
+                    }
+                    Poll::Pending if round % 3 == 0 => {
+                        let count = reader.read(&mut bytes).await.unwrap();
+                        received.extend(&bytes[..count]);
+                        count == 0
+                    }
+                    Poll::Pending => false,
+                };
+                if has_ended {
+                    break;
+                }
+                stream = reader.into_inner().await;
+            }
+            assert_eq!(received.len(), TOTAL);
+            assert!(received == pattern(0, TOTAL));
+        });
+    }
+
+    #[test]
+    fn several_parts_are_written_at_a_time() {
+        everywhere(|ring| async move {
+            let (client, server) = pair(&ring).await;
+            let (mut client, mut server) = (Buffered::new(client), Buffered::new(server));
+            assert!(client.is_write_vectored());
+            let parts = [b"one".as_slice(), b"", b"two"].map(std::io::IoSlice::new);
+            assert_eq!(client.write_vectored(&parts).await.unwrap(), 6);
+            let mut bytes = [0; 6];
+            server.read_exact(&mut bytes).await.unwrap();
+            assert_eq!(&bytes, b"onetwo");
+        });
+    }
+
+    #[test]
+    fn tls_runs_over_it() {
+        on_tokio(|ring| async move {
+            let (acceptor, connector) = tls_echo::make_certificate().unwrap();
+            let (listener, address) = super::super::listen(&ring);
+            let server = tokio::spawn(tls_echo::serve(listener, acceptor));
+            let asks = (0..8_usize).map(|number| {
+                let (ring, connector) = (ring.clone(), connector.clone());
+                tokio::spawn(async move {
+                    let question = pattern(number, 100_000 * number + 1);
+                    let answer = tls_echo::ask(&ring, address, &connector, &question).await;
+                    assert!(answer.unwrap() == question, "connection {number}");
+                })
+            });
+            for asked in asks.collect::<Vec<_>>() {
+                asked.await.unwrap();
+            }
+            server.abort();
+            let _ = server.await;
+        });
+    }
+
+    #[test]
+    fn http_runs_over_it() {
+        use http_body_util::{BodyExt, Full};
+        use hyper::{Request, body::Bytes, client::conn::http1};
+        use hyper_util::rt::TokioIo;
+
+        on_tokio(|ring| async move {
+            let (listener, address) = super::super::listen(&ring);
+            let server = tokio::spawn(http_hello::serve(listener));
+            let stream = TcpStream::connect(&ring, address).await.unwrap();
+            let stream = TokioIo::new(Buffered::new(stream));
+            let (mut sender, connection) = http1::handshake(stream).await.unwrap();
+            let connection = tokio::spawn(connection);
+            // One connection for all of them.
+            for round in 0..20_usize {
+                let body = pattern(round, round * 10_000);
+                let request = Request::post("/back").header("host", "localhost");
+                let request = request.body(Full::new(Bytes::from(body.clone()))).unwrap();
+                let answer = sender.send_request(request).await.unwrap();
+                assert_eq!(answer.status(), 200);
+                assert!(answer.into_body().collect().await.unwrap().to_bytes() == body);
+            }
+            let request = Request::get("/you").header("host", "localhost");
+            let request = request.body(Full::new(Bytes::new())).unwrap();
+            let answer = sender.send_request(request).await.unwrap();
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(body, "hello, /you\n");
+            drop(sender);
+            connection.await.unwrap().unwrap();
+            server.abort();
+            let _ = server.await;
+        });
+    }
+
+    /// On tokio's runtimes only, which what runs over the streams wants.
+    fn on_tokio<F: Future<Output = ()> + Send + 'static>(test: impl Fn(Ring) -> F) {
+        for builder in super::super::builders() {
+            for runtime in tokio_runtimes() {
+                runtime.block_on(async {
+                    let ring = builder.clone().build_ring().unwrap();
+                    let task = tokio::spawn(test(ring.clone()));
+                    let limit = tokio::time::timeout(super::super::LONG, task);
+                    limit.await.expect("it hangs").unwrap();
+                });
+            }
+        }
+    }
+}
+
+#[cfg(feature = "futures-io")]
+mod for_futures {
+    use futures::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        everywhere(|ring| async move {
+            let (client, server) = pair(&ring).await;
+            let echo = async {
+                let (reader, mut writer) = buffered(server).split();
+                futures::io::copy(reader, &mut writer).await.unwrap();
+                writer.close().await.unwrap();
+            };
+            let (mut reader, mut writer) = buffered(client).split();
+            let ask = async {
+                writer.write_all(&pattern(0, TOTAL)).await.unwrap();
+                writer.flush().await.unwrap();
+                writer.close().await.unwrap();
+            };
+            let mut answer = Vec::new();
+            let read = async {
+                let mut first = [0; 10];
+                reader.read_exact(&mut first).await.unwrap();
+                answer.extend(first);
+                reader.read_to_end(&mut answer).await.unwrap();
+            };
+            futures::future::join3(echo, ask, read).await;
+            assert!(answer == pattern(0, TOTAL));
+        });
+    }
+
+    #[test]
+    fn several_parts_and_lines() {
+        everywhere(|ring| async move {
+            let (client, server) = pair(&ring).await;
+            let (mut client, mut server) = (buffered(client), buffered(server));
+            let parts = [b"one\n".as_slice(), b"", b"two\n"].map(std::io::IoSlice::new);
+            assert_eq!(client.write_vectored(&parts).await.unwrap(), 8);
+            for wanted in ["one\n", "two\n"] {
+                let mut line = String::new();
+                server.read_line(&mut line).await.unwrap();
+                assert_eq!(line, wanted);
+            }
+        });
+    }
+}
