@@ -49,7 +49,7 @@ fn build(at: &Path) {
         std::os::unix::fs::lchown(at.join("it's"), Some(1), Some(1)).unwrap();
     }
     fs::create_dir(at.join("empty")).unwrap();
-    fs::create_dir(at.join("other")).unwrap();
+    fs::create_dir_all(at.join("other")).unwrap();
     fs::create_dir(at.join("other/a")).unwrap();
     write("other/dir", "no directory\n");
     write("readonly", "keep\n");
