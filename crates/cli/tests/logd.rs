@@ -548,7 +548,8 @@ fn load(daemon: &Daemon, round: usize, number: usize, answers: &AtomicU64) -> u6
     let mut client = Client::new(daemon, "LOGD 1\n");
     let mut stream = client.stream.try_clone().unwrap();
     let sender = thread::spawn(move || {
-        for sequence in 1.. {
+        // Far more than is sent before the kill, and no full disk where there is none.
+        for sequence in 1..2_000_000_u64 {
             let line = format!("[{round},{number},{sequence},\"{}\"]\n", "x".repeat(100));
             if stream.write_all(line.as_bytes()).is_err() {
                 return;

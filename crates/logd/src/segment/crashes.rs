@@ -145,7 +145,7 @@ fn lives(seed: u64, guarantee: Guarantee, faults: &[(Fault, When)], loses_power:
     let mut acknowledged = Vec::new();
     for _ in 0..3 {
         for (fault, when) in faults {
-            simulation.inject(*fault, when.clone());
+            simulation.inject(*fault, *when);
         }
         if loses_power && random.bool() {
             simulation.inject(Fault::PowerLoss, When::nth(random.u64(1..60)));

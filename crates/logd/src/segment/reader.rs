@@ -244,18 +244,20 @@ where
     verdict
 }
 
+#[cfg(test)]
+impl Data for Vec<u8> {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        Ok(self[offset as usize..][..len].to_vec())
+    }
+}
+
 /// The lines of a stream whose files are in memory, and what is wrong with it: for tests.
 #[cfg(test)]
 pub(crate) fn lines_of(files: Vec<(u64, Part, Vec<u8>)>) -> (Vec<String>, Vec<String>) {
-    impl Data for Vec<u8> {
-        fn len(&self) -> io::Result<u64> {
-            Ok(self.len() as u64)
-        }
-
-        fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-            Ok(self[offset as usize..][..len].to_vec())
-        }
-    }
     let mut pairs: BTreeMap<u64, (Vec<u8>, Vec<u8>)> = BTreeMap::new();
     for (serial, part, bytes) in files {
         let pair = pairs.entry(serial).or_default();
