@@ -89,7 +89,8 @@ impl Copier {
         }
     }
 
-    /// Where a failure has to be undone, or the next source may have the same name, nothing else goes on meanwhile.
+    /// Where a failure has to be undone, or the next source may have the same name, nothing else
+    /// goes on meanwhile.
     fn copy_at_once(&mut self, job: Job) -> Visited {
         self.flight.drain(&mut self.report);
         let failed_before = std::mem::replace(&mut self.flight.failed, false);
