@@ -4,7 +4,7 @@
 //! (nothing after them changes them), then the owner, then attributes (a capability does not
 //! survive a change of owner), permissions last.
 
-mod extended;
+pub(crate) mod extended;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 

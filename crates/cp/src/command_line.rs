@@ -53,6 +53,7 @@ impl Misuse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Id {
     Archive,
+    Atomic,
     AttributesOnly,
     Backup,
     BackupShort,
@@ -96,7 +97,7 @@ pub(crate) enum Id {
 }
 
 /// In GNU's order, in which an ambiguous abbreviation lists them; ours last.
-pub(crate) const FLAGS: [Flag<Id>; 44] = [
+pub(crate) const FLAGS: [Flag<Id>; 45] = [
     Flag::gnu("archive", Some('a'), Takes::Nothing, Id::Archive),
     Flag::gnu("attributes-only", None, Takes::Nothing, Id::AttributesOnly),
     Flag::gnu("backup", None, Takes::Maybe, Id::Backup),
@@ -135,6 +136,7 @@ pub(crate) const FLAGS: [Flag<Id>; 44] = [
     Flag::short('r', Takes::Nothing, Id::Recursive),
     Flag::short('u', Takes::Nothing, Id::UpdateShort),
     Flag::short('Z', Takes::Nothing, Id::SecurityContext),
+    Flag::own("atomic", Takes::Nothing, Id::Atomic),
     Flag::own("block", Takes::Value, Id::Block),
     Flag::own("depth", Takes::Value, Id::Depth),
     Flag::own("durable", Takes::Nothing, Id::Durable),
@@ -253,6 +255,7 @@ impl Reader {
             jobs: None,
             depth: None,
             block_bytes: None,
+            atomic: false,
             durable: false,
             verify: false,
             sources: Vec::new(),
@@ -278,6 +281,7 @@ impl Reader {
         let locale = self.locale;
         match id {
             Id::Archive => self.archive(),
+            Id::Atomic => options.atomic = true,
             Id::AttributesOnly => options.data = false,
             Id::Backup => {
                 self.wants_backup = true;
@@ -415,6 +419,9 @@ impl Reader {
         self.links();
         if self.options.verify && !self.options.data {
             return Err(Misuse::usage("--verify has no data to verify with --attributes-only"));
+        }
+        if self.options.atomic && self.options.backup != Backup::None {
+            return Err(Misuse::usage("options --atomic and --backup are mutually exclusive"));
         }
         self.operands(operands)?;
         Ok(Typed::Copy(Box::new(self.options), self.warnings))

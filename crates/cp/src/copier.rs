@@ -68,10 +68,15 @@ impl Names {
         self.0.get(&file).is_some_and(|names| names.iter().any(|known| known.is_same_name(name)))
     }
 
+    /// By the very path: GNU cp does not see that `d/a` and `d/./a` are one.
+    fn have_exactly(&self, file: Identity, name: &Place) -> bool {
+        self.0.get(&file).is_some_and(|names| names.iter().any(|known| known.path == name.path))
+    }
+
     /// False: this name of this file was known.
     fn add(&mut self, file: Identity, name: &Place) -> bool {
         let is_new = !self.have(file, name);
-        if is_new {
+        if !self.have_exactly(file, name) {
             self.0.entry(file).or_default().push(name.clone());
         }
         is_new
@@ -109,6 +114,16 @@ pub(crate) enum Visited {
     IntoItself,
     /// A directory to go into.
     Enter(Box<tree::Entered>),
+}
+
+/// Whether a source was copied before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Met {
+    First,
+    /// Yes, and it is to be copied again.
+    Again,
+    /// Yes, and nothing is left to do: it was linked to its copy, or is there.
+    Settled,
 }
 
 impl Copier {
@@ -153,7 +168,7 @@ impl Copier {
             above: &|_| false,
             root: &root,
         };
-        match self.visit(visit, &mut false) {
+        let ok = match self.visit(visit, &mut false) {
             Visited::Done => true,
             Visited::Failed | Visited::IntoItself => {
                 self.failed = true;
@@ -164,7 +179,24 @@ impl Copier {
                 self.failed |= !ok;
                 ok
             }
+        };
+        self.name_all();
+        ok
+    }
+
+    /// Waits until what is in flight has its names, where it gets them at its end: directories
+    /// above get their attributes after that, and what comes next may ask for the names.
+    pub(crate) fn name_all(&mut self) {
+        if self.options.atomic {
+            self.flight.drain(&mut self.report);
         }
+    }
+
+    /// Whether a copy of this source is made beside what it replaces.
+    pub(crate) fn replaces_at_once(&self, source: &Stat) -> bool {
+        let options = &self.options;
+        let is_regular = kind(source) == FileType::RegularFile;
+        options.atomic && options.data && options.making == Making::Copy && is_regular
     }
 
     /// What becomes of one name. `root_made`: whether the tree's first directory was made.
@@ -198,17 +230,19 @@ impl Copier {
         if self.options.verbose && kind(&stat) != FileType::Directory {
             self.say_verbose(&visit, backup.as_deref());
         }
-        match self.meet_again(&visit, &stat) {
-            Ok(false) => {}
-            Ok(true) => return Visited::Done,
+        let met = match self.meet_again(&visit, &stat) {
+            Ok(Met::Settled) => return Visited::Done,
+            Ok(met) => met,
             Err(visited) => {
                 self.undo_backup(&visit, &existed, None);
                 return visited;
             }
-        }
+        };
         let visited = self.make(&visit, &stat, &existed, root_made);
         if matches!(visited, Visited::Failed) {
-            self.undo_backup(&visit, &existed, Some(Identity::of(&stat)));
+            // What an earlier name of it left is still there.
+            let forgotten = (met == Met::First).then_some(Identity::of(&stat));
+            self.undo_backup(&visit, &existed, forgotten);
         } else if visit.is_named
             && let Some(named) = &mut self.named
             && let Ok(made) = visit.target.stat(false)
@@ -266,8 +300,8 @@ impl Copier {
         }
     }
 
-    /// A source that was copied before, by another name. `Ok(true)`: linked to its copy.
-    fn meet_again(&mut self, visit: &Visit<'_>, stat: &Stat) -> Result<bool, Visited> {
+    /// A source that was copied before, by another name.
+    fn meet_again(&mut self, visit: &Visit<'_>, stat: &Stat) -> Result<Met, Visited> {
         let identity = Identity::of(stat);
         let is_directory = kind(stat) == FileType::Directory;
         if !is_directory {
@@ -276,7 +310,7 @@ impl Copier {
                 || options.dereference == Dereference::Always
                 || (visit.is_named && options.dereference == Dereference::CommandLine);
             if !(options.preserve.links && options.making != Making::HardLink && may_return) {
-                return Ok(false);
+                return Ok(Met::First);
             }
         }
         self.forget_failed();
@@ -285,7 +319,7 @@ impl Copier {
             if !is_directory || visit.is_named {
                 self.remember(identity, &visit.target);
             }
-            return Ok(false);
+            return Ok(Met::First);
         };
         if is_directory {
             return self.meet_directory_again(visit, &earlier);
@@ -296,20 +330,16 @@ impl Copier {
             self.forget_failed();
             if !self.copied.contains_key(&identity) {
                 self.remember(identity, &visit.target);
-                return Ok(false);
+                return Ok(Met::First);
             }
         }
         match self.link(&earlier, &visit.target, true, self.options.verbose, false) {
-            true => Ok(true),
+            true => Ok(Met::Settled),
             false => Err(Visited::Failed),
         }
     }
 
-    fn meet_directory_again(
-        &mut self,
-        visit: &Visit<'_>,
-        earlier: &Place,
-    ) -> Result<bool, Visited> {
+    fn meet_directory_again(&mut self, visit: &Visit<'_>, earlier: &Place) -> Result<Met, Visited> {
         if visit.source.is_same_name(earlier) {
             let names = [&visit.root.source[..], &visit.root.target];
             self.error("cannot copy a directory, %s, into itself, %s", &names, None);
@@ -318,13 +348,13 @@ impl Copier {
         if visit.target.is_same_name(earlier) {
             let template = "warning: source directory %s specified more than once";
             self.report.error(template, &[&visit.root.source], None);
-            return Ok(true);
+            return Ok(Met::Settled);
         }
         // Through links a directory may well be met twice.
         let by_link = self.options.dereference == Dereference::Always
             || (visit.is_named && self.options.dereference == Dereference::CommandLine);
         if by_link {
-            return Ok(false);
+            return Ok(Met::Again);
         }
         let names = [&visit.target.path[..], &earlier.path];
         Err(self.fail("will not create hard link %s to directory %s", &names, None))

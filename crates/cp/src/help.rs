@@ -52,6 +52,9 @@ Beyond GNU cp:
       --depth=N                 blocks in flight on the ring
       --block=SIZE              bytes of a block (k and m are powers of 1024)
       --plan                    another name of --debug
+      --atomic                  give each regular file its name when it is whole: whatever ends the
+                                run, the name leads to the old file or to the new one. Other
+                                hard links to a replaced file keep the old content
       --durable                 end when all is on stable storage, or with an error
       --verify                  read each copy back and compare it with what was read from its
                                 source

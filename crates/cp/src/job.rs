@@ -6,14 +6,18 @@
 use std::sync::Arc;
 
 use ringwise::Descriptor;
-use rustix::{fs::Stat, io::Errno};
+use rustix::{
+    fs::{Stat, fsync},
+    io::Errno,
+};
 
 use crate::{
     attributes::{Caller, Finish, Of, Otherwise, set_mode},
     options::Options,
-    place::Identity,
+    place::{Identity, retry},
     quoting::Locale,
     report::{Line, compose},
+    temporary::Temporary,
 };
 
 /// A regular file to copy.
@@ -41,6 +45,8 @@ pub(crate) struct Job {
     pub(crate) extra: u32,
     /// Whether the copy has all it needs of the content.
     pub(crate) cloned: bool,
+    /// The name that the copy is to get, where it has none yet.
+    pub(crate) temporary: Option<Temporary>,
 }
 
 /// What became of a job.
@@ -66,7 +72,8 @@ impl Job {
         self.text("error writing %s", &[&self.copy_path], errno)
     }
 
-    /// Sets attributes and closes, when the content is there, or only closes.
+    /// Sets attributes, gives the copy its name and closes, when the content is there, or only
+    /// closes.
     pub(crate) fn end(self, moved: Result<(), Line>) -> Outcome {
         let (number, source) = (self.number, Identity::of(&self.source_stat));
         let mut lines = Vec::new();
@@ -77,8 +84,20 @@ impl Job {
                 false
             }
         };
-        let Job { copy, source: opened, copy_path, locale, .. } = self;
+        let Job { copy, source: opened, copy_path, locale, temporary, options, .. } = self;
         drop(opened);
+        let temporary = temporary.filter(|_| ok);
+        if let Some(temporary) = temporary {
+            let synced = if options.durable { retry(|| fsync(&copy)) } else { Ok(()) };
+            let (template, named) = match synced {
+                Ok(()) => ("cannot create regular file %s", temporary.commit(&copy)),
+                Err(errno) => ("syncing %s", Err(errno)),
+            };
+            if let Err(errno) = named {
+                lines.push(Line::Error(compose(locale, template, &[&copy_path], Some(errno))));
+                ok = false;
+            }
+        }
         // Still shared only where a ring failed with operations in flight.
         let closed = match copy.into_owned() {
             Ok(copy) => nix::unistd::close(copy).map_err(|e| Errno::from_raw_os_error(e as i32)),

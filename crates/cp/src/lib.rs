@@ -6,7 +6,7 @@
 //!
 //! Reading order: `options`, `command_line` (what was typed), `copier` (what becomes of a name),
 //! `copier/tree` (the walk), `job` (a regular file), `way` (which way its content goes), `data` and
-//! `flight` (how it goes), `attributes`, `report` (what is said).
+//! `flight` (how it goes), `attributes`, `temporary` (the name it gets), `report` (what is said).
 //!
 //! Invariant: a copy grows from its start. One that was interrupted is shorter than its source.
 //!
@@ -26,6 +26,7 @@ mod options;
 mod place;
 mod quoting;
 mod report;
+mod temporary;
 mod way;
 
 use std::{ffi::OsString, io::Write, process::ExitCode, sync::Arc};
@@ -50,6 +51,11 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
     };
     for warning in warnings {
         report.error(warning, &[], None);
+    }
+    if options.atomic
+        && let Err(reason) = temporary::remove_on_signals()
+    {
+        return refuse(report, Misuse { text: reason.into(), hint: false });
     }
     let mut copier = match Copier::new(options, report) {
         Ok(copier) => copier,

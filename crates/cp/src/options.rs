@@ -35,12 +35,19 @@ pub(crate) struct Options {
     pub(crate) jobs: Option<usize>,
     pub(crate) depth: Option<usize>,
     pub(crate) block_bytes: Option<usize>,
+    /// Regular files get their names when they are whole.
+    pub(crate) atomic: bool,
     pub(crate) durable: bool,
     pub(crate) verify: bool,
     pub(crate) sources: Vec<OsString>,
 }
 
 impl Options {
+    /// Whether no link is followed: for what is found in a directory, `-H` means that too.
+    pub(crate) fn never_follows(&self, on_command_line: bool) -> bool {
+        !self.follows(on_command_line)
+    }
+
     /// Whether a symbolic link is followed where it was found.
     pub(crate) fn follows(&self, on_command_line: bool) -> bool {
         match self.dereference {

@@ -5,7 +5,7 @@
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    rc::Rc,
+    sync::Arc,
 };
 
 use rustix::{
@@ -35,7 +35,7 @@ pub(crate) fn kind(stat: &Stat) -> FileType {
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// The directory that the name is relative to; none is the current one.
-    directory: Option<Rc<OwnedFd>>,
+    directory: Option<Arc<OwnedFd>>,
     /// As messages have it. What is after `start` is the name.
     pub(crate) path: Vec<u8>,
     start: usize,
@@ -48,7 +48,7 @@ impl Place {
     }
 
     /// A name in a directory whose path is `parent`.
-    pub(crate) fn within(directory: Rc<OwnedFd>, parent: &[u8], name: &[u8]) -> Place {
+    pub(crate) fn within(directory: Arc<OwnedFd>, parent: &[u8], name: &[u8]) -> Place {
         let path = join(parent, name);
         let start = path.len() - name.len();
         Place { directory: Some(directory), path, start }
@@ -120,7 +120,7 @@ impl Place {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let opened = fs::openat(place.directory(), &name[..end.max(1)], flags, Mode::empty());
             let Ok(directory) = opened else { break };
-            place.directory = Some(Rc::new(directory));
+            place.directory = Some(Arc::new(directory));
             place.start += end + 1;
         }
         place

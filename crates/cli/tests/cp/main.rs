@@ -1,8 +1,10 @@
 //! `ringwise cp` beside GNU cp: the same trees, the same flags, the same outcome.
 //!
 //! GNU cp on the machine is the oracle. Where there is none of version 9, that is said and the
-//! comparisons are skipped. `RINGWISE_SEED` runs one random case, `RINGWISE_CASES` that many.
+//! comparisons are skipped. `RINGWISE_SEED` runs one random case, `RINGWISE_CASES` that many
+//! new ones.
 
+mod atomic;
 mod beyond;
 mod machine;
 mod oracle;

@@ -1,15 +1,19 @@
-//! Random worlds and random flags.
+//! Random worlds and random flags, the same in each run. `RINGWISE_SEED` runs one case,
+//! `RINGWISE_CASES` that many that nobody has seen before, from the clock.
 
-use std::{fs, path::Path};
+use std::{fs, ops::Range, path::Path};
 
 use fastrand::Rng;
 use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat};
 
 use crate::{
     machine::{self, NOBODY, Setting, Which},
-    oracle::{outcome, same, scene},
+    oracle::{differences, outcome, scene},
     world::{self, Kinds},
 };
+
+/// Cases that differ before a run ends.
+const FAILURES_MAX: usize = 8;
 
 const FLAGS: [&str; 47] = [
     "-r",
@@ -63,7 +67,7 @@ const FLAGS: [&str; 47] = [
 
 #[test]
 fn random_trees_and_flags() {
-    compare(machine::is_root(), false, 40);
+    compare(machine::is_root(), false, 80);
 }
 
 #[test]
@@ -71,7 +75,7 @@ fn random_trees_and_flags_as_another() {
     if !machine::is_root() {
         return machine::skip("only root can become another");
     }
-    compare(true, true, 40);
+    compare(true, true, 80);
 }
 
 fn compare(root: bool, as_nobody: bool, cases: u64) {
@@ -79,20 +83,28 @@ fn compare(root: bool, as_nobody: bool, cases: u64) {
         return;
     }
     let engines = machine::engines();
-    let number = |name: &str| std::env::var(name).ok().map(|value| value.parse().unwrap());
-    let seeds = match (number("RINGWISE_SEED"), number("RINGWISE_CASES")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, more) => {
-            let first = Rng::new().u64(..1 << 40);
-            first..first + more.unwrap_or(cases)
+    let mut failed = Vec::new();
+    for seed in seeds(cases) {
+        let kinds = Kinds { root, for_nobody: as_nobody, fifos: true };
+        failed.extend(case(seed, engines[seed as usize % engines.len()], kinds));
+        // A few tell as much as all.
+        if failed.len() == FAILURES_MAX {
+            break;
         }
-    };
-    for seed in seeds {
-        case(
-            seed,
-            engines[seed as usize % engines.len()],
-            Kinds { root, for_nobody: as_nobody, fifos: true },
-        );
+    }
+    assert!(failed.is_empty(), "{} cases differ:\n{}", failed.len(), failed.join("\n"));
+}
+
+/// The same in each run, unless others are asked for.
+fn seeds(cases: u64) -> Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|value| value.parse().unwrap());
+    match (number("RINGWISE_SEED"), number("RINGWISE_CASES")) {
+        (Some(seed), _) => seed..seed + 1,
+        (None, Some(cases)) => {
+            let first = Rng::new().u64(..1 << 40);
+            first..first + cases
+        }
+        (None, None) => 0..cases,
     }
 }
 
@@ -114,6 +126,10 @@ fn choose(rng: &mut Rng, sources: &Path, as_nobody: bool) -> (Vec<String>, Setti
     let mut named = Vec::new();
     for _ in 0..[1, 1, 1, 2, 3][rng.usize(..5)] {
         named.push(operand(rng, sources, is_recursive));
+    }
+    if words.iter().any(|word| word == "--parents") {
+        // GNU cp 9.1 takes `s` for new where an operand before it made a directory on its way.
+        named.sort_by_key(|name| name.trim_end_matches('/').contains('/'));
     }
     let target = ["d", "d", "d/", "new", "d/new", "d/a", "d/."][rng.usize(..7)];
     if rng.u8(..5) == 0 && !words.iter().any(|word| word == "-T") {
@@ -147,7 +163,8 @@ fn operand(rng: &mut Rng, sources: &Path, is_recursive: bool) -> String {
     format!("s/{}", names[rng.usize(..names.len())])
 }
 
-fn case(seed: u64, engine: &'static str, kinds: Kinds) {
+/// Runs one case. `Some`: how the two differ.
+fn case(seed: u64, engine: &'static str, kinds: Kinds) -> Option<String> {
     let scene = scene();
     let sources = scene.path().join("s");
     world::make(&mut Rng::with_seed(seed), &sources, kinds);
@@ -171,7 +188,7 @@ fn case(seed: u64, engine: &'static str, kinds: Kinds) {
             chownat(CWD, &target, owner.0, owner.1, AtFlags::empty()).unwrap();
         }
     };
-    let gnu = outcome(Which::Gnu, scene.path(), &words, &setting, &build);
+    let mut gnu = outcome(Which::Gnu, scene.path(), &words, &setting, &build);
     for entry in fs::read_dir(scene.path()).unwrap().map(|entry| entry.unwrap().path()) {
         if entry != sources {
             world::open_up(&entry);
@@ -179,6 +196,14 @@ fn case(seed: u64, engine: &'static str, kinds: Kinds) {
         }
     }
     let ours = outcome(Which::Ours(engine), scene.path(), &words, &setting, &build);
-    same(&format!("RINGWISE_SEED={seed} {engine} {words:?} {setting:?}"), &gnu, &ours);
     world::open_up(scene.path());
+    // GNU cp 9.1 puts an empty word before a name that has an apostrophe and ends in an escape.
+    for text in [&mut gnu.ran.out, &mut gnu.ran.err] {
+        *text = text.replace(" '''", " '");
+        if text.starts_with("'''") {
+            text.drain(..2);
+        }
+    }
+    let name = format!("RINGWISE_SEED={seed} {engine} {words:?} {setting:?}");
+    differences(&name, &gnu, &ours)
 }

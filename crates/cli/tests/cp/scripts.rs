@@ -34,9 +34,22 @@ fn build(at: &Path) {
     write("dir/sub/f", "f\n");
     symlink("../..", at.join("dir/sub/up")).unwrap();
     symlink("f", at.join("dir/sub/l")).unwrap();
+    fs::create_dir(at.join("dir/closed")).unwrap();
+    write("dir/closed/f", "f\n");
+    fs::set_permissions(at.join("dir/closed"), fs::Permissions::from_mode(0o700)).unwrap();
     fs::hard_link(at.join("dir/sub/f"), at.join("dir/sub/g")).unwrap();
+    fs::create_dir(at.join("odd")).unwrap();
+    symlink("f", at.join("odd/l")).unwrap();
+    fs::create_dir_all(at.join("other/odd")).unwrap();
+    write("other/odd/l", "no link\n");
+    fs::create_dir(at.join("round")).unwrap();
+    symlink(".", at.join("round/self")).unwrap();
+    write("round/f", "f\n");
+    if machine::is_root() {
+        std::os::unix::fs::lchown(at.join("it's"), Some(1), Some(1)).unwrap();
+    }
     fs::create_dir(at.join("empty")).unwrap();
-    fs::create_dir(at.join("other")).unwrap();
+    fs::create_dir_all(at.join("other")).unwrap();
     fs::create_dir(at.join("other/a")).unwrap();
     write("other/dir", "no directory\n");
     write("readonly", "keep\n");
@@ -84,6 +97,8 @@ link a
 -s a empty/new
 -s a link
 -rs dir new
+-ps it's new
+-as it's new
 -s nowhere new
 -b a a
 -bf a a
@@ -108,6 +123,8 @@ link a
 -i --remove-destination a readonly
 -u a b
 -uv b a
+-au dir/a dir/. empty
+-aLu b link dir/. round
 -u a new
 -uv -p a b
 dangling new
@@ -151,6 +168,8 @@ dir new
 -R dir dir empty
 -R dir dir/ ./dir empty
 -R dir/sub dir empty
+-RL round round/ empty
+-RL round round/self empty
 -a dir empty
 -a dir new
 -a dirlink new
@@ -175,6 +194,16 @@ dir new
 --parents dirlink/a empty
 --parents a/x empty
 --parents dir/a other
+-R --parents dir/../dir empty/.
+-a --parents dir/a .
+--no-preserve=mode --parents dir/closed/f empty
+--parents dir/closed/f empty
+-ps it's nowhere/new
+-R a round dir/. empty
+-R dir/a dir/. empty
+-RH round other
+-RH odd other
+-R --parents dir/../dir/sub empty
 -t empty a b
 -t empty
 -t a b

@@ -29,6 +29,19 @@ const SKIPPED: [&[u8]; 10] = [
     b"security.selinux",
 ];
 
+/// Gives a file that takes another's place what that one has, as far as that can be given. What
+/// is the kernel's own (`security.`) goes when a file is written in any case.
+pub(crate) fn take_over(old: Of<'_>, new: Of<'_>) {
+    let Ok(names) = list(old) else { return };
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        if !name.starts_with(b"security.")
+            && let Ok(value) = get(old, name)
+        {
+            let _ = set(new, name, &value);
+        }
+    }
+}
+
 impl Finish<'_> {
     /// Copies extended attributes. False: at least one could not be.
     pub(super) fn copy_extended(&self, lines: &mut Vec<Line>) -> bool {

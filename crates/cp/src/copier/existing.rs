@@ -19,11 +19,13 @@ pub(crate) struct Existed {
     /// Its metadata, where it is still there.
     pub(crate) stat: Option<Stat>,
     pub(crate) backup: Option<Place>,
+    /// It would have to be removed, and stays until the copy takes its place.
+    pub(crate) is_replaced: bool,
 }
 
 impl Existed {
     pub(crate) fn none() -> Existed {
-        Existed { stat: None, backup: None }
+        Existed { stat: None, backup: None, is_replaced: false }
     }
 }
 
@@ -104,7 +106,11 @@ impl Copier {
 
     /// A copy that is new enough is still the one that other names of its source are linked to.
     fn link_up_to_date(&mut self, visit: &Visit<'_>, source: &Stat) -> Visited {
-        if !self.options.preserve.links || source.st_nlink < 2 {
+        // Of one name each, only several operands or links lead to a file twice.
+        let may_return = source.st_nlink > 1
+            || self.named.is_some()
+            || self.options.dereference == Dereference::Always;
+        if !(self.options.preserve.links && may_return) {
             return Visited::Done;
         }
         let identity = Identity::of(source);
@@ -161,7 +167,7 @@ impl Copier {
             (false, false) if self.options.backup != Backup::Numbered => {
                 let identity = Identity::of(target);
                 let made = (self.named.as_ref())
-                    .is_some_and(|named| named.copies.have(identity, &visit.target));
+                    .is_some_and(|named| named.copies.have_exactly(identity, &visit.target));
                 if made {
                     let template = "will not overwrite just-created %s with %s";
                     return Err(self.fail(template, &names, None));
@@ -181,7 +187,7 @@ impl Copier {
     ) -> Result<Existed, Visited> {
         let place = &visit.target;
         if is_directory(&target) {
-            return Ok(Existed { stat: Some(target), backup: None });
+            return Ok(Existed { stat: Some(target), ..Existed::none() });
         }
         if self.options.backup != Backup::None && !is_dot(place.name()) {
             if self.backup_would_hit_source(visit, source) {
@@ -190,7 +196,7 @@ impl Copier {
                 return Err(self.fail(template, &names, None));
             }
             return match self.back_up(place) {
-                Ok(backup) => Ok(Existed { stat: None, backup: Some(backup) }),
+                Ok(backup) => Ok(Existed { backup: Some(backup), ..Existed::none() }),
                 Err(Errno::NOENT) => Ok(Existed::none()),
                 Err(errno) => Err(self.fail("cannot backup %s", &[&place.path], Some(errno))),
             };
@@ -198,12 +204,13 @@ impl Copier {
         let options = &self.options;
         let is_in_way = options.data
             && ((options.preserve.links && target.st_nlink > 1)
-                || (options.dereference == Dereference::Never
+                || (options.never_follows(visit.is_named)
                     && kind(source) != FileType::RegularFile));
         if !options.remove_before && !is_in_way {
-            return Ok(Existed { stat: Some(target), backup: None });
+            return Ok(Existed { stat: Some(target), ..Existed::none() });
         }
-        match place.unlink() {
+        let is_replaced = self.replaces_at_once(source);
+        match if is_replaced { Ok(()) } else { place.unlink() } {
             Ok(()) => {
                 if self.options.verbose {
                     self.report.out("removed %s", &[&place.path]);
@@ -212,7 +219,7 @@ impl Copier {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(self.fail("cannot remove %s", &[&place.path], Some(errno))),
         }
-        Ok(Existed::none())
+        Ok(Existed { is_replaced, ..Existed::none() })
     }
 }
 

@@ -1,8 +1,6 @@
 //! Makes what the destination is to be: a directory, a link, a special file, or a job for a
 //! regular file.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use rustix::{
     fs::{self, AtFlags, FileType, Mode, Stat},
     io::Errno,
@@ -11,8 +9,9 @@ use rustix::{
 use super::{Copier, Existed, Visit, Visited, omitted_at_first, tree::Entered};
 use crate::{
     attributes::{Finish, MODE_BITS, Of, Otherwise, set_mode},
-    options::{Dereference, Making},
+    options::{Making, Options},
     place::{Identity, Place, kind, split},
+    temporary,
 };
 
 impl Copier {
@@ -142,7 +141,10 @@ impl Copier {
             let template = "cannot create symbolic link %s to %s";
             return self.fail(template, &names, Some(errno));
         }
-        self.finish_name(visit, stat, existed, true, 0)
+        // A link to the source and no copy of it: its owner is who made it.
+        let mut options = (*self.options).clone();
+        options.preserve.ownership = false;
+        self.finish_name(&options, visit, (stat, existed), true, 0)
     }
 
     /// A symbolic link like the source.
@@ -164,7 +166,7 @@ impl Copier {
                 return self.fail(template, &[&target.path], Some(errno));
             }
         }
-        self.finish_name(visit, stat, existed, true, 0)
+        self.finish_name(&self.options.clone(), visit, (stat, existed), true, 0)
     }
 
     fn make_special(&mut self, visit: &Visit<'_>, stat: &Stat, existed: &Existed) -> Visited {
@@ -180,15 +182,15 @@ impl Copier {
             };
             return self.fail(template, &[&target.path], Some(errno));
         }
-        self.finish_name(visit, stat, existed, false, omitted)
+        self.finish_name(&self.options.clone(), visit, (stat, existed), false, omitted)
     }
 
     /// Attributes of what has no content.
     fn finish_name(
         &mut self,
+        options: &Options,
         visit: &Visit<'_>,
-        stat: &Stat,
-        existed: &Existed,
+        (stat, existed): (&Stat, &Existed),
         is_link: bool,
         omitted: u32,
     ) -> Visited {
@@ -198,7 +200,7 @@ impl Copier {
         let fresh = if kind(stat) == FileType::Socket { 0o777 } else { 0o666 };
         let otherwise = self.otherwise(existed.stat.is_none().then_some(fresh), omitted, None);
         let finish = Finish {
-            options: &self.options,
+            options,
             caller: self.caller,
             locale: self.report.locale,
             source: Of::Named(&visit.source),
@@ -267,11 +269,6 @@ impl Copier {
             }
         }
     }
-
-    /// Whether links in the source's last part are followed when it is opened.
-    pub(super) fn never_follows(&self) -> bool {
-        self.options.dereference == Dereference::Never
-    }
 }
 
 /// Makes a symbolic link, in place of what is there where that may be replaced.
@@ -286,10 +283,8 @@ fn symlink(content: &[u8], target: &Place, replace: bool) -> Result<(), Errno> {
 /// Makes something under a temporary name and moves it over what is there: the name always leads
 /// to one or the other.
 fn replace_with(target: &Place, make: impl Fn(&Place) -> Result<(), Errno>) -> Result<(), Errno> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!(".cp-{}-{number}", std::process::id());
+        let name = temporary::name(temporary::number());
         let temporary = target.sibling(name.as_bytes());
         match make(&temporary) {
             Err(Errno::EXIST) => continue,
@@ -310,5 +305,7 @@ fn is_in_current_directory(target: &Place) -> bool {
     let identity = |path: &[u8]| {
         fs::statat(fs::CWD, path, AtFlags::empty()).map(|stat| Identity::of(&stat)).ok()
     };
-    parent == b"." || identity(b".") == identity(parent)
+    // Where there is no such directory, making the link tells that.
+    let above = identity(parent);
+    parent == b"." || above.is_none() || identity(b".") == above
 }

@@ -8,7 +8,7 @@ use rustix::{
 use super::Copier;
 use crate::{
     attributes::{Finish, MODE_BITS, Of, Otherwise, set_mode},
-    place::{Place, join, kind},
+    place::{Place, join, kind, split},
 };
 
 /// A directory on the way, and what it is to become in the end.
@@ -29,6 +29,15 @@ pub(super) fn copy(copier: &mut Copier, source: &[u8], directory: &[u8]) {
     let name_at = target.len() - trimmed(name).len();
     let mut parents = Vec::new();
     let mut is_new = false;
+    let (above, _) = split(&target);
+    let is_there = Place::typed(above.to_vec())
+        .stat(true)
+        .is_ok_and(|stat| kind(&stat) == FileType::Directory);
+    if is_there {
+        // All of them are: they stay as they are.
+        copier.copy(Place::typed(source.to_vec()), Place::typed(target), is_new);
+        return;
+    }
     let lead = name.len() - trimmed(name).len();
     for (at, _) in target.iter().enumerate().skip(name_at).filter(|(_, byte)| **byte == b'/') {
         if target[at - 1] == b'/' {
@@ -63,6 +72,8 @@ fn make(copier: &mut Copier, source: Place, target: Place, is_new: &mut bool) ->
     };
     match target.stat(true) {
         Ok(there) if kind(&there) == FileType::Directory => {
+            // By `..` a path may lead out of what was just made.
+            *is_new = false;
             return Some(Parent { source, target, stat, restore: false });
         }
         Ok(_) => {
@@ -77,7 +88,7 @@ fn make(copier: &mut Copier, source: Place, target: Place, is_new: &mut bool) ->
         (false, true) => 0o022,
         (false, false) => 0,
     };
-    let mode = stat.st_mode & MODE_BITS;
+    let mode = if preserve.fresh_mode { 0o777 } else { stat.st_mode & MODE_BITS };
     let made = mkdirat(target.directory(), target.name(), Mode::from_raw_mode(mode & !omitted));
     if let Err(errno) = made {
         copier.error("cannot make directory %s", &[&target.path], Some(errno));

@@ -3,24 +3,30 @@
 //! A new name is made with `O_EXCL`, so that nothing that appeared meanwhile is written through;
 //! the source is compared with what was looked at, so that what was put in its place is not read.
 
-use std::os::fd::OwnedFd;
+use std::{
+    ffi::OsString,
+    os::{fd::OwnedFd, unix::ffi::OsStringExt},
+};
 
 use ringwise::Descriptor;
 use rustix::{
-    fs::{FileType, OFlags, Stat, fstat},
+    fs::{Access, AtFlags, FileType, Gid, OFlags, Stat, Uid, accessat, fchown, fstat},
     io::Errno,
 };
 
 use super::{Copier, Existed, Visit, Visited, omitted_at_first};
 use crate::{
+    attributes::{MODE_BITS, Of, extended, set_mode},
     job::Job,
     place::{Identity, Place, kind},
+    temporary::{Existing, Temporary},
 };
 
 /// The destination, open.
 struct Opened {
     file: OwnedFd,
     is_new: bool,
+    temporary: Option<Temporary>,
 }
 
 impl Copier {
@@ -40,10 +46,13 @@ impl Copier {
         let extra = if self.options.preserve.xattr { 0o200 & !mode } else { 0 };
         let target = &visit.target;
         let opened = match existed.stat {
+            _ if self.replaces_at_once(stat) => {
+                self.open_beside(target, existed, (mode & !omitted) | extra)
+            }
             Some(_) => self.open_existing(target, (mode & !omitted) | extra),
             None => self.open_new(target, (mode & !omitted) | extra),
         };
-        let Opened { file, is_new } = match opened {
+        let Opened { file, is_new, temporary } = match opened {
             Ok(opened) => opened,
             Err(visited) => return visited,
         };
@@ -69,8 +78,9 @@ impl Copier {
             omitted: if is_new { omitted } else { 0 },
             extra: if is_new { extra } else { 0 },
             cloned: false,
+            temporary,
         };
-        if existed.backup.is_some() {
+        if existed.backup.is_some() || (self.options.atomic && self.named.is_some()) {
             return self.copy_at_once(job);
         }
         match self.flight.submit(job, &mut self.report) {
@@ -79,7 +89,8 @@ impl Copier {
         }
     }
 
-    /// Where a failure has to be undone, nothing else goes on meanwhile.
+    /// Where a failure has to be undone, or the next source may have the same name, nothing else
+    /// goes on meanwhile.
     fn copy_at_once(&mut self, job: Job) -> Visited {
         self.flight.drain(&mut self.report);
         let failed_before = std::mem::replace(&mut self.flight.failed, false);
@@ -93,7 +104,7 @@ impl Copier {
     fn open_source(&mut self, visit: &Visit<'_>, stat: &Stat) -> Result<(OwnedFd, Stat), Visited> {
         let path = &visit.source.path;
         let mut flags = OFlags::RDONLY;
-        if self.never_follows() {
+        if self.options.never_follows(visit.is_named) {
             flags |= OFlags::NOFOLLOW;
         }
         if kind(stat) == FileType::RegularFile {
@@ -124,7 +135,7 @@ impl Copier {
     fn open_existing(&mut self, target: &Place, mode: u32) -> Result<Opened, Visited> {
         let truncate = if self.options.data { OFlags::TRUNC } else { OFlags::empty() };
         match target.open(self.write_flags() | truncate, 0) {
-            Ok(file) => Ok(Opened { file, is_new: false }),
+            Ok(file) => Ok(Opened { file, is_new: false, temporary: None }),
             Err(Errno::NOENT) => self.open_new(target, mode),
             Err(_) if self.options.remove_after_failure => {
                 match target.unlink() {
@@ -157,7 +168,7 @@ impl Copier {
             opened = target.open(flags, mode);
         }
         match opened {
-            Ok(file) => Ok(Opened { file, is_new: true }),
+            Ok(file) => Ok(Opened { file, is_new: true, temporary: None }),
             Err(Errno::ISDIR) if target.path.ends_with(b"/") => {
                 Err(self.cannot_create(target, Errno::NOTDIR))
             }
@@ -165,7 +176,92 @@ impl Copier {
         }
     }
 
+    /// `--atomic`: opens what is to get the target's name.
+    fn open_beside(
+        &mut self,
+        target: &Place,
+        existed: &Existed,
+        mode: u32,
+    ) -> Result<Opened, Visited> {
+        let Some(old) = &existed.stat else {
+            return self.open_for_name(target, existed.is_replaced, mode);
+        };
+        if kind(old) != FileType::RegularFile {
+            // What is written to a device or a pipe has no name of its own.
+            return self.open_existing(target, mode);
+        }
+        let place = match behind_links(target) {
+            Ok(place) => place,
+            Err(errno) => return Err(self.cannot_create(target, errno)),
+        };
+        // Who may not write to the file may not replace it either.
+        let may = accessat(place.directory(), place.name(), Access::WRITE_OK, AtFlags::EACCESS);
+        match may {
+            Err(_) if self.options.remove_after_failure => {
+                if self.options.verbose {
+                    self.report.out("removed %s", &[&target.path]);
+                }
+                return self.open_for_name(target, true, mode);
+            }
+            Err(errno) => return Err(self.cannot_create(target, errno)),
+            Ok(()) => {}
+        }
+        let made = Temporary::make(place.clone(), Existing::Replaced, self.write_flags(), 0o600);
+        match made {
+            Ok((file, temporary)) => {
+                dress(&file, &place, old);
+                Ok(Opened { file, is_new: false, temporary: Some(temporary) })
+            }
+            Err(errno) => Err(self.cannot_create(target, errno)),
+        }
+    }
+
+    fn open_for_name(
+        &mut self,
+        target: &Place,
+        is_replaced: bool,
+        mode: u32,
+    ) -> Result<Opened, Visited> {
+        if target.path.ends_with(b"/") {
+            return Err(self.cannot_create(target, Errno::NOTDIR));
+        }
+        let existing = if is_replaced { Existing::Replaced } else { Existing::Nothing };
+        if existing == Existing::Nothing
+            && target.stat(false).is_ok_and(|stat| kind(&stat) == FileType::Symlink)
+        {
+            let template = "not writing through dangling symlink %s";
+            return Err(self.fail(template, &[&target.path], None));
+        }
+        match Temporary::make(target.clone(), existing, self.write_flags(), mode) {
+            Ok((file, temporary)) => Ok(Opened { file, is_new: true, temporary: Some(temporary) }),
+            Err(errno) => Err(self.cannot_create(target, errno)),
+        }
+    }
+
     fn cannot_create(&mut self, target: &Place, errno: Errno) -> Visited {
         self.fail("cannot create regular file %s", &[&target.path], Some(errno))
     }
+}
+
+/// The file itself where the target is a link to it: the link stays.
+fn behind_links(target: &Place) -> Result<Place, Errno> {
+    if kind(&target.stat(false)?) != FileType::Symlink {
+        return Ok(target.clone());
+    }
+    let path = OsString::from_vec(target.reachable());
+    let real = std::fs::canonicalize(path)
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    Ok(Place::typed(real.into_os_string().into_vec()))
+}
+
+/// Gives what is to replace a file that one's owner, attributes and permissions, as if that had
+/// been written to. Who may not give it away keeps it, and then it runs as nobody else.
+fn dress(file: &OwnedFd, old: &Place, stat: &Stat) {
+    let own = fstat(file);
+    let is_owned = own.is_ok_and(|own| (own.st_uid, own.st_gid) == (stat.st_uid, stat.st_gid))
+        || fchown(file, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid))).is_ok();
+    extended::take_over(Of::Named(old), Of::from(file));
+    let kept = if is_owned { MODE_BITS } else { 0o777 };
+    // Its permissions stay those that it was made with where they cannot be set.
+    let _ = set_mode(Of::from(file), stat.st_mode & kept);
 }

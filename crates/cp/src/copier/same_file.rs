@@ -7,7 +7,7 @@ use rustix::fs::{FileType, Stat};
 
 use super::{Copier, Visit};
 use crate::{
-    options::{Backup, Dereference, Making},
+    options::{Backup, Making},
     place::{Identity, Place, kind},
 };
 
@@ -30,7 +30,7 @@ impl Copier {
         if same && options.making == Making::HardLink {
             return NothingToDo;
         }
-        if options.dereference == Dereference::Never {
+        if options.never_follows(visit.is_named) {
             if is_link(source) && is_link(target) {
                 return match (visit.source.is_same_name(&visit.target), options.backup, same) {
                     (true, ..) => Refused,
@@ -61,7 +61,7 @@ impl Copier {
     ) -> Sameness {
         let options = &self.options;
         let hard = options.making == Making::HardLink;
-        let never = options.dereference == Dereference::Never;
+        let never = options.never_follows(visit.is_named);
         let same_link = is_same(source_link, target_link);
         let is_other_name = || !visit.source.is_same_name(&visit.target);
         let judge = |harmless| if harmless { Harmless } else { Refused };

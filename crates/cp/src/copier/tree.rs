@@ -7,7 +7,7 @@
 
 use std::{
     os::fd::{AsFd, OwnedFd},
-    rc::Rc,
+    sync::Arc,
 };
 
 use rustix::{
@@ -70,7 +70,7 @@ struct Frame {
 /// A directory that is open, or can be opened again.
 #[derive(Debug)]
 struct Held {
-    file: Option<Rc<OwnedFd>>,
+    file: Option<Arc<OwnedFd>>,
     identity: Option<Identity>,
     /// Not readable: open for nothing but what is in it.
     path_only: bool,
@@ -85,14 +85,14 @@ impl Held {
             opened => (opened?, false),
         };
         let identity = Some(Identity::of(&fs::fstat(&file)?));
-        Ok(Held { file: Some(Rc::new(file)), identity, path_only })
+        Ok(Held { file: Some(Arc::new(file)), identity, path_only })
     }
 
     fn none() -> Held {
         Held { file: None, identity: None, path_only: false }
     }
 
-    fn file(&self) -> Option<Rc<OwnedFd>> {
+    fn file(&self) -> Option<Arc<OwnedFd>> {
         self.file.clone()
     }
 
@@ -120,7 +120,7 @@ impl Held {
         if self.identity != Some(Identity::of(&fs::fstat(&file)?)) {
             return Err(Errno::STALE);
         }
-        self.file = Some(Rc::new(file));
+        self.file = Some(Arc::new(file));
         Ok(())
     }
 }
@@ -255,6 +255,7 @@ impl Tree {
     /// All in it is made: its attributes, and back to the directory above.
     fn leave(&mut self, copier: &mut Copier) {
         let Some(frame) = self.frames.pop() else { return };
+        copier.name_all();
         if !self.finish(copier, &frame) {
             self.ok = false;
         }
