@@ -15,17 +15,19 @@ mod buffers;
 mod entry;
 mod links;
 mod setup;
+mod supported;
 
 #[cfg(feature = "tokio")]
 use std::os::fd::BorrowedFd;
 use std::{mem::MaybeUninit, os::fd::AsRawFd, time::Instant};
 
 use io_uring::{
-    IoUring, Probe, cqueue, opcode,
+    IoUring, cqueue, opcode,
     squeue::{Entry, Flags},
     types,
 };
 use links::Links;
+use supported::Supported;
 
 #[cfg(feature = "tokio")]
 use crate::sys::ring::borrow;
@@ -632,52 +634,6 @@ fn make_file_table(ring: &IoUring, entries: u32) -> Result<(), Errno> {
         .register_files_sparse(entries)
         .or_else(|_| submitter.register_files(&vec![-1; entries as usize]));
     made.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
-}
-
-/// Operations that the ring makes.
-#[derive(Clone, Copy, Debug)]
-struct Supported(u64);
-
-impl Supported {
-    /// What this kernel's ring knows, with these flags.
-    fn probe(ring: &IoUring, granted: SetupFlags) -> Supported {
-        let mut probe = Probe::new();
-        let probed = ring.submitter().register_probe(&mut probe).is_ok();
-        let polled = granted.contains(SetupFlags::IOPOLL);
-        let known = Opcode::ALL.into_iter().filter(|opcode| {
-            let code = opcode.kernel_code().expect("every operation has a number");
-            let there = if probed { probe.is_supported(code) } else { is_in_5_11(*opcode) };
-            there && (!polled || is_polled_for(*opcode))
-        });
-        Supported(known.fold(0, |set, opcode| set | 1 << opcode as u64))
-    }
-
-    /// The same without what is to be avoided; a loop cannot do without its own.
-    fn without(self, avoided: &[Opcode]) -> Supported {
-        let own =
-            |opcode: &&Opcode| matches!(opcode, Opcode::Nop | Opcode::Timeout | Opcode::Cancel);
-        let avoided = avoided.iter().filter(|opcode| !own(opcode));
-        Supported(avoided.fold(self.0, |set, opcode| set & !(1 << *opcode as u64)))
-    }
-
-    #[inline]
-    fn contains(self, opcode: Opcode) -> bool {
-        self.0 & (1 << opcode as u64) != 0
-    }
-}
-
-/// What the oldest kernel that will do has, for where a filter forbids asking: mkdirat and linkat
-/// came with Linux 5.15, ftruncate with 6.9.
-fn is_in_5_11(opcode: Opcode) -> bool {
-    !matches!(opcode, Opcode::CreateDirectory | Opcode::Link | Opcode::SetLen)
-}
-
-/// A polled ring refuses what it cannot poll for (io_uring/opdef.c, `iopoll`).
-fn is_polled_for(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::Nop | Opcode::Read | Opcode::Write | Opcode::ReadVectored | Opcode::WriteVectored
-    )
 }
 
 #[cfg(test)]
