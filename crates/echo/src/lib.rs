@@ -2,7 +2,7 @@
 //!
 //! It exists to compare the two interfaces with nothing else between them: who reads, how much,
 //! what is sent when, and when a connection closes is decided by the same code, which knows
-//! neither ([`connection`]). What it does not do: understand what it sends back.
+//! neither (`connection`). What it does not do: understand what it sends back.
 //!
 //! Reading order: `args`, `connection` (the rules), `worker` (one thread's loop), `spin` (looking
 //! before sleeping), `server` (threads and signals), `descriptors` (their limit), `stats`.

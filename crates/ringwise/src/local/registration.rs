@@ -86,7 +86,7 @@ impl Local {
     ///
     /// Such a ring opens on any kernel; on a device without polling queues each read then fails
     /// (`EOPNOTSUPP` since Linux 6.10 or so), which only a read can show. The file has to be
-    /// opened for direct reading. The answer is kept in [`Setup::iopoll`].
+    /// opened for direct reading. The answer is kept in [`Setup::iopoll`](crate::Setup::iopoll).
     ///
     /// # Errors
     ///
