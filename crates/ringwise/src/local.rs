@@ -465,15 +465,13 @@ impl Local {
 
     #[inline]
     fn complete(&mut self, cqe: Cqe) -> Option<Completion> {
-        let Some(ticket) = Ticket::from_user_data(cqe.user_data, self.number) else {
-            return self.complete_own(cqe);
-        };
         // Built in one place from values: built in two, it is copied through memory while its
         // stores are still on their way, which took five nanoseconds of a no-op's forty.
-        let (ticket, tag, operation, result) = if ticket.is_watched() {
-            let Part { ticket, tag, operation, result } = self.complete_watched(ticket, cqe)?;
+        let (ticket, tag, operation, result) = if Ticket::is_special(cqe.user_data) {
+            let Part { ticket, tag, operation, result } = self.complete_special(cqe)?;
             (ticket, tag, operation, result)
         } else {
+            let ticket = Ticket::from_user_data(cqe.user_data, self.number)?;
             let Some(Freed { tag, nop }) = self.slots.free(ticket) else {
                 self.stats.stale_completions += 1;
                 return None;

@@ -97,6 +97,13 @@ impl Ticket {
         if self.table == table { self.user_data() } else { NOBODY }
     }
 
+    /// Whether a result is anything but the one and only of an operation: one look, for all that
+    /// are not.
+    #[inline]
+    pub(crate) fn is_special(user_data: u64) -> bool {
+        user_data & (INTERNAL | WATCHED) != 0
+    }
+
     /// The ticket in a completion's number, or nothing where it is one of the loop's own.
     #[inline]
     pub(crate) fn from_user_data(user_data: u64, table: u32) -> Option<Ticket> {

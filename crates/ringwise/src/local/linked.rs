@@ -364,11 +364,10 @@ impl Local {
 
     /// What the loop submitted for itself is told to nobody.
     #[cold]
-    pub(super) fn complete_own(&mut self, mut cqe: Cqe) -> Option<Completion> {
+    pub(super) fn complete_own(&mut self, mut cqe: Cqe) {
         if !self.chains.is_empty() {
             self.observe(&mut cqe);
         }
-        None
     }
 
     /// Looks at a result on its way out.

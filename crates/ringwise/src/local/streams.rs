@@ -354,9 +354,20 @@ impl Local {
         suits && self.driver.supports(operation.opcode())
     }
 
-    /// A result of an operation of this kind, as the parts of a completion: see `complete`.
+    /// A result that is the loop's own, or of an operation of this kind.
     #[inline(never)]
-    pub(super) fn complete_watched(&mut self, ticket: Ticket, mut cqe: Cqe) -> Option<Part> {
+    pub(super) fn complete_special(&mut self, cqe: Cqe) -> Option<Part> {
+        match Ticket::from_user_data(cqe.user_data, self.number) {
+            Some(ticket) => self.complete_watched(ticket, cqe),
+            None => {
+                self.complete_own(cqe);
+                None
+            }
+        }
+    }
+
+    /// As the parts of a completion: see `complete`.
+    fn complete_watched(&mut self, ticket: Ticket, mut cqe: Cqe) -> Option<Part> {
         if cqe.result == -libc::EINTR && !cqe.is_by_thread() {
             // As for other operations: what interrupts one is a cancel.
             cqe.result = -libc::ECANCELED;

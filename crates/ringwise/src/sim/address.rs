@@ -16,13 +16,12 @@ use std::{
 
 use crate::{
     backend::{Blocking, Cqe},
-    buf::RawBuffer,
+    buf::{MOVED_BYTES_MAX, RawBuffer},
     call::{Call, File, RawName},
     sim::{
         action::{Action, Base, Deed, FileId, Outcome, Payload, Place},
         disk::content::SECTOR,
         files::{Identity, identity},
-        perform::IO_BYTES_MAX,
     },
     sys::{perform::timeout_of, ring::borrow},
 };
@@ -220,7 +219,7 @@ fn copy_of(buffer: RawBuffer) -> Vec<u8> {
     if buffer.len == 0 {
         return Vec::new();
     }
-    let len = (buffer.len as usize).min(IO_BYTES_MAX as usize);
+    let len = (buffer.len as usize).min(MOVED_BYTES_MAX);
     // SAFETY: invariant 1, see the header.
     unsafe { std::slice::from_raw_parts(buffer.pointer, len) }.to_vec()
 }
@@ -245,7 +244,7 @@ fn measure(vectors: &[libc::iovec]) -> (u64, bool) {
 fn gather(vectors: &[libc::iovec]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for vector in vectors.iter().filter(|vector| vector.iov_len > 0) {
-        let room = IO_BYTES_MAX as usize - bytes.len();
+        let room = MOVED_BYTES_MAX - bytes.len();
         let len = vector.iov_len.min(room);
         // SAFETY: invariant 1, see the header.
         bytes.extend_from_slice(unsafe {

@@ -5,6 +5,7 @@
 //! order shows.
 
 use crate::{
+    buf::MOVED_BYTES_MAX,
     op::Opcode,
     sim::{
         action::{Base, Deed, FileId, Outcome, Payload, Place},
@@ -14,9 +15,6 @@ use crate::{
         world::World,
     },
 };
-
-/// The most that read(2) and write(2) move at a time (`MAX_RW_COUNT`).
-pub(super) const IO_BYTES_MAX: u64 = 0x7fff_f000;
 
 impl World {
     /// Makes an operation, unless a fault is in the way.
@@ -161,7 +159,7 @@ impl World {
         check_range(offset, len)?;
         check_direct(file, offset, len, aligned)?;
         let (inode, direct) = (file.inode, file.has(libc::O_DIRECT));
-        let mut bytes = self.disk.read(inode, offset, len.min(IO_BYTES_MAX))?;
+        let mut bytes = self.disk.read(inode, offset, len.min(MOVED_BYTES_MAX as u64))?;
         if bytes.len() > 1 && self.faults.strike(Fault::ShortRead, opcode) {
             bytes.truncate(self.shorten(bytes.len(), direct));
         }

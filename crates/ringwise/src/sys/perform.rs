@@ -16,13 +16,11 @@ use libc::{c_int, off_t};
 
 use crate::{
     backend::Blocking,
+    buf::MOVED_BYTES_MAX,
     call::{Call, File, RawName},
     error::Errno,
     sys::socket::perform_socket,
 };
-
-/// The most that read(2) and write(2) move at a time (`MAX_RW_COUNT`).
-const IO_BYTES_MAX: usize = 0x7fff_f000;
 
 /// Makes the system call that `call` describes and waits for it.
 ///
@@ -38,13 +36,13 @@ pub(crate) unsafe fn perform(call: &Call) -> i32 {
     let result = match *call {
         Call::Nop => 0,
         Call::Read { file, buffer, offset } => {
-            let len = (buffer.len as usize).min(IO_BYTES_MAX);
+            let len = (buffer.len as usize).min(MOVED_BYTES_MAX);
             let Some(at) = position(offset) else { return -libc::EINVAL };
             // SAFETY: the caller vouches for the buffer.
             retry(|| unsafe { libc::pread(fd(file), buffer.pointer.cast(), len, at) })
         }
         Call::Write { file, buffer, offset } => {
-            let len = (buffer.len as usize).min(IO_BYTES_MAX);
+            let len = (buffer.len as usize).min(MOVED_BYTES_MAX);
             let Some(at) = position(offset) else { return -libc::EINVAL };
             // SAFETY: the caller vouches for the buffer.
             retry(|| unsafe { libc::pwrite(fd(file), buffer.pointer.cast(), len, at) })
@@ -183,7 +181,7 @@ pub(crate) unsafe fn perform_cached(call: &Call, blocking: Blocking) -> Option<i
         return None;
     }
     let at = position(offset)?;
-    let len = (buffer.len as usize).min(IO_BYTES_MAX);
+    let len = (buffer.len as usize).min(MOVED_BYTES_MAX);
     let vector = libc::iovec { iov_base: buffer.pointer.cast(), iov_len: len };
     // SAFETY: the caller vouches for the buffer.
     let result = unsafe { libc::preadv2(fd(file), &raw const vector, 1, at, libc::RWF_NOWAIT) };
