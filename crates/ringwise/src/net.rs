@@ -316,6 +316,9 @@ pub fn set_reset_on_close(socket: &Descriptor) -> Result<(), Error> {
 
 /// Ends one direction of a connection, or both. Operations in flight on the socket end by that.
 ///
+/// Tells the other end at once. A descriptor that is only dropped can be held by a worker of the
+/// kernel until the loop enters the kernel again (docs/kernels.md).
+///
 /// # Errors
 ///
 /// What shutdown(2) reports, `ENOTCONN` among it.
