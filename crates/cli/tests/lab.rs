@@ -482,7 +482,33 @@ fn a_file_that_vanishes_ends_it() {
     let output = child.wait_with_output().unwrap();
     let line = error_line(&output, 1);
     assert!(line.contains("buffered-004.data: No such file or directory"), "{line}");
-    assert!(content(directory.path()).is_empty());
+    assert_partial(directory.path(), &output, "buffered-004.data: No such file or directory");
+}
+
+/// A failure that came while it measured leaves what was measured until then.
+fn assert_partial(directory: &Path, output: &Output, ended_by: &str) {
+    let line = error_line(output, 1);
+    assert!(line.ends_with("; the results are partial"), "{line}");
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(text.contains("results: r.json (partial: a failure ended the run)"), "{text}");
+    assert_eq!(content(directory), [directory.join("r.json")]);
+    let results = fs::read_to_string(directory.join("r.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    assert_eq!(results["partial"], true);
+    assert!(results["ended_by"].as_str().unwrap().contains(ended_by), "{}", results["ended_by"]);
+    let rows = results["results"].as_array().unwrap();
+    let has_samples = |row: &Value| !row["samples"].as_array().unwrap().is_empty();
+    assert!(rows.iter().any(has_samples), "{text}");
+}
+
+#[test]
+fn a_file_that_is_cut_ends_it_with_partial_results() {
+    let directory = directory();
+    let child = long_run(directory.path());
+    let path = directory.path().join("ringwise-lab-data/buffered-004.data");
+    fs::OpenOptions::new().write(true).open(path).unwrap().set_len(8192).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_partial(directory.path(), &output, "buffered-004.data changed during the run");
 }
 
 #[test]

@@ -98,7 +98,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         environment: Environment::read(&instruments.sources),
         storage,
         sections: Vec::new(),
-        is_partial: false,
+        ended_by: None,
         began_unix_s,
         lasted_s: 0.0,
     };
@@ -113,20 +113,36 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     let result = measure(&context, directory.as_ref(), &mut report.sections, out);
     drop(directory);
     progress.clear();
-    match result {
-        Ok(()) => {}
-        Err(LabError::Interrupted) => report.is_partial = true,
+    let ended_by = match result {
+        Ok(()) => None,
+        // Without a figure there is nothing to keep.
+        Err(LabError::Failed(_)) if !report.sections.iter().any(Section::is_measured) => {
+            return result;
+        }
+        Err(error @ (LabError::Interrupted | LabError::Failed(_))) => Some(error),
         Err(error) => return Err(error),
-    }
+    };
+    report.ended_by = ended_by.as_ref().map(|error| match error {
+        LabError::Interrupted => "interrupted".to_owned(),
+        other => other.to_string(),
+    });
     report.lasted_s = began.elapsed().as_secs_f64();
     let path = plan.json.clone().unwrap_or_else(|| json::default_path(&plan.out, began_unix_s));
     json::write(&path, &json::text(&report))?;
     draw(&plan, &report.sections, timing, out)?;
-    let partial = if report.is_partial { " (partial: interrupted)" } else { "" };
+    let partial = match &ended_by {
+        None => "",
+        Some(LabError::Interrupted) => " (partial: interrupted)",
+        Some(_) => " (partial: a failure ended the run)",
+    };
     let shown = path.strip_prefix(".").unwrap_or(&path).display();
     say(out, &format!("results: {shown}{partial}\n"))?;
-    if report.is_partial {
-        return Err(LabError::Interrupted);
+    match ended_by {
+        None => {}
+        Some(LabError::Failed(text)) => {
+            return Err(LabError::Failed(format!("{text}; the results are partial")));
+        }
+        Some(error) => return Err(error),
     }
     match report.sections.iter().map(Section::common_void).collect::<Option<Vec<_>>>() {
         Some(reasons) if !reasons.is_empty() => {
@@ -160,7 +176,11 @@ fn measure(
     out: &mut dyn Write,
 ) -> Result<(), LabError> {
     let mut keep = |outcome: Outcome| {
-        let is_told = matches!(outcome.result, Ok(()) | Err(LabError::Interrupted));
+        let is_told = match &outcome.result {
+            Ok(()) | Err(LabError::Interrupted) => true,
+            Err(LabError::Failed(_)) => outcome.section.is_measured(),
+            Err(_) => false,
+        };
         if is_told {
             say(
                 out,

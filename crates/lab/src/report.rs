@@ -22,8 +22,8 @@ pub struct Report<'a> {
     pub storage: Storage,
     /// What was measured, in order.
     pub sections: Vec<Section>,
-    /// Whether something ended the run early.
-    pub is_partial: bool,
+    /// What ended the run early, if anything did.
+    pub ended_by: Option<String>,
     /// When it began, in seconds since 1970.
     pub began_unix_s: u64,
     /// How long it took.
@@ -82,6 +82,11 @@ impl Section {
             Workload::Nop => "batch",
             Workload::Echo => "connections",
         }
+    }
+
+    /// Whether any row has a sample.
+    pub fn is_measured(&self) -> bool {
+        self.rows.iter().any(|row| !row.measured.samples.is_empty())
     }
 
     /// Voids every row for one reason.
