@@ -9,6 +9,7 @@ use std::{
     io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write},
 };
 
+use ringwise_measure::plain;
 use rustix::io::Errno;
 
 use crate::quoting::Locale;
@@ -45,11 +46,7 @@ pub(crate) fn compose(
 
 /// The C library's text, without the number that the standard library appends.
 pub(crate) fn errno_text(errno: Errno) -> String {
-    let text = io::Error::from(errno).to_string();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
+    plain(&io::Error::from(errno))
 }
 
 /// Where lines go.

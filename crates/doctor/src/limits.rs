@@ -1,5 +1,5 @@
-//! Limits of this process: locked memory (tried by registering some) and open
-//! files.
+//! Limits of this process: locked memory (tried by registering some), open
+//! files, and what cgroups leave of processors and memory.
 
 use ringwise::{BackendChoice, Local, Registration};
 use ringwise_measure::environment::{Environment, Limit};
@@ -27,7 +27,12 @@ pub(crate) fn judge(
     environment: &Environment,
     registered: &Result<Registration, String>,
 ) -> Vec<Finding> {
-    vec![memlock(environment, registered), open_files(environment)]
+    vec![
+        memlock(environment, registered),
+        open_files(environment),
+        processors(environment),
+        memory(environment),
+    ]
 }
 
 fn memlock(environment: &Environment, registered: &Result<Registration, String>) -> Finding {
@@ -69,11 +74,39 @@ fn open_files(environment: &Environment) -> Finding {
     })
 }
 
+fn processors(environment: &Environment) -> Finding {
+    const NAME: &str = "limits.processors";
+    Finding::of(NAME, &environment.quota.processors, |quota| {
+        match quota {
+        None => Finding::ok(NAME, "cgroup: no bandwidth limit"),
+        Some(quota) => Finding::limited(
+            NAME,
+            format!("cgroup: {quota:.2} processors' time (cpu.max or cpu.cfs_quota_us); who uses it up stands still until its period ends, which shows in the highest latencies"),
+        )
+        .remedy("measure without the limit: --cpus for a container, CPUQuota= in a unit"),
+    }
+    })
+}
+
+fn memory(environment: &Environment) -> Finding {
+    const NAME: &str = "limits.memory";
+    Finding::of(NAME, &environment.quota.memory_bytes, |quota| {
+        match quota {
+        None => Finding::ok(NAME, "cgroup: no memory limit"),
+        Some(bytes) => Finding::limited(
+            NAME,
+            format!("cgroup: {}, the page cache of own files included; what is read beyond it comes from the device again", bytes_text(*bytes)),
+        )
+        .remedy("keep what is to stay cached below the limit, or raise it: --memory for a container, MemoryMax= in a unit"),
+    }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use ringwise_measure::Sources;
+    use ringwise_measure::{Fact, Sources};
 
     use super::*;
     use crate::finding::Status;
@@ -92,6 +125,23 @@ mod tests {
         assert_eq!((found[0].status, found[1].status), (Status::Limited, Status::Limited));
         assert!(found[0].evidence.contains("64.0 KiB") && found[0].remedy.is_some());
         assert!(found[1].evidence.contains("1024") && found[1].evidence.contains("524288"));
+    }
+
+    #[test]
+    fn quotas_of_cgroups_are_told() {
+        let mut environment = Environment::read(&Sources::below("/nonexistent"));
+        environment.quota.processors = Fact::Known(Some(0.5));
+        environment.quota.memory_bytes = Fact::Known(None);
+        let registered = Ok(Registration::Registered);
+        let found = judge(&environment, &registered);
+        assert_eq!(found[2].status, Status::Limited);
+        assert!(found[2].evidence.contains("0.50") && found[2].remedy.is_some(), "{found:?}");
+        assert_eq!(found[3].status, Status::Ok);
+        environment.quota.processors = Fact::Known(None);
+        environment.quota.memory_bytes = Fact::Known(Some(512 << 20));
+        let found = judge(&environment, &registered);
+        assert_eq!(found[2].status, Status::Ok);
+        assert!(found[3].status == Status::Limited && found[3].evidence.contains("512.0 MiB"));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::{fmt, io, path::Path};
 
+pub use ringwise_measure::plain;
+
 /// Why the lab ended without, or with only a part of, its results.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -52,15 +54,6 @@ impl fmt::Display for LabError {
 }
 
 impl std::error::Error for LabError {}
-
-/// An error in the system's words, without the number that the standard library appends.
-pub fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
-}
 
 #[cfg(test)]
 mod tests {

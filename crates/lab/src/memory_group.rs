@@ -19,10 +19,10 @@ use std::{
     time::Duration,
 };
 
-use ringwise_measure::Sources;
+use ringwise_measure::{Sources, cgroup::Version};
 
 use crate::error::{LabError, plain};
-use hierarchy::{Hierarchy, Version};
+use hierarchy::Hierarchy;
 
 /// What the lab's groups are called, before the number of their process.
 const NAME_PREFIX: &str = "ringwise-lab-bound-";

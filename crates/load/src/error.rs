@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+pub(crate) use ringwise_measure::plain;
+
 /// Why a run failed, or ended with only a part of its result.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -47,15 +49,6 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
-
-/// An error in the system's words, without the number that the standard library appends.
-pub(crate) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,8 @@
 
 use std::{fmt, io, path::Path};
 
+use ringwise_measure::plain;
+
 /// Why a command failed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -53,12 +55,3 @@ impl fmt::Display for LogdError {
 }
 
 impl std::error::Error for LogdError {}
-
-/// An error in the system's words, without the number that the standard library appends.
-fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
-}

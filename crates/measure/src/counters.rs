@@ -16,7 +16,7 @@ use perf_event::{Builder, Counter};
 use serde::Serialize;
 
 use crate::cpu;
-use crate::fact::{self, Fact, Sources, plain};
+use crate::fact::{self, Fact, Sources, lowered};
 
 /// An event that can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -161,7 +161,7 @@ fn total(counters: &mut [Counter]) -> std::io::Result<u64> {
 }
 
 fn failed<T>(event: Event, what: &str, error: &std::io::Error) -> Fact<T> {
-    Fact::Unknown(format!("{}: {what}: {}", event.name(), plain(error)))
+    Fact::Unknown(format!("{}: {what}: {}", event.name(), lowered(error)))
 }
 
 /// One counter per existing thread; each covers the threads that its thread
@@ -232,7 +232,7 @@ pub fn hardware() -> Vec<HardwareCounter> {
         name,
         counted: match count_a_loop(event) {
             Ok(count) => Fact::Known(count),
-            Err(error) => Fact::Unknown(format!("perf_event_open: {}", plain(&error))),
+            Err(error) => Fact::Unknown(format!("perf_event_open: {}", lowered(&error))),
         },
     })
     .collect()

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::fact::{self, Fact, Sources, plain};
+use crate::fact::{self, Fact, Sources, lowered};
 use crate::filesystem::Filesystem;
 
 /// What is below a path.
@@ -98,7 +98,7 @@ impl Device {
         let link = sources.sys.join("dev/block").join(number);
         let directory = match fs::canonicalize(&link) {
             Ok(directory) => disk_of(directory),
-            Err(error) => return Fact::Unknown(format!("{}: {}", link.display(), plain(&error))),
+            Err(error) => return Fact::Unknown(format!("{}: {}", link.display(), lowered(&error))),
         };
         let Some(name) = directory.file_name().map(|name| name.to_string_lossy().into_owned())
         else {

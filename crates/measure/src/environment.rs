@@ -4,9 +4,11 @@
 //! Nothing here names the host, its users or its addresses.
 
 mod limits;
+mod quota;
 mod virtualisation;
 
 pub use limits::{Limit, Limits};
+pub use quota::Quota;
 pub use virtualisation::Virtualisation;
 
 use std::collections::BTreeSet;
@@ -14,7 +16,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::cpu::allowed_cpus;
-use crate::fact::{Fact, Sources, field, plain};
+use crate::fact::{Fact, Sources, field, lowered};
 
 /// Facts about the machine and about what this process may do on it.
 #[derive(Clone, Debug, Serialize)]
@@ -41,6 +43,8 @@ pub struct Environment {
     pub virtualisation: Virtualisation,
     /// Resource limits of this process.
     pub limits: Limits,
+    /// What cgroups leave of the machine.
+    pub quota: Quota,
     /// `kernel.io_uring_disabled`: 0 for all, 1 only for a group, 2 for nobody
     /// (since 6.6; a kernel without it allows all).
     pub io_uring_disabled: Fact<u64>,
@@ -63,7 +67,7 @@ impl Environment {
             cores_online: cores_online(sources),
             cores_allowed: match allowed_cpus() {
                 Ok(allowed) => Fact::Known(allowed.len() as u64),
-                Err(error) => Fact::Unknown(format!("sched_getaffinity: {}", plain(&error))),
+                Err(error) => Fact::Unknown(format!("sched_getaffinity: {}", lowered(&error))),
             },
             governors: governors(sources),
             clock_source: sources
@@ -72,6 +76,7 @@ impl Environment {
             memory_available_bytes: memory_bytes(&memory, "MemAvailable"),
             virtualisation: Virtualisation::read(sources),
             limits: Limits::read(sources),
+            quota: Quota::read(sources),
             io_uring_disabled: sysctl(sources, "io_uring_disabled"),
             io_uring_group: sysctl(sources, "io_uring_group"),
             perf_event_paranoid: sysctl(sources, "perf_event_paranoid"),

@@ -128,7 +128,7 @@ impl Sources {
 pub fn text(path: &Path) -> Fact<String> {
     match fs::read(path) {
         Ok(bytes) => Fact::Known(String::from_utf8_lossy(&bytes).trim().to_owned()),
-        Err(error) => Fact::Unknown(format!("{}: {}", path.display(), plain(&error))),
+        Err(error) => Fact::Unknown(format!("{}: {}", path.display(), lowered(&error))),
     }
 }
 
@@ -148,13 +148,18 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// An error without the ` (os error N)` that std appends.
-pub(crate) fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_lowercase(),
-        None => text,
+/// An error in the system's words, without the ` (os error N)` that the standard library appends.
+pub fn plain(error: &std::io::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(end) = text.find(" (os error ") {
+        text.truncate(end);
     }
+    text
+}
+
+/// The same within a reason, which does not begin a line.
+pub(crate) fn lowered(error: &std::io::Error) -> String {
+    plain(error).to_lowercase()
 }
 
 /// The beginning of a text on one line, for a message.

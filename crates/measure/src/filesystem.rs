@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::fact::{Fact, plain};
+use crate::fact::{Fact, lowered};
 
 /// What statfs(2) says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -68,7 +68,7 @@ impl Filesystem {
                 })
             }
             Err(error) => {
-                Fact::Unknown(format!("statfs {}: {}", path.display(), plain(&error.into())))
+                Fact::Unknown(format!("statfs {}: {}", path.display(), lowered(&error.into())))
             }
         }
     }

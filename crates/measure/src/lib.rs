@@ -6,14 +6,15 @@
 //!
 //! Reading order: [`fact`] (how an answer that cannot be had is said), then the
 //! instruments ([`histogram`], [`statistics`], [`cpu`], [`counters`],
-//! [`process`]), then the facts ([`device`], [`filesystem`], [`environment`]),
-//! then [`quantity`].
+//! [`process`]), then the facts ([`device`], [`filesystem`], [`cgroup`],
+//! [`environment`]), then [`quantity`].
 //!
 //! Invariant: a source that cannot be read becomes a [`Fact::Unknown`] with its
 //! reason; it never fails the whole.
 
 #![forbid(unsafe_code)]
 
+pub mod cgroup;
 pub mod counters;
 pub mod cpu;
 pub mod device;
@@ -25,5 +26,5 @@ pub mod process;
 pub mod quantity;
 pub mod statistics;
 
-pub use fact::{Fact, Sources};
+pub use fact::{Fact, Sources, plain};
 pub use histogram::{Latency, Percentiles};

@@ -25,7 +25,7 @@ pub fn conform(value: &Value, schema: &Value, root: &Value, place: &str) {
         "array" => value.is_array(),
         "string" => value.is_string(),
         "boolean" => value.is_boolean(),
-        "integer" => value.is_u64(),
+        "integer" => value.is_i64() || value.is_u64(),
         "number" => value.is_number(),
         "null" => value.is_null(),
         other => panic!("{other}"),

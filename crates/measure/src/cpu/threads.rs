@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::fact::{Fact, Sources, field, plain, text};
+use crate::fact::{Fact, Sources, field, lowered, text};
 
 /// Whose thread it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -88,7 +88,7 @@ pub(super) fn directories_of(sources: &Sources, process: &str) -> Fact<Vec<(u32,
     let path = sources.proc.join(process).join("task");
     let entries = match path.read_dir() {
         Ok(entries) => entries,
-        Err(error) => return Fact::Unknown(format!("{}: {}", path.display(), plain(&error))),
+        Err(error) => return Fact::Unknown(format!("{}: {}", path.display(), lowered(&error))),
     };
     let thread = |path: PathBuf| Some((path.file_name()?.to_str()?.parse().ok()?, path));
     Fact::Known(entries.flatten().filter_map(|entry| thread(entry.path())).collect())

@@ -1,0 +1,193 @@
+//! Where this process is among the cgroups of a controller.
+//!
+//! Which directory is the process's own is not concluded from names, which containers change, but
+//! looked for: it lists the process. Nothing here is changed, and no group made.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process,
+};
+
+use crate::fact::{Fact, Sources};
+
+/// The version of cgroups that has a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// A hierarchy for each controller.
+    One,
+    /// One hierarchy for all.
+    Two,
+}
+
+/// The process's own group of a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Whose files it has.
+    pub version: Version,
+    /// The group that lists this process.
+    pub home: PathBuf,
+    /// Where the hierarchy is mounted: nothing above it can be seen.
+    pub top: PathBuf,
+}
+
+impl Group {
+    /// Finds the own group of a controller, such as `memory` or `cpu`.
+    pub fn find(sources: &Sources, controller: &str) -> Fact<Group> {
+        let texts = sources.proc_text("self/cgroup");
+        let mounts = sources.proc_text("self/mountinfo");
+        let found = texts.zip(&mounts).map(|(groups, mounts)| {
+            let Some((version, group)) = own_group(groups, controller) else {
+                return Fact::Unknown(format!("/proc/self/cgroup names no {controller} cgroup"));
+            };
+            let mount = mounts.lines().filter_map(Mount::parse);
+            let Some(mount) = { mount }.find(|mount| mount.has(version, controller)) else {
+                let reason = format!("no cgroup file system with {controller} is mounted");
+                return Fact::Unknown(reason);
+            };
+            let top = below(sources, Path::new(mount.point));
+            let home = candidates(&top, mount.root, group).find(|home| lists_this_process(home));
+            match home {
+                Some(home) => Fact::Known(Group { version, home, top }),
+                None => Fact::Unknown(format!("no group below {} lists this process", mount.point)),
+            }
+        });
+        found.and_then(|found| found)
+    }
+
+    /// The own group and those above it, nearest first.
+    pub fn upwards(&self) -> impl Iterator<Item = &Path> {
+        self.home.ancestors().take_while(|directory| directory.starts_with(&self.top))
+    }
+}
+
+/// The own group's path as the kernel tells it: `4:memory:/job` or `0::/job`.
+fn own_group<'a>(text: &'a str, controller: &str) -> Option<(Version, &'a str)> {
+    let fields = || {
+        text.lines().filter_map(|line| {
+            let mut fields = line.splitn(3, ':');
+            Some((fields.next()?, fields.next()?, fields.next()?))
+        })
+    };
+    let first = fields().find(|(_, names, _)| names.split(',').any(|name| name == controller));
+    let second = || fields().find(|(number, names, _)| *number == "0" && names.is_empty());
+    let first = first.map(|(_, _, path)| (Version::One, path));
+    first.or_else(|| second().map(|(_, _, path)| (Version::Two, path)))
+}
+
+/// A line of proc_pid_mountinfo(5).
+struct Mount<'a> {
+    /// The directory of the file system that is mounted.
+    root: &'a str,
+    point: &'a str,
+    kind: &'a str,
+    options: &'a str,
+}
+
+impl Mount<'_> {
+    fn parse(line: &str) -> Option<Mount<'_>> {
+        let (before, after) = line.split_once(" - ")?;
+        let mut before = before.split(' ').skip(3);
+        let (root, point) = (before.next()?, before.next()?);
+        let mut after = after.split(' ');
+        let (kind, options) = (after.next()?, after.nth(1)?);
+        Some(Mount { root, point, kind, options })
+    }
+
+    fn has(&self, version: Version, controller: &str) -> bool {
+        match version {
+            Version::One => {
+                self.kind == "cgroup" && self.options.split(',').any(|option| option == controller)
+            }
+            Version::Two => self.kind == "cgroup2",
+        }
+    }
+}
+
+fn below(sources: &Sources, absolute: &Path) -> PathBuf {
+    sources.root.join(absolute.strip_prefix("/").unwrap_or(absolute))
+}
+
+/// Where the own group may be: at its path without what the mount leaves out, at its path, or,
+/// where a container sees only its own, at the top.
+fn candidates(top: &Path, root: &str, group: &str) -> impl Iterator<Item = PathBuf> {
+    let at = |path: &str| top.join(path.trim_start_matches('/'));
+    let rest = group.strip_prefix(root.trim_end_matches('/')).map(at);
+    rest.into_iter().chain([at(group), top.to_owned()])
+}
+
+fn lists_this_process(directory: &Path) -> bool {
+    let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+    let own = process::id().to_string();
+    text.lines().any(|line| line == own)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+        35 31 0:32 / /cg/memory rw,relatime - cgroup cgroup rw,memory\n\
+        41 31 0:38 / /cg/unified rw,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    /// A machine with these files; `SELF` in them is this process.
+    pub(crate) fn tree(
+        groups: &str,
+        mounts: &str,
+        files: &[(&str, &str)],
+    ) -> (tempfile::TempDir, Sources) {
+        let root = tempfile::tempdir().unwrap();
+        let own = process::id().to_string();
+        for (path, text) in
+            [("proc/self/cgroup", groups), ("proc/self/mountinfo", mounts)].iter().chain(files)
+        {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text.replace("SELF", &own)).unwrap();
+        }
+        let sources = Sources::below(root.path());
+        (root, sources)
+    }
+
+    fn found(sources: &Sources) -> Group {
+        Group::find(sources, "memory").known().unwrap().clone()
+    }
+
+    #[test]
+    fn the_own_group_lists_the_process() {
+        let files = [("cg/memory/a/b/cgroup.procs", "7\nSELF\n"), ("cg/unified/cgroup.procs", "")];
+        let (root, sources) = tree("9:cpu:/x\n4:memory:/a/b\n0::/\n", MOUNTS, &files);
+        let top = root.path().join("cg/memory");
+        assert_eq!(found(&sources), Group { version: Version::One, home: top.join("a/b"), top });
+        let files = [("cg/unified/user/run/cgroup.procs", "SELF\n")];
+        let (root, sources) = tree("0::/user/run\n", MOUNTS, &files);
+        let group = found(&sources);
+        assert_eq!(group.version, Version::Two);
+        let top = root.path().join("cg/unified");
+        let upwards: Vec<&Path> = group.upwards().collect();
+        assert_eq!(upwards, [&*top.join("user/run"), &*top.join("user"), &*top]);
+    }
+
+    #[test]
+    fn a_container_that_sees_only_its_own_group() {
+        let mounts = "35 31 0:32 /docker/abc /cg/memory ro - cgroup cgroup rw,memory\n";
+        let files = [("cg/memory/cgroup.procs", "SELF\n")];
+        for groups in ["4:memory:/docker/abc\n", "4:memory:/elsewhere\n"] {
+            let (root, sources) = tree(groups, mounts, &files);
+            assert_eq!(found(&sources).home, root.path().join("cg/memory"));
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        for (groups, mounts, part) in [
+            ("9:cpu:/x\n", MOUNTS, "names no memory cgroup"),
+            ("4:memory:/a\n", "", "no cgroup file system"),
+            ("4:memory:/a\n", MOUNTS, "lists this process"),
+        ] {
+            let (_root, sources) = tree(groups, mounts, &[]);
+            let group = Group::find(&sources, "memory");
+            assert!(group.reason().is_some_and(|reason| reason.contains(part)), "{group:?}");
+        }
+    }
+}
