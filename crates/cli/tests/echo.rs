@@ -3,79 +3,20 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream},
-    process::{Child, ChildStdout, Command, Stdio},
+    net::{Shutdown, TcpStream},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
-const ENGINES: [&str; 2] = ["uring", "epoll"];
+#[path = "harness/daemon.rs"]
+mod daemon;
 
-/// A server that is killed at the end, unless it ended before.
-struct Server {
-    child: Child,
-    address: SocketAddr,
-    _stdout: BufReader<ChildStdout>,
-}
+use daemon::{Daemon, ENGINES, count, wait_until};
 
-impl Server {
-    /// Starts a server; nothing where this machine has no ring.
-    fn start(engine: &str, flags: &[&str]) -> Option<Server> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-        command.args(["echo", "--listen", "127.0.0.1:0", "--engine", engine]).args(flags);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        let Some(address) = line.strip_prefix("listening on ") else {
-            let mut error = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
-            child.wait().unwrap();
-            assert_eq!(engine, "uring", "{error}");
-            assert!(std::env::var_os("CI").is_none(), "no skips in CI: {error}");
-            eprintln!("skipped: no ring here: {error}");
-            return None;
-        };
-        let address = address.trim_end().parse().unwrap();
-        Some(Server { child, address, _stdout: stdout })
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream
-    }
-
-    fn signal(&self, name: &str) {
-        let killed = Command::new("kill").args([name, &self.child.id().to_string()]).status();
-        assert!(killed.unwrap().success());
-    }
-
-    /// Ends it with SIGTERM; gives all that it printed on standard error.
-    fn end(mut self) -> String {
-        self.signal("-TERM");
-        self.output()
-    }
-
-    fn output(&mut self) -> String {
-        let mut output = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}: {output}");
-        output
-    }
-
-    fn open_descriptors(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a server; nothing where this machine has no ring.
+fn start(engine: &str, flags: &[&str]) -> Option<Daemon> {
+    Daemon::launch("echo", engine, flags)
 }
 
 /// Bytes of which no two places look alike.
@@ -97,25 +38,11 @@ fn ping(stream: &mut TcpStream, bytes: &[u8]) {
     assert!(echoed == bytes, "other bytes came back");
 }
 
-/// The number before a word of the statistics.
-fn count(output: &str, word: &str) -> u64 {
-    let (before, _) = output.rsplit_once(word).unwrap_or_else(|| panic!("no {word:?}: {output}"));
-    before.trim_end().rsplit(' ').next().unwrap().parse().unwrap()
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(10);
-    while !done() {
-        assert!(Instant::now() < until, "waited in vain: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn every_byte_comes_back_in_order() {
     for engine in ENGINES {
         for spin in ["0", "50"] {
-            let Some(server) = Server::start(engine, &["--spin", spin]) else { continue };
+            let Some(server) = start(engine, &["--spin", spin]) else { continue };
             thread::scope(|scope| {
                 for client in 0..8 {
                     let server = &server;
@@ -139,7 +66,7 @@ fn every_byte_comes_back_in_order() {
 #[test]
 fn more_than_the_socket_holds_comes_back_whole() {
     for engine in ENGINES {
-        let Some(server) = Server::start(engine, &[]) else { continue };
+        let Some(server) = start(engine, &[]) else { continue };
         let sent = pattern(16 << 20, 7);
         let mut stream = server.connect();
         let mut writer = stream.try_clone().unwrap();
@@ -162,7 +89,7 @@ fn more_than_the_socket_holds_comes_back_whole() {
 #[test]
 fn who_does_not_read_holds_up_nobody() {
     for engine in ENGINES {
-        let Some(server) = Server::start(engine, &[]) else { continue };
+        let Some(server) = start(engine, &[]) else { continue };
         let bytes = pattern(1 << 20, 3);
         // More of them than the shared buffers could serve if they kept any.
         let mut stuck: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
@@ -188,7 +115,7 @@ fn who_does_not_read_holds_up_nobody() {
 #[test]
 fn resets_and_early_ends_leave_no_descriptor() {
     for engine in ENGINES {
-        let Some(server) = Server::start(engine, &[]) else { continue };
+        let Some(server) = start(engine, &[]) else { continue };
         ping(&mut server.connect(), b"warm");
         wait_until("the first connection closes", || server.open_descriptors() < 16);
         let before = server.open_descriptors();
@@ -217,7 +144,7 @@ fn ping_rest(stream: &mut TcpStream, len: usize) {
 #[test]
 fn beyond_the_limit_connections_wait() {
     for engine in ENGINES {
-        let Some(server) = Server::start(engine, &["--max-connections", "2"]) else { continue };
+        let Some(server) = start(engine, &["--max-connections", "2"]) else { continue };
         let (mut first, mut second) = (server.connect(), server.connect());
         ping(&mut first, b"one");
         ping(&mut second, b"two");
@@ -238,7 +165,7 @@ fn beyond_the_limit_connections_wait() {
 #[test]
 fn draining_ends_what_is_open_and_takes_nothing_new() {
     for engine in ENGINES {
-        let Some(mut server) = Server::start(engine, &["--drain", "30s"]) else { continue };
+        let Some(mut server) = start(engine, &["--drain", "30s"]) else { continue };
         let mut stream = server.connect();
         ping(&mut stream, b"before");
         server.signal("-TERM");
@@ -255,7 +182,7 @@ fn draining_ends_what_is_open_and_takes_nothing_new() {
 #[test]
 fn an_end_is_not_put_off_by_who_stays() {
     for engine in ENGINES {
-        let Some(mut server) = Server::start(engine, &["--drain", "100ms"]) else { continue };
+        let Some(mut server) = start(engine, &["--drain", "100ms"]) else { continue };
         let mut stream = server.connect();
         ping(&mut stream, b"before");
         server.signal("-INT");
@@ -269,7 +196,7 @@ fn an_end_is_not_put_off_by_who_stays() {
 fn a_second_signal_ends_every_thread_at_once() {
     for engine in ENGINES {
         let flags = ["--drain", "30s", "--threads", "4"];
-        let Some(mut server) = Server::start(engine, &flags) else { continue };
+        let Some(mut server) = start(engine, &flags) else { continue };
         let mut stays = server.connect();
         ping(&mut stays, b"here");
         server.signal("-TERM");
@@ -284,7 +211,7 @@ fn a_second_signal_ends_every_thread_at_once() {
 #[test]
 fn statistics_are_printed_on_demand() {
     for engine in ENGINES {
-        let Some(mut server) = Server::start(engine, &["--threads", "2"]) else { continue };
+        let Some(mut server) = start(engine, &["--threads", "2"]) else { continue };
         let mut streams: Vec<TcpStream> = (0..10).map(|_| server.connect()).collect();
         streams.iter_mut().for_each(|stream| ping(stream, b"hello"));
         let mut errors = BufReader::new(server.child.stderr.take().unwrap());
@@ -303,7 +230,7 @@ fn statistics_are_printed_on_demand() {
 
 #[test]
 fn a_round_on_a_ring_is_one_system_call() {
-    let Some(server) = Server::start("uring", &["--spin", "0"]) else { return };
+    let Some(server) = start("uring", &["--spin", "0"]) else { return };
     let mut stream = server.connect();
     for round in 0..2000 {
         ping(&mut stream, &pattern(64, round));
@@ -326,7 +253,7 @@ fn refused(arguments: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn what_cannot_be_is_said_in_one_line() {
-    let Some(server) = Server::start("epoll", &[]) else { return };
+    let Some(server) = start("epoll", &[]) else { return };
     let taken = server.address.to_string();
     for (arguments, status, words) in [
         (vec!["echo", "--listen", &taken], 1, &[taken.as_str(), "in use"][..]),

@@ -3,78 +3,23 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream},
+    net::{Shutdown, TcpStream},
     path::Path,
-    process::{Child, ChildStdout, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-const ENGINES: [&str; 2] = ["uring", "epoll"];
+#[path = "harness/daemon.rs"]
+mod daemon;
 
-/// A daemon that is killed at the end, unless it ended before.
-struct Daemon {
-    child: Child,
-    address: SocketAddr,
-    _stdout: BufReader<ChildStdout>,
-}
+use daemon::{Daemon, ENGINES, count, wait_until};
 
-impl Daemon {
-    /// Starts a daemon; nothing where this machine has no ring.
-    fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-        command.args(["logd", "--engine", engine, "--listen", "127.0.0.1:0", "--dir"]);
-        command.arg(directory).args(flags);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        let Some(address) = line.strip_prefix("listening on ") else {
-            let mut error = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
-            child.wait().unwrap();
-            assert_eq!(engine, "uring", "{error}");
-            assert!(std::env::var_os("CI").is_none(), "no skips in CI: {error}");
-            eprintln!("skipped: no ring here: {error}");
-            return None;
-        };
-        let address = address.trim_end().parse().unwrap();
-        Some(Daemon { child, address, _stdout: stdout })
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream
-    }
-
-    fn signal(&self, name: &str) {
-        let killed = Command::new("kill").args([name, &self.child.id().to_string()]).status();
-        assert!(killed.unwrap().success());
-    }
-
-    /// Ends it with SIGTERM; gives all that it printed on standard error.
-    fn end(mut self) -> String {
-        self.signal("-TERM");
-        self.output()
-    }
-
-    fn output(&mut self) -> String {
-        let mut output = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}: {output}");
-        output
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a daemon; nothing where this machine has no ring.
+fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
+    let directory = ["--dir", directory.to_str().unwrap()];
+    Daemon::launch("logd", engine, &[&directory, flags].concat())
 }
 
 fn logd(arguments: &[&str], directory: &Path) -> Output {
@@ -132,26 +77,12 @@ impl Client {
     }
 }
 
-fn count(output: &str, word: &str) -> u64 {
-    let (before, _) = output.rsplit_once(word).unwrap_or_else(|| panic!("no {word:?}: {output}"));
-    before.trim_end().rsplit(' ').next().unwrap().parse().unwrap()
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < until, "waited in vain: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
 #[test]
 fn what_is_acknowledged_is_stored_as_it_came() {
     for engine in ENGINES {
         for guarantee in ["durable", "written"] {
             let directory = tempfile::tempdir().unwrap();
-            let Some(daemon) = Daemon::start(engine, directory.path(), &["--ack", guarantee])
-            else {
+            let Some(daemon) = start(engine, directory.path(), &["--ack", guarantee]) else {
                 continue;
             };
             let mut client = Client::new(&daemon, "LOGD 1\n");
@@ -181,7 +112,7 @@ fn what_is_acknowledged_is_stored_as_it_came() {
 fn who_does_not_ask_is_sent_nothing_and_stored_all_the_same() {
     for engine in ENGINES {
         let directory = tempfile::tempdir().unwrap();
-        let Some(daemon) = Daemon::start(engine, directory.path(), &["--ack", "none"]) else {
+        let Some(daemon) = start(engine, directory.path(), &["--ack", "none"]) else {
             continue;
         };
         let mut stream = daemon.connect();
@@ -202,7 +133,7 @@ fn who_does_not_ask_is_sent_nothing_and_stored_all_the_same() {
 #[test]
 fn nobody_is_promised_more_than_is_so() {
     let directory = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start("epoll", directory.path(), &["--ack", "written"]).unwrap();
+    let daemon = start("epoll", directory.path(), &["--ack", "written"]).unwrap();
     let mut stream = daemon.connect();
     stream.write_all(b"LOGD 1 ack=durable\n{}\n").unwrap();
     let mut answer = String::new();
@@ -221,7 +152,7 @@ fn who_is_slow_or_hostile_holds_up_nobody() {
     for engine in ENGINES {
         let directory = tempfile::tempdir().unwrap();
         let flags = ["--max-line", "64k", "--connection-budget", "256k", "--budget", "1m"];
-        let Some(daemon) = Daemon::start(engine, directory.path(), &flags) else { continue };
+        let Some(daemon) = start(engine, directory.path(), &flags) else { continue };
         let idle: Vec<TcpStream> = (0..100).map(|_| daemon.connect()).collect();
         let mut deaf = Client::new(&daemon, "LOGD 1\n").stream;
         deaf.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -256,6 +187,46 @@ fn who_is_slow_or_hostile_holds_up_nobody() {
     }
 }
 
+/// A thread that has drained before the others does not keep the second signal from them, and who
+/// comes after the first is refused.
+#[test]
+fn a_second_signal_ends_every_thread_at_once() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--drain", "30s", "--threads", "4"];
+        let Some(mut daemon) = start(engine, directory.path(), &flags) else { continue };
+        // It asked, and then neither reads nor ends: the drain waits for it.
+        let mut stays = Client::new(&daemon, "LOGD 1\n");
+        stays.stream.write_all(b"1\n").unwrap();
+        stays.until(1);
+        daemon.signal("-TERM");
+        wait_until("nobody is let in", || TcpStream::connect(daemon.address).is_err());
+        assert_eq!(stays.answer(), "", "the daemon ends its side");
+        let asked = Instant::now();
+        daemon.signal("-TERM");
+        daemon.output();
+        assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    }
+}
+
+#[test]
+fn closed_connections_leave_no_descriptor() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(daemon) = start(engine, directory.path(), &[]) else { continue };
+        let warm = |number: u64| {
+            let mut client = Client::new(&daemon, "LOGD 1\n");
+            writeln!(client.stream, "{number}").unwrap();
+            client.until(1);
+        };
+        warm(0);
+        let before = daemon.open_descriptors();
+        (1..200).for_each(warm);
+        wait_until("all connections close", || daemon.open_descriptors() <= before);
+        daemon.end();
+    }
+}
+
 /// Ends both directions in the middle of a line.
 fn end_early(stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Both);
@@ -271,7 +242,7 @@ fn resident_kib(process: u32) -> u64 {
 fn an_end_takes_what_was_sent_and_acknowledges_it() {
     for engine in ENGINES {
         let directory = tempfile::tempdir().unwrap();
-        let Some(mut daemon) = Daemon::start(engine, directory.path(), &["--threads", "2"]) else {
+        let Some(mut daemon) = start(engine, directory.path(), &["--threads", "2"]) else {
             continue;
         };
         let mut clients: Vec<Client> =
@@ -301,7 +272,7 @@ fn segments_roll_and_the_next_run_goes_on() {
         let mut sent = 0;
         for _ in 0..2 {
             let flags = ["--segment-size", "4k"];
-            let Some(daemon) = Daemon::start(engine, directory.path(), &flags) else { continue };
+            let Some(daemon) = start(engine, directory.path(), &flags) else { continue };
             let mut client = Client::new(&daemon, "LOGD 1\n");
             for sequence in 1..=20 {
                 writeln!(client.stream, "[{sent},\"{}\"]", "x".repeat(1000)).unwrap();
@@ -342,7 +313,7 @@ fn without_space_nothing_is_acknowledged() {
     for engine in ENGINES {
         let Some(disk) = SmallDisk::mount() else { return };
         let ballast = disk.0.path().join("ballast");
-        let Some(daemon) = Daemon::start(engine, &disk.0.path().join("log"), &[]) else { continue };
+        let Some(daemon) = start(engine, &disk.0.path().join("log"), &[]) else { continue };
         let mut client = Client::new(&daemon, "LOGD 1\n");
         client.stream.write_all(b"1\n").unwrap();
         client.until(1);
@@ -397,7 +368,7 @@ fn options_are_read_again_and_statistics_printed() {
     let config = directory.path().join("logd.toml");
     std::fs::write(&config, "max-line = 100\nrequire = [\"ts:string\"]\n").unwrap();
     let flags = ["--config", config.to_str().unwrap()];
-    let Some(mut daemon) = Daemon::start("epoll", &directory.path().join("log"), &flags) else {
+    let Some(mut daemon) = start("epoll", &directory.path().join("log"), &flags) else {
         return;
     };
     let mut errors = BufReader::new(daemon.child.stderr.take().unwrap());
@@ -434,7 +405,7 @@ fn options_are_read_again_and_statistics_printed() {
 #[test]
 fn what_cannot_be_is_said_in_one_line() {
     let directory = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start("epoll", directory.path(), &[]).unwrap();
+    let daemon = start("epoll", directory.path(), &[]).unwrap();
     let path = directory.path().to_str().unwrap();
     let taken = daemon.address.to_string();
     for (arguments, status, word) in [
@@ -465,7 +436,7 @@ fn what_cannot_be_is_said_in_one_line() {
 #[test]
 fn tail_goes_on_as_lines_are_stored() {
     let directory = tempfile::tempdir().unwrap();
-    let Some(daemon) = Daemon::start("epoll", directory.path(), &["--segment-size", "1"]) else {
+    let Some(daemon) = start("epoll", directory.path(), &["--segment-size", "1"]) else {
         return;
     };
     let mut client = Client::new(&daemon, "LOGD 1\n");
@@ -497,7 +468,7 @@ fn what_was_acknowledged_is_there_after_a_kill() {
             let mut acknowledged: Vec<(usize, usize, u64)> = Vec::new();
             for round in 0..3 {
                 let flags = ["--ack", guarantee, "--segment-size", "64k"];
-                let Some(mut daemon) = Daemon::start(engine, directory.path(), &flags) else {
+                let Some(mut daemon) = start(engine, directory.path(), &flags) else {
                     return;
                 };
                 let answers: [AtomicU64; 4] = Default::default();
@@ -521,7 +492,7 @@ fn what_was_acknowledged_is_there_after_a_kill() {
                 }
             }
             // A start cuts what is torn.
-            Daemon::start(engine, directory.path(), &[]).unwrap().end();
+            start(engine, directory.path(), &[]).unwrap().end();
             verify(directory.path());
             let lines = cat(&[], directory.path());
             for (round, number, last) in acknowledged {

@@ -2,9 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use clap::ValueEnum;
-use ringwise::BackendChoice;
 use ringwise_measure::quantity::parse_duration;
+use ringwise_serve::EngineChoice;
 
 /// Echo what is received, on io_uring or on epoll by the same rules
 ///
@@ -38,31 +37,6 @@ pub struct Args {
     /// How long to wait at the end for what is still to be sent
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
     pub drain: Duration,
-}
-
-/// Which interface moves the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum EngineChoice {
-    /// A ring where one works, else epoll
-    Auto,
-    /// io_uring
-    Uring,
-    /// epoll and plain calls
-    Epoll,
-}
-
-impl EngineChoice {
-    pub(crate) fn is_auto(self) -> bool {
-        self == EngineChoice::Auto
-    }
-
-    pub(crate) fn backend(self) -> BackendChoice {
-        match self {
-            EngineChoice::Auto => BackendChoice::Auto,
-            EngineChoice::Uring => BackendChoice::Uring,
-            EngineChoice::Epoll => BackendChoice::Classic,
-        }
-    }
 }
 
 /// A bare number is in microseconds.

@@ -5,19 +5,45 @@
 //! neither (`connection`). What it does not do: understand what it sends back.
 //!
 //! Reading order: `args`, `connection` (the rules), `worker` (one thread's loop), `spin` (looking
-//! before sleeping), `server` (threads and signals), `descriptors` (their limit), `stats`.
+//! before sleeping), `stats`. Threads and signals are `ringwise-serve`.
 
 #![forbid(unsafe_code)]
 
 mod args;
 mod connection;
-mod descriptors;
-mod error;
-mod server;
 mod spin;
 mod stats;
 mod worker;
 
-pub use args::{Args, EngineChoice};
-pub use error::EchoError;
-pub use server::run;
+use std::{io::Write, sync::Arc};
+
+use ringwise_serve::{Plan, Server, make_room, signals};
+
+pub use args::Args;
+pub use ringwise_serve::{EngineChoice, ServeError as EchoError};
+
+use crate::worker::Worker;
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+///
+/// The address cannot be listened on, the engine is not to be had, or a limit is too low.
+pub fn run(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
+    let plan = Plan {
+        name: "echo",
+        listen: args.listen,
+        listener: None,
+        threads: args.threads,
+        connections_max: make_room(args.max_connections, args.threads)?,
+        engine: args.engine,
+        say: Arc::new(|remark| eprintln!("ringwise: echo: {remark}")),
+    };
+    let signals = signals(false)?;
+    let (spin, drain) = (args.spin, args.drain);
+    let server =
+        Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, spin, drain))?;
+    let told = writeln!(out, "listening on {}", server.address()).and_then(|()| out.flush());
+    told.map_err(|error| EchoError::new(format!("standard output: {error}")))?;
+    server.serve(signals, || {})
+}

@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
-use clap::{FromArgMatches, ValueEnum};
-use ringwise::BackendChoice;
+use clap::FromArgMatches;
 use ringwise_measure::quantity;
+use ringwise_serve::EngineChoice;
 
 use crate::{
     connection::Limits,
@@ -149,17 +149,6 @@ pub(crate) struct ServeArgs {
     drain: Option<Duration>,
 }
 
-/// Which interface moves the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EngineChoice {
-    /// A ring where one works, else epoll
-    Auto,
-    /// io_uring
-    Uring,
-    /// epoll and plain calls
-    Epoll,
-}
-
 /// All options, decided.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -171,16 +160,6 @@ pub(crate) struct Options {
     pub(crate) connections: Option<u32>,
     pub(crate) drain: Duration,
     pub(crate) live: Live,
-}
-
-impl Options {
-    pub(crate) fn backend(&self) -> BackendChoice {
-        match self.engine {
-            EngineChoice::Auto => BackendChoice::Auto,
-            EngineChoice::Uring => BackendChoice::Uring,
-            EngineChoice::Epoll => BackendChoice::Classic,
-        }
-    }
 }
 
 impl ServeArgs {

@@ -3,6 +3,7 @@
 use std::{fmt, io, path::Path};
 
 use ringwise_measure::plain;
+use ringwise_serve::ServeError;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -55,3 +56,9 @@ impl fmt::Display for LogdError {
 }
 
 impl std::error::Error for LogdError {}
+
+impl From<ServeError> for LogdError {
+    fn from(error: ServeError) -> LogdError {
+        LogdError::failed(error)
+    }
+}

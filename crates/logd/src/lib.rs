@@ -5,15 +5,14 @@
 //!
 //! Reading order: `args`, `json` (what a line has to be), `framing`, `letter`, `connection` (the
 //! rules), `segment` (where lines are kept), `storage` (a thread's streams), `worker` (one thread's
-//! loop), `daemon` (threads and signals), `descriptors` (their limit), `stats`, `tool` (cat, tail,
-//! verify).
+//! loop), `daemon` (what is around the threads), `stats`, `tool` (cat, tail, verify). Threads and
+//! signals are `ringwise-serve`.
 
 #![forbid(unsafe_code)]
 
 mod args;
 mod connection;
 mod daemon;
-mod descriptors;
 mod error;
 mod framing;
 mod guarantee;

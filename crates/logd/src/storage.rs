@@ -59,7 +59,7 @@ impl Storage {
         limits: Limits,
     ) -> Result<Storage, LogdError> {
         let names = names(directory)?;
-        let mut part = |content, tag| {
+        let mut part = |content, tag| -> Result<Part, LogdError> {
             let stream = Stream { content, number };
             let recovered = recover(local, directory, &names, stream).map_err(LogdError::failed)?;
             for remark in recovered.remarks {

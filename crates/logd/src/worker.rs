@@ -5,18 +5,14 @@
 //! large and an idle one makes them prompt, without a timer.
 
 use std::{
-    collections::VecDeque,
     net::SocketAddr,
-    os::{fd::OwnedFd, unix::net::UnixStream},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, mpsc::Sender},
     time::{Duration, Instant},
 };
 
-use ringwise::{
-    BackendChoice, BufferGroup, Completion, Descriptor, Local, Operation, Setup, Ticket, net,
-    net::ListenOptions,
-};
+use ringwise::{BufferGroup, Completion, Descriptor, Local, Operation, Setup, Ticket, net};
+use ringwise_serve::{Door, Ear, Request, Seat};
 
 use crate::{
     connection::{Batch, Connection, Desk, Limits, Step},
@@ -35,18 +31,11 @@ const BUFFER_BYTES: usize = 64 << 10;
 const OPERATIONS_EACH: usize = 3;
 /// Operations that are no connection's.
 const OPERATIONS_BESIDE: usize = 32;
-/// Completions that a loop has room for at most, for its user.
-const OPERATIONS_MAX: usize = 65_534;
 
 /// How long nothing may come before a drain takes it that all has come.
 const QUIET_TIME: Duration = Duration::from_millis(100);
 /// How often a drain looks at the clock.
 const DRAIN_TICK: Duration = Duration::from_millis(20);
-
-/// What the other threads ask a worker for, in a byte each.
-pub(crate) const TELL: u8 = b't';
-pub(crate) const DRAIN: u8 = b'd';
-pub(crate) const RELOAD: u8 = b'r';
 
 /// What an operation is for: the upper half of its tag. The lower is a connection's index. Nothing
 /// is 0, which the loop's own waits use.
@@ -63,19 +52,13 @@ pub(crate) struct Live {
     pub(crate) segments: SegmentLimits,
 }
 
-/// How a worker is made.
+/// How workers are made.
+#[derive(Clone, Debug)]
 pub(crate) struct Order {
-    pub(crate) number: u32,
-    pub(crate) backend: BackendChoice,
     pub(crate) directory: PathBuf,
     pub(crate) guarantee: Guarantee,
     pub(crate) drain: Duration,
-    pub(crate) connections_max: usize,
     pub(crate) live: Arc<Mutex<Live>>,
-    /// What it is asked through.
-    pub(crate) control: UnixStream,
-    /// Where it tells what it counted.
-    pub(crate) stats: Sender<Stats>,
 }
 
 /// The loop of one thread.
@@ -86,16 +69,10 @@ pub(crate) struct Worker {
     guarantee: Guarantee,
     limits: Limits,
     live: Arc<Mutex<Live>>,
-    /// Open until the drain begins: another server may then listen here.
-    listener: Option<Descriptor>,
-    accepting: Accepting,
-    control: Descriptor,
+    door: Door,
+    ear: Ear,
     clients: Vec<Option<Client>>,
     vacant: Vec<usize>,
-    open: usize,
-    connections_max: usize,
-    /// Accepted beyond what may be open.
-    waiting: VecDeque<Descriptor>,
     /// Connections that something happened to, each once.
     touched: Vec<usize>,
     batch: Batch,
@@ -120,14 +97,6 @@ struct Client {
     is_touched: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Accepting {
-    On(Ticket),
-    /// On, and told to end.
-    Ending,
-    Off,
-}
-
 /// A drain first takes what has been sent, until nothing comes for a while, then ends connections.
 #[derive(Clone, Copy, Debug)]
 struct Draining {
@@ -141,46 +110,26 @@ struct Draining {
 
 impl Worker {
     /// Opens a loop on this thread, ends what the last run left, and listens.
-    pub(crate) fn new(
-        order: Order,
-        address: &SocketAddr,
-        options: &ListenOptions,
-    ) -> Result<Worker, LogdError> {
-        let operations = order.connections_max * OPERATIONS_EACH + OPERATIONS_BESIDE;
-        if operations > OPERATIONS_MAX {
-            return Err(LogdError::Failed(format!(
-                "{} connections are more than one thread's loop holds: ask for --threads {}",
-                order.connections_max,
-                operations.div_ceil(OPERATIONS_MAX) + 1
-            )));
-        }
-        let builder = Local::builder().backend(order.backend);
-        let mut local = builder
-            .entries((operations.div_ceil(2) + 1).max(64) as u32)
-            .build()
-            .map_err(LogdError::failed)?;
+    pub(crate) fn new(seat: Seat<Stats>, order: &Order) -> Result<Worker, LogdError> {
+        let mut local = seat.open_loop(OPERATIONS_EACH, OPERATIONS_BESIDE)?;
         let group =
             BufferGroup::new(&mut local, BUFFERS, BUFFER_BYTES).map_err(LogdError::failed)?;
-        let Live { limits, segments } =
-            order.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let live = order.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Live { limits, segments } = live;
         let storage =
-            Storage::open(&mut local, &order.directory, order.number, order.guarantee, segments)?;
-        let listener = net::listen_tcp(address, options).map_err(LogdError::failed)?;
+            Storage::open(&mut local, &order.directory, seat.number, order.guarantee, segments)?;
+        let (door, ear, stats) = seat.take(FOR_ACCEPT, FOR_CONTROL, FOR_NOTHING)?;
         Ok(Worker {
             local,
             group,
             storage,
             guarantee: order.guarantee,
             limits,
-            live: order.live,
-            listener: Some(listener),
-            accepting: Accepting::Off,
-            control: Descriptor::from(OwnedFd::from(order.control)),
+            live: order.live.clone(),
+            door,
+            ear,
             clients: Vec::new(),
             vacant: Vec::new(),
-            open: 0,
-            connections_max: order.connections_max,
-            waiting: VecDeque::new(),
             touched: Vec::new(),
             batch: Batch::default(),
             filling: Vec::new(),
@@ -191,26 +140,14 @@ impl Worker {
             drain: order.drain,
             draining: None,
             counts: Stats::default(),
-            stats: order.stats,
+            stats,
         })
     }
 
-    pub(crate) fn address(&self) -> Result<SocketAddr, LogdError> {
-        let listener = self.listener.as_ref().expect("it does not drain yet");
-        match net::local_address(listener).map_err(LogdError::failed)? {
-            net::Address::Ip(address) => Ok(address),
-            other => Err(LogdError::Failed(format!("listening on {other:?}, of another kind"))),
-        }
-    }
-
-    pub(crate) fn setup(&self) -> &Setup {
-        self.local.setup()
-    }
-
     /// Serves until it is told to drain and has, or the time for that is over.
-    pub(crate) fn run(mut self) -> Result<(), LogdError> {
-        self.listen_to_control()?;
-        self.accept()?;
+    fn serve(&mut self) -> Result<(), LogdError> {
+        self.ear.listen(&mut self.local)?;
+        self.door.keep(&mut self.local)?;
         while !self.has_drained() {
             self.wait()?;
             while let Some(completion) = self.local.next_completion() {
@@ -248,7 +185,7 @@ impl Worker {
         match completion.tag() & !u64::from(u32::MAX) {
             FOR_RECEIVE => self.take_received(index, completion),
             FOR_SEND => self.take_sent(index, completion),
-            FOR_ACCEPT => return self.take_accepted(completion),
+            FOR_ACCEPT => self.door.take(completion)?,
             FOR_CONTROL => return self.take_control(completion),
             tag if TAGS.contains(&tag) => {
                 let done = self.storage.take(&mut self.local, completion);
@@ -422,55 +359,23 @@ impl Worker {
         let client = self.clients[index].take().expect("it was asked just now");
         self.counts.broken += u64::from(client.connection.is_broken());
         self.partials -= client.connection.partial();
-        self.open -= 1;
+        self.door.left();
         self.vacant.push(index);
-    }
-
-    fn take_accepted(&mut self, completion: Completion) -> Result<(), LogdError> {
-        if !completion.has_more() {
-            self.accepting = Accepting::Off;
-            let result = completion.raw_result();
-            if result < 0 && -result != rustix::io::Errno::CANCELED.raw_os_error() {
-                return completion.result().map(drop).map_err(LogdError::failed);
-            }
-        }
-        if let Ok(socket) = completion.into_descriptor() {
-            self.waiting.push_back(socket);
-        }
-        Ok(())
     }
 
     /// Serves who waits as far as there is room, and accepts while there is.
     fn admit(&mut self) -> Result<(), LogdError> {
-        let is_taking = self.draining.is_none_or(|draining| draining.is_taking);
-        if !is_taking {
-            self.waiting.clear();
+        if self.draining.is_some_and(|draining| !draining.is_taking) {
+            self.door.clear();
             return Ok(());
         }
-        while self.open < self.connections_max
-            && let Some(socket) = self.waiting.pop_front()
-        {
-            self.serve(socket)?;
+        while let Some(socket) = self.door.next() {
+            self.welcome(socket)?;
         }
-        let has_room = self.open < self.connections_max;
-        match self.accepting {
-            Accepting::Off if has_room => self.accept(),
-            Accepting::On(ticket) if !has_room => {
-                self.accepting = Accepting::Ending;
-                push(&mut self.local, Operation::cancel(ticket), FOR_NOTHING).map(drop)
-            }
-            _ => Ok(()),
-        }
+        Ok(self.door.keep(&mut self.local)?)
     }
 
-    fn accept(&mut self) -> Result<(), LogdError> {
-        let Some(listener) = &self.listener else { return Ok(()) };
-        let accept = Operation::accept_multi(listener);
-        self.accepting = Accepting::On(push(&mut self.local, accept, FOR_ACCEPT)?);
-        Ok(())
-    }
-
-    fn serve(&mut self, socket: Descriptor) -> Result<(), LogdError> {
+    fn welcome(&mut self, socket: Descriptor) -> Result<(), LogdError> {
         // These fail where the other end has gone already, which the receive tells as well.
         let peer = match net::peer_address(&socket) {
             Ok(net::Address::Ip(address)) => address.to_string(),
@@ -488,30 +393,18 @@ impl Worker {
         self.counts.connections += 1;
         let connection = Connection::new(self.counts.connections, peer);
         self.clients[index] = Some(Client { socket, connection, receive, is_touched: false });
-        self.open += 1;
         Ok(())
     }
 
-    fn listen_to_control(&mut self) -> Result<(), LogdError> {
-        let receive = Operation::recv(&self.control, vec![0; 16]);
-        push(&mut self.local, receive, FOR_CONTROL).map(drop)
-    }
-
     fn take_control(&mut self, completion: Completion) -> Result<(), LogdError> {
-        let asked = completion.raw_result();
-        let bytes = completion.into_buffer();
-        let bytes = bytes.as_ref().map_or(&[][..], |buffer| buffer.as_slice());
-        // Without anybody to ask there is nobody to serve for.
-        let asked = usize::try_from(asked).ok().filter(|asked| *asked > 0);
-        let Some(asked) = asked else { return self.begin_drain() };
-        for &byte in &bytes[..asked] {
-            match byte {
-                TELL => self.tell(),
-                RELOAD => self.reload(),
-                _ => self.begin_drain()?,
+        for request in self.ear.heard(completion) {
+            match request {
+                Request::Tell => self.tell(),
+                Request::Reload => self.reload(),
+                Request::Drain => self.begin_drain()?,
             }
         }
-        self.listen_to_control()
+        Ok(self.ear.listen(&mut self.local)?)
     }
 
     fn reload(&mut self) {
@@ -536,12 +429,7 @@ impl Worker {
             until: now + self.drain,
             is_taking: true,
         });
-        if let Accepting::On(ticket) = self.accepting {
-            self.accepting = Accepting::Ending;
-            push(&mut self.local, Operation::cancel(ticket), FOR_NOTHING)?;
-        }
-        self.listener = None;
-        Ok(())
+        Ok(self.door.shut(&mut self.local)?)
     }
 
     /// Ends the taking of a drain when nothing came for a while, or for too long.
@@ -566,13 +454,13 @@ impl Worker {
         let Some(draining) = self.draining else { return false };
         let is_stored = self.batch.is_empty() && !self.storage.is_busy();
         let is_over = Instant::now() >= draining.until;
-        is_over || (!draining.is_taking && self.open == 0 && is_stored)
+        is_over || (!draining.is_taking && self.door.open() == 0 && is_stored)
     }
 
     /// Tells what was counted. Nobody listens any more at the end of everything.
     fn tell(&mut self) {
         let stats = Stats {
-            open: self.open as u64,
+            open: self.door.open() as u64,
             enters: self.local.stats().enters,
             commits: self.storage.commits,
             syncs: self.storage.syncs(),
@@ -581,6 +469,23 @@ impl Worker {
             ..self.counts
         };
         let _ = self.stats.send(stats);
+    }
+}
+
+impl ringwise_serve::Worker for Worker {
+    type Stats = Stats;
+    type Error = LogdError;
+
+    fn address(&self) -> Result<SocketAddr, LogdError> {
+        Ok(self.door.address()?)
+    }
+
+    fn setup(&self) -> &Setup {
+        self.local.setup()
+    }
+
+    fn run(mut self) -> Result<(), LogdError> {
+        self.serve()
     }
 }
 

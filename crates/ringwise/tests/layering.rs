@@ -14,15 +14,16 @@ use std::{
 const LINES_MAX: usize = 700;
 
 /// What each crate may depend on, of those in this workspace.
-const DIRECTIONS: [(&str, &[&str]); 9] = [
+const DIRECTIONS: [(&str, &[&str]); 10] = [
     ("ringwise", &[]),
     ("ringwise-measure", &[]),
     ("ringwise-doctor", &["ringwise", "ringwise-measure"]),
     ("ringwise-cp", &["ringwise", "ringwise-measure"]),
-    ("ringwise-echo", &["ringwise", "ringwise-measure"]),
+    ("ringwise-serve", &["ringwise"]),
+    ("ringwise-echo", &["ringwise", "ringwise-measure", "ringwise-serve"]),
     // What it measures it must not be made of.
     ("ringwise-load", &["ringwise-measure"]),
-    ("ringwise-logd", &["ringwise", "ringwise-measure"]),
+    ("ringwise-logd", &["ringwise", "ringwise-measure", "ringwise-serve"]),
     ("ringwise-lab", &["ringwise", "ringwise-measure", "ringwise-load"]),
     (
         "ringwise-cli",

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::error::LogdError;
+use crate::error::ServeError;
 
 /// Descriptors beside the connections: standard streams, signals, and of each thread a listener, a
 /// ring, an epoll set, what wakes it, its files, and some to spare.
@@ -14,13 +14,13 @@ fn beside(threads: u32) -> u64 {
 const DEFAULT_MAX: u64 = 10_000;
 
 /// Raises the limit as needed; gives how many connections may be open.
-pub(crate) fn make_room(asked: Option<u32>, threads: u32) -> Result<usize, LogdError> {
+pub fn make_room(asked: Option<u32>, threads: u32) -> Result<usize, ServeError> {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);
     let room = hard.saturating_sub(beside(threads));
     let connections = match asked {
         Some(asked) if u64::from(asked) > room => {
-            return Err(LogdError::Failed(format!(
+            return Err(ServeError::new(format!(
                 "--max-connections {asked} needs {} open descriptors and the hard limit is {hard}: \
                  raise it (ulimit -Hn, LimitNOFILE=) or ask for at most {room}",
                 u64::from(asked) + beside(threads)
@@ -30,7 +30,7 @@ pub(crate) fn make_room(asked: Option<u32>, threads: u32) -> Result<usize, LogdE
         None => DEFAULT_MAX.min(room),
     };
     if connections == 0 {
-        return Err(LogdError::Failed(format!(
+        return Err(ServeError::new(format!(
             "the hard limit of {hard} open descriptors leaves none for connections: raise it \
              (ulimit -Hn, LimitNOFILE=)"
         )));
@@ -39,7 +39,7 @@ pub(crate) fn make_room(asked: Option<u32>, threads: u32) -> Result<usize, LogdE
     if limit.current.is_some_and(|current| current < needed) {
         let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
         setrlimit(Resource::Nofile, raised).map_err(|errno| {
-            LogdError::Failed(format!("raising the limit of open descriptors to {needed}: {errno}"))
+            ServeError::new(format!("raising the limit of open descriptors to {needed}: {errno}"))
         })?;
     }
     Ok(connections as usize)

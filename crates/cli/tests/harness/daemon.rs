@@ -1,0 +1,106 @@
+//! A server of this project as a process, for tests from outside: started, spoken to, ended, and
+//! killed if the test ends first.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::{SocketAddr, TcpStream},
+    process::{Child, ChildStdout, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// What a server can run on.
+pub const ENGINES: [&str; 2] = ["uring", "epoll"];
+
+/// How long anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server that is killed at the end, unless it ended before.
+pub struct Daemon {
+    pub child: Child,
+    pub address: SocketAddr,
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Daemon {
+    /// Starts a server, `echo` or `logd`; nothing where this machine has no ring.
+    pub fn launch(tool: &str, engine: &str, flags: &[&str]) -> Option<Daemon> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+        command.args([tool, "--listen", "127.0.0.1:0", "--engine", engine]).args(flags);
+        Daemon::spawn(&mut command, engine)
+    }
+
+    /// Runs a command that becomes a server.
+    pub fn spawn(command: &mut Command, engine: &str) -> Option<Daemon> {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let Some(address) = line.strip_prefix("listening on ") else {
+            let mut error = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+            child.wait().unwrap();
+            assert_eq!(engine, "uring", "{error}");
+            assert!(std::env::var_os("CI").is_none(), "no skips in CI: {error}");
+            eprintln!("skipped: no ring here: {error}");
+            return None;
+        };
+        let address = address.trim_end().parse().unwrap();
+        Some(Daemon { child, address, _stdout: stdout })
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    pub fn signal(&self, name: &str) {
+        let killed = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+    }
+
+    /// Ends it with SIGTERM; gives all that it printed on standard error.
+    pub fn end(mut self) -> String {
+        self.signal("-TERM");
+        self.output()
+    }
+
+    /// Waits for its end; gives all that it printed on standard error.
+    pub fn output(&mut self) -> String {
+        let mut output = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {output}");
+        output
+    }
+
+    pub fn open_descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The number before a word of the statistics.
+#[track_caller]
+pub fn count(output: &str, word: &str) -> u64 {
+    let (before, _) = output.rsplit_once(word).unwrap_or_else(|| panic!("no {word:?}: {output}"));
+    before.trim_end().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Waits for something that is to happen soon.
+#[track_caller]
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < until, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}

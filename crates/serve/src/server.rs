@@ -1,0 +1,251 @@
+//! Starts a worker on each thread, waits for signals, and ends them.
+
+use std::{
+    fmt::Display,
+    iter::Sum,
+    net::SocketAddr,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    sync::{Arc, mpsc::channel},
+    thread::JoinHandle,
+};
+
+use ringwise::{Backend, Setup, net, net::ListenOptions};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1},
+    iterator::{Handle, Signals},
+};
+
+use crate::{
+    engine::EngineChoice,
+    error::ServeError,
+    panel::{Line, Panel, Request},
+    seat::{Listen, Seat},
+};
+
+/// One thread's loop.
+pub trait Worker: Sized + 'static {
+    /// What it counts; of several workers, added up.
+    type Stats: Default + Clone + Sum + Display + Send + 'static;
+    /// Why it ends early.
+    type Error: From<ServeError> + Send + 'static;
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be found out.
+    fn address(&self) -> Result<SocketAddr, Self::Error>;
+
+    /// What its loop runs on.
+    fn setup(&self) -> &Setup;
+
+    /// Serves until it is told to drain and has; tells what it counted before it returns.
+    ///
+    /// # Errors
+    ///
+    /// It cannot go on. The other workers are then told to drain.
+    fn run(self) -> Result<(), Self::Error>;
+}
+
+/// How a server is made.
+pub struct Plan {
+    /// Of threads, with a number behind it.
+    pub name: &'static str,
+    /// Where to listen; port 0 picks one, the same for all.
+    pub listen: SocketAddr,
+    /// A listener that somebody else opened, instead.
+    pub listener: Option<OwnedFd>,
+    /// Of workers.
+    pub threads: u32,
+    /// Open at a time, of all workers together.
+    pub connections_max: usize,
+    /// What moves the bytes.
+    pub engine: EngineChoice,
+    /// Where a remark for the operator goes.
+    pub say: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// Watches for the signals that a server takes; SIGHUP among them where it can reload.
+///
+/// # Errors
+///
+/// The kernel refuses.
+pub fn signals(reloads: bool) -> Result<Signals, ServeError> {
+    let taken: &[i32] = match reloads {
+        true => &[SIGTERM, SIGINT, SIGUSR1, SIGHUP],
+        false => &[SIGTERM, SIGINT, SIGUSR1],
+    };
+    Signals::new(taken).map_err(|error| ServeError::at("watching for signals", &error))
+}
+
+/// Workers that run.
+pub struct Server<W: Worker> {
+    address: SocketAddr,
+    workers: Vec<JoinHandle<Result<(), W::Error>>>,
+    panel: Panel<W::Stats>,
+    say: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl<W: Worker> Server<W> {
+    /// Starts all workers, each made by `make` on its own thread, and waits until they listen.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be listened on, or what a worker fails with before it is up.
+    pub fn start(
+        plan: Plan,
+        signals: &Handle,
+        make: impl Fn(Seat<W::Stats>) -> Result<W, W::Error> + Clone + Send + 'static,
+    ) -> Result<Server<W>, W::Error> {
+        let mut server = Server {
+            address: plan.listen,
+            workers: Vec::new(),
+            panel: Panel::new(),
+            say: plan.say,
+        };
+        let shared = plan.threads > 1;
+        let mut listen = match plan.listener {
+            Some(listener) => Listen::Given(listener),
+            None => Listen::Address(plan.listen, ListenOptions::default().reuse_port(shared)),
+        };
+        if shared && let Listen::Address(address, _) = &listen {
+            // With SO_REUSEPORT a port in use by another server would be shared in silence.
+            net::listen_tcp(address, &ListenOptions::default()).map_err(ServeError::new)?;
+        }
+        let end = Arc::new(CloseOnDrop(Some(signals.clone())));
+        for number in 0..plan.threads {
+            let (ours, theirs) =
+                UnixStream::pair().map_err(|error| ServeError::at("a pair of sockets", &error))?;
+            let (send_stats, stats) = channel();
+            let seat = Seat {
+                number,
+                connections_max: plan.connections_max.div_ceil(plan.threads as usize),
+                backend: plan.engine.backend(),
+                listen: listen.another().map_err(|error| ServeError::at("a listener", &error))?,
+                control: theirs,
+                stats: send_stats,
+            };
+            let name = format!("{}-{number}", plan.name);
+            let (address, setup) = server.start_worker(name, seat, &end, make.clone())?;
+            if number == 0 {
+                server.address = address;
+                if let Listen::Address(wanted, _) = &mut listen {
+                    *wanted = address;
+                }
+                server.tell_fallback(plan.engine, &setup);
+            }
+            server.panel.add(Line::new(ours, stats));
+        }
+        Ok(server)
+    }
+
+    /// Starts a thread and waits until it listens.
+    fn start_worker(
+        &mut self,
+        name: String,
+        seat: Seat<W::Stats>,
+        end: &Arc<CloseOnDrop>,
+        make: impl Fn(Seat<W::Stats>) -> Result<W, W::Error> + Send + 'static,
+    ) -> Result<(SocketAddr, Setup), W::Error> {
+        let (send_ready, ready) = channel();
+        let end = Arc::clone(end);
+        let work = move || {
+            // Whatever ends the worker, the thread that waits for signals hears of it: a failure at
+            // once, a drain when it is the last's, for until then a second signal may come.
+            let mut failure = CloseOnDrop(end.0.clone());
+            let worker = make(seat)?;
+            let told = worker.address().map(|address| (address, worker.setup().clone()));
+            let is_up = told.is_ok();
+            let _ = send_ready.send(told);
+            if is_up {
+                worker.run()?;
+            }
+            failure.0 = None;
+            drop(end);
+            Ok(())
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(work);
+        let thread = thread.map_err(|error| ServeError::at("starting a thread", &error))?;
+        let Ok(told) = ready.recv() else {
+            // It failed before it was up.
+            let ended = thread.join().unwrap_or_else(|_| Err(panicked().into()));
+            return Err(ended.err().unwrap_or_else(|| ServeError::new("a thread ended").into()));
+        };
+        self.workers.push(thread);
+        told
+    }
+
+    fn tell_fallback(&self, engine: EngineChoice, setup: &Setup) {
+        if setup.backend() == Backend::Classic
+            && let Some(reason) = setup.fallback().filter(|_| engine == EngineChoice::Auto)
+        {
+            (self.say)(&format!("on epoll: {reason}"));
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What asks its workers.
+    pub fn panel(&self) -> Panel<W::Stats> {
+        self.panel.clone()
+    }
+
+    /// Serves until a signal ends it; `reload` is called for SIGHUP.
+    ///
+    /// # Errors
+    ///
+    /// What a worker ended with.
+    pub fn serve(self, mut signals: Signals, mut reload: impl FnMut()) -> Result<(), W::Error> {
+        for signal in signals.forever() {
+            match signal {
+                SIGUSR1 => {
+                    let (counted, silent) = self.panel.ask();
+                    let sum: W::Stats = counted.into_iter().sum();
+                    (self.say)(&sum.to_string());
+                    if silent > 0 {
+                        (self.say)(&format!("{silent} threads did not answer in time"));
+                    }
+                }
+                SIGHUP => reload(),
+                _ => self.panel.tell_all(Request::Drain),
+            }
+            if self.workers.iter().all(JoinHandle::is_finished) {
+                break;
+            }
+        }
+        self.join()
+    }
+
+    /// Waits for all workers, and says what they counted.
+    fn join(self) -> Result<(), W::Error> {
+        // One that failed takes the others with it.
+        if !self.panel.is_draining() {
+            self.panel.tell_all(Request::Drain);
+        }
+        let mut result = Ok(());
+        for worker in self.workers {
+            let ended = worker.join().unwrap_or_else(|_| Err(panicked().into()));
+            result = result.and(ended);
+        }
+        (self.say)(&self.panel.told().to_string());
+        result
+    }
+}
+
+fn panicked() -> ServeError {
+    ServeError::new("a thread panicked")
+}
+
+/// Ends the wait for signals, where it still has their handle.
+struct CloseOnDrop(Option<Handle>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        if let Some(signals) = &self.0 {
+            signals.close();
+        }
+    }
+}
