@@ -271,7 +271,7 @@ impl Worker {
             self.door.clear();
             return Ok(());
         }
-        while let Some(socket) = self.door.next() {
+        while let Some(socket) = self.door.admit() {
             self.welcome(socket)?;
         }
         self.door.keep(&mut self.local)

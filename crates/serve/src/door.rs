@@ -92,7 +92,7 @@ impl Door {
     }
 
     /// The next connection, if there is one and room for it. It counts as open.
-    pub fn next(&mut self) -> Option<Descriptor> {
+    pub fn admit(&mut self) -> Option<Descriptor> {
         if self.open >= self.connections_max {
             return None;
         }
@@ -120,7 +120,7 @@ impl Door {
         }
     }
 
-    /// Listens no more. What was accepted before is still [next](Door::next).
+    /// Listens no more. What was accepted before is still [let in](Door::admit).
     ///
     /// # Errors
     ///
