@@ -13,7 +13,7 @@ use crate::error::{LabError, plain};
 #[derive(Clone, Debug, Default, ClapArgs, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Args {
-    /// What to measure: read, nop, echo [default: the whole suite, for now read]
+    /// What to measure: read, nop, echo, copy [default: the whole suite, for now read]
     #[serde(deserialize_with = "text")]
     pub workload: Option<String>,
 
@@ -63,6 +63,19 @@ pub struct Args {
     #[arg(long, value_name = "SIZE,SIZE")]
     #[serde(deserialize_with = "text")]
     pub length: Option<String>,
+
+    /// For copy: data sets, of 1k, 32k, 1m, 32m, 1g (one file), small, medium, large, mix, many,
+    /// flat (trees) [default: all]; its engines are ringwise, gnu, xcp, fcp, cpz [default: these],
+    /// ringwise-sync, ringwise-uring, ringwise+durable, ringwise+verify, ringwise+atomic; --full has
+    /// the data sets of their whole size
+    #[arg(long, value_name = "A,B")]
+    #[serde(deserialize_with = "text")]
+    pub sets: Option<String>,
+
+    /// For copy: instead of programs, the block sizes and depths of `ringwise cp --engine=uring`
+    /// [default: --block 1k,4k,16k,64k,256k,1m,4m,32m --depth 1,4,16,64,256 --size 64m]
+    #[arg(long)]
+    pub study: bool,
 
     /// For echo: another server that is running, beside the engines uring, uring+spin, uring-spin,
     /// epoll, tokio, blocking, node; may be repeated
@@ -195,6 +208,8 @@ impl Args {
             connections: self.connections.or(config.connections),
             length: self.length.or(config.length),
             target: if self.target.is_empty() { config.target } else { self.target },
+            sets: self.sets.or(config.sets),
+            study: self.study || config.study,
             child_server: self.child_server,
             threads: self.threads.or(config.threads),
             duration: self.duration.or(config.duration.filter(|_| !extent_typed)),

@@ -23,6 +23,7 @@ use ringwise::AlignedBuf;
 use crate::{
     job::{Failure, Job, Start, Until, Window},
     lane::{Counts, records},
+    workload::copy::CopyFigures,
 };
 
 /// What direct reads want of an address; enough for every block device there is.
@@ -53,6 +54,8 @@ pub struct Tally {
     pub detail: Option<String>,
     /// CPU time of the measured time where it was spent in another process.
     pub foreign_cpu_ns: Option<u64>,
+    /// What else a copy took.
+    pub copy: Option<CopyFigures>,
 }
 
 impl Tally {

@@ -58,7 +58,7 @@ use crate::{
     progress::Progress,
     report::{Report, Section, heatmap, json, table},
     sample::Instruments,
-    workload::{Context, Outcome, echo, nop, read},
+    workload::{Context, Outcome, copy, echo, nop, read},
 };
 
 /// How long the idle machine is looked at. Below a second its clock ticks are too coarse.
@@ -82,7 +82,8 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     let began_unix_s =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let began = Instant::now();
-    let needs_files = plan.workloads.contains(&Workload::Read);
+    let needs_files =
+        plan.workloads.iter().any(|workload| matches!(workload, Workload::Read | Workload::Copy));
     let directory = needs_files.then(|| Directory::open(&plan.directory, plan.keep)).transpose()?;
     let storage = Storage::of(&sources, &plan.directory);
     let samples = sample_count(&plan);
@@ -206,7 +207,16 @@ fn measure(
                     keep(echo::run(context, length_bytes))?;
                 }
             }
-            (Workload::Read, None) => unreachable!("opened above for this workload"),
+            (Workload::Copy, Some(directory)) => {
+                for set in &context.plan.copy.sets {
+                    for outcome in copy::run_set(context, set, directory) {
+                        keep(outcome)?;
+                    }
+                }
+            }
+            (Workload::Read | Workload::Copy, None) => {
+                unreachable!("opened above for these workloads")
+            }
         }
     }
     Ok(())
@@ -220,6 +230,7 @@ fn sample_count(plan: &Plan) -> usize {
             let counts = plan.echo.connections.len() * plan.echo.lengths.len();
             counts * echo::rows_per_count(&plan.echo)
         }
+        Workload::Copy => copy::rows(&plan.copy),
     };
     plan.workloads.iter().map(rows).sum::<usize>() * 2 * plan.repeats
 }
@@ -232,12 +243,14 @@ fn header(plan: &Plan, storage: &Storage, timing: job::Timing, samples: usize) -
         }
         Extent::Operations(count) => format!("{count} operations each"),
     };
-    let place = match plan.workloads.contains(&Workload::Read) {
+    let is_copy = plan.workloads == [Workload::Copy];
+    let each = if is_copy { "one copy each".to_owned() } else { format!("{each} after warm-up") };
+    let place = match is_copy || plan.workloads.contains(&Workload::Read) {
         true => format!("test files in {}\n", read::storage_note(storage)),
         false => String::new(),
     };
     format!(
-        "{place}{samples} samples in {} interleaved blocks, {each} after warm-up, seed {}\n\n",
+        "{place}{samples} samples in {} interleaved blocks, {each}, seed {}\n\n",
         plan.repeats, plan.seed
     )
 }

@@ -1,11 +1,13 @@
 //! What is to be measured: the command line, checked and with every default filled in.
 
 mod check;
+mod copy;
 mod echo;
 mod engine_name;
 mod groups;
 mod percentile;
 
+pub use copy::{CopyPlan, CopyProgram, DataSet, Part};
 pub use echo::{EchoPlan, EchoServer, Spin};
 pub use engine_name::EngineName;
 pub use percentile::Percentile;
@@ -42,6 +44,8 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// What `echo` measures.
     pub echo: EchoPlan,
+    /// What `copy` measures.
+    pub copy: CopyPlan,
     /// Batches of `nop`.
     pub batches: Vec<usize>,
     /// What the table shows of the latencies, beside the longest.
@@ -60,6 +64,8 @@ pub enum Workload {
     Nop,
     /// Echo servers.
     Echo,
+    /// Programs that copy files.
+    Copy,
 }
 
 /// How much a sample measures.

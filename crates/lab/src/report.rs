@@ -7,6 +7,7 @@ pub mod table;
 use ringwise_measure::{device::Storage, environment::Environment};
 
 use crate::{
+    job::Cache,
     plan::{Group, Plan, Workload},
     row::Row,
     verdict::{Pairing, Verdict},
@@ -40,8 +41,10 @@ pub struct Section {
     pub title: String,
     /// With a bounded cache: how much memory the run could use.
     pub bound_bytes: Option<u64>,
-    /// Bytes of a message, for `echo`.
+    /// Bytes of a message, for `echo`, or of a block, for the study of `copy`.
     pub message_bytes: usize,
+    /// What was copied and what the page cache held of it, for `copy`.
+    pub data_set: Option<(String, Cache)>,
     /// The rows.
     pub rows: Vec<Row>,
     /// What is to be known of all of them.
@@ -68,6 +71,7 @@ impl Section {
             title,
             bound_bytes: None,
             message_bytes: 0,
+            data_set: None,
             rows,
             notes,
             verdicts,
@@ -81,6 +85,8 @@ impl Section {
             Workload::Read => "depth",
             Workload::Nop => "batch",
             Workload::Echo => "connections",
+            Workload::Copy if self.message_bytes > 0 => "depth",
+            Workload::Copy => "files",
         }
     }
 

@@ -11,6 +11,7 @@ use crate::{
     gates,
     heat::Heat,
     sample::{Counted, Sample},
+    workload::copy::CopyFigures,
 };
 
 /// One engine at one depth.
@@ -91,6 +92,8 @@ pub struct SampleFigures {
     pub device_queue_depth: Option<f64>,
     /// Latencies.
     pub latency_ns: Percentiles,
+    /// What else a copy took.
+    pub copy: Option<CopyFigures>,
 }
 
 impl Row {
@@ -131,6 +134,7 @@ impl Measured {
             device_share: sample.device_share,
             device_queue_depth: sample.device_queue_depth,
             latency_ns: sample.latency().percentiles(),
+            copy: sample.tally.copy,
         });
         self.latency.merge(sample.latency());
         if counts.exhausted {
@@ -167,6 +171,20 @@ impl Measured {
     /// CPU time per operation: the median of the samples.
     pub fn cpu_ns_per_op(&self) -> f64 {
         self.median(|sample| Some(sample.cpu_ns_per_op)).unwrap_or(0.0)
+    }
+
+    /// What else a copy took: the medians of the samples.
+    pub fn copy(&self) -> Option<CopyFigures> {
+        let figure = |pick: fn(&CopyFigures) -> u64| {
+            self.median(|sample| sample.copy.as_ref().map(|copy| pick(copy) as f64))
+                .map(|ns| ns as u64)
+        };
+        Some(CopyFigures {
+            durable_ns: figure(|copy| copy.durable_ns)?,
+            user_ns: figure(|copy| copy.user_ns)?,
+            system_ns: figure(|copy| copy.system_ns)?,
+            write_back_ns: figure(|copy| copy.write_back_ns)?,
+        })
     }
 
     /// The share of the bytes that came from the device: the median of the samples.

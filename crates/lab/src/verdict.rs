@@ -153,6 +153,31 @@ pub fn at_connections(rows: &[Row], connections: usize, seed: u64) -> Verdict {
     })
 }
 
+/// The verdict on programs that copy `files` files.
+pub fn of_copies(rows: &[Row], files: usize, seed: u64) -> Verdict {
+    judged(rows, files, seed, &|subject, rival, cpu_ratio, _| {
+        let mut clauses = vec![cost_text(subject, rival, cpu_ratio, "copy")];
+        let gnu = valid(rows, files).find(|row| row.engine == "gnu");
+        if let Some(gnu) = gnu.filter(|gnu| !std::ptr::eq(*gnu, rival))
+            && let Some(ratio) = subject.measured.ratio(&gnu.measured, cpu, seed)
+        {
+            clauses.push(format!("all CPU {} times gnu's", interval_text(&ratio)));
+        }
+        let durable = |sample: &SampleFigures| {
+            sample.copy.as_ref().map_or(f64::NAN, |copy| copy.durable_ns as f64)
+        };
+        let rivals = valid(rows, files).filter(|row| row.kind == RowKind::Rival);
+        let until = |row: &Row| row.measured.copy().map_or(u64::MAX, |copy| copy.durable_ns);
+        if let Some(first) = rivals.min_by_key(|row| until(row))
+            && let Some(ratio) = first.measured.ratio(&subject.measured, durable, seed)
+        {
+            let times = interval_text(&ratio);
+            clauses.push(format!("durable {times} times as fast as {}", first.label()));
+        }
+        clauses
+    })
+}
+
 /// What makes up a reason behind the comparison: of the subject, its rival, the ratio of their CPU
 /// time, and whether they were compared per core.
 type Clauses<'a> = dyn Fn(&Row, &Row, Option<&Ratio>, bool) -> Vec<String> + 'a;

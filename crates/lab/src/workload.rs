@@ -3,6 +3,7 @@
 //! What they share is here; what `read` reads and `nop` repeats is in their files, and later
 //! workloads get theirs.
 
+pub mod copy;
 pub mod echo;
 pub mod nop;
 pub mod read;

@@ -9,12 +9,14 @@
 
 mod affinity;
 mod foreign;
+mod kernel;
 mod listener;
 mod system;
 mod threads;
 
 pub use affinity::{allowed_cpus, pin_current_thread};
 pub use foreign::{ForeignProcess, ForeignUse};
+pub use kernel::{CpuSplit, KernelThreads};
 pub use listener::listening_process;
 pub use system::{IdleBaseline, SystemCpu};
 pub use threads::{ContextSwitches, ThreadCpu, ThreadKind, ThreadTime};

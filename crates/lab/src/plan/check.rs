@@ -4,12 +4,14 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use ringwise_measure::quantity::parse_duration;
 
-use super::{EchoPlan, ExtentChoice, Percentile, Plan, Workload, groups::groups};
+use super::{CopyPlan, EchoPlan, ExtentChoice, Percentile, Plan, Workload, groups::groups};
 use crate::{args::Args, error::LabError};
 
 /// The most reads in flight, threads and files. Each thread takes a quarter of a mebibyte for its
 /// latencies.
 pub(super) const COUNT_MAX: u64 = 1024;
+/// Two samples each: eight copies are enough for a median of seven or more.
+const COPY_REPEATS: u64 = 4;
 
 impl Plan {
     /// Checks what was typed.
@@ -23,16 +25,23 @@ impl Plan {
             None | Some("read") => vec![Workload::Read],
             Some("nop") => vec![Workload::Nop],
             Some("echo") => vec![Workload::Echo],
-            Some(other) => return Err(unknown("workload", other, "read, nop, echo")),
+            Some("copy") => vec![Workload::Copy],
+            Some(other) => return Err(unknown("workload", other, "read, nop, echo, copy")),
         };
         let depths = args.depth.as_deref().map(|text| counts("--depth", text)).transpose()?;
         let is_echo = workloads == [Workload::Echo];
+        let is_copy = workloads == [Workload::Copy];
         if !is_echo {
             only_for_echo(args)?;
         }
+        if !is_copy && (args.sets.is_some() || args.study) {
+            let flag = if args.study { "--study" } else { "--sets" };
+            return Err(usage(flag, "is for the workload copy only"));
+        }
         let plan = Plan {
-            groups: if is_echo { Vec::new() } else { groups(args, depths.as_deref())? },
+            groups: if is_echo || is_copy { Vec::new() } else { groups(args, depths.as_deref())? },
             echo: if is_echo { EchoPlan::new(args)? } else { EchoPlan::default() },
+            copy: if is_copy { CopyPlan::new(args)? } else { CopyPlan::default() },
             batches: depths.unwrap_or_else(|| vec![1, 32, 256]),
             workloads,
             directory: args.dir.clone().unwrap_or_else(|| PathBuf::from(".")),
@@ -40,7 +49,8 @@ impl Plan {
             json: args.json.clone(),
             out: args.out.clone().unwrap_or_else(|| PathBuf::from(".")),
             seed: number("--seed", args.seed.as_deref(), 0, u64::MAX)?.unwrap_or(1),
-            repeats: number("--repeats", args.repeats.as_deref(), 1, 1000)?.unwrap_or(5) as usize,
+            repeats: number("--repeats", args.repeats.as_deref(), 1, 1000)?
+                .unwrap_or(if is_copy { COPY_REPEATS } else { 5 }) as usize,
             extent: extent(args)?,
             percentiles: percentiles(args)?,
             heatmap: args.heatmap.clone(),

@@ -17,6 +17,7 @@ use crate::{
     plan::{Profile, Workload},
     row::{Row, RowKind, SampleFigures},
     verdict::{Pairing, Verdict, ratio_to_sync},
+    workload::copy::CopyFigures,
 };
 
 /// The version of the schema.
@@ -51,24 +52,25 @@ struct SectionFacts<'a> {
 #[derive(Serialize)]
 struct Placed<'a, T: Serialize> {
     #[serde(flatten)]
-    place: Place,
+    place: Place<'a>,
     #[serde(flatten)]
     item: &'a T,
 }
 
 #[derive(Clone, Copy, Serialize)]
-struct Place {
+struct Place<'a> {
     workload: Workload,
     profile: Option<Profile>,
     pattern: Option<Pattern>,
     cache: Option<Cache>,
     block_bytes: usize,
+    data_set: Option<&'a str>,
 }
 
 #[derive(Serialize)]
 struct RowResult<'a> {
     #[serde(flatten)]
-    place: Place,
+    place: Place<'a>,
     cache_bound_bytes: Option<u64>,
     engine: &'a str,
     role: RowKind,
@@ -92,18 +94,22 @@ struct RowResult<'a> {
     remarks: &'a [String],
     detail: Option<&'a str>,
     void: Option<&'a str>,
+    copy: Option<CopyFigures>,
     samples: &'a [SampleFigures],
 }
 
 impl Section {
-    fn place(&self) -> Place {
+    fn place(&self) -> Place<'_> {
         let group = self.group.as_ref();
         Place {
             workload: self.workload,
             profile: group.map(|group| group.profile),
             pattern: group.map(|group| group.pattern),
-            cache: group.map(|group| group.cache),
+            cache: group
+                .map(|group| group.cache)
+                .or(self.data_set.as_ref().map(|(_, cache)| *cache)),
             block_bytes: group.map_or(self.message_bytes, |group| group.block_bytes),
+            data_set: self.data_set.as_ref().map(|(name, _)| &**name),
         }
     }
 }
@@ -111,7 +117,8 @@ impl Section {
 fn row_result<'a>(section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a> {
     let measured = &row.measured;
     let is_measured = !measured.samples.is_empty();
-    let cache = section.group.as_ref().map(|group| group.cache_of(&row.engine));
+    let own_cache = section.group.as_ref().map(|group| group.cache_of(&row.engine));
+    let cache = own_cache.or(section.place().cache);
     let calls = measured.system_calls_per_op();
     RowResult {
         place: Place { cache, ..section.place() },
@@ -138,6 +145,7 @@ fn row_result<'a>(section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a
         remarks: &measured.remarks,
         detail: measured.detail.as_deref(),
         void: measured.void.as_deref(),
+        copy: measured.copy(),
         samples: &measured.samples,
     }
 }
@@ -145,7 +153,9 @@ fn row_result<'a>(section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a
 /// The results file's text.
 pub fn text(report: &Report<'_>) -> String {
     let seed = report.plan.seed;
-    let placed = |section: &Section| section.place();
+    fn placed(section: &Section) -> Place<'_> {
+        section.place()
+    }
     let document = Document {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),

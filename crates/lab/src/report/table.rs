@@ -48,6 +48,20 @@ type Column<'a> = (&'static str, Cell<'a>);
 fn columns<'a>(section: &Section, percentiles: &'a [Percentile]) -> Vec<Column<'a>> {
     let mut columns: Vec<Column<'_>> = Vec::new();
     let mut add = |name, cell: Cell<'a>| columns.push((name, cell));
+    if section.workload == Workload::Copy {
+        let time = |pick: fn(&Row) -> Option<f64>| -> Cell<'a> {
+            Box::new(move |row| pick(row).map(latency_text))
+        };
+        let wall = |row: &Row| Some(1e9 / row.measured.ops_per_s());
+        add("wall", time(wall));
+        add("until durable", time(|row| Some(row.measured.copy()?.durable_ns as f64)));
+        add("all CPU", time(|row| Some(row.measured.cpu_ns_per_op())));
+        add("user", time(|row| Some(row.measured.copy()?.user_ns as f64)));
+        add("system", time(|row| Some(row.measured.copy()?.system_ns as f64)));
+        add("write-back", time(|row| Some(row.measured.copy()?.write_back_ns as f64)));
+        add("MiB/s", Box::new(|row| Some(format!("{:.0}", row.measured.mib_per_s()))));
+        return columns;
+    }
     add("ops/s", Box::new(|row| Some(grouped(row.measured.ops_per_s()))));
     if section.workload == Workload::Read {
         add("MiB/s", Box::new(|row| Some(format!("{:.0}", row.measured.mib_per_s()))));

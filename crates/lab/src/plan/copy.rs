@@ -1,0 +1,331 @@
+//! What `copy` compares: programs that copy, data sets, and the state of the page cache.
+
+use std::fmt;
+
+use ringwise_measure::quantity::parse_size;
+use serde::Serialize;
+
+use super::check::{list, number, unknown, usage};
+use crate::{args::Args, error::LabError, job::Cache};
+
+/// What `copy` compares.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CopyPlan {
+    /// The programs.
+    pub programs: Vec<CopyProgram>,
+    /// What they copy.
+    pub sets: Vec<DataSet>,
+    /// What the page cache holds of the sources.
+    pub caches: Vec<Cache>,
+    /// The block sizes of the parameter study, where that is wanted instead.
+    pub blocks: Vec<usize>,
+    /// And the depths.
+    pub depths: Vec<usize>,
+}
+
+/// A program that copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyProgram {
+    /// `ringwise cp`, as it comes.
+    Ringwise,
+    /// With `--engine=sync`.
+    RingwiseSync,
+    /// With `--engine=uring`.
+    RingwiseUring,
+    /// With `--durable`.
+    RingwiseDurable,
+    /// With `--verify`.
+    RingwiseVerify,
+    /// With `--atomic`.
+    RingwiseAtomic,
+    /// GNU cp.
+    Gnu,
+    /// The crate xcp.
+    Xcp,
+    /// The crate fcp.
+    Fcp,
+    /// The crate cpz.
+    Cpz,
+}
+
+impl CopyProgram {
+    const ALL: [CopyProgram; 10] = [
+        CopyProgram::Ringwise,
+        CopyProgram::RingwiseSync,
+        CopyProgram::RingwiseUring,
+        CopyProgram::RingwiseDurable,
+        CopyProgram::RingwiseVerify,
+        CopyProgram::RingwiseAtomic,
+        CopyProgram::Gnu,
+        CopyProgram::Xcp,
+        CopyProgram::Fcp,
+        CopyProgram::Cpz,
+    ];
+    const DEFAULT: [CopyProgram; 5] = [
+        CopyProgram::Ringwise,
+        CopyProgram::Gnu,
+        CopyProgram::Xcp,
+        CopyProgram::Fcp,
+        CopyProgram::Cpz,
+    ];
+
+    /// Whether it is this project's.
+    pub fn is_own(self) -> bool {
+        !matches!(self, CopyProgram::Gnu | CopyProgram::Xcp | CopyProgram::Fcp | CopyProgram::Cpz)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            CopyProgram::Ringwise => "ringwise",
+            CopyProgram::RingwiseSync => "ringwise-sync",
+            CopyProgram::RingwiseUring => "ringwise-uring",
+            CopyProgram::RingwiseDurable => "ringwise+durable",
+            CopyProgram::RingwiseVerify => "ringwise+verify",
+            CopyProgram::RingwiseAtomic => "ringwise+atomic",
+            CopyProgram::Gnu => "gnu",
+            CopyProgram::Xcp => "xcp",
+            CopyProgram::Fcp => "fcp",
+            CopyProgram::Cpz => "cpz",
+        }
+    }
+
+    fn parse(text: &str) -> Result<CopyProgram, LabError> {
+        let accepted = || CopyProgram::ALL.map(CopyProgram::name).join(", ");
+        let found = CopyProgram::ALL.into_iter().find(|program| program.name() == text);
+        found.ok_or_else(|| unknown("engine", text, &accepted()))
+    }
+}
+
+impl fmt::Display for CopyProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Files to be copied: directories of files of some lengths.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DataSet {
+    /// What it is called.
+    pub name: String,
+    /// How many directories; none for a single file.
+    pub directories: usize,
+    /// Files of each length, over all directories.
+    pub parts: Vec<Part>,
+}
+
+/// Files of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// How many.
+    pub files: usize,
+    /// Their length.
+    pub bytes: u64,
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Name, directories, and files with their length; then the same for a run that is not `--full`.
+type Definition = (&'static str, usize, &'static [(usize, u64)], &'static [(usize, u64)]);
+
+const SETS: [Definition; 11] = [
+    ("1k", 0, &[(1, KIB)], &[(1, KIB)]),
+    ("32k", 0, &[(1, 32 * KIB)], &[(1, 32 * KIB)]),
+    ("1m", 0, &[(1, MIB)], &[(1, MIB)]),
+    ("32m", 0, &[(1, 32 * MIB)], &[(1, 32 * MIB)]),
+    ("1g", 0, &[(1, 1024 * MIB)], &[(1, 256 * MIB)]),
+    ("small", 1, &[(1000, 32 * KIB)], &[(500, 32 * KIB)]),
+    ("medium", 1, &[(1000, MIB)], &[(100, MIB)]),
+    ("large", 1, &[(32, 32 * MIB)], &[(4, 32 * MIB)]),
+    (
+        "mix",
+        4,
+        &[(50, KIB), (50, 32 * KIB), (50, MIB), (50, 32 * MIB)],
+        &[(5, KIB), (5, 32 * KIB), (5, MIB), (5, 32 * MIB)],
+    ),
+    ("many", 1000, &[(100_000, 4 * KIB)], &[(5_000, 4 * KIB)]),
+    ("flat", 1, &[(50_000, 4 * KIB)], &[(5_000, 4 * KIB)]),
+];
+
+impl DataSet {
+    fn of(definition: &Definition, full: bool) -> DataSet {
+        let (name, directories, whole, scaled) = *definition;
+        let parts = if full { whole } else { scaled };
+        let parts: Vec<Part> = parts.iter().map(|&(files, bytes)| Part { files, bytes }).collect();
+        let files: usize = parts.iter().map(|part| part.files).sum();
+        let directories = directories.min(files.div_ceil(100));
+        DataSet { name: name.to_owned(), directories, parts }
+    }
+
+    fn parse(text: &str, full: bool) -> Result<DataSet, LabError> {
+        let accepted = || SETS.map(|definition| definition.0).join(", ");
+        let found = SETS.iter().find(|definition| definition.0 == text);
+        found
+            .map(|definition| DataSet::of(definition, full))
+            .ok_or_else(|| unknown("set", text, &accepted()))
+    }
+
+    /// How many files.
+    pub fn files(&self) -> usize {
+        self.parts.iter().map(|part| part.files).sum()
+    }
+
+    /// How many bytes.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.files as u64 * part.bytes).sum()
+    }
+}
+
+/// What the study copies where no `--size` says otherwise.
+const STUDY_BYTES: u64 = 64 << 20;
+/// Blocks in flight may be this much memory together.
+const STUDY_MEMORY_BYTES: usize = 256 << 20;
+
+impl CopyPlan {
+    /// Checks what was typed.
+    pub(super) fn new(args: &Args) -> Result<CopyPlan, LabError> {
+        for (flag, is_given) in [
+            ("--duration", args.duration.is_some()),
+            ("--reads", args.reads.is_some()),
+            ("--pattern", args.pattern.is_some()),
+            ("--profile", args.profile.is_some()),
+            ("--threads", args.threads.is_some()),
+            ("--files", args.files.is_some()),
+        ] {
+            if is_given {
+                return Err(usage(flag, "is not for copy: it has --sets, --cache and --study"));
+            }
+        }
+        let caches = match args.cache.as_deref() {
+            None => vec![Cache::Warm, Cache::Cold],
+            Some(text) => list(text, |name| match name {
+                "warm" => Ok(Cache::Warm),
+                "cold" => Ok(Cache::Cold),
+                other => Err(unknown("--cache", other, "warm, cold")),
+            })?,
+        };
+        if args.study {
+            return CopyPlan::study(args, caches);
+        }
+        for (flag, is_given) in [
+            ("--block", args.block.is_some()),
+            ("--depth", args.depth.is_some()),
+            ("--size", args.size.is_some()),
+        ] {
+            if is_given {
+                return Err(usage(flag, "is for copy --study"));
+            }
+        }
+        let programs = match args.engines.as_deref() {
+            Some(text) => list(text, CopyProgram::parse)?,
+            None => CopyProgram::DEFAULT.to_vec(),
+        };
+        let sets = match args.sets.as_deref() {
+            Some(text) => list(text, |name| DataSet::parse(name, args.full))?,
+            None => SETS.iter().map(|definition| DataSet::of(definition, args.full)).collect(),
+        };
+        Ok(CopyPlan { programs, sets, caches, blocks: Vec::new(), depths: Vec::new() })
+    }
+
+    fn study(args: &Args, caches: Vec<Cache>) -> Result<CopyPlan, LabError> {
+        for (flag, is_given) in
+            [("--engines", args.engines.is_some()), ("--sets", args.sets.is_some())]
+        {
+            if is_given {
+                return Err(usage(flag, "is not for copy --study: it has --block and --depth"));
+            }
+        }
+        let bytes = match args.size.as_deref().map(parse_size) {
+            None => STUDY_BYTES,
+            Some(Ok(bytes @ 1..)) => bytes,
+            Some(Ok(0)) => return Err(usage("--size", "0: expected at least 1")),
+            Some(Err(error)) => return Err(usage("--size", error)),
+        };
+        let blocks = args.block.as_deref().unwrap_or("1k,4k,16k,64k,256k,1m,4m,32m");
+        let depths = args.depth.as_deref().unwrap_or("1,4,16,64,256");
+        let part = Part { files: 1, bytes };
+        Ok(CopyPlan {
+            programs: Vec::new(),
+            sets: vec![DataSet { name: "study".to_owned(), directories: 0, parts: vec![part] }],
+            caches,
+            blocks: list(blocks, |text| match parse_size(text) {
+                Ok(bytes @ 1024..=33_554_432) => Ok(bytes as usize),
+                Ok(_) => Err(usage("--block", format_args!("{text}: expected 1k to 32m"))),
+                Err(error) => Err(usage("--block", error)),
+            })?,
+            depths: list(depths, |text| {
+                Ok(number("--depth", Some(text), 1, 256)?.unwrap_or(1) as usize)
+            })?,
+        })
+    }
+
+    /// Whether blocks and depths are to be varied, instead of programs compared.
+    pub fn is_study(&self) -> bool {
+        !self.blocks.is_empty()
+    }
+
+    /// The depths that are tried with a block: those whose blocks fit into memory together.
+    pub fn depths_for(&self, block_bytes: usize) -> impl Iterator<Item = usize> {
+        let fits = move |depth: &usize| depth * block_bytes <= STUDY_MEMORY_BYTES;
+        self.depths.iter().copied().filter(fits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(change: impl FnOnce(&mut Args)) -> Result<CopyPlan, LabError> {
+        let mut args = Args::default();
+        change(&mut args);
+        CopyPlan::new(&args)
+    }
+
+    #[test]
+    fn nothing_typed_is_every_set_by_every_program() {
+        let quick = plan(|_| {}).unwrap();
+        assert_eq!((quick.programs.len(), quick.sets.len()), (5, 11));
+        assert_eq!(quick.caches, [Cache::Warm, Cache::Cold]);
+        let full = plan(|args| args.full = true).unwrap();
+        let many = full.sets.iter().find(|set| set.name == "many").unwrap();
+        assert_eq!((many.files(), many.directories, many.bytes()), (100_000, 1000, 409_600_000));
+        let mix = full.sets.iter().find(|set| set.name == "mix").unwrap();
+        assert_eq!(mix.files(), 200);
+    }
+
+    #[test]
+    fn a_study_keeps_to_its_memory() {
+        let study = plan(|args| args.study = true).unwrap();
+        assert!(study.is_study());
+        assert_eq!(study.depths_for(32 << 20).collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(study.depths_for(1024).count(), 5);
+    }
+
+    #[test]
+    fn bad_input_is_named_with_what_is_accepted() {
+        let refused = |change: fn(&mut Args)| plan(change).unwrap_err().to_string();
+        for (text, parts) in [
+            (refused(|a| a.engines = Some("cp".into())), ["unknown engine \"cp\"", "gnu, xcp"]),
+            (refused(|a| a.sets = Some("huge".into())), ["unknown set \"huge\"", "small, medium"]),
+            (refused(|a| a.cache = Some("hot".into())), ["--cache \"hot\"", "warm, cold"]),
+            (refused(|a| a.block = Some("4k".into())), ["--block", "--study"]),
+            (refused(|a| a.reads = Some("4".into())), ["--reads", "--sets"]),
+            (
+                refused(|a| {
+                    a.study = true;
+                    a.sets = Some("small".into())
+                }),
+                ["--sets", "--block"],
+            ),
+            (
+                refused(|a| {
+                    a.study = true;
+                    a.block = Some("64m".into())
+                }),
+                ["--block 64m", "1k to 32m"],
+            ),
+        ] {
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        }
+    }
+}
