@@ -1,7 +1,6 @@
 //! Workloads: each makes rows, has them measured and draws its verdicts.
 //!
-//! What they share is here; what `read` reads and `nop` repeats is in their files, and later
-//! workloads get theirs.
+//! What they share is here; what each does is in its file.
 
 pub mod copy;
 pub mod echo;

@@ -49,8 +49,11 @@ impl Plan {
             json: args.json.clone(),
             out: args.out.clone().unwrap_or_else(|| PathBuf::from(".")),
             seed: number("--seed", args.seed.as_deref(), 0, u64::MAX)?.unwrap_or(1),
-            repeats: number("--repeats", args.repeats.as_deref(), 1, 1000)?
-                .unwrap_or(if is_copy { COPY_REPEATS } else { 5 }) as usize,
+            repeats: number("--repeats", args.repeats.as_deref(), 1, 1000)?.unwrap_or(if is_copy {
+                COPY_REPEATS
+            } else {
+                5
+            }) as usize,
             extent: extent(args)?,
             percentiles: percentiles(args)?,
             heatmap: args.heatmap.clone(),

@@ -109,7 +109,8 @@ impl Engine for Copying {
         let kernel = KernelThreads::read(&self.sources)
             .zip(&kernel)
             .map(|(after, before)| after.since_ns(before));
-        let detail = kernel.reason().map(|reason| format!("without the kernel's threads: {reason}"));
+        let detail =
+            kernel.reason().map(|reason| format!("without the kernel's threads: {reason}"));
         let figures = CopyFigures {
             durable_ns: nanoseconds(durable),
             user_ns: used.user_ns,
@@ -163,8 +164,8 @@ pub fn run_set(context: &Context<'_>, set: &DataSet, directory: &Directory) -> V
     context.progress.tell(format!("copy: writing {}", set.name));
     let scene = Scene::lay(directory.path(), set, context.plan.seed, context.interrupt);
     context.progress.clear();
-    let scene = match scene {
-        Ok(scene) => Arc::new(scene),
+    let (scene, _stage) = match scene {
+        Ok((scene, stage)) => (Arc::new(scene), stage),
         Err(error) => {
             let title = format!("copy {}", set.name);
             let section = Section::new(Workload::Copy, None, title, Vec::new());

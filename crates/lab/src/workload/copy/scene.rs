@@ -19,10 +19,13 @@ use crate::{
 
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A data set on disk, and the name that its copies get. Removed when dropped.
+/// The directory of a scene, all of it the lab's. Removed when dropped.
+#[derive(Debug)]
+pub(super) struct Stage(PathBuf);
+
+/// A data set on disk, and the name that its copies get.
 #[derive(Debug)]
 pub(super) struct Scene {
-    /// The lab's directory for it: all in it is the lab's.
     root: PathBuf,
     pub(super) source: PathBuf,
     pub(super) copy: PathBuf,
@@ -38,7 +41,8 @@ impl Scene {
         set: &DataSet,
         seed: u64,
         interrupt: &AtomicBool,
-    ) -> Result<Scene, LabError> {
+    ) -> Result<(Scene, Stage), LabError> {
+        // The lab's directory is locked: what a killed run left there is nobody else's.
         let root = lab.join("copy");
         match fs::remove_dir_all(&root) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -47,6 +51,7 @@ impl Scene {
             _ => {}
         }
         fs::create_dir(&root).map_err(|error| LabError::on("creating", &root, &error))?;
+        let stage = Stage(root.clone());
         let (source, copy) = (root.join("source"), root.join("copy"));
         let is_tree = set.directories > 0;
         let mut scene = Scene { root, source, copy, is_tree, files: Vec::new() };
@@ -77,7 +82,7 @@ impl Scene {
             }
         }
         scene.sync()?;
-        Ok(scene)
+        Ok((scene, stage))
     }
 
     /// A path of the source; the source itself where it is a single file.
@@ -175,11 +180,11 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for Stage {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.root) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
             let error = crate::error::plain(&error);
-            eprintln!("ringwise: lab: removing {}: {error}", self.root.display());
+            eprintln!("ringwise: lab: removing {}: {error}", self.0.display());
         }
     }
 }
@@ -201,12 +206,7 @@ fn make_directory(path: &Path) -> Result<(), LabError> {
     fs::create_dir(path).map_err(|error| LabError::on("creating", path, &error))
 }
 
-fn write(
-    path: &Path,
-    bytes: u64,
-    random: &mut fastrand::Rng,
-    piece: &mut [u8],
-) -> io::Result<()> {
+fn write(path: &Path, bytes: u64, random: &mut fastrand::Rng, piece: &mut [u8]) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     let mut left = bytes;
     while left > 0 {
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use crate::{plan::Part, testing};
 
-    fn scene(directory: &Path, directories: usize) -> Scene {
+    fn scene(directory: &Path, directories: usize) -> (Scene, Stage) {
         let parts = vec![Part { files: 3, bytes: 5000 }];
         let set = DataSet { name: "test".to_owned(), directories, parts };
         Scene::lay(directory, &set, 1, &AtomicBool::new(false)).unwrap()
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_copy_that_is_none_is_seen() {
         let directory = testing::directory();
-        let scene = scene(directory.path(), 2);
+        let (scene, _stage) = scene(directory.path(), 2);
         scene.prepare(Cache::Warm).unwrap();
         assert!(scene.difference().unwrap().contains("No such file"));
         let copied = Command::new("cp").arg("-r").arg(&scene.source).arg(&scene.copy).status();
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn the_cache_is_as_it_is_wanted_and_nothing_is_left() {
         let directory = testing::directory();
-        let scene = scene(directory.path(), 1);
+        let (scene, stage) = scene(directory.path(), 1);
         scene.prepare(Cache::Cold).unwrap();
         let cold = scene.cached_share();
         scene.prepare(Cache::Warm).unwrap();
@@ -278,7 +278,7 @@ mod tests {
         if let (Some(cold), Some(warm)) = (cold, warm) {
             assert_eq!((cold, warm), (0.0, 1.0));
         }
-        drop(scene);
+        drop(stage);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }
