@@ -212,6 +212,11 @@ impl AnyDriver {
         }
     }
 
+    /// Whether what it is handed is read by this program and not by the kernel.
+    pub(crate) fn is_simulated(&self) -> bool {
+        matches!(self, AnyDriver::Simulated(_))
+    }
+
     /// Whether the kernel took this member of a chain apart from those before it, so that it may
     /// have run before its turn.
     pub(crate) fn is_severed(&mut self, user_data: u64) -> bool {

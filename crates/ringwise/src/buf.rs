@@ -7,6 +7,7 @@
 
 mod aligned;
 mod group;
+mod mapping;
 mod owned;
 mod pool;
 
@@ -15,6 +16,8 @@ use std::ops::{Bound, RangeBounds};
 pub use aligned::AlignedBuf;
 pub use group::{BufferGroup, Received};
 pub(crate) use group::{Entries, Group};
+pub(crate) use mapping::MappedPart;
+pub use mapping::Mapping;
 use owned::AnyBytes;
 pub use owned::{Custom, OwnedBuffer, OwnedBufferMut, StableBytes};
 pub use pool::{Pool, PoolBuf, Registration};

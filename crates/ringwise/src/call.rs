@@ -216,6 +216,9 @@ impl Call {
                 buffer: buffer.raw(context.ring),
                 offset: *offset,
             },
+            Kind::WriteMapped { part, offset, .. } => {
+                Call::Write { file: context.open(), buffer: part.raw(), offset: *offset }
+            }
             Kind::Send { buffer, manner, .. } => Call::Send {
                 file: context.open(),
                 buffer: buffer.raw(context.ring),
@@ -298,6 +301,7 @@ fn lower_other(kind: &mut Kind, context: Context) -> Call {
         }
         Kind::Read { .. }
         | Kind::Write { .. }
+        | Kind::WriteMapped { .. }
         | Kind::Send { .. }
         | Kind::Accepted(_)
         | Kind::Received(_)

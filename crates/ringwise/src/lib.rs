@@ -67,8 +67,8 @@ mod sync;
 mod sys;
 
 pub use buf::{
-    AlignedBuf, Buffer, BufferGroup, Custom, OwnedBuffer, OwnedBufferMut, Pool, PoolBuf, Received,
-    Registration, StableBytes,
+    AlignedBuf, Buffer, BufferGroup, Custom, Mapping, OwnedBuffer, OwnedBufferMut, Pool, PoolBuf,
+    Received, Registration, StableBytes,
 };
 pub use completion::Completion;
 pub use descriptor::{Descriptor, RegisteredFile, Target};

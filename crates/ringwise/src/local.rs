@@ -282,6 +282,10 @@ impl Local {
             Some(Kind::Read { buffer, .. }) if !buffer.is_writable() => {
                 return refuse(libc::EFAULT, STATIC_BUFFER);
             }
+            // The simulation reads what is written with its own eyes.
+            Some(Kind::WriteMapped { .. }) if self.driver.is_simulated() => {
+                return refuse(libc::EOPNOTSUPP, "the simulated machine has no mappings");
+            }
             Some(Kind::ReadVectored { vectored, .. })
                 if !vectored.buffers.iter().all(Buffer::is_writable) =>
             {

@@ -16,7 +16,7 @@ mod witness;
 use std::{ffi::CString, path::PathBuf, sync::Arc};
 
 use crate::{
-    buf::{Buffer, BufferGroup, Received},
+    buf::{Buffer, BufferGroup, MappedPart, Received},
     descriptor::{Descriptor, RegisteredFile, Target},
     net::Address,
     slot::Ticket,
@@ -51,6 +51,11 @@ pub(crate) enum Kind {
     Write {
         target: Target,
         buffer: Buffer,
+        offset: u64,
+    },
+    WriteMapped {
+        target: Target,
+        part: MappedPart,
         offset: u64,
     },
     ReadVectored {
@@ -235,7 +240,7 @@ impl Operation {
         match &**kind {
             Kind::LinkedNop => Opcode::Nop,
             Kind::Read { .. } => Opcode::Read,
-            Kind::Write { .. } => Opcode::Write,
+            Kind::Write { .. } | Kind::WriteMapped { .. } => Opcode::Write,
             Kind::ReadVectored { .. } => Opcode::ReadVectored,
             Kind::WriteVectored { .. } => Opcode::WriteVectored,
             Kind::Sync { .. } => Opcode::Sync,
@@ -268,6 +273,7 @@ impl Operation {
         match **self.0.as_ref()? {
             Kind::Read { offset, .. }
             | Kind::Write { offset, .. }
+            | Kind::WriteMapped { offset, .. }
             | Kind::ReadVectored { offset, .. }
             | Kind::WriteVectored { offset, .. }
             | Kind::Allocate { offset, .. } => Some(offset),
@@ -326,6 +332,7 @@ impl Operation {
         match &**self.0.as_ref()? {
             Kind::Read { target, .. }
             | Kind::Write { target, .. }
+            | Kind::WriteMapped { target, .. }
             | Kind::ReadVectored { target, .. }
             | Kind::WriteVectored { target, .. }
             | Kind::Sync { target, .. }

@@ -3,7 +3,7 @@
 //! # Safety
 //!
 //! Files below this one opt in to unsafe code, each under a header that states its contract.
-//! Beside them only these do: `buf/aligned.rs` and `buf/pool.rs` (memory), `buf/group.rs` (memory
+//! Beside them only these do: `buf/aligned.rs` and `buf/pool.rs` (memory), `buf/mapping.rs` (mapped files), `buf/group.rs` (memory
 //! that the kernel chooses from), `backend/uring.rs` and `entry.rs` and `buffers.rs` below it (the
 //! submission queue, queues of buffers), `backend/classic/pool.rs` (calls handed to threads),
 //! `readiness.rs` and `net.rs` beside it (descriptors of waiting calls), `completion.rs`

@@ -45,6 +45,7 @@ impl Expected {
                 | Kind::Write { buffer, .. }
                 | Kind::Send { buffer, manner: Manner::Whole, .. },
             ) => Expected::Bytes(buffer.selected().len() as u64),
+            Some(Kind::WriteMapped { part, .. }) => Expected::Bytes(part.len() as u64),
             Some(Kind::SendMessage { message, manner: Manner::Whole, .. }) => {
                 Expected::Bytes(total(message.buffers()))
             }

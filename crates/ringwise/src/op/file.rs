@@ -1,7 +1,7 @@
 //! Operations on an open file: read, write, sync, allocate, set the length, close.
 
 use crate::{
-    buf::Buffer,
+    buf::{Buffer, Mapping},
     descriptor::{Descriptor, Target},
     op::{AllocateMode, Closing, Kind, Operation, Vectored},
     sys::vector::Vectors,
@@ -45,6 +45,27 @@ impl Operation {
         offset: u64,
     ) -> Operation {
         Operation::of(Kind::Write { target: target.into(), buffer: buffer.into(), offset })
+    }
+
+    /// Writes the bytes `range` of a mapping at `offset` bytes, as pwrite(2) from mapped memory:
+    /// the kernel alone reads them.
+    ///
+    /// Where the mapped file was cut meanwhile, the write ends short before what is gone, or fails
+    /// with `EFAULT`. Bytes that somebody changes meanwhile are written as they were at some
+    /// moment. On a file opened with `O_DIRECT` range and offset have to be aligned as that file
+    /// wants it. Simulated loops refuse it with `EOPNOTSUPP`.
+    ///
+    /// # Panics
+    ///
+    /// When the range does not lie within the mapping.
+    pub fn write_mapped_at(
+        target: impl Into<Target>,
+        mapping: &Mapping,
+        range: std::ops::Range<u64>,
+        offset: u64,
+    ) -> Operation {
+        let part = mapping.part(range);
+        Operation::of(Kind::WriteMapped { target: target.into(), part, offset })
     }
 
     /// Reads at `offset` bytes into several buffers in turn, as preadv(2); at most 1024 buffers.

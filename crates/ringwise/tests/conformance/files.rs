@@ -6,7 +6,7 @@ use std::{
 };
 
 use ringwise::{
-    AlignedBuf, AllocateMode, Buffer, Descriptor, ErrorKind, Local, OpenOptions, Operation,
+    AlignedBuf, AllocateMode, Buffer, Descriptor, ErrorKind, Local, Mapping, OpenOptions, Operation,
 };
 
 use crate::{
@@ -46,6 +46,34 @@ pub fn a_read_at_the_end_is_short_and_past_it_empty(way: Loop) {
         assert!(bytes[count..].iter().all(|&byte| byte == 7), "nothing was written past the end");
     }
     assert_eq!(run(&mut local, Operation::read_at(&file, vec![], 0)).result().unwrap(), 0);
+}
+
+/// Never SIGBUS: nobody here looks into a mapping.
+pub fn a_mapping_is_written_and_what_was_cut_off_is_an_error(way: Loop) {
+    let mut local = way.build();
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (source, copy) = (directory.path().join("source"), directory.path().join("copy"));
+    std::fs::write(&source, counted(10_000)).unwrap();
+    let mapping = Mapping::of(&std::fs::File::open(&source).unwrap().into(), 10_000).unwrap();
+    let file = Descriptor::from(std::fs::File::create(&copy).unwrap());
+    let mut write = |range| {
+        let done = local.run(Operation::write_mapped_at(&file, &mapping, range, 3));
+        done.map_err(|error| error.errno())
+            .and_then(|done| done.result().map_err(|error| error.errno()))
+    };
+    if matches!(way, Loop::Simulated | Loop::SimulatedReordered) {
+        assert_eq!(write(0..10_000).unwrap_err(), libc::EOPNOTSUPP);
+        return;
+    }
+    assert_eq!(write(100..10_001), Ok(9901), "a zero from behind the end of the file");
+    let written = std::fs::read(&copy).unwrap();
+    assert_eq!(written[3..], [&counted(10_000)[100..], &[0]].concat());
+    std::fs::File::options().write(true).open(&source).unwrap().set_len(4096).unwrap();
+    assert_eq!(write(0..8192), Ok(4096), "what is left of it");
+    assert_eq!(write(4096..8192), Err(libc::EFAULT));
+    let dropped = Operation::write_mapped_at(&file, &mapping, 0..4096, 0);
+    drop((mapping, file));
+    assert_eq!(run(&mut local, dropped).result().unwrap(), 4096, "an operation keeps it mapped");
 }
 
 pub fn vectors_are_read_and_written_in_order(way: Loop) {

@@ -55,6 +55,7 @@ suite! {
         a_read_at_the_end_is_short_and_past_it_empty
         vectors_are_read_and_written_in_order
         a_slice_limits_what_is_moved
+        a_mapping_is_written_and_what_was_cut_off_is_an_error
         space_is_allocated_and_cut
         a_buffer_comes_back_from_a_failure
         an_unaligned_direct_read_is_refused
