@@ -22,22 +22,25 @@ mod connection;
 mod fault;
 mod ledger;
 mod outcome;
-mod pace;
 mod pattern;
 mod plan;
 mod report;
 mod run;
-mod target;
 mod worker;
 
 use std::io::Write;
 
+pub use crate::{
+    account::{ClientUse, ServerUse},
+    crew::Moment,
+};
+
 pub use self::{
     args::{Args, ModeName},
-    outcome::{ClientUse, Outcome, ServerUse},
+    outcome::Outcome,
     plan::{Mode, Plan},
     report::json::SCHEMA,
-    run::{Moment, run, run_observed},
+    run::{run, run_observed},
 };
 use crate::{error::LoadError, interrupt};
 

@@ -5,15 +5,23 @@
 //! byte that comes back is checked, every connection that fails is counted, and either makes the
 //! result a failure.
 //!
-//! Reading order: [`echo`], whose header says how a run goes; [`LoadError`].
+//! Reading order: [`echo`] and [`log`], whose headers say how a run goes; [`LoadError`].
 //!
 //! It starts no server and judges none.
 
 #![forbid(unsafe_code)]
 
+mod account;
+mod crew;
+mod document;
 pub mod echo;
 mod error;
 mod interrupt;
+mod limits;
+pub mod log;
+mod pace;
+mod poll;
+mod target;
 
 use std::io::Write;
 
@@ -29,6 +37,7 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Generator {
     Echo(Box<echo::Args>),
+    Log(Box<log::Args>),
 }
 
 /// Runs a generator as typed, and prints to `out`.
@@ -40,5 +49,6 @@ enum Generator {
 pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LoadError> {
     match args.generator {
         Generator::Echo(args) => echo::command(*args, out),
+        Generator::Log(args) => log::command(*args, out),
     }
 }

@@ -10,19 +10,17 @@ use std::{
 };
 
 use rustix::{
-    event::epoll::{self, EventData, EventFlags},
-    fd::OwnedFd,
+    event::epoll::EventFlags,
     net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt},
 };
 
 use super::{
     fault::Fault,
     ledger::Ledger,
-    pace::Pace,
     pattern::{Key, Pattern},
     plan::Plan,
-    run::Clock,
 };
+use crate::{crew::Clock, pace::Pace, poll::Poll};
 
 /// The most that one call sends or receives.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -48,7 +46,7 @@ pub(super) struct Desk {
     /// Numbers for connections: each that is made has its own.
     pub next_number: u64,
     pub number_step: u64,
-    pub poll: OwnedFd,
+    pub poll: Poll,
     input: Box<[u8]>,
     output: Box<[u8]>,
 }
@@ -59,7 +57,7 @@ impl Desk {
         seed: u64,
         clock: Clock,
         (thread, threads): (usize, usize),
-        poll: OwnedFd,
+        poll: Poll,
     ) -> Desk {
         Desk {
             plan,
@@ -226,8 +224,7 @@ impl Connection {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
         }
-        let wanted = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&desk.poll, &socket, EventData::new_u64(self.place as u64), wanted)?;
+        desk.poll.add(&socket, self.place)?;
         Ok(TcpStream::from(socket))
     }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, net::SocketAddr};
 
-use crate::error::plain;
+use crate::{error::plain, target::connecting};
 
 /// Bytes that are shown of a wrong echo.
 const SHOWN_BYTES: usize = 8;
@@ -79,20 +79,6 @@ impl fmt::Display for Fault {
             ),
         }
     }
-}
-
-/// Why a connection could not be made, and what to do.
-pub(super) fn connecting(address: &str, error: &io::Error) -> String {
-    let advice = match error.kind() {
-        io::ErrorKind::ConnectionRefused => ": is a server listening there?",
-        // connect(2): all ports of the range are in use, those in TIME_WAIT included.
-        io::ErrorKind::AddrNotAvailable => {
-            ": no local port is left: lower --rate or --number, or widen \
-             net.ipv4.ip_local_port_range"
-        }
-        _ => "",
-    };
-    format!("connecting to {address}: {}{advice}", plain(error))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,8 +1,9 @@
 //! What a thread counts: operations, bytes, latencies, faults, and its own time.
 
-use ringwise_measure::{Latency, Sources, cpu::ThreadTime};
+use ringwise_measure::Latency;
 
 use super::fault::Fault;
+use crate::account::OwnTime;
 
 /// Faults that are kept in words.
 const FAULTS_TOLD: usize = 8;
@@ -32,38 +33,6 @@ pub(super) struct Ledger {
     pub faults: Vec<String>,
     /// The thread's own time over the measured time.
     pub own: OwnTime,
-}
-
-/// A thread's own time over some time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct OwnTime {
-    pub elapsed_ns: u64,
-    pub cpu_ns: u64,
-    pub waited_ns: Option<u64>,
-}
-
-/// A moment of a thread's own time.
-#[derive(Clone, Debug)]
-pub(super) struct Mark {
-    at_ns: u64,
-    time: ThreadTime,
-}
-
-impl Mark {
-    /// Now, which is `at_ns`.
-    pub(super) fn set(at_ns: u64) -> Mark {
-        Mark { at_ns, time: ThreadTime::read(&Sources::default()) }
-    }
-
-    /// What was used since `earlier`.
-    pub(super) fn since(&self, earlier: &Mark) -> OwnTime {
-        let waited = self.time.waited_ns.zip(&earlier.time.waited_ns);
-        OwnTime {
-            elapsed_ns: self.at_ns.saturating_sub(earlier.at_ns),
-            cpu_ns: self.time.cpu_ns.saturating_sub(earlier.time.cpu_ns),
-            waited_ns: waited.known().map(|(later, earlier)| later.saturating_sub(**earlier)),
-        }
-    }
 }
 
 impl Ledger {

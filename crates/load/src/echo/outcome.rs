@@ -1,11 +1,12 @@
 //! What a run came to.
 
-use ringwise_measure::{Fact, Latency, cpu::ForeignUse};
+use ringwise_measure::Latency;
 
 use super::ledger::Ledger;
-
-/// A thread that was never idle for more of the time than this leaves is the limit.
-const BUSY_SHARE_MAX: f64 = 0.95;
+use crate::{
+    account::{ClientUse, ServerUse},
+    crew::Conducted,
+};
 
 /// What a run came to.
 #[derive(Debug)]
@@ -42,52 +43,18 @@ pub struct Outcome {
     pub server: Option<ServerUse>,
 }
 
-/// What the generator itself used in the measured time.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ClientUse {
-    /// Between the two looks at the clock.
-    pub elapsed_ns: u64,
-    /// CPU time of the process, user and system.
-    pub cpu_ns: u64,
-    /// The share of the time that the busiest thread was on a processor.
-    pub busy_share: f64,
-    /// The share that the same thread waited for a processor.
-    pub waiting_share: Option<f64>,
-}
-
-/// What the server's process used in the measured time.
-#[derive(Clone, Debug)]
-pub struct ServerUse {
-    /// Between the two looks at it.
-    pub elapsed_ns: u64,
-    /// CPU time and context switches of all its threads.
-    pub used: ForeignUse,
-    /// Memory in RAM at the end.
-    pub resident_bytes: Fact<u64>,
-    /// What its memory grew by for each idle connection, where there were some.
-    pub bytes_per_idle: Option<Fact<f64>>,
-}
-
 impl Outcome {
-    pub(super) fn of(ledgers: &[Ledger], elapsed_ns: u64) -> Outcome {
+    pub(super) fn of(conducted: Conducted<Ledger>) -> Outcome {
+        let ledgers = &conducted.ledgers;
         let sum = |of: fn(&Ledger) -> u64| ledgers.iter().map(of).sum();
         let merged = |of: fn(&Ledger) -> &Latency| {
             let mut all = Latency::new();
             ledgers.iter().for_each(|ledger| all.merge(of(ledger)));
             all
         };
-        let busiest = ledgers
-            .iter()
-            .map(|ledger| {
-                let own = ledger.own;
-                let share = |ns: u64| ns as f64 / own.elapsed_ns.max(1) as f64;
-                (share(own.cpu_ns), own.waited_ns.map(share))
-            })
-            .max_by(|a, b| (a.0 + a.1.unwrap_or(0.0)).total_cmp(&(b.0 + b.1.unwrap_or(0.0))));
-        let (busy_share, waiting_share) = busiest.unwrap_or_default();
         Outcome {
-            elapsed_ns,
-            is_partial: false,
+            elapsed_ns: conducted.elapsed_ns,
+            is_partial: conducted.is_partial,
             operations: sum(|ledger| ledger.operations),
             sent: sum(|ledger| ledger.sent),
             received: sum(|ledger| ledger.received),
@@ -99,8 +66,8 @@ impl Outcome {
             unsent: sum(|ledger| ledger.unsent),
             latency: merged(|ledger| &ledger.latency),
             lag: merged(|ledger| &ledger.lag),
-            client: ClientUse { busy_share, waiting_share, ..ClientUse::default() },
-            server: None,
+            client: conducted.client.of(ledgers.iter().map(|ledger| ledger.own)),
+            server: conducted.server,
         }
     }
 
@@ -112,8 +79,7 @@ impl Outcome {
     /// Whether the generator was the limit: its busiest thread was never idle, be it that it
     /// worked or that it had no processor to work on.
     pub fn is_client_bound(&self) -> bool {
-        let ClientUse { busy_share, waiting_share, .. } = self.client;
-        busy_share + waiting_share.unwrap_or(0.0) > BUSY_SHARE_MAX
+        self.client.is_bound()
     }
 
     /// Why the result does not count, if it does not.
@@ -135,7 +101,14 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::echo::ledger::OwnTime;
+    use crate::account::OwnTime;
+
+    fn outcome(ledgers: Vec<Ledger>, elapsed_ns: u64) -> Outcome {
+        let client = ClientUse::default();
+        let conducted =
+            Conducted { ledgers, start_ns: 0, elapsed_ns, is_partial: false, client, server: None };
+        Outcome::of(conducted)
+    }
 
     #[test]
     fn threads_are_summed_and_the_busiest_decides() {
@@ -146,19 +119,19 @@ mod tests {
             own: OwnTime { elapsed_ns: 100, cpu_ns, waited_ns },
             ..Ledger::default()
         };
-        let outcome = Outcome::of(&[ledger(3, 90, Some(6)), ledger(4, 95, Some(0))], 1_000_000_000);
-        assert_eq!((outcome.operations, outcome.sent), (7, 20));
-        assert_eq!(outcome.operations_per_second(), 7.0);
-        assert_eq!(outcome.client.busy_share, 0.9);
-        assert!(outcome.is_client_bound());
-        assert_eq!(outcome.failure(), None);
-        let idle = Outcome::of(&[ledger(3, 94, None)], 1_000_000_000);
+        let both = outcome(vec![ledger(3, 90, Some(6)), ledger(4, 95, Some(0))], 1_000_000_000);
+        assert_eq!((both.operations, both.sent), (7, 20));
+        assert_eq!(both.operations_per_second(), 7.0);
+        assert_eq!(both.client.busy_share, 0.9);
+        assert!(both.is_client_bound());
+        assert_eq!(both.failure(), None);
+        let idle = outcome(vec![ledger(3, 94, None)], 1_000_000_000);
         assert!(!idle.is_client_bound());
     }
 
     #[test]
     fn errors_losses_and_nothing_are_failures() {
-        let of = |ledger: Ledger| Outcome::of(&[ledger], 1).failure().unwrap();
+        let of = |ledger: Ledger| outcome(vec![ledger], 1).failure().unwrap();
         let faults = vec!["first".to_owned(), "second".to_owned()];
         let failed = Ledger { operations: 9, errors: 2, faults, ..Ledger::default() };
         assert_eq!(of(failed), "2 connections failed: first");

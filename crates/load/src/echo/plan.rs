@@ -2,17 +2,9 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use ringwise_measure::cpu::allowed_cpus;
-use rustix::process::{Resource, getrlimit, setrlimit};
+use super::args::{Args, ModeName};
+use crate::{error::LoadError, limits, target};
 
-use super::{
-    args::{Args, ModeName},
-    target,
-};
-use crate::error::{LoadError, plain};
-
-/// Descriptors beside those of connections: standard streams, epoll, timers, files in /proc.
-const OTHER_DESCRIPTORS: u64 = 32;
 /// The largest warm-up that is not asked for.
 const WARM_UP_MAX: Duration = Duration::from_secs(1);
 
@@ -117,11 +109,11 @@ impl Plan {
             let message = "--pipeline: a connect storm sends one message on each connection";
             return Err(LoadError::Usage(message.into()));
         }
-        check_processors(&args.pin)?;
+        limits::check_processors(&args.pin)?;
         let connections = args.number as usize;
         let plan = Plan {
             name: args.address.clone(),
-            address: target::resolve(&args.address)?,
+            address: target::resolve("--address", &args.address)?,
             connections,
             mode,
             length_bytes: args.length as usize,
@@ -148,32 +140,6 @@ impl Plan {
     ///
     /// [`LoadError::Failed`] where the hard limit is too low too.
     pub fn raise_open_files(&self) -> Result<(), LoadError> {
-        let needed = self.connections_in_all() as u64 + 2 * self.threads as u64 + OTHER_DESCRIPTORS;
-        let mut limit = getrlimit(Resource::Nofile);
-        if limit.current.is_none_or(|soft| soft >= needed) {
-            return Ok(());
-        }
-        if let Some(hard) = limit.maximum.filter(|&hard| hard < needed) {
-            return Err(LoadError::Failed(format!(
-                "{} connections need {needed} open files, and the hard limit is {hard}: raise it \
-                 (ulimit -Hn {needed}), or use fewer connections",
-                self.connections_in_all()
-            )));
-        }
-        limit.current = limit.maximum;
-        setrlimit(Resource::Nofile, limit).map_err(|error| {
-            LoadError::Failed(format!("raising the limit of open files to {needed}: {error}"))
-        })
+        limits::raise_open_files(self.connections_in_all(), self.threads)
     }
-}
-
-fn check_processors(wanted: &[usize]) -> Result<(), LoadError> {
-    let allowed = allowed_cpus()
-        .map_err(|error| LoadError::Failed(format!("processors: {}", plain(&error))))?;
-    let Some(other) = wanted.iter().find(|processor| !allowed.contains(processor)) else {
-        return Ok(());
-    };
-    let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
-    let message = format!("--pin {other}: expected processors of {}", allowed.join(", "));
-    Err(LoadError::Usage(message))
 }

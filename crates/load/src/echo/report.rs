@@ -4,34 +4,19 @@ pub mod json;
 
 use std::{io::Write, path::Path, time::Duration};
 
-use ringwise_measure::{
-    Fact,
-    quantity::{bytes_text, duration_text, latency_text, size_text},
-};
+use ringwise_measure::quantity::{duration_text, latency_text, size_text};
 
-use super::{
-    outcome::{Outcome, ServerUse},
-    plan::Plan,
-};
-use crate::error::LoadError;
+use super::{outcome::Outcome, plan::Plan};
+use crate::{document, error::LoadError};
 
-/// Prints the result, as text or as JSON, and writes the file where one was named.
+/// Prints the result, and writes the file where one was named.
 pub(super) fn give(
     plan: &Plan,
     outcome: &Outcome,
     json: Option<&Path>,
     out: &mut dyn Write,
 ) -> Result<(), LoadError> {
-    let shown = match json {
-        Some(path) if path == Path::new("-") => json::text(plan, outcome),
-        _ => text(plan, outcome),
-    };
-    if let Some(path) = json.filter(|path| *path != Path::new("-")) {
-        json::write(path, &json::text(plan, outcome))?;
-    }
-    out.write_all(shown.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| LoadError::output(&error))
+    document::give(&text(plan, outcome), json, || json::text(plan, outcome), out)
 }
 
 fn text(plan: &Plan, outcome: &Outcome) -> String {
@@ -52,15 +37,11 @@ fn text(plan: &Plan, outcome: &Outcome) -> String {
             "behind", outcome.unsent
         ));
     }
-    lines.push(client(outcome));
-    lines.extend(outcome.server.iter().flat_map(|server| server_lines(server, outcome)));
-    if outcome.is_client_bound() {
-        lines.push(
-            "client-bound: this generator was never idle, so the figures are its own and not the \
-             server's; try more --threads, or other processors for the two"
-                .to_owned(),
-        );
-    }
+    lines.push(outcome.client.text("request", outcome.operations));
+    lines.extend(
+        outcome.server.iter().flat_map(|server| server.lines("request", outcome.operations)),
+    );
+    lines.extend(outcome.client.bound_text());
     lines.extend(outcome.faults.iter().map(|fault| format!("failed: {fault}")));
     if outcome.errors as usize > outcome.faults.len() {
         lines.push(format!("failed: {} in all", outcome.errors));
@@ -129,51 +110,4 @@ fn latency(plan: &Plan, outcome: &Outcome) -> String {
         );
     }
     text
-}
-
-/// CPU time for each operation, and in processors.
-fn cpu(cpu_ns: u64, elapsed_ns: u64, outcome: &Outcome) -> String {
-    let cores = cpu_ns as f64 / elapsed_ns.max(1) as f64;
-    let each = latency_text(cpu_ns as f64 / outcome.operations.max(1) as f64);
-    format!("{each} of CPU time per request, {cores:.2} of a processor")
-}
-
-fn client(outcome: &Outcome) -> String {
-    let client = &outcome.client;
-    let waiting = client.waiting_share.map_or_else(String::new, |share| {
-        format!(", waiting for a processor {:.0} %", share * 100.0)
-    });
-    format!(
-        "{:<12} {}; busiest thread working {:.0} %{waiting}",
-        "generator",
-        cpu(client.cpu_ns, client.elapsed_ns, outcome),
-        client.busy_share * 100.0
-    )
-}
-
-fn server_lines(server: &ServerUse, outcome: &Outcome) -> Vec<String> {
-    let used = match &server.used.cpu_ns {
-        Fact::Known(cpu_ns) => cpu(*cpu_ns, server.elapsed_ns, outcome),
-        Fact::Unknown(reason) => format!("CPU time unknown ({reason})"),
-    };
-    let operations = outcome.operations.max(1) as f64;
-    let switches = match &server.used.context_switches {
-        Fact::Known(switches) => format!(
-            "{:.2} per request, and {:.2} that it did not ask for",
-            switches.voluntary as f64 / operations,
-            switches.involuntary as f64 / operations
-        ),
-        Fact::Unknown(reason) => format!("unknown ({reason})"),
-    };
-    let memory = server.resident_bytes.clone().map(bytes_text);
-    let idle = match &server.bytes_per_idle {
-        None => String::new(),
-        Some(Fact::Known(bytes)) => format!(", {bytes:.0} B for each idle connection"),
-        Some(Fact::Unknown(reason)) => format!(", for each idle connection unknown ({reason})"),
-    };
-    vec![
-        format!("{:<12} {used}", "server"),
-        format!("{:<12} {switches}", "switches"),
-        format!("{:<12} {memory}{idle}", "memory"),
-    ]
 }

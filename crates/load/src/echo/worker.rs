@@ -1,30 +1,18 @@
 //! A thread of the generator: its connections, driven by one epoll(7).
 
-use std::{
-    ops::Range,
-    sync::{
-        Arc,
-        mpsc::{Receiver, Sender},
-    },
-};
-
-use rustix::{
-    event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
-    fd::OwnedFd,
-    io::Errno,
-    time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-        timerfd_settime,
-    },
-};
+use std::{ops::Range, sync::Arc};
 
 use super::{
     connection::{Connection, Desk, Role},
     fault::Fault,
-    ledger::{Ledger, Mark},
-    pace::Pace,
+    ledger::Ledger,
     plan::{Mode, Plan},
-    run::{Clock, Shared},
+};
+use crate::{
+    account::Mark,
+    crew::{Order, Post, Report, Shared},
+    pace::Pace,
+    poll::SLEEP_NS_MAX,
 };
 
 /// Connections that are being opened at the same time: what fits into the shortest queue of a
@@ -34,33 +22,8 @@ const OPENING_MAX: usize = 64;
 const OPENING_SECONDS: u64 = 10;
 /// How long what is under way at the end may go without anything coming back.
 const SETTLING_SECONDS: u64 = 5;
-/// The longest sleep, so that the end and a signal are seen.
-const SLEEP_NS_MAX: u64 = 20_000_000;
-/// A sleep shorter than this is not worth a timer.
-const SLEEP_NS_MIN: u64 = 2_000;
 /// How often slow readers read.
 const TICK_NS: u64 = 10_000_000;
-const EVENTS: usize = 256;
-/// What the timer's events carry instead of a connection's place.
-const TIMER: u64 = u64::MAX;
-
-/// What the controller tells a thread.
-pub(super) enum Order {
-    /// Open the connections that send.
-    OpenActive,
-    /// Open those beside them.
-    OpenBeside,
-    /// Begin: the times are set.
-    Go,
-}
-
-/// What a thread tells the controller.
-pub(super) enum Report {
-    /// All connections that it was told to open are open or have failed: how many of them are open.
-    Opened(usize),
-    /// It is over.
-    Over(Box<Ledger>),
-}
 
 /// A thread's part of the connections: those that send, and those beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,42 +47,34 @@ pub(super) struct Worker {
     connections: Vec<Connection>,
     share: Share,
     desk: Desk,
-    timer: OwnedFd,
-    events: Vec<Event>,
     /// The next operation of the schedule.
     next: u64,
 }
 
-/// What a thread needs of the kernel.
-pub(super) struct Descriptors {
-    poll: OwnedFd,
-    timer: OwnedFd,
-}
-
-impl Descriptors {
-    /// Opens them.
-    ///
-    /// # Errors
-    ///
-    /// What epoll_create1(2) and timerfd_create(2) report.
-    pub(super) fn open() -> std::io::Result<Descriptors> {
-        let poll = epoll::create(CreateFlags::CLOEXEC)?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        epoll::add(&poll, &timer, EventData::new_u64(TIMER), EventFlags::IN | EventFlags::ET)?;
-        Ok(Descriptors { poll, timer })
-    }
-}
-
 impl Worker {
+    /// Does what it is told until it is over.
+    pub(super) fn run(plan: &Arc<Plan>, seed: u64, post: Post<Ledger>) {
+        let Post { index, clock, shared, poll, orders, reports } = post;
+        let desk = Desk::new(plan.clone(), seed, clock, (index, plan.threads), poll);
+        let mut worker = Worker::new(plan, &shared, index, desk);
+        // A controller that is gone has nothing more to tell or to hear.
+        while let Ok(order) = orders.recv() {
+            let range = match order {
+                Order::OpenActive => 0..worker.share.active,
+                Order::OpenBeside => worker.share.active..worker.connections.len(),
+                Order::Go => break,
+            };
+            worker.open(range.clone());
+            let open = worker.connections[range].iter().filter(|open| open.is_greeted()).count();
+            let _ = reports.send(Report::Opened(open));
+        }
+        worker.measure();
+        worker.settle();
+        let _ = reports.send(Report::Over(Box::new(worker.desk.ledger)));
+    }
+
     /// A thread that has done nothing yet.
-    pub(super) fn new(
-        plan: &Arc<Plan>,
-        shared: &Arc<Shared>,
-        (thread, seed): (usize, u64),
-        clock: Clock,
-        Descriptors { poll, timer }: Descriptors,
-    ) -> Worker {
+    fn new(plan: &Plan, shared: &Arc<Shared>, thread: usize, desk: Desk) -> Worker {
         let share = Share::of(plan, thread);
         let (active, beside) = match plan.mode {
             Mode::HalfClose => (Role::HalfCloser, Role::Idle),
@@ -131,35 +86,7 @@ impl Worker {
             .chain(std::iter::repeat_n(beside, share.beside));
         let connections =
             roles.enumerate().map(|(place, role)| Connection::new(role, place)).collect();
-        let none = Event { flags: EventFlags::empty(), data: EventData::new_u64(TIMER) };
-        Worker {
-            thread,
-            shared: shared.clone(),
-            connections,
-            share,
-            desk: Desk::new(plan.clone(), seed, clock, (thread, plan.threads), poll),
-            timer,
-            events: vec![none; EVENTS],
-            next: 0,
-        }
-    }
-
-    /// Does what it is told until it is over.
-    pub(super) fn run(mut self, orders: &Receiver<Order>, reports: &Sender<Report>) {
-        // A controller that is gone has nothing more to tell or to hear.
-        while let Ok(order) = orders.recv() {
-            let range = match order {
-                Order::OpenActive => 0..self.share.active,
-                Order::OpenBeside => self.share.active..self.connections.len(),
-                Order::Go => break,
-            };
-            self.open(range.clone());
-            let open = self.connections[range].iter().filter(|open| open.is_greeted()).count();
-            let _ = reports.send(Report::Opened(open));
-        }
-        self.measure();
-        self.settle();
-        let _ = reports.send(Report::Over(Box::new(self.desk.ledger)));
+        Worker { thread, shared: shared.clone(), connections, share, desk, next: 0 }
     }
 
     /// Opens connections until each is greeted or has failed. Those that are made anew for each
@@ -206,7 +133,7 @@ impl Worker {
         self.desk.may_begin = true;
         self.desk.pace = plan.rate_per_s.map(|rate| {
             let (all, own) = (plan.connections, self.share.active);
-            Pace::new(rate, (self.thread, plan.threads), (own, all), start_ns)
+            Pace::new(rate as f64, (self.thread, plan.threads), (own, all), start_ns)
         });
         for place in 0..self.share.active {
             self.advance(place);
@@ -324,37 +251,15 @@ impl Worker {
 
     /// Waits for events, at most `sleep_ns`, and handles them. Says how many there were.
     fn wait(&mut self, sleep_ns: u64) -> usize {
-        let sleep_ns = sleep_ns.min(SLEEP_NS_MAX);
         let is_open_loop = self.desk.pace.is_some() && self.desk.may_begin;
-        let timeout_ns = match sleep_ns {
-            ..SLEEP_NS_MIN => 0,
-            // epoll_wait(2) counts in milliseconds, which is too coarse for a schedule.
-            _ if is_open_loop && self.set_timer(sleep_ns).is_ok() => SLEEP_NS_MAX,
-            _ => sleep_ns,
-        };
-        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout_ns as _ };
-        let count = match epoll::wait(&self.desk.poll, &mut self.events[..], Some(&timeout)) {
-            Ok(count) => count,
-            Err(Errno::INTR) => 0,
-            Err(error) => unreachable!("epoll_wait on an epoll descriptor: {error}"),
-        };
+        let count = self.desk.poll.wait(sleep_ns, is_open_loop);
         let mut handled = 0;
         for at in 0..count {
-            let Event { flags, data, .. } = self.events[at];
-            let place = data.u64();
-            if place == TIMER {
-                continue;
-            }
+            let Some((place, flags)) = self.desk.poll.event(at) else { continue };
             handled += 1;
-            let done = self.connections[place as usize].ready(flags, &mut self.desk);
-            self.settle_fault(place as usize, done);
+            let done = self.connections[place].ready(flags, &mut self.desk);
+            self.settle_fault(place, done);
         }
         handled
-    }
-
-    fn set_timer(&self, sleep_ns: u64) -> rustix::io::Result<()> {
-        let value = Timespec { tv_sec: 0, tv_nsec: sleep_ns as _ };
-        let once = Itimerspec { it_interval: Timespec::default(), it_value: value };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).map(|_| ())
     }
 }

@@ -11,8 +11,9 @@ use crate::error::{LoadError, plain};
 /// How long an address of several may take to answer.
 const TRIAL_TIME: Duration = Duration::from_secs(5);
 
-/// The address of `HOST:PORT`. Of several, the first that takes a connection.
-pub(super) fn resolve(name: &str) -> Result<SocketAddr, LoadError> {
+/// The address of `HOST:PORT`, which came with `flag`. Of several, the first that takes a
+/// connection.
+pub(crate) fn resolve(flag: &str, name: &str) -> Result<SocketAddr, LoadError> {
     if let Ok(address) = name.parse() {
         return Ok(address);
     }
@@ -21,11 +22,11 @@ pub(super) fn resolve(name: &str) -> Result<SocketAddr, LoadError> {
         .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     if !is_complete {
         let expected = "expected HOST:PORT, such as 127.0.0.1:12345 or [::1]:12345";
-        return Err(LoadError::Usage(format!("--address {name:?}: {expected}")));
+        return Err(LoadError::Usage(format!("{flag} {name:?}: {expected}")));
     }
     let found = name.to_socket_addrs().map_err(|error| {
         let reason = plain(&error);
-        LoadError::Failed(format!("--address {name}: the name does not resolve: {reason}"))
+        LoadError::Failed(format!("{flag} {name}: the name does not resolve: {reason}"))
     })?;
     first_to_answer(name, &found.collect::<Vec<_>>())
 }
@@ -44,7 +45,21 @@ fn first_to_answer(name: &str, found: &[SocketAddr]) -> Result<SocketAddr, LoadE
     }
     let (address, error) = last;
     let address = address.map_or_else(|| name.to_owned(), |address| format!("{name} ({address})"));
-    Err(LoadError::Failed(super::fault::connecting(&address, &error)))
+    Err(LoadError::Failed(connecting(&address, &error)))
+}
+
+/// Why a connection could not be made, and what to do.
+pub(crate) fn connecting(address: &str, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::ConnectionRefused => ": is a server listening there?",
+        // connect(2): all ports of the range are in use, those in TIME_WAIT included.
+        io::ErrorKind::AddrNotAvailable => {
+            ": no local port is left: lower --rate or the number of connections, or widen \
+             net.ipv4.ip_local_port_range"
+        }
+        _ => "",
+    };
+    format!("connecting to {address}: {}{advice}", plain(error))
 }
 
 #[cfg(test)]
@@ -55,14 +70,14 @@ mod tests {
 
     #[test]
     fn numbers_are_taken_as_they_are() {
-        assert_eq!(resolve("127.0.0.1:7").unwrap(), "127.0.0.1:7".parse().unwrap());
-        assert_eq!(resolve("[::1]:7").unwrap(), "[::1]:7".parse().unwrap());
+        assert_eq!(resolve("--address", "127.0.0.1:7").unwrap(), "127.0.0.1:7".parse().unwrap());
+        assert_eq!(resolve("--address", "[::1]:7").unwrap(), "[::1]:7".parse().unwrap());
     }
 
     #[test]
     fn what_is_no_address_is_wrong_usage() {
         for name in ["", "localhost", ":80", "host:", "host:http", "host:70000"] {
-            let error = resolve(name).unwrap_err();
+            let error = resolve("--address", name).unwrap_err();
             assert_eq!(error.exit_status(), 2, "{name}");
             assert!(error.to_string().contains("expected HOST:PORT"), "{error}");
         }

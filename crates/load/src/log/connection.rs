@@ -1,0 +1,596 @@
+//! One connection: the lines that it sends, and what the target says of them.
+//!
+//! It never waits: it does what can be done when it is told that its socket is ready
+//! (edge-triggered, epoll(7)), that lines are due, or that the end has come.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    io,
+    net::TcpStream,
+    sync::Arc,
+};
+
+use rustix::{
+    event::epoll::EventFlags,
+    net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt},
+};
+use rustls::ClientConnection;
+
+use super::{
+    answers::{Answer, Answers},
+    args::{Guarantee, Protocol},
+    fault::Fault,
+    ledger::Ledger,
+    lines::{Lines, transaction},
+    plan::Plan,
+    wire::Wire,
+};
+use crate::{crew::Clock, pace::Pace, poll::Poll};
+
+/// About the most that one call sends, and that is made and not sent.
+const CHUNK_BYTES: usize = 128 << 10;
+/// The same where each line is answered by itself and looked up in what is not sent.
+const RELP_CHUNK_BYTES: usize = 16 << 10;
+/// How often a connection sends so much before others have their turn.
+const CHUNKS_IN_TURN: usize = 8;
+const INPUT_BYTES: usize = 16 << 10;
+/// What a client of RELP says first: that it knows transactions of syslog.
+const RELP_OPEN: &[u8] = b"1 open 53 relp_version=0\nrelp_software=ringwise\ncommands=syslog\n";
+
+/// What the connections of a thread share.
+pub(super) struct Desk {
+    pub plan: Arc<Plan>,
+    pub lines: Arc<Lines>,
+    pub clock: Clock,
+    pub pace: Option<Pace>,
+    pub ledger: Ledger,
+    /// The measured time; not yet known: the end of time.
+    pub from_ns: u64,
+    pub until_ns: u64,
+    /// Whether lines may be made.
+    pub may_send: bool,
+    /// Whether all that is made is all that is to be sent.
+    pub is_ending: bool,
+    /// Connections that were opened or have failed before.
+    pub opened: usize,
+    /// Whether a connection stopped though it could have gone on.
+    pub again: VecDeque<usize>,
+    pub poll: Poll,
+    output: Vec<u8>,
+    input: Box<[u8]>,
+}
+
+impl Desk {
+    pub(super) fn new(plan: Arc<Plan>, lines: Arc<Lines>, clock: Clock, poll: Poll) -> Desk {
+        Desk {
+            plan,
+            lines,
+            clock,
+            pace: None,
+            ledger: Ledger::default(),
+            from_ns: u64::MAX,
+            until_ns: u64::MAX,
+            may_send: false,
+            is_ending: false,
+            opened: 0,
+            again: VecDeque::new(),
+            poll,
+            output: Vec::with_capacity(2 * CHUNK_BYTES),
+            input: vec![0; INPUT_BYTES].into(),
+        }
+    }
+
+    fn is_measured(&self, at_ns: u64) -> bool {
+        (self.from_ns..self.until_ns).contains(&at_ns)
+    }
+
+    /// Lines that were begun at one moment, or the least that they would have taken.
+    pub(super) fn took(&mut self, begun_ns: u64, ended_ns: u64, lines: u64) {
+        if begun_ns < self.until_ns && ended_ns >= self.from_ns {
+            let latency_ns = ended_ns.saturating_sub(begun_ns);
+            self.ledger.latency.record_many_ns(latency_ns, lines);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Over, failed, or not yet made.
+    Closed,
+    Connecting,
+    /// TLS, then the greeting.
+    Greeting,
+    Open,
+    /// All is sent, and the target has been told so.
+    HalfClosed,
+}
+
+/// Lines that were made at one moment, in a loop without schedule.
+struct Batch {
+    /// The number behind the last one's.
+    end: u64,
+    begun_ns: u64,
+}
+
+/// One connection.
+pub(super) struct Connection {
+    is_sender: bool,
+    stage: Stage,
+    /// Where it stands among the thread's connections, and among all.
+    place: usize,
+    number: u64,
+    wire: Option<Wire>,
+    /// Lines that the schedule lets be sent, that are made, that were answered in a row, and those
+    /// of which the latency was taken.
+    pub due: u64,
+    made: u64,
+    answered: u64,
+    timed: u64,
+    rejected: u64,
+    /// What is made and not sent, from a byte on.
+    pending: Vec<u8>,
+    pending_at: usize,
+    batches: VecDeque<Batch>,
+    answers: Answers,
+    /// RELP: lines that were answered before others.
+    early: BTreeSet<u64>,
+    has_greeted: bool,
+    is_failed: bool,
+}
+
+impl Connection {
+    pub(super) fn new(is_sender: bool, place: usize, number: u64) -> Connection {
+        Connection {
+            is_sender,
+            stage: Stage::Closed,
+            place,
+            number,
+            wire: None,
+            due: 0,
+            made: 0,
+            answered: 0,
+            timed: 0,
+            rejected: 0,
+            pending: Vec::new(),
+            pending_at: 0,
+            batches: VecDeque::new(),
+            answers: Answers::default(),
+            early: BTreeSet::new(),
+            has_greeted: false,
+            is_failed: false,
+        }
+    }
+
+    pub(super) fn is_failed(&self) -> bool {
+        self.is_failed
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.stage == Stage::Closed
+    }
+
+    /// Lines that are made.
+    pub(super) fn made(&self) -> u64 {
+        self.made
+    }
+
+    /// Lines that the kernel has whole.
+    fn sent(&self, desk: &Desk) -> u64 {
+        let rest = &self.pending[self.pending_at..];
+        if rest.is_empty() {
+            return self.made;
+        }
+        let unsent = match desk.plan.protocol {
+            // The end of a line is its only LF.
+            Protocol::Lines | Protocol::Relp => memchr::memchr_iter(b'\n', rest).count(),
+            // It has no answers that this could be compared with: the bytes tell about.
+            Protocol::OctetCounting => rest.len().div_ceil(desk.lines.line_bytes()),
+        };
+        self.made.saturating_sub(unsent as u64)
+    }
+
+    /// Begins to connect.
+    pub(super) fn open(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        let address = desk.plan.address;
+        let failed = |error| Fault::Connect(address, error);
+        let stream = self.connect(desk).map_err(failed)?;
+        self.wire = Some(match &desk.plan.tls {
+            None => Wire::Plain(stream),
+            Some(tls) => {
+                let session = ClientConnection::new(tls.config.clone(), tls.name.clone())
+                    .map_err(|error| failed(io::Error::other(error)))?;
+                Wire::Tls(stream, Box::new(session))
+            }
+        });
+        self.stage = Stage::Connecting;
+        Ok(())
+    }
+
+    fn connect(&self, desk: &Desk) -> io::Result<TcpStream> {
+        let address = &desk.plan.address;
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        match connect(&socket, address) {
+            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        desk.poll.add(&socket, self.place)?;
+        Ok(TcpStream::from(socket))
+    }
+
+    /// Does what a ready socket lets be done.
+    pub(super) fn ready(&mut self, flags: EventFlags, desk: &mut Desk) -> Result<(), Fault> {
+        if self.stage == Stage::Connecting && !self.connected(flags, desk)? {
+            return Ok(());
+        }
+        let wanted = EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        if flags.intersects(wanted) || self.stage == Stage::Greeting {
+            self.receive(desk)?;
+        }
+        self.advance(desk)
+    }
+
+    fn connected(&mut self, flags: EventFlags, desk: &mut Desk) -> Result<bool, Fault> {
+        let Some(wire) = &self.wire else { return Ok(false) };
+        if !flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
+            return Ok(false);
+        }
+        if let Some(error) = wire.stream().take_error().unwrap_or_else(Some) {
+            return Err(Fault::Connect(desk.plan.address, error));
+        }
+        self.stage = Stage::Greeting;
+        desk.ledger.connections_made += 1;
+        let greeting: &[u8] = match (desk.plan.protocol, desk.plan.ack) {
+            (Protocol::Relp, _) => RELP_OPEN,
+            (_, None) => b"",
+            (_, Some(Guarantee::Any)) => b"LOGD 1\n",
+            (_, Some(Guarantee::Written)) => b"LOGD 1 ack=written\n",
+            (_, Some(Guarantee::Durable)) => b"LOGD 1 ack=durable\n",
+        };
+        self.pending.extend_from_slice(greeting);
+        Ok(true)
+    }
+
+    /// Sends what may be sent, and half-closes where all is done.
+    pub(super) fn advance(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        if self.stage == Stage::Greeting {
+            return self.greet(desk);
+        }
+        if self.stage != Stage::Open {
+            return Ok(());
+        }
+        let has_sent = self.send(desk)?;
+        if !desk.plan.is_answered() {
+            self.take_sent(desk);
+        }
+        let is_done = has_sent && self.made == self.due_now(desk);
+        if is_done && desk.is_ending && (!desk.plan.is_answered() || self.answered == self.made) {
+            self.half_close()?;
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        if !self.flush()? || !self.wire.as_ref().is_some_and(Wire::is_ready) {
+            return Ok(());
+        }
+        if self.send_pending(desk)? && (self.has_greeted || !desk.plan.is_answered()) {
+            self.stage = Stage::Open;
+            desk.opened += 1;
+        }
+        Ok(())
+    }
+
+    fn half_close(&mut self) -> Result<(), Fault> {
+        let Some(wire) = &mut self.wire else { return Ok(()) };
+        wire.half_close().map_err(|error| self.call_failed("half-closing", error))?;
+        self.stage = Stage::HalfClosed;
+        Ok(())
+    }
+
+    /// How many lines are due by now, however far it is.
+    fn due_now(&self, desk: &Desk) -> u64 {
+        match (desk.may_send && self.is_sender, desk.pace.is_some()) {
+            (false, _) => self.made,
+            (true, true) => self.due,
+            (true, false) => u64::MAX,
+        }
+    }
+
+    /// Sends until all that is due is sent, or there is no room; then its next event says when to
+    /// go on. Whether all is sent.
+    fn send(&mut self, desk: &mut Desk) -> Result<bool, Fault> {
+        let due = self.due_now(desk);
+        for _ in 0..CHUNKS_IN_TURN {
+            if !self.send_pending(desk)? {
+                return Ok(false);
+            }
+            if self.made >= due {
+                return self.flush();
+            }
+            let mut output = std::mem::take(&mut desk.output);
+            output.clear();
+            let (number, first) = (self.number, self.made);
+            let room = match desk.plan.protocol {
+                Protocol::Relp => RELP_CHUNK_BYTES,
+                Protocol::Lines | Protocol::OctetCounting => CHUNK_BYTES,
+            };
+            self.made += desk.lines.fill(number, first, due - first, room, &mut output);
+            if desk.pace.is_none() {
+                let begun_ns = desk.clock.now_ns();
+                self.batches.push_back(Batch { end: self.made, begun_ns });
+            }
+            let sent = self.send_bytes(&output, desk);
+            if let Ok(sent) = sent {
+                self.pending.extend_from_slice(&output[sent..]);
+            }
+            desk.output = output;
+            sent?;
+        }
+        desk.again.push_back(self.place);
+        Ok(false)
+    }
+
+    /// Sends what is left of what was made. Whether nothing is left.
+    fn send_pending(&mut self, desk: &mut Desk) -> Result<bool, Fault> {
+        while self.pending_at < self.pending.len() {
+            let pending = std::mem::take(&mut self.pending);
+            let sent = self.send_bytes(&pending[self.pending_at..], desk);
+            self.pending = pending;
+            match sent? {
+                0 => return Ok(false),
+                sent => self.pending_at += sent,
+            }
+        }
+        self.pending.clear();
+        self.pending_at = 0;
+        Ok(true)
+    }
+
+    /// Sends as much as there is room for.
+    fn send_bytes(&mut self, bytes: &[u8], desk: &mut Desk) -> Result<usize, Fault> {
+        let Some(wire) = &mut self.wire else { return Ok(0) };
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match wire.send(&bytes[sent..]) {
+                Ok(count) => {
+                    sent += count;
+                    desk.ledger.writes += 1;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.call_failed("sending", error)),
+            }
+        }
+        desk.ledger.bytes_sent += sent as u64;
+        Ok(sent)
+    }
+
+    fn flush(&mut self) -> Result<bool, Fault> {
+        let Some(wire) = &mut self.wire else { return Ok(true) };
+        wire.flush().map_err(|error| self.call_failed("sending", error))
+    }
+
+    fn call_failed(&self, what: &'static str, error: io::Error) -> Fault {
+        Fault::Call { what, error, sent: self.made, answered: self.answered }
+    }
+
+    /// Receives until nothing is left.
+    fn receive(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        loop {
+            let Some(wire) = &mut self.wire else { return Ok(()) };
+            match wire.receive(&mut desk.input) {
+                Ok(0) => return self.ended(desk),
+                Ok(count) => self.take(count, desk)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.call_failed("receiving", error)),
+            }
+        }
+    }
+
+    fn take(&mut self, count: usize, desk: &mut Desk) -> Result<(), Fault> {
+        if !desk.plan.is_answered() {
+            return Err(Fault::strange(&desk.input[..count]));
+        }
+        let input = std::mem::take(&mut desk.input);
+        let mut answers = std::mem::take(&mut self.answers);
+        let protocol = desk.plan.protocol;
+        let before = self.answered;
+        let mut each = |answer: Answer<'_>| self.answer(answer, desk);
+        let taken = answers.take(protocol, &input[..count], &mut each);
+        self.answers = answers;
+        desk.input = input;
+        taken?;
+        if self.answered > before {
+            self.take_time(self.answered, desk);
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, answer: Answer<'_>, desk: &mut Desk) -> Result<(), Fault> {
+        match answer {
+            Answer::Hello(promise) if !self.has_greeted => self.hello(promise, desk),
+            Answer::Transaction(1, status) if !self.has_greeted => match status {
+                "200 OK" => self.hello(status, desk),
+                _ => Err(Fault::Refused(status.to_owned())),
+            },
+            Answer::Refused(text) => Err(Fault::Refused(text.to_owned())),
+            Answer::Acknowledged(number) => {
+                if number < self.answered {
+                    let before = self.answered;
+                    return Err(Fault::Back { acknowledged: number, before });
+                }
+                self.check_sent(number, desk)?;
+                self.answered = number;
+                Ok(())
+            }
+            Answer::Rejected(number, reason) => {
+                self.check_sent(number, desk)?;
+                self.reject(number, reason, desk);
+                Ok(())
+            }
+            Answer::Transaction(number, status) => self.transaction(number, status, desk),
+            // What is not answered then is missing in the end.
+            Answer::Closing => Ok(()),
+            Answer::Hello(text) => Err(Fault::strange(text.as_bytes())),
+        }
+    }
+
+    fn hello(&mut self, promise: &str, desk: &mut Desk) -> Result<(), Fault> {
+        // What else the daemon says in its greeting is for clients that asked for it.
+        let promised = promise.split(' ').next().unwrap_or_default();
+        if let Some(asked) = desk.plan.ack {
+            let is_enough = match asked {
+                Guarantee::Any => true,
+                Guarantee::Written => matches!(promised, "written" | "durable"),
+                Guarantee::Durable => promised == "durable",
+            };
+            if !is_enough {
+                let promised = promised.to_owned();
+                return Err(Fault::Weaker { asked: asked.name(), promised });
+            }
+            desk.ledger.promise.get_or_insert_with(|| promised.to_owned());
+        }
+        self.has_greeted = true;
+        Ok(())
+    }
+
+    /// RELP answers each line by itself, in any order.
+    fn transaction(&mut self, number: u64, status: &str, desk: &mut Desk) -> Result<(), Fault> {
+        let line = match number == transaction(self.answered) {
+            true => self.answered,
+            // The numbers wrap far beyond what can be under way.
+            false => {
+                let sent = self.sent(desk);
+                let found = (self.answered..sent).find(|&line| transaction(line) == number);
+                found.ok_or(Fault::Early { acknowledged: number - 1, sent })?
+            }
+        };
+        self.check_sent(line + 1, desk)?;
+        if status != "200 OK" {
+            self.reject(line + 1, status, desk);
+        }
+        if line > self.answered {
+            self.early.insert(line);
+            return Ok(());
+        }
+        self.answered += 1;
+        while self.early.remove(&self.answered) {
+            self.answered += 1;
+        }
+        Ok(())
+    }
+
+    fn reject(&mut self, number: u64, reason: &str, desk: &mut Desk) {
+        self.rejected += 1;
+        let connection = self.number;
+        desk.ledger
+            .rejection
+            .get_or_insert_with(|| format!("line {number} of connection {connection}: {reason}"));
+    }
+
+    fn check_sent(&self, number: u64, desk: &Desk) -> Result<(), Fault> {
+        let sent = self.sent(desk);
+        if number > sent { Err(Fault::Early { acknowledged: number, sent }) } else { Ok(()) }
+    }
+
+    /// Without acknowledgements a line is done when the kernel has it.
+    fn take_sent(&mut self, desk: &mut Desk) {
+        let sent = self.sent(desk);
+        if sent > self.timed {
+            self.take_time(sent, desk);
+        }
+    }
+
+    /// The lines before `end` are done.
+    fn take_time(&mut self, end: u64, desk: &mut Desk) {
+        let now_ns = desk.clock.now_ns();
+        if desk.is_measured(now_ns) {
+            desk.ledger.operations += end - self.timed;
+        }
+        self.took_until(end, now_ns, desk);
+    }
+
+    fn took_until(&mut self, end: u64, now_ns: u64, desk: &mut Desk) {
+        while self.timed < end {
+            let (begun_ns, to) = match (desk.pace, self.batches.front()) {
+                (Some(pace), _) => {
+                    let burst = desk.plan.burst_lines;
+                    let nth = self.timed / burst;
+                    (pace.intended_of_ns(self.place, nth), (nth + 1) * burst)
+                }
+                (None, Some(batch)) => (batch.begun_ns, batch.end),
+                (None, None) => (now_ns, end),
+            };
+            let to_now = to.min(end);
+            desk.took(begun_ns, now_ns, to_now - self.timed);
+            self.timed = to_now;
+            if desk.pace.is_none() && to_now == to {
+                self.batches.pop_front();
+            }
+        }
+    }
+
+    /// The target has closed: as it should after a half-close, and too early otherwise.
+    fn ended(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        if self.stage != Stage::HalfClosed {
+            let answered = desk.plan.is_answered().then_some(self.answered);
+            return Err(Fault::Ended { sent: self.made, answered });
+        }
+        if !desk.plan.is_answered() {
+            desk.ledger.received += self.made;
+        }
+        self.close(desk);
+        Ok(())
+    }
+
+    /// What keeps it from being over, after `seconds` of nothing.
+    pub(super) fn stuck(&self, seconds: u64, desk: &Desk) -> Fault {
+        let (made, sent) = (self.made, self.sent(desk));
+        match self.stage {
+            Stage::Connecting | Stage::Greeting => Fault::Unopened { seconds },
+            Stage::HalfClosed => Fault::Unended { seconds },
+            _ if sent < made => Fault::Stuck { seconds, made, sent },
+            _ => Fault::Silent { seconds, sent, answered: self.answered },
+        }
+    }
+
+    /// Counts the connection as failed. What was under way took at least until now.
+    pub(super) fn fail(&mut self, fault: &Fault, desk: &mut Desk) {
+        if self.is_failed {
+            return;
+        }
+        let now_ns = desk.clock.now_ns();
+        self.took_until(self.made, now_ns, desk);
+        desk.ledger.failed(self.number, fault);
+        desk.opened +=
+            usize::from(matches!(self.stage, Stage::Connecting | Stage::Greeting | Stage::Closed));
+        self.is_failed = true;
+        self.close(desk);
+    }
+
+    /// Closes the socket, and counts what went through it.
+    fn close(&mut self, desk: &mut Desk) {
+        if self.wire.take().is_some() {
+            let sent = self.sent(desk);
+            let ledger = &mut desk.ledger;
+            ledger.sent += sent;
+            ledger.rejected += self.rejected;
+            if desk.plan.is_answered() {
+                ledger.received += self.answered;
+            }
+            if self.is_sender {
+                ledger.sent_by.push((self.number, sent));
+            }
+            ledger.over_ns = ledger.over_ns.max(desk.clock.now_ns());
+        }
+        self.stage = Stage::Closed;
+    }
+}

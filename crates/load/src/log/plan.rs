@@ -1,0 +1,185 @@
+//! What is to be done: the command line, checked and with every default filled in.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    args::{Args, Guarantee, Protocol},
+    lines::Lines,
+    tls::{self, Tls},
+};
+use crate::{error::LoadError, error::plain, limits, target};
+
+/// The largest warm-up that is not asked for.
+const WARM_UP_MAX: Duration = Duration::from_secs(1);
+/// How long a run is that is not asked for, and one of a search.
+const DURATION: Duration = Duration::from_secs(60);
+const SEARCH_DURATION: Duration = Duration::from_secs(2);
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The target as it was named.
+    pub name: String,
+    /// The target.
+    pub address: SocketAddr,
+    /// Connections that send.
+    pub connections: usize,
+    /// Connections that are silent.
+    pub idle: usize,
+    /// How lines are told apart.
+    pub protocol: Protocol,
+    /// Which acknowledgements are asked for by `LOGD 1`.
+    pub ack: Option<Guarantee>,
+    /// Whom to trust, with TLS.
+    pub tls: Option<Tls>,
+    /// What is sent.
+    pub source: Source,
+    /// Lines per second over all connections; none is as many as the target takes.
+    pub rate_per_s: Option<u64>,
+    /// Lines of a connection that are sent at one moment.
+    pub burst_lines: u64,
+    /// How often bursts come where no rate says it.
+    pub burst_every: Option<Duration>,
+    /// Sending before the measured time.
+    pub warm_up: Duration,
+    /// The measured time.
+    pub duration: Duration,
+    /// Where lines are to be found at the end.
+    pub stored: Option<PathBuf>,
+    /// Threads.
+    pub threads: usize,
+    /// Processors that they are pinned to in turn; none: not pinned.
+    pub processors: Vec<usize>,
+    /// The target's process, where it is to be looked at.
+    pub server_pid: Option<u32>,
+}
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Lines of so many bytes, ends included.
+    Made(usize),
+    /// The lines of a file.
+    File(PathBuf, Arc<[u8]>),
+}
+
+impl Source {
+    pub(super) fn lines(&self, protocol: Protocol, key: u64) -> Option<Lines> {
+        match self {
+            Source::Made(bytes) => Some(Lines::made(protocol, *bytes, key)),
+            Source::File(_, content) => Lines::given(protocol, content),
+        }
+    }
+
+    /// A file's lines.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Failed`] where it cannot be read or holds no line.
+    pub fn file(path: &Path) -> Result<Source, LoadError> {
+        let failed =
+            |reason: &str| LoadError::Failed(format!("--lines {}: {reason}", path.display()));
+        let content = fs::read(path).map_err(|error| failed(&plain(&error)))?;
+        let source = Source::File(path.to_owned(), content.into());
+        match source.lines(Protocol::Lines, 0) {
+            Some(_) => Ok(source),
+            None => Err(failed("there is no line in it")),
+        }
+    }
+}
+
+impl Plan {
+    /// Checks what was typed, finds the target's address, reads files and raises the limit of open
+    /// files where it is too low.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Usage`] for what cannot be meant, [`LoadError::Failed`] for a name that does
+    /// not resolve, files that cannot be read and a limit that is too low.
+    pub fn new(args: &Args) -> Result<Plan, LoadError> {
+        let usage = |text: &str| Err(LoadError::Usage(text.to_owned()));
+        let default = if args.search { SEARCH_DURATION } else { DURATION };
+        let duration = args.duration.unwrap_or(default);
+        if duration.is_zero() {
+            return usage("--duration 0: expected more than nothing");
+        }
+        let (burst_lines, burst_every) = args.burst.unwrap_or((1, None));
+        match (args.rate, args.burst) {
+            (Some(_), Some((_, Some(_)))) => {
+                return usage("--burst: with --rate expected only how many lines, such as 100");
+            }
+            (None, Some((_, None))) => {
+                return usage("--burst: expected --rate, or how often, such as 100/10ms");
+            }
+            _ => {}
+        }
+        if args.ack.is_some() && args.protocol != Protocol::Lines {
+            return usage("--ack: is for --protocol lines; RELP acknowledges by itself");
+        }
+        if args.stored.as_ref().is_some_and(|path| !path.exists()) {
+            let path = args.stored.as_ref().map(|path| path.display().to_string());
+            let path = path.unwrap_or_default();
+            return Err(LoadError::Failed(format!("--stored {path}: no such file or directory")));
+        }
+        limits::check_processors(&args.pin)?;
+        let connections = args.connections as usize;
+        let plan = Plan {
+            name: args.target.clone(),
+            address: target::resolve("--target", &args.target)?,
+            connections,
+            idle: args.idle as usize,
+            protocol: args.protocol,
+            ack: args.ack,
+            tls: tls::from(args)?,
+            source: match &args.lines {
+                Some(path) => Source::file(path)?,
+                None => Source::Made(args.line),
+            },
+            rate_per_s: args.rate,
+            burst_lines,
+            burst_every,
+            warm_up: args.warm_up.unwrap_or((duration / 10).min(WARM_UP_MAX)),
+            duration,
+            stored: args.stored.clone(),
+            threads: (args.threads as usize).min(connections),
+            processors: args.pin.clone(),
+            server_pid: args.server_pid,
+        };
+        plan.raise_open_files()?;
+        Ok(plan)
+    }
+
+    /// Raises the soft limit of open files to the hard one, where it is too low.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Failed`] where the hard limit is too low too.
+    pub fn raise_open_files(&self) -> Result<(), LoadError> {
+        limits::raise_open_files(self.connections + self.idle, self.threads)
+    }
+
+    /// Whether the target answers for each line.
+    pub fn is_answered(&self) -> bool {
+        self.ack.is_some() || self.protocol == Protocol::Relp
+    }
+
+    /// Whether a schedule says when lines are sent.
+    pub fn is_paced(&self) -> bool {
+        self.rate_per_s.is_some() || self.burst_every.is_some()
+    }
+
+    /// How often each connection has a burst, where there are bursts.
+    pub fn burst_period_ns(&self) -> Option<f64> {
+        let by_rate = || {
+            let rate = self.rate_per_s.filter(|_| self.burst_lines > 1)?;
+            Some(self.burst_lines as f64 * self.connections as f64 * 1e9 / rate as f64)
+        };
+        self.burst_every.map(|every| every.as_nanos() as f64).or_else(by_rate)
+    }
+}

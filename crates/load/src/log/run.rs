@@ -1,0 +1,58 @@
+//! A run from its plan to its outcome, by a crew of threads.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use super::{ledger::Ledger, outcome::Outcome, plan::Plan, stored, worker::Worker};
+use crate::{
+    crew::{Course, Crew, Moment},
+    error::LoadError,
+    limits,
+};
+
+/// Does what the plan says. A signal that sets `interrupted` ends the measured time early.
+///
+/// # Errors
+///
+/// [`LoadError`]: nothing could be measured, or the target's files could not be read. Connections
+/// that fail among others that do not are counted in the [`Outcome`].
+pub fn run(plan: &Plan, interrupted: &Arc<AtomicBool>) -> Result<Outcome, LoadError> {
+    run_observed(plan, interrupted, &mut |_| {})
+}
+
+/// The same, for a caller that has something to look at when the measured time begins and ends.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub fn run_observed(
+    plan: &Plan,
+    interrupted: &Arc<AtomicBool>,
+    at: &mut dyn FnMut(Moment),
+) -> Result<Outcome, LoadError> {
+    limits::check_process(plan.server_pid)?;
+    let Some(lines) = plan.source.lines(plan.protocol, fastrand::u64(..)) else {
+        return Err(LoadError::Failed("--lines: there is no line in it".to_owned()));
+    };
+    let (own, lines) = (Arc::new(plan.clone()), Arc::new(lines));
+    let of_threads = lines.clone();
+    let work = move |post| Worker::run(&own, &of_threads, post);
+    let course = Course {
+        warm_up: plan.warm_up,
+        duration: plan.duration,
+        server_pid: plan.server_pid,
+        has_idle: plan.idle > 0,
+        opens_later: false,
+    };
+    let why = |ledgers: Vec<Ledger>| {
+        ledgers.into_iter().flat_map(|ledger| ledger.faults).take(1).collect()
+    };
+    let crew = Crew::start(plan.threads, &plan.processors, interrupted, work)?;
+    let mut conducted = crew.conduct(&course, why, at)?;
+    let mut sent = Vec::new();
+    conducted.ledgers.iter_mut().for_each(|ledger| sent.append(&mut ledger.sent_by));
+    let mut outcome = Outcome::of(plan, conducted);
+    if let Some(path) = &plan.stored {
+        outcome.stored = Some(stored::look(path, &lines, &sent)?);
+    }
+    Ok(outcome)
+}
