@@ -321,7 +321,9 @@ impl<L: Send + 'static> Crew<L> {
 
     /// Ends all threads before they begin: what they counted until now.
     fn dismiss(self) -> Result<Vec<L>, LoadError> {
-        self.shared.until_ns.store(0, Ordering::Relaxed);
+        for moment in [&self.shared.start_ns, &self.shared.from_ns, &self.shared.until_ns] {
+            moment.store(0, Ordering::Relaxed);
+        }
         self.tell(|| Order::Go);
         self.finish()
     }

@@ -134,6 +134,8 @@ impl Worker {
         if let Some(from) = from {
             self.desk.ledger.own = Mark::set(now_ns).since(&from);
         }
+        // What fell due since the last look was due in time.
+        self.begin_due(self.desk.until_ns);
         self.desk.may_send = false;
     }
 
