@@ -18,7 +18,8 @@ use crate::{
     error::LogdError,
     guarantee::Guarantee,
     json::{DEPTH_MAX, Field, Rules},
-    segment::appender::Limits as SegmentLimits,
+    keeper::Care,
+    segment::{appender::Limits as SegmentLimits, retention::Policy},
     worker::Live,
 };
 
@@ -140,9 +141,26 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     segment_size: Option<u64>,
 
-    /// A segment ends with the first line that comes when it is so old [default: 60m]
+    /// A segment that has lines ends when it is so old [default: 60m]
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     segment_age: Option<Duration>,
+
+    /// Pack segments when they have ended, with zstd at this level; "none" leaves them plain
+    /// [default: none]
+    #[arg(long, value_name = "LEVEL", value_parser = pack_level)]
+    pack: Option<Packing>,
+
+    /// Remove the oldest ended segments when all have more bytes, packed or not [default: never]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
+    retain_size: Option<u64>,
+
+    /// Remove segments that ended so long ago [default: never]
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    retain_age: Option<Duration>,
+
+    /// Take and acknowledge nothing while the file system has less free than this [default: 64m]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
+    min_free: Option<u64>,
 
     /// How long to wait at the end for what is still to be stored [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
@@ -193,6 +211,14 @@ impl ServeArgs {
         let segments = SegmentLimits {
             bytes: flags.segment_size.or(file.segment_size).unwrap_or(256 << 20).max(1),
             age: flags.segment_age.or(file.segment_age).unwrap_or(Duration::from_secs(3600)),
+            min_free: flags.min_free.or(file.min_free).unwrap_or(64 << 20),
+        };
+        let care = Care {
+            policy: Policy {
+                bytes: flags.retain_size.or(file.retain_size),
+                age: flags.retain_age.or(file.retain_age),
+            },
+            pack_level: flags.pack.or(file.pack).and_then(|Packing(level)| level),
         };
         let listen = flags.listen.or(file.listen);
         Ok(Options {
@@ -203,7 +229,7 @@ impl ServeArgs {
             threads,
             connections: flags.max_connections.or(file.max_connections),
             drain: flags.drain.or(file.drain).unwrap_or(Duration::from_secs(5)),
-            live: Live { limits, segments },
+            live: Live { limits, segments, care },
         })
     }
 }
@@ -251,6 +277,21 @@ fn line_size(text: &str) -> Result<usize, String> {
     match quantity::parse_size(text).map_err(|error| error.to_string())? {
         bytes @ 1..=MOST => Ok(bytes as usize),
         _ => Err(format!("expected 1 to {}", quantity::size_text(MOST))),
+    }
+}
+
+/// A level of zstd, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Packing(Option<i32>);
+
+fn pack_level(text: &str) -> Result<Packing, String> {
+    let levels = 1..=19;
+    match text {
+        "none" => Ok(Packing(None)),
+        _ => match text.parse() {
+            Ok(level) if levels.contains(&level) => Ok(Packing(Some(level))),
+            _ => Err("expected a level from 1 to 19, or none".to_owned()),
+        },
     }
 }
 

@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::{
     args::{Options, ServeArgs},
     error::LogdError,
+    keeper::Keeper,
     stats::Stats,
     worker::{Live, Order, Worker},
 };
@@ -34,18 +35,21 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
     };
     let _lock = lock(&options.directory)?;
     let live = Arc::new(Mutex::new(options.live.clone()));
+    let keeper = Keeper::start(&options.directory, live.clone())?;
     let order = Order {
         directory: options.directory.clone(),
         guarantee: options.guarantee,
         drain: options.drain,
         live: live.clone(),
+        keeper: keeper.tasks(),
     };
     let signals = signals(true)?;
     let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
     let told = writeln!(out, "listening on {}", server.address()).and_then(|()| out.flush());
     told.map_err(|error| LogdError::output(&error))?;
     let panel = server.panel();
-    server.serve(signals, || reload(args, &options, &live, &panel))
+    let served = server.serve(signals, || reload(args, &options, &live, &panel));
+    served.and(keeper.finish())
 }
 
 /// Reads the options again and takes over those that may change.

@@ -4,9 +4,9 @@
 //! stable storage. What it does not do: change a line, or answer a client that did not ask.
 //!
 //! Reading order: `args`, `json` (what a line has to be), `framing`, `letter`, `connection` (the
-//! rules), `segment` (where lines are kept), `storage` (a thread's streams), `worker` (one thread's
-//! loop), `daemon` (what is around the threads), `stats`, `tool` (cat, tail, verify). Threads and
-//! signals are `ringwise-serve`.
+//! rules), `segment` (where lines are kept), `space` (how much is left), `storage` (a thread's streams),
+//! `keeper` (what becomes of ended segments), `worker` (one thread's loop), `daemon` (what is around
+//! the threads), `stats`, `tool` (cat, tail, verify). Threads and signals are `ringwise-serve`.
 
 #![forbid(unsafe_code)]
 
@@ -17,8 +17,10 @@ mod error;
 mod framing;
 mod guarantee;
 pub mod json;
+mod keeper;
 mod letter;
 mod segment;
+mod space;
 mod stats;
 mod storage;
 mod tool;

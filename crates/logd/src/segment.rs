@@ -4,16 +4,21 @@
 //! read, and beside them an index with an entry for each batch, which has the batch's place, its
 //! lines and its checksum. What no good entry covers was never acknowledged as durable.
 //!
-//! Reading order: `entry`, `name`, `scan` (what of a segment is whole), `appender` (writing on a
-//! loop), `recovery` (what a start does with the end of the last run), `reader` (for people: cat,
-//! tail, verify). A stream is the segments of one thread, and its lines are numbered throughout.
+//! Reading order: `entry`, `name`, `scan` (what of a segment is whole), `call` (calls that a thread
+//! waits for), `appender` (writing on a loop), `recovery` (what a start does with the end of the last
+//! run), `pack` and `retention` (what becomes of sealed ones), `reader` (for people: cat, tail,
+//! verify; `unpack`). A stream is the segments of one thread, and its lines are numbered throughout.
 
 pub(crate) mod appender;
+pub(crate) mod call;
 pub(crate) mod entry;
 pub(crate) mod name;
+pub(crate) mod pack;
 pub(crate) mod reader;
 pub(crate) mod recovery;
+pub(crate) mod retention;
 pub(crate) mod scan;
+mod unpack;
 
 #[cfg(test)]
 mod crashes;

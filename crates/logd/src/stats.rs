@@ -23,6 +23,10 @@ pub(crate) struct Stats {
     /// Times that storage failed for a while, and threads where it does now.
     pub(crate) stalls: u64,
     pub(crate) stalled: u64,
+    /// Threads below the floor of free space.
+    pub(crate) low: u64,
+    /// Segments that failed and are not written to any more.
+    pub(crate) dead_segments: u64,
     /// System calls that hand over and wait; on epoll not counted.
     pub(crate) enters: u64,
 }
@@ -44,6 +48,8 @@ impl Sum for Stats {
             stopped_senders: sum.stopped_senders + one.stopped_senders,
             stalls: sum.stalls + one.stalls,
             stalled: sum.stalled + one.stalled,
+            low: sum.low + one.low,
+            dead_segments: sum.dead_segments + one.dead_segments,
             enters: sum.enters + one.enters,
         })
     }
@@ -55,7 +61,7 @@ impl fmt::Display for Stats {
             f,
             "{} connections, {} open, {} broken; {} lines accepted, {} rejected; {} bytes received \
              by {} receives, {} committed by {} commits and {} syncs; {} sends, {} senders stopped, \
-             {} stalls, {} threads stalled, {} enters",
+             {} stalls, {} threads stalled, {} short of space, {} dead segments, {} enters",
             self.connections,
             self.open,
             self.broken,
@@ -70,6 +76,8 @@ impl fmt::Display for Stats {
             self.stopped_senders,
             self.stalls,
             self.stalled,
+            self.low,
+            self.dead_segments,
             self.enters
         )
     }

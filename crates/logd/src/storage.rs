@@ -1,7 +1,10 @@
 //! A thread's two streams, lines and dead letters, committed together: a batch is done when both
 //! parts of it are, so that no acknowledgement covers a rejected line before its letter is stored.
+//!
+//! Segments that end go to the keeper, by age also when no line comes. Below the floor of free space
+//! no batch begins.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::mpsc::Sender, time::Duration};
 
 use ringwise::{BackendChoice, Completion, Local, Operation};
 
@@ -9,28 +12,40 @@ use crate::{
     connection::Batch,
     error::LogdError,
     guarantee::Guarantee,
+    keeper::Task,
     segment::{
-        appender::{Appender, Fatal, Limits, Plan, Progress, open_directory},
+        appender::{Appender, Fatal, Limits, Plan, Progress},
+        call::open_directory,
         name::{Content, Stream},
         recovery::recover,
     },
+    space::Floor,
 };
 
 /// How long to wait before a commit that failed is tried again.
 const RETRY_TIME: Duration = Duration::from_millis(500);
 
+/// How often it looks at ages and at space when nothing happens.
+const TICK_TIME: Duration = Duration::from_secs(1);
+
 /// What storage's operations are tagged with; the worker gives it all completions of these.
-pub(crate) const TAGS: [u64; 3] = [LINES, LETTERS, RETRY];
+pub(crate) const TAGS: [u64; 4] = [LINES, LETTERS, RETRY, TICK];
 const LINES: u64 = 5 << 32;
 const LETTERS: u64 = 6 << 32;
 const RETRY: u64 = 7 << 32;
+const TICK: u64 = 9 << 32;
 
 /// A thread's streams.
 pub(crate) struct Storage {
     lines: Part,
     letters: Part,
+    floor: Floor,
+    min_free: u64,
+    is_low: bool,
     is_waiting: bool,
     has_stalled: bool,
+    /// To who seals segments.
+    keeper: Sender<Task>,
     pub(crate) commits: u64,
     pub(crate) stalls: u64,
 }
@@ -57,6 +72,7 @@ impl Storage {
         number: u32,
         guarantee: Guarantee,
         limits: Limits,
+        keeper: Sender<Task>,
     ) -> Result<Storage, LogdError> {
         let names = names(directory)?;
         let mut part = |content, tag| -> Result<Part, LogdError> {
@@ -83,16 +99,55 @@ impl Storage {
         Ok(Storage {
             lines: part(Content::Lines, LINES)?,
             letters: part(Content::DeadLetters, LETTERS)?,
+            floor: Floor::new(directory),
+            min_free: limits.min_free,
+            is_low: false,
             is_waiting: false,
             has_stalled: false,
+            keeper,
             commits: 0,
             stalls: 0,
         })
     }
 
+    /// Begins to look at ages and at space every now and then.
+    pub(crate) fn watch(&self, local: &mut Local) -> Result<(), LogdError> {
+        local.push(Operation::timeout(TICK_TIME), TICK).map(drop).map_err(LogdError::failed)
+    }
+
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.lines.appender.set_limits(limits);
         self.letters.appender.set_limits(limits);
+        self.min_free = limits.min_free;
+    }
+
+    /// Whether a batch may begin: none is on its way, and there is space.
+    pub(crate) fn is_ready(&mut self) -> bool {
+        if self.is_busy() {
+            return false;
+        }
+        let is_low = self.floor.is_low(self.min_free);
+        if is_low != std::mem::replace(&mut self.is_low, is_low) {
+            match is_low {
+                true => eprintln!(
+                    "ringwise: logd: less than {} bytes are free (--min-free): nothing more is \
+                     stored and acknowledged until there are",
+                    self.min_free
+                ),
+                false => eprintln!("ringwise: logd: there is space again: storing goes on"),
+            }
+        }
+        !is_low
+    }
+
+    /// Whether there is less space than there has to be.
+    pub(crate) fn is_low(&self) -> bool {
+        self.is_low
+    }
+
+    /// Segments that failed and are not written to any more.
+    pub(crate) fn dead_segments(&self) -> u64 {
+        self.lines.appender.dead_segments + self.letters.appender.dead_segments
     }
 
     /// Whether a batch is on its way.
@@ -125,6 +180,7 @@ impl Storage {
             batch.letters = std::mem::take(&mut self.letters.spare);
             self.letters.begin(local, full.letters, full.letter_count)?;
         }
+        self.hand_on();
         self.look(local)
     }
 
@@ -144,6 +200,14 @@ impl Storage {
                 let progress = self.letters.appender.take(local, completion)?;
                 self.letters.note(progress);
             }
+            TICK => {
+                for part in [&mut self.lines, &mut self.letters] {
+                    part.appender.tick();
+                }
+                self.watch(local).map_err(|error| Fatal(error.to_string()))?;
+                // Without lines nobody asks, and who asks for the state wants to know.
+                self.is_ready();
+            }
             _ => {
                 self.is_waiting = false;
                 for part in [&mut self.lines, &mut self.letters] {
@@ -154,6 +218,7 @@ impl Storage {
                 }
             }
         }
+        self.hand_on();
         self.look(local)?;
         Ok(was_busy && !self.is_busy())
     }
@@ -178,10 +243,22 @@ impl Storage {
         Ok(())
     }
 
-    /// Ends both segments, durably.
-    pub(crate) fn seal(&mut self) -> Result<(), LogdError> {
-        self.lines.appender.seal().map_err(LogdError::failed)?;
-        self.letters.appender.seal().map_err(LogdError::failed)
+    /// Ends both segments.
+    pub(crate) fn seal(&mut self) {
+        for part in [&mut self.lines, &mut self.letters] {
+            part.appender.seal();
+        }
+        self.hand_on();
+    }
+
+    /// Gives segments that ended to who seals them.
+    fn hand_on(&mut self) {
+        for part in [&mut self.lines, &mut self.letters] {
+            for segment in part.appender.ended() {
+                // It outlives every thread that stores. Were it gone, the next start would seal.
+                let _ = self.keeper.send(Task::Seal(segment));
+            }
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::{
     connection::{Batch, Connection, Desk, Limits, Step},
     error::LogdError,
     guarantee::Guarantee,
+    keeper::{Care, Task},
     segment::appender::Limits as SegmentLimits,
     stats::Stats,
     storage::{Storage, TAGS},
@@ -50,6 +51,7 @@ const FOR_NOTHING: u64 = 8 << 32;
 pub(crate) struct Live {
     pub(crate) limits: Limits,
     pub(crate) segments: SegmentLimits,
+    pub(crate) care: Care,
 }
 
 /// How workers are made.
@@ -59,6 +61,8 @@ pub(crate) struct Order {
     pub(crate) guarantee: Guarantee,
     pub(crate) drain: Duration,
     pub(crate) live: Arc<Mutex<Live>>,
+    /// Where segments go that have ended.
+    pub(crate) keeper: Sender<Task>,
 }
 
 /// The loop of one thread.
@@ -115,9 +119,15 @@ impl Worker {
         let group =
             BufferGroup::new(&mut local, BUFFERS, BUFFER_BYTES).map_err(LogdError::failed)?;
         let live = order.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Live { limits, segments } = live;
-        let storage =
-            Storage::open(&mut local, &order.directory, seat.number, order.guarantee, segments)?;
+        let storage = Storage::open(
+            &mut local,
+            &order.directory,
+            seat.number,
+            order.guarantee,
+            live.segments,
+            order.keeper.clone(),
+        )?;
+        let limits = live.limits;
         let (door, ear, stats) = seat.take(FOR_ACCEPT, FOR_CONTROL, FOR_NOTHING)?;
         Ok(Worker {
             local,
@@ -147,6 +157,7 @@ impl Worker {
     /// Serves until it is told to drain and has, or the time for that is over.
     fn serve(&mut self) -> Result<(), LogdError> {
         self.ear.listen(&mut self.local)?;
+        self.storage.watch(&mut self.local)?;
         self.door.keep(&mut self.local)?;
         while !self.has_drained() {
             self.wait()?;
@@ -159,10 +170,12 @@ impl Worker {
             self.act()?;
         }
         let is_stored = self.batch.is_empty() && !self.storage.is_busy();
-        let sealed = if is_stored { self.storage.seal() } else { Ok(()) };
+        if is_stored {
+            self.storage.seal();
+        }
         self.tell();
         match is_stored {
-            true => sealed,
+            true => Ok(()),
             false => Err(LogdError::Failed(format!(
                 "{} bytes were received and could not be stored in the time for the drain; they \
                  were not acknowledged",
@@ -265,7 +278,7 @@ impl Worker {
 
     /// Sends all lines that have come on their way, if none are.
     fn begin_batch(&mut self) -> Result<(), LogdError> {
-        if self.batch.is_empty() || self.storage.is_busy() {
+        if self.batch.is_empty() || !self.storage.is_ready() {
             return Ok(());
         }
         self.committing_bytes = self.batch.bytes();
@@ -466,6 +479,8 @@ impl Worker {
             syncs: self.storage.syncs(),
             stalls: self.storage.stalls,
             stalled: u64::from(self.storage.is_stalled()),
+            low: u64::from(self.storage.is_low()),
+            dead_segments: self.storage.dead_segments(),
             ..self.counts
         };
         let _ = self.stats.send(stats);

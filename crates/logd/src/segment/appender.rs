@@ -12,9 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ringwise::{Completion, Descriptor, ErrorKind, Local, OpenOptions, Operation};
+use ringwise::{Completion, Descriptor, Local, OpenOptions, Operation};
 
 use super::{
+    call::{is_space, is_transient, run, sync, write_all},
     entry::{AFTER_SYNC, ENTRY_BYTES, Entry, Kind},
     name::{Part, Stream},
 };
@@ -31,6 +32,8 @@ const DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
 pub(crate) struct Limits {
     pub(crate) bytes: u64,
     pub(crate) age: Duration,
+    /// Bytes of the file system that have to be free for a batch to begin.
+    pub(crate) min_free: u64,
 }
 
 /// How a stream is to be written.
@@ -54,12 +57,17 @@ pub(crate) struct Appender {
     aside: Local,
     segment: Option<Segment>,
     commit: Option<Commit>,
+    /// Ended, and not handed on yet.
+    seals: Vec<Unsealed>,
     failures: u32,
+    /// Segments that failed and are not written to any more.
+    pub(crate) dead_segments: u64,
     /// Syncs that were asked for.
     pub(crate) syncs: u64,
 }
 
 struct Segment {
+    serial: u64,
     data: Descriptor,
     index: Descriptor,
     opened: Instant,
@@ -98,6 +106,8 @@ enum Trouble {
     Space(String),
     /// The segment is not to be trusted any more.
     Segment(String),
+    /// Neither is it, and there may be no space for another yet.
+    SegmentAndSpace(String),
 }
 
 /// What became of a batch.
@@ -122,7 +132,17 @@ pub(crate) struct Fatal(pub(crate) String);
 
 impl Appender {
     pub(crate) fn new(plan: Plan, directory: Descriptor, aside: Local) -> Appender {
-        Appender { plan, directory, aside, segment: None, commit: None, failures: 0, syncs: 0 }
+        Appender {
+            plan,
+            directory,
+            aside,
+            segment: None,
+            commit: None,
+            seals: Vec::new(),
+            failures: 0,
+            dead_segments: 0,
+            syncs: 0,
+        }
     }
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
@@ -158,9 +178,8 @@ impl Appender {
             segment.bytes >= self.plan.limits.bytes
                 || segment.opened.elapsed() >= self.plan.limits.age
         });
-        if is_over && let Err(error) = self.seal() {
-            // Without its seal it is read up to its last whole batch, which is all of it.
-            eprintln!("ringwise: logd: {}: sealing: {error}", self.plan.stream);
+        if is_over {
+            self.seal();
         }
         self.retry(local)
     }
@@ -229,6 +248,10 @@ impl Appender {
             Err(error) if is_space(&error) && matches!(kind, WRITE_DATA | WRITE_INDEX) => {
                 commit.trouble.get_or_insert(Trouble::Space(error.to_string()));
             }
+            // Blocks that were to be found when they are written back, and were not.
+            Err(error) if is_space(&error) => {
+                commit.trouble = Some(Trouble::SegmentAndSpace(error.to_string()));
+            }
             Err(error) => commit.trouble = Some(Trouble::Segment(error.to_string())),
         }
         if self.commit.as_ref().is_some_and(|commit| commit.trouble.is_none()) {
@@ -281,21 +304,29 @@ impl Appender {
     fn judge(&mut self, trouble: Trouble) -> Result<Progress, Fatal> {
         let what = match trouble {
             Trouble::Space(what) => what,
+            Trouble::SegmentAndSpace(what) => self.abandon(&what),
             Trouble::Segment(what) => {
-                // Closed and never touched again; the batch goes to another.
-                self.segment = None;
                 self.failures += 1;
-                if let Some(commit) = &mut self.commit {
-                    (commit.data_done, commit.entry_done) = (0, 0);
-                    (commit.entry, commit.sync) = (None, Sync::Unasked);
-                }
-                what
+                self.abandon(&what)
             }
         };
         match self.failures {
             FAILURES_MAX.. => Err(Fatal(format!("{}: {what}", self.plan.stream))),
             _ => Ok(Progress::Stalled(format!("{}: {what}", self.plan.stream))),
         }
+    }
+
+    /// Closes the segment, never to be touched again; the batch goes to another.
+    fn abandon(&mut self, what: &str) -> String {
+        let dead = self.segment.take();
+        if let Some(commit) = &mut self.commit {
+            (commit.data_done, commit.entry_done) = (0, 0);
+            (commit.entry, commit.sync) = (None, Sync::Unasked);
+        }
+        let Some(dead) = dead else { return what.to_owned() };
+        self.dead_segments += 1;
+        let name = self.plan.stream.file(dead.serial, Part::Data);
+        format!("{what}; {} is dead, its last batch goes to another", name.display())
     }
 
     /// Writes what is left of the batch, if anything is.
@@ -368,36 +399,93 @@ impl Appender {
             }
         };
         let opened = Instant::now();
-        self.segment =
-            Some(Segment { data, index, opened, bytes: 0, batches: 0, lines: 0, has_names: false });
+        self.segment = Some(Segment {
+            serial,
+            data,
+            index,
+            opened,
+            bytes: 0,
+            batches: 0,
+            lines: 0,
+            has_names: false,
+        });
         Ok(())
     }
 
-    /// Ends the segment, durably, whatever the guarantee. The thread waits for it.
+    /// Ends the segment if it is over its age and no batch is on its way.
+    pub(crate) fn tick(&mut self) {
+        let is_old = self
+            .segment
+            .as_ref()
+            .is_some_and(|segment| segment.opened.elapsed() >= self.plan.limits.age);
+        if is_old && self.commit.is_none() {
+            self.seal();
+        }
+    }
+
+    /// Ends the segment: gives it to whoever seals it, durably, whatever the guarantee.
+    pub(crate) fn seal(&mut self) {
+        let Some(segment) = self.segment.take().filter(|segment| segment.batches > 0) else {
+            return;
+        };
+        self.seals.push(Unsealed {
+            name: self.plan.stream.file(segment.serial, Part::Data),
+            data: segment.data,
+            index: segment.index,
+            is_synced: self.plan.guarantee == Guarantee::Durable,
+            batches: segment.batches,
+            bytes: segment.bytes,
+            lines: segment.lines,
+            next_line: self.plan.next_line,
+        });
+    }
+
+    /// Segments that ended since this was last asked, to be sealed by who has the time.
+    pub(crate) fn ended(&mut self) -> impl Iterator<Item = Unsealed> {
+        self.seals.drain(..)
+    }
+}
+
+/// A segment that nothing is written to any more.
+#[derive(Debug)]
+pub(crate) struct Unsealed {
+    name: PathBuf,
+    data: Descriptor,
+    index: Descriptor,
+    is_synced: bool,
+    batches: u64,
+    bytes: u64,
+    lines: u64,
+    next_line: u64,
+}
+
+impl Unsealed {
+    /// Its name, for people.
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Seals it, durably. The thread waits for it.
     ///
     /// # Errors
     ///
-    /// What could not be written or synced. The segment is left as it is.
-    pub(crate) fn seal(&mut self) -> Result<(), ringwise::Error> {
-        let Some(segment) = self.segment.take() else { return Ok(()) };
-        let local = &mut self.aside;
-        if segment.batches == 0 {
-            return Ok(());
-        }
-        if self.plan.guarantee != Guarantee::Durable {
-            sync(local, &segment.data)?;
-            sync(local, &segment.index)?;
+    /// What could not be written or synced. Without its seal it is read up to its last whole batch,
+    /// which is all of it.
+    pub(crate) fn seal(&self, local: &mut Local) -> Result<(), ringwise::Error> {
+        if !self.is_synced {
+            sync(local, &self.data)?;
+            sync(local, &self.index)?;
         }
         let seal = Entry {
-            number: segment.batches,
-            offset: segment.bytes,
-            lines: segment.lines,
-            first_line: self.plan.next_line,
+            number: self.batches,
+            offset: self.bytes,
+            lines: self.lines,
+            first_line: self.next_line,
             ..Entry::new(Kind::Seal)
         };
-        let offset = (1 + segment.batches) * ENTRY_BYTES as u64;
-        write_all(local, &segment.index, &seal.encode(), offset)?;
-        sync(local, &segment.index)
+        let offset = (1 + self.batches) * ENTRY_BYTES as u64;
+        write_all(local, &self.index, &seal.encode(), offset)?;
+        sync(local, &self.index)
     }
 }
 
@@ -427,58 +515,4 @@ fn entry_of(plan: &Plan, segment: &Segment, commit: &Commit) -> Vec<u8> {
 
 fn push(local: &mut Local, operation: Operation, tag: u64) -> Result<(), Fatal> {
     local.push(operation, tag).map(drop).map_err(|error| Fatal(error.to_string()))
-}
-
-/// Makes an operation, again where it was interrupted and did nothing.
-pub(crate) fn run(
-    local: &mut Local,
-    mut operation: impl FnMut() -> Operation,
-) -> Result<Completion, ringwise::Error> {
-    loop {
-        let done = local.run(operation())?;
-        match done.result() {
-            Ok(_) => return Ok(done),
-            Err(error) if is_transient(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Writes all of some bytes.
-pub(crate) fn write_all(
-    local: &mut Local,
-    file: &Descriptor,
-    bytes: &[u8],
-    offset: u64,
-) -> Result<(), ringwise::Error> {
-    let mut done = 0;
-    while done < bytes.len() {
-        let write = || Operation::write_at(file, bytes[done..].to_vec(), offset + done as u64);
-        done += run(local, write)?.result()?;
-    }
-    Ok(())
-}
-
-pub(crate) fn sync(local: &mut Local, file: &Descriptor) -> Result<(), ringwise::Error> {
-    run(local, || Operation::sync_all(file)).map(drop)
-}
-
-/// Opens a directory, to sync the names in it.
-pub(crate) fn open_directory(
-    local: &mut Local,
-    path: &Path,
-) -> Result<Descriptor, ringwise::Error> {
-    run(local, || Operation::open(path, OpenOptions::new().read(true)))?.into_descriptor()
-}
-
-fn is_transient(error: &ringwise::Error) -> bool {
-    use rustix::io::Errno;
-    error.kind() == ErrorKind::Interrupted || error.errno() == Errno::AGAIN.raw_os_error()
-}
-
-/// No space, no quota, or a limit on the size of files: nothing was lost, and it may pass.
-fn is_space(error: &ringwise::Error) -> bool {
-    use rustix::io::Errno;
-    let errnos = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
-    errnos.iter().any(|errno| errno.raw_os_error() == error.errno())
 }

@@ -27,6 +27,10 @@ pub(crate) enum Part {
     Index,
     /// What was cut off the end of the lines at a start.
     Torn,
+    /// The lines of a sealed segment, packed: whole, if it has this name.
+    Packed,
+    /// The same before it is whole.
+    Packing,
 }
 
 impl fmt::Display for Stream {
@@ -46,6 +50,8 @@ impl Stream {
             Part::Data => "ndjson",
             Part::Index => "index",
             Part::Torn => "torn",
+            Part::Packed => "ndjson.zst",
+            Part::Packing => "ndjson.zst.part",
         };
         format!("{self}-{serial:010}.{ending}").into()
     }
@@ -53,11 +59,13 @@ impl Stream {
 
 /// What a file's name says; nothing where it is none of a segment's.
 pub(crate) fn parse(name: &str) -> Option<(Stream, u64, Part)> {
-    let (stem, ending) = name.rsplit_once('.')?;
+    let (stem, ending) = name.split_once('.')?;
     let part = match ending {
         "ndjson" => Part::Data,
         "index" => Part::Index,
         "torn" => Part::Torn,
+        "ndjson.zst" => Part::Packed,
+        "ndjson.zst.part" => Part::Packing,
         _ => return None,
     };
     let mut words = stem.split('-');
@@ -79,7 +87,7 @@ mod tests {
     #[test]
     fn names_are_read_as_they_are_written_and_no_others() {
         for content in [Content::Lines, Content::DeadLetters] {
-            for part in [Part::Data, Part::Index, Part::Torn] {
+            for part in [Part::Data, Part::Index, Part::Torn, Part::Packed, Part::Packing] {
                 for (number, serial) in [(0, 1), (7, 12_345_678_901), (1234, 0)] {
                     let stream = Stream { content, number };
                     let name = stream.file(serial, part);

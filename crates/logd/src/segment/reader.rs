@@ -16,24 +16,40 @@ use super::{
     entry::Entry,
     name::{Part, Stream, parse},
     scan::{Scan, State},
+    unpack::Unpacker,
 };
 use crate::error::LogdError;
 
 /// Where the bytes of lines come from.
 pub(crate) trait Data {
     fn len(&self) -> io::Result<u64>;
-    fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>>;
+    /// Nothing where they cannot be had, and no call failed.
+    fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>>;
 }
 
-impl Data for File {
+/// A segment's file of lines.
+pub(crate) enum Lines {
+    Plain(File),
+    Packed(Unpacker),
+}
+
+impl Data for Lines {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        match self {
+            Lines::Plain(file) => Ok(file.metadata()?.len()),
+            Lines::Packed(unpacker) => Ok(unpacker.len()),
+        }
     }
 
-    fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; len];
-        self.read_exact_at(&mut bytes, offset)?;
-        Ok(bytes)
+    fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
+        match self {
+            Lines::Plain(file) => {
+                let mut bytes = vec![0; len];
+                file.read_exact_at(&mut bytes, offset)?;
+                Ok(Some(bytes))
+            }
+            Lines::Packed(unpacker) => unpacker.read(offset, len),
+        }
     }
 }
 
@@ -49,6 +65,11 @@ pub(crate) struct View<D> {
 
 impl<D: Data> View<D> {
     fn new(name: PathBuf, index: &[u8], data: Option<D>) -> io::Result<View<D>> {
+        if data.is_none()
+            && let Some(scan) = Scan::removed(index)
+        {
+            return Ok(View { name, scan, data, data_bytes: 0, until_line: u64::MAX });
+        }
         let data_bytes = data.as_ref().map_or(Ok(0), Data::len)?;
         let scan = Scan::new(index, |batch| {
             let Some(data) = &data else { return Ok(false) };
@@ -91,7 +112,7 @@ fn whole(data: &impl Data, data_bytes: u64, batch: &Entry) -> io::Result<Option<
         return Ok(None);
     };
     let bytes = data.read(batch.offset, len)?;
-    Ok((crc32fast::hash(&bytes) == batch.checksum).then_some(bytes))
+    Ok(bytes.filter(|bytes| crc32fast::hash(bytes) == batch.checksum))
 }
 
 /// What follows the first `count` lines.
@@ -121,7 +142,9 @@ pub(crate) fn streams(directory: &Path) -> Result<BTreeMap<Stream, Vec<u64>>, Lo
     for entry in entries {
         let entry = entry.map_err(|error| LogdError::on(directory, &error))?;
         let name = entry.file_name();
-        if let Some((stream, serial, Part::Data | Part::Index)) = name.to_str().and_then(parse) {
+        if let Some((stream, serial, Part::Data | Part::Index | Part::Packed)) =
+            name.to_str().and_then(parse)
+        {
             streams.entry(stream).or_default().push(serial);
         }
     }
@@ -137,10 +160,10 @@ pub(crate) fn views(
     directory: &Path,
     stream: Stream,
     serials: &[u64],
-) -> Result<Vec<View<File>>, LogdError> {
+) -> Result<Vec<View<Lines>>, LogdError> {
     let mut views = Vec::new();
     for &serial in serials {
-        let name = stream.file(serial, Part::Data);
+        let mut name = stream.file(serial, Part::Data);
         let open = |part| {
             let path = directory.join(stream.file(serial, part));
             match File::open(&path) {
@@ -156,8 +179,18 @@ pub(crate) fn views(
             io::Read::read_to_end(&mut file, &mut index)
                 .map_err(|error| LogdError::on(&path, &error))?;
         }
+        let mut data = open(Part::Data)?.map(Lines::Plain);
+        // In this order: the plain file goes when the packed one has its name.
+        if data.is_none()
+            && let Some(file) = open(Part::Packed)?
+        {
+            name = stream.file(serial, Part::Packed);
+            let unpacker = Unpacker::new(file);
+            let unpacker =
+                unpacker.map_err(|error| LogdError::on(&directory.join(&name), &error))?;
+            data = Some(Lines::Packed(unpacker));
+        }
         let path = directory.join(&name);
-        let data = open(Part::Data)?;
         let view = View::new(name, &index, data).map_err(|error| LogdError::on(&path, &error))?;
         views.push(view);
     }
@@ -167,7 +200,7 @@ pub(crate) fn views(
 
 /// Writes out a stream's lines from the number `from` on; gives the number after the last.
 pub(crate) fn write_lines(
-    views: &[View<File>],
+    views: &[View<Lines>],
     from: u64,
     out: &mut dyn Write,
 ) -> Result<u64, LogdError> {
@@ -179,7 +212,7 @@ pub(crate) fn write_lines(
 }
 
 /// The number of the line that comes after a stream's last.
-pub(crate) fn end_of(views: &[View<File>]) -> u64 {
+pub(crate) fn end_of(views: &[View<Lines>]) -> u64 {
     views
         .iter()
         .flat_map(View::batches)
@@ -212,6 +245,7 @@ where
         let mut line = format!("{name}: {batches} batches, {lines} lines, ");
         match scan.state() {
             State::Sealed => line += "sealed",
+            State::Removed => line += "removed, its index is left",
             State::Empty => line += "nothing acknowledged",
             State::Open if place + 1 == views.len() => line += "open",
             State::Open => line += "not sealed",
@@ -250,23 +284,23 @@ impl Data for Vec<u8> {
         Ok(self.len() as u64)
     }
 
-    fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-        Ok(self[offset as usize..][..len].to_vec())
+    fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
+        Ok(Some(self[offset as usize..][..len].to_vec()))
     }
 }
 
 /// The lines of a stream whose files are in memory, and what is wrong with it: for tests.
 #[cfg(test)]
 pub(crate) fn lines_of(files: Vec<(u64, Part, Vec<u8>)>) -> (Vec<String>, Vec<String>) {
-    let mut pairs: BTreeMap<u64, (Vec<u8>, Vec<u8>)> = BTreeMap::new();
+    let mut pairs: BTreeMap<u64, (Vec<u8>, Option<Vec<u8>>)> = BTreeMap::new();
     for (serial, part, bytes) in files {
         let pair = pairs.entry(serial).or_default();
-        if part == Part::Index { pair.0 = bytes } else { pair.1 = bytes }
+        if part == Part::Index { pair.0 = bytes } else { pair.1 = Some(bytes) }
     }
     let mut views: Vec<View<Vec<u8>>> = pairs
         .into_iter()
         .map(|(serial, (index, data))| {
-            View::new(PathBuf::from(serial.to_string()), &index, Some(data)).unwrap()
+            View::new(PathBuf::from(serial.to_string()), &index, data).unwrap()
         })
         .collect();
     bound(&mut views);

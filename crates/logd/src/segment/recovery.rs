@@ -10,14 +10,11 @@ use std::{collections::BTreeSet, path::Path};
 use ringwise::{Descriptor, ErrorKind, Local, OpenOptions, Operation};
 
 use super::{
-    appender::{run, sync, write_all},
+    call::{open_directory, read, run, sync, write_all},
     entry::{Entry, Kind},
     name::{Part, Stream, parse},
     scan::{Scan, State},
 };
-
-/// How much is read at a time, in bytes.
-const CHUNK_BYTES: usize = 1 << 20;
 
 /// Where a stream goes on.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -28,7 +25,8 @@ pub(crate) struct Recovered {
     pub(crate) remarks: Vec<String>,
 }
 
-/// Looks at a stream's segments among the `names` in `directory`, and ends the last.
+/// Looks at a stream's segments among the `names` in `directory`, and ends the last, and those before
+/// it that were not ended.
 ///
 /// # Errors
 ///
@@ -45,32 +43,42 @@ pub(crate) fn recover(
         next_serial: serials.last().map_or(0, |serial| serial + 1),
         ..Recovered::default()
     };
+    let mut until_line = None;
     for &serial in serials.iter().rev() {
         let files = Files::open(local, directory, stream, serial)?;
-        let scan = files.scan(local)?;
+        let mut scan = files.scan(local)?;
+        let name = stream.file(serial, Part::Data);
         match scan.state() {
             // Its first batch was never whole: the stream ends before it.
             State::Empty => continue,
-            State::Sealed => {}
+            State::Sealed | State::Removed => {}
             State::Open => {
-                let cut = files.cut(local, &scan, directory, &stream.file(serial, Part::Torn))?;
-                if cut > 0 {
+                // What it had on its way when it failed was written to the next.
+                scan.end_at(until_line.unwrap_or(u64::MAX));
+                let torn = stream.file(serial, Part::Torn);
+                let cut = files.cut(local, &scan, directory, &torn)?;
+                if cut > 0 && until_line.is_none() {
                     recovered.remarks.push(format!(
                         "{}: {cut} bytes after the last whole batch were not acknowledged as \
                          durable; they are in {}",
-                        stream.file(serial, Part::Data).display(),
-                        stream.file(serial, Part::Torn).display(),
+                        name.display(),
+                        torn.display(),
                     ));
                 }
             }
             State::Damaged => recovered.remarks.push(format!(
                 "{}: damaged: something that had been stored is missing; it is left as it is, and \
                  `ringwise logd verify` says what",
-                stream.file(serial, Part::Data).display()
+                name.display()
             )),
         }
-        recovered.next_line = scan.next_line();
-        break;
+        if until_line.is_none() {
+            recovered.next_line = scan.next_line();
+        }
+        until_line = scan.first_line();
+        if scan.state() != State::Open {
+            break;
+        }
     }
     Ok(recovered)
 }
@@ -78,6 +86,7 @@ pub(crate) fn recover(
 /// A segment's files; one that is missing is as good as empty.
 struct Files {
     data: Option<Descriptor>,
+    packed: Option<Descriptor>,
     index: Option<Descriptor>,
 }
 
@@ -97,7 +106,11 @@ impl Files {
                 Err(error) => Err(error),
             }
         };
-        Ok(Files { data: open(Part::Data)?, index: open(Part::Index)? })
+        Ok(Files {
+            data: open(Part::Data)?,
+            packed: open(Part::Packed)?,
+            index: open(Part::Index)?,
+        })
     }
 
     fn scan(&self, local: &mut Local) -> Result<Scan, ringwise::Error> {
@@ -105,8 +118,15 @@ impl Files {
         if let Some(file) = &self.index {
             read(local, file, 0, u64::MAX, |bytes| index.extend_from_slice(bytes))?;
         }
+        if self.data.is_none()
+            && self.packed.is_none()
+            && let Some(removed) = Scan::removed(&index)
+        {
+            return Ok(removed);
+        }
         Scan::new(&index, |batch| {
-            let Some(data) = &self.data else { return Ok(false) };
+            // What is packed was read back before it got its name.
+            let Some(data) = &self.data else { return Ok(self.packed.is_some()) };
             let mut checksum = crc32fast::Hasher::new();
             let end = batch.offset.saturating_add(batch.bytes);
             let count = read(local, data, batch.offset, end, |bytes| checksum.update(bytes))?;
@@ -159,35 +179,6 @@ fn keep(
     let file = run(local, || Operation::open(&path, options))?.into_descriptor()?;
     write_all(local, &file, bytes, 0)?;
     sync(local, &file)?;
-    let directory = super::appender::open_directory(local, directory)?;
+    let directory = open_directory(local, directory)?;
     sync(local, &directory)
-}
-
-/// Reads from `start` to `end` or the end of the file; says how many bytes there were.
-fn read(
-    local: &mut Local,
-    file: &Descriptor,
-    start: u64,
-    end: u64,
-    mut take: impl FnMut(&[u8]),
-) -> Result<u64, ringwise::Error> {
-    let (mut at, mut buffer) = (start, vec![0; CHUNK_BYTES]);
-    while at < end {
-        let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(CHUNK_BYTES);
-        let mut given = Some(buffer);
-        let read = || {
-            let bytes = given.take().unwrap_or_else(|| vec![0; CHUNK_BYTES]);
-            Operation::read_at(file, ringwise::Buffer::from(bytes).slice(..len), at)
-        };
-        let done = run(local, read)?;
-        let count = done.result()?;
-        let Some(Ok(bytes)) = done.into_buffer().map(ringwise::Buffer::into_vec) else { break };
-        buffer = bytes;
-        if count == 0 {
-            break;
-        }
-        take(&buffer[..count]);
-        at += count as u64;
-    }
-    Ok(at - start)
 }

@@ -16,6 +16,8 @@ pub(crate) struct Scan {
     pub(crate) beyond: Vec<Entry>,
     /// The seal is there and does not fit.
     pub(crate) is_broken: bool,
+    /// There are no lines any more.
+    is_removed: bool,
 }
 
 /// How an index and its data fit.
@@ -29,6 +31,8 @@ pub(crate) enum State {
     Damaged,
     /// Nothing in it was ever acknowledged.
     Empty,
+    /// Ended, and whole until its lines were removed for their age or size.
+    Removed,
 }
 
 impl Scan {
@@ -70,6 +74,18 @@ impl Scan {
         Ok(scan)
     }
 
+    /// Looks at the index of a segment that has no file of lines: nothing unless it was sealed.
+    pub(crate) fn removed(index: &[u8]) -> Option<Scan> {
+        let Ok(whole) = Scan::new(index, |_| Ok::<_, std::convert::Infallible>(true));
+        let is_sealed = whole.state() == State::Sealed;
+        is_sealed.then(|| Scan { batches: Vec::new(), is_removed: true, ..whole })
+    }
+
+    /// Leaves out batches from a line on: the next segment has them.
+    pub(crate) fn end_at(&mut self, line: u64) {
+        self.batches.retain(|batch| batch.first_line < line);
+    }
+
     /// Whether a batch comes right after those before it.
     fn continues(&self, batch: &Entry, place: usize) -> bool {
         batch.number == place as u64 - 1
@@ -104,11 +120,13 @@ impl Scan {
         let after = |batch: &Entry| batch.first_line.saturating_add(batch.lines);
         let head = self.head.map_or(0, |head| head.first_line);
         let last = self.batches.last().map_or(head, after);
+        let last = self.seal.map_or(last, |seal| seal.first_line);
         self.beyond.iter().map(after).max().unwrap_or(0).max(last)
     }
 
     pub(crate) fn state(&self) -> State {
         match self {
+            Scan { is_removed: true, .. } => State::Removed,
             Scan { beyond, .. } if !beyond.is_empty() => State::Damaged,
             Scan { is_broken: true, .. } => State::Damaged,
             Scan { seal: Some(_), .. } => State::Sealed,
@@ -176,6 +194,17 @@ mod tests {
         assert_eq!(scan(&sealed, &[1]).state(), State::Damaged, "what was sealed was synced");
         let wrong = index(&[batch(0, 0), seal]);
         assert_eq!(scan(&wrong, &[]).state(), State::Damaged);
+    }
+
+    #[test]
+    fn a_sealed_index_without_lines_knows_the_next_line() {
+        let seal =
+            Entry { number: 2, offset: 20, lines: 4, first_line: 104, ..Entry::new(Kind::Seal) };
+        let sealed = index(&[batch(0, 0), batch(1, 0), seal]);
+        let removed = Scan::removed(&sealed).unwrap();
+        assert_eq!((removed.state(), removed.next_line()), (State::Removed, 104));
+        assert_eq!((removed.first_line(), removed.end()), (Some(100), 0));
+        assert_eq!(Scan::removed(&sealed[..sealed.len() - 1]), None, "not sealed: it is missing");
     }
 
     #[test]

@@ -1,0 +1,292 @@
+//! What becomes of segments that nothing is written to any more: they are sealed, packed, and
+//! removed when they are old or too much. A thread for all streams, so that none of them waits.
+//!
+//! It goes by what it finds in the directory, and knows nothing that a restart would lose.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{self, File},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use ringwise::{BackendChoice, Local};
+
+use crate::{
+    error::LogdError,
+    segment::{
+        appender::Unsealed,
+        entry::{ENTRY_BYTES, Entry, Kind},
+        name::{Part, Stream, parse},
+        pack::{Outcome, pack},
+        retention::{Kept, Policy, overdue, remove},
+    },
+    space::free_bytes,
+    worker::Live,
+};
+
+/// How often it looks around.
+const LOOK_TIME: Duration = Duration::from_secs(1);
+/// How long it leaves alone what failed.
+const REST_TIME: Duration = Duration::from_secs(60);
+/// Those who take lines go first.
+const NICENESS: i32 = 10;
+
+/// What is done with segments that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Care {
+    pub(crate) policy: Policy,
+    /// How hard to pack, by zstd's levels; not at all where nothing is set.
+    pub(crate) pack_level: Option<i32>,
+}
+
+/// What the thread is asked for.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Nothing is written to this segment any more.
+    Seal(Unsealed),
+    /// To end, when all is done that was asked for before.
+    End,
+}
+
+/// The thread, as its owner sees it.
+pub(crate) struct Keeper {
+    thread: JoinHandle<Result<(), LogdError>>,
+    tasks: Sender<Task>,
+    must_end: Arc<AtomicBool>,
+}
+
+impl Keeper {
+    pub(crate) fn start(directory: &Path, live: Arc<Mutex<Live>>) -> Result<Keeper, LogdError> {
+        let (tasks, asked) = channel();
+        let must_end = Arc::new(AtomicBool::new(false));
+        let (directory, told) = (directory.to_owned(), must_end.clone());
+        let (send_ready, ready) = channel();
+        let run = move || {
+            let local = Local::builder().backend(BackendChoice::Classic).build();
+            let local = local.map_err(LogdError::failed);
+            let Ok(local) = local.inspect_err(|error| drop(send_ready.send(error.to_string())))
+            else {
+                return Ok(());
+            };
+            drop(send_ready);
+            let (ends, resting) = (HashMap::new(), HashMap::new());
+            Work { local, directory, live, must_end: told, ends, resting }.run(&asked)
+        };
+        let thread = std::thread::Builder::new().name("logd-keeper".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| {
+            LogdError::Failed(format!("starting the thread that keeps segments: {error}"))
+        })?;
+        if let Ok(why) = ready.recv() {
+            return Err(LogdError::Failed(why));
+        }
+        Ok(Keeper { thread, tasks, must_end })
+    }
+
+    /// Where segments go that have ended.
+    pub(crate) fn tasks(&self) -> Sender<Task> {
+        self.tasks.clone()
+    }
+
+    /// Seals what it was given, stops everything else, and says what failed.
+    pub(crate) fn finish(self) -> Result<(), LogdError> {
+        self.must_end.store(true, Ordering::Relaxed);
+        // Were it gone, the wait for it would tell.
+        let _ = self.tasks.send(Task::End);
+        let panicked = |_| Err(LogdError::Failed("the thread of segments panicked".to_owned()));
+        self.thread.join().unwrap_or_else(panicked)
+    }
+}
+
+struct Work {
+    local: Local,
+    directory: PathBuf,
+    live: Arc<Mutex<Live>>,
+    must_end: Arc<AtomicBool>,
+    /// When segments ended, where that was read once.
+    ends: HashMap<(Stream, u64), u64>,
+    /// Those that something failed on, and until when they are left alone.
+    resting: HashMap<(Stream, u64), Instant>,
+}
+
+/// A segment's files.
+#[derive(Default)]
+struct Files {
+    bytes: u64,
+    has_plain: bool,
+    has_packed: bool,
+    has_index: bool,
+}
+
+impl Work {
+    fn run(mut self, asked: &Receiver<Task>) -> Result<(), LogdError> {
+        // Without leave to do so it shares the processor as others do.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+        let mut result = Ok(());
+        let mut look = Instant::now();
+        loop {
+            match asked.recv_timeout(look.saturating_duration_since(Instant::now())) {
+                Ok(Task::Seal(segment)) => result = result.and(self.seal(&segment)),
+                Ok(Task::End) | Err(RecvTimeoutError::Disconnected) => return result,
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(error) = self.look() {
+                        eprintln!("ringwise: logd: looking after segments: {error}");
+                    }
+                    look = Instant::now() + LOOK_TIME;
+                }
+            }
+        }
+    }
+
+    fn seal(&mut self, segment: &Unsealed) -> Result<(), LogdError> {
+        segment.seal(&mut self.local).map_err(|error| {
+            let told = format!("{}: sealing: {error}", segment.name().display());
+            eprintln!("ringwise: logd: {told}");
+            LogdError::Failed(told)
+        })
+    }
+
+    /// Removes and packs what is to be.
+    fn look(&mut self) -> Result<(), LogdError> {
+        let (care, min_free) = {
+            let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+            (live.care, live.segments.min_free)
+        };
+        let all = self.find()?;
+        self.ends.retain(|segment, _| all.contains_key(segment));
+        self.resting.retain(|_, until| *until > Instant::now());
+        let kept = self.kept(&all);
+        for segment in overdue(&kept, care.policy, now_ms()) {
+            self.remove(&segment);
+        }
+        let Some(level) = care.pack_level else { return Ok(()) };
+        for (&key, files) in &all {
+            // Both are there where the plain one was to go and did not.
+            if files.has_plain && self.ends.contains_key(&key) && !self.is_resting(key) {
+                self.pack(key, files, level, min_free);
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self) -> Result<BTreeMap<(Stream, u64), Files>, LogdError> {
+        let failed = |error: std::io::Error| LogdError::on(&self.directory, &error);
+        let mut all: BTreeMap<(Stream, u64), Files> = BTreeMap::new();
+        for entry in fs::read_dir(&self.directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let Some((stream, serial, part)) = entry.file_name().to_str().and_then(parse) else {
+                continue;
+            };
+            // One that went meanwhile takes no space.
+            let Ok(metadata) = entry.metadata() else { continue };
+            let files = all.entry((stream, serial)).or_default();
+            files.bytes += metadata.len();
+            match part {
+                Part::Data => files.has_plain = true,
+                Part::Packed => files.has_packed = true,
+                Part::Index => files.has_index = true,
+                Part::Torn | Part::Packing => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// What retention needs to know. The newest of a stream may be written to unless it is sealed.
+    fn kept(&mut self, all: &BTreeMap<(Stream, u64), Files>) -> Vec<Kept> {
+        let mut kept = Vec::new();
+        let mut keys = all.iter().peekable();
+        while let Some((&(stream, serial), files)) = keys.next() {
+            let is_last = keys.peek().is_none_or(|((next, _), _)| *next != stream);
+            let sealed_ms = self.sealed_ms((stream, serial), files);
+            // One that was never sealed ended when it was last written to.
+            let dead_ms = || (!is_last).then(|| self.modified_ms((stream, serial)));
+            kept.push(Kept {
+                stream,
+                serial,
+                bytes: files.bytes,
+                ended_ms: sealed_ms.or_else(dead_ms),
+                has_lines: files.has_plain || files.has_packed,
+                is_last,
+            });
+        }
+        kept
+    }
+
+    /// When a segment was sealed, if it was: its index ends in a seal.
+    fn sealed_ms(&mut self, key: (Stream, u64), files: &Files) -> Option<u64> {
+        if let Some(ended) = self.ends.get(&key) {
+            return Some(*ended);
+        }
+        let path = self.directory.join(key.0.file(key.1, Part::Index));
+        let file = files.has_index.then(|| File::open(path).ok()).flatten()?;
+        let start = file.metadata().ok()?.len().checked_sub(ENTRY_BYTES as u64)?;
+        let mut bytes = [0; ENTRY_BYTES];
+        file.read_exact_at(&mut bytes, start).ok()?;
+        let seal = Entry::decode(&bytes).filter(|entry| entry.kind == Kind::Seal)?;
+        self.ends.insert(key, seal.time_ms);
+        Some(seal.time_ms)
+    }
+
+    fn modified_ms(&self, key: (Stream, u64)) -> u64 {
+        let parts = [Part::Data, Part::Index].map(|part| key.0.file(key.1, part));
+        let times = parts.iter().filter_map(|name| {
+            let modified = fs::metadata(self.directory.join(name)).ok()?.modified().ok()?;
+            let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
+            u64::try_from(since.as_millis()).ok()
+        });
+        // What cannot be asked is new.
+        times.max().unwrap_or_else(now_ms)
+    }
+
+    fn is_resting(&self, key: (Stream, u64)) -> bool {
+        self.resting.contains_key(&key)
+    }
+
+    fn rest(&mut self, key: (Stream, u64), name: &Path, why: &str) {
+        eprintln!("ringwise: logd: {}: {why}", name.display());
+        self.resting.insert(key, Instant::now() + REST_TIME);
+    }
+
+    fn remove(&mut self, segment: &Kept) {
+        let (key, name) = ((segment.stream, segment.serial), segment.stream);
+        if self.is_resting(key) {
+            return;
+        }
+        let name = name.file(segment.serial, Part::Data);
+        match remove(&mut self.local, &self.directory, segment) {
+            Ok(()) => eprintln!("ringwise: logd: {}: removed, by retention", name.display()),
+            Err(error) => self.rest(key, &name, &format!("to be removed: {error}")),
+        }
+    }
+
+    fn pack(&mut self, key: (Stream, u64), files: &Files, level: i32, min_free: u64) {
+        // It may not make the space low that lines are taken by.
+        let needed = min_free.saturating_add(files.bytes);
+        let has_room = free_bytes(&self.directory).is_none_or(|free| free > needed);
+        if !has_room || self.must_end.load(Ordering::Relaxed) {
+            return;
+        }
+        let name = key.0.file(key.1, Part::Data);
+        let must_stop = || self.must_end.load(Ordering::Relaxed);
+        match pack(&mut self.local, &self.directory, key, level, &must_stop) {
+            Ok(Outcome::Packed { from, into }) => {
+                eprintln!("ringwise: logd: {}: packed, {from} bytes into {into}", name.display())
+            }
+            Ok(Outcome::Stopped) => {}
+            Ok(Outcome::Refused) => self.rest(key, &name, "not packed: it is damaged"),
+            Err(error) => self.rest(key, &name, &format!("not packed: {error}")),
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,136 @@
+//! Retention: which segments go, oldest first, and how one goes.
+//!
+//! A segment that is written to never goes. Of the last one of a stream the index stays, since it
+//! knows the number of the next line.
+
+use std::{path::Path, time::Duration};
+
+use ringwise::{ErrorKind, Local, Operation};
+
+use super::{
+    call::{open_directory, run, sync},
+    name::{Part, Stream},
+};
+
+/// How much is kept, and for how long; nothing set is for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Policy {
+    /// Bytes of all files of all segments.
+    pub(crate) bytes: Option<u64>,
+    /// Since a segment was sealed.
+    pub(crate) age: Option<Duration>,
+}
+
+/// A segment as retention sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) stream: Stream,
+    pub(crate) serial: u64,
+    /// Of all of its files.
+    pub(crate) bytes: u64,
+    /// When it ended, in milliseconds since 1970; nothing if it may be written to.
+    pub(crate) ended_ms: Option<u64>,
+    /// Whether it has lines, packed or not.
+    pub(crate) has_lines: bool,
+    /// Whether no other of its stream comes after it.
+    pub(crate) is_last: bool,
+}
+
+/// Those that are to go, oldest first.
+pub(crate) fn overdue(all: &[Kept], policy: Policy, now_ms: u64) -> Vec<Kept> {
+    let mut total: u64 = all.iter().map(|one| one.bytes).sum();
+    let mut ended: Vec<&Kept> = all.iter().filter(|one| one.ended_ms.is_some()).collect();
+    ended.sort_by_key(|one| (one.ended_ms, one.stream, one.serial));
+    let mut overdue = Vec::new();
+    for one in ended {
+        let age_ms = now_ms.saturating_sub(one.ended_ms.unwrap_or(now_ms));
+        let is_old = policy.age.is_some_and(|age| u128::from(age_ms) > age.as_millis());
+        let is_much = policy.bytes.is_some_and(|bytes| total > bytes);
+        // Of one that is over, and whose index stays, there is nothing more to remove.
+        let is_left = one.is_last && !one.has_lines;
+        if (is_old || is_much || (!one.has_lines && !one.is_last)) && !is_left {
+            total -= one.bytes;
+            overdue.push(*one);
+        }
+    }
+    overdue
+}
+
+/// Removes a segment: first the lines, and when that is durable the index, which until then says
+/// that they were sealed and are not missing for another reason.
+///
+/// # Errors
+///
+/// What a call failed with. Doing it again goes on where it ended.
+pub(crate) fn remove(
+    local: &mut Local,
+    directory: &Path,
+    segment: &Kept,
+) -> Result<(), ringwise::Error> {
+    let mut unlink = |part| {
+        let path = directory.join(segment.stream.file(segment.serial, part));
+        match run(local, || Operation::unlink(&path)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    };
+    for part in [Part::Data, Part::Packed, Part::Torn] {
+        unlink(part)?;
+    }
+    if segment.is_last {
+        return Ok(());
+    }
+    let handle = open_directory(local, directory)?;
+    sync(local, &handle)?;
+    let index = directory.join(segment.stream.file(segment.serial, Part::Index));
+    match run(local, || Operation::unlink(&index)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::name::Content;
+
+    fn kept(number: u32, serial: u64, ended_ms: Option<u64>, is_last: bool) -> Kept {
+        let stream = Stream { content: Content::Lines, number };
+        Kept { stream, serial, bytes: 100, ended_ms, has_lines: true, is_last }
+    }
+
+    fn serials(all: &[Kept], policy: Policy, now_ms: u64) -> Vec<(u32, u64)> {
+        let overdue = overdue(all, policy, now_ms);
+        overdue.iter().map(|one| (one.stream.number, one.serial)).collect()
+    }
+
+    #[test]
+    fn the_oldest_of_all_streams_go_first_and_one_that_is_open_never() {
+        let all = [
+            kept(0, 0, Some(1000), false),
+            kept(0, 1, Some(3000), false),
+            kept(0, 2, None, true),
+            kept(1, 7, Some(2000), false),
+            kept(1, 8, Some(4000), true),
+        ];
+        let bytes = |bytes| Policy { bytes: Some(bytes), age: None };
+        assert_eq!(serials(&all, bytes(500), 9000), []);
+        assert_eq!(serials(&all, bytes(499), 9000), [(0, 0)]);
+        assert_eq!(serials(&all, bytes(250), 9000), [(0, 0), (1, 7), (0, 1)]);
+        assert_eq!(serials(&all, bytes(0), 9000).len(), 4);
+        let age = Policy { bytes: None, age: Some(Duration::from_millis(6500)) };
+        assert_eq!(serials(&all, age, 9000), [(0, 0), (1, 7)]);
+        // A clock that was set back makes nothing old.
+        assert_eq!(serials(&all, age, 0), []);
+        assert_eq!(serials(&all, Policy::default(), u64::MAX), []);
+    }
+
+    #[test]
+    fn what_was_removed_halfway_is_removed_and_what_is_left_stays() {
+        let half = Kept { has_lines: false, ..kept(0, 0, Some(1000), false) };
+        let left = Kept { has_lines: false, ..kept(1, 0, Some(1000), true) };
+        assert_eq!(serials(&[half, left], Policy::default(), 1000), [(0, 0)]);
+        let all = Policy { bytes: Some(0), age: Some(Duration::ZERO) };
+        assert_eq!(serials(&[half, left], all, 9000), [(0, 0)]);
+    }
+}

@@ -1,0 +1,192 @@
+//! Reading a packed segment as if it were plain, from the front to the back.
+//!
+//! One frame has no places to begin at: whoever goes back begins anew.
+
+use std::{
+    cell::RefCell,
+    fs::File,
+    io::{self, BufReader, Read, Seek},
+};
+
+type Decoder = zstd::stream::read::Decoder<'static, BufReader<File>>;
+
+/// A packed file.
+pub(crate) struct Unpacker {
+    file: File,
+    len: u64,
+    /// What unpacks, and the place that it is at.
+    place: RefCell<Option<(Decoder, u64)>>,
+}
+
+impl Unpacker {
+    pub(crate) fn new(file: File) -> io::Result<Unpacker> {
+        /// As long as the header of a frame is at most.
+        const HEADER_BYTES: u64 = 18;
+        let mut header = Vec::new();
+        (&file).take(HEADER_BYTES).read_to_end(&mut header)?;
+        // Without a header that says so there is nothing.
+        let len = zstd::zstd_safe::get_frame_content_size(&header).ok().flatten().unwrap_or(0);
+        Ok(Unpacker { file, len, place: RefCell::default() })
+    }
+
+    /// Bytes when unpacked, as the file says.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes from a place on; nothing where the file is not whole.
+    pub(crate) fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
+        let mut place = self.place.borrow_mut();
+        let begun = place.take().filter(|(_, at)| *at <= offset);
+        let read = match begun {
+            Some(begun) => read_on(begun, offset, len),
+            None => self.begin().and_then(|decoder| read_on((decoder, 0), offset, len)),
+        };
+        match read {
+            Ok((bytes, decoder)) => {
+                *place = Some((decoder, offset + len as u64));
+                Ok(Some(bytes))
+            }
+            // The kernel's errors have numbers, and the format's do not.
+            Err(error) if error.raw_os_error().is_none() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn begin(&self) -> io::Result<Decoder> {
+        let mut file = self.file.try_clone()?;
+        file.rewind()?;
+        Decoder::new(file)
+    }
+}
+
+fn read_on(
+    (mut decoder, at): (Decoder, u64),
+    offset: u64,
+    len: usize,
+) -> io::Result<(Vec<u8>, Decoder)> {
+    io::copy(&mut (&mut decoder).take(offset - at), &mut io::sink())?;
+    let mut bytes = Vec::new();
+    (&mut decoder).take(len as u64).read_to_end(&mut bytes)?;
+    match bytes.len() == len {
+        true => Ok((bytes, decoder)),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ringwise::{BackendChoice, Local};
+
+    use super::*;
+    use crate::segment::{
+        entry::{AFTER_SYNC, Entry, Kind},
+        name::{Content, Part, Stream},
+        pack::{Outcome, pack},
+        reader::{verify, views, write_lines},
+        recovery::recover,
+    };
+
+    const STREAM: Stream = Stream { content: Content::Lines, number: 0 };
+
+    /// A sealed segment of two batches on a real disk, packed.
+    fn packed(directory: &Path) -> Vec<u8> {
+        let batches: [&[u8]; 2] = [b"{\"a\":1}\n{\"a\":2}\n", b"{\"a\":3}\n{\"a\":44}\n"];
+        let data = batches.concat();
+        let mut index = Entry::new(Kind::Head).encode().to_vec();
+        let mut offset = 0;
+        for (number, bytes) in batches.iter().enumerate() {
+            let batch = Entry {
+                flags: AFTER_SYNC,
+                number: number as u64,
+                offset,
+                bytes: bytes.len() as u64,
+                lines: 2,
+                first_line: number as u64 * 2,
+                checksum: crc32fast::hash(bytes),
+                ..Entry::new(Kind::Batch)
+            };
+            offset += batch.bytes;
+            index.extend_from_slice(&batch.encode());
+        }
+        let seal = Entry { number: 2, offset, lines: 4, first_line: 4, ..Entry::new(Kind::Seal) };
+        index.extend_from_slice(&seal.encode());
+        let path = |part| directory.join(STREAM.file(0, part));
+        std::fs::write(path(Part::Data), &data).unwrap();
+        std::fs::write(path(Part::Index), &index).unwrap();
+        let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
+        let outcome = pack(&mut local, directory, (STREAM, 0), 3, &|| false).unwrap();
+        assert!(matches!(outcome, Outcome::Packed { from, .. } if from == data.len() as u64));
+        assert!(!path(Part::Data).exists() && !path(Part::Packing).exists());
+        let packed = std::fs::read(path(Part::Packed)).unwrap();
+        assert_eq!(zstd::decode_all(&packed[..]).unwrap(), data, "as zstdcat reads it");
+        packed
+    }
+
+    fn read(directory: &Path, from: u64) -> (Vec<u8>, Vec<String>) {
+        let views = views(directory, STREAM, &[0]).unwrap();
+        let mut out = Vec::new();
+        write_lines(&views, from, &mut out).unwrap();
+        (out, verify(&views).problems)
+    }
+
+    #[test]
+    fn a_packed_segment_is_read_as_the_plain_one_was() {
+        let directory = tempfile::tempdir().unwrap();
+        packed(directory.path());
+        let whole = b"{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n{\"a\":44}\n".to_vec();
+        assert_eq!(read(directory.path(), 0), (whole, vec![]));
+        assert_eq!(read(directory.path(), 3), (b"{\"a\":44}\n".to_vec(), vec![]));
+        let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
+        let names = [Part::Packed, Part::Index].map(|part| STREAM.file(0, part));
+        let names = names.map(|name| name.into_os_string().into_string().unwrap());
+        let recovered = recover(&mut local, directory.path(), &names, STREAM).unwrap();
+        assert_eq!((recovered.next_serial, recovered.next_line), (1, 4));
+    }
+
+    /// Cut or spoilt at every byte: no line is invented, and what is lost is told.
+    #[test]
+    fn a_packed_segment_that_is_spoilt_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let packed = packed(directory.path());
+        let path = directory.path().join(STREAM.file(0, Part::Packed));
+        let (whole, _) = read(directory.path(), 0);
+        let check = |bytes: &[u8], what: &str| {
+            std::fs::write(&path, bytes).unwrap();
+            let (lines, problems) = read(directory.path(), 0);
+            // Each batch by itself.
+            let halves = [&whole[..16], &whole[16..], &whole[..], &[]];
+            assert!(halves.contains(&&lines[..]), "{what}: {lines:?}");
+            assert_eq!(lines.len() == whole.len(), problems.is_empty(), "{what}: {problems:?}");
+        };
+        for place in 0..packed.len() {
+            check(&packed[..place], &format!("cut at {place}"));
+            let mut spoilt = packed.clone();
+            spoilt[place] ^= 0x10;
+            check(&spoilt, &format!("spoilt at {place}"));
+        }
+        check(&packed, "as it was");
+    }
+
+    #[test]
+    fn what_is_not_sealed_or_not_whole_is_not_packed() {
+        let directory = tempfile::tempdir().unwrap();
+        packed(directory.path());
+        let path = |part| directory.path().join(STREAM.file(0, part));
+        let mut data = zstd::decode_all(&std::fs::read(path(Part::Packed)).unwrap()[..]).unwrap();
+        std::fs::remove_file(path(Part::Packed)).unwrap();
+        let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
+        let mut pack = || pack(&mut local, directory.path(), (STREAM, 0), 3, &|| false).unwrap();
+        data[3] ^= 1;
+        std::fs::write(path(Part::Data), &data).unwrap();
+        assert_eq!(pack(), Outcome::Refused, "a batch has another checksum");
+        data[3] ^= 1;
+        std::fs::write(path(Part::Data), &data).unwrap();
+        let index = std::fs::read(path(Part::Index)).unwrap();
+        std::fs::write(path(Part::Index), &index[..index.len() - 64]).unwrap();
+        assert_eq!(pack(), Outcome::Refused, "it has no seal");
+        assert!(path(Part::Data).exists() && !path(Part::Packing).exists());
+    }
+}

@@ -1,0 +1,64 @@
+//! Free space, and the floor under it: below, nothing more is begun until some has come back.
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// How long an answer of the file system holds.
+const FRESH_TIME: Duration = Duration::from_millis(20);
+
+/// Bytes that may be written where a path lies; nothing where that cannot be asked.
+pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
+    let space = rustix::fs::statvfs(path).ok()?;
+    space.f_bavail.checked_mul(space.f_frsize)
+}
+
+/// A floor under the free space of a file system.
+pub(crate) struct Floor {
+    directory: PathBuf,
+    looked: Option<Instant>,
+    is_low: bool,
+}
+
+impl Floor {
+    pub(crate) fn new(directory: &Path) -> Floor {
+        Floor { directory: directory.to_owned(), looked: None, is_low: false }
+    }
+
+    /// Whether there is less than `min_free`. Once there is, a sixteenth more is asked for, so that
+    /// what comes and goes at the edge does not.
+    pub(crate) fn is_low(&mut self, min_free: u64) -> bool {
+        if self.looked.is_none_or(|looked| looked.elapsed() >= FRESH_TIME) {
+            self.looked = Some(Instant::now());
+            // Where it cannot be asked, writes will tell.
+            let free = free_bytes(&self.directory).unwrap_or(u64::MAX);
+            self.is_low = is_low(free, min_free, self.is_low);
+        }
+        self.is_low
+    }
+}
+
+fn is_low(free: u64, min_free: u64, was_low: bool) -> bool {
+    free < if was_low { min_free.saturating_add(min_free / 16) } else { min_free }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_is_left_where_it_was_met_and_a_little_more() {
+        assert!(!is_low(100, 100, false));
+        assert!(is_low(99, 100, false));
+        assert!(is_low(105, 100, true));
+        assert!(!is_low(106, 100, true));
+        assert!(!is_low(0, 0, true));
+    }
+
+    #[test]
+    fn the_space_of_a_place_that_is_there_is_known() {
+        assert!(free_bytes(Path::new("/")).is_some());
+        assert_eq!(free_bytes(Path::new("/no/such/place")), None);
+    }
+}
