@@ -13,6 +13,10 @@ use std::{
 
 #[path = "harness/daemon.rs"]
 mod daemon;
+#[path = "logd/disk.rs"]
+mod disk;
+#[path = "logd/storage.rs"]
+mod storage;
 
 use daemon::{Daemon, ENGINES, count, wait_until};
 
@@ -306,62 +310,6 @@ fn segments_roll_and_the_next_run_goes_on() {
     }
 }
 
-/// A file system of a megabyte that fills up: nothing is acknowledged that is not stored, and it
-/// goes on when there is space again.
-#[test]
-fn without_space_nothing_is_acknowledged() {
-    for engine in ENGINES {
-        let Some(disk) = SmallDisk::mount() else { return };
-        let ballast = disk.0.path().join("ballast");
-        let Some(daemon) = start(engine, &disk.0.path().join("log"), &[]) else { continue };
-        let mut client = Client::new(&daemon, "LOGD 1\n");
-        client.stream.write_all(b"1\n").unwrap();
-        client.until(1);
-        // The disk is full when this fails.
-        let mut file = std::fs::File::create(&ballast).unwrap();
-        while file.write_all(&[0; 4096]).is_ok() {}
-        let line = format!("\"{}\"\n", "x".repeat(100_000));
-        client.stream.write_all(line.as_bytes()).unwrap();
-        client.stream.set_read_timeout(Some(Duration::from_millis(700))).unwrap();
-        let mut early = String::new();
-        assert!(client.answers.read_line(&mut early).is_err(), "{early} without space");
-        std::fs::remove_file(&ballast).unwrap();
-        drop(file);
-        client.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        client.until(2);
-        drop(client);
-        let output = daemon.end();
-        assert!(output.contains("No space left"), "{output}");
-        assert!(output.contains("storing and acknowledging again"), "{output}");
-        assert_eq!(cat(&[], &disk.0.path().join("log")).len(), 2);
-        verify(&disk.0.path().join("log"));
-    }
-}
-
-/// A tmpfs of one megabyte.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn mount() -> Option<SmallDisk> {
-        let directory = tempfile::tempdir().unwrap();
-        let mount = ["-t", "tmpfs", "-o", "size=1m", "ringwise-test"];
-        let done = Command::new("mount").args(mount).arg(directory.path()).output().unwrap();
-        if !done.status.success() {
-            let error = String::from_utf8_lossy(&done.stderr);
-            assert!(std::env::var_os("CI").is_none(), "no skips in CI: {error}");
-            eprintln!("skipped: a file system cannot be mounted here: {error}");
-            return None;
-        }
-        Some(SmallDisk(directory))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn options_are_read_again_and_statistics_printed() {
     let directory = tempfile::tempdir().unwrap();
@@ -466,8 +414,8 @@ fn what_was_acknowledged_is_there_after_a_kill() {
         for guarantee in ["durable", "written"] {
             let directory = tempfile::tempdir().unwrap();
             let mut acknowledged: Vec<(usize, usize, u64)> = Vec::new();
-            for round in 0..3 {
-                let flags = ["--ack", guarantee, "--segment-size", "64k"];
+            for round in 0..rounds() {
+                let flags = ["--ack", guarantee, "--segment-size", "64k", "--pack", "1"];
                 let Some(mut daemon) = start(engine, directory.path(), &flags) else {
                     return;
                 };
@@ -512,6 +460,12 @@ fn what_was_acknowledged_is_there_after_a_kill() {
             assert!(lines.iter().all(|line| line.ends_with("\"]")), "none is torn");
         }
     }
+}
+
+/// Kills of each engine with each guarantee: more where asked for.
+fn rounds() -> usize {
+    let count = std::env::var("RINGWISE_ROUNDS").ok().and_then(|text| text.parse().ok());
+    count.unwrap_or(3)
 }
 
 /// Sends lines until the daemon is gone; gives the last that was acknowledged.

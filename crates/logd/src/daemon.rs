@@ -96,8 +96,10 @@ fn lock(directory: &Path) -> Result<File, LogdError> {
         }
     }
     let path = directory.join("lock");
-    let file = File::options().write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(|error| LogdError::on(&path, &error))?;
+    let made = File::options().write(true).create(true).truncate(false).open(&path);
+    drop(made.map_err(|error| LogdError::on(&path, &error))?);
+    // Held for reading: whoever has to make the file system read-only can.
+    let file = File::open(&path).map_err(|error| LogdError::on(&path, &error))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         LogdError::Failed(format!("{}: another daemon stores there", directory.display()))
     })?;

@@ -80,7 +80,6 @@ mod tests {
 
     use ringwise::{BackendChoice, Local};
 
-    use super::*;
     use crate::segment::{
         entry::{AFTER_SYNC, Entry, Kind},
         name::{Content, Part, Stream},

@@ -1,0 +1,229 @@
+//! Segments from outside: how they end, what becomes of them, and disks that fail.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    path::Path,
+    time::Duration,
+};
+
+use super::{
+    Client, ENGINES, cat, count,
+    disk::{Device, Disk},
+    logd, start, verify, wait_until,
+};
+
+/// Names of files in a directory that end so.
+fn names(directory: &Path, ending: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(ending)).collect()
+}
+
+/// That nothing is acknowledged for a while.
+fn hears_nothing(client: &mut Client) {
+    client.stream.set_read_timeout(Some(Duration::from_millis(700))).unwrap();
+    let mut early = String::new();
+    assert!(client.answers.read_line(&mut early).is_err(), "{early} and it is not stored");
+    client.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+}
+
+#[test]
+fn a_segment_ends_by_age_without_a_line_is_packed_and_removed_in_its_time() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let flags = ["--segment-age", "100ms", "--pack", "3"];
+        let Some(daemon) = start(engine, path, &flags) else { continue };
+        let mut client = Client::new(&daemon, "LOGD 1\n");
+        client.stream.write_all(b"1\n\xff\n2\n").unwrap();
+        client.until(3);
+        // The dead letter's segment too.
+        wait_until("packed segments", || {
+            names(path, ".zst").len() == 2 && names(path, ".ndjson").is_empty()
+        });
+        client.stream.write_all(b"3\n").unwrap();
+        client.until(4);
+        assert_eq!(cat(&[], path), ["1", "2", "3"]);
+        assert_eq!(cat(&["--from", "1"], path), ["2", "3"]);
+        assert_eq!(cat(&["--dead"], path).len(), 1);
+        drop(client);
+        daemon.end();
+        let verdict = verify(path);
+        assert!(verdict.contains("0000000000.ndjson.zst: 1 batches, 2 lines, sealed"), "{verdict}");
+
+        let daemon = start(engine, path, &["--retain-age", "1ms"]).unwrap();
+        wait_until("the removal", || {
+            names(path, ".zst").is_empty() && names(path, ".ndjson").is_empty()
+        });
+        // Of the last segment of each stream the index is left, and the count goes on.
+        assert_eq!(cat(&[], path), Vec::<String>::new());
+        assert_eq!(verify(path).lines().count(), 2);
+        daemon.end();
+        let daemon = start(engine, path, &[]).unwrap();
+        let mut client = Client::new(&daemon, "LOGD 1\n");
+        client.stream.write_all(b"4\n").unwrap();
+        client.until(1);
+        assert_eq!(cat(&["--from", "3"], path), ["4"]);
+        verify(path);
+        daemon.end();
+    }
+}
+
+#[test]
+fn what_is_over_the_size_goes_and_the_open_segment_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let flags = ["--segment-size", "1", "--retain-size", "100"];
+    let Some(daemon) = start("epoll", path, &flags) else { return };
+    let mut client = Client::new(&daemon, "LOGD 1\n");
+    for sequence in 1..=5 {
+        writeln!(client.stream, "{sequence}").unwrap();
+        client.until(sequence);
+    }
+    wait_until("the removal of all but the last", || names(path, ".index").len() == 1);
+    assert_eq!(cat(&[], path), ["5"], "it is over the size too, and open");
+    writeln!(client.stream, "6").unwrap();
+    client.until(6);
+    assert!(cat(&[], path).ends_with(&["6".to_owned()]));
+    daemon.end();
+    verify(path);
+}
+
+/// A file system that fills up: nothing is acknowledged that is not stored, and it goes on when there
+/// is space again.
+#[test]
+fn without_space_nothing_is_acknowledged() {
+    for (engine, device) in
+        [(ENGINES[0], Device::Memory), (ENGINES[1], Device::Memory), (ENGINES[0], Device::Loop)]
+    {
+        let Some(disk) = Disk::mount(device) else { continue };
+        let log = disk.path().join("log");
+        let Some(daemon) = start(engine, &log, &["--min-free", "0"]) else { continue };
+        let mut client = Client::new(&daemon, "LOGD 1\n");
+        client.stream.write_all(b"1\n").unwrap();
+        client.until(1);
+        let ballast = disk.fill(0);
+        let line = format!("\"{}\"\n", "x".repeat(100_000));
+        client.stream.write_all(line.as_bytes()).unwrap();
+        hears_nothing(&mut client);
+        std::fs::remove_file(&ballast).unwrap();
+        client.until(2);
+        drop(client);
+        let output = daemon.end();
+        assert!(output.contains("No space left"), "{output}");
+        assert!(output.contains("storing and acknowledging again"), "{output}");
+        assert_eq!(cat(&[], &log).len(), 2);
+        verify(&log);
+    }
+}
+
+/// The floor is met before the disk is full, and what came meanwhile is stored when it is left.
+#[test]
+fn below_the_floor_nothing_is_acknowledged() {
+    for engine in ENGINES {
+        let Some(disk) = Disk::mount(Device::Memory) else { return };
+        let log = disk.path().join("log");
+        let Some(mut daemon) = start(engine, &log, &["--min-free", "256k"]) else { continue };
+        let mut errors = BufReader::new(daemon.child.stderr.take().unwrap()).lines();
+        let mut client = Client::new(&daemon, "LOGD 1\n");
+        client.stream.write_all(b"1\n").unwrap();
+        client.until(1);
+        let ballast = disk.fill(200 << 10);
+        // It looks without being sent anything.
+        let told = errors.next().unwrap().unwrap();
+        assert!(told.contains("--min-free"), "{told}");
+        client.stream.write_all(b"2\n").unwrap();
+        hears_nothing(&mut client);
+        assert!(disk.free() > 100 << 10, "it is not full");
+        std::fs::remove_file(&ballast).unwrap();
+        client.until(2);
+        let told = errors.next().unwrap().unwrap();
+        assert!(told.contains("storing goes on"), "{told}");
+        daemon.signal("-TERM");
+        assert!(daemon.child.wait().unwrap().success());
+        assert_eq!(cat(&[], &log), ["1", "2"]);
+    }
+}
+
+/// A device whose writes fail: the segment is dead, and what it had on its way is in another when the
+/// device is well again, once.
+#[test]
+fn a_failed_sync_ends_the_segment_and_loses_nothing() {
+    for engine in ENGINES {
+        let Some(disk) = Disk::mount(Device::Failing) else { return };
+        let log = disk.path().join("log");
+        let Some(daemon) = start(engine, &log, &["--min-free", "0"]) else { continue };
+        let mut client = Client::new(&daemon, "LOGD 1 ack=durable\n");
+        client.stream.write_all(b"1\n").unwrap();
+        client.until(1);
+        disk.fail(true);
+        client.stream.write_all(b"2\n").unwrap();
+        let (dead, second) = ("lines-000-0000000000.ndjson", "lines-000-0000000001.ndjson");
+        wait_until("another segment", || log.join(second).exists());
+        disk.fail(false);
+        client.until(2);
+        client.stream.write_all(b"3\n").unwrap();
+        client.until(3);
+        drop(client);
+        let output = daemon.end();
+        assert!(output.contains(&format!("{dead} is dead")), "{output}");
+        assert!(count(&output, "dead segments") >= 1, "{output}");
+        assert_eq!(cat(&[], &log), ["1", "2", "3"], "once each");
+        verify(&log);
+    }
+}
+
+#[test]
+fn a_device_that_goes_on_failing_ends_the_daemon_with_an_error() {
+    for engine in ENGINES {
+        let Some(disk) = Disk::mount(Device::Failing) else { return };
+        let log = disk.path().join("log");
+        let Some(mut daemon) = start(engine, &log, &["--min-free", "0"]) else { continue };
+        let mut client = Client::new(&daemon, "LOGD 1 ack=durable\n");
+        client.stream.write_all(b"1\n").unwrap();
+        client.until(1);
+        disk.fail(true);
+        client.stream.write_all(b"2\n").unwrap();
+        assert_eq!(client.answer(), "", "no acknowledgement, and the end");
+        let error = failed(&mut daemon);
+        assert!(error.contains("Input/output error"), "{error}");
+        disk.fail(false);
+        // The next start finds what was acknowledged.
+        start(engine, &log, &["--min-free", "0"]).unwrap().end();
+        let lines = cat(&[], &log);
+        assert!(lines == ["1"] || lines == ["1", "2"], "{lines:?}");
+        verify(&log);
+    }
+}
+
+#[test]
+fn a_file_system_that_goes_read_only_ends_the_daemon_with_an_error() {
+    for engine in ENGINES {
+        let Some(disk) = Disk::mount(Device::Memory) else { return };
+        let log = disk.path().join("log");
+        let flags = ["--min-free", "0", "--segment-age", "1ms"];
+        let Some(mut daemon) = start(engine, &log, &flags) else { continue };
+        let mut client = Client::new(&daemon, "LOGD 1\n");
+        client.stream.write_all(b"1\n").unwrap();
+        client.until(1);
+        // What is open for writing would be in the way.
+        wait_until("the seal", || verify(&log).contains("sealed"));
+        disk.remount("ro");
+        client.stream.write_all(b"2\n").unwrap();
+        assert_eq!(client.answer(), "");
+        let error = failed(&mut daemon);
+        assert!(error.contains("Read-only file system"), "{error}");
+        disk.remount("rw");
+        start(engine, &log, &["--min-free", "0"]).unwrap().end();
+        assert_eq!(cat(&[], &log), ["1"]);
+        assert_eq!(logd(&["verify"], &log).status.code(), Some(0));
+    }
+}
+
+/// Waits for a daemon that fails; gives what it said.
+fn failed(daemon: &mut super::Daemon) -> String {
+    let mut error = String::new();
+    daemon.child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    assert_eq!(daemon.child.wait().unwrap().code(), Some(1), "{error}");
+    error
+}
