@@ -1,7 +1,7 @@
 //! Moves the content of one file by system calls, and reads it back where that was asked for.
 //!
-//! Every way writes from the start to the end, so a copy that was interrupted is a beginning of
-//! its source and shorter: it never looks whole. The ways themselves are chosen in `way.rs`.
+//! Every way here writes from the start to the end, so a copy that was interrupted is a beginning
+//! of its source and shorter: it never looks whole. The ways themselves are chosen in `way.rs`.
 
 pub(crate) mod verify;
 
@@ -39,7 +39,8 @@ pub(crate) fn copy(job: &Job, way: Way) -> Result<(), Line> {
         };
     }
     match way {
-        Way::Range => {
+        // A mapped file comes here when it could not go that way.
+        Way::Range | Way::Mapped => {
             if !range(job)? {
                 plain(job, &mut sums)?;
             }

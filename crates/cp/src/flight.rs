@@ -4,6 +4,7 @@
 //! file is read or written while another job writes it: hard links and copies of copies come out
 //! as if one file were copied after the other.
 
+mod mapped;
 mod ring;
 mod threads;
 
@@ -17,8 +18,9 @@ use crate::{
     options::{EngineChoice, Options},
     place::{Identity, kind},
     report::{Line, Report},
-    way::{self, Pairs, SMALL_BYTES, Way},
+    way::{self, Chosen, Means, Pairs, SMALL_BYTES, Way},
 };
+use mapped::MappedEngine;
 use ring::RingEngine;
 use threads::Threads;
 
@@ -32,8 +34,10 @@ const DESCRIPTORS_KEPT: u64 = 24;
 #[derive(Debug)]
 pub(crate) struct Flight {
     options: Arc<Options>,
-    ring: Option<RingEngine>,
+    ring: Lazy<RingEngine>,
+    mapped: Lazy<MappedEngine>,
     threads: Option<Threads>,
+    files_max: usize,
     pairs: Pairs,
     /// Source and copy of each job.
     flying: HashMap<u64, (Identity, Identity)>,
@@ -61,13 +65,35 @@ impl Descriptors {
     }
 }
 
+/// An engine that is opened when it is first wanted.
+#[derive(Debug)]
+enum Lazy<T> {
+    Missing,
+    Untried,
+    Open(T),
+}
+
+impl<T> Lazy<T> {
+    /// Whether it is open, after opening it where nobody tried.
+    fn open(&mut self, make: impl FnOnce() -> Option<T>) -> bool {
+        if matches!(self, Lazy::Untried) {
+            *self = make().map_or(Lazy::Missing, Lazy::Open);
+        }
+        matches!(self, Lazy::Open(_))
+    }
+}
+
 impl Flight {
     /// Opens the engine that was chosen. An error is why a ring that was demanded is not there.
     pub(crate) fn new(options: &Arc<Options>, descriptors: Descriptors) -> Result<Flight, String> {
         let ring = match options.engine {
-            EngineChoice::Sync => None,
-            EngineChoice::Uring => Some(RingEngine::open(options, descriptors.files, true)?),
-            EngineChoice::Auto => RingEngine::open(options, descriptors.files, false).ok(),
+            EngineChoice::Sync => Lazy::Missing,
+            EngineChoice::Uring => Lazy::Open(RingEngine::open(options, descriptors.files, true)?),
+            EngineChoice::Auto => Lazy::Untried,
+        };
+        let mapped = match options.engine {
+            EngineChoice::Auto => Lazy::Untried,
+            EngineChoice::Sync | EngineChoice::Uring => Lazy::Missing,
         };
         let jobs = options.jobs.unwrap_or(match options.engine {
             EngineChoice::Auto => default_jobs(),
@@ -77,7 +103,9 @@ impl Flight {
         Ok(Flight {
             options: options.clone(),
             ring,
+            mapped,
             threads,
+            files_max: descriptors.files,
             pairs: Pairs::default(),
             flying: HashMap::new(),
             next_number: 1,
@@ -105,17 +133,27 @@ impl Flight {
             let outcome = job.end(Err(line));
             return self.end_now(outcome, report);
         }
-        let (way, reason) = way::choose(&job, &self.options, self.ring.is_some());
+        let (way, reason) = self.choose(&job);
         if self.options.debug {
             let text = self.plan_text(&job, way, reason);
             report.say(Line::Out(text));
         }
         let moves = self.options.data && !job.cloned;
-        if moves && way == Way::Ring {
-            self.depart(&job, report);
-            let ring = self.ring.as_mut().expect("chosen only where there is one");
+        if moves && let (Way::Ring, Lazy::Open(ring)) = (way, &mut self.ring) {
+            depart(&mut self.flying, &job, report);
             let ended = ring.start(job);
             self.land(ended, report);
+            self.bound(report);
+            return true;
+        }
+        if moves && let (Way::Mapped, Lazy::Open(mapped)) = (way, &mut self.mapped) {
+            depart(&mut self.flying, &job, report);
+            let (refused, ended) = mapped.start(job);
+            self.land(ended, report);
+            if let Some(job) = refused {
+                let moved = data::copy(&job, Way::Range);
+                self.land(vec![job.end(moved)], report);
+            }
             self.bound(report);
             return true;
         }
@@ -123,7 +161,7 @@ impl Flight {
             || self.options.jobs.is_some()
             || self.options.verify;
         if is_worth_it && moves && kind(&job.source_stat).is_file() && self.threads.is_some() {
-            self.depart(&job, report);
+            depart(&mut self.flying, &job, report);
             let threads = self.threads.as_mut().expect("seen just now");
             let ended = threads.start(job, way);
             self.land(ended, report);
@@ -150,19 +188,51 @@ impl Flight {
     }
 
     fn wait(&mut self, report: &mut Report) {
-        let by_ring = self.ring.as_ref().is_some_and(|ring| !ring.is_idle());
-        let ended = match (&mut self.ring, &mut self.threads) {
-            (Some(ring), _) if by_ring => ring.wait(),
-            (_, Some(threads)) => threads.wait(),
-            _ => unreachable!("what flies is on the ring or with a thread"),
+        let ended = match (&mut self.ring, &mut self.mapped, &mut self.threads) {
+            (Lazy::Open(ring), ..) if !ring.is_idle() => ring.wait(),
+            (_, Lazy::Open(mapped), _) if !mapped.is_idle() => mapped.wait(),
+            (.., Some(threads)) => threads.wait(),
+            _ => unreachable!("what flies is on a ring or with a thread"),
         };
         self.land(ended, report);
     }
 
-    fn depart(&mut self, job: &Job, report: &mut Report) {
-        let files = (Identity::of(&job.source_stat), Identity::of(&job.copy_stat));
-        self.flying.insert(job.number, files);
-        report.wait_for(job.number);
+    /// Chooses a way, and opens what it needs when it is first wanted: a ring costs more than a
+    /// small file.
+    fn choose(&mut self, job: &Job) -> Chosen {
+        let mut means = Means {
+            ring: !matches!(self.ring, Lazy::Missing),
+            direct: self.options.data && !job.cloned && self.may_map(),
+        };
+        let (options, files_max) = (&self.options, self.files_max);
+        loop {
+            let chosen = way::choose(job, options, means);
+            match chosen.0 {
+                Way::Mapped => {
+                    means.direct = self.pairs.takes_direct(job)
+                        && self.mapped.open(|| MappedEngine::open(options, files_max));
+                    if means.direct {
+                        return chosen;
+                    }
+                }
+                Way::Ring => {
+                    means.ring =
+                        self.ring.open(|| RingEngine::open(options, files_max, false).ok());
+                    if means.ring {
+                        return chosen;
+                    }
+                }
+                _ => return chosen,
+            }
+        }
+    }
+
+    fn may_map(&self) -> bool {
+        match &self.mapped {
+            Lazy::Missing => false,
+            Lazy::Untried => true,
+            Lazy::Open(mapped) => !mapped.is_slow(),
+        }
     }
 
     /// Lets no more lines wait than memory has room for.
@@ -223,11 +293,17 @@ impl Flight {
             (_, _, Way::Extents) => ("extents", reason),
             (_, _, Way::Zeros) => ("search for zeros", reason),
             (_, _, Way::Ring) => ("ring", reason),
+            (_, _, Way::Mapped) => ("mapped", reason),
         };
         let mut text = job.locale.shell(&job.copy_path);
         text.extend_from_slice(format!(": {name} ({reason})").as_bytes());
         text
     }
+}
+
+fn depart(flying: &mut HashMap<u64, (Identity, Identity)>, job: &Job, report: &mut Report) {
+    flying.insert(job.number, (Identity::of(&job.source_stat), Identity::of(&job.copy_stat)));
+    report.wait_for(job.number);
 }
 
 /// As many as can run, and no more than keep one disk busy.

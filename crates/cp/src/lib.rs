@@ -8,7 +8,7 @@
 //! `copier/tree` (the walk), `job` (a regular file), `way` (which way its content goes), `data` and
 //! `flight` (how it goes), `attributes`, `temporary` (the name it gets), `report` (what is said).
 //!
-//! Invariant: a copy grows from its start. One that was interrupted is shorter than its source.
+//! Invariant: a copy that was interrupted is shorter than its source.
 //!
 //! What it does not do: SELinux contexts, which are taken and ignored as GNU cp does without it.
 

@@ -7,17 +7,18 @@
 //! | holes are to be made: `--sparse=always`, or the source has fewer blocks than bytes | by extents (`SEEK_DATA`), or by looking for zeros where there is no such call |
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
 //! | at most [`SMALL_BYTES`] | read and write: two calls are the fewest there are |
+//! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, nothing is to be checked | mapped: the device takes the pages of the source, by direct writes |
 //! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two |
 //! | a ring is there, and its reads do not all go to a worker | the ring |
 //! | else | read and write |
 //!
-//! The rows are what the kernel's calls promise on Linux 6.18. What they cost on a machine is for
-//! `ringwise lab` to say.
+//! What was tried for each size, and what it cost, is in docs/copying.md; `ringwise lab copy`
+//! measures it again.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use rustix::{
-    fs::{self, FileType, SeekFrom, Stat},
+    fs::{self, AtFlags, FileType, SeekFrom, Stat, StatxFlags},
     io::Errno,
 };
 
@@ -29,6 +30,17 @@ use crate::{
 /// A file of this many bytes is read and written by a call each.
 pub(crate) const SMALL_BYTES: u64 = 64 << 10;
 
+/// From this many bytes on the device's time for a direct write is less than that of copying in
+/// memory and writing back later (docs/copying.md).
+pub(crate) const MAPPED_BYTES_MIN: u64 = 128 << 10;
+
+/// What direct writes are aligned to: pages, since a mapping has no less.
+pub(crate) const DIRECT_ALIGNMENT_BYTES: u64 = 4096;
+
+/// BTRFS_SUPER_MAGIC (include/uapi/linux/magic.h): with its checksums it takes direct writes
+/// through the page cache (since Linux 6.15), and before that from pages that must not change.
+const BTRFS_MAGIC: u64 = 0x9123_683E;
+
 /// How content is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -37,6 +49,16 @@ pub(crate) enum Way {
     Extents,
     Zeros,
     Ring,
+    Mapped,
+}
+
+/// What there is to move it with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Means {
+    /// A ring is open.
+    pub(crate) ring: bool,
+    /// Direct writes by a ring: neither forbidden here nor slow.
+    pub(crate) direct: bool,
 }
 
 /// A way and its reason, for `--debug`.
@@ -46,9 +68,24 @@ pub(crate) type Chosen = (Way, &'static str);
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
     without_clone: HashSet<(u64, u64)>,
+    direct: HashMap<u64, bool>,
 }
 
 impl Pairs {
+    /// Whether the copy's file system takes direct writes as they are made here.
+    pub(crate) fn takes_direct(&mut self, job: &Job) -> bool {
+        let asks = || {
+            let flags = StatxFlags::DIOALIGN;
+            let found = fs::statx(&job.copy, "", AtFlags::EMPTY_PATH, flags).ok()?;
+            let (offset, memory) = (found.stx_dio_offset_align, found.stx_dio_mem_align);
+            // Zero: none (statx(2)). Before Linux 6.1 nobody tells, and none is taken.
+            let suits = |align: u32| align > 0 && DIRECT_ALIGNMENT_BYTES % u64::from(align) == 0;
+            let kind = fs::fstatfs(&job.copy).ok()?.f_type as u64;
+            Some(suits(offset) && suits(memory) && kind != BTRFS_MAGIC)
+        };
+        *self.direct.entry(job.copy_stat.st_dev).or_insert_with(|| asks().unwrap_or(false))
+    }
+
     /// Tries to share the source's blocks. `Ok(false)`: these file systems or files cannot.
     pub(crate) fn clone_content(&mut self, job: &Job) -> Result<bool, Errno> {
         let pair = (job.source_stat.st_dev, job.copy_stat.st_dev);
@@ -69,8 +106,8 @@ impl Pairs {
     }
 }
 
-/// Chooses. `has_ring`: one is open.
-pub(crate) fn choose(job: &Job, options: &Options, has_ring: bool) -> Chosen {
+/// Chooses.
+pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
     let (source, copy) = (&job.source_stat, &job.copy_stat);
     let size = u64::try_from(source.st_size).unwrap_or(0);
     if !is_regular(source) || !is_regular(copy) {
@@ -82,18 +119,21 @@ pub(crate) fn choose(job: &Job, options: &Options, has_ring: bool) -> Chosen {
     if size == 0 {
         return (Way::Plain, "the source says it has no bytes");
     }
-    if has_ring && options.engine == EngineChoice::Uring {
+    if means.ring && options.engine == EngineChoice::Uring {
         return (Way::Ring, "the ring was asked for");
     }
     if size <= SMALL_BYTES {
         return (Way::Plain, "small: one read and one write");
+    }
+    if means.direct && size >= MAPPED_BYTES_MIN && !options.verify {
+        return (Way::Mapped, "the device takes it from the page cache");
     }
     let may_range =
         options.reflink != Reflink::Never && options.sparse != Sparse::Never && !options.verify;
     if may_range && source.st_dev == copy.st_dev {
         return (Way::Range, "within one file system");
     }
-    if has_ring && options.engine == EngineChoice::Auto {
+    if means.ring && options.engine == EngineChoice::Auto {
         return (Way::Ring, "across file systems: reads ahead of the writes");
     }
     (Way::Plain, "read and write")

@@ -222,7 +222,8 @@ fn a_full_disk_fails_the_files_that_it_hits_and_no_other() {
     assert!(Command::new("umount").arg(&small).status().unwrap().success());
 }
 
-/// Killed half-way, a copy is a beginning of its source: shorter, so that nobody takes it for one.
+/// Killed half-way, a copy is shorter than its source, so that nobody takes it for one; where it
+/// does not go straight to the device, it is a beginning of it.
 #[test]
 fn a_copy_that_was_killed_does_not_look_whole() {
     let scene = scene();
@@ -240,7 +241,9 @@ fn a_copy_that_was_killed_does_not_look_whole() {
             child.kill().unwrap();
             child.wait().unwrap();
             let copy = fs::read(scene.path().join("d")).unwrap_or_default();
-            assert!(content.starts_with(&copy), "{engine} {wait} ms: no beginning of its source");
+            let is_beginning = content.starts_with(&copy);
+            let is_shorter = engine == "--engine=auto" && copy.len() < content.len();
+            assert!(is_beginning || is_shorter, "{engine} {wait} ms: {} bytes", copy.len());
             let _ = fs::remove_file(scene.path().join("d"));
         }
     }

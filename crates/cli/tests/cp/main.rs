@@ -7,6 +7,7 @@
 mod atomic;
 mod beyond;
 mod machine;
+mod mapped;
 mod oracle;
 mod random;
 mod scripts;

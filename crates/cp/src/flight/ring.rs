@@ -386,6 +386,6 @@ fn end(moving: Moving) -> Outcome {
 }
 
 /// Nothing was done, and nothing is wrong.
-fn is_again(errno: i32) -> bool {
+pub(super) fn is_again(errno: i32) -> bool {
     matches!(Errno::from_raw_os_error(errno), Errno::INTR | Errno::AGAIN)
 }

@@ -1,0 +1,177 @@
+//! Large files go from the page cache to the device: what comes of it where they end in the middle
+//! of a block, change meanwhile, or find no room.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+    process::{Child, Command},
+    time::Duration,
+};
+
+use crate::{
+    machine::{self, Ran, Setting, Which},
+    oracle::scene,
+};
+
+const AUTO: Which = Which::Ours("--engine=auto");
+const FLAGS: &str = "--reflink=never";
+
+fn copy(flags: &[&str], at: &Path) -> Ran {
+    let words: Vec<&str> = [FLAGS].iter().chain(flags).copied().chain(["s", "d"]).collect();
+    machine::run(AUTO, &words, at, &Setting::default())
+}
+
+fn started(at: &Path) -> Child {
+    Command::new(machine::ours()).args([FLAGS, "s", "d"]).current_dir(at).spawn().unwrap()
+}
+
+/// Whether files of this directory go that way: direct writes and a ring are needed.
+fn is_to_be_had(at: &Path) -> bool {
+    fs::write(at.join("s"), vec![1; 1 << 20]).unwrap();
+    let ran = copy(&["--debug"], at);
+    fs::remove_file(at.join("d")).unwrap();
+    let is_mapped = ran.out.contains("'d': mapped (");
+    if !is_mapped {
+        machine::skip(&format!("no direct writes by a ring here: {}", ran.out.trim()));
+    }
+    is_mapped
+}
+
+#[test]
+fn every_end_of_a_file_comes_out_whole() {
+    let scene = scene();
+    if !is_to_be_had(scene.path()) {
+        return;
+    }
+    const MIB: usize = 1 << 20;
+    let mut random = fastrand::Rng::with_seed(7);
+    for size in [
+        128 << 10,
+        (128 << 10) + 1,
+        MIB - 1,
+        4 * MIB,
+        4 * MIB + 1,
+        4 * MIB + (64 << 10),
+        4 * MIB + (64 << 10) + 1,
+        9 * MIB + 4095,
+    ] {
+        let mut content = vec![0; size];
+        random.fill(&mut content);
+        fs::write(scene.path().join("s"), &content).unwrap();
+        for flags in [&[][..], &["--block=64k", "--depth=3"], &["--block=1k", "--depth=1"]] {
+            let ran = copy(flags, scene.path());
+            assert_eq!((ran.status, &*ran.err), (Some(0), ""), "{size} {flags:?}");
+            let copied = fs::read(scene.path().join("d")).unwrap();
+            assert!(copied == content, "{size} bytes, {flags:?}: {} bytes", copied.len());
+            // Once more over what is there, which is longer or shorter.
+            fs::write(scene.path().join("d"), vec![2; size / 2]).unwrap();
+            assert_eq!(copy(flags, scene.path()).status, Some(0));
+            assert!(fs::read(scene.path().join("d")).unwrap() == content, "{size}: over another");
+            fs::remove_file(scene.path().join("d")).unwrap();
+        }
+    }
+}
+
+/// A source without a zero in it, cut or grown during the copy: what is copied has none either.
+#[test]
+fn a_source_that_changes_its_length_is_copied_as_it_was_at_some_moment() {
+    let scene = scene();
+    if !is_to_be_had(scene.path()) {
+        return;
+    }
+    const WHOLE: usize = 24 << 20;
+    let mut random = fastrand::Rng::with_seed(3);
+    for round in 0..10 {
+        let source = scene.path().join("s");
+        fs::write(&source, vec![0x55; WHOLE]).unwrap();
+        let mut child = started(scene.path());
+        std::thread::sleep(Duration::from_micros(random.u64(500..25_000)));
+        let mut file = File::options().append(true).open(&source).unwrap();
+        let len = match round % 2 {
+            0 => {
+                let len = random.usize(1..WHOLE);
+                file.set_len(len as u64).unwrap();
+                len
+            }
+            _ => {
+                file.write_all(&vec![0x55; 300_001]).unwrap();
+                WHOLE + 300_001
+            }
+        };
+        assert_eq!(child.wait().unwrap().code(), Some(0), "round {round}");
+        let copied = fs::read(scene.path().join("d")).unwrap();
+        assert!([len, WHOLE].contains(&copied.len()), "round {round}: {} of {len}", copied.len());
+        let other = copied.iter().position(|byte| *byte != 0x55);
+        assert_eq!(other, None, "round {round}: no byte of the source");
+        fs::remove_file(scene.path().join("d")).unwrap();
+    }
+}
+
+#[test]
+fn killed_at_any_moment_it_is_shorter_or_whole() {
+    let scene = scene();
+    if !is_to_be_had(scene.path()) {
+        return;
+    }
+    let content: Vec<u8> = (0..48 << 20).map(|at: u32| (at % 251) as u8 + 1).collect();
+    fs::write(scene.path().join("s"), &content).unwrap();
+    let mut random = fastrand::Rng::with_seed(5);
+    for _ in 0..8 {
+        let mut child = started(scene.path());
+        std::thread::sleep(Duration::from_micros(random.u64(1000..60_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let copied = fs::read(scene.path().join("d")).unwrap_or_default();
+        assert!(copied.len() != content.len() || copied == content, "it only looks whole");
+        let _ = fs::remove_file(scene.path().join("d"));
+    }
+}
+
+/// On a file system of its own, too small for it.
+#[test]
+fn no_space_is_an_error_of_that_file_and_leaves_it_shorter() {
+    if !machine::is_root() {
+        return machine::skip("only root can mount a small file system");
+    }
+    let scene = scene();
+    let (image, small) = (scene.path().join("image"), scene.path().join("small"));
+    File::create(&image).unwrap().set_len(24 << 20).unwrap();
+    fs::create_dir(&small).unwrap();
+    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).status();
+    let mount = || Command::new("mount").args(["-o", "loop"]).args([&image, &small]).status();
+    let is_good =
+        |status: std::io::Result<std::process::ExitStatus>| status.is_ok_and(|s| s.success());
+    if !is_good(made) || !is_good(mount()) {
+        return machine::skip("no small ext4 can be mounted");
+    }
+    fs::create_dir(small.join("s")).unwrap();
+    fs::write(small.join("s/big"), vec![1; 12 << 20]).unwrap();
+    fs::write(small.join("s/after"), "").unwrap();
+    let ran = machine::run(AUTO, &[FLAGS, "-r", "s", "d"], &small, &Setting::default());
+    let big = fs::metadata(small.join("d/big")).map(|found| found.len());
+    let after = small.join("d/after").exists();
+    assert!(is_good(Command::new("umount").arg(&small).status()));
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(after && ran.err.lines().count() == 1, "{ran:?}");
+    assert!(ran.err.contains("'d/big': No space left on device"), "{ran:?}");
+    assert!(big.is_ok_and(|len| len < 12 << 20), "it looks whole");
+}
+
+#[test]
+fn a_limit_on_files_is_an_error_and_no_death() {
+    let scene = scene();
+    if !is_to_be_had(scene.path()) {
+        return;
+    }
+    fs::write(scene.path().join("s"), vec![1; 6 << 20]).unwrap();
+    // In units of 512 or 1024 bytes, as the shell has it: less than the source in any case.
+    let script =
+        format!("trap '' XFSZ; ulimit -f 4000; exec {} {FLAGS} s d", machine::ours().display());
+    let output =
+        Command::new("sh").args(["-c", &script]).current_dir(scene.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("cp: error ") && said.ends_with("File too large\n"), "{said}");
+    assert!(fs::metadata(scene.path().join("d")).unwrap().len() < 6 << 20);
+}
