@@ -79,9 +79,8 @@ impl Pairs {
             let found = fs::statx(&job.copy, "", AtFlags::EMPTY_PATH, flags).ok()?;
             let (offset, memory) = (found.stx_dio_offset_align, found.stx_dio_mem_align);
             // Zero: none (statx(2)). Before Linux 6.1 nobody tells, and none is taken.
-            let suits = |align: u32| {
-                align > 0 && DIRECT_ALIGNMENT_BYTES.is_multiple_of(u64::from(align))
-            };
+            let suits =
+                |align: u32| align > 0 && DIRECT_ALIGNMENT_BYTES.is_multiple_of(u64::from(align));
             let kind = fs::fstatfs(&job.copy).ok()?.f_type as u64;
             Some(suits(offset) && suits(memory) && kind != BTRFS_MAGIC)
         };
