@@ -18,6 +18,7 @@ use crate::{
         Backup, Dereference, EngineChoice, Existing, Making, Options, Preserve, Reflink, Sparse,
         Target, Update,
     },
+    progress::When,
     quoting::Locale,
 };
 use choice::Choice;
@@ -70,6 +71,7 @@ pub(crate) enum Id {
     Help,
     Interactive,
     Jobs,
+    Json,
     Link,
     NoClobber,
     NoDereference,
@@ -80,9 +82,11 @@ pub(crate) enum Id {
     Parents,
     Preserve,
     PreserveShort,
+    Progress,
     Recursive,
     Reflink,
     RemoveDestination,
+    Resume,
     SecurityContext,
     Sparse,
     StripTrailingSlashes,
@@ -97,7 +101,7 @@ pub(crate) enum Id {
 }
 
 /// In GNU's order, in which an ambiguous abbreviation lists them; ours last.
-pub(crate) const FLAGS: [Flag<Id>; 45] = [
+pub(crate) const FLAGS: [Flag<Id>; 48] = [
     Flag::gnu("archive", Some('a'), Takes::Nothing, Id::Archive),
     Flag::gnu("attributes-only", None, Takes::Nothing, Id::AttributesOnly),
     Flag::gnu("backup", None, Takes::Maybe, Id::Backup),
@@ -142,6 +146,9 @@ pub(crate) const FLAGS: [Flag<Id>; 45] = [
     Flag::own("durable", Takes::Nothing, Id::Durable),
     Flag::own("engine", Takes::Value, Id::Engine),
     Flag::own("jobs", Takes::Value, Id::Jobs),
+    Flag::own("json", Takes::Nothing, Id::Json),
+    Flag::own("progress", Takes::Maybe, Id::Progress),
+    Flag::own("resume", Takes::Nothing, Id::Resume),
     Flag::own("verify", Takes::Nothing, Id::Verify),
     Flag::own("plan", Takes::Nothing, Id::Debug),
 ];
@@ -169,6 +176,12 @@ const ENGINES: [Choice<EngineChoice>; 3] = [
     Choice(&["auto"], EngineChoice::Auto),
     Choice(&["uring"], EngineChoice::Uring),
     Choice(&["sync"], EngineChoice::Sync),
+];
+
+const PROGRESS: [Choice<When>; 3] = [
+    Choice(&["auto"], When::Auto),
+    Choice(&["always"], When::Always),
+    Choice(&["never"], When::Never),
 ];
 
 const UPDATES: [Choice<(Update, Option<Existing>)>; 4] = [
@@ -258,6 +271,9 @@ impl Reader {
             atomic: false,
             durable: false,
             verify: false,
+            resume: false,
+            json: false,
+            progress: When::Never,
             sources: Vec::new(),
         };
         Reader {
@@ -319,6 +335,12 @@ impl Reader {
                 self.attributes(value, "--preserve", true)?;
                 self.options.preserve.required = true;
             }
+            Id::Json => options.json = true,
+            Id::Progress if value.is_some() => {
+                options.progress = choice::read(&PROGRESS, value, "--progress", locale)?;
+            }
+            Id::Progress => options.progress = When::Auto,
+            Id::Resume => options.resume = true,
             Id::Preserve | Id::PreserveShort => {
                 let preserve = &mut options.preserve;
                 (preserve.ownership, preserve.timestamps, preserve.mode) = (true, true, true);
@@ -422,6 +444,14 @@ impl Reader {
         }
         if self.options.atomic && self.options.backup != Backup::None {
             return Err(Misuse::usage("options --atomic and --backup are mutually exclusive"));
+        }
+        let options = &self.options;
+        let remakes = options.remove_before || options.backup != Backup::None;
+        if options.resume && (remakes || options.making != Making::Copy || !options.data) {
+            return Err(Misuse::usage(
+                "--resume takes up a copy of files: not with --link, --symbolic-link, \
+                 --attributes-only, --backup or --remove-destination",
+            ));
         }
         self.operands(operands)?;
         Ok(Typed::Copy(Box::new(self.options), self.warnings))

@@ -27,9 +27,11 @@ use rustix::{
 
 use crate::{
     attributes::{Caller, MODE_BITS},
+    events,
     flight::{Descriptors, Flight},
     options::{Backup, Dereference, Making, Options},
     place::{Identity, Place, kind},
+    progress::Meter,
     report::Report,
 };
 use existing::Existed;
@@ -43,6 +45,7 @@ pub(crate) struct Copier {
     pub(crate) flight: Flight,
     pub(crate) failed: bool,
     caller: Caller,
+    meter: Arc<Meter>,
     descriptors: Descriptors,
     /// Where sources went that may be met again: directories, and files with several names.
     copied: HashMap<Identity, Place>,
@@ -127,14 +130,19 @@ enum Met {
 }
 
 impl Copier {
-    pub(crate) fn new(options: Arc<Options>, report: Report) -> Result<Copier, (Report, String)> {
+    pub(crate) fn new(
+        options: Arc<Options>,
+        report: Report,
+        meter: Arc<Meter>,
+    ) -> Result<Copier, Box<(Report, String)>> {
         let descriptors = Descriptors::by_limit();
         let flight = match Flight::new(&options, descriptors) {
             Ok(flight) => flight,
-            Err(reason) => return Err((report, reason)),
+            Err(reason) => return Err(Box::new((report, reason))),
         };
         Ok(Copier {
             caller: Caller::current(),
+            meter,
             descriptors,
             copied: HashMap::new(),
             named: None,
@@ -392,6 +400,9 @@ impl Copier {
             }
         }
         let ok = !self.failed && !self.flight.failed;
+        if self.options.json {
+            self.report.say(events::end(&self.meter, ok));
+        }
         self.report.finish() && ok
     }
 }

@@ -70,12 +70,20 @@ fn checksum(job: &Job, sums: &mut Checksums) -> Result<(), Line> {
 /// Within the kernel. False where these files cannot, and nothing was moved.
 fn range(job: &Job) -> Result<bool, Line> {
     let mut moved = 0_u64;
+    let size = u64::try_from(job.source_stat.st_size).unwrap_or(0);
     loop {
         let copied = retry(|| fs::copy_file_range(&job.source, None, &job.copy, None, RANGE_BYTES));
         match copied {
             // Nothing at all may be a file of /proc, which has no size and yet content.
             Ok(0) => return Ok(moved > 0),
-            Ok(count) => moved += count as u64,
+            Ok(count) => {
+                moved += count as u64;
+                job.meter.add_bytes(count as u64);
+                // Less than there was room for, and all that it had: its end.
+                if moved >= size && count < RANGE_BYTES {
+                    return Ok(true);
+                }
+            }
             Err(errno) if moved == 0 && way::is_refusal(errno) => return Ok(false),
             Err(errno) => {
                 let names = [&job.source_path[..], &job.copy_path];
@@ -87,7 +95,13 @@ fn range(job: &Job) -> Result<bool, Line> {
 
 /// Read and write, from the current positions to the source's end.
 fn plain(job: &Job, sums: &mut Option<Checksums>) -> Result<(), Line> {
-    let mut buffer = vec![0; job.options.block_bytes.unwrap_or(BLOCK_BYTES)];
+    let block = job.options.block_bytes.unwrap_or(BLOCK_BYTES);
+    let is_regular = fs::FileType::from_raw_mode(job.source_stat.st_mode).is_file();
+    let size = usize::try_from(job.source_stat.st_size).unwrap_or(0);
+    // Room for one byte more than a small file has: it ends where less comes.
+    let known = if is_regular { size } else { 0 };
+    let mut buffer = vec![0; if known > 0 { block.min(known.saturating_add(1)) } else { block }];
+    let mut moved = 0;
     loop {
         let count = read(job, &mut buffer)?;
         if count == 0 {
@@ -97,6 +111,10 @@ fn plain(job: &Job, sums: &mut Option<Checksums>) -> Result<(), Line> {
             sums.add(&buffer[..count]);
         }
         write_all(job, &buffer[..count])?;
+        moved += count;
+        if known > 0 && moved >= known && count < buffer.len() {
+            return Ok(());
+        }
     }
 }
 
@@ -209,7 +227,10 @@ fn write_all(job: &Job, mut bytes: &[u8]) -> Result<(), Line> {
     while !bytes.is_empty() {
         match retry(|| io::write(&job.copy, bytes)) {
             Ok(0) => return Err(job.write_error(Errno::NOSPC)),
-            Ok(count) => bytes = &bytes[count..],
+            Ok(count) => {
+                job.meter.add_bytes(count as u64);
+                bytes = &bytes[count..];
+            }
             Err(errno) => return Err(job.write_error(errno)),
         }
     }

@@ -134,8 +134,11 @@ impl Flight {
             return self.end_now(outcome, report);
         }
         let (way, reason) = self.choose(&job);
+        if job.way.is_empty() {
+            job.way = self.way_name(&job, way);
+        }
         if self.options.debug {
-            let text = self.plan_text(&job, way, reason);
+            let text = self.plan_text(&job, reason);
             report.say(Line::Out(text));
         }
         let moves = self.options.data && !job.cloned;
@@ -264,9 +267,10 @@ impl Flight {
         }
     }
 
+    /// Tries to, where that is wanted.
     fn share_blocks(&mut self, job: &mut Job) -> Result<(), Line> {
         use crate::options::Reflink;
-        let wanted = self.options.data && self.options.reflink != Reflink::Never;
+        let wanted = self.options.data && !job.cloned && self.options.reflink != Reflink::Never;
         let optional = self.options.reflink == Reflink::Auto;
         let may = optional && self.options.sparse == crate::options::Sparse::Auto;
         if !wanted || (optional && !may) || !kind(&job.source_stat).is_file() && optional {
@@ -284,19 +288,28 @@ impl Flight {
         }
     }
 
-    fn plan_text(&self, job: &Job, way: Way, reason: &str) -> Vec<u8> {
-        let (name, reason) = match (self.options.data, job.cloned, way) {
-            (false, ..) => ("attributes only", "--attributes-only"),
-            (_, true, _) => ("shared blocks", "the file system can"),
-            (_, _, Way::Plain) => ("read and write", reason),
-            (_, _, Way::Range) => ("copy_file_range", reason),
-            (_, _, Way::Extents) => ("extents", reason),
-            (_, _, Way::Zeros) => ("search for zeros", reason),
-            (_, _, Way::Ring) => ("ring", reason),
-            (_, _, Way::Mapped) => ("mapped", reason),
+    fn way_name(&self, job: &Job, way: Way) -> &'static str {
+        match (self.options.data, job.cloned, way) {
+            (false, ..) => "attributes only",
+            (_, true, _) => "shared blocks",
+            (_, _, Way::Plain) => "read and write",
+            (_, _, Way::Range) => "copy_file_range",
+            (_, _, Way::Extents) => "extents",
+            (_, _, Way::Zeros) => "search for zeros",
+            (_, _, Way::Ring) => "ring",
+            (_, _, Way::Mapped) => "mapped",
+        }
+    }
+
+    fn plan_text(&self, job: &Job, reason: &str) -> Vec<u8> {
+        let reason = match (job.way, self.options.data, job.cloned) {
+            ("whole", ..) => "it is there with the same content",
+            (_, false, _) => "--attributes-only",
+            (_, _, true) => "the file system can",
+            _ => reason,
         };
         let mut text = job.locale.shell(&job.copy_path);
-        text.extend_from_slice(format!(": {name} ({reason})").as_bytes());
+        text.extend_from_slice(format!(": {} ({reason})", job.way).as_bytes());
         text
     }
 }

@@ -55,6 +55,11 @@ Beyond GNU cp:
       --atomic                  give each regular file its name when it is whole: whatever ends the
                                 run, the name leads to the old file or to the new one. Other
                                 hard links to a replaced file keep the old content
+      --json                    print what happens as JSON, an object a line (docs/schema/cp-1.json)
+      --progress[=WHEN]         show files, bytes, rate and time left: auto (on a terminal; if given
+                                without WHEN), always, never
+      --resume                  leave files that are there with the same content as they are, but for
+                                their attributes, and copy the others
       --durable                 end when all is on stable storage, or with an error
       --verify                  read each copy back and compare it with what was read from its
                                 source

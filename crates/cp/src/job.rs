@@ -13,8 +13,10 @@ use rustix::{
 
 use crate::{
     attributes::{Caller, Finish, Of, Otherwise, set_mode},
+    events,
     options::Options,
     place::{Identity, retry},
+    progress::Meter,
     quoting::Locale,
     report::{Line, compose},
     temporary::Temporary,
@@ -45,6 +47,9 @@ pub(crate) struct Job {
     pub(crate) extra: u32,
     /// Whether the copy has all it needs of the content.
     pub(crate) cloned: bool,
+    /// Which way its content went, for `--json`.
+    pub(crate) way: &'static str,
+    pub(crate) meter: Arc<Meter>,
     /// The name that the copy is to get, where it has none yet.
     pub(crate) temporary: Option<Temporary>,
 }
@@ -84,7 +89,8 @@ impl Job {
                 false
             }
         };
-        let Job { copy, source: opened, copy_path, locale, temporary, options, .. } = self;
+        let Job { copy, source: opened, source_path, source_stat, copy_path, .. } = self;
+        let Job { locale, temporary, options, way, meter, .. } = self;
         drop(opened);
         let temporary = temporary.filter(|_| ok);
         if let Some(temporary) = temporary {
@@ -107,6 +113,13 @@ impl Job {
             let text = compose(locale, "failed to close %s", &[&copy_path], Some(errno));
             lines.push(Line::Error(text));
             ok = false;
+        }
+        if ok {
+            meter.add_file();
+        }
+        if options.json {
+            let bytes = u64::try_from(source_stat.st_size).unwrap_or(0);
+            lines.push(events::file((&source_path, &copy_path), bytes, way, ok));
         }
         Outcome { number, lines, ok, source }
     }

@@ -18,12 +18,14 @@ mod attributes;
 mod command_line;
 mod copier;
 mod data;
+mod events;
 mod flight;
 mod help;
 mod job;
 mod listing;
 mod options;
 mod place;
+mod progress;
 mod quoting;
 mod report;
 mod temporary;
@@ -33,6 +35,7 @@ use std::{ffi::OsString, io::Write, process::ExitCode, sync::Arc};
 
 use command_line::{Misuse, Typed};
 use copier::Copier;
+use progress::{Meter, Progress};
 use quoting::Locale;
 use report::{Line, Report};
 
@@ -52,21 +55,32 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
     for warning in warnings {
         report.error(warning, &[], None);
     }
-    if options.atomic
-        && let Err(reason) = temporary::remove_on_signals()
+    let meter = Arc::new(Meter::new());
+    let progress = Progress::start(options.progress, &options.sources, &meter);
+    let bar = progress.as_ref().map(Progress::bar);
+    if (options.atomic || bar.is_some())
+        && let Err(reason) = temporary::remove_on_signals(bar.clone())
     {
         return refuse(report, Misuse { text: reason.into(), hint: false });
     }
-    let mut copier = match Copier::new(options, report) {
+    report.present(options.json, bar);
+    if options.json {
+        report.say(events::start(&options));
+    }
+    let mut copier = match Copier::new(options, report, meter) {
         Ok(copier) => copier,
-        Err((report, reason)) => {
+        Err(failed) => {
+            let (report, reason) = *failed;
             return refuse(report, Misuse { text: reason.into(), hint: false });
         }
     };
     if let Err((text, hint)) = copier.copy_all() {
         return refuse(copier.report, Misuse { text, hint });
     }
-    if copier.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    // The bar goes when the last file has come.
+    let ok = copier.finish();
+    drop(progress);
+    if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn refuse(mut report: Report, misuse: Misuse) -> ExitCode {

@@ -4,6 +4,8 @@
 
 use std::ffi::OsString;
 
+use crate::progress::When;
+
 /// Everything that the flags decide.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -39,6 +41,10 @@ pub(crate) struct Options {
     pub(crate) atomic: bool,
     pub(crate) durable: bool,
     pub(crate) verify: bool,
+    /// What is there and whole is not copied again.
+    pub(crate) resume: bool,
+    pub(crate) json: bool,
+    pub(crate) progress: When,
     pub(crate) sources: Vec<OsString>,
 }
 

@@ -9,10 +9,11 @@ use std::{
     io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write},
 };
 
+use indicatif::ProgressBar;
 use ringwise_measure::plain;
 use rustix::io::Errno;
 
-use crate::quoting::Locale;
+use crate::{events, quoting::Locale};
 
 /// One line, without its newline.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) enum Line {
     Out(Vec<u8>),
     /// An error or a warning, without `cp: `.
     Error(Vec<u8>),
+    /// An event of `--json`.
+    Event(Vec<u8>),
 }
 
 /// Puts quoted names where the template has `%s`, and an error number's text behind it.
@@ -57,6 +60,10 @@ pub(crate) struct Report {
     queue: VecDeque<Item>,
     write_error: Option<io::Error>,
     at_once: bool,
+    /// Lines are events.
+    json: bool,
+    /// What is to be taken off the screen while something is said.
+    bar: Option<ProgressBar>,
 }
 
 #[derive(Debug)]
@@ -71,7 +78,13 @@ impl Report {
         let stdout = io::stdout();
         let at_once = stdout.is_terminal();
         let out = BufWriter::with_capacity(16 << 10, stdout);
-        Report { locale, out, queue: VecDeque::new(), write_error: None, at_once }
+        let (queue, write_error, json, bar) = (VecDeque::new(), None, false, None);
+        Report { locale, out, queue, write_error, at_once, json, bar }
+    }
+
+    /// How lines are said from now on.
+    pub(crate) fn present(&mut self, json: bool, bar: Option<ProgressBar>) {
+        (self.json, self.bar) = (json, bar);
     }
 
     pub(crate) fn say(&mut self, line: Line) {
@@ -118,8 +131,16 @@ impl Report {
     }
 
     fn print(&mut self, line: &Line) {
+        match self.bar.clone() {
+            Some(bar) => bar.suspend(|| self.print_now(line)),
+            None => self.print_now(line),
+        }
+    }
+
+    fn print_now(&mut self, line: &Line) {
         match line {
-            Line::Out(text) => {
+            Line::Out(text) if self.json => self.print_now(&events::output(text)),
+            Line::Out(text) | Line::Event(text) => {
                 let mut written = self.out.write_all(text).and_then(|()| self.out.write_all(b"\n"));
                 if self.at_once {
                     written = written.and_then(|()| self.out.flush());
@@ -130,6 +151,9 @@ impl Report {
                 let line = [b"cp: ", &text[..], b"\n"].concat();
                 // Nobody is left to be told that nobody reads.
                 let _ = io::stderr().lock().write_all(&line);
+                if self.json {
+                    self.print_now(&events::error(text));
+                }
             }
         }
     }

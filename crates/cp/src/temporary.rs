@@ -16,6 +16,7 @@ use std::{
     thread,
 };
 
+use indicatif::ProgressBar;
 use rustix::{
     fs::{self, AtFlags, CWD, OFlags, RenameFlags},
     io::Errno,
@@ -138,15 +139,18 @@ fn names() -> MutexGuard<'static, BTreeMap<u64, Place>> {
     NAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on a signal that ends the process removes temporary names first.
-pub(crate) fn remove_on_signals() -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("signals cannot be caught for --atomic: {error}");
+/// From now on a signal that ends the process removes temporary names first, and a bar.
+pub(crate) fn remove_on_signals(bar: Option<ProgressBar>) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("signals cannot be caught: {error}");
     let ignored = ignored_signals();
     let is_heard = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
     let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_heard);
     let mut signals = Signals::new(heard).map_err(failed)?;
     let body = move || {
         for signal in signals.forever() {
+            if let Some(bar) = &bar {
+                bar.finish_and_clear();
+            }
             // Held to the end: nothing is made or renamed any more.
             let names = names();
             for place in names.values() {

@@ -6,9 +6,9 @@
 //! | either side is no regular file, or the source says it has no bytes | read and write |
 //! | holes are to be made: `--sparse=always`, or the source has fewer blocks than bytes | by extents (`SEEK_DATA`), or by looking for zeros where there is no such call |
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
-//! | at most [`SMALL_BYTES`] | read and write: two calls are the fewest there are |
 //! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, nothing is to be checked | mapped: the device takes the pages of the source, by direct writes |
-//! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two |
+//! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two, and one call for a small file |
+//! | at most [`SMALL_BYTES`] | read and write |
 //! | a ring is there, and its reads do not all go to a worker | the ring |
 //! | else | read and write |
 //!
@@ -27,7 +27,7 @@ use crate::{
     options::{EngineChoice, Options, Reflink, Sparse},
 };
 
-/// A file of this many bytes is read and written by a call each.
+/// A file of this many bytes is copied at once, by the fewest calls, and by no thread or ring.
 pub(crate) const SMALL_BYTES: u64 = 64 << 10;
 
 /// From this many bytes on the device's time for a direct write is less than that of copying in
@@ -123,9 +123,6 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
     if means.ring && options.engine == EngineChoice::Uring {
         return (Way::Ring, "the ring was asked for");
     }
-    if size <= SMALL_BYTES {
-        return (Way::Plain, "small: one read and one write");
-    }
     if means.direct && size >= MAPPED_BYTES_MIN && !options.verify {
         return (Way::Mapped, "the device takes it from the page cache");
     }
@@ -133,6 +130,9 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
         options.reflink != Reflink::Never && options.sparse != Sparse::Never && !options.verify;
     if may_range && source.st_dev == copy.st_dev {
         return (Way::Range, "within one file system");
+    }
+    if size <= SMALL_BYTES {
+        return (Way::Plain, "small: one read and one write");
     }
     if means.ring && options.engine == EngineChoice::Auto {
         return (Way::Ring, "across file systems: reads ahead of the writes");

@@ -367,9 +367,9 @@ fn the_subcommand_and_the_name_are_one() {
     };
     assert_eq!(run(&["cp", "--", "-n", "--"]), (Some(0), String::new()));
     assert!(scene.path().join("--").exists());
-    let (status, said) = run(&["cp", "--resume", "a", "b"]);
+    let (status, said) = run(&["cp", "--mirror", "a", "b"]);
     assert_eq!(status, Some(1));
-    assert!(said.starts_with("cp: unrecognized option '--resume'"), "{said}");
+    assert!(said.starts_with("cp: unrecognized option '--mirror'"), "{said}");
     let ran = ours("--engine=auto", "--help", scene.path());
     assert!(ran.status == Some(0) && ran.out.contains("--remove-destination"));
 }

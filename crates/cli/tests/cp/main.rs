@@ -6,10 +6,14 @@
 
 mod atomic;
 mod beyond;
+#[path = "../schema/conform.rs"]
+mod conform;
 mod machine;
 mod mapped;
 mod oracle;
 mod random;
+mod resumed;
 mod scripts;
 mod snapshot;
+mod told;
 mod world;

@@ -203,7 +203,7 @@ impl Copier {
         }
         let options = &self.options;
         let is_in_way = options.data
-            && ((options.preserve.links && target.st_nlink > 1)
+            && ((options.preserve.links && target.st_nlink > 1 && !options.resume)
                 || (options.never_follows(visit.is_named)
                     && kind(source) != FileType::RegularFile));
         if !options.remove_before && !is_in_way {

@@ -158,7 +158,9 @@ impl Copier {
         };
         let target = &visit.target;
         if let Err(errno) = symlink(&content, target, self.options.remove_after_failure) {
-            let is_there = self.options.update == crate::options::Update::Older
+            let may_be_there =
+                self.options.resume || self.options.update == crate::options::Update::Older;
+            let is_there = may_be_there
                 && existed.stat.is_some()
                 && target.read_link().is_ok_and(|there| there == content);
             if !is_there {

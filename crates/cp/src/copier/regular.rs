@@ -17,6 +17,7 @@ use rustix::{
 use super::{Copier, Existed, Visit, Visited, omitted_at_first};
 use crate::{
     attributes::{MODE_BITS, Of, extended, set_mode},
+    data::verify,
     job::Job,
     place::{Identity, Place, kind},
     temporary::{Existing, Temporary},
@@ -27,6 +28,8 @@ struct Opened {
     file: OwnedFd,
     is_new: bool,
     temporary: Option<Temporary>,
+    /// Its content is the source's already.
+    is_whole: bool,
 }
 
 impl Copier {
@@ -46,13 +49,21 @@ impl Copier {
         let extra = if self.options.preserve.xattr { 0o200 & !mode } else { 0 };
         let target = &visit.target;
         let opened = match existed.stat {
+            Some(there) if self.options.resume => {
+                self.open_whole_or_not(target, (&source, &source_stat), &there, |copier| {
+                    match copier.replaces_at_once(stat) {
+                        true => copier.open_beside(target, existed, (mode & !omitted) | extra),
+                        false => copier.open_existing(target, (mode & !omitted) | extra),
+                    }
+                })
+            }
             _ if self.replaces_at_once(stat) => {
                 self.open_beside(target, existed, (mode & !omitted) | extra)
             }
             Some(_) => self.open_existing(target, (mode & !omitted) | extra),
             None => self.open_new(target, (mode & !omitted) | extra),
         };
-        let Opened { file, is_new, temporary } = match opened {
+        let Opened { file, is_new, temporary, is_whole } = match opened {
             Ok(opened) => opened,
             Err(visited) => return visited,
         };
@@ -77,7 +88,9 @@ impl Copier {
             mode,
             omitted: if is_new { omitted } else { 0 },
             extra: if is_new { extra } else { 0 },
-            cloned: false,
+            cloned: is_whole,
+            way: if is_whole { "whole" } else { "" },
+            meter: self.meter.clone(),
             temporary,
         };
         if existed.backup.is_some() || (self.options.atomic && self.named.is_some()) {
@@ -132,10 +145,38 @@ impl Copier {
         if self.options.verify { OFlags::RDWR } else { OFlags::WRONLY }
     }
 
+    /// `--resume`: opens a copy that is there and whole, or another's way.
+    fn open_whole_or_not(
+        &mut self,
+        target: &Place,
+        (source, source_stat): (&OwnedFd, &Stat),
+        there: &Stat,
+        otherwise: impl FnOnce(&mut Copier) -> Result<Opened, Visited>,
+    ) -> Result<Opened, Visited> {
+        let both_regular = [source_stat, there].iter().all(|stat| kind(stat).is_file());
+        if both_regular
+            && source_stat.st_size == there.st_size
+            && let Ok(file) = target.open(OFlags::RDONLY | OFlags::NONBLOCK, 0)
+            && verify::is_same(source, &file)
+        {
+            return Ok(Opened { file, is_new: false, temporary: None, is_whole: true });
+        }
+        if self.options.preserve.links && there.st_nlink > 1 {
+            // As without --resume: what other names lead to is not written over.
+            match target.unlink() {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => {
+                    return Err(self.fail("cannot remove %s", &[&target.path], Some(errno)));
+                }
+            }
+        }
+        otherwise(self)
+    }
+
     fn open_existing(&mut self, target: &Place, mode: u32) -> Result<Opened, Visited> {
         let truncate = if self.options.data { OFlags::TRUNC } else { OFlags::empty() };
         match target.open(self.write_flags() | truncate, 0) {
-            Ok(file) => Ok(Opened { file, is_new: false, temporary: None }),
+            Ok(file) => Ok(Opened { file, is_new: false, temporary: None, is_whole: false }),
             Err(Errno::NOENT) => self.open_new(target, mode),
             Err(_) if self.options.remove_after_failure => {
                 match target.unlink() {
@@ -168,7 +209,7 @@ impl Copier {
             opened = target.open(flags, mode);
         }
         match opened {
-            Ok(file) => Ok(Opened { file, is_new: true, temporary: None }),
+            Ok(file) => Ok(Opened { file, is_new: true, temporary: None, is_whole: false }),
             Err(Errno::ISDIR) if target.path.ends_with(b"/") => {
                 Err(self.cannot_create(target, Errno::NOTDIR))
             }
@@ -210,7 +251,7 @@ impl Copier {
         match made {
             Ok((file, temporary)) => {
                 dress(&file, &place, old);
-                Ok(Opened { file, is_new: false, temporary: Some(temporary) })
+                Ok(Opened { file, is_new: false, temporary: Some(temporary), is_whole: false })
             }
             Err(errno) => Err(self.cannot_create(target, errno)),
         }
@@ -233,7 +274,9 @@ impl Copier {
             return Err(self.fail(template, &[&target.path], None));
         }
         match Temporary::make(target.clone(), existing, self.write_flags(), mode) {
-            Ok((file, temporary)) => Ok(Opened { file, is_new: true, temporary: Some(temporary) }),
+            Ok((file, temporary)) => {
+                Ok(Opened { file, is_new: true, temporary: Some(temporary), is_whole: false })
+            }
             Err(errno) => Err(self.cannot_create(target, errno)),
         }
     }

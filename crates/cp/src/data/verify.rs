@@ -4,6 +4,8 @@
 //! its device, its pages are dropped from memory, and it is read again. What it does not show: a
 //! source that was read wrongly.
 
+use std::os::fd::AsFd;
+
 use rustix::{fs, io::pread};
 
 use crate::{job::Job, place::retry, report::Line};
@@ -50,6 +52,30 @@ impl Checksums {
             sums.push(self.current.clone().finalize());
         }
         (sums, self.len)
+    }
+}
+
+/// Whether two files have the same content. What cannot be read is not the same.
+pub(crate) fn is_same(one: impl AsFd, other: impl AsFd) -> bool {
+    let mut pieces = (vec![0; UNIT_BYTES as usize], vec![0; UNIT_BYTES as usize]);
+    let mut at = 0;
+    loop {
+        let Ok(count) = retry(|| pread(&one, &mut pieces.0[..], at)) else { return false };
+        let mut read = 0;
+        while read < count.max(1) {
+            // One byte more at the end: it has to end there too.
+            let rest = &mut pieces.1[read..count.max(1)];
+            match retry(|| pread(&other, &mut rest[..], at + read as u64)) {
+                Ok(0) if count == 0 => return true,
+                Ok(0) | Err(_) => return false,
+                Ok(_) if count == 0 => return false,
+                Ok(more) => read += more,
+            }
+        }
+        if pieces.0[..count] != pieces.1[..count] {
+            return false;
+        }
+        at += count as u64;
     }
 }
 

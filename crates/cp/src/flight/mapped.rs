@@ -196,6 +196,7 @@ impl MappedEngine {
         let stands_still = done == start && matches!(result, Ok(0));
         if is_whole && !stands_still {
             self.pace.bytes += done - start;
+            moving.job.meter.add_bytes(done.min(moving.size) - start.min(moving.size));
             if done < end && !moving.failed {
                 self.write(number, done, end);
             }

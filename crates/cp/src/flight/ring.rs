@@ -236,7 +236,10 @@ impl RingEngine {
         let Some(moving) = self.files.get_mut(&file) else { return };
         let done = match result {
             Ok(0) => Err(Errno::NOSPC),
-            Ok(count) => Ok(done + count),
+            Ok(count) => {
+                moving.job.meter.add_bytes(count as u64);
+                Ok(done + count)
+            }
             Err(errno) if is_again(errno) => Ok(done),
             Err(errno) => Err(Errno::from_raw_os_error(errno)),
         };
