@@ -19,7 +19,9 @@ use crate::{
     guarantee::Guarantee,
     json::{DEPTH_MAX, Field, Rules},
     keeper::Care,
+    log::Form,
     segment::{appender::Limits as SegmentLimits, retention::Policy},
+    tls::{ClientAuth, Files},
     worker::Live,
 };
 
@@ -162,6 +164,31 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     min_free: Option<u64>,
 
+    /// Speak TLS, with the certificates in this PEM file; SIGHUP reads it again
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+
+    /// The certificate's private key, a PEM file
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+
+    /// Who signs clients' certificates, a PEM file; the name in a client's is its tenant
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+
+    /// Whether a client has to show a certificate [default: optional]
+    #[arg(long, value_enum)]
+    tls_client_auth: Option<ClientAuth>,
+
+    /// Results of operations that are looked at before the next are asked for [default: all]; 1
+    /// also sends each answer by itself, to measure what that costs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+
+    /// How remarks are printed on standard error [default: text]
+    #[arg(long, value_enum)]
+    log: Option<Form>,
+
     /// How long to wait at the end for what is still to be stored [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     drain: Option<Duration>,
@@ -177,6 +204,7 @@ pub(crate) struct Options {
     pub(crate) threads: u32,
     pub(crate) connections: Option<u32>,
     pub(crate) drain: Duration,
+    pub(crate) log: Form,
     pub(crate) live: Live,
 }
 
@@ -198,6 +226,7 @@ impl ServeArgs {
             line_max,
             budget_each: flags.connection_budget.or(file.connection_budget).unwrap_or(4 << 20),
             budget_all: budget / threads as usize,
+            turn_max: flags.batch.or(file.batch).map_or(usize::MAX, |count| count as usize),
         };
         // Unfinished lines have half of a thread's budget: one has to fit.
         if limits.budget_all / 2 < line_max || limits.budget_each < line_max {
@@ -221,6 +250,13 @@ impl ServeArgs {
             pack_level: flags.pack.or(file.pack).and_then(|Packing(level)| level),
         };
         let listen = flags.listen.or(file.listen);
+        let files = tls_files(
+            flags.tls_cert.or(file.tls_cert),
+            flags.tls_key.or(file.tls_key),
+            flags.tls_client_ca.or(file.tls_client_ca),
+            flags.tls_client_auth.or(file.tls_client_auth),
+        )?;
+        let tls = files.map(|files| files.load()).transpose()?;
         Ok(Options {
             listen: listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9000))),
             directory: flags.dir.or(file.dir).unwrap_or_else(|| "logd-data".into()),
@@ -229,8 +265,30 @@ impl ServeArgs {
             threads,
             connections: flags.max_connections.or(file.max_connections),
             drain: flags.drain.or(file.drain).unwrap_or(Duration::from_secs(5)),
-            live: Live { limits, segments, care },
+            log: flags.log.or(file.log).unwrap_or(Form::Text),
+            live: Live { limits, segments, care, tls },
         })
+    }
+}
+
+/// What is said of TLS, where it goes together.
+fn tls_files(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
+    client_auth: Option<ClientAuth>,
+) -> Result<Option<Files>, LogdError> {
+    let usage = |text: &str| Err(LogdError::Usage(text.to_owned()));
+    let client_auth = match client_auth {
+        Some(_) if client_ca.is_none() => return usage("--tls-client-auth needs --tls-client-ca"),
+        asked => asked.unwrap_or(ClientAuth::Optional),
+    };
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => {
+            Ok(Some(Files { certificate, key, client_ca, client_auth }))
+        }
+        (None, None) if client_ca.is_none() => Ok(None),
+        _ => usage("TLS needs --tls-cert and --tls-key"),
     }
 }
 

@@ -6,13 +6,15 @@
 //! after them one `A 9` for all up to there. One send is in flight at a time, and only the newest
 //! acknowledgement waits for it, so who reads slowly gets fewer and nobody waits.
 
-use std::{collections::VecDeque, fmt::Write as _};
+use std::{collections::VecDeque, io::Write as _};
 
 use crate::{
     framing::{Frame, Framer},
     guarantee::Guarantee,
     json::Rules,
     letter::Letter,
+    log,
+    tls::{Session, Taken},
 };
 
 /// Answers that wait for a client to read, in bytes, from which on nothing more is received.
@@ -28,6 +30,8 @@ pub(crate) struct Limits {
     pub(crate) budget_each: usize,
     /// Likewise, of all connections of a thread.
     pub(crate) budget_all: usize,
+    /// Completions that are looked at in a turn; at 1 each answer is a send of its own too.
+    pub(crate) turn_max: usize,
 }
 
 /// Lines that wait to be committed, of all connections of a thread.
@@ -56,6 +60,8 @@ pub(crate) struct Desk<'a> {
     /// What all connections keep of unfinished lines, in bytes.
     pub(crate) partials: &'a mut usize,
     pub(crate) batch: &'a mut Batch,
+    /// Connections that ended because what came was not the TLS that it has to be.
+    pub(crate) tls_failures: &'a mut u64,
 }
 
 /// What is known of a connection.
@@ -63,6 +69,7 @@ pub(crate) struct Desk<'a> {
 pub(crate) struct Connection {
     number: u64,
     peer: String,
+    tls: Option<Session>,
     framer: Framer,
     /// Received, and not looked at yet: it would make more than there is room for.
     backlog: Vec<u8>,
@@ -76,8 +83,13 @@ pub(crate) struct Connection {
     acknowledged: u64,
     /// Lines that were rejected and not told yet.
     rejected: VecDeque<(u64, &'static str)>,
-    answers: String,
+    /// In plain, whole lines.
+    answers: Vec<u8>,
+    /// Left of a send, as it goes to the wire.
+    unsent: Vec<u8>,
     is_sending: bool,
+    /// The other end sends no more, by whatever way it said so.
+    has_ended: bool,
     receiving: Receiving,
     stage: Stage,
 }
@@ -135,10 +147,11 @@ pub(crate) enum Step {
 
 impl Connection {
     /// A connection that receives.
-    pub(crate) fn new(number: u64, peer: String) -> Connection {
+    pub(crate) fn new(number: u64, peer: String, tls: Option<Session>) -> Connection {
         Connection {
             number,
             peer,
+            tls,
             framer: Framer::default(),
             backlog: Vec::new(),
             greeting: Greeting::Awaited,
@@ -148,8 +161,10 @@ impl Connection {
             committed: 0,
             acknowledged: 0,
             rejected: VecDeque::new(),
-            answers: String::new(),
+            answers: Vec::new(),
+            unsent: Vec::new(),
             is_sending: false,
+            has_ended: false,
             receiving: Receiving::Armed,
             stage: Stage::Open,
         }
@@ -157,23 +172,60 @@ impl Connection {
 
     /// Bytes came. Says whether the connection has lines in the batch now and had none before.
     pub(crate) fn received(&mut self, bytes: &[u8], desk: &mut Desk<'_>) -> bool {
+        let before = self.filling.sequence;
+        match self.tls.take() {
+            None => self.take(bytes, desk),
+            Some(mut tls) => {
+                let taken = tls.receive(bytes, |plain| self.take(plain, desk));
+                self.tls = Some(tls);
+                match taken {
+                    Ok(Taken::GoesOn) => {}
+                    Ok(Taken::Ended) => self.end_of_session(desk),
+                    Err(why) => self.session_failed(&why, desk),
+                }
+            }
+        }
+        before == 0 && self.filling.sequence > 0
+    }
+
+    /// Takes bytes in plain.
+    fn take(&mut self, bytes: &[u8], desk: &mut Desk<'_>) {
         if !matches!(self.stage, Stage::Open | Stage::Draining)
             || self.greeting == Greeting::Refused
         {
-            return false;
+            return;
         }
-        let before = self.filling.sequence;
         if self.backlog.is_empty() {
             self.feed(bytes, desk);
         } else {
             self.backlog.extend_from_slice(bytes);
         }
-        before == 0 && self.filling.sequence > 0
+    }
+
+    /// Nothing more comes by TLS; what is left is acknowledged, and the session ended.
+    fn end_of_session(&mut self, desk: &mut Desk<'_>) {
+        self.has_ended = true;
+        if self.backlog.is_empty() {
+            self.finish(desk);
+        }
+        self.drain();
+    }
+
+    /// What came was not the TLS that it has to be. Lines before it are stored, and nothing can be
+    /// sent any more but that it failed.
+    fn session_failed(&mut self, why: &str, desk: &mut Desk<'_>) {
+        *desk.tls_failures += 1;
+        log::remark("tls", format_args!("{}: TLS: {why}", self.peer));
+        self.greeting = Greeting::Silent;
+        self.rejected.clear();
+        self.answers.clear();
+        self.drain();
     }
 
     /// The other end sends no more; says as [`received`](Self::received).
     pub(crate) fn input_ended(&mut self, desk: &mut Desk<'_>) -> bool {
         self.receiving = Receiving::Ended;
+        self.has_ended = true;
         self.backlog.is_empty() && self.finish(desk)
     }
 
@@ -185,7 +237,7 @@ impl Connection {
         let before = self.filling.sequence;
         let backlog = std::mem::take(&mut self.backlog);
         self.feed(&backlog, desk);
-        if self.receiving == Receiving::Ended && self.backlog.is_empty() {
+        if self.has_ended && self.backlog.is_empty() {
             self.finish(desk);
         }
         before == 0 && self.filling.sequence > 0
@@ -220,7 +272,8 @@ impl Connection {
         let before = self.filling.sequence;
         let mut framer = std::mem::take(&mut self.framer);
         *desk.partials -= framer.held();
-        if self.stage == Stage::Open && self.greeting != Greeting::Refused {
+        let is_taking = self.stage == Stage::Open || self.has_ended;
+        if is_taking && self.stage != Stage::Broken && self.greeting != Greeting::Refused {
             framer.finish(|frame| {
                 let (line, bytes) = match frame {
                     Frame::Line { line, .. } => (line, line.len() as u64),
@@ -291,6 +344,7 @@ impl Connection {
         let before = batch.letters.len();
         let letter = Letter {
             peer: &self.peer,
+            tenant: self.tls.as_ref().and_then(Session::tenant),
             connection: self.number,
             sequence: self.sequence,
             reason,
@@ -330,7 +384,7 @@ impl Connection {
             None => (Greeting::Refused, "E 1 unknown LOGD 1 [ack=written|durable]\n".to_owned()),
         };
         self.greeting = greeting;
-        self.answers.push_str(&answer);
+        self.answers.extend_from_slice(answer.as_bytes());
     }
 
     /// The batch that was filled goes on its way.
@@ -345,7 +399,7 @@ impl Connection {
         while let Some(&(sequence, code)) = self.rejected.front()
             && sequence <= self.committed
         {
-            // Writing to a string does not fail.
+            // Writing to memory does not fail.
             let _ = writeln!(self.answers, "N {sequence} {code}");
             self.rejected.pop_front();
         }
@@ -354,9 +408,7 @@ impl Connection {
     /// A send has ended and left this much.
     pub(crate) fn sent(&mut self, rest: &[u8]) {
         self.is_sending = false;
-        if !rest.is_empty() {
-            self.answers.insert_str(0, &String::from_utf8_lossy(rest));
-        }
+        self.unsent.extend_from_slice(rest);
     }
 
     /// A send failed.
@@ -429,18 +481,21 @@ impl Connection {
             Stage::Broken => return self.step_to_the_end(),
             Stage::Open | Stage::Draining | Stage::Parting => {}
         }
-        if let Some(answer) = self.next_answer() {
+        if let Some(answer) = self.next_answer(limits) {
             self.is_sending = true;
             return Some(Step::Send(answer));
         }
         let is_told = !self.is_sending && !self.has_uncommitted();
         if self.receiving == Receiving::Ended && is_told {
-            return Some(self.close());
+            return Some(self.part().unwrap_or_else(|| self.close()));
         }
         if self.greeting == Greeting::Refused && is_told {
             self.drain();
         }
         if self.stage == Stage::Draining && self.receiving == Receiving::Stopped && is_told {
+            if let Some(last) = self.part() {
+                return Some(last);
+            }
             if self.greeting == Greeting::Silent || self.greeting == Greeting::Awaited {
                 return Some(self.close());
             }
@@ -467,7 +522,17 @@ impl Connection {
         self.answers.len() + self.rejected.len() * EACH > ANSWERS_MAX
     }
 
-    fn next_answer(&mut self) -> Option<Vec<u8>> {
+    /// Ends the TLS session, where there is one and that was not done.
+    fn part(&mut self) -> Option<Step> {
+        let tls = self.tls.as_mut()?;
+        tls.part();
+        let mut last = Vec::new();
+        tls.output(&mut last);
+        self.is_sending = !last.is_empty();
+        self.is_sending.then_some(Step::Send(last))
+    }
+
+    fn next_answer(&mut self, limits: &Limits) -> Option<Vec<u8>> {
         if self.is_sending {
             return None;
         }
@@ -475,10 +540,23 @@ impl Connection {
             self.acknowledged = self.committed;
             let _ = writeln!(self.answers, "A {}", self.committed);
         }
-        match self.answers.is_empty() {
-            true => None,
-            false => Some(std::mem::take(&mut self.answers).into_bytes()),
+        let mut wire = std::mem::take(&mut self.unsent);
+        let plain = match limits.turn_max {
+            1 => {
+                let end = memchr::memchr(b'\n', &self.answers).map_or(0, |end| end + 1);
+                self.answers.drain(..end).collect()
+            }
+            _ => std::mem::take(&mut self.answers),
+        };
+        match &mut self.tls {
+            None if wire.is_empty() => wire = plain,
+            None => wire.extend_from_slice(&plain),
+            Some(tls) => {
+                tls.send(&plain);
+                tls.output(&mut wire);
+            }
         }
+        (!wire.is_empty()).then_some(wire)
     }
 
     /// Nothing more is sent; what is in flight is waited for.

@@ -14,6 +14,7 @@ use crate::{
     args::{Options, ServeArgs},
     error::LogdError,
     keeper::Keeper,
+    log,
     stats::Stats,
     worker::{Live, Order, Worker},
 };
@@ -24,6 +25,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
     if args.check {
         return writeln!(out, "the options are right").map_err(|error| LogdError::output(&error));
     }
+    log::set_form(options.log);
     let plan = Plan {
         name: "logd",
         listen: options.listen,
@@ -31,7 +33,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
         threads: options.threads,
         connections_max: make_room(options.connections, options.threads)?,
         engine: options.engine,
-        say: Arc::new(|remark| eprintln!("ringwise: logd: {remark}")),
+        say: Arc::new(|remark| log::remark("server", remark)),
     };
     let _lock = lock(&options.directory)?;
     let live = Arc::new(Mutex::new(options.live.clone()));
@@ -57,7 +59,7 @@ fn reload(args: &ServeArgs, before: &Options, live: &Mutex<Live>, panel: &Panel<
     let options = match args.decide() {
         Ok(options) => options,
         Err(error) => {
-            return eprintln!("ringwise: logd: not reloaded: {error}");
+            return log::remark("reload", format_args!("not reloaded: {error}"));
         }
     };
     if options.listen != before.listen
@@ -67,18 +69,24 @@ fn reload(args: &ServeArgs, before: &Options, live: &Mutex<Live>, panel: &Panel<
         || options.threads != before.threads
         || options.connections != before.connections
         || options.drain != before.drain
+        || options.log != before.log
+        || options.live.tls.is_some() != before.live.tls.is_some()
     {
-        eprintln!(
-            "ringwise: logd: listen, dir, ack, engine, threads, max-connections and drain change \
-             with a restart only"
+        log::remark(
+            "reload",
+            "listen, dir, ack, engine, threads, max-connections, drain, log and whether there is \
+             TLS change with a restart only",
         );
     }
     let mut new = options.live;
+    if new.tls.is_some() != before.live.tls.is_some() {
+        new.tls = before.live.tls.clone();
+    }
     new.limits.budget_all =
         new.limits.budget_all * options.threads as usize / before.threads as usize;
     *live.lock().unwrap_or_else(PoisonError::into_inner) = new;
     panel.tell_all(Request::Reload);
-    eprintln!("ringwise: logd: reloaded");
+    log::remark("reload", "reloaded");
 }
 
 /// Makes the directory if it is not there, durably, and takes it for this daemon alone.

@@ -5,6 +5,8 @@ use serde_json::json;
 /// A rejected line.
 pub(crate) struct Letter<'a> {
     pub(crate) peer: &'a str,
+    /// Whose certificate the client showed.
+    pub(crate) tenant: Option<&'a str>,
     /// The connection's number, since the daemon started.
     pub(crate) connection: u64,
     /// The line's number in its connection.
@@ -30,6 +32,9 @@ impl Letter<'_> {
             "offset": self.offset,
             "bytes": self.bytes,
         });
+        if let Some(tenant) = self.tenant {
+            record["tenant"] = tenant.into();
+        }
         let (name, text) = match std::str::from_utf8(self.line) {
             Ok(text) => ("line", text.to_owned()),
             Err(_) => ("line_hex", self.line.iter().map(|byte| format!("{byte:02x}")).collect()),
@@ -51,6 +56,7 @@ mod tests {
             let mut batch = Vec::new();
             let letter = Letter {
                 peer: "127.0.0.1:1",
+                tenant: None,
                 connection: 1,
                 sequence: 2,
                 reason: "syntax",

@@ -3,10 +3,10 @@
 //! It exists because an acknowledgement is worth what stands behind it: here, that the line is on
 //! stable storage. What it does not do: change a line, or answer a client that did not ask.
 //!
-//! Reading order: `args`, `json` (what a line has to be), `framing`, `letter`, `connection` (the
-//! rules), `segment` (where lines are kept), `space` (how much is left), `storage` (a thread's streams),
+//! Reading order: `args`, `json` (what a line has to be), `framing`, `letter`, `tls`, `connection`
+//! (the rules), `segment` (where lines are kept), `space` (how much is left), `storage` (a thread's streams),
 //! `keeper` (what becomes of ended segments), `worker` (one thread's loop), `daemon` (what is around
-//! the threads), `stats`, `tool` (cat, tail, verify). Threads and signals are `ringwise-serve`.
+//! the threads), `stats`, `log`, `tool` (cat, tail, verify). Threads and signals are `ringwise-serve`.
 
 #![forbid(unsafe_code)]
 
@@ -19,10 +19,12 @@ mod guarantee;
 pub mod json;
 mod keeper;
 mod letter;
+mod log;
 mod segment;
 mod space;
 mod stats;
 mod storage;
+mod tls;
 mod tool;
 mod worker;
 

@@ -9,6 +9,8 @@ pub(crate) struct Stats {
     pub(crate) open: u64,
     /// Connections that an error ended.
     pub(crate) broken: u64,
+    /// Connections that ended because what came was not the TLS that it has to be.
+    pub(crate) tls_failures: u64,
     pub(crate) received_bytes: u64,
     pub(crate) receives: u64,
     pub(crate) accepted_lines: u64,
@@ -37,6 +39,7 @@ impl Sum for Stats {
             connections: sum.connections + one.connections,
             open: sum.open + one.open,
             broken: sum.broken + one.broken,
+            tls_failures: sum.tls_failures + one.tls_failures,
             received_bytes: sum.received_bytes + one.received_bytes,
             receives: sum.receives + one.receives,
             accepted_lines: sum.accepted_lines + one.accepted_lines,
@@ -59,12 +62,13 @@ impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} connections, {} open, {} broken; {} lines accepted, {} rejected; {} bytes received \
+            "{} connections, {} open, {} broken, {} refused by TLS; {} lines accepted, {} rejected; {} bytes received \
              by {} receives, {} committed by {} commits and {} syncs; {} sends, {} senders stopped, \
              {} stalls, {} threads stalled, {} short of space, {} dead segments, {} enters",
             self.connections,
             self.open,
             self.broken,
+            self.tls_failures,
             self.accepted_lines,
             self.rejected_lines,
             self.received_bytes,

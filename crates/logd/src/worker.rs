@@ -22,6 +22,7 @@ use crate::{
     segment::appender::Limits as SegmentLimits,
     stats::Stats,
     storage::{Storage, TAGS},
+    tls::Session,
 };
 
 /// Buffers that the connections of a thread share, and the size of each.
@@ -52,6 +53,8 @@ pub(crate) struct Live {
     pub(crate) limits: Limits,
     pub(crate) segments: SegmentLimits,
     pub(crate) care: Care,
+    /// Where connections speak TLS.
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 /// How workers are made.
@@ -72,6 +75,7 @@ pub(crate) struct Worker {
     storage: Storage,
     guarantee: Guarantee,
     limits: Limits,
+    tls: Option<Arc<rustls::ServerConfig>>,
     live: Arc<Mutex<Live>>,
     door: Door,
     ear: Ear,
@@ -127,7 +131,7 @@ impl Worker {
             live.segments,
             order.keeper.clone(),
         )?;
-        let limits = live.limits;
+        let Live { limits, tls, .. } = live;
         let (door, ear, stats) = seat.take(FOR_ACCEPT, FOR_CONTROL, FOR_NOTHING)?;
         Ok(Worker {
             local,
@@ -135,6 +139,7 @@ impl Worker {
             storage,
             guarantee: order.guarantee,
             limits,
+            tls,
             live: order.live.clone(),
             door,
             ear,
@@ -161,7 +166,8 @@ impl Worker {
         self.door.keep(&mut self.local)?;
         while !self.has_drained() {
             self.wait()?;
-            while let Some(completion) = self.local.next_completion() {
+            for _ in 0..self.limits.turn_max {
+                let Some(completion) = self.local.next_completion() else { break };
                 self.take(completion)?;
             }
             self.look_at_drain();
@@ -248,6 +254,7 @@ impl Worker {
             guarantee: self.guarantee,
             partials: &mut self.partials,
             batch: &mut self.batch,
+            tls_failures: &mut self.counts.tls_failures,
         };
         if look(&mut client.connection, &mut desk) {
             self.filling.push(index);
@@ -401,10 +408,11 @@ impl Worker {
             self.clients.push(None);
             self.clients.len() - 1
         });
+        let tls = self.tls.clone().map(Session::new).transpose().map_err(LogdError::failed)?;
         let receive = Operation::recv_multi(&socket, &self.group);
         let receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
         self.counts.connections += 1;
-        let connection = Connection::new(self.counts.connections, peer);
+        let connection = Connection::new(self.counts.connections, peer, tls);
         self.clients[index] = Some(Client { socket, connection, receive, is_touched: false });
         Ok(())
     }
@@ -423,6 +431,7 @@ impl Worker {
     fn reload(&mut self) {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.limits = live.limits;
+        self.tls = live.tls;
         self.storage.set_limits(live.segments);
         for index in 0..self.clients.len() {
             self.touch(index);

@@ -6,6 +6,7 @@ struct Table {
     limits: Limits,
     partials: usize,
     batch: Batch,
+    tls_failures: u64,
     has: Guarantee,
 }
 
@@ -16,9 +17,10 @@ impl Table {
             line_max: 100,
             budget_each: 300,
             budget_all: 1000,
+            turn_max: usize::MAX,
         };
         let (partials, batch) = (0, Batch::default());
-        Table { limits, partials, batch, has: Guarantee::Durable }
+        Table { limits, partials, batch, tls_failures: 0, has: Guarantee::Durable }
     }
 
     fn desk(&mut self) -> Desk<'_> {
@@ -27,6 +29,7 @@ impl Table {
             guarantee: self.has,
             partials: &mut self.partials,
             batch: &mut self.batch,
+            tls_failures: &mut self.tls_failures,
         }
     }
 
@@ -51,7 +54,7 @@ impl Table {
 }
 
 fn connection() -> Connection {
-    Connection::new(1, "peer".to_owned())
+    Connection::new(1, "peer".to_owned(), None)
 }
 
 fn send(text: &str) -> Step {
@@ -84,6 +87,20 @@ fn nothing_is_acknowledged_before_it_is_committed() {
     assert_eq!(desk.steps(&mut connection), [], "one send at a time");
     connection.sent(b"3\n");
     assert_eq!(desk.steps(&mut connection), [send("3\nA 5\n")]);
+}
+
+/// The way of a port that was not thought through, kept to be measured.
+#[test]
+fn with_a_completion_at_a_time_each_answer_is_a_send() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.limits.turn_max = 1;
+    desk.receive(&mut connection, b"LOGD 1\nx\n{}\n");
+    desk.commit(&mut connection);
+    for answer in ["H 1 durable\n", "N 1 syntax\n", "A 2\n"] {
+        assert_eq!(desk.steps(&mut connection), [send(answer)]);
+        connection.sent(b"");
+    }
+    assert_eq!(desk.steps(&mut connection), []);
 }
 
 #[test]

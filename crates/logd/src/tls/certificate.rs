@@ -1,0 +1,87 @@
+//! Whose a certificate is: the common name of its subject, else its first DNS name.
+//!
+//! The certificate has been verified before. What it does not do: understand anything else of it.
+
+use rustls::pki_types::CertificateDer;
+use webpki::EndEntityCert;
+
+/// DER's tags (X.690): a set, a sequence, an object identifier, and texts of which the bytes are
+/// ASCII or UTF-8.
+const SET: u8 = 0x31;
+const SEQUENCE: u8 = 0x30;
+const IDENTIFIER: u8 = 0x06;
+const TEXTS: [u8; 3] = [0x0c, 0x13, 0x16];
+
+/// `id-at-commonName`, 2.5.4.3 (RFC 5280, appendix A.1).
+const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
+
+/// The name, if it has one that can be written in a line.
+pub(crate) fn name(certificate: &CertificateDer<'_>) -> Option<String> {
+    let certificate = EndEntityCert::try_from(certificate).ok()?;
+    let common = common_name(certificate.subject());
+    let name = common.or_else(|| certificate.valid_dns_names().next().map(str::to_owned))?;
+    let is_good = !name.is_empty() && !name.chars().any(char::is_control);
+    is_good.then_some(name)
+}
+
+/// The last common name of a subject, which is the most specific.
+fn common_name(subject: &[u8]) -> Option<String> {
+    let mut found = None;
+    let mut sets = subject;
+    while let Some((SET, mut set)) = element(&mut sets) {
+        while let Some((SEQUENCE, mut pair)) = element(&mut set) {
+            if let Some((IDENTIFIER, identifier)) = element(&mut pair)
+                && identifier == COMMON_NAME
+                && let Some((tag, text)) = element(&mut pair)
+                && TEXTS.contains(&tag)
+            {
+                found = std::str::from_utf8(text).ok().map(str::to_owned);
+            }
+        }
+    }
+    found
+}
+
+/// Takes the first element of some bytes: its tag and its content.
+fn element<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let (&[tag, first], rest) = bytes.split_first_chunk::<2>()?;
+    let (len, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        // How many bytes the length has; no name needs more than two.
+        0x81 => (usize::from(*rest.first()?), &rest[1..]),
+        0x82 => {
+            let (len, rest) = rest.split_first_chunk::<2>()?;
+            (usize::from(u16::from_be_bytes(*len)), rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(len)?;
+    *bytes = rest;
+    Some((tag, content))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_common_name_counts_and_nothing_panics() {
+        let common = |text: &[u8]| {
+            let pair = [&[6, 3, 0x55, 4, 3, 0x0c, text.len() as u8], text].concat();
+            let sequence = [&[SEQUENCE, pair.len() as u8], &pair[..]].concat();
+            [&[SET, sequence.len() as u8], &sequence[..]].concat()
+        };
+        let other = [SET, 9, SEQUENCE, 7, 6, 3, 0x55, 4, 10, 0x13, 0];
+        let subject = [&common(b"first"), &other[..], &common("\u{e9}".as_bytes())].concat();
+        assert_eq!(common_name(&subject).as_deref(), Some("\u{e9}"));
+        assert_eq!(common_name(&common(b"\xff")), None);
+        for cut in 0..subject.len() {
+            let _ = common_name(&subject[..cut]);
+        }
+        for (at, byte) in (0..subject.len()).flat_map(|at| (0..=255).map(move |byte| (at, byte))) {
+            let mut subject = subject.clone();
+            subject[at] = byte;
+            let _ = common_name(&subject);
+        }
+    }
+}
