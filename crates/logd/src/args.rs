@@ -164,6 +164,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     min_free: Option<u64>,
 
+    /// Address of the status page, /metrics, /livez and /readyz [default: none]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Option<SocketAddr>,
+
     /// Speak TLS, with the certificates in this PEM file; SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -205,6 +209,7 @@ pub(crate) struct Options {
     pub(crate) connections: Option<u32>,
     pub(crate) drain: Duration,
     pub(crate) log: Form,
+    pub(crate) http: Option<SocketAddr>,
     pub(crate) live: Live,
 }
 
@@ -265,6 +270,7 @@ impl ServeArgs {
             threads,
             connections: flags.max_connections.or(file.max_connections),
             drain: flags.drain.or(file.drain).unwrap_or(Duration::from_secs(5)),
+            http: flags.http.or(file.http),
             log: flags.log.or(file.log).unwrap_or(Form::Text),
             live: Live { limits, segments, care, tls },
         })

@@ -70,6 +70,8 @@ pub(crate) struct Connection {
     number: u64,
     peer: String,
     tls: Option<Session>,
+    /// Whose certificate it showed.
+    tenant: Option<String>,
     framer: Framer,
     /// Received, and not looked at yet: it would make more than there is room for.
     backlog: Vec<u8>,
@@ -152,6 +154,7 @@ impl Connection {
             number,
             peer,
             tls,
+            tenant: None,
             framer: Framer::default(),
             backlog: Vec::new(),
             greeting: Greeting::Awaited,
@@ -176,7 +179,12 @@ impl Connection {
         match self.tls.take() {
             None => self.take(bytes, desk),
             Some(mut tls) => {
-                let taken = tls.receive(bytes, |plain| self.take(plain, desk));
+                let taken = tls.receive(bytes, |tenant, plain| {
+                    if self.tenant.as_deref() != tenant {
+                        self.tenant = tenant.map(str::to_owned);
+                    }
+                    self.take(plain, desk);
+                });
                 self.tls = Some(tls);
                 match taken {
                     Ok(Taken::GoesOn) => {}
@@ -344,7 +352,7 @@ impl Connection {
         let before = batch.letters.len();
         let letter = Letter {
             peer: &self.peer,
-            tenant: self.tls.as_ref().and_then(Session::tenant),
+            tenant: self.tenant.as_deref(),
             connection: self.number,
             sequence: self.sequence,
             reason,

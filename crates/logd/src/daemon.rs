@@ -3,18 +3,23 @@
 use std::{
     fs::File,
     io::Write,
+    os::fd::OwnedFd,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use listenfd::ListenFd;
+use ringwise::Backend;
 use ringwise_serve::{Panel, Plan, Request, Server, make_room, signals};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::{
     args::{Options, ServeArgs},
     error::LogdError,
+    http,
     keeper::Keeper,
     log,
+    monitor::{Facts, Monitor},
     stats::Stats,
     worker::{Live, Order, Worker},
 };
@@ -29,7 +34,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
     let plan = Plan {
         name: "logd",
         listen: options.listen,
-        listener: None,
+        listener: given_listener()?,
         threads: options.threads,
         connections_max: make_room(options.connections, options.threads)?,
         engine: options.engine,
@@ -47,10 +52,27 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
     };
     let signals = signals(true)?;
     let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
-    let told = writeln!(out, "listening on {}", server.address()).and_then(|()| out.flush());
-    told.map_err(|error| LogdError::output(&error))?;
     let panel = server.panel();
-    let served = server.serve(signals, || reload(args, &options, &live, &panel));
+    let facts = Facts {
+        directory: options.directory.clone(),
+        address: server.address().to_string(),
+        guarantee: options.guarantee.name(),
+        engine: match server.backend() {
+            Backend::Uring => "io_uring",
+            _ => "epoll",
+        },
+    };
+    let monitor = Monitor::new(panel.clone(), facts);
+    let http = options.http.map(|address| http::start(address, monitor.clone())).transpose()?;
+    let mut told = writeln!(out, "listening on {}", server.address());
+    if let Some(address) = http {
+        told = told.and_then(|()| writeln!(out, "status page on http://{address}/"));
+    }
+    told.and_then(|()| out.flush()).map_err(|error| LogdError::output(&error))?;
+    if http.is_some() || std::env::var_os("NOTIFY_SOCKET").is_some() {
+        monitor.start().map_err(|error| LogdError::Failed(format!("a thread: {error}")))?;
+    }
+    let served = server.serve(signals, || reload(args, &options, &live, &panel))
     served.and(keeper.finish())
 }
 
@@ -70,11 +92,12 @@ fn reload(args: &ServeArgs, before: &Options, live: &Mutex<Live>, panel: &Panel<
         || options.connections != before.connections
         || options.drain != before.drain
         || options.log != before.log
+        || options.http != before.http
         || options.live.tls.is_some() != before.live.tls.is_some()
     {
         log::remark(
             "reload",
-            "listen, dir, ack, engine, threads, max-connections, drain, log and whether there is \
+            "listen, dir, ack, engine, threads, max-connections, drain, log, http and whether there is \
              TLS change with a restart only",
         );
     }
@@ -87,6 +110,26 @@ fn reload(args: &ServeArgs, before: &Options, live: &Mutex<Live>, panel: &Panel<
     *live.lock().unwrap_or_else(PoisonError::into_inner) = new;
     panel.tell_all(Request::Reload);
     log::remark("reload", "reloaded");
+}
+
+/// The listener that systemd opened for this process, if it did: the first of them.
+fn given_listener() -> Result<Option<OwnedFd>, LogdError> {
+    let failed = |error: &std::io::Error| {
+        LogdError::Failed(format!("the socket that was handed over (LISTEN_FDS): {error}"))
+    };
+    let mut given = ListenFd::from_env();
+    if given.len() > 1 {
+        return Err(LogdError::Failed(format!(
+            "{} sockets were handed over (LISTEN_FDS) where one is served: ask for one address",
+            given.len()
+        )));
+    }
+    let Some(listener) = given.take_tcp_listener(0).map_err(|error| failed(&error))? else {
+        return Ok(None);
+    };
+    // A ring waits for it inside the kernel; classic calls set it again.
+    listener.set_nonblocking(false).map_err(|error| failed(&error))?;
+    Ok(Some(listener.into()))
 }
 
 /// Makes the directory if it is not there, durably, and takes it for this daemon alone.

@@ -6,7 +6,7 @@
 //! Reading order: `args`, `json` (what a line has to be), `framing`, `letter`, `tls`, `connection`
 //! (the rules), `segment` (where lines are kept), `space` (how much is left), `storage` (a thread's streams),
 //! `keeper` (what becomes of ended segments), `worker` (one thread's loop), `daemon` (what is around
-//! the threads), `stats`, `log`, `tool` (cat, tail, verify). Threads and signals are `ringwise-serve`.
+//! the threads), `stats`, `log`, `monitor` and `http` (what is told of it), `tool` (cat, tail, verify). Threads and signals are `ringwise-serve`.
 
 #![forbid(unsafe_code)]
 
@@ -16,10 +16,12 @@ mod daemon;
 mod error;
 mod framing;
 mod guarantee;
+mod http;
 pub mod json;
 mod keeper;
 mod letter;
 mod log;
+mod monitor;
 mod segment;
 mod space;
 mod stats;

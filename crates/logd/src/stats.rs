@@ -1,6 +1,71 @@
 //! What a thread counted, and how it is printed.
 
-use std::{fmt, iter::Sum};
+use std::{fmt, iter::Sum, time::Duration};
+
+use ringwise_measure::quantity::latency_text;
+
+/// Up to how long the commits of each count took; what took longer has one more.
+pub(crate) const BOUNDS: [Duration; 15] = [
+    Duration::from_micros(100),
+    Duration::from_micros(200),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(20),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
+
+/// How long commits took, from the first line of the batch on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    pub(crate) counts: [u64; BOUNDS.len() + 1],
+    pub(crate) sum_ns: u64,
+}
+
+impl Times {
+    pub(crate) fn note(&mut self, time: Duration) {
+        let place = BOUNDS.iter().position(|bound| time <= *bound).unwrap_or(BOUNDS.len());
+        self.counts[place] += 1;
+        self.sum_ns += u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    }
+
+    fn plus(mut self, other: &Times) -> Times {
+        self.counts.iter_mut().zip(other.counts).for_each(|(own, one)| *own += one);
+        self.sum_ns += other.sum_ns;
+        self
+    }
+
+    /// What came after these.
+    pub(crate) fn since(mut self, before: &Times) -> Times {
+        let counts = self.counts.iter_mut().zip(before.counts);
+        counts.for_each(|(own, one)| *own = own.saturating_sub(one));
+        self.sum_ns = self.sum_ns.saturating_sub(before.sum_ns);
+        self
+    }
+
+    /// What this share of them did not take longer than, in words; nothing of none.
+    pub(crate) fn quantile(&self, share: f64) -> Option<String> {
+        let all: u64 = self.counts.iter().sum();
+        let wanted = (all as f64 * share).ceil() as u64;
+        let mut count = 0;
+        let place = self.counts.iter().position(|own| {
+            count += own;
+            count >= wanted.max(1)
+        })?;
+        Some(match BOUNDS.get(place) {
+            Some(bound) => format!("at most {}", latency_text(bound.as_nanos() as f64)),
+            None => "over 5 s".to_owned(),
+        })
+    }
+}
 
 /// Counts of one thread, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +94,9 @@ pub(crate) struct Stats {
     pub(crate) low: u64,
     /// Segments that failed and are not written to any more.
     pub(crate) dead_segments: u64,
+    /// Bytes that were received and are not committed.
+    pub(crate) uncommitted_bytes: u64,
+    pub(crate) commit_times: Times,
     /// System calls that hand over and wait; on epoll not counted.
     pub(crate) enters: u64,
 }
@@ -53,6 +121,8 @@ impl Sum for Stats {
             stalled: sum.stalled + one.stalled,
             low: sum.low + one.low,
             dead_segments: sum.dead_segments + one.dead_segments,
+            uncommitted_bytes: sum.uncommitted_bytes + one.uncommitted_bytes,
+            commit_times: sum.commit_times.plus(&one.commit_times),
             enters: sum.enters + one.enters,
         })
     }
@@ -84,5 +154,25 @@ impl fmt::Display for Stats {
             self.dead_segments,
             self.enters
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_upper_bounds_of_what_was_noted() {
+        let mut times = Times::default();
+        assert_eq!(times.quantile(0.5), None);
+        (0..99).for_each(|_| times.note(Duration::from_micros(150)));
+        times.note(Duration::from_secs(6));
+        assert_eq!(times.quantile(0.5).as_deref(), Some("at most 200 \u{b5}s"));
+        assert_eq!(times.quantile(1.0).as_deref(), Some("over 5 s"));
+        let before = times;
+        times.note(Duration::from_millis(1));
+        let since = times.since(&before);
+        assert_eq!(since.quantile(0.5).as_deref(), Some("at most 1.00 ms"));
+        assert_eq!(since.counts.iter().sum::<u64>(), 1);
     }
 }

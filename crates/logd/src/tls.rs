@@ -47,7 +47,7 @@ impl Session {
         Ok(Session { connection, tenant: None, is_up: false, has_failed: false, has_parted: false })
     }
 
-    /// Takes bytes from the wire and gives what they say in plain.
+    /// Takes bytes from the wire and gives what they say in plain, with whose it is.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl Session {
     pub(crate) fn receive(
         &mut self,
         bytes: &[u8],
-        mut take: impl FnMut(&[u8]),
+        mut take: impl FnMut(Option<&str>, &[u8]),
     ) -> Result<Taken, String> {
         if self.has_failed {
             return Ok(Taken::GoesOn);
@@ -70,27 +70,28 @@ impl Session {
                 Ok(_) => self.connection.process_new_packets(),
                 Err(error) => return Err(self.fail(&error.to_string())),
             };
+            // With the end of the handshake there may be lines already.
+            if !self.is_up && !self.connection.is_handshaking() {
+                self.is_up = true;
+                self.find_tenant()?;
+            }
             // What came before an error is good all the same.
             self.drain(&mut take);
             match state {
                 Ok(state) => has_ended = state.peer_has_closed(),
                 Err(error) => return Err(self.fail(&error.to_string())),
             }
-            if !self.is_up && !self.connection.is_handshaking() {
-                self.is_up = true;
-                self.find_tenant()?;
-            }
         }
         Ok(if has_ended { Taken::Ended } else { Taken::GoesOn })
     }
 
-    fn drain(&mut self, take: &mut impl FnMut(&[u8])) {
+    fn drain(&mut self, take: &mut impl FnMut(Option<&str>, &[u8])) {
         let mut reader = self.connection.reader();
         // An error says that there is nothing more for now.
         while let Ok(plain) = reader.fill_buf()
             && !plain.is_empty()
         {
-            take(plain);
+            take(self.tenant.as_deref(), plain);
             let count = plain.len();
             reader.consume(count);
         }
@@ -109,11 +110,6 @@ impl Session {
     fn fail(&mut self, why: &str) -> String {
         self.has_failed = true;
         why.to_owned()
-    }
-
-    /// Whose certificate the client showed, once it has.
-    pub(crate) fn tenant(&self) -> Option<&str> {
-        self.tenant.as_deref()
     }
 
     /// Sends this, by [`output`](Self::output).

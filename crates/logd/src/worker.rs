@@ -88,6 +88,9 @@ pub(crate) struct Worker {
     filling: Vec<usize>,
     committing: Vec<usize>,
     committing_bytes: usize,
+    /// When the first line came of the batch that is filled, and of the one on its way.
+    filling_since: Option<Instant>,
+    committing_since: Option<Instant>,
     /// Bytes of lines without an end, of all connections.
     partials: usize,
     /// Connections that wait for all to hold less.
@@ -150,6 +153,8 @@ impl Worker {
             filling: Vec::new(),
             committing: Vec::new(),
             committing_bytes: 0,
+            filling_since: None,
+            committing_since: None,
             partials: 0,
             held_back: Vec::new(),
             drain: order.drain,
@@ -259,6 +264,9 @@ impl Worker {
         if look(&mut client.connection, &mut desk) {
             self.filling.push(index);
         }
+        if self.filling_since.is_none() && !self.batch.is_empty() {
+            self.filling_since = Some(Instant::now());
+        }
         self.counts.accepted_lines += self.batch.line_count - before.0;
         self.counts.rejected_lines += self.batch.letter_count - before.1;
     }
@@ -289,6 +297,7 @@ impl Worker {
             return Ok(());
         }
         self.committing_bytes = self.batch.bytes();
+        self.committing_since = self.filling_since.take();
         std::mem::swap(&mut self.filling, &mut self.committing);
         for &index in &self.committing {
             if let Some(client) = &mut self.clients[index] {
@@ -302,6 +311,9 @@ impl Worker {
     fn end_batch(&mut self) {
         self.counts.committed_bytes += self.committing_bytes as u64;
         self.committing_bytes = 0;
+        if let Some(since) = self.committing_since.take() {
+            self.counts.commit_times.note(since.elapsed());
+        }
         let mut committed = std::mem::take(&mut self.committing);
         for index in committed.drain(..) {
             if let Some(client) = &mut self.clients[index] {
@@ -481,7 +493,9 @@ impl Worker {
 
     /// Tells what was counted. Nobody listens any more at the end of everything.
     fn tell(&mut self) {
+        let uncommitted = self.batch.bytes() + self.committing_bytes + self.partials;
         let stats = Stats {
+            uncommitted_bytes: uncommitted as u64,
             open: self.door.open() as u64,
             enters: self.local.stats().enters,
             commits: self.storage.commits,

@@ -81,6 +81,7 @@ pub fn signals(reloads: bool) -> Result<Signals, ServeError> {
 /// Workers that run.
 pub struct Server<W: Worker> {
     address: SocketAddr,
+    backend: Option<Backend>,
     workers: Vec<JoinHandle<Result<(), W::Error>>>,
     panel: Panel<W::Stats>,
     say: Arc<dyn Fn(&str) + Send + Sync>,
@@ -99,6 +100,7 @@ impl<W: Worker> Server<W> {
     ) -> Result<Server<W>, W::Error> {
         let mut server = Server {
             address: plan.listen,
+            backend: None,
             workers: Vec::new(),
             panel: Panel::new(),
             say: plan.say,
@@ -129,6 +131,7 @@ impl<W: Worker> Server<W> {
             let (address, setup) = server.start_worker(name, seat, &end, make.clone())?;
             if number == 0 {
                 server.address = address;
+                server.backend = Some(setup.backend());
                 if let Listen::Address(wanted, _) = &mut listen {
                     *wanted = address;
                 }
@@ -186,6 +189,11 @@ impl<W: Worker> Server<W> {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What it runs on.
+    pub fn backend(&self) -> Backend {
+        self.backend.expect("it has at least one worker")
     }
 
     /// What asks its workers.

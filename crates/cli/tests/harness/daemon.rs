@@ -1,6 +1,9 @@
 //! A server of this project as a process, for tests from outside: started, spoken to, ended, and
 //! killed if the test ends first.
 
+// No test uses all of it.
+#![allow(dead_code)]
+
 use std::{
     io::{BufRead, BufReader, Read},
     net::{SocketAddr, TcpStream},
@@ -19,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Daemon {
     pub child: Child,
     pub address: SocketAddr,
-    _stdout: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
 }
 
 impl Daemon {
@@ -46,7 +49,14 @@ impl Daemon {
             return None;
         };
         let address = address.trim_end().parse().unwrap();
-        Some(Daemon { child, address, _stdout: stdout })
+        Some(Daemon { child, address, stdout })
+    }
+
+    /// The next line that it prints on standard output.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line
     }
 
     pub fn connect(&self) -> TcpStream {

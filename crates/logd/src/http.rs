@@ -1,0 +1,182 @@
+//! The daemon's own page: figures for Prometheus, whether it lives and is ready, and a status page.
+//!
+//! Requests come seldom and from people's own machines, so each has a thread for as long as it
+//! takes, [`ANSWERS_MAX`] at a time, and a connection is closed after its answer. What it does not
+//! do: take log lines, or keep anybody waiting who sends some.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{error::LogdError, log, monitor::Monitor};
+
+mod metrics;
+mod page;
+
+/// Requests that are answered at a time.
+const ANSWERS_MAX: usize = 16;
+/// What a request may have, in bytes, and how long it may take to come.
+const REQUEST_BYTES: usize = 8 << 10;
+const REQUEST_TIME: Duration = Duration::from_secs(5);
+const HEADERS_MAX: usize = 64;
+
+/// Listens, and answers from then on.
+pub(crate) fn start(address: SocketAddr, monitor: Arc<Monitor>) -> Result<SocketAddr, LogdError> {
+    let failed = |error: io::Error| LogdError::Failed(format!("--http {address}: {error}"));
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    let work = move || serve(&listener, &monitor);
+    thread::Builder::new().name("logd-http".to_owned()).spawn(work).map_err(failed)?;
+    Ok(bound)
+}
+
+fn serve(listener: &TcpListener, monitor: &Arc<Monitor>) {
+    let active = Arc::new(AtomicUsize::new(0));
+    loop {
+        let mut stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Descriptors may come back; a connection that is gone already is no matter.
+                log::remark("http", format_args!("--http: accept: {error}"));
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        if active.fetch_add(1, Ordering::Relaxed) >= ANSWERS_MAX {
+            active.fetch_sub(1, Ordering::Relaxed);
+            let _ = stream.set_nonblocking(true);
+            let _ = Answer::text(503, "busy\n").write(&mut stream, true);
+            continue;
+        }
+        let (monitor, own) = (Arc::clone(monitor), Arc::clone(&active));
+        let work = move || {
+            // Whoever went away does not miss its answer.
+            let _ = converse(&mut stream, &monitor);
+            own.fetch_sub(1, Ordering::Relaxed);
+        };
+        if let Err(error) = thread::Builder::new().name("logd-http".to_owned()).spawn(work) {
+            active.fetch_sub(1, Ordering::Relaxed);
+            log::remark("http", format_args!("--http: starting a thread: {error}"));
+        }
+    }
+}
+
+/// One request and its answer.
+fn converse(stream: &mut TcpStream, monitor: &Monitor) -> io::Result<()> {
+    stream.set_write_timeout(Some(REQUEST_TIME))?;
+    let (answer, has_body) = match read(stream)? {
+        Asked::For { method, path } if method == "GET" || method == "HEAD" => {
+            (answer(&path, monitor), method == "GET")
+        }
+        Asked::For { .. } => (Answer::text(405, "only GET and HEAD\n"), true),
+        Asked::Wrongly(status, why) => (Answer::text(status, why), true),
+    };
+    answer.write(stream, has_body)?;
+    stream.shutdown(Shutdown::Write)?;
+    // To close over unread bytes would take the answer back.
+    stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+    io::copy(&mut stream.take(REQUEST_BYTES as u64), &mut io::sink()).map(drop)
+}
+
+enum Asked {
+    For { method: String, path: String },
+    Wrongly(u16, &'static str),
+}
+
+fn read(stream: &mut TcpStream) -> io::Result<Asked> {
+    let until = Instant::now() + REQUEST_TIME;
+    let mut bytes = Vec::new();
+    let mut piece = [0; 1024];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(Asked::Wrongly(408, "too slow\n"));
+        }
+        stream.set_read_timeout(Some(left))?;
+        let count = match stream.read(&mut piece) {
+            Ok(0) => return Ok(Asked::Wrongly(400, "no request\n")),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        };
+        bytes.extend_from_slice(&piece[..count]);
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut request = httparse::Request::new(&mut headers);
+        match request.parse(&bytes) {
+            Ok(httparse::Status::Complete(_)) => {
+                let method = request.method.unwrap_or_default().to_owned();
+                let path = request.path.unwrap_or_default();
+                let path = path.split('?').next().unwrap_or_default().to_owned();
+                return Ok(Asked::For { method, path });
+            }
+            Ok(httparse::Status::Partial) if bytes.len() < REQUEST_BYTES => {}
+            Ok(httparse::Status::Partial) => return Ok(Asked::Wrongly(431, "too long\n")),
+            Err(_) => return Ok(Asked::Wrongly(400, "no request\n")),
+        }
+    }
+}
+
+fn answer(path: &str, monitor: &Monitor) -> Answer {
+    let sample = monitor.sample();
+    let state = |reasons: Vec<String>| match reasons.is_empty() {
+        true => Answer::text(200, "ok\n"),
+        false => Answer::text(503, &format!("{}\n", reasons.join("\n"))),
+    };
+    match path {
+        "/" => Answer::new(200, "text/html; charset=utf-8", page::page(monitor, &sample)),
+        "/metrics" => {
+            let text = metrics::text(monitor, &sample);
+            Answer::new(200, "text/plain; version=0.0.4; charset=utf-8", text)
+        }
+        "/livez" => state(monitor.dead(&sample)),
+        "/readyz" => state(monitor.unready(&sample)),
+        _ => Answer::text(404, "there are /, /metrics, /livez and /readyz\n"),
+    }
+}
+
+struct Answer {
+    status: u16,
+    kind: &'static str,
+    body: String,
+}
+
+impl Answer {
+    fn new(status: u16, kind: &'static str, body: String) -> Answer {
+        Answer { status, kind, body }
+    }
+
+    fn text(status: u16, body: &str) -> Answer {
+        Answer::new(status, "text/plain; charset=utf-8", body.to_owned())
+    }
+
+    fn write(&self, stream: &mut TcpStream, has_body: bool) -> io::Result<()> {
+        let words = match self.status {
+            200 => "OK",
+            400 => "Bad Request",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            408 => "Request Timeout",
+            431 => "Request Header Fields Too Large",
+            _ => "Service Unavailable",
+        };
+        let allow = if self.status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+        let head = format!(
+            "HTTP/1.1 {} {words}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}\
+             Cache-Control: no-store\r\nContent-Security-Policy: default-src 'none'; \
+             style-src 'unsafe-inline'\r\nConnection: close\r\n\r\n",
+            self.status,
+            self.kind,
+            self.body.len()
+        );
+        let body = if has_body { &*self.body } else { "" };
+        stream.write_all([&head, body].concat().as_bytes())
+    }
+}

@@ -1,0 +1,156 @@
+//! What is known of the daemon as a whole: sampled each second, for who asks, and for systemd.
+//!
+//! It exists so that a page that is looked at, a scraper and a watchdog see the same, and so that
+//! rates are of a known time. What it does not do: judge a figure; only whether the daemon lives
+//! and is ready.
+
+use std::{
+    collections::VecDeque,
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use ringwise_serve::Panel;
+use sd_notify::NotifyState;
+
+use crate::{log, stats::Stats};
+
+/// How often it looks.
+const SAMPLE_TIME: Duration = Duration::from_secs(1);
+/// How many samples are kept: a minute, and where it began.
+const SAMPLES: usize = 61;
+
+/// What all threads had counted at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) at: Instant,
+    pub(crate) threads: Vec<Stats>,
+    /// Threads that did not answer, and of which the figures are older.
+    pub(crate) silent: usize,
+}
+
+impl Sample {
+    /// Of all threads.
+    pub(crate) fn sum(&self) -> Stats {
+        self.threads.iter().copied().sum()
+    }
+}
+
+/// Knows the daemon as a whole.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    panel: Panel<Stats>,
+    /// What does not change, for the page.
+    pub(crate) facts: Facts,
+    started: Instant,
+    samples: Mutex<VecDeque<Sample>>,
+}
+
+/// What a daemon is from its start to its end.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) directory: PathBuf,
+    pub(crate) address: String,
+    pub(crate) guarantee: &'static str,
+    pub(crate) engine: &'static str,
+}
+
+impl Monitor {
+    pub(crate) fn new(panel: Panel<Stats>, facts: Facts) -> Arc<Monitor> {
+        let started = Instant::now();
+        Arc::new(Monitor { panel, facts, started, samples: Mutex::default() })
+    }
+
+    /// Begins to look each second, on a thread of its own, and to tell systemd where it asked for
+    /// that.
+    pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
+        tell_systemd(&[NotifyState::Ready]);
+        let watchdog = sd_notify::watchdog_enabled();
+        // Three times in the time that it has, so that one that comes late is not the end.
+        let pause = watchdog.map_or(SAMPLE_TIME, |limit| SAMPLE_TIME.min(limit / 3));
+        let monitor = Arc::clone(self);
+        let work = move || {
+            let mut has_told_end = false;
+            loop {
+                let sample = monitor.sample();
+                // A thread that does not answer is what a watchdog is for.
+                if watchdog.is_some() && sample.silent == 0 {
+                    tell_systemd(&[NotifyState::Watchdog]);
+                }
+                monitor.keep(sample);
+                if monitor.is_draining() && !std::mem::replace(&mut has_told_end, true) {
+                    tell_systemd(&[NotifyState::Stopping]);
+                }
+                thread::sleep(pause);
+            }
+        };
+        thread::Builder::new().name("logd-monitor".to_owned()).spawn(work).map(drop)
+    }
+
+    /// What all threads have counted by now.
+    pub(crate) fn sample(&self) -> Sample {
+        let (threads, silent) = self.panel.ask();
+        Sample { at: Instant::now(), threads, silent }
+    }
+
+    fn keep(&self, sample: Sample) {
+        let mut samples = self.samples();
+        let is_due = samples.back().is_none_or(|last| sample.at - last.at >= SAMPLE_TIME / 2);
+        if is_due {
+            samples.push_back(sample);
+            if samples.len() > SAMPLES {
+                samples.pop_front();
+            }
+        }
+    }
+
+    fn samples(&self) -> MutexGuard<'_, VecDeque<Sample>> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest sample that is at least so old, or else the oldest.
+    pub(crate) fn before(&self, age: Duration) -> Option<Sample> {
+        let samples = self.samples();
+        let old = samples.iter().rev().find(|sample| sample.at.elapsed() >= age);
+        old.or(samples.front()).cloned()
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.panel.is_draining()
+    }
+
+    /// Why the daemon should be restarted; nothing where it lives.
+    pub(crate) fn dead(&self, sample: &Sample) -> Vec<String> {
+        match sample.silent {
+            0 => Vec::new(),
+            count => vec![format!("{count} threads do not answer")],
+        }
+    }
+
+    /// Why nothing should be sent to it; nothing where it is ready.
+    pub(crate) fn unready(&self, sample: &Sample) -> Vec<String> {
+        let mut reasons = self.dead(sample);
+        let sum = sample.sum();
+        if self.is_draining() {
+            reasons.push("draining".to_owned());
+        }
+        if sum.stalled > 0 {
+            reasons.push(format!("{} threads cannot store", sum.stalled));
+        }
+        reasons
+    }
+}
+
+/// Tells systemd, where it started this and wants to know.
+fn tell_systemd(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        log::remark("systemd", format_args!("telling systemd: {error}"));
+    }
+}
