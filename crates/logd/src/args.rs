@@ -16,6 +16,7 @@ use ringwise_serve::EngineChoice;
 use crate::{
     connection::Limits,
     error::LogdError,
+    framing::Framing,
     guarantee::Guarantee,
     json::{DEPTH_MAX, Field, Rules},
     keeper::Care,
@@ -116,6 +117,10 @@ pub(crate) struct ServeArgs {
     /// [default: 10000, or what the limit of open descriptors has room for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: Option<u32>,
+
+    /// How lines are told apart [default: lines]
+    #[arg(long, value_enum)]
+    framing: Option<Framing>,
 
     /// The longest line, without its end; longer ones are dead letters [default: 1m]
     #[arg(long, value_name = "SIZE", value_parser = line_size)]
@@ -229,6 +234,7 @@ impl ServeArgs {
         let limits = Limits {
             rules: Rules::new(depth_max, fields),
             line_max,
+            framing: flags.framing.or(file.framing).unwrap_or(Framing::Lines),
             budget_each: flags.connection_budget.or(file.connection_budget).unwrap_or(4 << 20),
             budget_all: budget / threads as usize,
             turn_max: flags.batch.or(file.batch).map_or(usize::MAX, |count| count as usize),
@@ -304,7 +310,7 @@ fn read(path: &Path) -> Result<ServeArgs, LogdError> {
 }
 
 /// Reads a file's options as if they had been typed.
-fn parse(text: &str) -> Result<ServeArgs, String> {
+pub(crate) fn parse(text: &str) -> Result<ServeArgs, String> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
         format!("line {line}: {}", error.message())

@@ -9,11 +9,12 @@
 use std::{collections::VecDeque, io::Write as _};
 
 use crate::{
-    framing::{Frame, Framer},
+    framing::{Frame, Framer, Framing, octets::Octets},
     guarantee::Guarantee,
     json::Rules,
     letter::Letter,
     log,
+    names::{Claim, Mark, Names},
     tls::{Session, Taken},
 };
 
@@ -26,6 +27,7 @@ pub(crate) struct Limits {
     pub(crate) rules: Rules,
     /// Bytes of a line.
     pub(crate) line_max: usize,
+    pub(crate) framing: Framing,
     /// Bytes of one connection that are not committed, from which on nothing more is received.
     pub(crate) budget_each: usize,
     /// Likewise, of all connections of a thread.
@@ -41,6 +43,8 @@ pub(crate) struct Batch {
     pub(crate) line_count: u64,
     pub(crate) letters: Vec<u8>,
     pub(crate) letter_count: u64,
+    /// Clients that named themselves and have lines in it.
+    pub(crate) names: Vec<Mark>,
 }
 
 impl Batch {
@@ -60,6 +64,7 @@ pub(crate) struct Desk<'a> {
     /// What all connections keep of unfinished lines, in bytes.
     pub(crate) partials: &'a mut usize,
     pub(crate) batch: &'a mut Batch,
+    pub(crate) names: &'a Names,
     /// Connections that ended because what came was not the TLS that it has to be.
     pub(crate) tls_failures: &'a mut u64,
 }
@@ -73,10 +78,14 @@ pub(crate) struct Connection {
     /// Whose certificate it showed.
     tenant: Option<String>,
     framer: Framer,
+    /// Instead, where messages are counted.
+    octets: Octets,
     /// Received, and not looked at yet: it would make more than there is room for.
     backlog: Vec<u8>,
     greeting: Greeting,
-    /// Lines so far.
+    /// Its name, if it has one.
+    claim: Option<Claim>,
+    /// Lines so far, those among them that its name had before.
     sequence: u64,
     /// In the batch that is filled, and in the one that is on its way: bytes, and up to which line.
     filling: Share,
@@ -156,8 +165,10 @@ impl Connection {
             tls,
             tenant: None,
             framer: Framer::default(),
+            octets: Octets::default(),
             backlog: Vec::new(),
             greeting: Greeting::Awaited,
+            claim: None,
             sequence: 0,
             filling: Share::default(),
             committing: Share::default(),
@@ -203,11 +214,25 @@ impl Connection {
         {
             return;
         }
+        if self.claim.as_ref().is_some_and(|claim| !claim.take()) {
+            // Somebody else came with its name, and may send the same lines.
+            return self.lose_name();
+        }
         if self.backlog.is_empty() {
             self.feed(bytes, desk);
         } else {
             self.backlog.extend_from_slice(bytes);
         }
+        if let Some(claim) = &self.claim {
+            claim.hold(self.has_uncommitted());
+        }
+    }
+
+    /// The name is somebody else's now: nothing more is taken.
+    fn lose_name(&mut self) {
+        self.greeting = Greeting::Refused;
+        self.answers.extend_from_slice(b"E 1 taken\n");
+        self.backlog = Vec::new();
     }
 
     /// Nothing more comes by TLS; what is left is acknowledged, and the session ended.
@@ -258,39 +283,51 @@ impl Connection {
         /// What each may keep of an unfinished line whatever the others do.
         const PARTIAL_BYTES: usize = 4 << 10;
         let mut framer = std::mem::take(&mut self.framer);
-        *desk.partials -= framer.held();
+        let mut octets = std::mem::take(&mut self.octets);
+        *desk.partials -= framer.held() + octets.held();
         let mut rest = bytes;
-        while !rest.is_empty() && !self.is_full(desk.limits, framer.held(), desk.batch.bytes()) {
+        while !rest.is_empty()
+            && !self.is_full(desk.limits, framer.held() + octets.held(), desk.batch.bytes())
+        {
             let (piece, after) = rest.split_at(PIECE_BYTES.min(rest.len()));
             rest = after;
             // Half of the memory for unfinished lines: they wait for their own ends, so were they
             // to fill all of it nothing would ever go on.
             let room = (desk.limits.budget_all / 2).saturating_sub(*desk.partials);
             let line_max = desk.limits.line_max;
-            framer.feed(piece, line_max, line_max.min(room.max(PARTIAL_BYTES)), |frame| {
-                self.frame(frame, desk.limits, desk.guarantee, desk.batch);
-            });
+            let keep_max = line_max.min(room.max(PARTIAL_BYTES));
+            let take = |frame: Frame<'_>| {
+                self.frame(frame, desk.limits, (desk.guarantee, desk.names), desk.batch);
+            };
+            match desk.limits.framing {
+                Framing::Lines => framer.feed(piece, line_max, keep_max, take),
+                Framing::OctetCounting => octets.feed(piece, line_max, keep_max, take),
+            }
         }
         self.backlog.extend_from_slice(rest);
-        *desk.partials += framer.held();
-        self.framer = framer;
+        *desk.partials += framer.held() + octets.held();
+        (self.framer, self.octets) = (framer, octets);
     }
 
     fn finish(&mut self, desk: &mut Desk<'_>) -> bool {
         let before = self.filling.sequence;
+        *desk.partials -= self.partial();
         let mut framer = std::mem::take(&mut self.framer);
-        *desk.partials -= framer.held();
+        let mut octets = std::mem::take(&mut self.octets);
         let is_taking = self.stage == Stage::Open || self.has_ended;
         if is_taking && self.stage != Stage::Broken && self.greeting != Greeting::Refused {
-            framer.finish(|frame| {
+            let mut take = |frame: Frame<'_>| {
                 let (line, bytes) = match frame {
                     Frame::Line { line, .. } => (line, line.len() as u64),
                     Frame::TooLong { start, bytes } => (start, bytes),
+                    Frame::Broken { .. } | Frame::Lost { .. } => return,
                 };
                 // It may be the beginning of another line: 1 of 12.
                 self.sequence += 1;
                 self.reject("unterminated", bytes, bytes, line, desk.batch);
-            });
+            };
+            framer.finish(&mut take);
+            octets.finish(&mut take);
         }
         before == 0 && self.filling.sequence > 0
     }
@@ -299,12 +336,12 @@ impl Connection {
         &mut self,
         frame: Frame<'_>,
         limits: &Limits,
-        guarantee: Guarantee,
+        (guarantee, names): (Guarantee, &Names),
         batch: &mut Batch,
     ) {
         match frame {
             Frame::Line { line, .. } if self.greeting == Greeting::Awaited && greets(line) => {
-                self.greet(line, guarantee);
+                self.greet(line, guarantee, names);
             }
             _ if self.greeting == Greeting::Refused => {}
             Frame::Line { line, ended } => {
@@ -322,6 +359,18 @@ impl Connection {
                 self.speak();
                 self.sequence += 1;
                 self.reject("too-long", start.len() as u64, bytes, start, batch);
+            }
+            Frame::Broken { line, offset } => {
+                self.speak();
+                self.sequence += 1;
+                self.reject("line-end", offset as u64, line.len() as u64, line, batch);
+            }
+            Frame::Lost { byte } => {
+                self.speak();
+                self.sequence += 1;
+                self.reject("count", 0, 1, &[byte], batch);
+                // What follows cannot be told apart.
+                self.drain();
             }
         }
     }
@@ -376,34 +425,48 @@ impl Connection {
         }
     }
 
-    fn greet(&mut self, line: &[u8], has: Guarantee) {
-        let wanted = match line {
-            b"LOGD 1" => Some(Guarantee::Written.min(has)),
-            b"LOGD 1 ack=written" => Some(Guarantee::Written),
-            b"LOGD 1 ack=durable" => Some(Guarantee::Durable),
-            _ => None,
-        };
-        let (greeting, answer) = match wanted {
+    fn greet(&mut self, line: &[u8], has: Guarantee, names: &Names) {
+        let answer = match Wish::read(line) {
+            None => Err("unknown LOGD 1 [ack=written|durable] [name=NAME]".to_owned()),
             // Nobody is told more than is so.
-            Some(wanted) if wanted <= has && has > Guarantee::None => {
-                (Greeting::Wanted, format!("H 1 {}\n", has.name()))
+            Some(wish) if has == Guarantee::None || wish.guarantee.is_some_and(|g| g > has) => {
+                Err(format!("weaker {}", has.name()))
             }
-            Some(_) => (Greeting::Refused, format!("E 1 weaker {}\n", has.name())),
-            None => (Greeting::Refused, "E 1 unknown LOGD 1 [ack=written|durable]\n".to_owned()),
+            Some(Wish { name: None, .. }) => Ok(format!("H 1 {}\n", has.name())),
+            Some(Wish { name: Some(name), .. }) => {
+                match names.claim(self.tenant.as_deref(), name) {
+                    Ok((claim, stored)) => {
+                        (self.sequence, self.committed, self.acknowledged) =
+                            (stored, stored, stored);
+                        self.claim = Some(claim);
+                        Ok(format!("H 1 {} {stored}\n", has.name()))
+                    }
+                    Err(refusal) => Err(refusal.word().to_owned()),
+                }
+            }
+        };
+        let (greeting, answer) = match answer {
+            Ok(answer) => (Greeting::Wanted, answer),
+            Err(why) => (Greeting::Refused, format!("E 1 {why}\n")),
         };
         self.greeting = greeting;
         self.answers.extend_from_slice(answer.as_bytes());
     }
 
     /// The batch that was filled goes on its way.
-    pub(crate) fn batch_began(&mut self) {
+    pub(crate) fn batch_began(&mut self, names: &mut Vec<Mark>) {
         self.committing = std::mem::take(&mut self.filling);
+        names.extend(self.claim.as_ref().map(|claim| claim.mark(self.committing.sequence)));
     }
 
     /// It is committed.
     pub(crate) fn batch_committed(&mut self) {
         let share = std::mem::take(&mut self.committing);
         self.committed = self.committed.max(share.sequence);
+        if let Some(claim) = &self.claim {
+            claim.committed(self.committed);
+            claim.hold(self.has_uncommitted());
+        }
         while let Some(&(sequence, code)) = self.rejected.front()
             && sequence <= self.committed
         {
@@ -435,8 +498,8 @@ impl Connection {
     pub(crate) fn receiving_failed(&mut self, partials: &mut usize) {
         self.receiving = Receiving::Ended;
         self.stage = Stage::Broken;
-        *partials -= self.framer.held();
-        self.framer = Framer::default();
+        *partials -= self.partial();
+        (self.framer, self.octets) = (Framer::default(), Octets::default());
         self.backlog = Vec::new();
     }
 
@@ -457,12 +520,12 @@ impl Connection {
 
     /// Bytes that it keeps of a line without an end.
     pub(crate) fn partial(&self) -> usize {
-        self.framer.held()
+        self.framer.held() + self.octets.held()
     }
 
     /// Bytes kept for it.
     fn held(&self) -> usize {
-        self.filling.bytes + self.committing.bytes + self.framer.held() + self.backlog.len()
+        self.filling.bytes + self.committing.bytes + self.partial() + self.backlog.len()
     }
 
     fn has_uncommitted(&self) -> bool {
@@ -593,6 +656,36 @@ impl Connection {
     fn close(&mut self) -> Step {
         self.stage = Stage::Closed;
         Step::Close
+    }
+}
+
+/// What a greeting asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wish<'a> {
+    guarantee: Option<Guarantee>,
+    name: Option<&'a str>,
+}
+
+impl Wish<'_> {
+    /// Each word once, in any order.
+    fn read(line: &[u8]) -> Option<Wish<'_>> {
+        let mut words = std::str::from_utf8(line).ok()?.strip_prefix("LOGD 1")?.split(' ');
+        // Before the first space there is nothing more.
+        words.next().filter(|rest| rest.is_empty())?;
+        let mut wish = Wish::default();
+        for word in words {
+            match word.split_once('=')? {
+                ("ack", "written") if wish.guarantee.is_none() => {
+                    wish.guarantee = Some(Guarantee::Written);
+                }
+                ("ack", "durable") if wish.guarantee.is_none() => {
+                    wish.guarantee = Some(Guarantee::Durable);
+                }
+                ("name", name) if wish.name.is_none() => wish.name = Some(name),
+                _ => return None,
+            }
+        }
+        Some(wish)
     }
 }
 

@@ -20,6 +20,8 @@ use crate::{
     keeper::Keeper,
     log,
     monitor::{Facts, Monitor},
+    names::Names,
+    segment::reader,
     stats::Stats,
     worker::{Live, Order, Worker},
 };
@@ -42,14 +44,21 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
     };
     let _lock = lock(&options.directory)?;
     let live = Arc::new(Mutex::new(options.live.clone()));
+    // Before anybody is listened to, and of all streams: a client may come back on another thread.
+    let names = Arc::new(Names::default());
+    for (name, line) in reader::names(&options.directory)? {
+        names.restore(&name, line);
+    }
     let keeper = Keeper::start(&options.directory, live.clone())?;
     let order = Order {
         directory: options.directory.clone(),
         guarantee: options.guarantee,
         drain: options.drain,
         live: live.clone(),
+        names,
         keeper: keeper.tasks(),
     };
+    let http = options.http.map(http::listen).transpose()?;
     let signals = signals(true)?;
     let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
     let panel = server.panel();
@@ -63,7 +72,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
         },
     };
     let monitor = Monitor::new(panel.clone(), facts);
-    let http = options.http.map(|address| http::start(address, monitor.clone())).transpose()?;
+    let http = http.map(|listener| http::start(listener, monitor.clone())).transpose()?;
     let mut told = writeln!(out, "listening on {}", server.address());
     if let Some(address) = http {
         told = told.and_then(|()| writeln!(out, "status page on http://{address}/"));
@@ -72,7 +81,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
     if http.is_some() || std::env::var_os("NOTIFY_SOCKET").is_some() {
         monitor.start().map_err(|error| LogdError::Failed(format!("a thread: {error}")))?;
     }
-    let served = server.serve(signals, || reload(args, &options, &live, &panel))
+    let served = server.serve(signals, || reload(args, &options, &live, &panel));
     served.and(keeper.finish())
 }
 

@@ -4,6 +4,19 @@
 //! kept beyond it, however long it goes on; what of it is kept, and how long it was, is told at its
 //! end, so that whoever sends no line end costs the limit and nothing more.
 
+use clap::ValueEnum;
+
+pub(crate) mod octets;
+
+/// How lines are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Framing {
+    /// Each ends in LF or CRLF
+    Lines,
+    /// Before each stands how many bytes it has, and a space (RFC 6587)
+    OctetCounting,
+}
+
 /// What is left of a line whose end has not come.
 #[derive(Debug, Default)]
 pub(crate) struct Framer {
@@ -19,6 +32,10 @@ pub(crate) enum Frame<'a> {
     Line { line: &'a [u8], ended: Option<&'a [u8]> },
     /// The beginning of one that is `bytes` long, a CR at its end among them.
     TooLong { start: &'a [u8], bytes: u64 },
+    /// A counted one with a line's end within.
+    Broken { line: &'a [u8], offset: usize },
+    /// Where a count should be there is none; nothing more can be told apart.
+    Lost { byte: u8 },
 }
 
 impl Framer {
@@ -124,6 +141,7 @@ mod tests {
                 Frame::TooLong { start, bytes } => {
                     format!("{bytes}: {}", String::from_utf8_lossy(start))
                 }
+                other => panic!("{other:?} of lines"),
             });
         };
         for piece in pieces {

@@ -27,13 +27,23 @@ const REQUEST_BYTES: usize = 8 << 10;
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 const HEADERS_MAX: usize = 64;
 
-/// Listens, and answers from then on.
-pub(crate) fn start(address: SocketAddr, monitor: Arc<Monitor>) -> Result<SocketAddr, LogdError> {
-    let failed = |error: io::Error| LogdError::Failed(format!("--http {address}: {error}"));
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
+/// Listens; nothing is answered yet.
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, LogdError> {
+    TcpListener::bind(address).map_err(|error| failed(address, &error))
+}
+
+fn failed(address: impl std::fmt::Display, error: &io::Error) -> LogdError {
+    LogdError::Failed(format!("--http {address}: {}", ringwise_measure::plain(error)))
+}
+
+/// Answers from now on; says where.
+pub(crate) fn start(listener: TcpListener, monitor: Arc<Monitor>) -> Result<SocketAddr, LogdError> {
+    let bound = listener.local_addr().map_err(|error| failed("", &error))?;
     let work = move || serve(&listener, &monitor);
-    thread::Builder::new().name("logd-http".to_owned()).spawn(work).map_err(failed)?;
+    thread::Builder::new()
+        .name("logd-http".to_owned())
+        .spawn(work)
+        .map_err(|error| failed(bound, &error))?;
     Ok(bound)
 }
 

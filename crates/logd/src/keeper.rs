@@ -21,6 +21,7 @@ use ringwise::{BackendChoice, Local};
 
 use crate::{
     error::LogdError,
+    log,
     segment::{
         appender::Unsealed,
         entry::{ENTRY_BYTES, Entry, Kind},
@@ -137,7 +138,7 @@ impl Work {
                 Ok(Task::End) | Err(RecvTimeoutError::Disconnected) => return result,
                 Err(RecvTimeoutError::Timeout) => {
                     if let Err(error) = self.look() {
-                        eprintln!("ringwise: logd: looking after segments: {error}");
+                        log::remark("segments", format_args!("looking after segments: {error}"));
                     }
                     look = Instant::now() + LOOK_TIME;
                 }
@@ -148,7 +149,7 @@ impl Work {
     fn seal(&mut self, segment: &Unsealed) -> Result<(), LogdError> {
         segment.seal(&mut self.local).map_err(|error| {
             let told = format!("{}: sealing: {error}", segment.name().display());
-            eprintln!("ringwise: logd: {told}");
+            log::remark("segments", format_args!("{told}"));
             LogdError::Failed(told)
         })
     }
@@ -250,7 +251,7 @@ impl Work {
     }
 
     fn rest(&mut self, key: (Stream, u64), name: &Path, why: &str) {
-        eprintln!("ringwise: logd: {}: {why}", name.display());
+        log::remark("segments", format_args!("{}: {why}", name.display()));
         self.resting.insert(key, Instant::now() + REST_TIME);
     }
 
@@ -261,7 +262,9 @@ impl Work {
         }
         let name = name.file(segment.serial, Part::Data);
         match remove(&mut self.local, &self.directory, segment) {
-            Ok(()) => eprintln!("ringwise: logd: {}: removed, by retention", name.display()),
+            Ok(()) => {
+                log::remark("segments", format_args!("{}: removed, by retention", name.display()))
+            }
             Err(error) => self.rest(key, &name, &format!("to be removed: {error}")),
         }
     }
@@ -276,9 +279,10 @@ impl Work {
         let name = key.0.file(key.1, Part::Data);
         let must_stop = || self.must_end.load(Ordering::Relaxed);
         match pack(&mut self.local, &self.directory, key, level, &must_stop) {
-            Ok(Outcome::Packed { from, into }) => {
-                eprintln!("ringwise: logd: {}: packed, {from} bytes into {into}", name.display())
-            }
+            Ok(Outcome::Packed { from, into }) => log::remark(
+                "segments",
+                format_args!("{}: packed, {from} bytes into {into}", name.display()),
+            ),
             Ok(Outcome::Stopped) => {}
             Ok(Outcome::Refused) => self.rest(key, &name, "not packed: it is damaged"),
             Err(error) => self.rest(key, &name, &format!("not packed: {error}")),

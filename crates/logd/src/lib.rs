@@ -3,7 +3,7 @@
 //! It exists because an acknowledgement is worth what stands behind it: here, that the line is on
 //! stable storage. What it does not do: change a line, or answer a client that did not ask.
 //!
-//! Reading order: `args`, `json` (what a line has to be), `framing`, `letter`, `tls`, `connection`
+//! Reading order: `args`, `json` (what a line has to be), `framing`, `letter`, `tls`, `names`, `connection`
 //! (the rules), `segment` (where lines are kept), `space` (how much is left), `storage` (a thread's streams),
 //! `keeper` (what becomes of ended segments), `worker` (one thread's loop), `daemon` (what is around
 //! the threads), `stats`, `log`, `monitor` and `http` (what is told of it), `tool` (cat, tail, verify). Threads and signals are `ringwise-serve`.
@@ -15,6 +15,8 @@ mod connection;
 mod daemon;
 mod error;
 mod framing;
+#[doc(hidden)]
+pub mod fuzzing;
 mod guarantee;
 mod http;
 pub mod json;
@@ -22,6 +24,7 @@ mod keeper;
 mod letter;
 mod log;
 mod monitor;
+mod names;
 mod segment;
 mod space;
 mod stats;

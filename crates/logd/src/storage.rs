@@ -4,7 +4,11 @@
 //! Segments that end go to the keeper, by age also when no line comes. Below the floor of free space
 //! no batch begins.
 
-use std::{path::Path, sync::mpsc::Sender, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, mpsc::Sender},
+    time::Duration,
+};
 
 use ringwise::{BackendChoice, Completion, Local, Operation};
 
@@ -13,6 +17,8 @@ use crate::{
     error::LogdError,
     guarantee::Guarantee,
     keeper::Task,
+    log,
+    names::{Mark, Names},
     segment::{
         appender::{Appender, Fatal, Limits, Plan, Progress},
         call::open_directory,
@@ -44,6 +50,8 @@ pub(crate) struct Storage {
     is_low: bool,
     is_waiting: bool,
     has_stalled: bool,
+    /// Lines that wait for their batch's dead letters to be stored.
+    next: Option<(Vec<u8>, u64, Vec<Mark>)>,
     /// To who seals segments.
     keeper: Sender<Task>,
     pub(crate) commits: u64,
@@ -73,13 +81,14 @@ impl Storage {
         guarantee: Guarantee,
         limits: Limits,
         keeper: Sender<Task>,
+        clients: &Arc<Names>,
     ) -> Result<Storage, LogdError> {
         let names = names(directory)?;
         let mut part = |content, tag| -> Result<Part, LogdError> {
             let stream = Stream { content, number };
             let recovered = recover(local, directory, &names, stream).map_err(LogdError::failed)?;
             for remark in recovered.remarks {
-                eprintln!("ringwise: logd: {remark}");
+                log::remark("storage", format_args!("{remark}"));
             }
             let plan = Plan {
                 directory: directory.to_owned(),
@@ -88,6 +97,7 @@ impl Storage {
                 limits,
                 next_serial: recovered.next_serial,
                 next_line: recovered.next_line,
+                names: clients.clone(),
                 tag,
             };
             let handle = open_directory(local, directory).map_err(LogdError::failed)?;
@@ -104,6 +114,7 @@ impl Storage {
             is_low: false,
             is_waiting: false,
             has_stalled: false,
+            next: None,
             keeper,
             commits: 0,
             stalls: 0,
@@ -129,12 +140,17 @@ impl Storage {
         let is_low = self.floor.is_low(self.min_free);
         if is_low != std::mem::replace(&mut self.is_low, is_low) {
             match is_low {
-                true => eprintln!(
-                    "ringwise: logd: less than {} bytes are free (--min-free): nothing more is \
+                true => log::remark(
+                    "storage",
+                    format_args!(
+                        "less than {} bytes are free (--min-free): nothing more is \
                      stored and acknowledged until there are",
-                    self.min_free
+                        self.min_free
+                    ),
                 ),
-                false => eprintln!("ringwise: logd: there is space again: storing goes on"),
+                false => {
+                    log::remark("storage", format_args!("there is space again: storing goes on"))
+                }
             }
         }
         !is_low
@@ -152,7 +168,8 @@ impl Storage {
 
     /// Whether a batch is on its way.
     pub(crate) fn is_busy(&self) -> bool {
-        self.lines.state != State::Idle || self.letters.state != State::Idle
+        let is_idle = self.lines.state == State::Idle && self.letters.state == State::Idle;
+        !is_idle || self.next.is_some()
     }
 
     /// Whether it waits for something to be mended.
@@ -168,20 +185,39 @@ impl Storage {
     pub(crate) fn begin(&mut self, local: &mut Local, batch: &mut Batch) -> Result<(), Fatal> {
         let full = std::mem::take(batch);
         self.commits += 1;
+        let has_both = !full.lines.is_empty() && !full.letters.is_empty();
         if full.lines.is_empty() {
             batch.lines = full.lines;
         } else {
             batch.lines = std::mem::take(&mut self.lines.spare);
-            self.lines.begin(local, full.lines, full.line_count)?;
+            if has_both && !full.names.is_empty() {
+                // A client is told of its lines by what is stored with them: its dead letters have to
+                // be there before.
+                self.next = Some((full.lines, full.line_count, full.names.clone()));
+            } else {
+                self.lines.begin(local, full.lines, full.line_count, full.names.clone())?;
+            }
         }
         if full.letters.is_empty() {
             batch.letters = full.letters;
         } else {
+            let names = if has_both { Vec::new() } else { full.names };
             batch.letters = std::mem::take(&mut self.letters.spare);
-            self.letters.begin(local, full.letters, full.letter_count)?;
+            self.letters.begin(local, full.letters, full.letter_count, names)?;
         }
+        self.go_on(local)?;
         self.hand_on();
         self.look(local)
+    }
+
+    /// Begins the lines whose dead letters are stored.
+    fn go_on(&mut self, local: &mut Local) -> Result<(), Fatal> {
+        if self.letters.state == State::Idle
+            && let Some((lines, count, names)) = self.next.take()
+        {
+            self.lines.begin(local, lines, count, names)?;
+        }
+        Ok(())
     }
 
     /// Takes a completion of its own. True: the batch is committed.
@@ -218,6 +254,7 @@ impl Storage {
                 }
             }
         }
+        self.go_on(local)?;
         self.hand_on();
         self.look(local)?;
         Ok(was_busy && !self.is_busy())
@@ -229,11 +266,11 @@ impl Storage {
         if is_stalled && !self.has_stalled {
             self.has_stalled = true;
             self.stalls += 1;
-            eprintln!("ringwise: logd: nothing is acknowledged until it can be stored");
+            log::remark("storage", format_args!("nothing is acknowledged until it can be stored"));
         }
         if self.has_stalled && !self.is_busy() {
             self.has_stalled = false;
-            eprintln!("ringwise: logd: storing and acknowledging again");
+            log::remark("storage", format_args!("storing and acknowledging again"));
         }
         if is_stalled && !self.is_waiting {
             self.is_waiting = true;
@@ -263,9 +300,15 @@ impl Storage {
 }
 
 impl Part {
-    fn begin(&mut self, local: &mut Local, bytes: Vec<u8>, count: u64) -> Result<(), Fatal> {
+    fn begin(
+        &mut self,
+        local: &mut Local,
+        bytes: Vec<u8>,
+        count: u64,
+        names: Vec<Mark>,
+    ) -> Result<(), Fatal> {
         self.state = State::Going;
-        let progress = self.appender.begin(local, bytes, count)?;
+        let progress = self.appender.begin(local, bytes, count, names)?;
         self.note(progress);
         Ok(())
     }
@@ -287,7 +330,7 @@ impl Part {
             }
             Progress::Stalled(why) => {
                 self.state = State::Stalled;
-                eprintln!("ringwise: logd: {why}");
+                log::remark("storage", format_args!("{why}"));
             }
         }
     }

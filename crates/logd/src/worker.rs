@@ -19,6 +19,7 @@ use crate::{
     error::LogdError,
     guarantee::Guarantee,
     keeper::{Care, Task},
+    names::Names,
     segment::appender::Limits as SegmentLimits,
     stats::Stats,
     storage::{Storage, TAGS},
@@ -64,6 +65,8 @@ pub(crate) struct Order {
     pub(crate) guarantee: Guarantee,
     pub(crate) drain: Duration,
     pub(crate) live: Arc<Mutex<Live>>,
+    /// Clients that named themselves.
+    pub(crate) names: Arc<Names>,
     /// Where segments go that have ended.
     pub(crate) keeper: Sender<Task>,
 }
@@ -74,6 +77,7 @@ pub(crate) struct Worker {
     group: BufferGroup,
     storage: Storage,
     guarantee: Guarantee,
+    names: Arc<Names>,
     limits: Limits,
     tls: Option<Arc<rustls::ServerConfig>>,
     live: Arc<Mutex<Live>>,
@@ -133,6 +137,7 @@ impl Worker {
             order.guarantee,
             live.segments,
             order.keeper.clone(),
+            &order.names,
         )?;
         let Live { limits, tls, .. } = live;
         let (door, ear, stats) = seat.take(FOR_ACCEPT, FOR_CONTROL, FOR_NOTHING)?;
@@ -141,6 +146,7 @@ impl Worker {
             group,
             storage,
             guarantee: order.guarantee,
+            names: order.names.clone(),
             limits,
             tls,
             live: order.live.clone(),
@@ -259,6 +265,7 @@ impl Worker {
             guarantee: self.guarantee,
             partials: &mut self.partials,
             batch: &mut self.batch,
+            names: &self.names,
             tls_failures: &mut self.counts.tls_failures,
         };
         if look(&mut client.connection, &mut desk) {
@@ -301,7 +308,7 @@ impl Worker {
         std::mem::swap(&mut self.filling, &mut self.committing);
         for &index in &self.committing {
             if let Some(client) = &mut self.clients[index] {
-                client.connection.batch_began();
+                client.connection.batch_began(&mut self.batch.names);
             }
         }
         let begun = self.storage.begin(&mut self.local, &mut self.batch);

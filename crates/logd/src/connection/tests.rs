@@ -7,6 +7,7 @@ struct Table {
     partials: usize,
     batch: Batch,
     tls_failures: u64,
+    names: Names,
     has: Guarantee,
 }
 
@@ -15,12 +16,14 @@ impl Table {
         let limits = Limits {
             rules: Rules::new(8, Vec::new()),
             line_max: 100,
+            framing: Framing::Lines,
             budget_each: 300,
             budget_all: 1000,
             turn_max: usize::MAX,
         };
         let (partials, batch) = (0, Batch::default());
-        Table { limits, partials, batch, tls_failures: 0, has: Guarantee::Durable }
+        let names = Names::default();
+        Table { limits, partials, batch, tls_failures: 0, names, has: Guarantee::Durable }
     }
 
     fn desk(&mut self) -> Desk<'_> {
@@ -29,6 +32,7 @@ impl Table {
             guarantee: self.has,
             partials: &mut self.partials,
             batch: &mut self.batch,
+            names: &self.names,
             tls_failures: &mut self.tls_failures,
         }
     }
@@ -42,7 +46,8 @@ impl Table {
     }
 
     fn commit(&mut self, connection: &mut Connection) {
-        connection.batch_began();
+        let mut marks = Vec::new();
+        connection.batch_began(&mut marks);
         self.batch = Batch::default();
         connection.batch_committed();
         connection.resume(&mut self.desk());
@@ -78,7 +83,7 @@ fn nothing_is_acknowledged_before_it_is_committed() {
     desk.receive(&mut connection, b"LOGD 1 ack=durable\n{}\n{\n[1]\n");
     assert_eq!(desk.steps(&mut connection), [send("H 1 durable\n")]);
     connection.sent(b"");
-    connection.batch_began();
+    connection.batch_began(&mut Vec::new());
     assert_eq!(desk.steps(&mut connection), []);
     desk.receive(&mut connection, b"2\n3\n");
     connection.batch_committed();
@@ -116,12 +121,45 @@ fn the_newest_acknowledgement_is_enough() {
     assert_eq!(desk.steps(&mut connection), [send("A 3\n")]);
 }
 
+const UNKNOWN: &str = "E 1 unknown LOGD 1 [ack=written|durable] [name=NAME]\n";
+
+/// Who comes back is told what is stored, and whom it takes the place of is not listened to.
+#[test]
+fn a_name_goes_on_where_it_was() {
+    let (mut desk, mut first) = (Table::new(), connection());
+    desk.receive(&mut first, b"LOGD 1 name=web\n1\n2\n");
+    assert_eq!(desk.steps(&mut first), [send("H 1 durable 0\n")]);
+    first.sent(b"");
+    // Its lines are on their way: what is stored cannot be told yet.
+    let mut early = connection();
+    desk.receive(&mut early, b"LOGD 1 name=web ack=durable\n3\n");
+    assert_eq!(desk.steps(&mut early), [send("E 1 busy\n")]);
+    desk.commit(&mut first);
+    assert_eq!(desk.steps(&mut first), [send("A 2\n")]);
+    first.sent(b"");
+    let mut second = connection();
+    desk.receive(&mut second, b"LOGD 1 name=web ack=durable\n");
+    assert_eq!(desk.steps(&mut second), [send("H 1 durable 2\n")]);
+    second.sent(b"");
+    desk.receive(&mut first, b"3\n");
+    assert!(desk.batch.is_empty(), "the first has lost its name");
+    assert_eq!(desk.steps(&mut first), [send("E 1 taken\n")]);
+    desk.receive(&mut second, b"3\nx\n");
+    desk.commit(&mut second);
+    assert_eq!(desk.steps(&mut second), [send("N 4 incomplete\nA 4\n")]);
+}
+
 #[test]
 fn nobody_is_promised_more_than_is_so() {
     for (has, line, answer) in [
         (Guarantee::Written, "LOGD 1 ack=durable\n", "E 1 weaker written\n"),
         (Guarantee::None, "LOGD 1\n", "E 1 weaker none\n"),
-        (Guarantee::Durable, "LOGD 2\n", "E 1 unknown LOGD 1 [ack=written|durable]\n"),
+        (Guarantee::Durable, "LOGD 1 name=a name=b\n", UNKNOWN),
+        (Guarantee::Durable, "LOGD 1  ack=written\n", UNKNOWN),
+        (Guarantee::Durable, "LOGD 1 ack\n", UNKNOWN),
+        (Guarantee::Durable, "LOGD 1 name=\n", "E 1 name\n"),
+        (Guarantee::Durable, "LOGD 1 name=a/b\n", "E 1 name\n"),
+        (Guarantee::Durable, "LOGD 2\n", "E 1 unknown LOGD 1 [ack=written|durable] [name=NAME]\n"),
     ] {
         let (mut desk, mut connection) = (Table::new(), connection());
         desk.has = has;
@@ -166,6 +204,28 @@ fn who_sends_more_than_is_stored_is_not_received_from() {
     assert_eq!(desk.steps(&mut connection), []);
     desk.commit(&mut connection);
     assert_eq!(desk.steps(&mut connection), [Step::Receive]);
+}
+
+/// Messages that are counted may have anything within but a line's end; a count that is none ends it.
+#[test]
+fn counted_messages_are_taken_until_a_count_is_none() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.limits.framing = Framing::OctetCounting;
+    desk.receive(&mut connection, b"6 LOGD 12 {}4 [\n1]5 null\nx2 {}");
+    assert_eq!(desk.batch.lines, b"{}\nnull\n");
+    assert_eq!(desk.steps(&mut connection), [send("H 1 durable\n")]);
+    connection.sent(b"");
+    desk.commit(&mut connection);
+    assert_eq!(desk.steps(&mut connection), [send("N 2 line-end\nN 4 count\nA 4\n")]);
+    connection.sent(b"");
+    assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
+    // In the middle of a message.
+    let (mut desk, mut connection) = (Table::new(), self::connection());
+    desk.limits.framing = Framing::OctetCounting;
+    desk.receive(&mut connection, b"10 {\"a\"");
+    assert_eq!(desk.partials, 4);
+    desk.end(&mut connection);
+    assert_eq!((desk.partials, desk.batch.letter_count), (0, 1));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::{
 /// A figure of each thread: its name, what it is, and where it stands.
 type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
 
-const COUNTERS: [Figure; 14] = [
+const COUNTERS: [Figure; 15] = [
     ("connections", "Connections accepted", |s| s.connections),
     ("connections_broken", "Connections that an error ended", |s| s.broken),
     ("tls_failures", "Connections that TLS refused", |s| s.tls_failures),
@@ -24,12 +24,14 @@ const COUNTERS: [Figure; 14] = [
     ("answer_sends", "Sends of answers", |s| s.sends),
     ("stopped_senders", "Times that a sender was not received from", |s| s.stopped_senders),
     ("stalls", "Times that storage failed for a while", |s| s.stalls),
+    ("dead_segments", "Segments that failed and are not written to any more", |s| s.dead_segments),
     ("enters", "Calls that hand over and wait, on a ring", |s| s.enters),
 ];
 
-const GAUGES: [Figure; 3] = [
+const GAUGES: [Figure; 4] = [
     ("connections_open", "Connections that are open", |s| s.open),
     ("uncommitted_bytes", "Bytes received and not committed", |s| s.uncommitted_bytes),
+    ("short_of_space", "1 where less is free than there has to be", |s| s.low),
     ("stalled", "1 where the thread cannot store", |s| s.stalled),
 ];
 

@@ -9,6 +9,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -16,10 +17,13 @@ use ringwise::{Completion, Descriptor, Local, OpenOptions, Operation};
 
 use super::{
     call::{is_space, is_transient, run, sync, write_all},
-    entry::{AFTER_SYNC, ENTRY_BYTES, Entry, Kind},
+    entry::{AFTER_SYNC, Entry, Kind, NAMES_SHIFT},
     name::{Part, Stream},
 };
-use crate::guarantee::Guarantee;
+use crate::{
+    guarantee::Guarantee,
+    names::{Mark, Names},
+};
 
 /// Failures in a row, of other than space, that end the attempts.
 const FAILURES_MAX: u32 = 3;
@@ -44,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) limits: Limits,
     pub(crate) next_serial: u64,
     pub(crate) next_line: u64,
+    /// Of which the first batch of each segment has all.
+    pub(crate) names: Arc<Names>,
     /// The tags of its operations: this, and its lowest byte for the kind.
     pub(crate) tag: u64,
 }
@@ -72,6 +78,8 @@ struct Segment {
     index: Descriptor,
     opened: Instant,
     bytes: u64,
+    /// Of the index.
+    index_bytes: u64,
     batches: u64,
     lines: u64,
     has_names: bool,
@@ -80,6 +88,7 @@ struct Segment {
 /// A batch on its way.
 struct Commit {
     lines: u64,
+    names: Vec<Mark>,
     checksum: u32,
     /// The batch, while no write has it.
     data: Option<Vec<u8>>,
@@ -159,10 +168,12 @@ impl Appender {
         local: &mut Local,
         data: Vec<u8>,
         lines: u64,
+        names: Vec<Mark>,
     ) -> Result<Progress, Fatal> {
         assert!(self.commit.is_none() && !data.is_empty(), "one batch at a time, of lines");
         self.commit = Some(Commit {
             lines,
+            names,
             checksum: crc32fast::hash(&data),
             len: data.len(),
             data: Some(data),
@@ -293,6 +304,7 @@ impl Appender {
         let commit = self.commit.take().expect("it was looked at just now");
         let segment = self.segment.as_mut().expect("it was written to");
         segment.bytes += commit.len as u64;
+        segment.index_bytes += commit.entry_len as u64;
         segment.batches += 1;
         segment.lines += commit.lines;
         self.plan.next_line += commit.lines;
@@ -355,10 +367,7 @@ impl Appender {
         }
         let Some(entry) = commit.entry.take() else { return Ok(()) };
         let (done, end) = (commit.entry_done, commit.entry_len);
-        let start = match segment.batches {
-            0 => 0,
-            batches => (1 + batches) * ENTRY_BYTES as u64,
-        };
+        let start = segment.index_bytes;
         let rest = ringwise::Buffer::from(entry).slice(done..end);
         let write = Operation::write_at(&segment.index, rest, start + done as u64);
         commit.in_flight += 1;
@@ -405,6 +414,7 @@ impl Appender {
             index,
             opened,
             bytes: 0,
+            index_bytes: 0,
             batches: 0,
             lines: 0,
             has_names: false,
@@ -433,6 +443,7 @@ impl Appender {
             data: segment.data,
             index: segment.index,
             is_synced: self.plan.guarantee == Guarantee::Durable,
+            index_bytes: segment.index_bytes,
             batches: segment.batches,
             bytes: segment.bytes,
             lines: segment.lines,
@@ -453,6 +464,7 @@ pub(crate) struct Unsealed {
     data: Descriptor,
     index: Descriptor,
     is_synced: bool,
+    index_bytes: u64,
     batches: u64,
     bytes: u64,
     lines: u64,
@@ -483,17 +495,30 @@ impl Unsealed {
             first_line: self.next_line,
             ..Entry::new(Kind::Seal)
         };
-        let offset = (1 + self.batches) * ENTRY_BYTES as u64;
-        write_all(local, &self.index, &seal.encode(), offset)?;
+        write_all(local, &self.index, &seal.encode(), self.index_bytes)?;
         sync(local, &self.index)
     }
 }
 
-/// The batch's entry, with the head before it where it is the segment's first.
+/// The batch's entry, after those of the names that have lines in it. Where it is the segment's
+/// first, its head comes before them, and all names: those of the segments before, which may be
+/// removed.
 fn entry_of(plan: &Plan, segment: &Segment, commit: &Commit) -> Vec<u8> {
+    let mut entries = Vec::new();
+    if segment.batches == 0 {
+        entries.push(Entry {
+            number: plan.next_serial - 1,
+            first_line: plan.next_line,
+            ..Entry::new(Kind::Head)
+        });
+        let all = plan.names.marks();
+        entries.extend(all.iter().flat_map(|(name, line)| Entry::of_name(name, *line)));
+    }
+    entries.extend(commit.names.iter().flat_map(|(name, line)| Entry::of_name(name, *line)));
+    let names = entries.iter().filter(|entry| entry.kind == Kind::Name).count() as u32;
     let is_synced = plan.guarantee == Guarantee::Durable;
-    let batch = Entry {
-        flags: if is_synced { AFTER_SYNC } else { 0 },
+    entries.push(Entry {
+        flags: if is_synced { AFTER_SYNC } else { 0 } | names << NAMES_SHIFT,
         number: segment.batches,
         offset: segment.bytes,
         bytes: commit.len as u64,
@@ -501,16 +526,8 @@ fn entry_of(plan: &Plan, segment: &Segment, commit: &Commit) -> Vec<u8> {
         first_line: plan.next_line,
         checksum: commit.checksum,
         ..Entry::new(Kind::Batch)
-    };
-    if segment.batches > 0 {
-        return batch.encode().to_vec();
-    }
-    let head = Entry {
-        number: plan.next_serial - 1,
-        first_line: plan.next_line,
-        ..Entry::new(Kind::Head)
-    };
-    [head.encode(), batch.encode()].concat()
+    });
+    entries.iter().flat_map(Entry::encode).collect()
 }
 
 fn push(local: &mut Local, operation: Operation, tag: u64) -> Result<(), Fatal> {

@@ -7,6 +7,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,13 +21,20 @@ use super::{
     call::open_directory,
     name::{Content, Part, Stream, parse},
     pack::pack,
-    reader::lines_of,
+    reader::{lines_of, names_of},
     recovery::recover,
     retention::{Kept, remove},
 };
-use crate::guarantee::Guarantee;
+use crate::{
+    guarantee::Guarantee,
+    names::{Mark, Names},
+};
 
 const DIRECTORY: &str = "/log";
+/// A client that names itself.
+const CLIENT: &str =
+    "a tenant with a name that is longer than most/and a client with one of its own";
+
 const STREAM: Stream = Stream { content: Content::Lines, number: 3 };
 
 /// What was given to a stream, and how much of it was acknowledged.
@@ -34,6 +42,8 @@ const STREAM: Stream = Stream { content: Content::Lines, number: 3 };
 struct Ledger {
     given: Vec<String>,
     acknowledged: usize,
+    /// The ends of batches that had a mark, and their last lines.
+    marked: Vec<(u64, String)>,
 }
 
 fn names(simulation: &Simulation) -> Vec<String> {
@@ -54,6 +64,10 @@ fn run(
     let Ok(handle) = open_directory(&mut local, directory) else { return };
     let Ok(aside) = Local::builder().simulation(simulation).build() else { return };
     // Whatever was given and not acknowledged is given up: who sent it sends it again, as new.
+    let known = Arc::new(Names::default());
+    for (name, line) in stored_names(simulation) {
+        known.restore(&name, line);
+    }
     let plan = Plan {
         directory: PathBuf::from(DIRECTORY),
         stream: STREAM,
@@ -61,6 +75,7 @@ fn run(
         limits: Limits { bytes: 600, age: Duration::MAX, min_free: 0 },
         next_serial: recovered.next_serial,
         next_line: recovered.next_line,
+        names: known.clone(),
         tag: 0x100,
     };
     let mut appender = Appender::new(plan, handle, aside);
@@ -73,8 +88,18 @@ fn run(
             .collect();
         let bytes = batch.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
         ledger.given.extend(batch);
-        if !commit(&mut local, &mut appender, bytes, count as u64) {
+        // Of every second client it is known up to where it is stored; its name takes three entries.
+        let given = ledger.given.len() as u64;
+        let mut marks = Vec::new();
+        if random.bool() {
+            marks.push((Arc::from(CLIENT), given));
+            ledger.marked.push((given, ledger.given[given as usize - 1].clone()));
+        }
+        if !commit(&mut local, &mut appender, bytes, count as u64, marks.clone()) {
             return;
+        }
+        for (name, stored) in marks {
+            known.restore(&name, stored);
         }
         ledger.acknowledged = ledger.given.len();
     }
@@ -97,8 +122,14 @@ fn plain(simulation: &Simulation) -> Vec<u64> {
     parsed.filter(|(_, _, part)| *part == Part::Data).map(|(_, serial, _)| serial).collect()
 }
 
-fn commit(local: &mut Local, appender: &mut Appender, bytes: Vec<u8>, lines: u64) -> bool {
-    let Ok(mut progress) = appender.begin(local, bytes, lines) else { return false };
+fn commit(
+    local: &mut Local,
+    appender: &mut Appender,
+    bytes: Vec<u8>,
+    lines: u64,
+    marks: Vec<Mark>,
+) -> bool {
+    let Ok(mut progress) = appender.begin(local, bytes, lines, marks) else { return false };
     for _ in 0..200 {
         match progress {
             Progress::Committed(_) => return true,
@@ -149,6 +180,51 @@ fn stored(simulation: &Simulation) -> (Vec<String>, Vec<String>) {
     lines_of(files)
 }
 
+/// The names in the last segment that has any lines, which is what a start looks at.
+fn stored_names(simulation: &Simulation) -> Vec<(String, u64)> {
+    let read = |stream: Stream, serial, part| {
+        let path = Path::new(DIRECTORY).join(stream.file(serial, part));
+        simulation.read(path).ok()
+    };
+    let names = names(simulation);
+    let mut serials: Vec<u64> =
+        names.iter().filter_map(|name| parse(name)).map(|(_, serial, _)| serial).collect();
+    serials.sort_unstable();
+    let mut found = Vec::new();
+    for serial in serials.into_iter().rev() {
+        let Some(index) = read(STREAM, serial, Part::Index) else { continue };
+        let packed = || {
+            let bytes = read(STREAM, serial, Part::Packed)?;
+            zstd::decode_all(&bytes[..]).ok()
+        };
+        let data = read(STREAM, serial, Part::Data).or_else(packed);
+        found = names_of(&index, data);
+        if !found.is_empty() {
+            break;
+        }
+    }
+    found
+}
+
+/// A client's mark and its lines come and go together: whoever is told of a line has it stored, and
+/// nothing that is stored after its last mark was marked.
+fn check_names(simulation: &Simulation, ledger: &Ledger, lines: &[String], seed: u64) {
+    let marks: Vec<u64> = stored_names(simulation).into_iter().map(|(_, line)| line).collect();
+    for mark in &marks {
+        let last = &ledger.given[*mark as usize - 1];
+        assert!(lines.contains(last), "seed {seed}: told of {last}: {}", simulation.trace());
+    }
+    let told = marks.into_iter().max().unwrap_or(0);
+    for (end, line) in &ledger.marked {
+        let is_stored = lines.contains(line);
+        assert!(
+            !is_stored || *end <= told,
+            "seed {seed}: {line} and no mark: {}",
+            simulation.trace()
+        );
+    }
+}
+
 fn check(simulation: &Simulation, ledger: &Ledger, acknowledged: &[String], seed: u64) {
     let (lines, troubles) = stored(simulation);
     let context = || format!("seed {seed}, stored {lines:?}\n{}", simulation.trace());
@@ -158,6 +234,7 @@ fn check(simulation: &Simulation, ledger: &Ledger, acknowledged: &[String], seed
     for line in &lines {
         assert!(given.any(|one| one == line), "{line} was not given, or not there: {}", context());
     }
+    check_names(simulation, ledger, &lines, seed);
     let mut found = lines.iter();
     for line in acknowledged {
         assert!(found.any(|one| one == line), "{line} is lost: {}", context());

@@ -9,6 +9,13 @@ pub(crate) const ENTRY_BYTES: usize = 64;
 /// Set in a batch's entry: every batch before it had been synced when it was written.
 pub(crate) const AFTER_SYNC: u32 = 1;
 
+/// By how much a batch's flags are shifted to give the number of names' entries right before it.
+/// Without them the batch is not whole.
+pub(crate) const NAMES_SHIFT: u32 = 8;
+
+/// What an entry has of a name, in bytes.
+const PIECE_BYTES: usize = 40;
+
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -16,6 +23,9 @@ pub(crate) enum Kind {
     Head,
     /// A batch: the `number`th of the segment, at `offset`, `bytes` long, with a checksum.
     Batch,
+    /// A piece of a client's name, 40 bytes from place 16 on, before the batch that has its lines
+    /// up to `number`. The flags' lower half is how long the name is, the upper which piece.
+    Name,
     /// The last entry: `number` batches, `offset` bytes and `lines` lines are all; `first_line` is
     /// the number of the line that comes after them.
     Seal,
@@ -26,6 +36,7 @@ impl Kind {
         match self {
             Kind::Head => *b"RLH1",
             Kind::Batch => *b"RLB1",
+            Kind::Name => *b"RLN1",
             Kind::Seal => *b"RLS1",
         }
     }
@@ -65,6 +76,54 @@ impl Entry {
         }
     }
 
+    /// How many entries of names stand right before this batch's.
+    pub(crate) fn names(&self) -> usize {
+        (self.flags >> NAMES_SHIFT) as usize
+    }
+
+    /// The entries of a name whose lines are stored up to `sequence`.
+    pub(crate) fn of_name(name: &str, sequence: u64) -> impl Iterator<Item = Entry> {
+        name.as_bytes().chunks(PIECE_BYTES).enumerate().map(move |(place, piece)| {
+            let mut bytes = [0; PIECE_BYTES];
+            bytes[..piece.len()].copy_from_slice(piece);
+            let word = |at: usize| {
+                let eight = [0, 1, 2, 3, 4, 5, 6, 7].map(|place| bytes[at * 8 + place]);
+                u64::from_le_bytes(eight)
+            };
+            Entry {
+                flags: name.len() as u32 | (place as u32) << 16,
+                number: sequence,
+                offset: word(0),
+                bytes: word(1),
+                lines: word(2),
+                first_line: word(3),
+                time_ms: word(4),
+                ..Entry::new(Kind::Name)
+            }
+        })
+    }
+
+    /// Puts names together from their entries; what does not fit together is left out.
+    pub(crate) fn names_of(entries: &[Entry]) -> Vec<(String, u64)> {
+        let mut names = Vec::new();
+        let mut bytes = Vec::new();
+        for entry in entries {
+            if entry.flags >> 16 == 0 {
+                bytes.clear();
+            }
+            let words = [entry.offset, entry.bytes, entry.lines, entry.first_line, entry.time_ms];
+            bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            let len = (entry.flags & 0xffff) as usize;
+            if bytes.len() >= len
+                && let Ok(name) = std::str::from_utf8(&bytes[..len])
+            {
+                names.push((name.to_owned(), entry.number));
+                bytes.clear();
+            }
+        }
+        names
+    }
+
     /// As it is written.
     pub(crate) fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
@@ -92,7 +151,7 @@ impl Entry {
         if word(60) != crc32fast::hash(&bytes[..60]) {
             return None;
         }
-        let kinds = [Kind::Head, Kind::Batch, Kind::Seal];
+        let kinds = [Kind::Head, Kind::Batch, Kind::Name, Kind::Seal];
         let kind = kinds.into_iter().find(|kind| kind.magic() == bytes[..4])?;
         Some(Entry {
             kind,
@@ -111,6 +170,20 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_of_any_length_comes_back() {
+        for len in [1, 39, 40, 41, 80, 160] {
+            let name: String = ('a'..='z').cycle().take(len).collect();
+            let entries: Vec<Entry> =
+                Entry::of_name("first", 1).chain(Entry::of_name(&name, u64::MAX)).collect();
+            let read: Vec<Entry> =
+                entries.iter().map(|entry| Entry::decode(&entry.encode()).unwrap()).collect();
+            assert_eq!(read, entries);
+            let expected = [("first".to_owned(), 1), (name, u64::MAX)];
+            assert_eq!(Entry::names_of(&read), expected);
+        }
+    }
 
     #[test]
     fn what_is_written_is_read_and_every_bit_counts() {

@@ -211,6 +211,22 @@ pub(crate) fn write_lines(
     Ok(next)
 }
 
+/// Up to which line the clients' are stored that named themselves, of all streams.
+pub(crate) fn names(directory: &Path) -> Result<Vec<(String, u64)>, LogdError> {
+    let mut names = Vec::new();
+    for (stream, serials) in streams(directory)? {
+        // The first batch of each segment has what those before it knew.
+        for &serial in serials.iter().rev() {
+            let views = views(directory, stream, &[serial])?;
+            names.extend(views.iter().flat_map(|view| view.scan.names()));
+            if views.iter().any(|view| view.scan.has_first_batch()) {
+                break;
+            }
+        }
+    }
+    Ok(names)
+}
+
 /// The number of the line that comes after a stream's last.
 pub(crate) fn end_of(views: &[View<Lines>]) -> u64 {
     views
@@ -311,6 +327,12 @@ pub(crate) fn lines_of(files: Vec<(u64, Part, Vec<u8>)>) -> (Vec<String>, Vec<St
     }
     let text = String::from_utf8(out).unwrap();
     (text.lines().map(str::to_owned).collect(), verify(&views).problems)
+}
+
+/// The names in a stream whose files are in memory: for tests.
+#[cfg(test)]
+pub(crate) fn names_of(index: &[u8], data: Option<Vec<u8>>) -> Vec<(String, u64)> {
+    View::new(PathBuf::new(), index, data).unwrap().scan.names()
 }
 
 #[cfg(test)]

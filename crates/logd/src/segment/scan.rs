@@ -10,6 +10,8 @@ pub(crate) struct Scan {
     pub(crate) head: Option<Entry>,
     /// The batches up to the first that is not whole.
     pub(crate) batches: Vec<Entry>,
+    /// The entries of names, each with the number of the batch that they belong to.
+    names: Vec<(u64, Entry)>,
     /// Only where all that it counts is there.
     pub(crate) seal: Option<Entry>,
     /// Good batches that come after one that is not whole although it had been synced.
@@ -50,13 +52,19 @@ impl Scan {
         scan.head = entries.first().copied().flatten().filter(|entry| entry.kind == Kind::Head);
         let mut is_torn = scan.head.is_none();
         let mut torn = Vec::new();
-        for (place, entry) in entries.into_iter().enumerate().skip(1) {
+        let mut names = Vec::new();
+        for entry in entries.into_iter().skip(1) {
             match entry.filter(|entry| entry.kind != Kind::Head) {
+                Some(name) if name.kind == Kind::Name => names.push(name),
                 Some(batch) if batch.kind == Kind::Batch => {
-                    let fits = !is_torn && scan.continues(&batch, place);
+                    let own = std::mem::take(&mut names);
+                    let fits = !is_torn && scan.continues(&batch) && own.len() == batch.names();
                     let is_good = is_whole(&batch)?;
                     match fits && is_good {
-                        true => scan.batches.push(batch),
+                        true => {
+                            scan.names.extend(own.into_iter().map(|name| (batch.number, name)));
+                            scan.batches.push(batch);
+                        }
                         false if is_good => torn.push(batch),
                         false => {}
                     }
@@ -84,11 +92,13 @@ impl Scan {
     /// Leaves out batches from a line on: the next segment has them.
     pub(crate) fn end_at(&mut self, line: u64) {
         self.batches.retain(|batch| batch.first_line < line);
+        let left = self.batches.len() as u64;
+        self.names.retain(|(batch, _)| *batch < left);
     }
 
     /// Whether a batch comes right after those before it.
-    fn continues(&self, batch: &Entry, place: usize) -> bool {
-        batch.number == place as u64 - 1
+    fn continues(&self, batch: &Entry) -> bool {
+        batch.number == self.batches.len() as u64
             && batch.offset == self.end()
             && batch.first_line == self.next_line()
     }
@@ -106,7 +116,18 @@ impl Scan {
 
     /// Where the last whole batch's entry ends in the index, in bytes.
     pub(crate) fn index_end(&self) -> u64 {
-        ((1 + self.batches.len()) * ENTRY_BYTES) as u64
+        ((1 + self.batches.len() + self.names.len()) * ENTRY_BYTES) as u64
+    }
+
+    /// Names, and up to which line each one's are stored; a name may be there more than once.
+    pub(crate) fn names(&self) -> Vec<(String, u64)> {
+        let entries: Vec<Entry> = self.names.iter().map(|(_, entry)| *entry).collect();
+        Entry::names_of(&entries)
+    }
+
+    /// Whether its first batch is or was there, which has all names that were known.
+    pub(crate) fn has_first_batch(&self) -> bool {
+        !self.batches.is_empty() || self.is_removed
     }
 
     /// The number of the first line, where that is known.
@@ -176,6 +197,28 @@ mod tests {
         for len in 0..index.len() {
             assert_ne!(scan(&index[..len], &[]).state(), State::Damaged, "cut at {len}");
         }
+    }
+
+    #[test]
+    fn a_batch_without_its_names_is_not_whole() {
+        let named = |number: u64, count: u32| {
+            batch(number, AFTER_SYNC | count << crate::segment::entry::NAMES_SHIFT)
+        };
+        let name = |sequence| Entry::of_name("web", sequence).next().unwrap();
+        let whole = [batch(0, AFTER_SYNC), name(5), named(1, 1), named(2, 0)];
+        let seen = scan(&index(&whole), &[]);
+        assert_eq!((seen.state(), seen.end()), (State::Open, 30));
+        assert_eq!(seen.names(), [("web".to_owned(), 5)]);
+        assert_eq!(seen.index_end(), index(&whole).len() as u64);
+        // The batch's entry was written, and that of its name was not.
+        let mut torn = index(&whole[..3]);
+        torn[2 * ENTRY_BYTES] ^= 1;
+        let seen = scan(&torn, &[]);
+        assert_eq!((seen.state(), seen.end(), seen.names()), (State::Open, 10, Vec::new()));
+        // The name's was, and the batch's bytes were not.
+        let seen = scan(&index(&whole[..3]), &[1]);
+        assert_eq!((seen.end(), seen.names()), (10, Vec::new()));
+        assert_eq!(seen.index_end(), 2 * ENTRY_BYTES as u64);
     }
 
     #[test]

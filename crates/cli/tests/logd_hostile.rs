@@ -1,0 +1,207 @@
+//! `ringwise logd` among clients that mean it no good, or are in trouble themselves. An honest one is
+//! served as if they were not there.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+#[path = "harness/daemon.rs"]
+mod daemon;
+
+use daemon::{Daemon, ENGINES, count, wait_until};
+
+fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
+    let own = ["--dir", directory.to_str().unwrap()];
+    Daemon::launch("logd", engine, &[&own, flags].concat())
+}
+
+/// A client that sends a line and waits for its acknowledgement, again and again.
+struct Honest {
+    stream: TcpStream,
+    answers: BufReader<TcpStream>,
+    sent: u64,
+}
+
+impl Honest {
+    fn new(daemon: &Daemon) -> Honest {
+        let mut stream = daemon.connect();
+        stream.write_all(b"LOGD 1\n").unwrap();
+        let mut answers = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        answers.read_line(&mut line).unwrap();
+        assert_eq!(line, "H 1 durable\n");
+        Honest { stream, answers, sent: 0 }
+    }
+
+    fn send(&mut self, count: u64) {
+        for _ in 0..count {
+            self.sent += 1;
+            writeln!(self.stream, "{{\"honest\":{}}}", self.sent).unwrap();
+            let mut line = String::new();
+            self.answers.read_line(&mut line).unwrap();
+            assert_eq!(line, format!("A {}\n", self.sent));
+        }
+    }
+}
+
+fn resident_kib(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// What froze other collectors: a client that is stopped, with answers that it does not read.
+#[test]
+fn a_stopped_client_holds_up_nobody() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(daemon) = start(engine, directory.path(), &[]) else { continue };
+        // Each of its lines is rejected, and told so.
+        let script = format!(
+            "exec 3<>/dev/tcp/127.0.0.1/{}; echo 'LOGD 1' >&3; \
+             x=$(printf 'x\\n%.0s' {{1..2000}}); while echo \"$x\" >&3; do :; done",
+            daemon.address.port()
+        );
+        let Ok(mut client) = Command::new("bash").args(["-c", &script]).spawn() else {
+            assert!(std::env::var_os("CI").is_none(), "no skips in CI: no bash");
+            eprintln!("skipped: there is no bash here");
+            return;
+        };
+        thread::sleep(Duration::from_millis(300));
+        let stop = |name: &str| {
+            let killed = Command::new("kill").args([name, &client.id().to_string()]).status();
+            assert!(killed.unwrap().success());
+        };
+        stop("-STOP");
+        let mut honest = Honest::new(&daemon);
+        honest.send(100);
+        assert!(resident_kib(daemon.child.id()) < 100 << 10);
+        client.kill().unwrap();
+        client.wait().unwrap();
+        honest.send(10);
+        drop(honest);
+        let output = daemon.end();
+        assert!(count(&output, "rejected;") > 1000, "it did not get so far: {output}");
+    }
+}
+
+#[test]
+fn a_line_of_a_hundred_megabytes_costs_its_limit() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(daemon) = start(engine, directory.path(), &[]) else { continue };
+        let mut honest = Honest::new(&daemon);
+        let mut long = Honest::new(&daemon);
+        let mut stream = long.stream.try_clone().unwrap();
+        let began = Instant::now();
+        let sender = thread::spawn(move || {
+            let piece = vec![b'x'; 1 << 20];
+            (0..100).for_each(|_| stream.write_all(&piece).unwrap());
+            stream.write_all(b"\n{}\n").unwrap();
+        });
+        while !sender.is_finished() {
+            honest.send(1);
+        }
+        sender.join().unwrap();
+        let mut answers = String::new();
+        while !answers.ends_with("A 2\n") {
+            assert!(long.answers.read_line(&mut answers).unwrap() > 0, "{answers}");
+        }
+        assert!(answers.contains("N 1 too-long"), "{answers}");
+        assert!(resident_kib(daemon.child.id()) < 64 << 10);
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        drop((honest, long));
+        daemon.end();
+    }
+}
+
+/// With unread bytes in it a socket closes by a reset.
+#[test]
+fn resets_in_the_middle_of_lines_leave_nothing() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(daemon) = start(engine, directory.path(), &[]) else { continue };
+        let mut honest = Honest::new(&daemon);
+        let before = daemon.open_descriptors();
+        for _ in 0..200 {
+            let mut stream = daemon.connect();
+            stream.write_all(b"LOGD 1\n{\"torn").unwrap();
+            // The answer is there, and is not read.
+            assert!(stream.peek(&mut [0]).unwrap() > 0);
+        }
+        wait_until("all are closed", || daemon.open_descriptors() <= before);
+        honest.send(10);
+        drop(honest);
+        let output = daemon.end();
+        assert_eq!(count(&output, "lines accepted"), 10, "{output}");
+        assert_eq!(count(&output, "broken,"), 200, "{output}");
+    }
+}
+
+#[test]
+fn garbage_is_dead_letters_and_nothing_else() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(daemon) = start(engine, directory.path(), &["--max-line", "4k"]) else { continue };
+        let mut honest = Honest::new(&daemon);
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..50 {
+            let bytes: Vec<u8> = (0..20_000).map(|_| random.u8(..)).collect();
+            let mut stream = daemon.connect();
+            stream.write_all(&bytes).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut said = Vec::new();
+            stream.read_to_end(&mut said).unwrap();
+            assert_eq!(said, b"", "who does not ask is sent nothing");
+        }
+        honest.send(10);
+        drop(honest);
+        let output = daemon.end();
+        // A digit between two line ends is JSON.
+        assert!(count(&output, "lines accepted") < 60, "{output}");
+        assert!(count(&output, "rejected;") > 1000, "{output}");
+    }
+}
+
+/// The limit of descriptors is lowered under it: who is connected is served, who comes waits, and is
+/// served when there is room.
+#[test]
+fn without_descriptors_who_comes_waits() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(daemon) = start(engine, directory.path(), &[]) else { continue };
+        let mut honest = Honest::new(&daemon);
+        let limit = |count: usize| {
+            let flags = [format!("--pid={}", daemon.child.id()), format!("--nofile={count}:20000")];
+            Command::new("prlimit").args(flags).status().is_ok_and(|status| status.success())
+        };
+        honest.send(1);
+        if !limit(daemon.open_descriptors()) {
+            assert!(std::env::var_os("CI").is_none(), "no skips in CI: prlimit");
+            eprintln!("skipped: prlimit is missing, or may not");
+            return;
+        }
+        let mut late: Vec<TcpStream> = (0..20).map(|_| daemon.connect()).collect();
+        for stream in &mut late {
+            stream.write_all(b"LOGD 1\n").unwrap();
+        }
+        honest.send(20);
+        late[0].set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        assert!(late[0].read(&mut [0; 12]).is_err(), "there was room: the test is void");
+        assert!(limit(20_000));
+        for stream in &mut late {
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"H 1 durable\n");
+        }
+        honest.send(1);
+        drop((honest, late));
+        daemon.end();
+    }
+}

@@ -1,0 +1,156 @@
+//! Clients of `ringwise logd` that name themselves, and the daemon killed under them again and again:
+//! each of their lines is stored once.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+#[path = "harness/daemon.rs"]
+mod daemon;
+
+use daemon::{Daemon, ENGINES, wait_until};
+
+/// How often the daemon is killed: more where asked for.
+fn rounds() -> u64 {
+    std::env::var("RINGWISE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+}
+
+fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
+    let own = ["--dir", directory.to_str().unwrap()];
+    Daemon::launch("logd", engine, &[&own, flags].concat())
+}
+
+fn cat(directory: &Path) -> Vec<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    let output = command.args(["logd", "cat"]).arg(directory).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// Comes with a name until it gets it; gives the last line that is stored.
+fn join(daemon: &Daemon, name: &str) -> Option<(TcpStream, BufReader<TcpStream>, u64)> {
+    loop {
+        let mut stream = TcpStream::connect(daemon.address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        writeln!(stream, "LOGD 1 name={name}").ok()?;
+        let mut answers = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        answers.read_line(&mut line).ok()?;
+        if line != "E 1 busy\n" {
+            let stored = line.strip_prefix("H 1 durable ")?;
+            return Some((stream, answers, stored.trim_end().parse().unwrap()));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Sends what comes after what is stored, until the daemon is gone; gives the last that was
+/// acknowledged or told.
+fn send(daemon: &Daemon, name: &str, progress: &AtomicU64) -> u64 {
+    let Some((mut stream, mut answers, stored)) = join(daemon, name) else { return 0 };
+    let owner = name.to_owned();
+    let sender = thread::spawn(move || {
+        for number in stored + 1..stored + 1_000_000 {
+            // Every hundredth is a dead letter, which has a number too.
+            let line = match number % 100 {
+                0 => format!("{owner} {number}\n"),
+                _ => format!("[\"{owner}\",{number},\"{}\"]\n", "x".repeat(80)),
+            };
+            if stream.write_all(line.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut last = stored;
+    let mut line = String::new();
+    while answers.read_line(&mut line).is_ok_and(|_| line.ends_with('\n')) {
+        if let Some(told) = line.strip_prefix("A ") {
+            last = told.trim_end().parse().unwrap();
+            progress.fetch_add(1, Ordering::Relaxed);
+        }
+        line.clear();
+    }
+    let _ = answers.get_ref().shutdown(std::net::Shutdown::Both);
+    sender.join().unwrap();
+    last
+}
+
+#[test]
+fn with_a_name_every_line_is_stored_once_whatever_happens() {
+    const CLIENTS: [&str; 3] =
+        ["web-1", "web-2", "a.name:that-is-longer-than-the-place-that-an-entry-has-for-one"];
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let mut acknowledged = [0; CLIENTS.len()];
+        for _ in 0..rounds() {
+            let flags = ["--segment-size", "256k", "--threads", "2"];
+            let Some(mut daemon) = start(engine, directory.path(), &flags) else { return };
+            thread::scope(|scope| {
+                let progress: [AtomicU64; CLIENTS.len()] = Default::default();
+                let (daemon, progress) = (&daemon, &progress);
+                let clients: Vec<_> = (CLIENTS.iter().zip(progress))
+                    .map(|(name, progress)| scope.spawn(move || send(daemon, name, progress)))
+                    .collect();
+                wait_until("all are acknowledged", || {
+                    progress.iter().all(|count| count.load(Ordering::Relaxed) >= 3)
+                });
+                daemon.signal("-KILL");
+                for (last, client) in acknowledged.iter_mut().zip(clients) {
+                    let told = client.join().unwrap();
+                    assert!(told >= *last, "{told} is told where {last} was acknowledged");
+                    *last = told;
+                }
+            });
+            daemon.child.wait().unwrap();
+        }
+        let daemon = start(engine, directory.path(), &[]).unwrap();
+        for (name, last) in CLIENTS.iter().zip(acknowledged) {
+            let (_, _, stored) = join(&daemon, name).unwrap();
+            assert!(stored >= last, "{name}: {last} acknowledged, {stored} told");
+            let start = format!("[\"{name}\",");
+            let lines = cat(directory.path());
+            let own = lines.iter().filter_map(|line| line.strip_prefix(&start));
+            let mut found: Vec<u64> =
+                own.map(|rest| rest.split(',').next().unwrap().parse().unwrap()).collect();
+            // Streams are printed one after the other.
+            found.sort_unstable();
+            let expected: Vec<u64> = (1..=stored).filter(|number| number % 100 != 0).collect();
+            assert!(found == expected, "{engine}: {name}: {} of {}", found.len(), expected.len());
+        }
+        daemon.end();
+    }
+}
+
+#[test]
+fn who_comes_with_a_name_takes_it_over() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(daemon) = start(engine, directory.path(), &[]) else { continue };
+        let (mut first, mut answers, stored) = join(&daemon, "web").unwrap();
+        assert_eq!(stored, 0);
+        first.write_all(b"1\n2\n3").unwrap();
+        let mut line = String::new();
+        while line != "A 2\n" {
+            line.clear();
+            answers.read_line(&mut line).unwrap();
+        }
+        // The first may be a connection that only seems to be there; half of a line holds up nobody.
+        let (mut second, mut own, stored) = join(&daemon, "web").unwrap();
+        assert_eq!(stored, 2);
+        first.write_all(b"\n4\n").unwrap();
+        line.clear();
+        answers.read_line(&mut line).unwrap();
+        assert_eq!(line, "E 1 taken\n");
+        second.write_all(b"[3]\n").unwrap();
+        line.clear();
+        own.read_line(&mut line).unwrap();
+        assert_eq!(line, "A 3\n");
+        assert_eq!(cat(directory.path()), ["1", "2", "[3]"]);
+    }
+}

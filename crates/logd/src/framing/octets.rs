@@ -1,0 +1,194 @@
+//! Messages that are counted (RFC 6587, 3.4.1): how many bytes, a space, and so many bytes.
+//!
+//! What is stored are lines, so a message that has a line end within is none; one at its end is not
+//! part of it. A count that is none leaves nothing to go by: all that follows is lost.
+
+use super::{Frame, without_return};
+
+/// The longest count, in digits: of more bytes than anybody sends.
+const DIGITS_MAX: u32 = 12;
+
+/// Where it is in a message.
+#[derive(Debug, Default)]
+pub(crate) struct Octets {
+    stage: Stage,
+    /// What came of a message that is not whole, up to the limit.
+    partial: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Count { value: u64, digits: u32 },
+    Message { bytes: u64, left: u64 },
+    Lost,
+}
+
+impl Default for Stage {
+    fn default() -> Stage {
+        Stage::Count { value: 0, digits: 0 }
+    }
+}
+
+impl Octets {
+    /// Takes a piece, and gives each message that ends in it; of one that is not whole `keep_max`
+    /// bytes are kept at most.
+    pub(crate) fn feed(
+        &mut self,
+        piece: &[u8],
+        line_max: usize,
+        keep_max: usize,
+        mut take: impl FnMut(Frame<'_>),
+    ) {
+        let mut rest = piece;
+        while let Some((&byte, after)) = rest.split_first() {
+            match &mut self.stage {
+                Stage::Count { value, digits } => {
+                    rest = after;
+                    let is_first = *digits == 0;
+                    match byte {
+                        b'0'..=b'9' if *digits < DIGITS_MAX && !(is_first && byte == b'0') => {
+                            *value = *value * 10 + u64::from(byte - b'0');
+                            *digits += 1;
+                        }
+                        b' ' if !is_first => {
+                            self.stage = Stage::Message { bytes: *value, left: *value };
+                        }
+                        // Some end each message by a line's end that they do not count.
+                        b'\n' | b'\r' if is_first => {}
+                        _ => {
+                            self.stage = Stage::Lost;
+                            take(Frame::Lost { byte });
+                        }
+                    }
+                }
+                Stage::Message { bytes, left } => {
+                    let own = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
+                    let (message, after) = rest.split_at(own);
+                    rest = after;
+                    *left -= own as u64;
+                    if *left > 0 {
+                        // Two bytes more for the end of a line that is as long as may be.
+                        let room = (keep_max + 2).saturating_sub(self.partial.len());
+                        self.partial.extend_from_slice(&message[..room.min(own)]);
+                        continue;
+                    }
+                    let bytes = *bytes;
+                    if self.partial.is_empty() {
+                        end(message, bytes, line_max, &mut take);
+                    } else {
+                        let room = (line_max + 2).saturating_sub(self.partial.len());
+                        self.partial.extend_from_slice(&message[..room.min(own)]);
+                        end(&self.partial, bytes, line_max, &mut take);
+                        self.partial.clear();
+                        self.partial.shrink_to(4096);
+                    }
+                    self.stage = Stage::default();
+                }
+                Stage::Lost => return,
+            }
+        }
+    }
+
+    /// What came of a message that is not whole; nothing comes any more.
+    pub(crate) fn finish(&mut self, mut take: impl FnMut(Frame<'_>)) {
+        if let Stage::Message { bytes, left } = self.stage {
+            take(Frame::TooLong { start: &self.partial, bytes: bytes - left });
+        }
+        *self = Octets::default();
+    }
+
+    /// Bytes kept.
+    pub(crate) fn held(&self) -> usize {
+        self.partial.len()
+    }
+}
+
+/// A whole message, of which `kept` may be the beginning.
+fn end(kept: &[u8], bytes: u64, line_max: usize, take: &mut impl FnMut(Frame<'_>)) {
+    if kept.len() as u64 != bytes {
+        return take(Frame::TooLong { start: &kept[..line_max.min(kept.len())], bytes });
+    }
+    let line = kept.strip_suffix(b"\n").map_or(kept, without_return);
+    if line.len() > line_max {
+        take(Frame::TooLong { start: &line[..line_max], bytes });
+    } else if let Some(offset) = memchr::memchr(b'\n', line) {
+        take(Frame::Broken { line, offset });
+    } else if !line.is_empty() {
+        take(Frame::Line { line, ended: None });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(pieces: &[&[u8]], line_max: usize) -> Vec<String> {
+        let mut octets = Octets::default();
+        let mut found = Vec::new();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut take = |frame: Frame<'_>| {
+            found.push(match frame {
+                Frame::Line { line, ended } => {
+                    assert_eq!(ended, None);
+                    text(line)
+                }
+                Frame::TooLong { start, bytes } => format!("{bytes}: {}", text(start)),
+                Frame::Broken { line, offset } => format!("broken at {offset}: {}", text(line)),
+                Frame::Lost { byte } => format!("lost at {:?}", char::from(byte)),
+            });
+        };
+        for piece in pieces {
+            octets.feed(piece, line_max, line_max, &mut take);
+            assert!(octets.held() <= line_max + 2, "{} bytes are kept", octets.held());
+        }
+        octets.finish(&mut take);
+        assert_eq!(octets.held(), 0);
+        found
+    }
+
+    #[test]
+    fn messages_are_the_same_however_they_come() {
+        let text = b"3 one4 two\n5 tre\r\n1 \n\n3 a\nb8 12345678\n9 12345678\n9 123456789\r\n\
+            13 longer than x2 {}5 ab";
+        let expected = [
+            "one",
+            "two",
+            "tre",
+            "broken at 1: a\nb",
+            "12345678",
+            "12345678",
+            "9: 12345678",
+            "13: longer t",
+            "{}",
+            "2: ab",
+        ];
+        assert_eq!(frames(&[text], 8), expected);
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(frames(&bytes, 8), expected);
+        for cut in 0..text.len() {
+            let (first, second) = text.split_at(cut);
+            assert_eq!(frames(&[first, second], 8), expected, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_count_that_is_none_ends_it() {
+        for (text, at) in [
+            ("2 {}{}2 {}", '{'),
+            ("2 {}02 {}", '0'),
+            ("2 {} 2 {}", ' '),
+            ("2 {}-1 x", '-'),
+            ("2 {}1234567890123 x", '3'),
+        ] {
+            assert_eq!(frames(&[text.as_bytes()], 8), ["{}".to_owned(), format!("lost at {at:?}")]);
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_not_kept() {
+        let piece = [b'x'; 1000];
+        let mut pieces = vec![&b"999999999999 "[..]];
+        pieces.extend(vec![&piece[..]; 1000]);
+        assert_eq!(frames(&pieces, 10), ["1000000: xxxxxxxxxxxx"]);
+    }
+}

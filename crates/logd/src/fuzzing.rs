@@ -1,0 +1,187 @@
+//! What a fuzzer looks at, as functions of bytes: where lines end, what a client may say, and what a
+//! configuration may. Not part of the public interface; `fuzz/fuzz_targets` has the programs.
+//!
+//! Each panics where something is not as it has to be.
+
+use crate::{
+    args,
+    connection::{Batch, Connection, Desk, Limits, Step},
+    framing::{Frame, Framer, Framing, octets::Octets},
+    guarantee::Guarantee,
+    json::Rules,
+    names::Names,
+};
+
+/// Lines are the same in whatever pieces they come, and no more than the limit is kept of any.
+pub fn framing(bytes: &[u8], piece_bytes: usize, line_max: usize, is_counted: bool) {
+    let (piece_bytes, line_max) = (piece_bytes.max(1), line_max.max(1));
+    let whole = frames(&mut bytes.chunks(bytes.len().max(1)), line_max, is_counted);
+    let pieces = frames(&mut bytes.chunks(piece_bytes), line_max, is_counted);
+    assert_eq!(whole, pieces, "in pieces of {piece_bytes} bytes");
+}
+
+fn frames(
+    pieces: &mut dyn Iterator<Item = &[u8]>,
+    line_max: usize,
+    is_counted: bool,
+) -> Vec<(Vec<u8>, String)> {
+    let (mut framer, mut octets) = (Framer::default(), Octets::default());
+    let mut found = Vec::new();
+    let mut take = |frame: Frame<'_>| {
+        found.push(match frame {
+            Frame::Line { line, ended } => {
+                assert!(line.len() <= line_max && !line.is_empty() && !line.contains(&b'\n'));
+                assert!(ended.is_none_or(|ended| ended.strip_suffix(b"\n") == Some(line)));
+                (line.to_vec(), "line".to_owned())
+            }
+            Frame::TooLong { start, bytes } => {
+                assert!(start.len() as u64 <= bytes);
+                (start.to_vec(), format!("too long: {bytes}"))
+            }
+            Frame::Broken { line, offset } => (line.to_vec(), format!("broken at {offset}")),
+            Frame::Lost { byte } => (vec![byte], "lost".to_owned()),
+        });
+    };
+    for piece in pieces {
+        match is_counted {
+            true => octets.feed(piece, line_max, line_max, &mut take),
+            false => framer.feed(piece, line_max, line_max, &mut take),
+        }
+        assert!(framer.held() + octets.held() <= line_max + 2);
+    }
+    // At the end each gives what it has, which of a line that is not whole may be over the limit by
+    // its line end.
+    let mut rest = |frame: Frame<'_>| {
+        if let Frame::TooLong { start, .. } | Frame::Line { line: start, .. } = frame {
+            assert!(start.len() <= line_max + 2);
+        }
+    };
+    framer.finish(&mut rest);
+    octets.finish(&mut rest);
+    found
+}
+
+/// Whatever a client says, it is answered in the protocol's words or not at all, everything that it
+/// is acknowledged for is stored or a dead letter, and it ends.
+pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
+    let limits = Limits {
+        rules: Rules::new(8, Vec::new()),
+        line_max: 200,
+        framing: if is_counted { Framing::OctetCounting } else { Framing::Lines },
+        budget_each: 1000,
+        budget_all: 10_000,
+        turn_max: usize::MAX,
+    };
+    let names = Names::default();
+    names.restore("web", 5);
+    let (mut partials, mut tls_failures, mut batch) = (0, 0, Batch::default());
+    let mut connection = Connection::new(1, "peer".to_owned(), None);
+    let (mut said, mut stored) = (Vec::new(), 0);
+    let mut pieces = bytes.chunks(piece_bytes.max(1));
+    let mut has_ended = false;
+    for _ in 0..bytes.len() * 2 + 100 {
+        let mut desk = Desk {
+            limits: &limits,
+            guarantee: Guarantee::Durable,
+            partials: &mut partials,
+            batch: &mut batch,
+            names: &names,
+            tls_failures: &mut tls_failures,
+        };
+        match pieces.next() {
+            Some(piece) => drop(connection.received(piece, &mut desk)),
+            None if !std::mem::replace(&mut has_ended, true) => {
+                connection.input_ended(&mut desk);
+            }
+            None => drop(connection.resume(&mut desk)),
+        }
+        let full = std::mem::take(&mut batch);
+        stored += full.line_count + full.letter_count;
+        connection.batch_began(&mut Vec::new());
+        connection.batch_committed();
+        let mut is_closed = false;
+        while let Some(step) = connection.step(&limits, false) {
+            match step {
+                Step::Send(answer) => {
+                    said.extend(answer);
+                    connection.sent(b"");
+                }
+                Step::StopReceiving => connection.receiving_stopped(),
+                Step::Receive | Step::EndWriting => {}
+                Step::Close => is_closed = true,
+            }
+        }
+        if is_closed {
+            return answers(&said, stored);
+        }
+    }
+    panic!("the connection does not end");
+}
+
+fn answers(said: &[u8], stored: u64) {
+    let text = std::str::from_utf8(said).expect("answers are text");
+    let mut told = None;
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        match (words.next(), words.next()) {
+            (Some("H"), Some("1")) => {
+                let from = words.nth(1).map_or(0, |from| from.parse().expect("a number"));
+                assert!(told.replace((from, from)).is_none(), "greeted twice: {text}");
+            }
+            (Some("A"), Some(number)) => {
+                let (from, last) = told.expect("an acknowledgement before a greeting");
+                let number: u64 = number.parse().expect("a number");
+                assert!(number > last && number - from <= stored, "{stored} stored: {text}");
+                told = Some((from, number));
+            }
+            (Some("N"), Some(_)) => assert!(told.is_some(), "{text}"),
+            (Some("E"), Some("1")) => {}
+            _ => panic!("{line:?} is no answer"),
+        }
+    }
+}
+
+/// Whatever a configuration says, it is taken or refused in one line.
+pub fn configuration(text: &str) {
+    if let Err(error) = args::parse(text) {
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A minute of a fuzzer finds more; this sees that what it looks at holds at all.
+    #[test]
+    fn random_bytes_and_nearly_right_ones() {
+        let words: [&[u8]; 16] = [
+            b"LOGD 1",
+            b"\n",
+            b"\r\n",
+            b" name=web",
+            b" name=",
+            b" ack=durable",
+            b"{}",
+            b"x",
+            b"5 ",
+            b"6 ",
+            b"[1]",
+            b"\xff",
+            b"12 ",
+            b" ",
+            b"\"",
+            b"LOGD 1 name=web\n",
+        ];
+        let mut random = fastrand::Rng::with_seed(3);
+        for _ in 0..3000 {
+            let count = random.usize(..30);
+            let bytes: Vec<u8> =
+                (0..count).flat_map(|_| words[random.usize(..words.len())].to_vec()).collect();
+            let (piece, is_counted) = (random.usize(1..20), random.bool());
+            framing(&bytes, piece, random.usize(1..20), is_counted);
+            greeting(&bytes, piece, is_counted);
+            configuration(&String::from_utf8_lossy(&bytes));
+        }
+    }
+}

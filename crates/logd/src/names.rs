@@ -1,0 +1,260 @@
+//! Clients that name themselves, and up to which line each is stored: told to one that comes back,
+//! so that it sends nothing twice.
+//!
+//! A name's number is stored with the batch that has its lines, in the index, so that both are
+//! there after a crash or neither is. One connection at a time has a name: who comes with it takes
+//! it over, and the one before is not listened to any more. What it does not do: tell who may use
+//! which name. Where clients show certificates, a name is one of its tenant's.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Names that are remembered; of more, the one that was not used for longest is forgotten.
+const NAMES_MAX: usize = 10_000;
+/// The longest name that a client may give itself, in bytes.
+const NAME_BYTES: usize = 64;
+
+/// A name, and the number of its last line that is stored.
+pub(crate) type Mark = (Arc<str>, u64);
+
+/// All names of a daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    known: Mutex<HashMap<Arc<str>, Arc<Name>>>,
+    /// Counts claims: each has a number of its own.
+    claims: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Name {
+    key: Arc<str>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The claim that has it; 0 is none.
+    holder: u64,
+    /// The newest claim, to know what was not used for long.
+    used: u64,
+    /// The claim that has lines which are not committed yet; 0 is none.
+    pending: u64,
+    stored: u64,
+}
+
+/// Why a name is not to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It is none.
+    Wrong,
+    /// Its lines from before are on their way: soon.
+    Busy,
+    /// All that are remembered are in use.
+    Many,
+}
+
+impl Refusal {
+    /// The word for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Refusal::Wrong => "name",
+            Refusal::Busy => "busy",
+            Refusal::Many => "names",
+        }
+    }
+}
+
+/// A connection's hold on a name.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    name: Arc<Name>,
+    number: u64,
+}
+
+impl Names {
+    /// Knows that a name's lines are stored up to this one.
+    pub(crate) fn restore(&self, key: &str, stored: u64) {
+        let mut known = self.known();
+        let name = known.entry(key.into()).or_insert_with_key(|key| Name::new(key.clone()));
+        let mut state = name.state();
+        state.stored = state.stored.max(stored);
+    }
+
+    /// Takes a name for a connection; says with it up to which line it is stored.
+    pub(crate) fn claim(&self, tenant: Option<&str>, name: &str) -> Result<(Claim, u64), Refusal> {
+        let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+        if name.is_empty() || name.len() > NAME_BYTES || !name.bytes().all(is_good) {
+            return Err(Refusal::Wrong);
+        }
+        let key = match tenant {
+            // No name has a slash, so that this is nobody else's.
+            Some(tenant) => format!("{tenant}/{name}"),
+            None => name.to_owned(),
+        };
+        if key.len() > KEY_BYTES {
+            return Err(Refusal::Wrong);
+        }
+        let number = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut known = self.known();
+        if known.len() >= NAMES_MAX && !known.contains_key(&*key) {
+            let unused = known.values().filter(|name| name.is_unused());
+            let oldest = unused.min_by_key(|name| name.state().used);
+            let oldest = oldest.map(|name| name.key.clone()).ok_or(Refusal::Many)?;
+            known.remove(&oldest);
+        }
+        let name = known.entry(key.into()).or_insert_with_key(|key| Name::new(key.clone())).clone();
+        drop(known);
+        let mut state = name.state();
+        if state.pending != 0 {
+            // Whoever has it is stored first, and told to go.
+            state.holder = 0;
+            return Err(Refusal::Busy);
+        }
+        (state.holder, state.used) = (number, number);
+        let stored = state.stored;
+        drop(state);
+        Ok((Claim { name, number }, stored))
+    }
+
+    /// All names that have lines.
+    pub(crate) fn marks(&self) -> Vec<Mark> {
+        let known = self.known();
+        let marks = known.values().map(|name| (name.key.clone(), name.state().stored));
+        marks.filter(|(_, stored)| *stored > 0).collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Name>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The longest key, in bytes: a tenant of 64, as X.509 allows (RFC 5280, ub-common-name), or a
+/// longer one with a shorter name.
+pub(crate) const KEY_BYTES: usize = 160;
+
+impl Name {
+    fn new(key: Arc<str>) -> Arc<Name> {
+        let state = State { holder: 0, used: 0, pending: 0, stored: 0 };
+        Arc::new(Name { key, state: Mutex::new(state) })
+    }
+
+    fn is_unused(&self) -> bool {
+        let state = self.state();
+        state.holder == 0 && state.pending == 0
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Claim {
+    /// Whether lines may be taken under the name. Until it is known that there are
+    /// [none](Self::hold), nobody else gets it.
+    pub(crate) fn take(&self) -> bool {
+        let mut state = self.name.state();
+        let is_own = state.holder == self.number;
+        if is_own {
+            state.pending = self.number;
+        }
+        is_own
+    }
+
+    /// Whether there are lines that are not committed.
+    pub(crate) fn hold(&self, has_lines: bool) {
+        let mut state = self.name.state();
+        if state.pending == self.number && !has_lines {
+            state.pending = 0;
+        }
+    }
+
+    /// The mark of a batch that has lines up to this one.
+    pub(crate) fn mark(&self, sequence: u64) -> Mark {
+        (self.name.key.clone(), sequence)
+    }
+
+    /// The lines up to this one are committed.
+    pub(crate) fn committed(&self, sequence: u64) {
+        let mut state = self.name.state();
+        state.stored = state.stored.max(sequence);
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut state = self.name.state();
+        if state.holder == self.number {
+            state.holder = 0;
+        }
+        if state.pending == self.number {
+            state.pending = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_back_is_told_what_is_stored() {
+        let names = Names::default();
+        names.restore("web", 7);
+        names.restore("web", 3);
+        let (first, stored) = names.claim(None, "web").unwrap();
+        assert_eq!(stored, 7);
+        assert!(first.take());
+        assert_eq!(names.claim(None, "web").unwrap_err(), Refusal::Busy);
+        assert!(!first.take(), "who was taken over is not listened to");
+        first.committed(9);
+        assert_eq!(names.claim(None, "web").unwrap_err(), Refusal::Busy, "there may be more");
+        first.hold(false);
+        let (second, stored) = names.claim(None, "web").unwrap();
+        assert_eq!(stored, 9);
+        assert!(second.take() && !first.take());
+        drop(first);
+        assert!(second.take(), "the end of who was taken over changes nothing");
+        assert_eq!(names.claim(Some("web"), "web").unwrap().1, 0, "a tenant's own");
+        assert_eq!(names.marks(), [("web".into(), 9)]);
+    }
+
+    /// Half of a line, and gone without a word.
+    #[test]
+    fn an_end_without_a_commit_sets_the_name_free() {
+        let names = Names::default();
+        let (first, _) = names.claim(None, "web").unwrap();
+        assert!(first.take());
+        assert_eq!(names.claim(None, "web").unwrap_err(), Refusal::Busy);
+        drop(first);
+        assert_eq!(names.claim(None, "web").unwrap().1, 0);
+    }
+
+    #[test]
+    fn a_name_is_a_word() {
+        let names = Names::default();
+        for name in ["", "a b", "a/b", "\u{e9}", &"x".repeat(65)] {
+            assert_eq!(names.claim(None, name).unwrap_err(), Refusal::Wrong, "{name}");
+        }
+        let tenant = "t".repeat(100);
+        assert!(names.claim(Some(&tenant), &"x".repeat(59)).is_ok());
+        assert_eq!(names.claim(Some(&tenant), &"x".repeat(60)).unwrap_err(), Refusal::Wrong);
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_is_forgotten_and_what_is_in_use_is_not() {
+        let names = Names::default();
+        let (held, _) = names.claim(None, "held").unwrap();
+        for number in 1..NAMES_MAX {
+            names.claim(None, &number.to_string()).unwrap().0.committed(1);
+        }
+        names.claim(None, "new").unwrap();
+        assert!(held.take());
+        assert_eq!(names.claim(None, "2").unwrap().1, 1);
+        assert_eq!(names.claim(None, "1").unwrap().1, 0, "forgotten");
+    }
+}
