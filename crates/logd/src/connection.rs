@@ -223,9 +223,6 @@ impl Connection {
         } else {
             self.backlog.extend_from_slice(bytes);
         }
-        if let Some(claim) = &self.claim {
-            claim.hold(self.has_uncommitted());
-        }
     }
 
     /// The name is somebody else's now: nothing more is taken.
@@ -307,6 +304,9 @@ impl Connection {
         self.backlog.extend_from_slice(rest);
         *desk.partials += framer.held() + octets.held();
         (self.framer, self.octets) = (framer, octets);
+        if let Some(claim) = &self.claim {
+            claim.hold(self.has_uncommitted());
+        }
     }
 
     fn finish(&mut self, desk: &mut Desk<'_>) -> bool {

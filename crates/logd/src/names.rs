@@ -115,7 +115,8 @@ impl Names {
             state.holder = 0;
             return Err(Refusal::Busy);
         }
-        (state.holder, state.used) = (number, number);
+        // Until it is known that no lines came with the greeting.
+        (state.holder, state.used, state.pending) = (number, number, number);
         let stored = state.stored;
         drop(state);
         Ok((Claim { name, number }, stored))
@@ -208,6 +209,9 @@ mod tests {
         names.restore("web", 3);
         let (first, stored) = names.claim(None, "web").unwrap();
         assert_eq!(stored, 7);
+        assert_eq!(names.claim(None, "web").unwrap_err(), Refusal::Busy, "lines may have come");
+        first.hold(false);
+        let (first, _) = names.claim(None, "web").unwrap();
         assert!(first.take());
         assert_eq!(names.claim(None, "web").unwrap_err(), Refusal::Busy);
         assert!(!first.take(), "who was taken over is not listened to");

@@ -213,12 +213,13 @@ fn counted_messages_are_taken_until_a_count_is_none() {
     desk.limits.framing = Framing::OctetCounting;
     desk.receive(&mut connection, b"6 LOGD 12 {}4 [\n1]5 null\nx2 {}");
     assert_eq!(desk.batch.lines, b"{}\nnull\n");
-    assert_eq!(desk.steps(&mut connection), [send("H 1 durable\n")]);
+    assert_eq!(desk.steps(&mut connection), [send("H 1 durable\n"), Step::StopReceiving]);
     connection.sent(b"");
     desk.commit(&mut connection);
     assert_eq!(desk.steps(&mut connection), [send("N 2 line-end\nN 4 count\nA 4\n")]);
     connection.sent(b"");
-    assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
+    connection.receiving_stopped();
+    assert_eq!(desk.steps(&mut connection), [Step::EndWriting, Step::Receive]);
     // In the middle of a message.
     let (mut desk, mut connection) = (Table::new(), self::connection());
     desk.limits.framing = Framing::OctetCounting;

@@ -51,21 +51,25 @@ impl Scan {
         let entries: Vec<Option<Entry>> = index.chunks(ENTRY_BYTES).map(Entry::decode).collect();
         scan.head = entries.first().copied().flatten().filter(|entry| entry.kind == Kind::Head);
         let mut is_torn = scan.head.is_none();
-        let mut torn = Vec::new();
+        let (mut torn, mut torn_names) = (Vec::new(), Vec::new());
         let mut names = Vec::new();
         for entry in entries.into_iter().skip(1) {
             match entry.filter(|entry| entry.kind != Kind::Head) {
                 Some(name) if name.kind == Kind::Name => names.push(name),
                 Some(batch) if batch.kind == Kind::Batch => {
                     let own = std::mem::take(&mut names);
-                    let fits = !is_torn && scan.continues(&batch) && own.len() == batch.names();
-                    let is_good = is_whole(&batch)?;
+                    let fits = !is_torn && scan.continues(&batch);
+                    let is_good = is_whole(&batch)? && own.len() == batch.names();
+                    let own = own.into_iter().map(|name| (batch.number, name));
                     match fits && is_good {
                         true => {
-                            scan.names.extend(own.into_iter().map(|name| (batch.number, name)));
+                            scan.names.extend(own);
                             scan.batches.push(batch);
                         }
-                        false if is_good => torn.push(batch),
+                        false if is_good => {
+                            torn_names.extend(own);
+                            torn.push(batch);
+                        }
                         false => {}
                     }
                     is_torn |= !(fits && is_good);
@@ -78,6 +82,7 @@ impl Scan {
         // A batch that was written when all before it had been synced says that they were there.
         if torn.iter().any(|batch| batch.flags & AFTER_SYNC != 0) {
             scan.beyond = torn;
+            scan.names.extend(torn_names);
         }
         Ok(scan)
     }
