@@ -91,8 +91,8 @@ fn with_a_name_every_line_is_stored_once_whatever_happens() {
         for _ in 0..rounds() {
             let flags = ["--segment-size", "256k", "--threads", "2"];
             let Some(mut daemon) = start(engine, directory.path(), &flags) else { return };
+            let progress: [AtomicU64; CLIENTS.len()] = Default::default();
             thread::scope(|scope| {
-                let progress: [AtomicU64; CLIENTS.len()] = Default::default();
                 let (daemon, progress) = (&daemon, &progress);
                 let clients: Vec<_> = (CLIENTS.iter().zip(progress))
                     .map(|(name, progress)| scope.spawn(move || send(daemon, name, progress)))

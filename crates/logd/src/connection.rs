@@ -103,6 +103,7 @@ pub(crate) struct Connection {
     has_ended: bool,
     receiving: Receiving,
     stage: Stage,
+    was_broken: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -181,6 +182,7 @@ impl Connection {
             has_ended: false,
             receiving: Receiving::Armed,
             stage: Stage::Open,
+            was_broken: false,
         }
     }
 
@@ -486,7 +488,7 @@ impl Connection {
     pub(crate) fn sending_failed(&mut self) {
         self.is_sending = false;
         self.backlog = Vec::new();
-        self.stage = Stage::Broken;
+        self.break_off();
     }
 
     /// Receiving has stopped as it was told to, and can go on.
@@ -497,7 +499,7 @@ impl Connection {
     /// Receiving failed.
     pub(crate) fn receiving_failed(&mut self, partials: &mut usize) {
         self.receiving = Receiving::Ended;
-        self.stage = Stage::Broken;
+        self.break_off();
         *partials -= self.partial();
         (self.framer, self.octets) = (Framer::default(), Octets::default());
         self.backlog = Vec::new();
@@ -510,8 +512,14 @@ impl Connection {
         }
     }
 
+    /// Whether an error ended it, or is about to.
     pub(crate) fn is_broken(&self) -> bool {
-        self.stage == Stage::Broken
+        self.was_broken
+    }
+
+    fn break_off(&mut self) {
+        self.stage = Stage::Broken;
+        self.was_broken = true;
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -146,7 +146,7 @@ fn a_name_goes_on_where_it_was() {
     assert_eq!(desk.steps(&mut first), [send("E 1 taken\n")]);
     desk.receive(&mut second, b"3\nx\n");
     desk.commit(&mut second);
-    assert_eq!(desk.steps(&mut second), [send("N 4 incomplete\nA 4\n")]);
+    assert_eq!(desk.steps(&mut second), [send("N 4 syntax\nA 4\n")]);
 }
 
 #[test]
@@ -290,6 +290,7 @@ fn an_error_closes_when_nothing_is_in_flight() {
     assert_eq!(desk.steps(&mut connection), [], "its line is not stored yet");
     desk.commit(&mut connection);
     assert_eq!(desk.steps(&mut connection), [Step::Close]);
+    assert!(connection.is_broken(), "it is counted when it is closed");
 }
 
 #[test]
