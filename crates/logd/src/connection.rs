@@ -18,6 +18,10 @@ use crate::{
     tls::{Session, Taken},
 };
 
+mod wish;
+
+use wish::{Wish, greets};
+
 /// Answers that wait for a client to read, in bytes, from which on nothing more is received.
 const ANSWERS_MAX: usize = 64 << 10;
 
@@ -665,41 +669,6 @@ impl Connection {
         self.stage = Stage::Closed;
         Step::Close
     }
-}
-
-/// What a greeting asks for.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Wish<'a> {
-    guarantee: Option<Guarantee>,
-    name: Option<&'a str>,
-}
-
-impl Wish<'_> {
-    /// Each word once, in any order.
-    fn read(line: &[u8]) -> Option<Wish<'_>> {
-        let mut words = std::str::from_utf8(line).ok()?.strip_prefix("LOGD 1")?.split(' ');
-        // Before the first space there is nothing more.
-        words.next().filter(|rest| rest.is_empty())?;
-        let mut wish = Wish::default();
-        for word in words {
-            match word.split_once('=')? {
-                ("ack", "written") if wish.guarantee.is_none() => {
-                    wish.guarantee = Some(Guarantee::Written);
-                }
-                ("ack", "durable") if wish.guarantee.is_none() => {
-                    wish.guarantee = Some(Guarantee::Durable);
-                }
-                ("name", name) if wish.name.is_none() => wish.name = Some(name),
-                _ => return None,
-            }
-        }
-        Some(wish)
-    }
-}
-
-/// Whether a first line is no log line but asks for something. No JSON begins so.
-fn greets(line: &[u8]) -> bool {
-    line.starts_with(b"LOGD ")
 }
 
 #[cfg(test)]
