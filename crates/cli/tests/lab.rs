@@ -280,7 +280,7 @@ fn wrong_usage_is_one_line_that_says_what_is_right() {
     for (arguments, parts) in [
         (&["raed"][..], ["unknown workload \"raed\"", "read, nop, echo"]),
         (&["echo", "--target", "x"], ["--target \"x\"", "NAME=IP:PORT"]),
-        (&["read", "--connections", "2"], ["--connections", "echo only"]),
+        (&["read", "--connections", "2"], ["--connections", "echo and log only"]),
         (&["read", "--depth", "0"], ["--depth 0", "1 to 1024"]),
         (&["--block", "3000"], ["--block 3000", "multiple of 512"]),
         (&["--engines", "sync,uring2"], ["unknown engine \"uring2\"", "sync, threads"]),

@@ -13,7 +13,7 @@ use crate::error::{LabError, plain};
 #[derive(Clone, Debug, Default, ClapArgs, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Args {
-    /// What to measure: read, nop, echo, copy [default: the whole suite, for now read]
+    /// What to measure: read, nop, echo, copy, log [default: the whole suite, for now read]
     #[serde(deserialize_with = "text")]
     pub workload: Option<String>,
 
@@ -54,12 +54,14 @@ pub struct Args {
     #[serde(deserialize_with = "text")]
     pub depth: Option<String>,
 
-    /// For echo: connections at a time [default: 1,2,50,1000]
+    /// For echo and log: connections at a time [default: echo 1,2,50,1000; log 64, with --full
+    /// 1,64,2000]
     #[arg(long, value_name = "N,N")]
     #[serde(deserialize_with = "text")]
     pub connections: Option<String>,
 
-    /// For echo: bytes of a message, such as 64,4k [default: 64; --full: 64,512,4k,64k]
+    /// For echo: bytes of a message, such as 64,4k [default: 64; --full: 64,512,4k,64k]; for log: of
+    /// a line [default: 150]
     #[arg(long, value_name = "SIZE,SIZE")]
     #[serde(deserialize_with = "text")]
     pub length: Option<String>,
@@ -77,10 +79,28 @@ pub struct Args {
     #[arg(long)]
     pub study: bool,
 
-    /// For echo: another server that is running, beside the engines uring, uring+spin, uring-spin,
-    /// epoll, tokio, blocking, node; may be repeated
+    /// For echo and log: another server that is running, beside the engines uring, uring+spin,
+    /// uring-spin, epoll, tokio, blocking, node of echo, and uring, epoll, rsyslog-imtcp,
+    /// rsyslog-imptcp, rsyslog-relp, syslog-ng of log; may be repeated
     #[arg(long, value_name = "NAME=IP:PORT")]
     pub target: Vec<String>,
+
+    /// For log: what is true of a line that the sender may forget: none, written, durable
+    /// [default: all; --quick: none,durable]
+    #[arg(long, value_name = "G,G")]
+    #[serde(deserialize_with = "text")]
+    pub guarantee: Option<String>,
+
+    /// For log: how lines come: plain, tls [default: plain; --full: both]
+    #[arg(long, value_name = "T,T")]
+    #[serde(deserialize_with = "text")]
+    pub transport: Option<String>,
+
+    /// For log: lines per second over all connections, or max for as many as are taken [default:
+    /// 50000,max; --quick: max; --full: 200000,max]
+    #[arg(long, value_name = "N,max")]
+    #[serde(deserialize_with = "text")]
+    pub rate: Option<String>,
 
     /// Serve, for a lab that runs this program as one of its echo servers
     #[arg(long, value_name = "NAME", hide = true)]
@@ -210,6 +230,9 @@ impl Args {
             target: if self.target.is_empty() { config.target } else { self.target },
             sets: self.sets.or(config.sets),
             study: self.study || config.study,
+            guarantee: self.guarantee.or(config.guarantee),
+            transport: self.transport.or(config.transport),
+            rate: self.rate.or(config.rate),
             child_server: self.child_server,
             threads: self.threads.or(config.threads),
             duration: self.duration.or(config.duration.filter(|_| !extent_typed)),

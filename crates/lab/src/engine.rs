@@ -16,7 +16,7 @@ pub mod threads;
 pub mod tokio;
 pub mod uring;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ringwise::AlignedBuf;
 
@@ -54,6 +54,8 @@ pub struct Tally {
     pub detail: Option<String>,
     /// CPU time of the measured time where it was spent in another process.
     pub foreign_cpu_ns: Option<u64>,
+    /// What a workload counts of its own, by names that say what they are.
+    pub figures: BTreeMap<&'static str, f64>,
     /// What else a copy took.
     pub copy: Option<CopyFigures>,
 }

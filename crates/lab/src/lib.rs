@@ -58,7 +58,7 @@ use crate::{
     progress::Progress,
     report::{Report, Section, heatmap, json, table},
     sample::Instruments,
-    workload::{Context, Outcome, copy, echo, nop, read},
+    workload::{Context, Outcome, copy, echo, log, nop, read},
 };
 
 /// How long the idle machine is looked at. Below a second its clock ticks are too coarse.
@@ -214,6 +214,11 @@ fn measure(
                     }
                 }
             }
+            (Workload::Log, _) => {
+                for &group in &context.plan.log.groups {
+                    keep(log::run(context, group))?;
+                }
+            }
             (Workload::Read | Workload::Copy, None) => {
                 unreachable!("opened above for these workloads")
             }
@@ -229,6 +234,10 @@ fn sample_count(plan: &Plan) -> usize {
         Workload::Echo => {
             let counts = plan.echo.connections.len() * plan.echo.lengths.len();
             counts * echo::rows_per_count(&plan.echo)
+        }
+        Workload::Log => {
+            let rows = |&group| log::rows_per_count(&plan.log, group);
+            plan.log.connections.len() * plan.log.groups.iter().map(rows).sum::<usize>()
         }
         Workload::Copy => copy::rows(&plan.copy),
     };

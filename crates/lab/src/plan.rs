@@ -5,11 +5,13 @@ mod copy;
 mod echo;
 mod engine_name;
 mod groups;
+mod log;
 mod percentile;
 
 pub use copy::{CopyPlan, CopyProgram, DataSet, Part};
 pub use echo::{EchoPlan, EchoServer, Spin};
 pub use engine_name::EngineName;
+pub use log::{Guarantee, LogGroup, LogPlan, LogServer, RsyslogInput, Transport};
 pub use percentile::Percentile;
 
 use std::{fmt, path::PathBuf, time::Duration};
@@ -44,6 +46,8 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// What `echo` measures.
     pub echo: EchoPlan,
+    /// What `log` measures.
+    pub log: LogPlan,
     /// What `copy` measures.
     pub copy: CopyPlan,
     /// Batches of `nop`.
@@ -64,6 +68,8 @@ pub enum Workload {
     Nop,
     /// Echo servers.
     Echo,
+    /// Log daemons.
+    Log,
     /// Programs that copy files.
     Copy,
 }

@@ -8,7 +8,7 @@ use ringwise_measure::{device::Storage, environment::Environment};
 
 use crate::{
     job::Cache,
-    plan::{Group, Plan, Workload},
+    plan::{Group, LogGroup, Plan, Workload},
     row::Row,
     verdict::{Pairing, Verdict},
 };
@@ -41,8 +41,10 @@ pub struct Section {
     pub title: String,
     /// With a bounded cache: how much memory the run could use.
     pub bound_bytes: Option<u64>,
-    /// Bytes of a message, for `echo`, or of a block, for the study of `copy`.
+    /// Bytes of a message, for `echo`, of a line, for `log`, or of a block, for the study of `copy`.
     pub message_bytes: usize,
+    /// What of it, for `log`.
+    pub log: Option<LogGroup>,
     /// What was copied and what the page cache held of it, for `copy`.
     pub data_set: Option<(String, Cache)>,
     /// The rows.
@@ -71,6 +73,7 @@ impl Section {
             title,
             bound_bytes: None,
             message_bytes: 0,
+            log: None,
             data_set: None,
             rows,
             notes,
@@ -84,7 +87,7 @@ impl Section {
         match self.workload {
             Workload::Read => "depth",
             Workload::Nop => "batch",
-            Workload::Echo => "connections",
+            Workload::Echo | Workload::Log => "connections",
             Workload::Copy if self.message_bytes > 0 => "depth",
             Workload::Copy => "files",
         }

@@ -1,5 +1,7 @@
 //! A row of the table: one engine at one depth, with all that its samples showed.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ringwise_measure::{
     Fact, Latency, Percentiles,
     statistics::{Ratio, Trend, median, paired_log_ratios, trend},
@@ -92,6 +94,9 @@ pub struct SampleFigures {
     pub device_queue_depth: Option<f64>,
     /// Latencies.
     pub latency_ns: Percentiles,
+    /// What the workload counts of its own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<&'static str, f64>,
     /// What else a copy took.
     pub copy: Option<CopyFigures>,
 }
@@ -134,6 +139,7 @@ impl Measured {
             device_share: sample.device_share,
             device_queue_depth: sample.device_queue_depth,
             latency_ns: sample.latency().percentiles(),
+            figures: sample.tally.figures.clone(),
             copy: sample.tally.copy,
         });
         self.latency.merge(sample.latency());
@@ -185,6 +191,14 @@ impl Measured {
             system_ns: figure(|copy| copy.system_ns)?,
             write_back_ns: figure(|copy| copy.write_back_ns)?,
         })
+    }
+
+    /// What the workload counts of its own: the medians of the samples.
+    pub fn figures(&self) -> BTreeMap<&'static str, f64> {
+        let names: BTreeSet<&str> =
+            self.samples.iter().flat_map(|sample| sample.figures.keys().copied()).collect();
+        let median = |name| self.median(|sample| sample.figures.get(name).copied());
+        names.into_iter().filter_map(|name| Some((name, median(name)?))).collect()
     }
 
     /// The share of the bytes that came from the device: the median of the samples.

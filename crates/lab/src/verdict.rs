@@ -136,10 +136,11 @@ pub fn at_depth(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdi
     })
 }
 
-/// The verdict on servers at a number of connections.
-pub fn at_connections(rows: &[Row], connections: usize, seed: u64) -> Verdict {
+/// The verdict on servers at a number of connections. `operation` is what they do, such as
+/// `request`.
+pub fn at_connections(rows: &[Row], connections: usize, operation: &str, seed: u64) -> Verdict {
     judged(rows, connections, seed, &|subject, rival, cpu_ratio, _| {
-        let mut clauses = vec![cost_text(subject, rival, cpu_ratio, "request")];
+        let mut clauses = vec![cost_text(subject, rival, cpu_ratio, operation)];
         let bound = |row: &&Row| {
             row.measured.remarks.iter().any(|remark| remark.starts_with("client-bound"))
         };
@@ -423,7 +424,7 @@ mod tests {
         for row in &mut rows {
             row.measured.samples.iter_mut().for_each(|sample| sample.device_share = None);
         }
-        let verdict = at_connections(&rows, 50, 1);
+        let verdict = at_connections(&rows, 50, "request", 1);
         assert_eq!(verdict.verdict, Finding::UseIt);
         assert_eq!(
             verdict.reason,

@@ -4,8 +4,10 @@
 
 pub mod copy;
 pub mod echo;
+pub mod log;
 pub mod nop;
 pub mod read;
+mod server;
 
 use std::{
     sync::{Arc, atomic::AtomicBool},

@@ -4,7 +4,9 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use ringwise_measure::quantity::parse_duration;
 
-use super::{CopyPlan, EchoPlan, ExtentChoice, Percentile, Plan, Workload, groups::groups};
+use super::{
+    CopyPlan, EchoPlan, ExtentChoice, LogPlan, Percentile, Plan, Workload, groups::groups,
+};
 use crate::{args::Args, error::LabError};
 
 /// The most reads in flight, threads and files. Each thread takes a quarter of a mebibyte for its
@@ -25,22 +27,26 @@ impl Plan {
             None | Some("read") => vec![Workload::Read],
             Some("nop") => vec![Workload::Nop],
             Some("echo") => vec![Workload::Echo],
+            Some("log") => vec![Workload::Log],
             Some("copy") => vec![Workload::Copy],
-            Some(other) => return Err(unknown("workload", other, "read, nop, echo, copy")),
+            Some(other) => return Err(unknown("workload", other, "read, nop, echo, copy, log")),
         };
         let depths = args.depth.as_deref().map(|text| counts("--depth", text)).transpose()?;
         let is_echo = workloads == [Workload::Echo];
         let is_copy = workloads == [Workload::Copy];
-        if !is_echo {
-            only_for_echo(args)?;
-        }
+        let is_log = workloads == [Workload::Log];
+        only_for_servers(args, is_echo, is_log)?;
         if !is_copy && (args.sets.is_some() || args.study) {
             let flag = if args.study { "--study" } else { "--sets" };
             return Err(usage(flag, "is for the workload copy only"));
         }
         let plan = Plan {
-            groups: if is_echo || is_copy { Vec::new() } else { groups(args, depths.as_deref())? },
+            groups: match workloads[..] {
+                [Workload::Echo | Workload::Copy | Workload::Log] => Vec::new(),
+                _ => groups(args, depths.as_deref())?,
+            },
             echo: if is_echo { EchoPlan::new(args)? } else { EchoPlan::default() },
+            log: if is_log { LogPlan::new(args)? } else { LogPlan::default() },
             copy: if is_copy { CopyPlan::new(args)? } else { CopyPlan::default() },
             batches: depths.unwrap_or_else(|| vec![1, 32, 256]),
             workloads,
@@ -49,12 +55,8 @@ impl Plan {
             json: args.json.clone(),
             out: args.out.clone().unwrap_or_else(|| PathBuf::from(".")),
             seed: number("--seed", args.seed.as_deref(), 0, u64::MAX)?.unwrap_or(1),
-            repeats: number("--repeats", args.repeats.as_deref(), 1, 1000)?.unwrap_or(if is_copy {
-                COPY_REPEATS
-            } else {
-                5
-            }) as usize,
-            extent: extent(args)?,
+            repeats: repeats(args, is_copy, is_log)? as usize,
+            extent: extent(args, is_log)?,
             percentiles: percentiles(args)?,
             heatmap: args.heatmap.clone(),
         };
@@ -67,17 +69,33 @@ impl Plan {
 }
 
 /// Flags that would be without effect elsewhere.
-fn only_for_echo(args: &Args) -> Result<(), LabError> {
-    for (flag, is_given) in [
-        ("--connections", args.connections.is_some()),
-        ("--length", args.length.is_some()),
-        ("--target", !args.target.is_empty()),
+fn only_for_servers(args: &Args, is_echo: bool, is_log: bool) -> Result<(), LabError> {
+    let both = (is_echo || is_log, "workloads echo and log");
+    let log = (is_log, "workload log");
+    for (flag, is_given, (is_meant, whose)) in [
+        ("--connections", args.connections.is_some(), both),
+        ("--length", args.length.is_some(), both),
+        ("--target", !args.target.is_empty(), both),
+        ("--guarantee", args.guarantee.is_some(), log),
+        ("--transport", args.transport.is_some(), log),
+        ("--rate", args.rate.is_some(), log),
     ] {
-        if is_given {
-            return Err(usage(flag, "is for the workload echo only"));
+        if is_given && !is_meant {
+            return Err(usage(flag, format_args!("is for the {whose} only")));
         }
     }
     Ok(())
+}
+
+/// Interleaved blocks. Fewer than elsewhere where each sample of `log` starts a daemon.
+fn repeats(args: &Args, is_copy: bool, is_log: bool) -> Result<u64, LabError> {
+    let default = match (is_copy, is_log) {
+        (true, _) => COPY_REPEATS,
+        (_, true) if args.quick => 2,
+        (_, true) if !args.full => 3,
+        _ => 5,
+    };
+    Ok(number("--repeats", args.repeats.as_deref(), 1, 1000)?.unwrap_or(default))
 }
 
 /// Latencies over time need a time, and a place to go.
@@ -109,11 +127,18 @@ fn percentiles(args: &Args) -> Result<Vec<Percentile>, LabError> {
     })
 }
 
-fn extent(args: &Args) -> Result<ExtentChoice, LabError> {
+fn extent(args: &Args, is_log: bool) -> Result<ExtentChoice, LabError> {
     if let Some(reads) = number("--reads", args.reads.as_deref(), 1, u64::MAX)? {
         return Ok(ExtentChoice::Reads(reads));
     }
     let Some(text) = args.duration.as_deref() else {
+        if is_log {
+            // A daemon is started and its files are read for each sample, so that a budget of time
+            // would say little.
+            let time = if args.quick { 250 } else { 500 };
+            let time = if args.full { 2000 } else { time };
+            return Ok(ExtentChoice::Time(Duration::from_millis(time)));
+        }
         return Ok(match args.full {
             true => ExtentChoice::Time(Duration::from_secs(2)),
             false => ExtentChoice::Budget(Duration::from_secs(88)),

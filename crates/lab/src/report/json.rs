@@ -2,6 +2,7 @@
 //! version of the schema.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::Write as _,
     path::{Path, PathBuf},
@@ -14,7 +15,7 @@ use super::{Report, Section};
 use crate::{
     error::LabError,
     job::{Cache, Pattern},
-    plan::{Profile, Workload},
+    plan::{LogGroup, Profile, Workload},
     row::{Row, RowKind, SampleFigures},
     verdict::{Pairing, Verdict, ratio_to_sync},
     workload::copy::CopyFigures,
@@ -60,6 +61,8 @@ struct Placed<'a, T: Serialize> {
 #[derive(Clone, Copy, Serialize)]
 struct Place<'a> {
     workload: Workload,
+    #[serde(flatten)]
+    log: Option<LogGroup>,
     profile: Option<Profile>,
     pattern: Option<Pattern>,
     cache: Option<Cache>,
@@ -88,6 +91,8 @@ struct RowResult<'a> {
     device_ops_per_s: Option<f64>,
     device_queue_depth: Option<f64>,
     in_flight: Option<f64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    figures: BTreeMap<&'static str, f64>,
     harness_ns_per_op: Option<f64>,
     harness_share: Option<f64>,
     ratio_to_sync: Option<Ratio>,
@@ -103,6 +108,7 @@ impl Section {
         let group = self.group.as_ref();
         Place {
             workload: self.workload,
+            log: self.log,
             profile: group.map(|group| group.profile),
             pattern: group.map(|group| group.pattern),
             cache: group
@@ -126,7 +132,8 @@ fn row_result<'a>(section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a
         engine: &row.engine,
         role: row.kind,
         depth: row.depth,
-        connections: (section.workload == Workload::Echo).then_some(row.depth as u64),
+        connections: matches!(section.workload, Workload::Echo | Workload::Log)
+            .then_some(row.depth as u64),
         ops_per_s: is_measured.then(|| measured.ops_per_s()),
         mib_per_s: is_measured.then(|| measured.mib_per_s()),
         cpu_ns_per_op: is_measured.then(|| measured.cpu_ns_per_op()),
@@ -139,6 +146,7 @@ fn row_result<'a>(section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a
         device_ops_per_s: measured.device_ops_per_s(),
         device_queue_depth: measured.device_queue_depth(),
         in_flight: measured.median(|sample| Some(sample.in_flight)),
+        figures: measured.figures(),
         harness_ns_per_op: measured.harness_ns,
         harness_share: measured.harness_share,
         ratio_to_sync: ratio_to_sync(row, &section.rows, seed),

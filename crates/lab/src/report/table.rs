@@ -85,6 +85,10 @@ fn columns<'a>(section: &Section, percentiles: &'a [Percentile]) -> Vec<Column<'
             Some(format!("{calls:.2}{}", if is_traced { "" } else { "*" }))
         }),
     );
+    for (name, heading) in FIGURES {
+        let figure = |row: &Row| row.measured.figures().get(name).copied();
+        add(heading, Box::new(move |row| figure(row).map(figure_text)));
+    }
     if section.workload == Workload::Read {
         let queue = |row: &Row| row.measured.device_queue_depth();
         add("queue", Box::new(move |row| queue(row).map(|queue| format!("{queue:.1}"))));
@@ -98,6 +102,20 @@ fn columns<'a>(section: &Section, percentiles: &'a [Percentile]) -> Vec<Column<'
         add("device ops/s", Box::new(|row| row.measured.device_ops_per_s().map(grouped)));
     }
     columns
+}
+
+/// What workloads count of their own, and its heading.
+const FIGURES: [(&str, &str); 6] = [
+    ("switches_per_op", "switches/op"),
+    ("lines_per_receive", "ops/receive"),
+    ("lines_per_enter", "ops/enter"),
+    ("lines_per_commit", "ops/commit"),
+    ("bytes_per_commit", "B/commit"),
+    ("syncs_per_s", "syncs/s"),
+];
+
+fn figure_text(figure: f64) -> String {
+    if figure < 10.0 { format!("{figure:.4}") } else { grouped(figure) }
 }
 
 fn rows(section: &Section, percentiles: &[Percentile], seed: u64) -> String {

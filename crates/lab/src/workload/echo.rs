@@ -5,7 +5,7 @@
 //! fails voids the row.
 
 mod builtin;
-mod server;
+mod command;
 
 use std::sync::{
     Arc,
@@ -19,13 +19,14 @@ use ringwise_load::{
 use ringwise_measure::{
     Fact,
     counters::{Counters, Event},
-    cpu::allowed_cpus,
     quantity::{latency_text, size_text},
 };
 
 pub(crate) use self::builtin::serve;
-use self::server::Server;
-use super::{Context, Outcome};
+use super::{
+    Context, Outcome,
+    server::{Processors, Server},
+};
 use crate::{
     engine::{Engine, Tally},
     error::LabError,
@@ -44,28 +45,6 @@ pub fn rows_per_count(plan: &EchoPlan) -> usize {
     plan.servers.len() + 1
 }
 
-/// Which processors the two sides have.
-#[derive(Clone, Copy, Debug)]
-struct Processors {
-    server: usize,
-    load: usize,
-}
-
-impl Processors {
-    fn choose() -> Processors {
-        let allowed = allowed_cpus().unwrap_or_default();
-        let server = allowed.first().copied().unwrap_or(0);
-        Processors { server, load: allowed.get(1).copied().unwrap_or(server) }
-    }
-
-    fn note(self) -> String {
-        if self.server == self.load {
-            return "one processor for servers and load: figures say little".to_owned();
-        }
-        format!("servers on processor {}, load on processor {}", self.server, self.load)
-    }
-}
-
 /// A server under load, as the lab's engines are.
 #[derive(Clone, Debug)]
 struct Served {
@@ -78,7 +57,7 @@ struct Served {
 
 impl Engine for Served {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
-        let server = Server::start(&self.server, self.processors.server, job.depth)?;
+        let server = command::start(&self.server, self.processors.server, job.depth)?;
         // The generator keeps its own time, which begins when its connections are open.
         start.ready()?;
         let outcome = self.load(job, &server, &mut |_| {})?;
@@ -135,7 +114,7 @@ impl Served {
 
     /// Counts the server's system calls in a run of its own, which they slow down.
     fn count(&self, job: &Job, context: &Context<'_>) -> Result<Counted, Failure> {
-        let server = Server::start(&self.server, self.processors.server, job.depth)?;
+        let server = command::start(&self.server, self.processors.server, job.depth)?;
         let sources = &context.instruments.sources;
         let events = [Event::SystemCalls, Event::WorkerPunts];
         let mut counters = server.pid.map(|pid| Counters::open_for(sources, pid, &events));
@@ -185,7 +164,7 @@ pub fn run(context: &Context<'_>, length_bytes: usize) -> Outcome {
     let seed = context.plan.seed;
     for &connections in &plan.connections {
         section.pairings.extend(verdict::pairings(&section.rows, connections, seed));
-        let verdict = verdict::at_connections(&section.rows, connections, seed);
+        let verdict = verdict::at_connections(&section.rows, connections, "request", seed);
         section.verdicts.push(verdict);
     }
     Outcome { section, result }

@@ -1,0 +1,69 @@
+//! Echo servers: how each is started.
+
+use std::process::Command;
+
+use crate::{
+    job::Failure,
+    plan::{EchoServer, Spin},
+    workload::server::{Announced, Server, own},
+};
+
+/// The usual echo server of node; it ends with the lab.
+const NODE: &str = "\
+const server = require('net').createServer((socket) => {
+  socket.on('error', () => {});
+  socket.setNoDelay(true);
+  socket.pipe(socket);
+});
+server.listen({ host: '127.0.0.1', port: 0, backlog: 4096 }, () => {
+  console.log('listening on 127.0.0.1:' + server.address().port);
+});
+process.stdin.on('end', () => process.exit()).resume();
+";
+
+/// Starts a server on a processor. One that is running already is only looked for.
+///
+/// # Errors
+///
+/// [`Failure::Unavailable`], with what it said.
+pub(super) fn start(
+    server: &EchoServer,
+    processor: usize,
+    connections: usize,
+) -> Result<Server, Failure> {
+    if let EchoServer::Target { address, .. } = server {
+        return Server::running(*address, processor);
+    }
+    let command = command(server, connections).map_err(Failure::Unavailable)?;
+    Server::start(command, processor, Announced::Printed)
+}
+
+fn command(server: &EchoServer, connections: usize) -> Result<Command, String> {
+    let builtin = |name: &str| {
+        let mut command = own()?;
+        command.args(["lab", "--child-server", name]);
+        Ok(command)
+    };
+    let echo = |engine: &str, spin: Option<&str>| {
+        let mut command = own()?;
+        command.args(["echo", "--listen", "127.0.0.1:0", "--threads", "1", "--engine", engine]);
+        // The first connection of some clients is a trial.
+        command.args(["--max-connections", &(connections + 64).to_string()]);
+        command.args(spin.into_iter().flat_map(|spin| ["--spin", spin]));
+        Ok(command)
+    };
+    match server {
+        EchoServer::Uring(Spin::Default) => echo("uring", None),
+        EchoServer::Uring(Spin::On) => echo("uring", Some("50")),
+        EchoServer::Uring(Spin::Off) => echo("uring", Some("0")),
+        EchoServer::Epoll => echo("epoll", None),
+        EchoServer::Tokio => builtin("tokio"),
+        EchoServer::Blocking => builtin("blocking"),
+        EchoServer::Node => {
+            let mut command = Command::new("node");
+            command.args(["-e", NODE]);
+            Ok(command)
+        }
+        EchoServer::Target { .. } => unreachable!("it is running already"),
+    }
+}

@@ -1,0 +1,354 @@
+//! `log`: log daemons, each a process of its own on one processor, under the load of
+//! `ringwise_load` from another. An operation is a line, from the sender into a file.
+//!
+//! Daemons are compared within one guarantee, since a line that is synced costs something else than
+//! one that is forgotten. Figures are of the whole run, from the first line until the daemon had
+//! taken and stored all: what buffers take is nobody's speed. CPU time, context switches and system
+//! calls are the daemon's process's, threads that io_uring made included. At the end every line that
+//! was sent has to be in the daemon's files once, or the row is void.
+
+mod daemon;
+mod scratch;
+mod statistics;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use ringwise_load::{LoadError, log as load};
+use ringwise_measure::{
+    Fact, Sources,
+    counters::{Counters, Event},
+    cpu::ForeignProcess,
+    quantity::size_text,
+};
+
+use self::{daemon::Daemon, scratch::Scratch};
+use super::{Context, Outcome, server::Processors};
+use crate::{
+    engine::{Engine, Tally},
+    error::LabError,
+    job::{Cache, Extent, Failure, Job, Pattern, Start, Timing},
+    lane::Counts,
+    plan::{Guarantee, LogGroup, LogPlan, LogServer, RsyslogInput, Transport, Workload},
+    report::Section,
+    row::{Row, RowKind},
+    sample::Counted,
+    schedule::Schedule,
+    verdict,
+};
+
+/// Rows for each number of connections in a group: all daemons of its guarantee, and one of them
+/// again.
+pub fn rows_per_count(plan: &LogPlan, group: LogGroup) -> usize {
+    plan.servers.iter().filter(|server| server.belongs_to(group)).count() + 1
+}
+
+/// A daemon under load, as the lab's engines are.
+#[derive(Clone, Debug)]
+struct Served {
+    server: LogServer,
+    group: LogGroup,
+    processors: Processors,
+    timing: Timing,
+    directory: std::path::PathBuf,
+    seen: Arc<Seen>,
+}
+
+/// What is to be known of the samples together.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Samples in which the generator was the limit.
+    client_bound: AtomicUsize,
+    /// Lines that were due and never sent.
+    unsent: AtomicU64,
+}
+
+/// What a run showed.
+struct Shown {
+    outcome: load::Outcome,
+    /// Until all was stored.
+    elapsed_ns: u64,
+    used: ringwise_measure::cpu::ForeignUse,
+    /// What the daemon counted.
+    counted: statistics::Statistics,
+    events: Option<Counters>,
+}
+
+impl Engine for Served {
+    fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
+        start.ready()?;
+        let shown = self.load(job, None)?;
+        let Shown { outcome, elapsed_ns, used, counted, .. } = shown;
+        if outcome.client.is_bound() {
+            self.seen.client_bound.fetch_add(1, Ordering::Relaxed);
+        }
+        self.seen.unsent.fetch_add(outcome.unsent, Ordering::Relaxed);
+        let lines = outcome.received;
+        let mut figures = counted.figures(lines, elapsed_ns);
+        if let Fact::Known(switches) = &used.context_switches {
+            let all = switches.voluntary + switches.involuntary;
+            figures.insert("switches_per_op", all as f64 / lines.max(1) as f64);
+        }
+        Ok(Tally {
+            elapsed_ns,
+            foreign_cpu_ns: Some(used.cpu_ns.known().copied().unwrap_or(0)),
+            counts: Counts {
+                operations: lines,
+                bytes: lines * job.block_bytes as u64,
+                issued: outcome.sent,
+                completed: outcome.stored.map_or(lines, |stored| stored.lines),
+                latency: outcome.latency,
+                ..Counts::default()
+            },
+            figures,
+            ..Tally::default()
+        })
+    }
+}
+
+impl Served {
+    /// Has the generator at a daemon that was started for it, with these counters, if any.
+    fn load(&self, job: &Job, events: Option<&[Event]>) -> Result<Shown, Failure> {
+        let unavailable = |error: LoadError| Failure::Unavailable(error.to_string());
+        let Extent::Time(duration) = self.timing.extent else {
+            return Err(Failure::Io("log is measured for a time".to_owned()));
+        };
+        let sources = Sources::default();
+        let scratch = Scratch::make(&self.directory).map_err(Failure::Io)?;
+        let daemon = Daemon::start(&self.server, self.group, &scratch, self.processors, job.depth)?;
+        let plan = self.plan(job, &daemon, &scratch, duration)?;
+        plan.raise_open_files().map_err(unavailable)?;
+        let pid = daemon.server.pid;
+        let look = || pid.map(|pid| ForeignProcess::read(&sources, pid));
+        let mut events = pid.zip(events).map(|(pid, list)| Counters::open_for(&sources, pid, list));
+        if let Some(counters) = &mut events {
+            counters.start();
+        }
+        let (began, before) = (SystemTime::now(), look());
+        let outcome = load::run(&plan, &job.interrupt).map_err(unavailable)?;
+        let after = look();
+        if let Some(counters) = &mut events {
+            counters.stop();
+        }
+        if let Some(reason) = outcome.failure() {
+            return Err(Failure::Unavailable(reason));
+        }
+        // A daemon that does not acknowledge may store a line long after it took it.
+        let stored = scratch.last_change().and_then(|last| last.duration_since(began).ok());
+        let stored_ns = stored.unwrap_or_default().as_nanos() as u64;
+        let elapsed_ns = match outcome.is_answered {
+            true => outcome.whole_ns,
+            false => outcome.whole_ns.max(stored_ns),
+        };
+        let unknown = || "its process is not known".to_owned();
+        let used = after.zip(before).map(|(after, before)| after.since(&before));
+        let used = used.unwrap_or(ringwise_measure::cpu::ForeignUse {
+            cpu_ns: Fact::Unknown(unknown()),
+            context_switches: Fact::Unknown(unknown()),
+        });
+        let counted = statistics::Statistics::read(&daemon.end());
+        Ok(Shown { outcome, elapsed_ns, used, counted, events })
+    }
+
+    fn plan(
+        &self,
+        job: &Job,
+        daemon: &Daemon,
+        scratch: &Scratch,
+        duration: Duration,
+    ) -> Result<load::Plan, Failure> {
+        let is_relp = matches!(self.server, LogServer::Rsyslog(RsyslogInput::Relp));
+        let is_asked = matches!(self.server, LogServer::Uring | LogServer::Epoll)
+            || matches!(self.server, LogServer::Target { .. });
+        let ack = match self.group.guarantee {
+            Guarantee::Written if is_asked => Some(load::Guarantee::Written),
+            Guarantee::Durable if is_asked => Some(load::Guarantee::Durable),
+            _ => None,
+        };
+        let is_own = !matches!(self.server, LogServer::Target { .. });
+        let tls = match self.group.transport {
+            Transport::Plain => None,
+            Transport::Tls => Some(
+                load::Tls::new(&scratch.certificate(), scratch::HOST, None)
+                    .map_err(|error| Failure::Unavailable(error.to_string()))?,
+            ),
+        };
+        Ok(load::Plan {
+            name: daemon.server.address.to_string(),
+            address: daemon.server.address,
+            connections: job.depth,
+            idle: 0,
+            protocol: if is_relp { load::Protocol::Relp } else { load::Protocol::Lines },
+            ack,
+            tls,
+            source: load::Source::Made(job.block_bytes),
+            rate_per_s: self.group.offered_per_s,
+            burst_lines: 1,
+            burst_every: None,
+            warm_up: Duration::ZERO,
+            duration,
+            stored: is_own.then(|| scratch.stored()),
+            threads: 1,
+            processors: vec![self.processors.load],
+            server_pid: None,
+        })
+    }
+
+    /// Counts the daemon's system calls in a run of its own, which they slow down.
+    fn count(&self, job: &Job) -> Result<Counted, Failure> {
+        let shown = self.load(job, Some(&[Event::SystemCalls, Event::WorkerPunts]))?;
+        let (lines, mut events) = (shown.outcome.received.max(1) as f64, shown.events);
+        let mut each = |event| match &mut events {
+            None => Fact::Unknown("the daemon's process is not known".to_owned()),
+            Some(counters) => counters.count(event).map(|count| count as f64 / lines),
+        };
+        Ok(Counted {
+            system_calls: each(Event::SystemCalls),
+            worker_punts: each(Event::WorkerPunts),
+        })
+    }
+}
+
+/// Measures all daemons of a group at all numbers of connections.
+pub fn run(context: &Context<'_>, group: LogGroup) -> Outcome {
+    let plan = &context.plan.log;
+    let processors = Processors::choose();
+    let (mut served, mut rows) = (Vec::new(), Vec::new());
+    for &connections in &plan.connections {
+        for (server, kind) in servers(plan, group) {
+            let one = Served {
+                server: server.clone(),
+                group,
+                processors,
+                timing: Timing { warm_up: Duration::ZERO, ..context.timing },
+                directory: context.plan.directory.clone(),
+                seen: Arc::default(),
+            };
+            rows.push(Row::new(server.to_string(), kind, connections, Box::new(one.clone())));
+            served.push(one);
+        }
+    }
+    let title = format!("log, {group}, {} bytes a line", size_text(plan.line_bytes as u64));
+    let mut section = Section::new(Workload::Log, None, title, rows);
+    section.message_bytes = plan.line_bytes;
+    section.log = Some(group);
+    section.notes.push(processors.note());
+    section.notes.push(
+        "every line found in the daemon's files once; CPU time and system calls are the daemon's \
+         (1 µs a line is 1 s for a million)"
+            .to_owned(),
+    );
+    let result = measure(context, &served, &mut section);
+    context.progress.clear();
+    remark(&served, &mut section);
+    let seed = context.plan.seed;
+    for &connections in &plan.connections {
+        section.pairings.extend(verdict::pairings(&section.rows, connections, seed));
+        let verdict = verdict::at_connections(&section.rows, connections, "line", seed);
+        section.verdicts.push(verdict);
+    }
+    Outcome { section, result }
+}
+
+/// All daemons of a group, and what each is for: the first that is ours, or else the first, is there
+/// again.
+fn servers(plan: &LogPlan, group: LogGroup) -> Vec<(&LogServer, RowKind)> {
+    let kind = |server: &LogServer| match server {
+        LogServer::Uring => RowKind::Subject,
+        LogServer::Epoll => RowKind::Rival,
+        _ => RowKind::Program,
+    };
+    let of_group: Vec<&LogServer> =
+        plan.servers.iter().filter(|server| server.belongs_to(group)).collect();
+    let subject = of_group.iter().find(|server| kind(server) == RowKind::Subject);
+    let again = subject.or(of_group.first()).map(|server| (*server, RowKind::Control));
+    of_group.iter().map(|&server| (server, kind(server))).chain(again).collect()
+}
+
+fn measure(
+    context: &Context<'_>,
+    served: &[Served],
+    section: &mut Section,
+) -> Result<(), LabError> {
+    let (line_bytes, title) = (section.message_bytes, section.title.clone());
+    let job = |row: &Row, order_seed| Job {
+        files: Vec::new(),
+        seed: context.plan.seed,
+        block_bytes: line_bytes,
+        depth: row.depth,
+        pattern: Pattern::Sequential,
+        cache: Cache::Warm,
+        order_seed,
+        heatmap: false,
+        interrupt: context.interrupt.clone(),
+        failed: false.into(),
+    };
+    let schedule = Schedule {
+        blocks: context.plan.repeats,
+        seed: context.plan.seed,
+        timing: context.timing,
+        instruments: context.instruments,
+        job: &job,
+        prepare: &|_| Ok(None),
+        inspect: &|_, _| Ok(None),
+    };
+    context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
+    schedule.run(&mut section.rows, &mut |row| {
+        context.progress.tell(format!("{title}: {}, {} connections", row.label(), row.depth));
+        context.progress.advance(1);
+    })?;
+    for (row, served) in section.rows.iter_mut().zip(served) {
+        if !row.is_valid() {
+            continue;
+        }
+        let counted = served.count(&job(row, 0));
+        if context.interrupt.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
+        match counted {
+            Ok(counted) => row.measured.counted = Some(counted),
+            Err(failure) => row.measured.void = Some(failure.to_string()),
+        }
+    }
+    Ok(())
+}
+
+/// Says of each row what is to be known of it.
+fn remark(served: &[Served], section: &mut Section) {
+    for (row, served) in section.rows.iter_mut().zip(served) {
+        let measured = &mut row.measured;
+        let bound = served.seen.client_bound.load(Ordering::Relaxed);
+        if bound > 0 {
+            let samples = measured.samples.len();
+            measured.remarks.push(format!("client-bound in {bound} of {samples} samples"));
+        }
+        let unsent = served.seen.unsent.load(Ordering::Relaxed);
+        if unsent > 0 {
+            measured.remarks.push(format!("{unsent} lines were due and never sent"));
+        }
+        let is_silent = match served.server {
+            LogServer::Rsyslog(RsyslogInput::Imtcp | RsyslogInput::Imptcp)
+            | LogServer::SyslogNg => served.group.guarantee != Guarantee::None,
+            _ => false,
+        };
+        if is_silent {
+            measured
+                .remarks
+                .push("syncs, but acknowledges nothing: latency is to the kernel".into());
+        }
+        if matches!(served.server, LogServer::Target { .. }) {
+            measured.remarks.push("its files are not looked at".into());
+        }
+        for sample in &mut measured.samples {
+            if sample.cpu_ns_per_op == 0.0 {
+                // A daemon whose process cannot be seen.
+                sample.cpu_ns_per_op = f64::NAN;
+            }
+        }
+    }
+}

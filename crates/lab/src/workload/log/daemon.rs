@@ -1,0 +1,189 @@
+//! Log daemons: how each is set up, by a configuration in the run's own directory, and started. No
+//! service of the system is touched.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    process::Command,
+};
+
+use super::scratch::Scratch;
+use crate::{
+    error::plain,
+    job::Failure,
+    plan::{Guarantee, LogGroup, LogServer, RsyslogInput, Transport},
+    workload::server::{Announced, Processors, Server, own},
+};
+
+/// Where Debian and others keep daemons, which is not in everyone's path.
+const SYSTEM_DIRECTORIES: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
+
+/// A daemon that is running.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    pub server: Server,
+}
+
+impl Daemon {
+    /// Starts a daemon with an empty store.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Unavailable`], with what it said.
+    pub(super) fn start(
+        server: &LogServer,
+        group: LogGroup,
+        scratch: &Scratch,
+        processors: Processors,
+        connections: usize,
+    ) -> Result<Daemon, Failure> {
+        let unavailable = Failure::Unavailable;
+        let (command, announced) = match server {
+            LogServer::Target { address, .. } => {
+                let server = Server::running(*address, processors.server)?;
+                return Ok(Daemon { server });
+            }
+            LogServer::Uring => (logd("uring", group, scratch, connections), Announced::Printed),
+            LogServer::Epoll => (logd("epoll", group, scratch, connections), Announced::Printed),
+            LogServer::Rsyslog(input) => {
+                let address = free_address().map_err(unavailable)?;
+                let command = rsyslog(*input, group.guarantee, scratch, address, connections);
+                (command, Announced::At(address))
+            }
+            LogServer::SyslogNg => {
+                let address = free_address().map_err(unavailable)?;
+                let command = syslog_ng(group.guarantee, scratch, address, connections);
+                (command, Announced::At(address))
+            }
+        };
+        let command = command.map_err(unavailable)?;
+        Server::start(command, processors.server, announced).map(|server| Daemon { server })
+    }
+
+    /// Ends it: what it had to say.
+    pub(super) fn end(self) -> String {
+        self.server.end()
+    }
+}
+
+fn logd(
+    engine: &str,
+    group: LogGroup,
+    scratch: &Scratch,
+    connections: usize,
+) -> Result<Command, String> {
+    let mut command = own()?;
+    command.args(["logd", "--listen", "127.0.0.1:0", "--threads", "1", "--engine", engine]);
+    command.args(["--ack", group.guarantee.name(), "--dir"]).arg(scratch.stored());
+    command.args(["--max-connections", &(connections + 64).to_string()]);
+    // Segments that are not ended within a sample, so that what is compared is the taking.
+    command.args(["--segment-size", "64g"]);
+    if group.transport == Transport::Tls {
+        scratch.certify()?;
+        command.arg("--tls-cert").arg(scratch.certificate());
+        command.arg("--tls-key").arg(scratch.key());
+    }
+    Ok(command)
+}
+
+/// Lines as they came, into one file. With RELP the input hands each batch to the file itself
+/// (a direct queue), so that a line is acknowledged when it was written, and synced where that is
+/// asked for. The others have a queue of its usual kind, no longer than is stored in an instant.
+fn rsyslog(
+    input: RsyslogInput,
+    guarantee: Guarantee,
+    scratch: &Scratch,
+    address: SocketAddr,
+    connections: usize,
+) -> Result<Command, String> {
+    let sync = if guarantee == Guarantee::Durable { "on" } else { "off" };
+    let sessions = connections + 64;
+    let port = address.port();
+    let (module, listener, queue) = match input {
+        RsyslogInput::Imtcp => (
+            format!("module(load=\"imtcp\" maxSessions=\"{sessions}\")"),
+            format!("input(type=\"imtcp\" address=\"127.0.0.1\" port=\"{port}\" ruleset=\"all\")"),
+            "queue.type=\"FixedArray\" queue.size=\"10000\" queue.dequeueBatchSize=\"1024\"",
+        ),
+        RsyslogInput::Imptcp => (
+            "module(load=\"imptcp\" threads=\"1\")".to_owned(),
+            format!("input(type=\"imptcp\" address=\"127.0.0.1\" port=\"{port}\" ruleset=\"all\")"),
+            "queue.type=\"FixedArray\" queue.size=\"10000\" queue.dequeueBatchSize=\"1024\"",
+        ),
+        RsyslogInput::Relp => (
+            "module(load=\"imrelp\" ruleset=\"all\")".to_owned(),
+            format!("input(type=\"imrelp\" address=\"127.0.0.1\" port=\"{port}\")"),
+            "queue.type=\"Direct\"",
+        ),
+    };
+    let work = scratch.file("work");
+    std::fs::create_dir(&work)
+        .map_err(|error| format!("rsyslog's directory: {}", plain(&error)))?;
+    let file = scratch.stored().join("lines");
+    let text = format!(
+        "global(workDirectory=\"{}\" maxMessageSize=\"16m\" \
+         parser.escapeControlCharactersOnReceive=\"off\")\n\
+         {module}\n\
+         template(name=\"raw\" type=\"string\" string=\"%rawmsg%\\n\")\n\
+         ruleset(name=\"all\" {queue}) {{\n  \
+           action(type=\"omfile\" file=\"{}\" template=\"raw\" sync=\"{sync}\" \
+                  ioBufferSize=\"64k\" flushOnTXEnd=\"on\" asyncWriting=\"off\")\n\
+         }}\n\
+         {listener}\n",
+        work.display(),
+        file.display()
+    );
+    let configuration = scratch.file("rsyslog.conf");
+    scratch.write(&configuration, &text)?;
+    let mut command = program("rsyslogd")?;
+    command.args(["-n", "-i"]).arg(scratch.file("rsyslog.pid"));
+    command.arg("-f").arg(configuration);
+    Ok(command)
+}
+
+/// Lines as they came, into one file; what it cannot write yet it does not read.
+fn syslog_ng(
+    guarantee: Guarantee,
+    scratch: &Scratch,
+    address: SocketAddr,
+    connections: usize,
+) -> Result<Command, String> {
+    let sync = if guarantee == Guarantee::Durable { " fsync(yes)" } else { "" };
+    let sessions = connections + 64;
+    let port = address.port();
+    let file = scratch.stored().join("lines");
+    let text = format!(
+        "@version: 3.38\n\
+         options {{ flush-lines(1000); log-msg-size(1048576); stats-freq(0); use-dns(no); }};\n\
+         source lines {{ network(ip(\"127.0.0.1\") port({port}) transport(\"tcp\") \
+           flags(no-parse) max-connections({sessions}) log-fetch-limit(1000) \
+           log-iw-size({})); }};\n\
+         destination stored {{ file(\"{}\" template(\"$MSG\\n\") log-fifo-size({}){sync}); }};\n\
+         log {{ source(lines); destination(stored); flags(flow-control); }};\n",
+        sessions * 1000,
+        file.display(),
+        sessions * 1000
+    );
+    let configuration = scratch.file("syslog-ng.conf");
+    scratch.write(&configuration, &text)?;
+    let mut command = program("syslog-ng")?;
+    command.args(["--foreground", "--no-caps", "-f"]).arg(configuration);
+    command.arg("--persist-file").arg(scratch.file("syslog-ng.persist"));
+    command.arg("--pidfile").arg(scratch.file("syslog-ng.pid"));
+    command.arg("--control").arg(scratch.file("syslog-ng.ctl"));
+    Ok(command)
+}
+
+/// A program by its name, in the path or where daemons are.
+fn program(name: &str) -> Result<Command, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::env::split_paths(&path).chain(SYSTEM_DIRECTORIES.map(Into::into));
+    let found = directories.map(|directory| directory.join(name)).find(|path| path.is_file());
+    found.map(Command::new).ok_or_else(|| format!("{name} is not installed"))
+}
+
+/// An address that nobody listens at, for daemons that cannot choose one.
+fn free_address() -> Result<SocketAddr, String> {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .map_err(|error| format!("looking for a free port: {}", plain(&error)))
+}
