@@ -100,7 +100,7 @@ fn daemons_are_compared_within_a_guarantee() {
         let figures = &row["figures"];
         assert!(figures["lines_per_commit"].as_f64().unwrap() >= 1.0, "{row:#}");
         let syncs = figures["syncs_per_s"].as_f64();
-        assert_eq!(syncs.is_some(), row["guarantee"] == "durable", "{row:#}");
+        assert!(row["guarantee"] == "none" || syncs > Some(0.0), "{row:#}");
     }
 }
 
@@ -110,7 +110,7 @@ fn a_target_that_acknowledges_too_much_is_void() {
     let wrong = target(|number| format!("A {}\n", number + 1));
     let arguments = format!(
         "--engines epoll --target wrong={wrong} --target gone=127.0.0.1:1 --guarantee durable \
-         --rate 500 --connections 2 --duration 50ms"
+         --rate 500 --connections 2 --duration 300ms"
     );
     let (text, results) = good(directory.path(), &arguments);
     let void = |name: &str| {
@@ -131,7 +131,7 @@ fn a_target_that_acknowledges_too_much_is_void() {
 fn other_daemons_take_part_where_they_are_installed() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let arguments = "--engines epoll,rsyslog-imtcp,rsyslog-imptcp,rsyslog-relp,syslog-ng \
-                     --guarantee durable --rate 500 --connections 2 --duration 50ms";
+                     --guarantee durable --rate 500 --connections 2 --duration 300ms";
     let (text, results) = good(directory.path(), arguments);
     let is_there = |name: &str| Path::new("/usr/sbin").join(name).exists();
     for row in rows(&results) {

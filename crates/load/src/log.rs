@@ -39,7 +39,7 @@ use std::io::Write;
 pub use self::{
     args::{Args, Guarantee, Protocol},
     outcome::Outcome,
-    plan::{Plan, Source},
+    plan::{Plan, Source, window_lines},
     report::json::SCHEMA,
     run::{run, run_observed},
     search::{Found, Step, search},

@@ -42,6 +42,10 @@ use crate::{
     verdict,
 };
 
+/// Lines under way with RELP over all connections: it takes one after the other, and what is under
+/// way at the end has to be over soon.
+const RELP_WINDOW_LINES: u64 = 512;
+
 /// Rows for each number of connections in a group: all daemons of its guarantee, and one of them
 /// again.
 pub fn rows_per_count(plan: &LogPlan, group: LogGroup) -> usize {
@@ -163,6 +167,7 @@ impl Served {
         duration: Duration,
     ) -> Result<load::Plan, Failure> {
         let is_relp = matches!(self.server, LogServer::Rsyslog(RsyslogInput::Relp));
+        let protocol = if is_relp { load::Protocol::Relp } else { load::Protocol::Lines };
         let is_asked = matches!(self.server, LogServer::Uring | LogServer::Epoll)
             || matches!(self.server, LogServer::Target { .. });
         let ack = match self.group.guarantee {
@@ -183,7 +188,11 @@ impl Served {
             address: daemon.server.address,
             connections: job.depth,
             idle: 0,
-            protocol: if is_relp { load::Protocol::Relp } else { load::Protocol::Lines },
+            protocol,
+            window_lines: match is_relp {
+                true => (RELP_WINDOW_LINES / job.depth as u64).max(1),
+                false => load::window_lines(protocol, job.depth),
+            },
             ack,
             tls,
             source: load::Source::Made(job.block_bytes),

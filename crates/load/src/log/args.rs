@@ -58,6 +58,11 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "lines")]
     pub protocol: Protocol,
 
+    /// Lines of a connection that may be sent and not acknowledged [default: 65536 over all
+    /// connections; relp: 128 each, as of rsyslog's own client]
+    #[arg(long, value_name = "LINES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub window: Option<u64>,
+
     /// TLS, and the certificates (PEM) of whom the target's has to be signed by
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,

@@ -33,6 +33,10 @@ const CHUNK_BYTES: usize = 128 << 10;
 const RELP_CHUNK_BYTES: usize = 16 << 10;
 /// How often a connection sends so much before others have their turn.
 const CHUNKS_IN_TURN: usize = 8;
+/// What the kernel may hold of lines that are not acknowledged, over all connections and of one.
+const SEND_BUFFERS_BYTES: usize = 8 << 20;
+const SEND_BUFFER_BYTES_MIN: usize = 16 << 10;
+const SEND_BUFFER_BYTES_MAX: usize = 1 << 20;
 const INPUT_BYTES: usize = 16 << 10;
 /// What a client of RELP says first: that it knows transactions of syslog.
 const RELP_OPEN: &[u8] = b"1 open 53 relp_version=0\nrelp_software=ringwise\ncommands=syslog\n";
@@ -216,6 +220,12 @@ impl Connection {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         sockopt::set_tcp_nodelay(&socket, true)?;
+        if !desk.plan.is_answered() {
+            // Without answers only the buffers bound what is under way.
+            let bytes = (SEND_BUFFERS_BYTES / desk.plan.connections)
+                .clamp(SEND_BUFFER_BYTES_MIN, SEND_BUFFER_BYTES_MAX);
+            sockopt::set_socket_send_buffer_size(&socket, bytes)?;
+        }
         match connect(&socket, address) {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
@@ -271,7 +281,7 @@ impl Connection {
         }
         let is_done = has_sent && self.made == self.due_now(desk);
         if is_done && desk.is_ending && (!desk.plan.is_answered() || self.answered == self.made) {
-            self.half_close()?;
+            self.half_close(desk)?;
         }
         Ok(())
     }
@@ -287,7 +297,12 @@ impl Connection {
         Ok(())
     }
 
-    fn half_close(&mut self) -> Result<(), Fault> {
+    fn half_close(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        if desk.plan.protocol == Protocol::Relp {
+            // The polite way, without which rsyslog takes it for a session that broke.
+            let frame = format!("{} close 0\n", transaction(self.made));
+            self.send_bytes(frame.as_bytes(), desk)?;
+        }
         let Some(wire) = &mut self.wire else { return Ok(()) };
         wire.half_close().map_err(|error| self.call_failed("half-closing", error))?;
         self.stage = Stage::HalfClosed;
@@ -306,7 +321,10 @@ impl Connection {
     /// Sends until all that is due is sent, or there is no room; then its next event says when to
     /// go on. Whether all is sent.
     fn send(&mut self, desk: &mut Desk) -> Result<bool, Fault> {
-        let due = self.due_now(desk);
+        let mut due = self.due_now(desk);
+        if desk.plan.is_answered() {
+            due = due.min(self.answered.saturating_add(desk.plan.window_lines));
+        }
         for _ in 0..CHUNKS_IN_TURN {
             if !self.send_pending(desk)? {
                 return Ok(false);
@@ -436,6 +454,8 @@ impl Connection {
                 self.reject(number, reason, desk);
                 Ok(())
             }
+            // The close's own.
+            Answer::Transaction(..) if self.stage == Stage::HalfClosed => Ok(()),
             Answer::Transaction(number, status) => self.transaction(number, status, desk),
             // What is not answered then is missing in the end.
             Answer::Closing => Ok(()),

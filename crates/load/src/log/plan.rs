@@ -17,6 +17,11 @@ use crate::{error::LoadError, error::plain, limits, target};
 
 /// The largest warm-up that is not asked for.
 const WARM_UP_MAX: Duration = Duration::from_secs(1);
+/// Lines under way over all connections, and at least of one.
+const WINDOW_LINES: u64 = 1 << 16;
+const WINDOW_LINES_MIN: u64 = 64;
+/// Of a session of RELP (omrelp, `windowsize`).
+const RELP_WINDOW_LINES: u64 = 128;
 /// How long a run is that is not asked for, and one of a search.
 const DURATION: Duration = Duration::from_secs(60);
 const SEARCH_DURATION: Duration = Duration::from_secs(2);
@@ -36,6 +41,8 @@ pub struct Plan {
     pub protocol: Protocol,
     /// Which acknowledgements are asked for by `LOGD 1`.
     pub ack: Option<Guarantee>,
+    /// Lines of a connection that may be sent and not answered.
+    pub window_lines: u64,
     /// Whom to trust, with TLS.
     pub tls: Option<Tls>,
     /// What is sent.
@@ -122,9 +129,8 @@ impl Plan {
         if args.ack.is_some() && args.protocol != Protocol::Lines {
             return usage("--ack: is for --protocol lines; RELP acknowledges by itself");
         }
-        if args.stored.as_ref().is_some_and(|path| !path.exists()) {
-            let path = args.stored.as_ref().map(|path| path.display().to_string());
-            let path = path.unwrap_or_default();
+        if let Some(path) = args.stored.as_deref().filter(|path| !may_come(path)) {
+            let path = path.display();
             return Err(LoadError::Failed(format!("--stored {path}: no such file or directory")));
         }
         limits::check_processors(&args.pin)?;
@@ -136,6 +142,7 @@ impl Plan {
             idle: args.idle as usize,
             protocol: args.protocol,
             ack: args.ack,
+            window_lines: args.window.unwrap_or(window_lines(args.protocol, connections)),
             tls: tls::from(args)?,
             source: match &args.lines {
                 Some(path) => Source::file(path)?,
@@ -182,4 +189,24 @@ impl Plan {
         };
         self.burst_every.map(|every| every.as_nanos() as f64).or_else(by_rate)
     }
+}
+
+/// How many lines of a connection may be under way where nobody says it: what a slow target leaves
+/// at the end is to be over soon, and what a fast one takes meanwhile is to be enough.
+pub fn window_lines(protocol: Protocol, connections: usize) -> u64 {
+    match protocol {
+        Protocol::Relp => RELP_WINDOW_LINES,
+        Protocol::Lines | Protocol::OctetCounting => {
+            (WINDOW_LINES / connections.max(1) as u64).max(WINDOW_LINES_MIN)
+        }
+    }
+}
+
+/// Whether it is there, or may be with the first line.
+fn may_come(path: &Path) -> bool {
+    let parent = path.parent().map(|parent| match parent.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => parent,
+    });
+    path.exists() || parent.is_some_and(Path::is_dir)
 }

@@ -106,7 +106,10 @@ fn rsyslog(
         ),
         RsyslogInput::Imptcp => (
             "module(load=\"imptcp\" threads=\"1\")".to_owned(),
-            format!("input(type=\"imptcp\" address=\"127.0.0.1\" port=\"{port}\" ruleset=\"all\")"),
+            format!(
+                "input(type=\"imptcp\" address=\"127.0.0.1\" port=\"{port}\" ruleset=\"all\" \
+                 socketBacklog=\"1024\")"
+            ),
             "queue.type=\"FixedArray\" queue.size=\"10000\" queue.dequeueBatchSize=\"1024\"",
         ),
         RsyslogInput::Relp => (
@@ -152,7 +155,7 @@ fn syslog_ng(
     let port = address.port();
     let file = scratch.stored().join("lines");
     let text = format!(
-        "@version: 3.38\n\
+        "@version: 3.35\n\
          options {{ flush-lines(1000); log-msg-size(1048576); stats-freq(0); use-dns(no); }};\n\
          source lines {{ network(ip(\"127.0.0.1\") port({port}) transport(\"tcp\") \
            flags(no-parse) max-connections({sessions}) log-fetch-limit(1000) \
