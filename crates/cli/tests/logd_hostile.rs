@@ -175,7 +175,7 @@ fn garbage_is_dead_letters_and_nothing_else() {
 fn without_descriptors_who_comes_waits() {
     let directory = tempfile::tempdir().unwrap();
     let daemon = start("epoll", directory.path(), &[]).unwrap();
-    let mut honest = Honest::new(&daemon);
+    let (mut honest, other) = (Honest::new(&daemon), Honest::new(&daemon));
     let limit = |count: usize| {
         let flags = [format!("--pid={}", daemon.child.id()), format!("--nofile={count}:20000")];
         Command::new("prlimit").args(flags).status().is_ok_and(|status| status.success())
@@ -196,6 +196,8 @@ fn without_descriptors_who_comes_waits() {
     last.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert!(last.read(&mut [0; 12]).is_err(), "there was room: the test is void");
     assert!(limit(20_000));
+    // It is looked for room when a descriptor comes back.
+    drop(other);
     for stream in &mut late {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut answer = [0; 12];

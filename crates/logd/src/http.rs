@@ -180,8 +180,8 @@ impl Answer {
         let allow = if self.status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
         let head = format!(
             "HTTP/1.1 {} {words}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}\
-             Cache-Control: no-store\r\nContent-Security-Policy: default-src 'none'; \
-             style-src 'unsafe-inline'\r\nConnection: close\r\n\r\n",
+             Cache-Control: no-store\r\nContent-Security-Policy: script-src 'none'; \
+             img-src 'none'; connect-src 'none'\r\nConnection: close\r\n\r\n",
             self.status,
             self.kind,
             self.body.len()
