@@ -6,6 +6,7 @@ use std::{
     io::Write,
     path::Path,
     process::{Child, Command},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -156,6 +157,79 @@ fn no_space_is_an_error_of_that_file_and_leaves_it_shorter() {
     assert!(after && ran.err.lines().count() == 1, "{ran:?}");
     assert!(ran.err.contains("'d/big': No space left on device"), "{ran:?}");
     assert!(big.is_ok_and(|len| len < 12 << 20), "it looks whole");
+}
+
+#[test]
+fn many_of_them_need_few_descriptors() {
+    let scene = scene();
+    fs::create_dir(scene.path().join("s")).unwrap();
+    for number in 0..60_u8 {
+        let name = scene.path().join("s").join(number.to_string());
+        fs::write(name, vec![number; 200_000 + usize::from(number)]).unwrap();
+    }
+    let copy = format!("ulimit -n 40; {} {FLAGS} -r s d && diff -r s d", machine::ours().display());
+    let output = Command::new("sh").args(["-c", &copy]).current_dir(scene.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+/// What is at the name changes between a file, a link that leads elsewhere and a pipe, all the time.
+#[test]
+fn a_source_that_is_swapped_is_copied_as_what_it_is_or_refused() {
+    let scene = scene();
+    let at = scene.path();
+    fs::create_dir(at.join("s")).unwrap();
+    fs::write(at.join("secret"), vec![b'S'; 300_000]).unwrap();
+    let names = ["file", "link", "pipe"];
+    fs::write(at.join("file"), vec![b'A'; 300_000]).unwrap();
+    std::os::unix::fs::symlink("../secret", at.join("link")).unwrap();
+    let made = Command::new("mkfifo").arg(at.join("pipe")).status();
+    assert!(made.unwrap().success());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // A failed assertion has to end the thread too.
+        let _ends = Ends(&is_over);
+        scope.spawn(|| {
+            for name in names.iter().cycle() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                // A second name of each: renames replace what is there at once.
+                let _ = fs::hard_link(at.join(name), at.join("next"));
+                fs::rename(at.join("next"), at.join("s/f")).unwrap();
+                let _ = fs::remove_file(at.join("next"));
+            }
+        });
+        for round in 0..60 {
+            let engine = machine::ENGINES[round % 3];
+            if !machine::engines().contains(&engine) {
+                continue;
+            }
+            let words = [FLAGS, "-r", "s", "d"];
+            let ran = machine::run(Which::Ours(engine), &words, at, &Setting::default());
+            let copied = fs::symlink_metadata(at.join("d/f"));
+            if copied.as_ref().is_ok_and(fs::Metadata::is_file) {
+                let content = fs::read(at.join("d/f")).unwrap();
+                assert!(content == vec![b'A'; 300_000], "{engine}: another's content");
+            }
+            let is_good = match ran.status {
+                Some(0) => copied.is_ok() && ran.err.is_empty(),
+                Some(1) => copied.is_err() && ran.err.lines().count() == 1,
+                _ => false,
+            };
+            assert!(is_good, "{engine}: {ran:?}");
+            let _ = fs::remove_dir_all(at.join("d"));
+        }
+    });
+}
+
+/// Sets a flag when it goes.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
