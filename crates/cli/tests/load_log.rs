@@ -503,10 +503,11 @@ struct Daemon {
 
 impl Daemon {
     /// None where this machine has no ring.
-    fn start(engine: &str, directory: &Path) -> Option<Daemon> {
+    fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
         command.args(["logd", "--engine", engine, "--listen", "127.0.0.1:0", "--dir"]);
-        let child = command.arg(directory).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let child =
+            command.arg(directory).args(flags).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -534,7 +535,7 @@ impl Drop for Daemon {
 fn the_daemon_stores_every_line_once() {
     for engine in ["uring", "epoll"] {
         let directory = tempfile::tempdir().unwrap();
-        let Some(daemon) = Daemon::start(engine, directory.path()) else { continue };
+        let Some(daemon) = Daemon::start(engine, directory.path(), &[]) else { continue };
         let stored = directory.path().display();
         for arguments in [
             "-c 3 -d 300ms --ack durable --rate 5000 --idle 20",
@@ -547,6 +548,19 @@ fn the_daemon_stores_every_line_once() {
     }
 }
 
+/// Segments that end after a few hundred lines, are packed at once, and are read all the same.
+#[test]
+fn counted_lines_are_acknowledged_and_found_in_packed_segments() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--framing", "octet-counting", "--segment-size", "64k", "--pack", "1"];
+    let daemon = Daemon::start("epoll", directory.path(), &flags).unwrap();
+    let stored = directory.path().display();
+    let arguments =
+        format!("-c 2 -d 300ms --ack --rate 5000 --protocol octet-counting --stored {stored}");
+    let result = good(&daemon.address, &arguments);
+    assert_eq!(result["stored"]["lines"], result["sent"]);
+}
+
 #[test]
 fn wrong_usage_is_one_line_that_says_what_is_right() {
     let line = error_line(&run("nowhere", ""), 2);
@@ -556,7 +570,7 @@ fn wrong_usage_is_one_line_that_says_what_is_right() {
         ("--duration 0", ["--duration 0", "more than nothing"]),
         ("--burst 10", ["--burst", "--rate, or how often"]),
         ("--burst 10/5ms --rate 5", ["--burst", "only how many"]),
-        ("--ack --protocol relp", ["--ack", "acknowledges by itself"]),
+        ("--ack --protocol relp", ["--ack", "RELP acknowledges by itself"]),
         ("--ack maybe", ["'maybe'", "[possible values: any, written, durable]"]),
         ("--tls-name x", ["--tls-ca", ""]),
         ("--search --stored .", ["--stored", "--search"]),

@@ -188,13 +188,7 @@ impl Connection {
         if rest.is_empty() {
             return self.made;
         }
-        let unsent = match desk.plan.protocol {
-            // The end of a line is its only LF.
-            Protocol::Lines | Protocol::Relp => memchr::memchr_iter(b'\n', rest).count(),
-            // It has no answers that this could be compared with: the bytes tell about.
-            Protocol::OctetCounting => rest.len().div_ceil(desk.lines.line_bytes()),
-        };
-        self.made.saturating_sub(unsent as u64)
+        self.made.saturating_sub(desk.lines.ends_in(rest))
     }
 
     /// Begins to connect.
@@ -259,9 +253,12 @@ impl Connection {
         let greeting: &[u8] = match (desk.plan.protocol, desk.plan.ack) {
             (Protocol::Relp, _) => RELP_OPEN,
             (_, None) => b"",
-            (_, Some(Guarantee::Any)) => b"LOGD 1\n",
-            (_, Some(Guarantee::Written)) => b"LOGD 1 ack=written\n",
-            (_, Some(Guarantee::Durable)) => b"LOGD 1 ack=durable\n",
+            (Protocol::Lines, Some(Guarantee::Any)) => b"LOGD 1\n",
+            (Protocol::Lines, Some(Guarantee::Written)) => b"LOGD 1 ack=written\n",
+            (Protocol::Lines, Some(Guarantee::Durable)) => b"LOGD 1 ack=durable\n",
+            (Protocol::OctetCounting, Some(Guarantee::Any)) => b"6 LOGD 1",
+            (Protocol::OctetCounting, Some(Guarantee::Written)) => b"18 LOGD 1 ack=written",
+            (Protocol::OctetCounting, Some(Guarantee::Durable)) => b"18 LOGD 1 ack=durable",
         };
         self.pending.extend_from_slice(greeting);
         Ok(true)

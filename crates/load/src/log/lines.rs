@@ -71,12 +71,20 @@ impl Lines {
         }
     }
 
-    /// Bytes of a line as it is sent, about.
-    pub(super) fn line_bytes(&self) -> usize {
-        match &self.content {
-            Content::Made { line } => line.len() + 1,
-            Content::Given { text, ends } => text.len() / ends.len() + 1,
-        }
+    /// How many lines end in `rest`, the last bytes of what was made. Counted lines of a file cannot
+    /// be told apart from their middle on: none is said to.
+    pub(super) fn ends_in(&self, rest: &[u8]) -> u64 {
+        let ends = match (self.protocol, &self.content) {
+            // The end of a line is its only LF.
+            (Protocol::Lines | Protocol::Relp, _) => memchr::memchr_iter(b'\n', rest).count(),
+            (Protocol::OctetCounting, Content::Made { line }) => {
+                let mut frame = Vec::new();
+                decimal(line.len() as u64, &mut frame);
+                rest.len().div_ceil(frame.len() + 1 + line.len())
+            }
+            (Protocol::OctetCounting, Content::Given { .. }) => 0,
+        };
+        ends as u64
     }
 
     /// Appends the lines from `first` on of a connection, as the protocol wants them, until there
@@ -277,6 +285,19 @@ mod tests {
         assert_eq!(text(&relp, 0, 8, 2), "10 syslog 2 {}\n11 syslog 2 {}\n");
         assert!(Lines::given(Protocol::Lines, b"\n\r\n").is_none());
         assert_eq!((transaction(0), transaction(TRANSACTIONS - 1)), (2, 1));
+    }
+
+    #[test]
+    fn the_lines_that_end_in_a_rest_are_counted() {
+        for protocol in [Protocol::Lines, Protocol::Relp, Protocol::OctetCounting] {
+            let lines = Lines::made(protocol, 100, 1);
+            let mut out = Vec::new();
+            lines.fill(0, 0, 3, usize::MAX, &mut out);
+            let whole = out.len();
+            for (from, ends) in [(0, 3), (1, 3), (whole / 2, 2), (whole - 1, 1), (whole, 0)] {
+                assert_eq!(lines.ends_in(&out[from..]), ends, "{protocol:?} {from}");
+            }
+        }
     }
 
     #[test]

@@ -126,8 +126,8 @@ impl Plan {
             }
             _ => {}
         }
-        if args.ack.is_some() && args.protocol != Protocol::Lines {
-            return usage("--ack: is for --protocol lines; RELP acknowledges by itself");
+        if args.ack.is_some() && args.protocol == Protocol::Relp {
+            return usage("--ack: RELP acknowledges by itself");
         }
         if let Some(path) = args.stored.as_deref().filter(|path| !may_come(path)) {
             let path = path.display();
