@@ -185,6 +185,7 @@ fn a_source_that_is_swapped_is_copied_as_what_it_is_or_refused() {
     std::os::unix::fs::symlink("../secret", at.join("link")).unwrap();
     let made = Command::new("mkfifo").arg(at.join("pipe")).status();
     assert!(made.unwrap().success());
+    fs::hard_link(at.join("file"), at.join("s/f")).unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // A failed assertion has to end the thread too.
@@ -200,7 +201,7 @@ fn a_source_that_is_swapped_is_copied_as_what_it_is_or_refused() {
                 let _ = fs::remove_file(at.join("next"));
             }
         });
-        for round in 0..60 {
+        for round in 0..30 {
             let engine = machine::ENGINES[round % 3];
             if !machine::engines().contains(&engine) {
                 continue;
