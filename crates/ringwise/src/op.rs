@@ -52,6 +52,8 @@ pub(crate) enum Kind {
         target: Target,
         buffer: Buffer,
         offset: u64,
+        /// A thread of the loop makes it where that is known to be cheaper than a kernel's worker.
+        by_thread: bool,
     },
     WriteMapped {
         target: Target,

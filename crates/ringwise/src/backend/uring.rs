@@ -412,7 +412,9 @@ impl Driver for Uring {
             return;
         }
         let into_table = matches!(call, Call::Open { entry: Some(_), .. });
-        if !self.by_ring.contains(call.opcode()) || (into_table && !self.opens_into_table) {
+        // How a file blocks is looked up only for what is not the ring's to make.
+        let is_beside = blocking == Blocking::Cached || !self.by_ring.contains(call.opcode());
+        if is_beside || (into_table && !self.opens_into_table) {
             return self.queue_beside(Job { user_data, call, blocking });
         }
         if call.is_on_socket() {

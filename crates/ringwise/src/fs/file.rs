@@ -461,7 +461,11 @@ impl File {
         if let Err(error) = self.check_sync(Opcode::Write) {
             return (Err(error), buffer);
         }
-        let operation = Operation::write_at(&self.descriptor, buffer, offset);
+        let operation = if self.shared.nature.writes_by_thread(buffer.selected().len()) {
+            Operation::write_by_thread(&self.descriptor, buffer, offset)
+        } else {
+            Operation::write_at(&self.descriptor, buffer, offset)
+        };
         single(self.ring.submit(operation).await)
     }
 

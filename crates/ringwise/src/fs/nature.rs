@@ -10,6 +10,10 @@ use crate::{backend::Blocking, descriptor::Descriptor};
 /// Of `statfs` (include/uapi/linux/magic.h).
 const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
+const EXT4: u64 = 0xef53;
+
+/// Cached writes from here on are a thread's on ext4 (`cargo bench -p ringwise-lab --bench writes`).
+const WRITE_BY_THREAD_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
 pub(super) struct Nature {
@@ -18,6 +22,9 @@ pub(super) struct Nature {
     /// It lives in memory: no read waits for a device. A ring would hand each to a worker thread,
     /// since such files cannot be asked not to block.
     is_in_memory: bool,
+    /// It writes through the page cache, and a ring hands each such write to a kernel's worker,
+    /// which takes longer for a large one than a thread of the loop.
+    is_slow_by_worker: bool,
     /// The file system does not know reads that must not wait.
     always_waits: AtomicBool,
     /// What offsets, lengths and addresses have to be multiples of; 1 where nothing is asked.
@@ -43,6 +50,7 @@ impl Nature {
         Nature {
             is_cached,
             is_in_memory: is_cached && matches!(magic, TMPFS | RAMFS),
+            is_slow_by_worker: is_cached && magic == EXT4,
             always_waits: AtomicBool::new(false),
             alignment,
         }
@@ -55,6 +63,11 @@ impl Nature {
             _ if self.always_waits.load(Ordering::Relaxed) => Way::Ring,
             _ => Way::Cache,
         }
+    }
+
+    /// Whether a write of so many bytes is better made by a thread of the loop than by its ring.
+    pub(super) fn writes_by_thread(&self, len: usize) -> bool {
+        self.is_slow_by_worker && len >= WRITE_BY_THREAD_BYTES
     }
 
     /// A read that must not wait was refused as such.

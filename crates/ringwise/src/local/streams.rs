@@ -349,6 +349,7 @@ impl Local {
     pub(super) fn is_by_ring(&self, operation: &Operation) -> bool {
         let suits = match operation.0.as_deref() {
             Some(Kind::ReceiveMulti { group, .. }) => group.is_registered(),
+            Some(Kind::Write { by_thread, .. }) => !by_thread,
             _ => true,
         };
         suits && self.driver.supports(operation.opcode())

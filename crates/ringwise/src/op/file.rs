@@ -44,7 +44,14 @@ impl Operation {
         buffer: impl Into<Buffer>,
         offset: u64,
     ) -> Operation {
-        Operation::of(Kind::Write { target: target.into(), buffer: buffer.into(), offset })
+        let (target, buffer) = (target.into(), buffer.into());
+        Operation::of(Kind::Write { target, buffer, offset, by_thread: false })
+    }
+
+    /// The same, made by a thread of the loop's pool and not by the ring.
+    pub(crate) fn write_by_thread(file: &Descriptor, buffer: Buffer, offset: u64) -> Operation {
+        let target = Target::from(file);
+        Operation::of(Kind::Write { target, buffer, offset, by_thread: true })
     }
 
     /// Writes the bytes `range` of a mapping at `offset` bytes, as pwrite(2) from mapped memory:

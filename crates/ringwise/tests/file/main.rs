@@ -10,7 +10,7 @@ mod rings;
 use futures::executor::block_on;
 use rings::{places, read_write, real_places, simulated};
 use ringwise::{
-    AllocateMode, ErrorKind, OpenOptions, Operation, fs,
+    AllocateMode, Backend, ErrorKind, OpenOptions, Operation, fs,
     fs::File,
     sim::{Fault, Simulation, When},
 };
@@ -162,6 +162,33 @@ fn files_of_proc_are_read_to_their_end() {
                 let is_steady = path != "/proc/self/status";
                 assert!(!is_steady || read == expected, "{} of {path}", place.name);
                 assert!(!read.is_empty());
+            }
+        });
+    }
+}
+
+/// On ext4 a ring hands it to a kernel's worker, which a thread of the loop is faster than.
+#[test]
+fn a_large_write_takes_the_way_that_is_faster() {
+    const EXT4: u64 = 0xef53;
+    for place in real_places() {
+        let is_ring = place.ring.setup().backend() == Backend::Uring;
+        block_on(async {
+            let bytes: Vec<u8> = (0..8 << 20_u32).map(|at| (at % 251) as u8).collect();
+            let file = place.create("file").await;
+            let beside = || place.ring.stats().local.fallback_operations;
+            let before = beside();
+            let (small, _) = file.write_all_at(vec![1; 64 << 10], 0).await;
+            small.unwrap();
+            assert!(!is_ring || beside() == before, "{}: a small one is the ring's", place.name);
+            let (large, bytes) = file.write_all_at(bytes, 1).await;
+            large.unwrap();
+            assert!(place.read("file")[1..] == bytes, "{}", place.name);
+            let kind = rustix::fs::fstatfs(&file).unwrap().f_type as u64;
+            if is_ring && kind == EXT4 {
+                assert_eq!(beside() - before, 1, "{}", place.name);
+            } else if is_ring {
+                assert_eq!(beside(), before, "{}", place.name);
             }
         });
     }
