@@ -145,7 +145,7 @@ mod tests {
         let file = Descriptor::from(std::fs::File::open(std::env::current_exe().unwrap()).unwrap());
         assert_eq!(Mapping::of(&file, 0).unwrap_err().raw_os_error(), Some(libc::EINVAL));
         assert!(Mapping::of(&file, u64::MAX).is_err());
-        let pipe = Descriptor::from(std::io::pipe().unwrap().0);
+        let pipe = Descriptor::from(std::os::fd::OwnedFd::from(io::pipe().unwrap().0));
         assert_eq!(Mapping::of(&pipe, 1).unwrap_err().raw_os_error(), Some(libc::ENODEV));
     }
 }
