@@ -401,6 +401,60 @@ mod tests {
         }
     }
 
+    /// A new flag belongs into this list, and has to be the same from a file.
+    #[test]
+    fn every_flag_is_an_option_of_the_file_and_changes_something() {
+        let values = [
+            ("listen", "127.0.0.1:5"),
+            ("dir", "elsewhere"),
+            ("ack", "written"),
+            ("engine", "epoll"),
+            ("threads", "3"),
+            ("max-connections", "7"),
+            ("framing", "octet-counting"),
+            ("max-line", "5k"),
+            ("max-depth", "3"),
+            ("require", "ts:string"),
+            ("connection-budget", "9m"),
+            ("budget", "99m"),
+            ("segment-size", "5m"),
+            ("segment-age", "5s"),
+            ("pack", "3"),
+            ("retain-size", "5g"),
+            ("retain-age", "9m"),
+            ("min-free", "5m"),
+            ("http", "127.0.0.1:6"),
+            ("tls-cert", "cert.pem"),
+            ("tls-key", "key.pem"),
+            ("tls-client-ca", "ca.pem"),
+            ("tls-client-auth", "required"),
+            ("batch", "1"),
+            ("log", "json"),
+            ("drain", "9s"),
+        ];
+        let command = <ServeArgs as clap::Args>::augment_args(clap::Command::new("logd"));
+        let flags: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+        let (known, own): (Vec<&str>, Vec<&str>) =
+            flags.into_iter().partition(|flag| values.iter().any(|(name, _)| name == flag));
+        assert_eq!((known.len(), own), (values.len(), vec!["config", "check"]));
+
+        let directory = tempfile::tempdir().unwrap();
+        let decided = |args: ServeArgs| format!("{:?}", args.decide());
+        let unchanged = decided(ServeArgs::default());
+        for (name, value) in values {
+            let typed = command
+                .clone()
+                .try_get_matches_from(["logd".to_owned(), format!("--{name}={value}")])
+                .unwrap();
+            let typed = decided(ServeArgs::from_arg_matches(&typed).unwrap());
+            let path = directory.path().join("logd.toml");
+            std::fs::write(&path, format!("{name} = \"{value}\"\n")).unwrap();
+            let read = decided(ServeArgs { config: Some(path), ..ServeArgs::default() });
+            assert_eq!(typed, read, "{name}");
+            assert_ne!(typed, unchanged, "{name} changes nothing");
+        }
+    }
+
     #[test]
     fn a_line_has_to_fit_into_the_budgets() {
         let args = ServeArgs { max_line: Some(8 << 20), ..ServeArgs::default() };
