@@ -311,6 +311,31 @@ fn garbage_instead_of_tls_is_refused_and_counted() {
     }
 }
 
+/// Who connects and says nothing, or not all, takes no place for long.
+#[test]
+fn a_handshake_has_its_time() {
+    for engine in ENGINES {
+        let place = Place::new();
+        let Some(daemon) = place.start(engine, &["--tls-handshake", "200ms"]) else { continue };
+        let mut honest = place.client(&daemon, None);
+        send(&mut honest, b"LOGD 1\n1\n").unwrap();
+        while answer(&mut honest) != "A 1" {}
+        let mut silent = daemon.connect();
+        let mut half = daemon.connect();
+        half.write_all(&[22, 3, 1, 1, 0, 1]).unwrap();
+        for stream in [&mut silent, &mut half] {
+            // The end of TLS, and the end.
+            assert!(stream.read_to_end(&mut Vec::new()).unwrap() < 10);
+        }
+        // Whose handshake was done may be silent for as long as it likes.
+        send(&mut honest, b"2\n").unwrap();
+        assert_eq!(answer(&mut honest), "A 2");
+        drop(honest);
+        let output = daemon.end();
+        assert_eq!(count(&output, "refused by TLS"), 2, "{output}");
+    }
+}
+
 #[test]
 fn what_is_wrong_with_certificates_is_said_in_one_line() {
     let place = Place::new();

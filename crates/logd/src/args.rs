@@ -189,6 +189,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum)]
     tls_client_auth: Option<ClientAuth>,
 
+    /// How long a TLS handshake may take [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    tls_handshake: Option<Duration>,
+
     /// Results of operations that are looked at before the next are asked for [default: all]; 1
     /// also sends each answer by itself, to measure what that costs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -268,6 +272,8 @@ impl ServeArgs {
             flags.tls_client_auth.or(file.tls_client_auth),
         )?;
         let tls = files.map(|files| files.load()).transpose()?;
+        let handshake = flags.tls_handshake.or(file.tls_handshake);
+        let handshake = handshake.unwrap_or(Duration::from_secs(10));
         Ok(Options {
             listen: listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9000))),
             directory: flags.dir.or(file.dir).unwrap_or_else(|| "logd-data".into()),
@@ -278,7 +284,7 @@ impl ServeArgs {
             drain: flags.drain.or(file.drain).unwrap_or(Duration::from_secs(5)),
             http: flags.http.or(file.http),
             log: flags.log.or(file.log).unwrap_or(Form::Text),
-            live: Live { limits, segments, care, tls },
+            live: Live { limits, segments, care, tls, handshake },
         })
     }
 }
@@ -428,6 +434,7 @@ mod tests {
             ("tls-key", "key.pem"),
             ("tls-client-ca", "ca.pem"),
             ("tls-client-auth", "required"),
+            ("tls-handshake", "3s"),
             ("batch", "1"),
             ("log", "json"),
             ("drain", "9s"),

@@ -6,7 +6,7 @@
 //! after them one `A 9` for all up to there. One send is in flight at a time, and only the newest
 //! acknowledgement waits for it, so who reads slowly gets fewer and nobody waits.
 
-use std::{collections::VecDeque, io::Write as _};
+use std::{collections::VecDeque, io::Write as _, time::Duration};
 
 use crate::{
     framing::{Frame, Framer, Framing, octets::Octets},
@@ -245,6 +245,15 @@ impl Connection {
             self.finish(desk);
         }
         self.drain();
+    }
+
+    /// Ends it if its handshake takes longer than it may.
+    pub(crate) fn look_at_handshake(&mut self, limit: Duration, desk: &mut Desk<'_>) -> bool {
+        let is_late = self.tls.as_ref().is_some_and(|tls| tls.is_late(limit));
+        if is_late && self.stage == Stage::Open {
+            self.session_failed("no handshake within --tls-handshake", desk);
+        }
+        false
     }
 
     /// What came was not the TLS that it has to be. Lines before it are stored, and nothing can be

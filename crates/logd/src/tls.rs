@@ -9,6 +9,7 @@
 use std::{
     io::{BufRead, Write},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use rustls::{ServerConfig, ServerConnection};
@@ -22,6 +23,7 @@ pub(crate) use files::{ClientAuth, Files};
 #[derive(Debug)]
 pub(crate) struct Session {
     connection: Box<ServerConnection>,
+    began: Instant,
     /// Whose certificate the client showed.
     tenant: Option<String>,
     is_up: bool,
@@ -44,7 +46,14 @@ impl Session {
         // What is to be sent is bounded by the rules of the connection.
         connection.set_buffer_limit(None);
         let connection = Box::new(connection);
-        Ok(Session { connection, tenant: None, is_up: false, has_failed: false, has_parted: false })
+        Ok(Session {
+            connection,
+            began: Instant::now(),
+            tenant: None,
+            is_up: false,
+            has_failed: false,
+            has_parted: false,
+        })
     }
 
     /// Takes bytes from the wire and gives what they say in plain, with whose it is.
@@ -110,6 +119,11 @@ impl Session {
     fn fail(&mut self, why: &str) -> String {
         self.has_failed = true;
         why.to_owned()
+    }
+
+    /// Whether the handshake takes longer than it may.
+    pub(crate) fn is_late(&self, limit: Duration) -> bool {
+        !self.is_up && !self.has_failed && self.began.elapsed() >= limit
     }
 
     /// Sends this, by [`output`](Self::output).

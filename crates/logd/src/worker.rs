@@ -37,6 +37,8 @@ const OPERATIONS_BESIDE: usize = 32;
 
 /// How long nothing may come before a drain takes it that all has come.
 const QUIET_TIME: Duration = Duration::from_millis(100);
+/// How often handshakes are looked at.
+const LOOK_TIME: Duration = Duration::from_millis(900);
 /// How often a drain looks at the clock.
 const DRAIN_TICK: Duration = Duration::from_millis(20);
 
@@ -56,6 +58,8 @@ pub(crate) struct Live {
     pub(crate) care: Care,
     /// Where connections speak TLS.
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    /// How long a handshake may take.
+    pub(crate) handshake: Duration,
 }
 
 /// How workers are made.
@@ -80,6 +84,9 @@ pub(crate) struct Worker {
     names: Arc<Names>,
     limits: Limits,
     tls: Option<Arc<rustls::ServerConfig>>,
+    handshake: Duration,
+    /// When handshakes were last looked at.
+    looked: Instant,
     live: Arc<Mutex<Live>>,
     door: Door,
     ear: Ear,
@@ -149,6 +156,8 @@ impl Worker {
             names: order.names.clone(),
             limits,
             tls,
+            handshake: live.handshake,
+            looked: Instant::now(),
             live: order.live.clone(),
             door,
             ear,
@@ -182,6 +191,7 @@ impl Worker {
                 self.take(completion)?;
             }
             self.look_at_drain();
+            self.look_at_handshakes();
             self.resume_backlogs();
             self.begin_batch()?;
             self.act()?;
@@ -451,6 +461,7 @@ impl Worker {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.limits = live.limits;
         self.tls = live.tls;
+        self.handshake = live.handshake;
         self.storage.set_limits(live.segments);
         for index in 0..self.clients.len() {
             self.touch(index);
@@ -471,6 +482,21 @@ impl Worker {
             is_taking: true,
         });
         Ok(self.door.shut(&mut self.local)?)
+    }
+
+    /// Ends those that take too long. Storage wakes the thread each second.
+    fn look_at_handshakes(&mut self) {
+        if self.tls.is_none() || self.looked.elapsed() < LOOK_TIME {
+            return;
+        }
+        self.looked = Instant::now();
+        let limit = self.handshake;
+        for index in 0..self.clients.len() {
+            self.tell_connection(index, |connection, desk| {
+                connection.look_at_handshake(limit, desk)
+            });
+            self.touch(index);
+        }
     }
 
     /// Ends the taking of a drain when nothing came for a while, or for too long.
