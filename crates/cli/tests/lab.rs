@@ -48,6 +48,11 @@ fn content(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// What a run leaves: its results file, and the page beside it.
+fn results_and_page(directory: &Path, name: &str) -> [PathBuf; 2] {
+    ["html", "json"].map(|ending| directory.join(format!("{name}.{ending}")))
+}
+
 /// The only line on standard error, without the command's name.
 #[track_caller]
 fn error_line(output: &Output, status: i32) -> String {
@@ -85,7 +90,7 @@ fn a_run_prints_a_table_and_verdicts_and_writes_what_its_schema_says() {
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
-    assert_eq!(content(directory.path()), [directory.path().join("results.json")]);
+    assert_eq!(content(directory.path()), results_and_page(directory.path(), "results"));
     let results = fs::read_to_string(directory.path().join("results.json")).unwrap();
     let results: Value = serde_json::from_str(&results).unwrap();
     assert_eq!(results["schema"], "ringwise.lab/1");
@@ -121,7 +126,7 @@ fn nop_compares_the_library_with_a_bare_ring() {
     assert!(text.contains("times the bare ring's time"), "{text}");
     let details: Vec<&str> = rows.iter().map(|row| row["detail"].as_str().unwrap()).collect();
     assert!(details.iter().all(|detail| *detail == details[0]), "not the same flags: {details:?}");
-    assert_eq!(content(directory.path()), [directory.path().join("n.json")]);
+    assert_eq!(content(directory.path()), results_and_page(directory.path(), "n"));
 }
 
 /// A server in a process of its own, this program again: `right`, or `wrong` from byte 640 on.
@@ -341,7 +346,7 @@ fn kept_files_are_used_again_and_go_with_the_next_run() {
     assert!(run(directory.path(), &arguments(&["--keep"])).status.success());
     assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), written);
     assert!(run(directory.path(), &arguments(&[])).status.success());
-    assert_eq!(content(directory.path()), [directory.path().join("r.json")]);
+    assert_eq!(content(directory.path()), results_and_page(directory.path(), "r"));
 }
 
 #[test]
@@ -383,7 +388,7 @@ fn direct_reads_of_memory_are_refused_with_a_remedy() {
     let line = error_line(&output, 1);
     assert!(line.contains("point --dir to a file system on a disk"), "{line}");
     assert!(content(directory.path()).is_empty());
-    assert_eq!(content(results.path()).len(), 1, "the results file says so too");
+    assert_eq!(content(results.path()).len(), 2, "the results file and its page say so too");
 }
 
 #[test]
@@ -465,7 +470,7 @@ fn a_signal_ends_it_with_partial_results_and_no_files() {
         assert_eq!(line, "lab: interrupted: the results are partial");
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("results: r.json (partial: interrupted)"), "{text}");
-        assert_eq!(content(directory.path()), [directory.path().join("r.json")]);
+        assert_eq!(content(directory.path()), results_and_page(directory.path(), "r"));
         let results = fs::read_to_string(directory.path().join("r.json")).unwrap();
         let results: Value = serde_json::from_str(&results).unwrap();
         assert_eq!(results["partial"], true);
@@ -491,7 +496,7 @@ fn assert_partial(directory: &Path, output: &Output, ended_by: &str) {
     assert!(line.ends_with("; the results are partial"), "{line}");
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(text.contains("results: r.json (partial: a failure ended the run)"), "{text}");
-    assert_eq!(content(directory), [directory.join("r.json")]);
+    assert_eq!(content(directory), results_and_page(directory, "r"));
     let results = fs::read_to_string(directory.join("r.json")).unwrap();
     let results: Value = serde_json::from_str(&results).unwrap();
     assert_eq!(results["partial"], true);
@@ -640,7 +645,7 @@ fn a_signal_takes_the_memory_group_away() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(error_line(&output, 1), "lab: interrupted: the results are partial");
     assert_eq!(memory_groups(id), Vec::<PathBuf>::new());
-    assert_eq!(content(directory.path()), [directory.path().join("r.json")]);
+    assert_eq!(content(directory.path()), results_and_page(directory.path(), "r"));
 }
 
 #[test]

@@ -5,14 +5,24 @@
 use std::{fs, path::PathBuf};
 
 use clap::Args as ClapArgs;
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde_json::Value;
 
-use crate::error::{LabError, plain};
+use crate::{
+    error::{LabError, plain},
+    offline::Action,
+};
 
 /// Measure engines side by side on this machine, and say which one pays.
-#[derive(Clone, Debug, Default, ClapArgs, Deserialize)]
+#[derive(Clone, Debug, Default, ClapArgs, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// What to do with saved results instead
+    #[command(subcommand)]
+    #[serde(skip)]
+    pub action: Option<Action>,
+
     /// What to measure: read, nop, echo, copy, log [default: the whole suite, for now read]
     #[serde(deserialize_with = "text")]
     pub workload: Option<String>,
@@ -206,11 +216,27 @@ impl Args {
         Ok(self.or(config))
     }
 
+    /// What was typed as a `--config` file would say it: the flags that were given.
+    pub fn as_config(&self) -> Value {
+        // A path that is no text cannot be in JSON; without it the rest is still worth having.
+        let without_paths =
+            || Args { dir: None, out: None, json: None, heatmap: None, ..self.clone() };
+        let typed = serde_json::to_value(self).or_else(|_| serde_json::to_value(without_paths()));
+        let Ok(Value::Object(mut flags)) = typed else { return Value::Null };
+        flags.retain(|_, value| match value {
+            Value::Null | Value::Bool(false) => false,
+            Value::Array(items) => !items.is_empty(),
+            _ => true,
+        });
+        Value::Object(flags)
+    }
+
     fn or(self, config: Args) -> Args {
         // A time that was typed replaces a count in the file, and the other way round.
         let extent_typed = self.duration.is_some() || self.reads.is_some();
         let scale_typed = self.quick || self.full;
         Args {
+            action: self.action,
             workload: self.workload.or(config.workload),
             quick: self.quick || (config.quick && !scale_typed),
             full: self.full || (config.full && !scale_typed),
@@ -250,18 +276,18 @@ impl Args {
 
 /// A string, a number, or a list of them: as it would be typed.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    fn as_typed(value: &serde_json::Value) -> Option<String> {
+    fn as_typed(value: &Value) -> Option<String> {
         match value {
-            serde_json::Value::String(text) => Some(text.clone()),
-            serde_json::Value::Number(number) => Some(number.to_string()),
-            serde_json::Value::Array(items) => {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Array(items) => {
                 let items: Option<Vec<String>> = items.iter().map(as_typed).collect();
                 items.map(|items| items.join(","))
             }
             _ => None,
         }
     }
-    let value = serde_json::Value::deserialize(deserializer)?;
+    let value = Value::deserialize(deserializer)?;
     match as_typed(&value) {
         Some(text) => Ok(Some(text)),
         None if value.is_null() => Ok(None),

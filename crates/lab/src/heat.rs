@@ -54,6 +54,22 @@ impl Heat {
         slices.map(|slice| u64::from(self.cells[slice * BUCKETS + bucket])).sum()
     }
 
+    /// What was counted: the slice, the bucket and how many, where there are any.
+    pub fn cells(&self) -> impl Iterator<Item = (usize, usize, u32)> {
+        let counts = self.cells.iter().enumerate().filter(|(_, count)| **count > 0);
+        counts.map(|(cell, &count)| (cell / BUCKETS, cell % BUCKETS, count))
+    }
+
+    /// Adds what [`cells`](Self::cells) gave. False where there is no such cell.
+    pub fn add(&mut self, slice: usize, bucket: usize, count: u32) -> bool {
+        if slice >= SLICES || bucket >= BUCKETS {
+            return false;
+        }
+        let cell = &mut self.cells[slice * BUCKETS + bucket];
+        *cell = cell.saturating_add(count);
+        true
+    }
+
     /// How many operations were counted.
     pub fn total(&self) -> u64 {
         self.cells.iter().map(|&count| u64::from(count)).sum()

@@ -29,6 +29,7 @@ pub mod interrupt;
 pub mod job;
 pub mod lane;
 mod memory_group;
+pub mod offline;
 pub mod plan;
 pub mod progress;
 pub mod report;
@@ -43,6 +44,7 @@ mod testing;
 
 use std::{
     io::Write,
+    path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -56,7 +58,7 @@ use crate::{
     job::Extent,
     plan::{Plan, Workload},
     progress::Progress,
-    report::{Report, Section, heatmap, json, table},
+    report::{Report, Section, heatmap, json, page, saved::Saved, table},
     sample::Instruments,
     workload::{Context, Outcome, copy, echo, log, nop, read},
 };
@@ -70,10 +72,14 @@ const IDLE_TIME: Duration = Duration::from_secs(1);
 ///
 /// [`LabError`], one line, with the exit status that belongs to it.
 pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
+    if let Some(action) = args.action {
+        return offline::run(action, out);
+    }
     if let Some(name) = &args.child_server {
         return echo::serve(name, out);
     }
-    let plan = Plan::new(&args.with_config()?)?;
+    let args = args.with_config()?;
+    let plan = Plan::new(&args)?;
     if let Some(path) = &plan.heatmap {
         heatmap::make_directory(path)?;
     }
@@ -96,6 +102,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     };
     let mut report = Report {
         plan: &plan,
+        flags: &args,
         environment: Environment::read(&instruments.sources),
         storage,
         sections: Vec::new(),
@@ -136,8 +143,11 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         Some(LabError::Interrupted) => " (partial: interrupted)",
         Some(_) => " (partial: a failure ended the run)",
     };
-    let shown = path.strip_prefix(".").unwrap_or(&path).display();
-    say(out, &format!("results: {shown}{partial}\n"))?;
+    let shown = |path: &Path| path.strip_prefix(".").unwrap_or(path).display().to_string();
+    say(out, &format!("results: {}{partial}\n", shown(&path)))?;
+    let page = page_beside(&path);
+    json::write(&page, &page::text(&[Saved::read(&path)?]))?;
+    say(out, &format!("report: {}\n", shown(&page)))?;
     match ended_by {
         None => {}
         Some(LabError::Failed(text)) => {
@@ -151,6 +161,12 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Where the page goes that shows a results file: its name with another ending.
+fn page_beside(results: &Path) -> PathBuf {
+    let page = results.with_extension("html");
+    if page != results { page } else { results.with_extension("report.html") }
 }
 
 fn draw(

@@ -1,12 +1,22 @@
 //! What is handed to people and programs: sections of rows with their verdicts.
 
+mod chart;
+pub mod compare;
+pub mod csv;
+pub mod figures;
+pub mod fio;
 pub mod heatmap;
 pub mod json;
+pub mod markdown;
+mod markup;
+pub mod page;
+pub mod saved;
 pub mod table;
 
 use ringwise_measure::{device::Storage, environment::Environment};
 
 use crate::{
+    args::Args,
     job::Cache,
     plan::{Group, LogGroup, Plan, Workload},
     row::Row,
@@ -17,6 +27,8 @@ use crate::{
 pub struct Report<'a> {
     /// What was to be measured.
     pub plan: &'a Plan,
+    /// What was typed, with what the `--config` file added.
+    pub flags: &'a Args,
     /// The machine.
     pub environment: Environment,
     /// What is under the test files.

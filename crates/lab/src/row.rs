@@ -54,7 +54,7 @@ pub struct Measured {
     /// The latencies of all samples together.
     pub latency: Latency,
     /// Operations by slice of the measured time, all samples together.
-    slices: Vec<u64>,
+    pub slices: Vec<u64>,
     /// Which latencies came when, a record for each sample, where that was asked for.
     pub heats: Vec<Heat>,
     /// Kernel events counted in a pass of their own.
@@ -76,6 +76,10 @@ pub struct Measured {
 pub struct SampleFigures {
     /// The interleaved block that it was taken in, from 0.
     pub block: usize,
+    /// Operations in the measured time.
+    pub operations: u64,
+    /// How long that was.
+    pub elapsed_ns: u64,
     /// Operations per second.
     pub ops_per_s: f64,
     /// Mebibytes per second.
@@ -128,6 +132,8 @@ impl Measured {
         let completed = counts.completed.max(1) as f64;
         self.samples.push(SampleFigures {
             block,
+            operations: counts.operations,
+            elapsed_ns: sample.tally.elapsed_ns,
             ops_per_s: sample.operations_per_second(),
             mib_per_s: counts.bytes as f64 * 1e9
                 / sample.tally.elapsed_ns.max(1) as f64

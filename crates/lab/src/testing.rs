@@ -2,14 +2,19 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use ringwise_measure::Latency;
+use ringwise_measure::{Latency, Sources, device::Storage, environment::Environment};
 
 use crate::{
+    Args,
     engine::{Engine, Tally},
+    heat::Heat,
     job::{Failure, Job, Start, Window},
     lane::Counts,
+    plan::{Plan, Workload},
+    report::{Report, Section, json},
     row::{Row, RowKind},
     sample::Sample,
+    verdict,
 };
 
 /// A directory on the file system of the build, which unlike the system's temporary directory is
@@ -93,4 +98,56 @@ impl Figures {
         calls: 1,
         wobble: 0.0,
     };
+}
+
+/// A section with a row of each kind, one void, and what they say.
+pub fn section() -> Section {
+    let direct = Figures::DIRECT;
+    let sync = Figures { ops_per_s: 15_000.0, latency_ns: 66_000, queue: 0.9, ..direct };
+    let mut uring = row("uring", RowKind::Subject, 32, direct);
+    uring.measured.remarks.push("lab's own time 12 %".to_owned());
+    let mut mmap = row("mmap", RowKind::Rival, 1, direct);
+    mmap.measured.void = Some("n/a: a mapping always goes through the page cache".to_owned());
+    let threads = Figures { ops_per_s: 80_000.0, cpu_ns: 7000.0, ..direct };
+    let rows = vec![
+        row("sync", RowKind::Rival, 1, sync),
+        mmap,
+        row("threads", RowKind::Rival, 32, threads),
+        uring,
+        row("uring", RowKind::Control, 32, direct),
+        row("uring-registered-files", RowKind::Variant, 32, threads),
+    ];
+    let title = "read direct random, 4k blocks, O_DIRECT".to_owned();
+    let mut section = Section::new(Workload::Read, None, title, rows);
+    section.notes.push("1 file of 1.0 GiB, every block read is verified".to_owned());
+    section.verdicts.push(verdict::at_depth(&section.rows, 32, "4 KiB", 1));
+    section.pairings.extend(verdict::pairings(&section.rows, 32, 1));
+    section
+}
+
+/// Sections as a results file.
+pub fn saved(sections: Vec<Section>) -> String {
+    let args = Args { seed: Some("7".to_owned()), ..Args::default() };
+    let nowhere = Sources::below("/nonexistent");
+    let report = Report {
+        plan: &Plan::new(&args).unwrap(),
+        flags: &args,
+        environment: Environment::read(&nowhere),
+        storage: Storage::of(&nowhere, std::path::Path::new("/")),
+        sections,
+        ended_by: None,
+        began_unix_s: 1_795_245_876,
+        lasted_s: 12.5,
+    };
+    json::text(&report)
+}
+
+/// A results file with that section, whose ring has its latencies over time too.
+pub fn saved_text() -> String {
+    let mut section = section();
+    let mut heat = Heat::new();
+    (0..1000).for_each(|at| heat.record(at, 1000, 100_000 + at * 100));
+    section.rows[3].measured.heats = vec![heat; 2];
+    section.rows[3].measured.slices = vec![60_000; 10];
+    saved(vec![section])
 }

@@ -4,8 +4,12 @@
 //! within 0.1 % of what was recorded. It does not correct for coordinated
 //! omission: a caller in an open loop records from the intended start.
 
-use hdrhistogram::Histogram;
-use serde::Serialize;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hdrhistogram::{
+    Histogram,
+    serialization::{Deserializer, Serializer, V2DeflateSerializer},
+};
+use serde::{Deserialize, Serialize};
 
 /// The largest latency that is told apart; anything longer is recorded as this.
 pub const LATENCY_NS_MAX: u64 = 1 << 37;
@@ -20,7 +24,7 @@ pub struct Latency {
 
 /// What is usually wanted of a [`Latency`]; every field is in nanoseconds, and 0
 /// where nothing was recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// The smallest.
     pub min: u64,
@@ -123,6 +127,30 @@ impl Latency {
             .collect()
     }
 
+    /// The standard deviation in nanoseconds, 0 where nothing was recorded.
+    pub fn stdev_ns(&self) -> f64 {
+        if self.counts.is_empty() { 0.0 } else { self.counts.stdev() }
+    }
+
+    /// The whole distribution in HdrHistogram's exchange format (V2, deflated), as base64: what
+    /// other implementations of HdrHistogram read.
+    pub fn to_base64(&self) -> String {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&self.counts, &mut bytes)
+            .expect("bounds are constant, and memory takes what is written");
+        STANDARD.encode(bytes)
+    }
+
+    /// Reads what [`to_base64`](Self::to_base64) wrote. None where it is anything else.
+    pub fn from_base64(text: &str) -> Option<Latency> {
+        let bytes = STANDARD.decode(text).ok()?;
+        let counts: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).ok()?;
+        let mut latency = Latency::new();
+        latency.counts.add(&counts).ok()?;
+        Some(latency)
+    }
+
     /// Forgets everything and keeps the memory.
     pub fn clear(&mut self) {
         self.counts.reset();
@@ -158,6 +186,21 @@ mod tests {
         }
         assert!((p.mean - 500_005.0).abs() / 500_005.0 < 0.001, "{}", p.mean);
         assert!(p.min <= 10 && p.p99_99 <= p.max);
+    }
+
+    #[test]
+    fn as_text_and_back_it_is_the_same() {
+        let mut latency = Latency::new();
+        (1..20_000u64).for_each(|value| latency.record_many_ns(value * value, value % 7 + 1));
+        let text = latency.to_base64();
+        let back = Latency::from_base64(&text).unwrap();
+        assert_eq!(back.bins(), latency.bins());
+        assert_eq!(back.percentiles(), latency.percentiles());
+        assert!(text.len() < 16_000, "{} characters", text.len());
+        assert!(Latency::from_base64(&Latency::new().to_base64()).unwrap().bins().is_empty());
+        for wrong in ["", "?", "AAAA", &text[..text.len() / 2]] {
+            assert!(Latency::from_base64(wrong).is_none(), "{wrong}");
+        }
     }
 
     #[test]

@@ -13,12 +13,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ringwise_measure::quantity::size_text;
+use ringwise_measure::{Percentiles, quantity::size_text};
 
 use super::{Section, json};
 use crate::{
     error::LabError,
-    heat::{BUCKETS, SLICES},
+    heat::{BUCKETS, Heat, SLICES},
     job::{Extent, Timing},
     row::{Row, RowKind},
 };
@@ -42,13 +42,12 @@ struct Grid {
 
 impl Grid {
     /// The samples one after the other, in about as many columns as one sample has slices.
-    fn of(row: &Row) -> Grid {
-        let heats = &row.measured.heats;
+    fn of(heats: &[Heat]) -> Grid {
         let wanted = (SLICES / heats.len().max(1)).max(1);
         // Columns of equal width: their number divides that of the slices.
         let each = (1..=wanted).rev().find(|each| SLICES.is_multiple_of(*each)).unwrap_or(1);
         let slices = SLICES / each;
-        let column = |heat: &crate::heat::Heat, index: usize| {
+        let column = |heat: &Heat, index: usize| {
             let within = index * slices..(index + 1) * slices;
             std::array::from_fn(|bucket| heat.count(within.clone(), bucket))
         };
@@ -116,6 +115,50 @@ pub fn write(
     Ok(Some((index, panels.len())))
 }
 
+/// Latencies over time that were saved: what of, its samples, how long one of them was, and the
+/// percentiles that are marked.
+pub struct Recorded {
+    /// The first line above the drawing.
+    pub title: String,
+    /// A record for each sample.
+    pub heats: Vec<Heat>,
+    /// Of one sample.
+    pub seconds: f64,
+    /// Of all of them.
+    pub latency: Percentiles,
+}
+
+/// What was saved as drawings for a page, on one scale: the meaning of the colours first. Empty
+/// where nothing was recorded.
+pub fn for_page(recorded: &[Recorded]) -> Vec<String> {
+    let grids: Vec<Grid> = recorded.iter().map(|one| Grid::of(&one.heats)).collect();
+    let most = grids.iter().map(Grid::most).max().unwrap_or(0);
+    let Some((first, grid)) = recorded.first().zip(grids.first()).filter(|_| most > 0) else {
+        return Vec::new();
+    };
+    let column_s = first.seconds * grid.samples as f64 / grid.columns.len().max(1) as f64;
+    let legend = Legend::new(most, column_s);
+    let drawings = recorded.iter().zip(&grids).map(|(one, grid)| {
+        let body = svg::panel(&svg::Drawing {
+            title: one.title.clone(),
+            subtitle: String::new(),
+            columns: &grid.columns,
+            samples: grid.samples,
+            seconds: one.seconds * grid.samples as f64,
+            latency: one.latency,
+            legend: &legend,
+        });
+        svg::within_page(PANEL_WIDTH, PANEL_HEIGHT, &one.title, &body)
+    });
+    let meaning = svg::within_page(
+        PANEL_WIDTH,
+        LEGEND_HEIGHT,
+        "what the colours of the drawings below stand for",
+        &legend.draw(0.0),
+    );
+    std::iter::once(meaning).chain(drawings).collect()
+}
+
 /// Makes the directory, if it is missing, before anything is measured.
 ///
 /// # Errors
@@ -134,8 +177,8 @@ fn panels(section: &Section) -> Vec<Panel<'_>> {
     let is_drawn = |row: &&Row| {
         row.is_valid() && row.kind != RowKind::Control && !row.measured.heats.is_empty()
     };
-    let panel = |row| Panel { section, row, grid: Grid::of(row) };
-    section.rows.iter().filter(is_drawn).map(panel).collect()
+    let rows = section.rows.iter().filter(is_drawn);
+    rows.map(|row| Panel { section, row, grid: Grid::of(&row.measured.heats) }).collect()
 }
 
 /// The colours for all of a run, and how long a column is. None where there is nothing to draw.
@@ -171,7 +214,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        heat::{Heat, bucket},
+        heat::bucket,
         plan::Workload,
         testing::{Figures, row},
     };
@@ -233,7 +276,7 @@ mod tests {
     #[test]
     fn samples_stand_one_after_the_other() {
         let section = section();
-        let grid = Grid::of(&section.rows[0]);
+        let grid = Grid::of(&section.rows[0].measured.heats);
         assert_eq!((grid.columns.len(), grid.samples), (120, 2));
         let count = |column: usize, latency_ns| grid.columns[column][bucket(latency_ns)];
         let reads: u64 = grid.columns.iter().flatten().sum();
@@ -245,11 +288,9 @@ mod tests {
     #[test]
     fn any_number_of_samples_keeps_its_reads() {
         for samples in [1, 7, 14, 121, 1000] {
-            let mut row = row("uring", RowKind::Subject, 1, Figures::DIRECT);
             let mut heat = Heat::new();
             (0..777).for_each(|at| heat.record(at, 777, at * 4000));
-            row.measured.heats = vec![heat; samples];
-            let grid = Grid::of(&row);
+            let grid = Grid::of(&vec![heat; samples]);
             let reads: u64 = grid.columns.iter().flatten().sum();
             assert_eq!(reads, 777 * samples as u64);
             assert!(grid.columns.len().is_multiple_of(samples), "{}", grid.columns.len());

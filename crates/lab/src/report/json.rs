@@ -8,12 +8,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ringwise_measure::{Percentiles, device::Storage, environment::Environment, statistics::Ratio};
+use ringwise_measure::{
+    Percentiles,
+    device::Storage,
+    environment::Environment,
+    statistics::{MINIMUM_DIFFERENCE, Ratio},
+};
 use serde::Serialize;
+use serde_json::value::{RawValue, Value};
 
 use super::{Report, Section};
 use crate::{
     error::LabError,
+    gates,
+    heat::Heat,
     job::{Cache, Pattern},
     plan::{LogGroup, Profile, Workload},
     row::{Row, RowKind, SampleFigures},
@@ -34,6 +42,8 @@ struct Document<'a> {
     ended_by: Option<&'a str>,
     seed: u64,
     repeats: usize,
+    flags: Value,
+    method: Method,
     environment: &'a Environment,
     storage: &'a Storage,
     sections: Vec<SectionFacts<'a>>,
@@ -42,10 +52,37 @@ struct Document<'a> {
     comparisons: Vec<Placed<'a, Pairing>>,
 }
 
+/// What the figures rest on, in numbers.
+#[derive(Serialize)]
+struct Method {
+    samples_per_block: usize,
+    interval_share: f64,
+    difference_min_share: f64,
+    littles_law_tolerance_share: f64,
+    device_tolerance_share: f64,
+    warm_device_share_max: f64,
+    cache_tolerance_share: f64,
+    harness_share_max: f64,
+    drift_max_share: f64,
+}
+
+const METHOD: Method = Method {
+    samples_per_block: 2,
+    interval_share: 0.95,
+    difference_min_share: MINIMUM_DIFFERENCE,
+    littles_law_tolerance_share: gates::LITTLES_LAW_TOLERANCE,
+    device_tolerance_share: gates::DEVICE_TOLERANCE,
+    warm_device_share_max: gates::WARM_DEVICE_SHARE_MAX,
+    cache_tolerance_share: gates::CACHE_TOLERANCE,
+    harness_share_max: gates::HARNESS_SHARE_MAX,
+    drift_max_share: gates::DRIFT_MAX,
+};
+
 #[derive(Serialize)]
 struct SectionFacts<'a> {
     workload: Workload,
     title: &'a str,
+    depth_is: &'static str,
     notes: &'a [String],
 }
 
@@ -60,6 +97,7 @@ struct Placed<'a, T: Serialize> {
 
 #[derive(Clone, Copy, Serialize)]
 struct Place<'a> {
+    section: usize,
     workload: Workload,
     #[serde(flatten)]
     log: Option<LogGroup>,
@@ -100,13 +138,26 @@ struct RowResult<'a> {
     detail: Option<&'a str>,
     void: Option<&'a str>,
     copy: Option<CopyFigures>,
+    histogram: Option<String>,
+    slices: Option<Box<RawValue>>,
+    heat: Vec<Box<RawValue>>,
     samples: &'a [SampleFigures],
 }
 
+/// A value in one line of a text that is otherwise indented.
+fn on_one_line(value: &impl Serialize) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("numbers in lists")
+}
+
+fn heat(heat: &Heat) -> Box<RawValue> {
+    on_one_line(&heat.cells().collect::<Vec<_>>())
+}
+
 impl Section {
-    fn place(&self) -> Place<'_> {
+    fn place(&self, section: usize) -> Place<'_> {
         let group = self.group.as_ref();
         Place {
+            section,
             workload: self.workload,
             log: self.log,
             profile: group.map(|group| group.profile),
@@ -120,14 +171,14 @@ impl Section {
     }
 }
 
-fn row_result<'a>(section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a> {
+fn row_result<'a>(index: usize, section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a> {
     let measured = &row.measured;
     let is_measured = !measured.samples.is_empty();
     let own_cache = section.group.as_ref().map(|group| group.cache_of(&row.engine));
-    let cache = own_cache.or(section.place().cache);
+    let cache = own_cache.or(section.place(index).cache);
     let calls = measured.system_calls_per_op();
     RowResult {
-        place: Place { cache, ..section.place() },
+        place: Place { cache, ..section.place(index) },
         cache_bound_bytes: section.bound_bytes.filter(|_| cache == Some(Cache::Bounded)),
         engine: &row.engine,
         role: row.kind,
@@ -154,6 +205,9 @@ fn row_result<'a>(section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a
         detail: measured.detail.as_deref(),
         void: measured.void.as_deref(),
         copy: measured.copy(),
+        histogram: (measured.latency.count() > 0).then(|| measured.latency.to_base64()),
+        slices: (!measured.slices.is_empty()).then(|| on_one_line(&measured.slices)),
+        heat: measured.heats.iter().map(heat).collect(),
         samples: &measured.samples,
     }
 }
@@ -161,9 +215,6 @@ fn row_result<'a>(section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a
 /// The results file's text.
 pub fn text(report: &Report<'_>) -> String {
     let seed = report.plan.seed;
-    fn placed(section: &Section) -> Place<'_> {
-        section.place()
-    }
     let document = Document {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
@@ -173,6 +224,8 @@ pub fn text(report: &Report<'_>) -> String {
         ended_by: report.ended_by.as_deref(),
         seed,
         repeats: report.plan.repeats,
+        flags: report.flags.as_config(),
+        method: METHOD,
         environment: &report.environment,
         storage: &report.storage,
         sections: report
@@ -181,27 +234,33 @@ pub fn text(report: &Report<'_>) -> String {
             .map(|section| SectionFacts {
                 workload: section.workload,
                 title: &section.title,
+                depth_is: section.depth_noun(),
                 notes: &section.notes,
             })
             .collect(),
         results: report
             .sections
             .iter()
-            .flat_map(|section| section.rows.iter().map(move |row| row_result(section, row, seed)))
+            .enumerate()
+            .flat_map(|(index, section)| {
+                section.rows.iter().map(move |row| row_result(index, section, row, seed))
+            })
             .collect(),
         verdicts: report
             .sections
             .iter()
-            .flat_map(|section| {
-                let place = placed(section);
+            .enumerate()
+            .flat_map(|(index, section)| {
+                let place = section.place(index);
                 section.verdicts.iter().map(move |item| Placed { place, item })
             })
             .collect(),
         comparisons: report
             .sections
             .iter()
-            .flat_map(|section| {
-                let place = placed(section);
+            .enumerate()
+            .flat_map(|(index, section)| {
+                let place = section.place(index);
                 section.pairings.iter().map(move |item| Placed { place, item })
             })
             .collect(),

@@ -159,7 +159,7 @@ fn latency(row: &Row, pick: impl Fn(&Percentiles) -> u64) -> Option<String> {
 }
 
 /// A whole number with spaces between thousands.
-fn grouped(number: f64) -> String {
+pub fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -199,35 +199,7 @@ fn pairing_line(section: &Section, pairing: &Pairing) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        testing::{Figures, row},
-        verdict,
-    };
-
-    const FIGURES: Figures = Figures::DIRECT;
-
-    fn section() -> Section {
-        let sync = Figures { ops_per_s: 15_000.0, latency_ns: 66_000, queue: 0.9, ..FIGURES };
-        let mut uring = row("uring", RowKind::Subject, 32, FIGURES);
-        uring.measured.remarks.push("lab's own time 12 %".to_owned());
-        let mut mmap = row("mmap", RowKind::Rival, 1, FIGURES);
-        mmap.measured.void = Some("n/a: a mapping always goes through the page cache".to_owned());
-        let threads = Figures { ops_per_s: 80_000.0, cpu_ns: 7000.0, ..FIGURES };
-        let rows = vec![
-            row("sync", RowKind::Rival, 1, sync),
-            mmap,
-            row("threads", RowKind::Rival, 32, threads),
-            uring,
-            row("uring", RowKind::Control, 32, FIGURES),
-            row("uring-registered-files", RowKind::Variant, 32, threads),
-        ];
-        let title = "read direct random, 4k blocks, O_DIRECT".to_owned();
-        let mut section = Section::new(Workload::Read, None, title, rows);
-        section.notes.push("1 file of 1.0 GiB, every block read is verified".to_owned());
-        section.verdicts.push(verdict::at_depth(&section.rows, 32, "4 KiB", 1));
-        section.pairings.extend(verdict::pairings(&section.rows, 32, 1));
-        section
-    }
+    use crate::testing::section;
 
     #[test]
     fn a_section_reads_so() {

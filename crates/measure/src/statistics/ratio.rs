@@ -66,21 +66,26 @@ impl Ratio {
         if blocks < 2 || log_ratios.iter().any(|value| !value.is_finite()) {
             return None;
         }
-        let center = mean(log_ratios);
         let mut random = Rng::with_seed(seed);
-        let mut means: Vec<f64> = (0..RESAMPLES)
-            .map(|_| {
-                let sum: f64 = (0..blocks).map(|_| log_ratios[random.usize(..blocks)]).sum();
-                sum / blocks as f64
-            })
-            .collect();
-        means.sort_unstable_by(f64::total_cmp);
-        let stretch = (blocks as f64 / (blocks - 1) as f64).sqrt() * student_t(blocks - 1) / NORMAL;
-        let end = |share| {
-            let edge = quantile(&means, share).unwrap_or(center);
-            (center + (edge - center) * stretch).exp()
-        };
-        Some(Ratio { low: end(0.025), mid: center.exp(), high: end(0.975) })
+        let means = (0..RESAMPLES).map(|_| resampled_mean(log_ratios, &mut random)).collect();
+        Some(expanded(mean(log_ratios), means, blocks))
+    }
+
+    /// The ratio of two that were measured apart, and its 95 % interval, from the logs of the
+    /// figures of each one's blocks. The blocks of each are resampled by themselves, and the
+    /// interval is as wide as the fewer of them ask for.
+    ///
+    /// `None` where either has fewer than two blocks.
+    pub fn between(candidate: &[f64], baseline: &[f64], seed: u64) -> Option<Ratio> {
+        let blocks = candidate.len().min(baseline.len());
+        if blocks < 2 || candidate.iter().chain(baseline).any(|value| !value.is_finite()) {
+            return None;
+        }
+        let mut random = Rng::with_seed(seed);
+        let mut difference =
+            || resampled_mean(candidate, &mut random) - resampled_mean(baseline, &mut random);
+        let differences = (0..RESAMPLES).map(|_| difference()).collect();
+        Some(expanded(mean(candidate) - mean(baseline), differences, blocks))
     }
 
     /// The ratio the other way round.
@@ -112,6 +117,22 @@ pub fn compare(ratio: &Ratio, noise_floor: f64) -> Comparison {
     } else {
         Comparison::NoDifference
     }
+}
+
+fn resampled_mean(samples: &[f64], random: &mut Rng) -> f64 {
+    let count = samples.len();
+    (0..count).map(|_| samples[random.usize(..count)]).sum::<f64>() / count as f64
+}
+
+/// The expanded percentile interval around a mean of logs.
+fn expanded(center: f64, mut means: Vec<f64>, blocks: usize) -> Ratio {
+    means.sort_unstable_by(f64::total_cmp);
+    let stretch = (blocks as f64 / (blocks - 1) as f64).sqrt() * student_t(blocks - 1) / NORMAL;
+    let end = |share| {
+        let edge = quantile(&means, share).unwrap_or(center);
+        (center + (edge - center) * stretch).exp()
+    };
+    Ratio { low: end(0.025), mid: center.exp(), high: end(0.975) }
 }
 
 fn mean(samples: &[f64]) -> f64 {
@@ -178,6 +199,27 @@ mod tests {
             .count();
         let share = covered as f64 / trials as f64;
         assert!((0.92..=0.99).contains(&share), "covered {share}");
+    }
+
+    /// Two runs apart from each other, of five blocks each.
+    #[test]
+    fn an_interval_between_runs_covers_the_truth_too() {
+        let mut random = Rng::with_seed(3);
+        let (trials, truth) = (400, -0.1);
+        let covered = (0..trials)
+            .filter(|&trial| {
+                let mut run = |center: f64| -> Vec<f64> {
+                    (0..5).map(|_| center + 0.03 * normal(&mut random)).collect()
+                };
+                let (new, old) = (run(9.0 + truth), run(9.0));
+                let ratio = Ratio::between(&new, &old, trial).unwrap();
+                ratio.low <= f64::exp(truth) && f64::exp(truth) <= ratio.high
+            })
+            .count();
+        let share = covered as f64 / trials as f64;
+        assert!((0.93..=1.0).contains(&share), "covered {share}");
+        assert_eq!(Ratio::between(&[0.1], &[0.1, 0.2], 1), None);
+        assert_eq!(Ratio::between(&[0.1, 0.2], &[0.1, f64::NEG_INFINITY], 1), None);
     }
 
     #[test]

@@ -7,7 +7,10 @@ use std::fmt::Write;
 
 use ringwise_measure::{Percentiles, quantity::latency_text};
 
-use crate::heat::{BUCKETS, position};
+use crate::{
+    heat::{BUCKETS, position},
+    report::markup::{escaped, number},
+};
 
 /// A panel with its axes.
 pub const PANEL_WIDTH: f64 = 640.0;
@@ -119,6 +122,15 @@ pub fn document(width: f64, height: f64, body: &str) -> String {
          <svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\">\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n{body}</svg>\n"
+    )
+}
+
+/// A drawing within a page of HTML, which is as wide as there is room.
+pub fn within_page(width: f64, height: f64, title: &str, body: &str) -> String {
+    let (width, height, title) = (number(width), number(height), escaped(title));
+    format!(
+        "<svg class=\"heat\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         aria-label=\"{title}\">\n{body}</svg>\n"
     )
 }
 
@@ -254,26 +266,9 @@ fn text(x: f64, y: f64, anchor: &str, color: &str, size: u32, words: &str) -> St
     )
 }
 
-/// At most two places after the point, and no more than are needed.
-fn number(value: f64) -> String {
-    let text = format!("{value:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-fn escaped(words: &str) -> String {
-    words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        for (value, text) in [(0.0, "0"), (62.0, "62"), (1.5, "1.5"), (4.285_714, "4.29")] {
-            assert_eq!(number(value), text);
-        }
-    }
 
     #[test]
     fn a_cell_is_where_its_time_and_latency_are() {

@@ -1,0 +1,145 @@
+//! What is done with results that were saved: drawn again, and compared. Measures nothing.
+
+use std::{io::Write, path::PathBuf};
+
+use clap::{Args as ClapArgs, Subcommand};
+
+use crate::{
+    error::LabError,
+    report::{compare::compare, csv, fio, json, markdown, page, saved::Saved},
+    say,
+};
+
+/// What to do in place of a measurement.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Action {
+    /// Draw saved results again, several runs, machines or kernels beside each other
+    Report(ReportArgs),
+    /// Tell what is faster or slower than in an earlier run; exit status 1 on a regression
+    Compare(CompareArgs),
+}
+
+/// What of saved results is wanted, and where.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct ReportArgs {
+    /// Results files of `ringwise lab`
+    #[arg(required = true, value_name = "JSON")]
+    pub results: Vec<PathBuf>,
+
+    /// A page for a browser, in one file that fetches nothing
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Markdown, to standard output [default, if nothing else is asked for]
+    #[arg(long)]
+    pub markdown: bool,
+
+    /// Comma-separated values, a line for each row
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
+    /// The rows of the workload read as fio's JSON (json+), of one results file
+    #[arg(long, value_name = "FILE")]
+    pub fio_json: Option<PathBuf>,
+}
+
+/// What is compared.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct CompareArgs {
+    /// The results file to compare with
+    #[arg(value_name = "OLD")]
+    pub old: PathBuf,
+
+    /// The later one
+    #[arg(value_name = "NEW")]
+    pub new: PathBuf,
+
+    /// By how much a row may be slower, or take more CPU time, than before
+    #[arg(long, value_name = "SHARE", default_value = "5%")]
+    pub threshold: String,
+}
+
+/// Does it, and prints to `out`.
+///
+/// # Errors
+///
+/// [`LabError`]: a file that cannot be read or written, nothing in common, or a regression.
+pub fn run(action: Action, out: &mut dyn Write) -> Result<(), LabError> {
+    match action {
+        Action::Report(args) => report(&args, out),
+        Action::Compare(args) => {
+            let threshold = threshold(&args.threshold)?;
+            let (old, new) = (Saved::read(&args.old)?, Saved::read(&args.new)?);
+            let found = compare(&old, &new, threshold).map_err(LabError::Failed)?;
+            say(out, &found.text)?;
+            match found.regressions.len() {
+                0 => say(out, &format!("no regression past {}\n", args.threshold)),
+                count => Err(LabError::Failed(format!(
+                    "{} past {}: {}",
+                    if count == 1 {
+                        "1 regression".to_owned()
+                    } else {
+                        format!("{count} regressions")
+                    },
+                    args.threshold,
+                    found.regressions.join("; ")
+                ))),
+            }
+        }
+    }
+}
+
+fn report(args: &ReportArgs, out: &mut dyn Write) -> Result<(), LabError> {
+    if args.fio_json.is_some() && args.results.len() > 1 {
+        let what = "--fio-json: expected one results file, fio's form has no place for several";
+        return Err(LabError::Usage(what.to_owned()));
+    }
+    let runs: Vec<Saved> =
+        args.results.iter().map(|path| Saved::read(path)).collect::<Result<_, _>>()?;
+    let is_file = args.html.is_some() || args.csv.is_some() || args.fio_json.is_some();
+    if let Some(path) = &args.html {
+        json::write(path, &page::text(&runs))?;
+    }
+    if let Some(path) = &args.csv {
+        json::write(path, &csv::text(&runs))?;
+    }
+    if let Some(path) = &args.fio_json {
+        let nothing =
+            || "--fio-json: no row of the workload read has a result that counts".to_owned();
+        let text = fio::text(&runs[0]).ok_or_else(|| LabError::Failed(nothing()))?;
+        json::write(path, &text)?;
+    }
+    if args.markdown || !is_file {
+        say(out, &markdown::text(&runs))?;
+    }
+    Ok(())
+}
+
+/// A share, as `5%` or `0.05`.
+fn threshold(text: &str) -> Result<f64, LabError> {
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(number) => (number, 0.01),
+        None => (text, 1.0),
+    };
+    let share = number.trim().parse::<f64>().ok().map(|number| number * unit);
+    share.filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| {
+        LabError::Usage(format!("--threshold {text}: expected a share such as 5% or 0.05"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_is_a_share() {
+        for (text, share) in [("5%", 0.05), ("0.05", 0.05), ("0", 0.0), ("100 %", 1.0)] {
+            assert!((threshold(text).unwrap() - share).abs() < 1e-12, "{text}");
+        }
+        for wrong in ["", "%", "five", "-1%", "5", "NaN", "101%", "inf"] {
+            let error = threshold(wrong).unwrap_err();
+            assert_eq!(error.exit_status(), 2);
+            assert!(error.to_string().contains("such as 5% or 0.05"), "{error}");
+        }
+    }
+}

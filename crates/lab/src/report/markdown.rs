@@ -1,0 +1,123 @@
+//! Saved results as Markdown, for an issue or a wiki: verdicts first, then each section's figures,
+//! its reasons and what is void.
+
+use std::fmt::Write;
+
+use super::{
+    figures::{self, Cells},
+    page,
+    saved::Saved,
+};
+use crate::verdict::interval_text;
+
+/// The text of one run, or of several one after the other.
+pub fn text(runs: &[Saved]) -> String {
+    let mut out = String::from("# ringwise lab\n");
+    for (index, run) in runs.iter().enumerate() {
+        if runs.len() > 1 {
+            let _ = write!(out, "\n# {}\n", plain(&page::run_name(runs, index)));
+        }
+        one(&mut out, run);
+    }
+    out
+}
+
+fn one(out: &mut String, run: &Saved) {
+    let partial = match run.partial {
+        true => format!(", **partial: {}**", plain(run.ended_by())),
+        false => String::new(),
+    };
+    let _ = write!(
+        out,
+        "\n{}; {} interleaved blocks, seed {}, ringwise {}{partial}\n",
+        plain(&page::machine(run)),
+        run.repeats,
+        run.seed,
+        plain(&run.version)
+    );
+    if !run.verdicts.is_empty() {
+        out.push_str("\n## Verdicts\n\n");
+        verdicts(out, run);
+    }
+    for (index, section) in run.sections.iter().enumerate() {
+        let _ = write!(out, "\n## {}\n\n", plain(&section.title));
+        for note in &section.notes {
+            let _ = writeln!(out, "- {}", plain(note));
+        }
+        table(out, &figures::cells(run, index));
+        for (what, reason) in figures::voids(run, index) {
+            let _ = writeln!(out, "- void: {}: {}", plain(&what), plain(&reason));
+        }
+        for verdict in run.verdicts(index) {
+            let place = format!("{} {}", section.depth_is, verdict.depth);
+            let (place, found) = (plain(&place), plain(&verdict.verdict));
+            let _ = writeln!(out, "- {place}: **{found}**: {}", plain(&verdict.reason));
+        }
+    }
+}
+
+fn verdicts(out: &mut String, run: &Saved) {
+    let head = ["measured", "at", "verdict", "throughput", "CPU/op", "rival"];
+    let mut cells = Cells { head: head.map(str::to_owned).to_vec(), lines: Vec::new() };
+    for (index, section) in run.sections.iter().enumerate() {
+        cells.lines.extend(run.verdicts(index).map(|verdict| {
+            let ratio = |ratio: Option<_>| ratio.as_ref().map_or("-".to_owned(), interval_text);
+            vec![
+                section.title.clone(),
+                format!("{} {}", section.depth_is, verdict.depth),
+                format!("**{}**", verdict.verdict),
+                ratio(verdict.ratio),
+                ratio(verdict.cpu_ratio),
+                verdict.rival.clone().unwrap_or_else(|| "-".to_owned()),
+            ]
+        }));
+    }
+    table(out, &cells);
+}
+
+fn table(out: &mut String, cells: &Cells) {
+    if cells.lines.is_empty() {
+        return;
+    }
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    // The first column is words, the others are figures.
+    let sides = cells.head.iter().enumerate().map(|(at, _)| if at == 0 { "---" } else { "--:" });
+    let sides = sides.collect::<Vec<_>>().join(" | ");
+    let lines: String = cells.lines.iter().map(|cells| line(cells)).collect();
+    let _ = write!(out, "\n{}| {sides} |\n{lines}\n", line(&cells.head));
+}
+
+/// Words that end no cell and begin no tag.
+fn plain(words: &str) -> String {
+    let one_line = words.replace(['\n', '\r'], " ");
+    one_line.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::saved_text;
+
+    #[test]
+    fn tables_are_whole() {
+        let mut saved = Saved::parse(&saved_text()).unwrap();
+        saved.results[2].engine = "a|b\n<c".to_owned();
+        let text = text(std::slice::from_ref(&saved));
+        for part in [
+            "| read direct random, 4k blocks, O_DIRECT | depth 32 | **use it** | 1.25 [1.25, 1.25] |",
+            "| a\\|b &lt;c | 32 | 80 000 |",
+            "- void: mmap at depth 1: n/a",
+            "- depth 32: **use it**: 1.25 [1.25, 1.25] times threads; keeps",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in:\n{text}");
+        }
+        let columns = |line: &str| line.replace("\\|", "").matches('|').count();
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+        assert_eq!(lines.len(), 3 + 7);
+        assert!(lines[..3].iter().all(|line| columns(line) == columns(lines[0])));
+        assert!(lines[3..].iter().all(|line| columns(line) == columns(lines[3])), "{text}");
+    }
+}

@@ -1,0 +1,122 @@
+//! What the page ends with: the machines beside each other, and how the figures were made.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::run_name;
+use crate::report::{figures::words, markup::escaped, saved::Saved};
+
+/// Draws both.
+pub fn draw(out: &mut String, runs: &[Saved]) {
+    out.push_str("<section id=\"machine\"><h2>Machine</h2>\n");
+    let facts: Vec<Vec<(String, String)>> = runs.iter().map(facts_of).collect();
+    table(out, runs, &facts, "Machine");
+    out.push_str("</section>\n<section id=\"method\"><h2>Method</h2>\n");
+    out.push_str(METHOD);
+    let how: Vec<Vec<(String, String)>> = runs.iter().map(method_of).collect();
+    table(out, runs, &how, "Method in numbers");
+    out.push_str("</section>\n");
+}
+
+const METHOD: &str = "<ul>\
+<li>Engines are compared only within one run, on the same files, at the same depth and block size.</li>\
+<li>Samples come in blocks, a random order of all engines and then its mirror, so that a drift of the \
+machine meets all alike. The engine that runs twice, <i>again</i>, shows the noise.</li>\
+<li>Ratios are geometric means over the blocks with bootstrap intervals of 95 %; a difference below the \
+noise, or below 2 %, is no difference. Intervals in charts are over blocks too.</li>\
+<li>What is read is verified, within the measured time. A result that fails a gate is void and takes \
+part in no verdict.</li>\
+<li>CPU time is that of the whole process with the kernel's workers; beside it the rest of the machine \
+above its idle baseline.</li>\
+</ul>\n";
+
+/// Everything that was found out, nested names joined: a fact that is missing has its reason.
+fn facts_of(run: &Saved) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    for (name, value) in run.environment.iter().chain(&run.storage) {
+        flatten(&words(name), value, &mut facts);
+    }
+    facts
+}
+
+fn method_of(run: &Saved) -> Vec<(String, String)> {
+    let mut facts = vec![
+        ("program".to_owned(), format!("ringwise {}", run.version)),
+        ("interleaved blocks".to_owned(), run.repeats.to_string()),
+        ("seed".to_owned(), run.seed.to_string()),
+        ("lasted".to_owned(), format!("{:.0} s", run.lasted_s)),
+    ];
+    flatten("flag", &run.flags, &mut facts);
+    for (name, value) in &run.method {
+        match (name.contains("share"), value.as_f64()) {
+            (true, Some(share)) => {
+                facts.push((words(name), format!("{} %", (share * 1e4).round() / 100.0)));
+            }
+            _ => flatten(&words(name), value, &mut facts),
+        }
+    }
+    facts
+}
+
+fn flatten(name: &str, value: &Value, facts: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(fields) => match fields.get("unknown").and_then(Value::as_str) {
+            Some(reason) => facts.push((name.to_owned(), format!("unknown: {reason}"))),
+            None => fields.iter().for_each(|(field, value)| {
+                flatten(&format!("{name} {}", words(field)), value, facts)
+            }),
+        },
+        Value::Array(items) => {
+            let texts: Vec<String> = items.iter().map(plain).collect();
+            facts.push((name.to_owned(), texts.join(", ")));
+        }
+        Value::Null => {}
+        other => facts.push((name.to_owned(), plain(other))),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A line for each name, a column for each run; lines in which the runs differ are marked.
+fn table(out: &mut String, runs: &[Saved], facts: &[Vec<(String, String)>], label: &str) {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in facts.iter().flatten() {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let _ = write!(
+        out,
+        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">\
+         <table class=\"facts\">"
+    );
+    if runs.len() > 1 {
+        out.push_str("<thead><tr><td></td>");
+        for index in 0..runs.len() {
+            let _ = write!(out, "<th scope=\"col\">{}</th>", escaped(&run_name(runs, index)));
+        }
+        out.push_str("</tr></thead>");
+    }
+    out.push_str("<tbody>\n");
+    for name in names {
+        let of = |facts: &Vec<(String, String)>| {
+            let found = facts.iter().find(|(own, _)| own == name);
+            found.map_or_else(|| "-".to_owned(), |(_, value)| value.clone())
+        };
+        let values: Vec<String> = facts.iter().map(of).collect();
+        let class = if values.windows(2).any(|pair| pair[0] != pair[1]) {
+            " class=\"differs\""
+        } else {
+            ""
+        };
+        let _ = write!(out, "<tr{class}><th scope=\"row\">{}</th>", escaped(name));
+        for value in values {
+            let _ = write!(out, "<td>{}</td>", escaped(&value));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>\n");
+}

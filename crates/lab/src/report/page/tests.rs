@@ -1,0 +1,151 @@
+//! The page as its readers find it: whole, safe and small, whatever the results hold.
+
+use serde_json::Value;
+
+use super::*;
+use crate::testing::{saved_text, section};
+
+fn saved(change: impl FnOnce(&mut Value)) -> Saved {
+    let mut value: Value = serde_json::from_str(&saved_text()).unwrap();
+    change(&mut value);
+    let saved = Saved::parse(&value.to_string()).unwrap();
+    Saved { name: "run".to_owned(), ..saved }
+}
+
+/// The page as XML: it is written so that it is both.
+fn parsed(page: &str) -> String {
+    let body = page.split_once("<body>").unwrap().1.split_once("</body>").unwrap().0;
+    format!("<body>{body}</body>")
+}
+
+#[test]
+fn a_page_says_and_draws_what_was_measured() {
+    let page = text(&[saved(|_| {})]);
+    for part in [
+        "<b>1</b> use it",
+        "<b>0</b> pure overhead",
+        "6 results, of which 1 are void",
+        "1.25 [1.25, 1.25]",
+        "keeps 32 requests in flight from one thread",
+        "<b>mmap at depth 1</b>: n/a: a mapping always goes through the page cache",
+        "uring is 1.25 [1.25, 1.25] times uring-registered-files",
+        "uring at 32: 100 k [100 k, 100 k]",
+        "Latency by percentile at depth 32",
+        "uring, depth 32: process with the kernel&#39;s workers 3.00 µs",
+        "<th scope=\"row\">flag seed</th><td>7</td>",
+        "<th scope=\"row\">littles law tolerance</th><td>5 %</td>",
+        "ringwise lab, 2026-11-21 07:24 UTC",
+    ] {
+        assert!(page.contains(part), "{part:?} is not in:\n{page}");
+    }
+    let body = parsed(&page);
+    let document = roxmltree::Document::parse(&body).unwrap();
+    let cells = document.descendants().filter_map(|node| node.attribute("data-reads"));
+    let reads: u64 = cells.map(|count| count.parse::<u64>().unwrap()).sum();
+    assert_eq!(reads, 2000, "the latencies over time of two samples");
+    let charts = document.descendants().filter(|node| node.attribute("class") == Some("chart"));
+    assert_eq!(charts.count(), 4, "throughput, two of latencies, CPU");
+}
+
+#[test]
+fn nothing_is_fetched_and_no_script_runs() {
+    let page = text(&[saved(|_| {})]);
+    for part in ["<script", "src=", "@import", "url(", "onclick", "javascript:"] {
+        assert!(!page.contains(part), "{part}");
+    }
+    let links = page.match_indices("http").map(|(at, _)| &page[at..(at + 30).min(page.len())]);
+    links.for_each(|link| assert!(link.starts_with("http://www.w3.org/2000/svg"), "{link}"));
+}
+
+#[test]
+fn what_results_hold_cannot_become_tags() {
+    let evil = "<script>alert(1)</script>\"' onload=x &";
+    let page = text(&[saved(|value| {
+        for row in value["results"].as_array_mut().unwrap() {
+            row["engine"] = evil.into();
+            row["detail"] = evil.into();
+            row["remarks"] = vec![evil].into();
+            row[evil] = evil.into();
+        }
+        value["results"][1]["void"] = evil.into();
+        value["sections"][0]["title"] = evil.into();
+        value["sections"][0]["notes"] = vec![evil].into();
+        value["sections"][0]["depth_is"] = evil.into();
+        value["verdicts"][0]["reason"] = evil.into();
+        value["verdicts"][0]["verdict"] = evil.into();
+        value["verdicts"][0]["advice"] = evil.into();
+        value["environment"]["kernel"] = evil.into();
+        value["environment"][evil] = evil.into();
+        value["version"] = evil.into();
+    })]);
+    assert!(!page.contains("<script"), "{page}");
+    let body = parsed(&page);
+    let document = roxmltree::Document::parse(&body).unwrap();
+    assert!(document.descendants().all(|node| node.attribute("onload").is_none()));
+}
+
+#[test]
+fn runs_stand_beside_each_other() {
+    let other = saved(|value| {
+        value["environment"]["kernel"] = "7.0".into();
+        value["partial"] = true.into();
+    });
+    let page = text(&[saved(|_| {}), other]);
+    for part in [
+        "ringwise lab, 2 runs",
+        "<h3>1: run</h3>",
+        "<h3>2: run</h3>",
+        "run (2)",
+        "<tr class=\"differs\"><th scope=\"row\">kernel</th>",
+        "partial: interrupted",
+        "A run is partial",
+    ] {
+        assert!(page.contains(part), "{part:?} is not in:\n{page}");
+    }
+    assert_eq!(page.matches("<section id=\"part-").count(), 1, "one topic");
+    roxmltree::Document::parse(&parsed(&page)).unwrap();
+}
+
+#[test]
+fn sizes_of_blocks_are_a_curve() {
+    let mut larger = section();
+    larger.title = "read direct random, 32k blocks, O_DIRECT".to_owned();
+    let text_of_both = crate::testing::saved(vec![section(), larger]);
+    let mut value: Value = serde_json::from_str(&text_of_both).unwrap();
+    for row in value["results"].as_array_mut().unwrap() {
+        let is_second = row["section"] == 1;
+        row["block_bytes"] = if is_second { 32_768 } else { 4096 }.into();
+    }
+    let page = text(&[Saved::parse(&value.to_string()).unwrap()]);
+    assert_eq!(page.matches("MiB per second by block size at depth 32").count(), 2, "{page}");
+    assert!(page.contains("uring at 32k: 391"), "{page}");
+}
+
+#[test]
+fn nothing_measured_is_a_page_too() {
+    let page = text(&[saved(|value| {
+        for list in ["results", "verdicts", "comparisons", "sections"] {
+            value[list] = Value::Array(Vec::new());
+        }
+    })]);
+    assert!(page.contains("0 results, of which 0 are void"));
+    roxmltree::Document::parse(&parsed(&page)).unwrap();
+}
+
+#[test]
+fn drawings_stop_where_the_page_would_grow_too_large() {
+    let page = text(&[saved(|value| {
+        let cells: Vec<[usize; 3]> =
+            (0..120 * 80).map(|cell| [cell / 80, cell % 80, 1 + cell % 50]).collect();
+        let cells = serde_json::to_value(vec![cells; 2]).unwrap();
+        let row = value["results"][3].clone();
+        for at in 0..40 {
+            let mut row = row.clone();
+            row["engine"] = format!("uring{at}").into();
+            row["heat"] = cells.clone();
+            value["results"].as_array_mut().unwrap().push(row);
+        }
+    })]);
+    assert!(page.len() <= BYTES_MAX, "{} bytes", page.len());
+    assert!(page.contains("more are left out to keep this page small"));
+}
