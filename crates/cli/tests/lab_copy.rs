@@ -53,7 +53,7 @@ fn programs_are_compared_in_three_figures_and_nothing_is_left() {
         assert!(row["cpu_ns_per_op"].as_f64().unwrap() > 0.0, "{row}");
         assert!(["32k", "1m"].contains(&row["data_set"].as_str().unwrap()));
     }
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "the results alone");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "the results and their page");
 }
 
 #[test]
