@@ -100,7 +100,8 @@ fn rsyslog(
     let port = address.port();
     let (module, listener, queue) = match input {
         RsyslogInput::Imtcp => (
-            format!("module(load=\"imtcp\" maxSessions=\"{sessions}\")"),
+            // Its queue of connections that wait is a tenth of its sessions; 8.2302 cannot be told more.
+            format!("module(load=\"imtcp\" maxSessions=\"{}\")", 10 * sessions),
             format!("input(type=\"imtcp\" address=\"127.0.0.1\" port=\"{port}\" ruleset=\"all\")"),
             "queue.type=\"FixedArray\" queue.size=\"10000\" queue.dequeueBatchSize=\"1024\"",
         ),
