@@ -149,6 +149,7 @@ impl Files {
             keep(local, &rest, directory, torn)?;
             run(local, || Operation::set_len(data, scan.end())).map(drop)?;
         }
+        write_last_again(local, scan, data, index)?;
         sync(local, data)?;
         // Entries of what was cut go before the seal comes, so that no old one ever follows it.
         run(local, || Operation::set_len(index, scan.index_end())).map(drop)?;
@@ -165,6 +166,24 @@ impl Files {
         sync(local, index)?;
         Ok(rest.len() as u64)
     }
+}
+
+/// Writes the last whole batch and its entries over themselves. The last run may have ended because
+/// their sync failed: they are then in memory and not on the disk, and no later sync tells (fsync(2):
+/// an error is reported once). Those before it were synced, or no durability was promised.
+fn write_last_again(
+    local: &mut Local,
+    scan: &Scan,
+    data: &Descriptor,
+    index: &Descriptor,
+) -> Result<(), ringwise::Error> {
+    let Some(last) = scan.batches.last() else { return Ok(()) };
+    let mut bytes = Vec::new();
+    read(local, data, last.offset, scan.end(), |piece| bytes.extend_from_slice(piece))?;
+    write_all(local, data, &bytes, last.offset)?;
+    let (start, mut entries) = (scan.last_start(), Vec::new());
+    read(local, index, start, scan.index_end(), |piece| entries.extend_from_slice(piece))?;
+    write_all(local, index, &entries, start)
 }
 
 /// Stores what is to be cut off, durably, before it is.

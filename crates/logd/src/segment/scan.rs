@@ -124,6 +124,17 @@ impl Scan {
         ((1 + self.batches.len() + self.names.len()) * ENTRY_BYTES) as u64
     }
 
+    /// Where the last whole batch's entries begin in the index, those of its names among them; the
+    /// first batch's with the head.
+    pub(crate) fn last_start(&self) -> u64 {
+        match self.batches.last() {
+            Some(last) if self.batches.len() > 1 => {
+                self.index_end() - ((1 + last.names()) * ENTRY_BYTES) as u64
+            }
+            _ => 0,
+        }
+    }
+
     /// Names, and up to which line each one's are stored; a name may be there more than once.
     pub(crate) fn names(&self) -> Vec<(String, u64)> {
         let entries: Vec<Entry> = self.names.iter().map(|(_, entry)| *entry).collect();
