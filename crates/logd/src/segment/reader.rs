@@ -215,11 +215,13 @@ pub(crate) fn write_lines(
 pub(crate) fn names(directory: &Path) -> Result<Vec<(String, u64)>, LogdError> {
     let mut names = Vec::new();
     for (stream, serials) in streams(directory)? {
-        // The first batch of each segment has what those before it knew.
-        for &serial in serials.iter().rev() {
-            let views = views(directory, stream, &[serial])?;
-            names.extend(views.iter().flat_map(|view| view.scan.names()));
-            if views.iter().any(|view| view.scan.has_first_batch()) {
+        // The first batch of each segment has what those before it knew. A batch that the next
+        // segment was to have, and that a start cuts, is none.
+        for start in (0..serials.len()).rev() {
+            let mut views = views(directory, stream, &serials[start..])?;
+            views.iter_mut().for_each(|view| view.scan.end_at(view.until_line));
+            names.extend(views[0].scan.names());
+            if views[0].scan.has_first_batch() {
                 break;
             }
         }

@@ -154,6 +154,9 @@ impl Files {
         // Entries of what was cut go before the seal comes, so that no old one ever follows it.
         run(local, || Operation::set_len(index, scan.index_end())).map(drop)?;
         sync(local, index)?;
+        // The names too: what failed may have been their sync.
+        let names = open_directory(local, directory)?;
+        sync(local, &names)?;
         let first = scan.head.map_or(0, |head| head.first_line);
         let seal = Entry {
             number: scan.batches.len() as u64,
