@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use clap::FromArgMatches;
+use clap::{FromArgMatches, ValueEnum};
 use ringwise_measure::quantity;
 use ringwise_serve::EngineChoice;
 
@@ -152,6 +152,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     segment_age: Option<Duration>,
 
+    /// How lines are written: past the page cache where the file system lets them, or through it, for
+    /// who follows an open segment by other tools than "logd tail" [default: direct]
+    #[arg(long, value_enum)]
+    write: Option<WriteChoice>,
+
     /// Pack segments when they have ended, with zstd at this level; "none" leaves them plain
     /// [default: none]
     #[arg(long, value_name = "LEVEL", value_parser = pack_level)]
@@ -256,6 +261,7 @@ impl ServeArgs {
             bytes: flags.segment_size.or(file.segment_size).unwrap_or(256 << 20).max(1),
             age: flags.segment_age.or(file.segment_age).unwrap_or(Duration::from_secs(3600)),
             min_free: flags.min_free.or(file.min_free).unwrap_or(64 << 20),
+            is_direct: flags.write.or(file.write) != Some(WriteChoice::Buffered),
         };
         let care = Care {
             policy: Policy {
@@ -354,6 +360,15 @@ fn line_size(text: &str) -> Result<usize, String> {
         bytes @ 1..=MOST => Ok(bytes as usize),
         _ => Err(format!("expected 1 to {}", quantity::size_text(MOST))),
     }
+}
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WriteChoice {
+    /// O_DIRECT, in whole blocks; through the page cache where that is refused
+    Direct,
+    /// Through the page cache
+    Buffered,
 }
 
 /// A level of zstd, or none.

@@ -6,7 +6,7 @@
 //! after them one `A 9` for all up to there. One send is in flight at a time, and only the newest
 //! acknowledgement waits for it, so who reads slowly gets fewer and nobody waits.
 
-use std::{collections::VecDeque, io::Write as _, time::Duration};
+use std::{collections::VecDeque, io::Write as _, ops::Range, time::Duration};
 
 use crate::{
     framing::{Frame, Framer, Framing, octets::Octets},
@@ -58,6 +58,29 @@ impl Batch {
 
     pub(crate) fn bytes(&self) -> usize {
         self.lines.len() + self.letters.len()
+    }
+}
+
+/// Accepted lines that lie one after the other in a piece: they are copied at once.
+struct Run<'a> {
+    piece: &'a [u8],
+    place: Range<usize>,
+}
+
+impl Run<'_> {
+    #[inline]
+    fn extend(&mut self, place: Range<usize>, batch: &mut Batch) {
+        if place.start != self.place.end {
+            self.copy(batch);
+            self.place.start = place.start;
+        }
+        self.place.end = place.end;
+    }
+
+    /// Copies what there is. What comes after a gap begins anew.
+    fn copy(&mut self, batch: &mut Batch) {
+        batch.lines.extend_from_slice(&self.piece[self.place.clone()]);
+        self.place.start = self.place.end;
     }
 }
 
@@ -308,13 +331,16 @@ impl Connection {
             let room = (desk.limits.budget_all / 2).saturating_sub(*desk.partials);
             let line_max = desk.limits.line_max;
             let keep_max = line_max.min(room.max(PARTIAL_BYTES));
+            let mut run = Run { piece, place: 0..0 };
             let take = |frame: Frame<'_>| {
-                self.frame(frame, desk.limits, (desk.guarantee, desk.names), desk.batch);
+                let (limits, names) = (desk.limits, (desk.guarantee, desk.names));
+                self.frame(frame, &mut run, limits, names, desk.batch);
             };
             match desk.limits.framing {
                 Framing::Lines => framer.feed(piece, line_max, keep_max, take),
                 Framing::OctetCounting => octets.feed(piece, line_max, keep_max, take),
             }
+            run.copy(desk.batch);
         }
         self.backlog.extend_from_slice(rest);
         *desk.partials += framer.held() + octets.held();
@@ -350,6 +376,7 @@ impl Connection {
     fn frame(
         &mut self,
         frame: Frame<'_>,
+        run: &mut Run<'_>,
         limits: &Limits,
         (guarantee, names): (Guarantee, &Names),
         batch: &mut Batch,
@@ -359,11 +386,11 @@ impl Connection {
                 self.greet(line, guarantee, names);
             }
             _ if self.greeting == Greeting::Refused => {}
-            Frame::Line { line, ended } => {
+            Frame::Line { line, place } => {
                 self.speak();
                 self.sequence += 1;
                 match limits.rules.check(line) {
-                    Ok(()) => self.accept(line, ended, batch),
+                    Ok(()) => self.accept(line, place, run, batch),
                     Err(invalid) => {
                         let (code, offset) = (invalid.reason.code(), invalid.offset as u64);
                         self.reject(code, offset, line.len() as u64, line, batch);
@@ -391,17 +418,23 @@ impl Connection {
     }
 
     #[inline]
-    fn accept(&mut self, line: &[u8], ended: Option<&[u8]>, batch: &mut Batch) {
-        let before = batch.lines.len();
-        match ended {
-            Some(ended) => batch.lines.extend_from_slice(ended),
+    fn accept(
+        &mut self,
+        line: &[u8],
+        place: Option<Range<usize>>,
+        run: &mut Run<'_>,
+        batch: &mut Batch,
+    ) {
+        match place {
+            Some(place) => run.extend(place, batch),
             None => {
+                run.copy(batch);
                 batch.lines.extend_from_slice(line);
                 batch.lines.push(b'\n');
             }
         }
         batch.line_count += 1;
-        self.filling.bytes += batch.lines.len() - before;
+        self.filling.bytes += line.len() + 1;
         self.filling.sequence = self.sequence;
     }
 

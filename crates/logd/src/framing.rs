@@ -4,6 +4,8 @@
 //! kept beyond it, however long it goes on; what of it is kept, and how long it was, is told at its
 //! end, so that whoever sends no line end costs the limit and nothing more.
 
+use std::ops::Range;
+
 use clap::ValueEnum;
 
 pub(crate) mod octets;
@@ -28,8 +30,9 @@ pub(crate) struct Framer {
 /// A line, without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
-    /// A whole one; `ended` is the same with its LF, where that is how it came.
-    Line { line: &'a [u8], ended: Option<&'a [u8]> },
+    /// A whole one. Where it lies in the piece with an LF and nothing else behind it, that is its place,
+    /// LF included.
+    Line { line: &'a [u8], place: Option<Range<usize>> },
     /// The beginning of one that is `bytes` long, a CR at its end among them.
     TooLong { start: &'a [u8], bytes: u64 },
     /// A counted one with a line's end within.
@@ -49,19 +52,18 @@ impl Framer {
         keep_max: usize,
         mut take: impl FnMut(Frame<'_>),
     ) {
-        let mut rest = piece;
-        while let Some(end) = memchr::memchr(b'\n', rest) {
-            let (ended, after) = rest.split_at(end + 1);
-            rest = after;
+        let mut start = 0;
+        for end in memchr::memchr_iter(b'\n', piece) {
             if self.partial.is_empty() && self.too_long.is_none() {
-                whole(ended, line_max, &mut take);
+                whole(piece, start..end, line_max, &mut take);
             } else {
-                self.keep(&ended[..end], line_max);
+                self.keep(&piece[start..end], line_max);
                 self.end(line_max, &mut take);
             }
+            start = end + 1;
         }
-        if !rest.is_empty() {
-            self.keep(rest, keep_max);
+        if start < piece.len() {
+            self.keep(&piece[start..], keep_max);
         }
     }
 
@@ -100,7 +102,7 @@ impl Framer {
                     let bytes = self.partial.len() as u64;
                     take(Frame::TooLong { start: &line[..line_max], bytes });
                 } else if !line.is_empty() {
-                    take(Frame::Line { line, ended: None });
+                    take(Frame::Line { line, place: None });
                 }
             }
         }
@@ -110,14 +112,17 @@ impl Framer {
     }
 }
 
-fn whole(ended: &[u8], line_max: usize, take: &mut impl FnMut(Frame<'_>)) {
-    let with_return = &ended[..ended.len() - 1];
+/// A line that lies in one piece, up to its LF.
+#[inline]
+fn whole(piece: &[u8], place: Range<usize>, line_max: usize, take: &mut impl FnMut(Frame<'_>)) {
+    let Range { start, end } = place;
+    let with_return = &piece[start..end];
     let line = without_return(with_return);
     if line.len() > line_max {
         take(Frame::TooLong { start: &line[..line_max], bytes: with_return.len() as u64 });
     } else if !line.is_empty() {
-        let ended = (line.len() == with_return.len()).then_some(ended);
-        take(Frame::Line { line, ended });
+        let place = (line.len() == with_return.len()).then_some(start..end + 1);
+        take(Frame::Line { line, place });
     }
 }
 
@@ -132,10 +137,11 @@ mod tests {
     fn frames(pieces: &[&[u8]], line_max: usize) -> Vec<String> {
         let mut framer = Framer::default();
         let mut found = Vec::new();
-        let mut take = |frame: Frame<'_>| {
+        let mut note = |piece: &[u8], frame: Frame<'_>| {
             found.push(match frame {
-                Frame::Line { line, ended } => {
-                    assert!(ended.is_none_or(|ended| ended == [line, b"\n"].concat()));
+                Frame::Line { line, place } => {
+                    let placed = place.map(|place| &piece[place]);
+                    assert!(placed.is_none_or(|placed| placed == [line, b"\n"].concat()));
                     String::from_utf8_lossy(line).into_owned()
                 }
                 Frame::TooLong { start, bytes } => {
@@ -145,10 +151,10 @@ mod tests {
             });
         };
         for piece in pieces {
-            framer.feed(piece, line_max, line_max, &mut take);
+            framer.feed(piece, line_max, line_max, |frame| note(piece, frame));
             assert!(framer.held() <= line_max + 1, "{} bytes are kept", framer.held());
         }
-        framer.finish(take);
+        framer.finish(|frame| note(b"", frame));
         assert_eq!(framer.held(), 0);
         found
     }

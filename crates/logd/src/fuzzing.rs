@@ -10,6 +10,7 @@ use crate::{
     guarantee::Guarantee,
     json::Rules,
     names::Names,
+    segment,
 };
 
 /// Lines are the same in whatever pieces they come, and no more than the limit is kept of any.
@@ -27,11 +28,12 @@ fn frames(
 ) -> Vec<(Vec<u8>, String)> {
     let (mut framer, mut octets) = (Framer::default(), Octets::default());
     let mut found = Vec::new();
-    let mut take = |frame: Frame<'_>| {
+    let mut note = |piece: &[u8], frame: Frame<'_>| {
         found.push(match frame {
-            Frame::Line { line, ended } => {
+            Frame::Line { line, place } => {
                 assert!(line.len() <= line_max && !line.is_empty() && !line.contains(&b'\n'));
-                assert!(ended.is_none_or(|ended| ended.strip_suffix(b"\n") == Some(line)));
+                let placed = place.map(|place| &piece[place]);
+                assert!(placed.is_none_or(|placed| placed.strip_suffix(b"\n") == Some(line)));
                 (line.to_vec(), "line".to_owned())
             }
             Frame::TooLong { start, bytes } => {
@@ -43,6 +45,7 @@ fn frames(
         });
     };
     for piece in pieces {
+        let mut take = |frame: Frame<'_>| note(piece, frame);
         match is_counted {
             true => octets.feed(piece, line_max, line_max, &mut take),
             false => framer.feed(piece, line_max, line_max, &mut take),
@@ -184,4 +187,14 @@ mod tests {
             configuration(&String::from_utf8_lossy(&bytes));
         }
     }
+}
+
+/// The lines of a segment's whole batches: what recovery and the tools believe of any bytes at all.
+pub fn whole_lines(index: &[u8], data: &[u8]) -> Vec<u8> {
+    segment::reader::whole_lines(index, data)
+}
+
+/// A segment's index as the daemon writes it, for batches of whole lines.
+pub fn index_of(batches: &[Vec<u8>], is_synced: bool, is_sealed: bool) -> Vec<u8> {
+    segment::entry::index_of(batches, is_synced, is_sealed)
 }

@@ -98,6 +98,7 @@ impl Storage {
                 next_serial: recovered.next_serial,
                 next_line: recovered.next_line,
                 names: clients.clone(),
+                is_direct: limits.is_direct,
                 tag,
             };
             let handle = open_directory(local, directory).map_err(LogdError::failed)?;

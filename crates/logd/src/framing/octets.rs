@@ -114,7 +114,7 @@ fn end(kept: &[u8], bytes: u64, line_max: usize, take: &mut impl FnMut(Frame<'_>
     } else if let Some(offset) = memchr::memchr(b'\n', line) {
         take(Frame::Broken { line, offset });
     } else if !line.is_empty() {
-        take(Frame::Line { line, ended: None });
+        take(Frame::Line { line, place: None });
     }
 }
 
@@ -128,8 +128,8 @@ mod tests {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut take = |frame: Frame<'_>| {
             found.push(match frame {
-                Frame::Line { line, ended } => {
-                    assert_eq!(ended, None);
+                Frame::Line { line, place } => {
+                    assert_eq!(place, None);
                     text(line)
                 }
                 Frame::TooLong { start, bytes } => format!("{bytes}: {}", text(start)),

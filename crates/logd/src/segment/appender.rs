@@ -16,9 +16,10 @@ use std::{
 use ringwise::{Completion, Descriptor, Local, OpenOptions, Operation};
 
 use super::{
-    call::{is_space, is_transient, run, sync, write_all},
+    call::{is_invalid, is_space, is_transient, run, sync, write_all},
     entry::{AFTER_SYNC, Entry, Kind, NAMES_SHIFT},
     name::{Part, Stream},
+    staging::{BLOCK_BYTES, Staging},
 };
 use crate::{
     guarantee::Guarantee,
@@ -38,6 +39,8 @@ pub(crate) struct Limits {
     pub(crate) age: Duration,
     /// Bytes of the file system that have to be free for a batch to begin.
     pub(crate) min_free: u64,
+    /// Whether lines go past the page cache, where the file system lets them.
+    pub(crate) is_direct: bool,
 }
 
 /// How a stream is to be written.
@@ -50,6 +53,8 @@ pub(crate) struct Plan {
     pub(crate) next_line: u64,
     /// Of which the first batch of each segment has all.
     pub(crate) names: Arc<Names>,
+    /// Whether lines go past the page cache, where the file system lets them.
+    pub(crate) is_direct: bool,
     /// The tags of its operations: this, and its lowest byte for the kind.
     pub(crate) tag: u64,
 }
@@ -63,6 +68,7 @@ pub(crate) struct Appender {
     aside: Local,
     segment: Option<Segment>,
     commit: Option<Commit>,
+    staging: Staging,
     /// Ended, and not handed on yet.
     seals: Vec<Unsealed>,
     failures: u32,
@@ -74,6 +80,7 @@ pub(crate) struct Appender {
 
 struct Segment {
     serial: u64,
+    is_direct: bool,
     data: Descriptor,
     index: Descriptor,
     opened: Instant,
@@ -94,7 +101,9 @@ struct Commit {
     data: Option<Vec<u8>>,
     entry: Option<Vec<u8>>,
     /// How much of each is written.
+    /// Bytes that were written, and all that are to be: of a direct segment, whole blocks.
     data_done: usize,
+    data_len: usize,
     entry_done: usize,
     len: usize,
     entry_len: usize,
@@ -147,6 +156,7 @@ impl Appender {
             aside,
             segment: None,
             commit: None,
+            staging: Staging::default(),
             seals: Vec::new(),
             failures: 0,
             dead_segments: 0,
@@ -156,6 +166,7 @@ impl Appender {
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.plan.limits = limits;
+        self.plan.is_direct = limits.is_direct;
     }
 
     /// Begins a batch of whole lines; none may be on its way.
@@ -179,6 +190,7 @@ impl Appender {
             data: Some(data),
             entry: None,
             data_done: 0,
+            data_len: 0,
             entry_done: 0,
             entry_len: 0,
             in_flight: 0,
@@ -214,6 +226,13 @@ impl Appender {
         if commit.entry.is_none() {
             commit.entry = Some(entry_of(&self.plan, segment, commit));
             commit.entry_len = commit.entry.as_ref().map_or(0, Vec::len);
+            commit.data_len = commit.len;
+            if segment.is_direct
+                && let Some(data) = &commit.data
+            {
+                self.staging.fill(data);
+                commit.data_len = self.staging.len();
+            }
         }
         self.push_data(local)?;
         self.push_entry(local)?;
@@ -235,15 +254,21 @@ impl Appender {
     ) -> Result<Progress, Fatal> {
         let (kind, result) = (completion.tag() & 0xff, completion.result());
         let Some(commit) = &mut self.commit else { return Ok(Progress::Going) };
+        let is_direct = self.segment.as_ref().is_some_and(|segment| segment.is_direct);
         commit.in_flight -= 1;
         let again = matches!(&result, Err(error) if is_transient(error));
         match kind {
+            WRITE_DATA if is_direct => self.staging.take_back(completion.into_buffer()),
             WRITE_DATA => commit.data = completion.into_buffer().and_then(|b| b.into_vec().ok()),
             WRITE_INDEX => commit.entry = completion.into_buffer().and_then(|b| b.into_vec().ok()),
             _ => {}
         }
         match result {
             Ok(count) => match kind {
+                WRITE_DATA if is_direct && commit.data_done + count < commit.data_len => {
+                    // A block that was not written whole is written again.
+                    commit.data_done += count - count % BLOCK_BYTES;
+                }
                 WRITE_DATA => commit.data_done += count,
                 WRITE_INDEX => commit.entry_done += count,
                 SYNC_DATA => commit.sync = Sync::Done,
@@ -263,7 +288,11 @@ impl Appender {
             Err(error) if is_space(&error) => {
                 commit.trouble = Some(Trouble::SegmentAndSpace(error.to_string()));
             }
-            Err(error) => commit.trouble = Some(Trouble::Segment(error.to_string())),
+            Err(error) => {
+                // Blocks of another size, which only the write tells.
+                self.plan.is_direct &= !is_invalid(&error);
+                commit.trouble = Some(Trouble::Segment(error.to_string()));
+            }
         }
         if self.commit.as_ref().is_some_and(|commit| commit.trouble.is_none()) {
             match kind {
@@ -279,6 +308,7 @@ impl Appender {
     /// Does what comes next: the sync when all is written, the end when all is done.
     fn go_on(&mut self, local: &mut Local) -> Result<Progress, Fatal> {
         let is_durable = self.plan.guarantee == Guarantee::Durable;
+        let is_direct = self.segment.as_ref().is_some_and(|segment| segment.is_direct);
         let Some(commit) = &mut self.commit else { return Ok(Progress::Going) };
         if let Some(trouble) = commit.trouble.take_if(|_| commit.in_flight == 0) {
             return self.judge(trouble);
@@ -287,7 +317,8 @@ impl Appender {
             return Ok(Progress::Going);
         }
         // A sync covers what is written before it is asked for, and nothing else.
-        let is_written = commit.data_done == commit.len && commit.data.is_some();
+        let is_here = commit.data.is_some() && (self.staging.is_here() || !is_direct);
+        let is_written = commit.data_done == commit.data_len && is_here;
         if is_durable && is_written && commit.sync == Sync::Unasked {
             commit.sync = Sync::Asked;
             self.push_sync(local, SYNC_DATA)?;
@@ -309,7 +340,11 @@ impl Appender {
         segment.lines += commit.lines;
         self.plan.next_line += commit.lines;
         self.failures = 0;
-        commit.data.expect("no write has it any more")
+        let data = commit.data.expect("no write has it any more");
+        if segment.is_direct {
+            self.staging.commit(&data);
+        }
+        data
     }
 
     /// Says what is to be done about a failure.
@@ -332,7 +367,7 @@ impl Appender {
     fn abandon(&mut self, what: &str) -> String {
         let dead = self.segment.take();
         if let Some(commit) = &mut self.commit {
-            (commit.data_done, commit.entry_done) = (0, 0);
+            (commit.data_done, commit.data_len, commit.entry_done) = (0, 0, 0);
             (commit.entry, commit.sync) = (None, Sync::Unasked);
         }
         let Some(dead) = dead else { return what.to_owned() };
@@ -346,13 +381,18 @@ impl Appender {
         let (Some(segment), Some(commit)) = (&self.segment, &mut self.commit) else {
             return Ok(());
         };
-        if commit.data_done == commit.len {
+        if commit.data_done == commit.data_len {
             return Ok(());
         }
-        let Some(data) = commit.data.take() else { return Ok(()) };
-        let (done, end) = (commit.data_done, commit.len);
-        let rest = ringwise::Buffer::from(data).slice(done..end);
-        let write = Operation::write_at(&segment.data, rest, segment.bytes + done as u64);
+        let (done, end) = (commit.data_done, commit.data_len);
+        let (rest, start) = if segment.is_direct {
+            (self.staging.give(done), segment.bytes - self.staging.before() as u64)
+        } else {
+            let data = commit.data.take().map(ringwise::Buffer::from);
+            (data.map(|data| data.slice(done..end)), segment.bytes)
+        };
+        let Some(rest) = rest else { return Ok(()) };
+        let write = Operation::write_at(&segment.data, rest, start + done as u64);
         commit.in_flight += 1;
         push(local, write, self.plan.tag | WRITE_DATA)
     }
@@ -396,7 +436,9 @@ impl Appender {
         let local = &mut self.aside;
         let new = OpenOptions::new().write(true).create_new(true).mode(0o640);
         let dsync = if self.plan.guarantee == Guarantee::Durable { DSYNC } else { 0 };
-        let data = run(local, || Operation::open(path(Part::Data), new))?.into_descriptor()?;
+        let (data, is_direct) = open_data(local, &path(Part::Data), new, self.plan.is_direct)?;
+        self.plan.is_direct = is_direct;
+        self.staging.restart();
         let options = new.custom_flags(dsync);
         let opened = run(local, || Operation::open(path(Part::Index), options));
         let index = match opened.and_then(Completion::into_descriptor) {
@@ -410,6 +452,7 @@ impl Appender {
         let opened = Instant::now();
         self.segment = Some(Segment {
             serial,
+            is_direct,
             data,
             index,
             opened,
@@ -444,6 +487,7 @@ impl Appender {
             index: segment.index,
             is_synced: self.plan.guarantee == Guarantee::Durable,
             index_bytes: segment.index_bytes,
+            is_filled: segment.is_direct,
             batches: segment.batches,
             bytes: segment.bytes,
             lines: segment.lines,
@@ -465,6 +509,8 @@ pub(crate) struct Unsealed {
     index: Descriptor,
     is_synced: bool,
     index_bytes: u64,
+    /// Whether something stands behind the last line that is to go.
+    is_filled: bool,
     batches: u64,
     bytes: u64,
     lines: u64,
@@ -484,8 +530,13 @@ impl Unsealed {
     /// What could not be written or synced. Without its seal it is read up to its last whole batch,
     /// which is all of it.
     pub(crate) fn seal(&self, local: &mut Local) -> Result<(), ringwise::Error> {
-        if !self.is_synced {
+        if self.is_filled {
+            run(local, || Operation::set_len(&self.data, self.bytes)).map(drop)?;
+        }
+        if self.is_filled || !self.is_synced {
             sync(local, &self.data)?;
+        }
+        if !self.is_synced {
             sync(local, &self.index)?;
         }
         let seal = Entry {
@@ -497,6 +548,25 @@ impl Unsealed {
         };
         write_all(local, &self.index, &seal.encode(), self.index_bytes)?;
         sync(local, &self.index)
+    }
+}
+
+/// Makes a file for lines, past the page cache if that is wanted and can be.
+fn open_data(
+    local: &mut Local,
+    path: &Path,
+    new: OpenOptions,
+    is_direct: bool,
+) -> Result<(Descriptor, bool), ringwise::Error> {
+    let opened = run(local, || Operation::open(path, new.direct(is_direct)));
+    match opened.and_then(Completion::into_descriptor) {
+        // The file was made before it was refused: open(2).
+        Err(error) if is_direct && is_invalid(&error) => {
+            let _ = run(local, || Operation::unlink(path));
+            let opened = run(local, || Operation::open(path, new))?;
+            Ok((opened.into_descriptor()?, false))
+        }
+        opened => Ok((opened?, is_direct)),
     }
 }
 

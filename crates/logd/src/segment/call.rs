@@ -90,3 +90,8 @@ pub(crate) fn is_space(error: &ringwise::Error) -> bool {
     let errnos = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
     errnos.iter().any(|errno| errno.raw_os_error() == error.errno())
 }
+
+/// What direct I/O is refused with.
+pub(crate) fn is_invalid(error: &ringwise::Error) -> bool {
+    error.errno() == rustix::io::Errno::INVAL.raw_os_error()
+}

@@ -63,6 +63,7 @@ fn run(
     let Ok(recovered) = recover(&mut local, directory, &names(simulation), STREAM) else { return };
     let Ok(handle) = open_directory(&mut local, directory) else { return };
     let Ok(aside) = Local::builder().simulation(simulation).build() else { return };
+    let is_direct = random.bool();
     // Whatever was given and not acknowledged is given up: who sent it sends it again, as new.
     let known = Arc::new(Names::default());
     for (name, line) in stored_names(simulation) {
@@ -72,18 +73,21 @@ fn run(
         directory: PathBuf::from(DIRECTORY),
         stream: STREAM,
         guarantee,
-        limits: Limits { bytes: 600, age: Duration::MAX, min_free: 0 },
+        limits: Limits { bytes: 600, age: Duration::MAX, min_free: 0, is_direct },
         next_serial: recovered.next_serial,
         next_line: recovered.next_line,
         names: known.clone(),
+        is_direct,
         tag: 0x100,
     };
     let mut appender = Appender::new(plan, handle, aside);
     for _ in 0..random.usize(1..12) {
         let count = random.usize(1..6);
+        // Batches within a block and over several.
+        let most = if random.bool() { 200 } else { 2000 };
         let batch: Vec<String> = (0..count)
             .map(|place| {
-                format!("{}:{}", ledger.given.len() + place, "x".repeat(random.usize(0..200)))
+                format!("{}:{}", ledger.given.len() + place, "x".repeat(random.usize(0..most)))
             })
             .collect();
         let bytes = batch.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();

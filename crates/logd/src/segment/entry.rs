@@ -167,6 +167,38 @@ impl Entry {
     }
 }
 
+/// The index of a segment of these batches.
+pub(crate) fn index_of(batches: &[Vec<u8>], is_synced: bool, is_sealed: bool) -> Vec<u8> {
+    let mut index = Entry::new(Kind::Head).encode().to_vec();
+    let (mut offset, mut first_line) = (0, 0);
+    for (number, bytes) in batches.iter().enumerate() {
+        let batch = Entry {
+            flags: if is_synced { AFTER_SYNC } else { 0 },
+            number: number as u64,
+            offset,
+            bytes: bytes.len() as u64,
+            lines: memchr::memchr_iter(b'\n', bytes).count() as u64,
+            first_line,
+            checksum: crc32fast::hash(bytes),
+            ..Entry::new(Kind::Batch)
+        };
+        offset += batch.bytes;
+        first_line += batch.lines;
+        index.extend_from_slice(&batch.encode());
+    }
+    if is_sealed {
+        let seal = Entry {
+            number: batches.len() as u64,
+            offset,
+            lines: first_line,
+            first_line,
+            ..Entry::new(Kind::Seal)
+        };
+        index.extend_from_slice(&seal.encode());
+    }
+    index
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -296,7 +296,6 @@ where
     verdict
 }
 
-#[cfg(test)]
 impl Data for Vec<u8> {
     fn len(&self) -> io::Result<u64> {
         Ok(self.len() as u64)
@@ -305,6 +304,17 @@ impl Data for Vec<u8> {
     fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
         Ok(Some(self[offset as usize..][..len].to_vec()))
     }
+}
+
+/// The whole batches of a segment whose files are in memory.
+pub(crate) fn whole_lines(index: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    // In memory no call fails.
+    if let Ok(view) = View::new(PathBuf::from("memory"), index, Some(data.to_vec())) {
+        let _ = view.write(0, &mut out);
+        let _ = verify(&[view]);
+    }
+    out
 }
 
 /// The lines of a stream whose files are in memory, and what is wrong with it: for tests.
@@ -340,27 +350,11 @@ pub(crate) fn names_of(index: &[u8], data: Option<Vec<u8>>) -> Vec<(String, u64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::entry::{AFTER_SYNC, Kind};
+    use crate::segment::entry::index_of;
 
     fn segment(batches: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
-        let (mut index, mut data) = (Entry::new(Kind::Head).encode().to_vec(), Vec::new());
-        let mut lines = 0;
-        for (number, bytes) in batches.iter().enumerate() {
-            let batch = Entry {
-                flags: AFTER_SYNC,
-                number: number as u64,
-                offset: data.len() as u64,
-                bytes: bytes.len() as u64,
-                lines: memchr::memchr_iter(b'\n', bytes).count() as u64,
-                first_line: lines,
-                checksum: crc32fast::hash(bytes),
-                ..Entry::new(Kind::Batch)
-            };
-            lines += batch.lines;
-            data.extend_from_slice(bytes);
-            index.extend_from_slice(&batch.encode());
-        }
-        (index, data)
+        let batches: Vec<Vec<u8>> = batches.iter().map(|batch| batch.to_vec()).collect();
+        (index_of(&batches, true, false), batches.concat())
     }
 
     /// The last batch cut or spoilt at every byte, in the data and in the index: what is whole is

@@ -14,6 +14,7 @@ use super::{
     entry::{Entry, Kind},
     name::{Part, Stream, parse},
     scan::{Scan, State},
+    staging::FILLER,
 };
 
 /// Where a stream goes on.
@@ -144,9 +145,16 @@ impl Files {
     ) -> Result<u64, ringwise::Error> {
         let (Some(data), Some(index)) = (&self.data, &self.index) else { return Ok(0) };
         let mut rest = Vec::new();
-        read(local, data, scan.end(), u64::MAX, |bytes| rest.extend_from_slice(bytes))?;
+        let len = scan.end()
+            + read(local, data, scan.end(), u64::MAX, |bytes| rest.extend_from_slice(bytes))?;
+        // What fills up the last block is no line.
+        while rest.last() == Some(&FILLER) {
+            rest.pop();
+        }
         if !rest.is_empty() {
             keep(local, &rest, directory, torn)?;
+        }
+        if len > scan.end() {
             run(local, || Operation::set_len(data, scan.end())).map(drop)?;
         }
         write_last_again(local, scan, data, index)?;

@@ -81,7 +81,7 @@ mod tests {
     use ringwise::{BackendChoice, Local};
 
     use crate::segment::{
-        entry::{AFTER_SYNC, Entry, Kind},
+        entry::index_of,
         name::{Content, Part, Stream},
         pack::{Outcome, pack},
         reader::{verify, views, write_lines},
@@ -92,26 +92,9 @@ mod tests {
 
     /// A sealed segment of two batches on a real disk, packed.
     fn packed(directory: &Path) -> Vec<u8> {
-        let batches: [&[u8]; 2] = [b"{\"a\":1}\n{\"a\":2}\n", b"{\"a\":3}\n{\"a\":44}\n"];
-        let data = batches.concat();
-        let mut index = Entry::new(Kind::Head).encode().to_vec();
-        let mut offset = 0;
-        for (number, bytes) in batches.iter().enumerate() {
-            let batch = Entry {
-                flags: AFTER_SYNC,
-                number: number as u64,
-                offset,
-                bytes: bytes.len() as u64,
-                lines: 2,
-                first_line: number as u64 * 2,
-                checksum: crc32fast::hash(bytes),
-                ..Entry::new(Kind::Batch)
-            };
-            offset += batch.bytes;
-            index.extend_from_slice(&batch.encode());
-        }
-        let seal = Entry { number: 2, offset, lines: 4, first_line: 4, ..Entry::new(Kind::Seal) };
-        index.extend_from_slice(&seal.encode());
+        let batches =
+            [&b"{\"a\":1}\n{\"a\":2}\n"[..], b"{\"a\":3}\n{\"a\":44}\n"].map(<[u8]>::to_vec);
+        let (index, data) = (index_of(&batches, true, true), batches.concat());
         let path = |part| directory.join(STREAM.file(0, part));
         std::fs::write(path(Part::Data), &data).unwrap();
         std::fs::write(path(Part::Index), &index).unwrap();
