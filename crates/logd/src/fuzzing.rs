@@ -151,6 +151,16 @@ pub fn configuration(text: &str) {
     }
 }
 
+/// The lines of a segment's whole batches: what recovery and the tools believe of any bytes at all.
+pub fn whole_lines(index: &[u8], data: &[u8]) -> Vec<u8> {
+    segment::reader::whole_lines(index, data)
+}
+
+/// A segment's index as the daemon writes it, for batches of whole lines.
+pub fn index_of(batches: &[Vec<u8>], is_synced: bool, is_sealed: bool) -> Vec<u8> {
+    segment::entry::index_of(batches, is_synced, is_sealed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,14 +197,4 @@ mod tests {
             configuration(&String::from_utf8_lossy(&bytes));
         }
     }
-}
-
-/// The lines of a segment's whole batches: what recovery and the tools believe of any bytes at all.
-pub fn whole_lines(index: &[u8], data: &[u8]) -> Vec<u8> {
-    segment::reader::whole_lines(index, data)
-}
-
-/// A segment's index as the daemon writes it, for batches of whole lines.
-pub fn index_of(batches: &[Vec<u8>], is_synced: bool, is_sealed: bool) -> Vec<u8> {
-    segment::entry::index_of(batches, is_synced, is_sealed)
 }
