@@ -440,6 +440,7 @@ mod tests {
             ("budget", "99m"),
             ("segment-size", "5m"),
             ("segment-age", "5s"),
+            ("write", "buffered"),
             ("pack", "3"),
             ("retain-size", "5g"),
             ("retain-age", "9m"),
