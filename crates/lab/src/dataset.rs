@@ -7,6 +7,7 @@
 
 pub mod block;
 mod layout;
+pub mod tree;
 
 pub use layout::{Layout, Size};
 

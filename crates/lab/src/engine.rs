@@ -5,18 +5,20 @@
 
 pub mod aio;
 pub mod bare_ring;
+pub mod chain;
 pub mod fio;
 pub mod handle;
 pub mod mmap;
 pub mod null;
 
 mod rolling;
+pub mod stat;
 pub mod sync;
 pub mod threads;
 pub mod tokio;
 pub mod uring;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use ringwise::AlignedBuf;
 
@@ -91,6 +93,11 @@ impl Tally {
     pub fn in_flight_mean(&self) -> f64 {
         self.counts.in_flight_ns as f64 / self.elapsed_ns.max(1) as f64
     }
+}
+
+/// The engine is not to be had here, for a reason.
+fn unavailable(reason: impl fmt::Display) -> Failure {
+    Failure::Unavailable(reason.to_string())
 }
 
 /// A buffer for one read, good for direct I/O.

@@ -8,6 +8,7 @@ use ringwise_measure::{device::Storage, quantity::bytes_text, statistics};
 use crate::{
     job::{Cache, Failure},
     plan::Profile,
+    row::Measured,
     sample::Sample,
 };
 
@@ -49,17 +50,21 @@ pub fn verification(failure: &Failure) -> Option<String> {
 pub fn completeness(sample: &Sample) -> Option<String> {
     let counts = &sample.tally.counts;
     if counts.issued != counts.completed {
-        return Some(format!("{} reads issued, {} completed", counts.issued, counts.completed));
+        return Some(format!(
+            "{} operations issued, {} completed",
+            counts.issued, counts.completed
+        ));
     }
     let submitted = sample.tally.submitted?;
     (submitted != counts.completed).then(|| {
-        format!("{submitted} reads submitted by the engine, {} completed", counts.completed)
+        format!("{submitted} operations submitted by the engine, {} completed", counts.completed)
     })
 }
 
 /// Something must have been measured.
 pub fn presence(sample: &Sample) -> Option<String> {
-    (sample.tally.counts.operations == 0).then(|| "no read completed in the measured time".into())
+    (sample.tally.counts.operations == 0)
+        .then(|| "no operation completed in the measured time".into())
 }
 
 /// Operations in flight must be throughput times latency.
@@ -155,6 +160,33 @@ pub fn bound(bound: &Bound, cached_bytes: Option<u64>, sample: &Sample) -> Optio
     })
 }
 
+/// Every page that was to be durable must have come to the device. None where the device is not
+/// known. (What other programs write hides a loss; nothing feigns one.)
+pub fn durable(page_bytes: usize, sample: &Sample) -> Option<String> {
+    let written = sample.device_written_bytes_per_op?;
+    (written < page_bytes as f64 * (1.0 - DEVICE_TOLERANCE)).then(|| {
+        format!("syncs are lost: the device wrote {written:.0} bytes for each page of {page_bytes}")
+    })
+}
+
+/// By how much throughput may move over the measured time.
+pub const UNSTEADY_MIN: f64 = 0.50;
+/// What was measured for less, over all samples, says nothing of steadiness.
+const STEADY_TIME_NS_MIN: u64 = 500_000_000;
+
+/// Throughput must not have been on its way somewhere else: a median of that is chance. Less than
+/// that is a remark.
+pub fn steadiness(measured: &Measured) -> Option<String> {
+    let drift = measured.drift().filter(|_| measured.elapsed_ns >= STEADY_TIME_NS_MIN)?;
+    (drift.change.abs() > UNSTEADY_MIN).then(|| {
+        format!(
+            "not steady: throughput moved by {:+.0} % over the measured time; use a longer \
+             --duration",
+            drift.change * 100.0
+        )
+    })
+}
+
 /// The first gate that a sample does not pass.
 pub fn sample(cache: Cache, sample: &Sample) -> Option<String> {
     presence(sample)
@@ -200,6 +232,7 @@ mod tests {
             other_cpu_ns_per_operation: None,
             device_share: Some(1.0),
             device_queue_depth: None,
+            device_written_bytes_per_op: None,
         }
     }
 
@@ -213,9 +246,9 @@ mod tests {
         let mut bad = good();
         bad.tally.submitted = Some(109);
         let reason = sample(Cache::Bypassed, &bad).unwrap();
-        assert_eq!(reason, "109 reads submitted by the engine, 110 completed");
+        assert_eq!(reason, "109 operations submitted by the engine, 110 completed");
         bad.tally.counts.completed = 109;
-        assert_eq!(sample(Cache::Bypassed, &bad).unwrap(), "110 reads issued, 109 completed");
+        assert_eq!(sample(Cache::Bypassed, &bad).unwrap(), "110 operations issued, 109 completed");
     }
 
     #[test]
@@ -235,7 +268,7 @@ mod tests {
         let mut bad = good();
         bad.tally.counts = Counts::default();
         bad.tally.submitted = Some(0);
-        assert!(sample(Cache::Bypassed, &bad).unwrap().contains("no read completed"));
+        assert!(sample(Cache::Bypassed, &bad).unwrap().contains("no operation completed"));
     }
 
     #[test]
@@ -285,6 +318,39 @@ mod tests {
             "bounded cache expected: 300.0 MiB of the files cached, bounded to 256.0 MiB"
         );
         assert_eq!(device(Cache::Bounded, &with(Some(0.3), 1000)), None);
+    }
+
+    #[test]
+    fn what_is_still_on_its_way_is_void_and_what_wanders_a_little_is_not() {
+        let measured = |slices: [u64; 10], elapsed_ns| {
+            let mut sample = good();
+            sample.tally.counts.slices = slices.to_vec();
+            sample.tally.elapsed_ns = elapsed_ns;
+            let mut measured = Measured::default();
+            measured.add(0, &sample, None);
+            measured
+        };
+        let falling = [100, 91, 82, 75, 66, 58, 49, 42, 35, 28];
+        let reason = steadiness(&measured(falling, 1_000_000_000)).unwrap();
+        assert!(reason.starts_with("not steady: throughput moved by -11"), "{reason}");
+        assert_eq!(steadiness(&measured(falling, 100_000_000)), None, "too short to tell");
+        let wandering = [100, 99, 97, 96, 95, 93, 91, 90, 88, 85];
+        assert_eq!(steadiness(&measured(wandering, 1_000_000_000)), None);
+        assert_eq!(steadiness(&measured([100; 10], 1_000_000_000)), None);
+    }
+
+    #[test]
+    fn a_sync_that_wrote_nothing_is_void() {
+        let with = |written| Sample { device_written_bytes_per_op: written, ..good() };
+        for (written, is_void) in
+            [(Some(4096.0), false), (Some(9000.0), false), (None, false), (Some(3000.0), true)]
+        {
+            assert_eq!(durable(4096, &with(written)).is_some(), is_void, "{written:?}");
+        }
+        assert_eq!(
+            durable(4096, &with(Some(0.0))).unwrap(),
+            "syncs are lost: the device wrote 0 bytes for each page of 4096"
+        );
     }
 
     #[test]

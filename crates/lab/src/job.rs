@@ -55,7 +55,7 @@ pub enum Cache {
 #[derive(Debug)]
 pub struct Job {
     /// The files, all of one length.
-    pub files: Vec<DataFile>,
+    pub files: Arc<[DataFile]>,
     /// The seed of their content.
     pub seed: u64,
     /// Bytes per read.

@@ -183,9 +183,7 @@ impl Lane {
         ended_ns: u64,
         bytes: &[u8],
     ) -> Result<(), Failure> {
-        self.pass_time(ended_ns);
-        self.in_flight -= 1;
-        self.counts.completed += 1;
+        self.take_back(ended_ns);
         let file = &self.job.files[request.file];
         if bytes.len() != self.job.block_bytes {
             return Err(Failure::changed(file));
@@ -193,14 +191,34 @@ impl Lane {
         if self.is_verified {
             verify(self.job.seed, file.number, request.offset, bytes).map_err(Failure::Mismatch)?;
         }
+        self.place(began_ns, ended_ns, bytes.len());
+        Ok(())
+    }
+
+    /// An operation has come back that moves no bytes, and has been looked at.
+    #[inline]
+    pub fn complete_checked(&mut self, began_ns: u64, ended_ns: u64) {
+        self.take_back(ended_ns);
+        self.place(began_ns, ended_ns, 0);
+    }
+
+    #[inline]
+    fn take_back(&mut self, ended_ns: u64) {
+        self.pass_time(ended_ns);
+        self.in_flight -= 1;
+        self.counts.completed += 1;
+    }
+
+    /// Counts an operation that has come back, where it belongs to the measured time.
+    #[inline]
+    fn place(&mut self, began_ns: u64, ended_ns: u64, bytes: usize) {
         let from_ns = self.window.from_ns;
         if ended_ns >= self.until_ns {
             self.counts.edge_ns -= self.until_ns.saturating_sub(began_ns.max(from_ns)) as i64;
         } else if ended_ns >= from_ns {
             self.counts.edge_ns += from_ns.saturating_sub(began_ns) as i64;
-            self.count(ended_ns.saturating_sub(began_ns), ended_ns, bytes.len());
+            self.count(ended_ns.saturating_sub(began_ns), ended_ns, bytes);
         }
-        Ok(())
     }
 
     /// What was counted. To be taken when nothing is in flight any more.
@@ -248,7 +266,7 @@ mod tests {
 
     fn job() -> Arc<Job> {
         Arc::new(Job {
-            files: vec![DataFile { path: "f".into(), number: 0, bytes: 1 << 20 }],
+            files: [DataFile { path: "f".into(), number: 0, bytes: 1 << 20 }].into(),
             seed: 1,
             block_bytes: BLOCK_BYTES,
             depth: 2,

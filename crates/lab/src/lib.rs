@@ -7,8 +7,8 @@
 //! verifies and counts it. `gates` void what cannot be right; `verdict` says what is left to say;
 //! `report` prints and writes it.
 //!
-//! Reading order: [`plan`], [`dataset`], [`job`], [`lane`], [`engine`], [`sample`], [`schedule`],
-//! [`gates`], [`row`], [`verdict`], [`report`], [`workload`]. Beside them: [`heat`], which latencies
+//! Reading order: `suite`, [`plan`], [`dataset`], [`job`], [`lane`], [`engine`], [`sample`],
+//! [`schedule`], [`gates`], [`row`], [`verdict`], [`report`], [`workload`]. Beside them: [`heat`], which latencies
 //! came when, and `memory_group`, a bound for the page cache.
 //!
 //! Invariant: engines are compared only within one interleaved run and at equal depth.
@@ -36,6 +36,7 @@ pub mod report;
 pub mod row;
 pub mod sample;
 pub mod schedule;
+mod suite;
 pub mod verdict;
 pub mod workload;
 
@@ -48,19 +49,17 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use ringwise_measure::{
-    Sources, cpu::IdleBaseline, device::Storage, environment::Environment, quantity::duration_text,
-};
+use ringwise_measure::{Sources, cpu::IdleBaseline, device::Storage, environment::Environment};
 
 pub use crate::{args::Args, error::LabError};
 use crate::{
     dataset::Directory,
-    job::Extent,
-    plan::{Plan, Workload},
+    plan::Plan,
     progress::Progress,
-    report::{Report, Section, heatmap, json, page, saved::Saved, table},
+    report::{Report, Section, heatmap, json, page, saved::Saved},
     sample::Instruments,
-    workload::{Context, Outcome, copy, echo, log, nop, read},
+    schedule::Spare,
+    workload::{Context, echo},
 };
 
 /// How long the idle machine is looked at. Below a second its clock ticks are too coarse.
@@ -88,13 +87,10 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     let began_unix_s =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let began = Instant::now();
-    let needs_files =
-        plan.workloads.iter().any(|workload| matches!(workload, Workload::Read | Workload::Copy));
+    let needs_files = plan.workloads.iter().any(|workload| workload.has_files());
     let directory = needs_files.then(|| Directory::open(&plan.directory, plan.keep)).transpose()?;
     let storage = Storage::of(&sources, &plan.directory);
-    let samples = sample_count(&plan);
-    let timing = workload::timing(plan.extent, samples);
-    say(out, &header(&plan, &storage, timing, samples))?;
+    say(out, &suite::header(&plan, &storage))?;
     let instruments = Instruments {
         device_number: storage.device.known().map(|device| device.number.clone()),
         idle: IdleBaseline::measure(&sources, IDLE_TIME).known().copied(),
@@ -111,14 +107,17 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         lasted_s: 0.0,
     };
     let progress = Progress::new();
+    let spare = Spare::new(plan.spare);
     let context = Context {
         plan: &plan,
         instruments: &instruments,
-        timing,
+        // Each workload has its own.
+        timing: suite::timing(&plan, plan.workloads[0]),
         interrupt: &interrupt,
         progress: &progress,
+        spare: &spare,
     };
-    let result = measure(&context, directory.as_ref(), &mut report.sections, out);
+    let result = suite::measure(&context, directory.as_ref(), &mut report.sections, out);
     drop(directory);
     progress.clear();
     let ended_by = match result {
@@ -137,7 +136,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     report.lasted_s = began.elapsed().as_secs_f64();
     let path = plan.json.clone().unwrap_or_else(|| json::default_path(&plan.out, began_unix_s));
     json::write(&path, &json::text(&report))?;
-    draw(&plan, &report.sections, timing, out)?;
+    draw(&plan, &report.sections, context.timing, out)?;
     let partial = match &ended_by {
         None => "",
         Some(LabError::Interrupted) => " (partial: interrupted)",
@@ -184,100 +183,6 @@ fn draw(
         }
         None => say(out, "heatmaps: none, since no row has a result that counts\n"),
     }
-}
-
-fn measure(
-    context: &Context<'_>,
-    directory: Option<&Directory>,
-    sections: &mut Vec<Section>,
-    out: &mut dyn Write,
-) -> Result<(), LabError> {
-    let mut keep = |outcome: Outcome| {
-        let is_told = match &outcome.result {
-            Ok(()) | Err(LabError::Interrupted) => true,
-            Err(LabError::Failed(_)) => outcome.section.is_measured(),
-            Err(_) => false,
-        };
-        if is_told {
-            say(
-                out,
-                &format!(
-                    "{}\n",
-                    table::text(&outcome.section, &context.plan.percentiles, context.plan.seed)
-                ),
-            )?;
-            sections.push(outcome.section);
-        }
-        outcome.result
-    };
-    for workload in &context.plan.workloads {
-        match (workload, directory) {
-            (Workload::Read, Some(directory)) => {
-                for group in &context.plan.groups {
-                    keep(read::run(context, group, directory))?;
-                }
-            }
-            (Workload::Nop, _) => keep(nop::run(context))?,
-            (Workload::Echo, _) => {
-                for &length_bytes in &context.plan.echo.lengths {
-                    keep(echo::run(context, length_bytes))?;
-                }
-            }
-            (Workload::Copy, Some(directory)) => {
-                for set in &context.plan.copy.sets {
-                    for outcome in copy::run_set(context, set, directory) {
-                        keep(outcome)?;
-                    }
-                }
-            }
-            (Workload::Log, _) => {
-                for &group in &context.plan.log.groups {
-                    keep(log::run(context, group))?;
-                }
-            }
-            (Workload::Read | Workload::Copy, None) => {
-                unreachable!("opened above for these workloads")
-            }
-        }
-    }
-    Ok(())
-}
-
-fn sample_count(plan: &Plan) -> usize {
-    let rows = |workload: &Workload| match workload {
-        Workload::Read => plan.groups.iter().map(|group| read::rows(group).len()).sum(),
-        Workload::Nop => plan.batches.len() * nop::ROWS_PER_BATCH,
-        Workload::Echo => {
-            let counts = plan.echo.connections.len() * plan.echo.lengths.len();
-            counts * echo::rows_per_count(&plan.echo)
-        }
-        Workload::Log => {
-            let rows = |&group| log::rows_per_count(&plan.log, group);
-            plan.log.connections.len() * plan.log.groups.iter().map(rows).sum::<usize>()
-        }
-        Workload::Copy => copy::rows(&plan.copy),
-    };
-    plan.workloads.iter().map(rows).sum::<usize>() * 2 * plan.repeats
-}
-
-fn header(plan: &Plan, storage: &Storage, timing: job::Timing, samples: usize) -> String {
-    let each = match timing.extent {
-        Extent::Time(time) => {
-            let whole = Duration::from_millis(time.as_millis() as u64);
-            format!("{} each", duration_text(whole))
-        }
-        Extent::Operations(count) => format!("{count} operations each"),
-    };
-    let is_copy = plan.workloads == [Workload::Copy];
-    let each = if is_copy { "one copy each".to_owned() } else { format!("{each} after warm-up") };
-    let place = match is_copy || plan.workloads.contains(&Workload::Read) {
-        true => format!("test files in {}\n", read::storage_note(storage)),
-        false => String::new(),
-    };
-    format!(
-        "{place}{samples} samples in {} interleaved blocks, {each}, seed {}\n\n",
-        plan.repeats, plan.seed
-    )
 }
 
 fn say(out: &mut dyn Write, text: &str) -> Result<(), LabError> {

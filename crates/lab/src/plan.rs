@@ -1,24 +1,30 @@
 //! What is to be measured: the command line, checked and with every default filled in.
 
+mod chain;
 mod check;
 mod copy;
 mod echo;
 mod engine_name;
+mod flags;
 mod groups;
 mod log;
 mod percentile;
+mod stat;
 
+pub use chain::ChainGroup;
 pub use copy::{CopyPlan, CopyProgram, DataSet, Part};
 pub use echo::{EchoPlan, EchoServer, Spin};
 pub use engine_name::EngineName;
 pub use log::{Guarantee, LogGroup, LogPlan, LogServer, RsyslogInput, Transport};
 pub use percentile::Percentile;
+pub use stat::StatPlan;
 
 use std::{fmt, path::PathBuf, time::Duration};
 
 use serde::Serialize;
 
 use crate::{
+    args::Args,
     dataset::Size,
     job::{Cache, Pattern},
 };
@@ -26,6 +32,10 @@ use crate::{
 /// What is to be measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
+    /// Whether it is the suite, which leaves out what cannot run here.
+    pub is_suite: bool,
+    /// Time for further blocks where intervals are wide.
+    pub spare: Duration,
     /// The workloads, in order.
     pub workloads: Vec<Workload>,
     /// Where test files go.
@@ -44,6 +54,12 @@ pub struct Plan {
     pub extent: ExtentChoice,
     /// What `read` measures, a group for each profile and block.
     pub groups: Vec<Group>,
+    /// What `latency` measures, a group for each state of the cache.
+    pub latency: Vec<Group>,
+    /// What `stat` measures.
+    pub stat: StatPlan,
+    /// What `chain` measures.
+    pub chain: Vec<ChainGroup>,
     /// What `echo` measures.
     pub echo: EchoPlan,
     /// What `log` measures.
@@ -66,12 +82,111 @@ pub enum Workload {
     Read,
     /// No-ops through the ring.
     Nop,
+    /// Reads one at a time, with each switch of the ring.
+    Latency,
+    /// Pages written, made durable and read back.
+    Chain,
+    /// The metadata of many files.
+    Stat,
     /// Echo servers.
     Echo,
     /// Log daemons.
     Log,
     /// Programs that copy files.
     Copy,
+}
+
+impl Workload {
+    /// All of them.
+    pub const ALL: [Workload; 8] = [
+        Workload::Read,
+        Workload::Latency,
+        Workload::Nop,
+        Workload::Chain,
+        Workload::Stat,
+        Workload::Echo,
+        Workload::Copy,
+        Workload::Log,
+    ];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::Read => "read",
+            Workload::Nop => "nop",
+            Workload::Latency => "latency",
+            Workload::Chain => "chain",
+            Workload::Stat => "stat",
+            Workload::Echo => "echo",
+            Workload::Copy => "copy",
+            Workload::Log => "log",
+        }
+    }
+
+    /// Whether it has test files of its own.
+    pub fn has_files(self) -> bool {
+        !matches!(self, Workload::Nop | Workload::Echo | Workload::Log)
+    }
+}
+
+/// How large a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// About two minutes.
+    Quick,
+    /// About a quarter of an hour.
+    Standard,
+    /// As large as the published studies.
+    Full,
+}
+
+impl Scale {
+    fn of(args: &Args) -> Scale {
+        match (args.full, args.standard) {
+            (true, _) => Scale::Full,
+            (false, true) => Scale::Standard,
+            (false, false) => Scale::Quick,
+        }
+    }
+}
+
+/// What share of the suite's time a workload has, in seconds of the quick one. One that is not in
+/// the suite has none.
+const SUITE: [(Workload, u64); 7] = [
+    (Workload::Read, 26),
+    (Workload::Latency, 22),
+    (Workload::Nop, 18),
+    (Workload::Chain, 15),
+    (Workload::Stat, 6),
+    (Workload::Echo, 12),
+    // Each of its samples is one copy.
+    (Workload::Copy, 0),
+];
+
+impl Plan {
+    /// How much each sample of a workload measures.
+    pub fn extent_of(&self, workload: Workload) -> ExtentChoice {
+        let share = SUITE.iter().find(|(other, _)| *other == workload);
+        match (self.extent, share) {
+            (ExtentChoice::Budget(_), Some((_, seconds))) if self.is_suite => {
+                ExtentChoice::Budget(Duration::from_secs(*seconds))
+            }
+            (extent, _) => extent,
+        }
+    }
+
+    /// Bytes of test files that a workload needs at once, at most.
+    pub fn file_bytes(&self, workload: Workload) -> u64 {
+        let most = |groups: &[Group]| groups.iter().map(|group| group.size.most).sum();
+        match workload {
+            Workload::Read => most(&self.groups),
+            Workload::Latency => self.latency.first().map_or(0, |group| group.size.most),
+            Workload::Chain => self.chain.first().map_or(0, |chain| chain.group.size.most),
+            // The source, and a copy of it.
+            Workload::Copy => self.copy.sets.iter().map(|set| 2 * set.bytes()).max().unwrap_or(0),
+            Workload::Nop | Workload::Stat | Workload::Echo | Workload::Log => 0,
+        }
+    }
 }
 
 /// How much a sample measures.
@@ -98,6 +213,8 @@ pub enum Profile {
 /// Engines that are compared with each other in one interleaved run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
+    /// What the files are called.
+    pub set: &'static str,
     /// Through the page cache or past it.
     pub profile: Profile,
     /// In which order.

@@ -17,10 +17,11 @@ use ringwise_measure::{device::Storage, environment::Environment};
 
 use crate::{
     args::Args,
+    engine::chain::SyncKind,
     job::Cache,
     plan::{Group, LogGroup, Plan, Workload},
     row::Row,
-    verdict::{Pairing, Verdict},
+    verdict::{self, BreakEven, Pairing, SwitchCost, Verdict},
 };
 
 /// A whole run.
@@ -59,6 +60,8 @@ pub struct Section {
     pub log: Option<LogGroup>,
     /// What was copied and what the page cache held of it, for `copy`.
     pub data_set: Option<(String, Cache)>,
+    /// What makes writes durable, for `chain`.
+    pub sync: Option<SyncKind>,
     /// The rows.
     pub rows: Vec<Row>,
     /// What is to be known of all of them.
@@ -67,6 +70,12 @@ pub struct Section {
     pub verdicts: Vec<Verdict>,
     /// The ring beside each other row, by depth.
     pub pairings: Vec<Pairing>,
+    /// What each switch of the ring costs, where that is asked.
+    pub switches: Vec<SwitchCost>,
+    /// From which depth on the ring wins.
+    pub break_even: Option<BreakEven>,
+    /// What a programmer can do.
+    pub advice: Vec<String>,
 }
 
 impl std::fmt::Debug for Section {
@@ -87,17 +96,21 @@ impl Section {
             message_bytes: 0,
             log: None,
             data_set: None,
+            sync: None,
             rows,
             notes,
             verdicts,
             pairings,
+            switches: Vec::new(),
+            break_even: None,
+            advice: Vec::new(),
         }
     }
 
     /// What this workload calls the depth of a row.
     pub fn depth_noun(&self) -> &'static str {
         match self.workload {
-            Workload::Read => "depth",
+            Workload::Read | Workload::Latency | Workload::Chain | Workload::Stat => "depth",
             Workload::Nop => "batch",
             Workload::Echo | Workload::Log => "connections",
             Workload::Copy if self.message_bytes > 0 => "depth",
@@ -105,9 +118,21 @@ impl Section {
         }
     }
 
+    /// Whether its operations move bytes of files.
+    pub fn moves_bytes(&self) -> bool {
+        matches!(self.workload, Workload::Read | Workload::Latency | Workload::Chain)
+    }
+
     /// Whether any row has a sample.
     pub fn is_measured(&self) -> bool {
         self.rows.iter().any(|row| !row.measured.samples.is_empty())
+    }
+
+    /// Draws from the verdicts what they let be said together.
+    pub fn summarise(&mut self) {
+        let noun = self.depth_noun();
+        self.break_even = BreakEven::of(noun, &self.verdicts);
+        self.advice = verdict::advice(noun, &self.rows, &self.switches);
     }
 
     /// Voids every row for one reason.

@@ -16,6 +16,12 @@ use crate::{
     workload::copy::CopyFigures,
 };
 
+/// The standard deviation of a normal distribution, in medians of absolute distances.
+const NORMAL_DEVIATIONS: f64 = 1.4826;
+/// How many of them make an outlier, and how far it has to be in any case.
+const OUTLIER_DEVIATIONS: f64 = 5.0;
+const OUTLIER_SHARE_MIN: f64 = 0.10;
+
 /// One engine at one depth.
 pub struct Row {
     /// What it is called, the control's addition left out.
@@ -53,6 +59,8 @@ pub struct Measured {
     pub samples: Vec<SampleFigures>,
     /// The latencies of all samples together.
     pub latency: Latency,
+    /// The measured time of all samples.
+    pub elapsed_ns: u64,
     /// Operations by slice of the measured time, all samples together.
     pub slices: Vec<u64>,
     /// Which latencies came when, a record for each sample, where that was asked for.
@@ -149,6 +157,7 @@ impl Measured {
             copy: sample.tally.copy,
         });
         self.latency.merge(sample.latency());
+        self.elapsed_ns += sample.tally.elapsed_ns;
         if counts.exhausted {
             // Nothing was left to read in the later slices.
         } else if self.slices.len() == counts.slices.len() {
@@ -240,6 +249,17 @@ impl Measured {
         })
     }
 
+    /// Samples whose throughput is far from the others'. They are kept: what a machine does at times
+    /// is part of what it does.
+    pub fn outliers(&self) -> usize {
+        let rates: Vec<f64> = self.samples.iter().map(|sample| sample.ops_per_s).collect();
+        let middle = median(&rates).unwrap_or(0.0);
+        let distances: Vec<f64> = rates.iter().map(|rate| (rate - middle).abs()).collect();
+        let usual = median(&distances).unwrap_or(0.0) * NORMAL_DEVIATIONS;
+        let far = (OUTLIER_DEVIATIONS * usual).max(OUTLIER_SHARE_MIN * middle);
+        distances.iter().filter(|&&distance| distance > far).count()
+    }
+
     /// How throughput moved over the measured time.
     pub fn drift(&self) -> Option<Trend> {
         trend(&self.slices.iter().map(|&count| count as f64).collect::<Vec<f64>>())
@@ -278,5 +298,21 @@ impl Measured {
             .collect();
         let (own, other): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
         Ratio::bootstrap(&paired_log_ratios(&own, &other)?, seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Figures, row};
+
+    #[test]
+    fn a_sample_far_off_is_counted_and_kept() {
+        let wobbling = Figures { wobble: 0.03, ..Figures::DIRECT };
+        let mut row = row("uring", RowKind::Subject, 8, wobbling);
+        assert_eq!(row.measured.outliers(), 0);
+        row.measured.samples[2].ops_per_s *= 0.3;
+        assert_eq!(row.measured.outliers(), 1);
+        assert_eq!(row.measured.samples.len(), 6);
     }
 }

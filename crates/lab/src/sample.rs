@@ -34,6 +34,13 @@ pub struct Instruments {
     pub idle: Option<IdleBaseline>,
 }
 
+impl Instruments {
+    fn device(&self) -> Option<DeviceCounters> {
+        let number = self.device_number.as_ref()?;
+        DeviceCounters::read(&self.sources, number).known().cloned()
+    }
+}
+
 /// What one sample showed.
 #[derive(Clone, Debug)]
 pub struct Sample {
@@ -49,6 +56,8 @@ pub struct Sample {
     pub device_share: Option<f64>,
     /// Requests in the device's queue on average.
     pub device_queue_depth: Option<f64>,
+    /// Bytes that the device wrote for each operation, other programs' included.
+    pub device_written_bytes_per_op: Option<f64>,
 }
 
 /// What was counted in a pass of its own.
@@ -76,7 +85,7 @@ pub fn take(
     let mut accounts = Vec::with_capacity(2);
     let tally = run(engine, job, timing, &mut |edge| {
         if matches!(edge, Edge::Ready | Edge::Done) {
-            accounts.push(ProcessIo::read(&instruments.sources));
+            accounts.push((ProcessIo::read(&instruments.sources), instruments.device()));
         }
         // Without warm-up the measured time begins before this thread hears of it.
         let start = if is_measured_at_once { Edge::Ready } else { Edge::Start };
@@ -85,10 +94,11 @@ pub fn take(
         }
     })?;
     let device_share = device_share(&tally, &accounts, job.block_bytes);
+    let written = written_bytes_per_op(&tally, &accounts);
     match &readings[..] {
         [start, end] => {
             let sample = Sample::of(tally, start, end, timing, instruments);
-            Ok(Sample { device_share, ..sample })
+            Ok(Sample { device_share, device_written_bytes_per_op: written, ..sample })
         }
         // Only an engine that never began has no edges, and that is a failure.
         _ => Err(Failure::Io("a sample had no time".to_owned())),
@@ -97,12 +107,25 @@ pub fn take(
 
 /// The share of the bytes of all reads of the run, warm-up included, that came from a device: exact
 /// where the edges of the measured time are not.
-fn device_share(tally: &Tally, accounts: &[Fact<ProcessIo>], block_bytes: usize) -> Option<f64> {
-    let [before, after] = accounts else { return None };
+fn device_share(tally: &Tally, accounts: &[Account], block_bytes: usize) -> Option<f64> {
+    let [(before, _), (after, _)] = accounts else { return None };
     let read_bytes = after.known()?.since(before.known()?).read_bytes;
     let bytes = tally.counts.completed.checked_mul(block_bytes as u64)?;
-    (tally.foreign_cpu_ns.is_none() && bytes > 0).then(|| read_bytes as f64 / bytes as f64)
+    (tally.foreign_cpu_ns.is_none() && bytes > 0 && tally.counts.bytes > 0)
+        .then(|| read_bytes as f64 / bytes as f64)
 }
+
+/// What the device wrote for each operation of the whole run, exact as above: what was made durable
+/// within the run was written within it.
+fn written_bytes_per_op(tally: &Tally, accounts: &[Account]) -> Option<f64> {
+    let [(_, before), (_, after)] = accounts else { return None };
+    let used = after.as_ref()?.since(before.as_ref()?);
+    let is_own = tally.foreign_cpu_ns.is_none() && tally.counts.completed > 0;
+    is_own.then(|| used.written_bytes as f64 / tally.counts.completed as f64)
+}
+
+/// What the process and the device have moved.
+type Account = (Fact<ProcessIo>, Option<DeviceCounters>);
 
 /// Runs the engine once more, to count events of the kernel, which slows it down.
 ///
@@ -210,9 +233,7 @@ impl Reading {
         let clocks = || (Instant::now(), process_cpu_ns());
         let sources = &instruments.sources;
         let early = (edge == Edge::End).then(clocks);
-        let number = instruments.device_number.as_ref();
-        let device =
-            number.and_then(|number| DeviceCounters::read(sources, number).known().cloned());
+        let device = instruments.device();
         let system_cpu = SystemCpu::read(sources);
         let (taken_at, process_cpu_ns) = early.unwrap_or_else(clocks);
         Reading { taken_at, process_cpu_ns, system_cpu, device }
@@ -247,13 +268,13 @@ impl Sample {
         });
         let is_own = tally.foreign_cpu_ns.is_none();
         let device = end.device.as_ref().zip(start.device.as_ref());
+        let device = device.filter(|_| is_own).map(|(end, start)| end.since(start));
         Sample {
             cpu_ns_per_operation: own_ns / operations,
             other_cpu_ns_per_operation: other_ns.filter(|_| is_own).map(|ns| ns / operations),
             device_share: None,
-            device_queue_depth: device
-                .filter(|_| is_own)
-                .map(|(end, start)| end.since(start).queue_depth_mean),
+            device_queue_depth: device.map(|used| used.queue_depth_mean),
+            device_written_bytes_per_op: None,
             tally,
         }
     }

@@ -1,7 +1,11 @@
 //! The order of samples: random blocks, each followed by its mirror image, so that drift of the
 //! machine falls on all engines alike (see [`BlockOrder`]).
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    cell::Cell,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
 
 use ringwise_measure::statistics::BlockOrder;
 
@@ -11,10 +15,32 @@ use crate::{
     job::{Failure, Job, Timing},
     row::Row,
     sample::{self, Instruments, Sample},
+    verdict,
 };
 
 /// Why a sample that was taken is void, if so.
 pub type Inspect<'a> = dyn Fn(&Job, &Sample) -> Result<Option<String>, LabError> + 'a;
+
+/// How many times the blocks that were planned there may be.
+const BLOCKS_TIMES_MAX: usize = 3;
+
+/// Time for further blocks, of all sections together.
+#[derive(Debug, Default)]
+pub struct Spare(Cell<Duration>);
+
+impl Spare {
+    /// So much time.
+    pub fn new(time: Duration) -> Spare {
+        Spare(Cell::new(time))
+    }
+
+    /// Whether there is as much left, which is then spent.
+    fn take(&self, time: Duration) -> bool {
+        let left = self.0.get().checked_sub(time);
+        self.0.set(left.unwrap_or(self.0.get()));
+        left.is_some()
+    }
+}
 
 /// How samples are taken.
 pub struct Schedule<'a> {
@@ -32,6 +58,8 @@ pub struct Schedule<'a> {
     pub prepare: &'a dyn Fn(&Job) -> Result<Option<String>, LabError>,
     /// Looks after a sample whether that state has held, and says why the sample is void.
     pub inspect: &'a Inspect<'a>,
+    /// Time for further blocks while the interval of a verdict is too wide.
+    pub spare: &'a Spare,
 }
 
 impl Schedule<'_> {
@@ -42,8 +70,12 @@ impl Schedule<'_> {
     /// A failure that ends the run; [`LabError::Interrupted`], with what was measured so far in
     /// the rows.
     pub fn run(&self, rows: &mut [Row], progress: &mut dyn FnMut(&Row)) -> Result<(), LabError> {
-        let orders = BlockOrder::new(rows.len(), self.seed).take(self.blocks);
-        for (block, order) in orders.enumerate() {
+        let began = Instant::now();
+        let orders = BlockOrder::new(rows.len(), self.seed);
+        for (block, order) in orders.take(self.blocks * BLOCKS_TIMES_MAX).enumerate() {
+            if block >= self.blocks && !self.goes_on(rows, began.elapsed() / block as u32) {
+                break;
+            }
             for (position, &index) in order.iter().enumerate() {
                 let row = &mut rows[index];
                 progress(row);
@@ -55,7 +87,15 @@ impl Schedule<'_> {
                 self.sample(row, block, order_seed)?;
             }
         }
+        for row in rows.iter_mut().filter(|row| row.is_valid()) {
+            row.measured.void = gates::steadiness(&row.measured);
+        }
         Ok(())
+    }
+
+    /// Whether another block, which takes about so long, is worth its time and there is that time.
+    fn goes_on(&self, rows: &[Row], block_time: Duration) -> bool {
+        verdict::is_undecided(rows, self.seed) && self.spare.take(block_time)
     }
 
     fn sample(&self, row: &mut Row, block: usize, order_seed: u64) -> Result<(), LabError> {

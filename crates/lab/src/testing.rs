@@ -81,6 +81,7 @@ pub fn row(engine: &str, kind: RowKind, depth: usize, figures: Figures) -> Row {
             other_cpu_ns_per_operation: None,
             device_share: Some(figures.device_share),
             device_queue_depth: Some(figures.queue),
+            device_written_bytes_per_op: None,
         };
         row.measured.add(index / 2, &sample, None);
     }

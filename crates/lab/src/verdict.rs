@@ -1,5 +1,11 @@
 //! Verdicts: what the rows of a group let be said of the ring at each depth, with the reason
-//! counted.
+//! counted. `switches` says what each switch of a ring costs, `summary` what to do.
+
+mod summary;
+mod switches;
+
+pub use summary::{BreakEven, advice};
+pub use switches::{Figure, SwitchCost, costs};
 
 use ringwise_measure::{
     quantity::latency_text,
@@ -179,6 +185,37 @@ pub fn of_copies(rows: &[Row], files: usize, seed: u64) -> Verdict {
     })
 }
 
+/// The verdict on calls that wait for no device, such as `stat`, at a depth.
+pub fn of_calls(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdict {
+    judged(rows, depth, seed, &|subject, rival, cpu_ratio, _| {
+        vec![
+            difference_text(subject, rival, operation),
+            cost_text(subject, rival, cpu_ratio, operation),
+        ]
+    })
+}
+
+/// The verdict on chains at a depth. `barrier` is the ring that waits for whole batches.
+pub fn of_chain(rows: &[Row], depth: usize, barrier: &str, seed: u64) -> Verdict {
+    judged(rows, depth, seed, &|subject, rival, cpu_ratio, _| {
+        let mut clauses = Vec::new();
+        let times = |row: &Row| {
+            let ratio = subject.measured.ratio(&row.measured, throughput, seed)?;
+            Some(interval_text(&ratio))
+        };
+        let serial = valid(rows, 1).find(|row| row.engine == "sync").filter(|_| depth > 1);
+        if let Some(times) = serial.and_then(times) {
+            clauses.push(format!("{times} times one blocking chain after the other"));
+        }
+        let barrier = valid(rows, depth).find(|row| row.engine == barrier);
+        if let Some(times) = barrier.and_then(times) {
+            clauses.push(format!("{times} times the ring that waits for whole batches"));
+        }
+        clauses.push(cost_text(subject, rival, cpu_ratio, "page"));
+        clauses
+    })
+}
+
 /// What makes up a reason behind the comparison: of the subject, its rival, the ratio of their CPU
 /// time, and whether they were compared per core.
 type Clauses<'a> = dyn Fn(&Row, &Row, Option<&Ratio>, bool) -> Vec<String> + 'a;
@@ -247,6 +284,26 @@ fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdi
         noise_floor: noise,
         reason,
     }
+}
+
+/// Beyond this half of an interval's width, as a share, more blocks may say more.
+const WIDTH_MAX: f64 = 0.05;
+
+/// Whether at some depth nothing can be told between the ring and its best rival because the
+/// interval is wide.
+pub fn is_undecided(rows: &[Row], seed: u64) -> bool {
+    let subjects = rows.iter().filter(|row| row.kind == RowKind::Subject && row.is_valid());
+    subjects.into_iter().any(|subject| {
+        let rivals = valid(rows, subject.depth).filter(|row| row.kind == RowKind::Rival);
+        let rate = |row: &&Row| row.measured.ops_per_s();
+        let best = rivals.max_by(|a, b| rate(a).total_cmp(&rate(b)));
+        let ratio = best.and_then(|row| subject.measured.ratio(&row.measured, throughput, seed));
+        let noise = control_noise(rows, subject.depth, throughput, seed).unwrap_or(0.0);
+        ratio.is_some_and(|ratio| {
+            let half_width = (ratio.high / ratio.low).sqrt() - 1.0;
+            half_width > WIDTH_MAX && compare(&ratio, noise) == Comparison::NoDifference
+        })
+    })
 }
 
 fn valid(rows: &[Row], depth: usize) -> impl Iterator<Item = &Row> {

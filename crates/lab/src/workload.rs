@@ -2,12 +2,14 @@
 //!
 //! What they share is here; what each does is in its file.
 
+pub mod chain;
 pub mod copy;
 pub mod echo;
 pub mod log;
 pub mod nop;
 pub mod read;
 mod server;
+pub mod stat;
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -20,18 +22,24 @@ use crate::{
     plan::{ExtentChoice, Plan},
     progress::Progress,
     report::Section,
+    row::Row,
     sample::Instruments,
+    schedule::Spare,
 };
 
 /// What a sample costs beside its time: threads, rings, files opened and closed.
-const SAMPLE_OVERHEAD: Duration = Duration::from_millis(12);
+pub(crate) const SAMPLE_OVERHEAD: Duration = Duration::from_millis(12);
 const SAMPLE_TIME_MIN: Duration = Duration::from_millis(60);
 const SAMPLE_TIME_MAX: Duration = Duration::from_secs(3);
 /// What share of a sample is warm-up.
 const WARM_UP_PARTS: u32 = 8;
 
+/// The pass in which kernel events are counted.
+const COUNTING: Timing =
+    Timing { warm_up: Duration::from_millis(15), extent: Extent::Time(Duration::from_millis(100)) };
+
 /// What every workload is given.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// What is to be measured.
     pub plan: &'a Plan,
@@ -43,6 +51,8 @@ pub struct Context<'a> {
     pub interrupt: &'a Arc<AtomicBool>,
     /// What is being done.
     pub progress: &'a Progress,
+    /// Time for further blocks where intervals are wide.
+    pub spare: &'a Spare,
 }
 
 /// What a workload measured, and what ended it early, if anything did.
@@ -52,6 +62,21 @@ pub struct Outcome {
     pub section: Section,
     /// What ended it.
     pub result: Result<(), LabError>,
+}
+
+/// Says of a valid row what is to be known of any.
+fn remark(row: &mut Row) {
+    let measured = &mut row.measured;
+    let (outliers, samples) = (measured.outliers(), measured.samples.len());
+    if outliers > 0 {
+        measured.remarks.push(format!("{outliers} of {samples} samples far off"));
+    }
+    if let Some(drift) = measured.drift() {
+        measured.remarks.push(format!("drifts {:+.0} %", drift.change * 100.0));
+    }
+    if let Some(punts) = measured.worker_punts_per_op().filter(|&punts| punts >= 0.005) {
+        measured.remarks.push(format!("{:.0} % by kernel workers", punts * 100.0));
+    }
 }
 
 /// The time of each of `samples` samples.

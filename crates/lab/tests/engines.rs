@@ -22,7 +22,7 @@ use ringwise_lab::{
     lane::Counts,
     row::{Row, RowKind},
     sample::{self, Instruments},
-    schedule::Schedule,
+    schedule::{Schedule, Spare},
 };
 use ringwise_measure::{Latency, Sources};
 
@@ -49,7 +49,7 @@ fn files() -> Files {
 fn job(files: &Files, depth: usize, cache: Cache) -> Job {
     let pattern = if cache == Cache::Bypassed { Pattern::Random } else { Pattern::Sequential };
     Job {
-        files: files.files.clone(),
+        files: files.files.clone().into(),
         seed: SEED,
         block_bytes: 4096,
         depth,
@@ -289,6 +289,7 @@ fn the_schedule_voids_what_does_not_pass_and_goes_on_with_the_rest() {
         job: &|row, order_seed| Job { order_seed, ..job(&files, row.depth, Cache::Warm) },
         prepare: &|_| Ok(None),
         inspect: &|_, _| Ok(None),
+        spare: &Spare::default(),
     };
     let mut told = 0;
     schedule.run(&mut rows, &mut |_| told += 1).unwrap();
@@ -296,10 +297,49 @@ fn the_schedule_voids_what_does_not_pass_and_goes_on_with_the_rest() {
     let voids: Vec<Option<&str>> = rows.iter().map(|row| row.measured.void.as_deref()).collect();
     assert_eq!(voids[0], None);
     assert_eq!(rows[0].measured.samples.len(), 4);
-    assert_eq!(voids[1], Some("1001 reads submitted by the engine, 1000 completed"));
+    assert_eq!(voids[1], Some("1001 operations submitted by the engine, 1000 completed"));
     assert!(voids[2].unwrap().starts_with("Little's law"), "{voids:?}");
-    assert!(voids[3].unwrap().starts_with("no read completed"), "{voids:?}");
+    assert!(voids[3].unwrap().starts_with("no operation completed"), "{voids:?}");
     assert_eq!(rows[1].measured.samples.len(), 1, "a void row is not measured again");
+}
+
+#[test]
+fn further_blocks_are_measured_while_nothing_can_be_told_and_there_is_time() {
+    let files = files();
+    let minute = Duration::from_secs(60);
+    for (is_noisy, time, blocks) in
+        [(true, minute, 6), (true, Duration::ZERO, 2), (false, minute, 2)]
+    {
+        let random = std::sync::Mutex::new(fastrand::Rng::with_seed(3));
+        let engine = |is_noisy: bool| -> Box<dyn Engine> {
+            let random = std::sync::Mutex::new(random.lock().unwrap().fork());
+            Box::new(Liar(move |_: &Job, _| {
+                let mut tally = honest();
+                if is_noisy {
+                    // Half as fast or half as fast again: Little's law holds at any speed.
+                    tally.elapsed_ns = random.lock().unwrap().u64(500_000_000..1_500_000_000);
+                }
+                tally
+            }))
+        };
+        let row = |name: &str, kind| Row::new(name.to_owned(), kind, 1, engine(is_noisy));
+        let mut rows = vec![row("sync", RowKind::Rival), row("uring", RowKind::Subject)];
+        let instruments = instruments();
+        let spare = Spare::new(time);
+        let schedule = Schedule {
+            blocks: 2,
+            seed: 1,
+            timing: Timing { warm_up: Duration::ZERO, extent: Extent::Operations(1000) },
+            instruments: &instruments,
+            job: &|row, order_seed| Job { order_seed, ..job(&files, row.depth, Cache::Warm) },
+            prepare: &|_| Ok(None),
+            inspect: &|_, _| Ok(None),
+            spare: &spare,
+        };
+        schedule.run(&mut rows, &mut |_| {}).unwrap();
+        assert_eq!(rows[1].measured.void, None);
+        assert_eq!(rows[1].measured.samples.len(), 2 * blocks, "{is_noisy} {time:?}");
+    }
 }
 
 #[test]
@@ -316,6 +356,7 @@ fn a_cache_that_is_not_as_expected_voids_the_row() {
         job: &|row, order_seed| Job { order_seed, ..job(&files, row.depth, Cache::Warm) },
         prepare: &|job| Ok(gates::page_cache(job.cache, Some(0.5))),
         inspect: &|_, _| Ok(None),
+        spare: &Spare::default(),
     };
     schedule.run(&mut rows, &mut |_| {}).unwrap();
     assert_eq!(
@@ -342,6 +383,7 @@ fn an_interrupt_ends_the_schedule_with_what_there_is() {
         },
         prepare: &|_| Ok(None),
         inspect: &|_, _| Ok(None),
+        spare: &Spare::default(),
     };
     let mut taken = 0;
     let result = schedule.run(&mut rows, &mut |_| {

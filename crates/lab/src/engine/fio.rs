@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn names_with_colons_stay_whole() {
         let job = Job {
-            files: vec![DataFile { path: "/a:b/c".into(), number: 0, bytes: 8192 }],
+            files: [DataFile { path: "/a:b/c".into(), number: 0, bytes: 8192 }].into(),
             seed: 1,
             block_bytes: 4096,
             depth: 32,

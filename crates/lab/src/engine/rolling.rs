@@ -28,6 +28,11 @@ pub(super) trait Queue {
     /// Hands over all that was prepared, and waits until `want` completions are there.
     fn submit_and_wait(&mut self, want: usize) -> Result<(), Failure>;
 
+    /// After how many operations to hand over what is fresh, where not as for reads.
+    fn fresh_max(&self) -> Option<usize> {
+        None
+    }
+
     /// Gives one completion that is there, with what it brought; nothing where there is none.
     fn reap(&mut self, take: &mut Take<'_>) -> Result<(), Failure>;
 }
@@ -59,10 +64,10 @@ pub(super) fn drive(
     job: &Job,
 ) -> Result<Tally, Failure> {
     let depth = job.depth;
-    let fresh_max = match job.cache {
+    let fresh_max = queue.fresh_max().unwrap_or(match job.cache {
         Cache::Bypassed | Cache::Bounded => FRESH_MAX,
         Cache::Warm | Cache::Cold => depth,
-    };
+    });
     let mut rolling = Rolling {
         lane,
         slots: vec![Slot::default(); depth],

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use ringwise::{BackendChoice, Buffer, Builder, Descriptor, Effect, Local, Operation, Target};
 
-use super::{Engine, Tally, buffer, rolling};
+use super::{Engine, Tally, buffer, rolling, unavailable};
 use crate::{
     job::{Cache, Failure, Job, Request, Start},
     lane::Lane,
@@ -204,10 +204,6 @@ impl Uring {
         }
         Ok((0..job.depth).map(|_| pool.take().map(Buffer::from)).collect())
     }
-}
-
-fn unavailable(reason: impl fmt::Display) -> Failure {
-    Failure::Unavailable(reason.to_string())
 }
 
 impl Engine for Uring {

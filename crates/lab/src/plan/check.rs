@@ -5,7 +5,10 @@ use std::{fmt, path::PathBuf, time::Duration};
 use ringwise_measure::quantity::parse_duration;
 
 use super::{
-    CopyPlan, EchoPlan, ExtentChoice, LogPlan, Percentile, Plan, Workload, groups::groups,
+    CopyPlan, EchoPlan, ExtentChoice, LogPlan, Percentile, Plan, SUITE, Scale, StatPlan, Workload,
+    chain::chain,
+    flags,
+    groups::{groups, latency},
 };
 use crate::{args::Args, error::LabError};
 
@@ -22,33 +25,37 @@ impl Plan {
     ///
     /// [`LabError::Usage`], which names the value and what is accepted.
     pub fn new(args: &Args) -> Result<Plan, LabError> {
-        let workloads = match args.workload.as_deref() {
-            // The suite; more workloads are to come.
-            None | Some("read") => vec![Workload::Read],
-            Some("nop") => vec![Workload::Nop],
-            Some("echo") => vec![Workload::Echo],
-            Some("log") => vec![Workload::Log],
-            Some("copy") => vec![Workload::Copy],
-            Some(other) => return Err(unknown("workload", other, "read, nop, echo, copy, log")),
-        };
+        let named = args.workload.as_deref().map(workload).transpose()?;
+        flags::check(args, named)?;
+        let suite = || SUITE.iter().map(|(workload, _)| *workload).collect();
+        let workloads: Vec<Workload> = named.map_or_else(suite, |workload| vec![workload]);
+        let has = |workload| workloads.contains(&workload);
+        let scale = Scale::of(args);
         let depths = args.depth.as_deref().map(|text| counts("--depth", text)).transpose()?;
-        let is_echo = workloads == [Workload::Echo];
-        let is_copy = workloads == [Workload::Copy];
-        let is_log = workloads == [Workload::Log];
-        only_for_servers(args, is_echo, is_log)?;
-        if !is_copy && (args.sets.is_some() || args.study) {
-            let flag = if args.study { "--study" } else { "--sets" };
-            return Err(usage(flag, "is for the workload copy only"));
-        }
+        let given = depths.as_deref();
+        let (is_copy, is_log) = (named == Some(Workload::Copy), named == Some(Workload::Log));
         let plan = Plan {
-            groups: match workloads[..] {
-                [Workload::Echo | Workload::Copy | Workload::Log] => Vec::new(),
-                _ => groups(args, depths.as_deref())?,
+            groups: if has(Workload::Read) { groups(args, given)? } else { Vec::new() },
+            latency: if has(Workload::Latency) { latency(args)? } else { Vec::new() },
+            stat: if has(Workload::Stat) {
+                StatPlan::new(args, given, scale)?
+            } else {
+                StatPlan::default()
             },
-            echo: if is_echo { EchoPlan::new(args)? } else { EchoPlan::default() },
+            chain: if has(Workload::Chain) { chain(args, given, scale)? } else { Vec::new() },
+            echo: if has(Workload::Echo) { EchoPlan::new(args)? } else { EchoPlan::default() },
             log: if is_log { LogPlan::new(args)? } else { LogPlan::default() },
-            copy: if is_copy { CopyPlan::new(args)? } else { CopyPlan::default() },
-            batches: depths.unwrap_or_else(|| vec![1, 32, 256]),
+            copy: match named {
+                Some(Workload::Copy) => CopyPlan::new(args)?,
+                None => CopyPlan::of_suite(args)?,
+                Some(_) => CopyPlan::default(),
+            },
+            batches: depths.unwrap_or_else(|| match scale {
+                Scale::Quick => vec![1, 32, 256],
+                Scale::Standard | Scale::Full => (0..=10).map(|power| 1 << power).collect(),
+            }),
+            is_suite: named.is_none(),
+            spare: spare(args, scale),
             workloads,
             directory: args.dir.clone().unwrap_or_else(|| PathBuf::from(".")),
             keep: args.keep,
@@ -68,23 +75,10 @@ impl Plan {
     }
 }
 
-/// Flags that would be without effect elsewhere.
-fn only_for_servers(args: &Args, is_echo: bool, is_log: bool) -> Result<(), LabError> {
-    let both = (is_echo || is_log, "workloads echo and log");
-    let log = (is_log, "workload log");
-    for (flag, is_given, (is_meant, whose)) in [
-        ("--connections", args.connections.is_some(), both),
-        ("--length", args.length.is_some(), both),
-        ("--target", !args.target.is_empty(), both),
-        ("--guarantee", args.guarantee.is_some(), log),
-        ("--transport", args.transport.is_some(), log),
-        ("--rate", args.rate.is_some(), log),
-    ] {
-        if is_given && !is_meant {
-            return Err(usage(flag, format_args!("is for the {whose} only")));
-        }
-    }
-    Ok(())
+fn workload(name: &str) -> Result<Workload, LabError> {
+    let accepted = Workload::ALL.map(Workload::name).join(", ");
+    let found = Workload::ALL.into_iter().find(|workload| workload.name() == name);
+    found.ok_or_else(|| unknown("workload", name, &accepted))
 }
 
 /// Interleaved blocks. Fewer than elsewhere where each sample of `log` starts a daemon.
@@ -101,9 +95,6 @@ fn repeats(args: &Args, is_copy: bool, is_log: bool) -> Result<u64, LabError> {
 /// Latencies over time need a time, and a place to go.
 fn heatmap(plan: &Plan) -> Result<(), LabError> {
     let Some(path) = &plan.heatmap else { return Ok(()) };
-    if plan.workloads != [Workload::Read] {
-        return Err(usage("--heatmap", "is drawn for the workload read only"));
-    }
     if matches!(plan.extent, ExtentChoice::Reads(_)) {
         return Err(usage("--heatmap", "needs a time: use --duration in place of --reads"));
     }
@@ -139,9 +130,10 @@ fn extent(args: &Args, is_log: bool) -> Result<ExtentChoice, LabError> {
             let time = if args.full { 2000 } else { time };
             return Ok(ExtentChoice::Time(Duration::from_millis(time)));
         }
-        return Ok(match args.full {
-            true => ExtentChoice::Time(Duration::from_secs(2)),
-            false => ExtentChoice::Budget(Duration::from_secs(88)),
+        return Ok(match Scale::of(args) {
+            Scale::Full => ExtentChoice::Time(Duration::from_secs(2)),
+            Scale::Standard => ExtentChoice::Time(Duration::from_millis(500)),
+            Scale::Quick => ExtentChoice::Budget(Duration::from_secs(88)),
         });
     };
     let time = parse_duration(text).map_err(|error| usage("--duration", error))?;
@@ -149,6 +141,16 @@ fn extent(args: &Args, is_log: bool) -> Result<ExtentChoice, LabError> {
         return Err(usage("--duration", format_args!("{text}: expected 10ms to 60m")));
     }
     Ok(ExtentChoice::Time(time))
+}
+
+/// Time for further blocks: none where their number was typed.
+fn spare(args: &Args, scale: Scale) -> Duration {
+    match scale {
+        _ if args.repeats.is_some() => Duration::ZERO,
+        Scale::Quick => Duration::from_secs(12),
+        Scale::Standard => Duration::from_secs(300),
+        Scale::Full => Duration::from_secs(3600),
+    }
 }
 
 fn counts(flag: &str, text: &str) -> Result<Vec<usize>, LabError> {
@@ -203,13 +205,13 @@ mod tests {
     use crate::{
         dataset::Size,
         job::{Cache, Pattern},
-        plan::{EngineName, Group},
+        plan::{EngineName, Group, Profile},
     };
 
     const MIB: u64 = 1 << 20;
 
     fn args(change: impl FnOnce(&mut Args)) -> Args {
-        let mut args = Args::default();
+        let mut args = Args { workload: Some("read".to_owned()), ..Args::default() };
         change(&mut args);
         args
     }
@@ -225,15 +227,54 @@ mod tests {
     #[test]
     fn nothing_typed_is_the_quick_suite() {
         let plan = Plan::new(&Args::default()).unwrap();
-        assert_eq!(plan.workloads, [Workload::Read]);
-        assert_eq!((plan.repeats, plan.seed, plan.keep), (5, 1, false));
-        assert!(matches!(plan.extent, ExtentChoice::Budget(_)));
+        let names: Vec<&str> = plan.workloads.iter().map(|workload| workload.name()).collect();
+        assert_eq!(names, ["read", "latency", "nop", "chain", "stat", "echo", "copy"]);
+        assert_eq!((plan.repeats, plan.seed, plan.keep, plan.is_suite), (5, 1, false, true));
         let [buffered, direct] = &plan.groups[..] else { panic!("{plan:?}") };
         assert_eq!((buffered.pattern, buffered.cache), (Pattern::Sequential, Cache::Warm));
         assert_eq!((direct.pattern, direct.cache), (Pattern::Random, Cache::Bypassed));
-        assert_eq!((buffered.files, buffered.size.most), (10, 1000 * MIB));
+        assert_eq!((buffered.files, buffered.size.most), (10, 256 * MIB));
         assert_eq!(direct.depths, [1, 32]);
         assert_eq!(direct.engines, EngineName::DEFAULT);
+        let bytes: u64 = plan.workloads.iter().map(|&workload| plan.file_bytes(workload)).sum();
+        assert!(bytes < 1 << 30, "{bytes}");
+        let budget = |workload| match plan.extent_of(workload) {
+            ExtentChoice::Budget(budget) => budget,
+            other => panic!("{other:?}"),
+        };
+        let total: Duration = plan.workloads.iter().map(|&workload| budget(workload)).sum();
+        assert!(total <= Duration::from_secs(105), "{total:?}");
+    }
+
+    #[test]
+    fn latency_is_one_at_a_time_in_each_state_of_the_cache() {
+        let plan = Plan::new(&args(|args| args.workload = Some("latency".into()))).unwrap();
+        assert!(!plan.is_suite);
+        let states: Vec<(Profile, Cache)> =
+            plan.latency.iter().map(|group| (group.profile, group.cache)).collect();
+        assert_eq!(
+            states,
+            [
+                (Profile::Buffered, Cache::Warm),
+                (Profile::Buffered, Cache::Cold),
+                (Profile::Direct, Cache::Bypassed)
+            ]
+        );
+        for group in &plan.latency {
+            assert_eq!((&group.depths[..], group.pattern), (&[1][..], Pattern::Random));
+            assert_eq!(group.engines.len(), 9, "{:?}", group.engines);
+            assert_eq!((group.set, group.files), ("latency", 1));
+        }
+    }
+
+    #[test]
+    fn what_was_typed_is_not_repeated_further() {
+        let spare = |repeats: Option<&str>| {
+            let args = args(|args| args.repeats = repeats.map(str::to_owned));
+            Plan::new(&args).unwrap().spare
+        };
+        assert_eq!(spare(Some("7")), Duration::ZERO);
+        assert!(spare(None) > Duration::ZERO);
     }
 
     #[test]
@@ -281,7 +322,10 @@ mod tests {
     fn bad_input_is_named_with_what_is_accepted() {
         let set = |text: &str| Some(text.to_owned());
         for (text, parts) in [
-            (refused(|a| a.workload = set("raed")), ["unknown workload \"raed\"", "read, nop"]),
+            (
+                refused(|a| a.workload = set("raed")),
+                ["unknown workload \"raed\"", "expected read, "],
+            ),
             (refused(|a| a.engines = set("sync,uing")), ["unknown engine \"uing\"", "uring"]),
             (refused(|a| a.engines = set("uring+sqpol")), ["\"uring+sqpol\"", "uring+sqpoll"]),
             (refused(|a| a.engines = set("")), ["unknown engine \"\"", "uring"]),
@@ -304,6 +348,29 @@ mod tests {
                 }),
                 ["--pattern seq", "random"],
             ),
+            (
+                refused(|a| {
+                    a.workload = set("chain");
+                    a.sync = set("msync")
+                }),
+                ["--sync \"msync\"", "fsync, fdatasync, dsync"],
+            ),
+            (
+                refused(|a| {
+                    a.workload = set("chain");
+                    a.size = set("1m")
+                }),
+                ["--size 1m", "170 chains in flight"],
+            ),
+            (refused(|a| a.sync = set("fsync")), ["--sync is for", "workload chain"]),
+            (
+                refused(|a| {
+                    a.workload = set("nop");
+                    a.engines = set("uring")
+                }),
+                ["--engines is for", "read, echo"],
+            ),
+            (refused(|a| a.connections = set("1")), ["--connections is for", "echo"]),
             (refused(|a| a.percentiles = set("p50,p95")), ["\"p95\"", "p50, p90, p99, p99.9"]),
             (
                 refused(|a| a.heatmap = Some("/nonexistent/x".into())),

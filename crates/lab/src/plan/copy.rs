@@ -227,6 +227,20 @@ impl CopyPlan {
         Ok(CopyPlan { programs, sets, caches, blocks: Vec::new(), depths: Vec::new() })
     }
 
+    /// What the suite copies: unless it is the full one, a tree of small files by the two programs
+    /// that a verdict is about.
+    pub(super) fn of_suite(args: &Args) -> Result<CopyPlan, LabError> {
+        if args.full {
+            return CopyPlan::new(&Args { duration: None, ..args.clone() });
+        }
+        Ok(CopyPlan {
+            programs: vec![CopyProgram::Ringwise, CopyProgram::Gnu],
+            sets: vec![DataSet::parse("small", false)?],
+            caches: vec![Cache::Warm],
+            ..CopyPlan::default()
+        })
+    }
+
     fn study(args: &Args, caches: Vec<Cache>) -> Result<CopyPlan, LabError> {
         for (flag, is_given) in
             [("--engines", args.engines.is_some()), ("--sets", args.sets.is_some())]

@@ -113,18 +113,12 @@ impl fmt::Display for EchoServer {
 impl EchoPlan {
     /// Checks what was typed.
     pub(super) fn new(args: &Args) -> Result<EchoPlan, LabError> {
-        for (flag, is_given) in [
-            ("--depth", args.depth.is_some()),
-            ("--block", args.block.is_some()),
-            ("--reads", args.reads.is_some()),
-        ] {
-            if is_given {
-                let message = "is not for echo: it has --connections, --length and --duration";
-                return Err(usage(flag, message));
-            }
-        }
         let mut servers = match args.engines.as_deref() {
             Some(text) => list(text, EchoServer::parse)?,
+            // Enough for a verdict; the rest is for `lab echo`.
+            None if args.workload.is_none() && !args.full => {
+                vec![EchoServer::Uring(Spin::Default), EchoServer::Epoll, EchoServer::Tokio]
+            }
             None => EchoServer::DEFAULT.to_vec(),
         };
         for text in &args.target {
@@ -135,7 +129,11 @@ impl EchoPlan {
             }
             servers.push(target);
         }
-        let connections = args.connections.as_deref().unwrap_or("1,2,50,1000");
+        let connections = match args.connections.as_deref() {
+            Some(text) => text,
+            None if args.workload.is_none() && !args.full => "1,50",
+            None => "1,2,50,1000",
+        };
         let lengths = match args.length.as_deref() {
             Some(text) => text,
             None if args.full => "64,512,4k,64k",
@@ -161,7 +159,7 @@ mod tests {
     use super::*;
 
     fn plan(change: impl FnOnce(&mut Args)) -> Result<EchoPlan, LabError> {
-        let mut args = Args::default();
+        let mut args = Args { workload: Some("echo".into()), ..Args::default() };
         change(&mut args);
         EchoPlan::new(&args)
     }
@@ -196,7 +194,6 @@ mod tests {
             (refused(|a| a.target = vec!["x".into()]), ["--target \"x\"", "NAME=IP:PORT"]),
             (refused(|a| a.target = vec!["=[::1]:8".into()]), ["--target", "NAME=IP:PORT"]),
             (refused(|a| a.target = vec!["epoll=[::1]:8".into()]), ["--target", "taken"]),
-            (refused(|a| a.depth = Some("1".into())), ["--depth", "--connections"]),
         ] {
             assert!(parts.iter().all(|part| text.contains(part)), "{text}");
         }

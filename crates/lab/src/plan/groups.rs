@@ -8,7 +8,7 @@ use ringwise_measure::{
 };
 
 use super::{
-    EngineName, Group, Profile,
+    EngineName, Group, Profile, Scale,
     check::{COUNT_MAX, list, number, unknown, usage},
 };
 use crate::{
@@ -28,6 +28,8 @@ const BLOCK_BYTES_MAX: u64 = 64 << 20;
 /// What every direct read is at least a multiple of.
 const SECTOR_BYTES: u64 = 512;
 const MIB: u64 = 1 << 20;
+/// The file of `latency`.
+const LATENCY_SIZE: &str = "128m";
 
 /// A group for each profile and block.
 ///
@@ -35,14 +37,13 @@ const MIB: u64 = 1 << 20;
 ///
 /// [`LabError::Usage`], which names the value and what is accepted.
 pub(super) fn groups(args: &Args, depths: Option<&[usize]>) -> Result<Vec<Group>, LabError> {
-    let profiles = match args.profile.as_deref() {
-        None => vec![Profile::Buffered, Profile::Direct],
-        Some("buffered") => vec![Profile::Buffered],
-        Some("direct") => vec![Profile::Direct],
-        Some(other) => return Err(unknown("--profile", other, "buffered, direct")),
-    };
+    let profiles = profiles(args)?;
     let depths = depths.map_or_else(
-        || if args.full { vec![1, 4, 8, 16, 32, 64, 128] } else { vec![1, 32] },
+        || match Scale::of(args) {
+            Scale::Quick => vec![1, 32],
+            Scale::Standard => vec![1, 8, 32, 128],
+            Scale::Full => vec![1, 4, 8, 16, 32, 64, 128],
+        },
         <[usize]>::to_vec,
     );
     let blocks = args.block.as_deref().map_or_else(|| Ok(vec![4096]), blocks)?;
@@ -60,6 +61,25 @@ pub(super) fn groups(args: &Args, depths: Option<&[usize]>) -> Result<Vec<Group>
     Ok(groups)
 }
 
+/// The profiles asked for.
+pub(super) fn profiles(args: &Args) -> Result<Vec<Profile>, LabError> {
+    Ok(match args.profile.as_deref() {
+        None => vec![Profile::Buffered, Profile::Direct],
+        Some("buffered") => vec![Profile::Buffered],
+        Some("direct") => vec![Profile::Direct],
+        Some(other) => return Err(unknown("--profile", other, "buffered, direct")),
+    })
+}
+
+/// Refuses more in flight than there may be memory for.
+pub(super) fn buffers_fit(depths: &[usize], bytes_each: usize) -> Result<(), LabError> {
+    let most = depths.iter().copied().max().unwrap_or(1) as u64 * bytes_each as u64;
+    if most > BUFFERS_BYTES_MAX {
+        return Err(usage("--depth", "times --block: expected at most 1 GiB of buffers"));
+    }
+    Ok(())
+}
+
 fn group(
     args: &Args,
     profile: Profile,
@@ -71,10 +91,7 @@ fn group(
         let text = format!("{block_bytes}: direct reads take a multiple of 512, such as 512 or 4k");
         return Err(usage("--block", text));
     }
-    let most = depths.iter().copied().max().unwrap_or(1) as u64 * block_bytes as u64;
-    if most > BUFFERS_BYTES_MAX {
-        return Err(usage("--depth", "times --block: expected at most 1 GiB of buffers"));
-    }
+    buffers_fit(depths, block_bytes)?;
     let files = number("--files", args.files.as_deref(), 1, COUNT_MAX)?;
     let files = files.unwrap_or(if is_direct { 1 } else { 10 });
     let threads = number("--threads", args.threads.as_deref(), 1, COUNT_MAX)?;
@@ -90,6 +107,7 @@ fn group(
         _ => cache,
     };
     let group = Group {
+        set: if is_direct { "direct" } else { "buffered" },
         profile,
         pattern: pattern(args, profile, cache)?,
         cache,
@@ -141,6 +159,45 @@ fn bound(group: &Group) -> Result<(), LabError> {
     Ok(())
 }
 
+/// What `latency` reads one at a time: through the page cache, warm and cold, and past it, over one
+/// file, by `sync`, `aio` and the ring with each of its switches.
+///
+/// # Errors
+///
+/// As for [`groups`].
+pub(super) fn latency(args: &Args) -> Result<Vec<Group>, LabError> {
+    let caches = match args.cache.as_deref() {
+        None => vec!["warm", "cold"],
+        Some(state @ ("warm" | "cold")) => vec![state],
+        Some(other) => return Err(unknown("--cache", other, "warm, cold")),
+    };
+    let mut groups = Vec::new();
+    for profile in profiles(args)? {
+        let states = match profile {
+            Profile::Buffered => caches.iter().copied().map(Some).collect(),
+            // A state that has no effect is refused below.
+            Profile::Direct => vec![args.cache.as_deref().filter(|_| args.profile.is_some())],
+        };
+        for state in states {
+            let own = Args {
+                workload: Some("latency".to_owned()),
+                profile: Some(profile.to_string()),
+                pattern: Some("random".to_owned()),
+                cache: state.map(str::to_owned),
+                engines: args.engines.clone().or_else(|| Some("sync,aio,uring".to_owned())),
+                ablate: args.ablate || args.engines.is_none(),
+                size: args.size.clone().or_else(|| Some(LATENCY_SIZE.to_owned())),
+                files: Some("1".to_owned()),
+                threads: Some("1".to_owned()),
+                ..args.clone()
+            };
+            let of_profile = self::groups(&own, Some(&[1]))?;
+            groups.extend(of_profile.into_iter().map(|group| Group { set: "latency", ..group }));
+        }
+    }
+    Ok(groups)
+}
+
 fn pattern(args: &Args, profile: Profile, cache: Cache) -> Result<Pattern, LabError> {
     let is_random = profile == Profile::Direct || cache == Cache::Bounded;
     Ok(match args.pattern.as_deref() {
@@ -182,6 +239,10 @@ fn size(args: &Args, profile: Profile) -> Result<Size, LabError> {
     Ok(match (args.full, profile) {
         (true, Profile::Buffered) => Size::exactly(1000 * MIB),
         (true, Profile::Direct) => Size::exactly(10 << 30),
+        // The suite has other things to do too.
+        (false, _) if args.workload.is_none() && Scale::of(args) == Scale::Quick => {
+            Size { most: 256 * MIB, least: 64 * MIB, time: Duration::from_secs(2) }
+        }
         // Less of it measures the same in a warm cache; a device shows its worst over much data.
         (false, _) => Size { most: 1000 * MIB, least: 64 * MIB, time: Duration::from_secs(6) },
     })

@@ -206,16 +206,6 @@ impl fmt::Display for LogGroup {
 impl LogPlan {
     /// Checks what was typed.
     pub(super) fn new(args: &Args) -> Result<LogPlan, LabError> {
-        for (flag, is_given) in [
-            ("--depth", args.depth.is_some()),
-            ("--block", args.block.is_some()),
-            ("--reads", args.reads.is_some()),
-        ] {
-            if is_given {
-                let message = "is not for log: it has --connections, --length and --duration";
-                return Err(usage(flag, message));
-            }
-        }
         let mut servers = match args.engines.as_deref() {
             Some(text) => list(text, LogServer::parse)?,
             None if args.quick => LogServer::QUICK.to_vec(),
@@ -323,7 +313,6 @@ mod tests {
             (refused(|a| a.length = Some("39".into())), ["--length 39", "40 to 16m"]),
             (refused(|a| a.target = vec!["x".into()]), ["--target \"x\"", "NAME=IP:PORT"]),
             (refused(|a| a.target = vec!["epoll=[::1]:8".into()]), ["--target", "taken"]),
-            (refused(|a| a.depth = Some("1".into())), ["--depth", "--connections"]),
         ] {
             assert!(parts.iter().all(|part| text.contains(part)), "{text}");
         }

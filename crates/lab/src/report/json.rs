@@ -19,13 +19,14 @@ use serde_json::value::{RawValue, Value};
 
 use super::{Report, Section};
 use crate::{
+    engine::chain::SyncKind,
     error::LabError,
     gates,
     heat::Heat,
     job::{Cache, Pattern},
     plan::{LogGroup, Profile, Workload},
     row::{Row, RowKind, SampleFigures},
-    verdict::{Pairing, Verdict, ratio_to_sync},
+    verdict::{BreakEven, Pairing, SwitchCost, Verdict, ratio_to_sync},
     workload::copy::CopyFigures,
 };
 
@@ -84,6 +85,9 @@ struct SectionFacts<'a> {
     title: &'a str,
     depth_is: &'static str,
     notes: &'a [String],
+    break_even: Option<&'a BreakEven>,
+    advice: &'a [String],
+    switches: &'a [SwitchCost],
 }
 
 /// Something of a section, with what tells the section.
@@ -106,6 +110,7 @@ struct Place<'a> {
     cache: Option<Cache>,
     block_bytes: usize,
     data_set: Option<&'a str>,
+    sync: Option<SyncKind>,
 }
 
 #[derive(Serialize)]
@@ -134,6 +139,7 @@ struct RowResult<'a> {
     harness_ns_per_op: Option<f64>,
     harness_share: Option<f64>,
     ratio_to_sync: Option<Ratio>,
+    outliers: usize,
     remarks: &'a [String],
     detail: Option<&'a str>,
     void: Option<&'a str>,
@@ -167,6 +173,7 @@ impl Section {
                 .or(self.data_set.as_ref().map(|(_, cache)| *cache)),
             block_bytes: group.map_or(self.message_bytes, |group| group.block_bytes),
             data_set: self.data_set.as_ref().map(|(name, _)| &**name),
+            sync: self.sync,
         }
     }
 }
@@ -201,6 +208,7 @@ fn row_result<'a>(index: usize, section: &'a Section, row: &'a Row, seed: u64) -
         harness_ns_per_op: measured.harness_ns,
         harness_share: measured.harness_share,
         ratio_to_sync: ratio_to_sync(row, &section.rows, seed),
+        outliers: measured.outliers(),
         remarks: &measured.remarks,
         detail: measured.detail.as_deref(),
         void: measured.void.as_deref(),
@@ -236,6 +244,9 @@ pub fn text(report: &Report<'_>) -> String {
                 title: &section.title,
                 depth_is: section.depth_noun(),
                 notes: &section.notes,
+                break_even: section.break_even.as_ref(),
+                advice: &section.advice,
+                switches: &section.switches,
             })
             .collect(),
         results: report

@@ -38,7 +38,18 @@ pub fn text(section: &Section, percentiles: &[Percentile], seed: u64) -> String 
         text.push_str("  * counted by the engine itself\n");
     }
     section.verdicts.iter().for_each(|verdict| text.push_str(&verdict_line(section, verdict)));
-    section.pairings.iter().for_each(|pairing| text.push_str(&pairing_line(section, pairing)));
+    if section.switches.is_empty() {
+        section.pairings.iter().for_each(|pairing| text.push_str(&pairing_line(section, pairing)));
+    }
+    for cost in &section.switches {
+        let _ = writeln!(text, "  {noun} {}: {}", cost.depth, cost.text());
+    }
+    if let Some(break_even) = &section.break_even {
+        let _ = writeln!(text, "  {}", break_even.text());
+    }
+    for advice in &section.advice {
+        let _ = writeln!(text, "  advice: {advice}");
+    }
     text
 }
 
@@ -63,7 +74,7 @@ fn columns<'a>(section: &Section, percentiles: &'a [Percentile]) -> Vec<Column<'
         return columns;
     }
     add("ops/s", Box::new(|row| Some(grouped(row.measured.ops_per_s()))));
-    if section.workload == Workload::Read {
+    if section.moves_bytes() {
         add("MiB/s", Box::new(|row| Some(format!("{:.0}", row.measured.mib_per_s()))));
     }
     for percentile in percentiles {
@@ -71,7 +82,7 @@ fn columns<'a>(section: &Section, percentiles: &'a [Percentile]) -> Vec<Column<'
     }
     add("max", Box::new(|row| latency(row, |p| p.max)));
     add("CPU/op", Box::new(|row| Some(latency_text(row.measured.cpu_ns_per_op()))));
-    if section.workload == Workload::Read {
+    if section.moves_bytes() {
         let other = |row: &Row| row.measured.median(|sample| sample.system_other_cpu_ns_per_op);
         add(
             "other CPU/op",
@@ -89,7 +100,7 @@ fn columns<'a>(section: &Section, percentiles: &'a [Percentile]) -> Vec<Column<'
         let figure = |row: &Row| row.measured.figures().get(name).copied();
         add(heading, Box::new(move |row| figure(row).map(figure_text)));
     }
-    if section.workload == Workload::Read {
+    if section.moves_bytes() {
         let queue = |row: &Row| row.measured.device_queue_depth();
         add("queue", Box::new(move |row| queue(row).map(|queue| format!("{queue:.1}"))));
         let share = |row: &Row| row.measured.device_share();

@@ -265,6 +265,7 @@ fn measure(
             Ok(gates::page_cache(cache, scene.cached_share()))
         },
         inspect: &|_, _| Ok(scene.difference()),
+        spare: context.spare,
     };
     context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     let title = section.title.clone();
@@ -283,7 +284,7 @@ fn measure(
 
 fn job(context: &Context<'_>, row: &Row, cache: Cache) -> Job {
     Job {
-        files: Vec::new(),
+        files: [].into(),
         seed: context.plan.seed,
         block_bytes: 1,
         depth: row.depth,

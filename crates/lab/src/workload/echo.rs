@@ -167,6 +167,7 @@ pub fn run(context: &Context<'_>, length_bytes: usize) -> Outcome {
         let verdict = verdict::at_connections(&section.rows, connections, "request", seed);
         section.verdicts.push(verdict);
     }
+    section.summarise();
     Outcome { section, result }
 }
 
@@ -198,6 +199,7 @@ fn measure(
         job: &job,
         prepare: &|_| Ok(None),
         inspect: &|_, _| Ok(None),
+        spare: context.spare,
     };
     context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     schedule.run(&mut section.rows, &mut |row| {
@@ -222,7 +224,7 @@ fn measure(
 
 fn job(context: &Context<'_>, row: &Row, length_bytes: usize, order_seed: u64) -> Job {
     Job {
-        files: Vec::new(),
+        files: [].into(),
         seed: context.plan.seed,
         block_bytes: length_bytes,
         depth: row.depth,

@@ -286,7 +286,7 @@ fn measure(
 ) -> Result<(), LabError> {
     let (line_bytes, title) = (section.message_bytes, section.title.clone());
     let job = |row: &Row, order_seed| Job {
-        files: Vec::new(),
+        files: [].into(),
         seed: context.plan.seed,
         block_bytes: line_bytes,
         depth: row.depth,
@@ -305,6 +305,7 @@ fn measure(
         job: &job,
         prepare: &|_| Ok(None),
         inspect: &|_, _| Ok(None),
+        spare: context.spare,
     };
     context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     schedule.run(&mut section.rows, &mut |row| {

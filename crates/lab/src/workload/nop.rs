@@ -1,18 +1,19 @@
 //! `nop`: what an operation costs that does nothing, through the library and through a bare ring
-//! with the same flags. The difference is the library.
+//! with the same flags. The difference is the library. And through the library's ring with one
+//! switch changed: what each gives.
 //!
 //! The clock is read once for some batches, since at a batch of one it would be a tenth of what is
 //! measured; latencies are therefore averages over that many batches.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use ringwise::{BackendChoice, Local, Operation, Setup};
+use ringwise::{BackendChoice, Builder, Effect, Local, Operation, Setup};
 use ringwise_measure::{
     quantity::latency_text,
     statistics::{Comparison, compare},
 };
 
-use super::{Context, Outcome};
+use super::{Context, Outcome, remark};
 use crate::{
     engine::{Engine, Tally, bare_ring::BareRing, uring::ENTRIES_MIN},
     error::plain,
@@ -22,28 +23,52 @@ use crate::{
     report::Section,
     row::{Row, RowKind},
     schedule::Schedule,
-    verdict::{self, Finding, Verdict, interval_text},
+    verdict::{self, Figure, Finding, Verdict, interval_text},
 };
 
 /// Operations between two readings of the clock, at least.
 const OPERATIONS_PER_READING: usize = 256;
 
-/// Rows per batch: the library, the bare ring, and the library again.
-pub const ROWS_PER_BATCH: usize = 3;
+/// Rows per batch: the library, the bare ring, the library again, and with each switch changed.
+pub const ROWS_PER_BATCH: usize = 3 + CHANGES.len();
+
+/// What can be switched of a ring that makes no-ops.
+pub const SWITCHES: [&str; 5] =
+    ["defer-taskrun", "coop-taskrun", "single-issuer", "registered-ring", "sqpoll"];
+
+/// How long the kernel's submission thread spins without work before it sleeps.
+const SQPOLL_IDLE: Duration = Duration::from_millis(10);
+
+/// Makes a ring another one.
+type Change = fn(Builder) -> Builder;
+
+/// What is changed of the library's ring, one thing each. Two of them make sense only without
+/// DEFER_TASKRUN, and are compared with the ring without it.
+const CHANGES: [(&str, Change); 5] = [
+    ("-defer-taskrun", |ring| ring.defer_taskrun(false)),
+    ("-defer-taskrun+coop-taskrun", |ring| ring.defer_taskrun(false).coop_taskrun(true)),
+    ("-defer-taskrun-single-issuer", |ring| ring.defer_taskrun(false).single_issuer(false)),
+    ("-registered-ring", |ring| ring.registered_ring(false)),
+    ("+sqpoll", |ring| ring.defer_taskrun(false).sqpoll(Some(SQPOLL_IDLE))),
+];
 
 /// Measures all batches.
 pub fn run(context: &Context<'_>) -> Outcome {
     let mut rows = Vec::new();
     for &batch in &context.plan.batches {
         let row = |engine: &str, kind, runner| Row::new(engine.to_owned(), kind, batch, runner);
-        rows.push(row("uring", RowKind::Subject, Box::new(ThroughLibrary)));
+        let library = |change| Box::new(ThroughLibrary { change });
+        rows.push(row("uring", RowKind::Subject, library(as_it_comes)));
         rows.push(row("bare", RowKind::Rival, Box::new(ThroughBareRing)));
-        rows.push(row("uring", RowKind::Control, Box::new(ThroughLibrary)));
+        rows.push(row("uring", RowKind::Control, library(as_it_comes)));
+        for (name, change) in CHANGES {
+            rows.push(row(&format!("uring{name}"), RowKind::Variant, library(change)));
+        }
     }
     let title = "nop, one thread, one ring, one system call per batch".to_owned();
     let mut section = Section::new(Workload::Nop, None, title, rows);
     let job = |row: &Row, order_seed| Job {
-        files: Vec::new(),
+        files: [].into(),
         seed: context.plan.seed,
         block_bytes: 0,
         depth: row.depth,
@@ -62,6 +87,7 @@ pub fn run(context: &Context<'_>) -> Outcome {
         job: &job,
         prepare: &|_| Ok(None),
         inspect: &|_, _| Ok(None),
+        spare: context.spare,
     };
     context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     let result = schedule.run(&mut section.rows, &mut |row| {
@@ -72,9 +98,14 @@ pub fn run(context: &Context<'_>) -> Outcome {
     let seed = context.plan.seed;
     for &batch in &context.plan.batches {
         section.pairings.extend(verdict::pairings(&section.rows, batch, seed));
+        section.switches.extend(verdict::costs(&section.rows, batch, Figure::Time, seed));
         let verdict = verdict_at(&section, batch);
         section.verdicts.push(verdict);
     }
+    section.rows.iter_mut().filter(|row| row.is_valid()).for_each(remark);
+    section.summarise();
+    // What it is compared with is a ring too.
+    section.break_even = None;
     Outcome { section, result }
 }
 
@@ -122,20 +153,30 @@ fn verdict_at(section: &Section, batch: usize) -> Verdict {
     }
 }
 
-fn library(batch: usize) -> Result<Local, Failure> {
-    Local::builder()
-        .backend(BackendChoice::Uring)
-        .entries(u32::try_from(batch.max(ENTRIES_MIN)).unwrap_or(u32::MAX))
-        .build()
-        .map_err(|error| Failure::Unavailable(error.to_string()))
+fn as_it_comes(ring: Builder) -> Builder {
+    ring
+}
+
+fn library(batch: usize, change: Change) -> Result<Local, Failure> {
+    let entries = u32::try_from(batch.max(ENTRIES_MIN)).unwrap_or(u32::MAX);
+    let builder = Local::builder().backend(BackendChoice::Uring).entries(entries);
+    let local = change(builder).build().map_err(|error| Failure::Unavailable(error.to_string()))?;
+    match local.setup().sqpoll() {
+        Effect::Ineffective(reason) => {
+            Err(Failure::Unavailable(format!("SQPOLL is not effective: {reason}")))
+        }
+        _ => Ok(local),
+    }
 }
 
 #[derive(Debug)]
-struct ThroughLibrary;
+struct ThroughLibrary {
+    change: Change,
+}
 
 impl Engine for ThroughLibrary {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
-        let mut local = library(job.depth)?;
+        let mut local = library(job.depth, self.change)?;
         let window = start.ready()?;
         let before = local.stats();
         let tally = repeat(job, window, |batch| through_library(&mut local, batch))?;
@@ -172,7 +213,7 @@ impl Engine for ThroughBareRing {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
         let unavailable = |error: std::io::Error| Failure::Unavailable(plain(&error));
         // What the library is granted, the bare ring gets.
-        let setup = library(job.depth)?.setup().clone();
+        let setup = library(job.depth, as_it_comes)?.setup().clone();
         let mut ring = BareRing::like(&setup).map_err(unavailable)?;
         let mut entered = ring.enter().map_err(unavailable)?;
         let window = start.ready()?;

@@ -8,7 +8,10 @@ mod rows;
 
 pub use rows::rows;
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use ringwise::{BackendChoice, Local, Metadata, Operation};
 use ringwise_measure::{
@@ -18,7 +21,7 @@ use ringwise_measure::{
     quantity::{bytes_text, size_text},
 };
 
-use super::{Context, Outcome};
+use super::{COUNTING, Context, Outcome};
 use crate::{
     dataset::{DataFile, Directory, Layout, block::BLOCK_BYTES},
     engine::{
@@ -27,20 +30,23 @@ use crate::{
     },
     error::LabError,
     gates,
-    job::{Cache, Extent, Job, Timing},
+    job::{Cache, Job, Timing},
     plan::{EngineName, Group, Profile, Workload},
     report::Section,
     row::Row,
     schedule::Schedule,
-    verdict,
+    verdict::{self, Figure},
 };
 use bounded::Bounded;
 use rows::RowPlan;
 
-const COUNTING: Timing =
-    Timing { warm_up: Duration::from_millis(15), extent: Extent::Time(Duration::from_millis(100)) };
 /// Measures a group. Lays its files out first.
-pub fn run(context: &Context<'_>, group: &Group, directory: &Directory) -> Outcome {
+pub fn run(
+    context: &Context<'_>,
+    workload: Workload,
+    group: &Group,
+    directory: &Directory,
+) -> Outcome {
     let timing = timing(context, group);
     let rows = rows(group).into_iter().map(|row| make(row, timing)).collect();
     let block = size_text(group.block_bytes as u64);
@@ -48,8 +54,9 @@ pub fn run(context: &Context<'_>, group: &Group, directory: &Directory) -> Outco
         (Profile::Direct, Cache::Bounded) => "O_DIRECT, mmap through a bounded cache".to_owned(),
         (_, cache) => cache.to_string(),
     };
-    let title = format!("read {} {}, {block} blocks, {cache}", group.profile, group.pattern);
-    let mut section = Section::new(Workload::Read, Some(group.clone()), title, rows);
+    let title =
+        format!("{} {} {}, {block} blocks, {cache}", workload.name(), group.profile, group.pattern);
+    let mut section = Section::new(workload, Some(group.clone()), title, rows);
     let result = measure(context, group, directory, &mut section);
     let depths = group.depths.iter().copied();
     let operation = bytes_text(group.block_bytes as u64).replace(".0 ", " ");
@@ -57,7 +64,11 @@ pub fn run(context: &Context<'_>, group: &Group, directory: &Directory) -> Outco
     for depth in depths {
         section.verdicts.push(verdict::at_depth(&section.rows, depth, &operation, seed));
         section.pairings.extend(verdict::pairings(&section.rows, depth, seed));
+        if workload == Workload::Latency {
+            section.switches.extend(verdict::costs(&section.rows, depth, Figure::Latency, seed));
+        }
     }
+    section.summarise();
     Outcome { section, result }
 }
 
@@ -106,8 +117,9 @@ fn measure(
         return Ok(());
     }
     void_impossible(group, &mut section.rows);
+    let shared: Arc<[DataFile]> = files.clone().into();
     let job = |engine: &str, depth, order_seed| Job {
-        files: files.clone(),
+        files: shared.clone(),
         seed: context.plan.seed,
         block_bytes: group.block_bytes,
         depth,
@@ -138,6 +150,7 @@ fn measure(
             Some(bounded) => bounded.inspect(job, sample),
             None => Ok(None),
         },
+        spare: context.spare,
     };
     if group.cache == Cache::Bypassed {
         // Pages in the cache would have to be looked for by every direct read.
@@ -173,8 +186,8 @@ fn lay(
         let fitting = memory.known().map_or(size.most, |bytes| bytes / 4);
         size.most = size.most.min(fitting).max(size.least);
     }
-    let set = group.profile.to_string();
-    let layout = Layout { set: &set, files: group.files, size, seed: context.plan.seed };
+    let set = group.set;
+    let layout = Layout { set, files: group.files, size, seed: context.plan.seed };
     context.progress.begin(size.most);
     context.progress.tell(format!("laying {set} test files out"));
     let files = layout.lay(directory, &mut |bytes| {

@@ -46,7 +46,7 @@ pub fn calibrate(
                 let bytes = if is_cached { buffers } else { buffers.max(OUTSIDE_CACHE_BYTES) };
                 let null = Null::new(bytes, sample_job.seed);
                 let ns = harness_ns(context, &null, || Job {
-                    files: vec![null.file()],
+                    files: [null.file()].into(),
                     cache: Cache::Warm,
                     ..job(depth, 1)
                 })?;

@@ -21,7 +21,7 @@ pub fn prepare(job: &Job) -> Result<Option<String>, LabError> {
         // What a bounded one holds is its group's to say.
         Cache::Bypassed | Cache::Bounded => return Ok(None),
         Cache::Warm if cached_share(&job.files)?.is_none_or(|share| share < 1.0) => {
-            for file in &job.files {
+            for file in job.files.iter() {
                 read_through(file, u64::MAX)?;
             }
         }

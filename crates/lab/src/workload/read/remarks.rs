@@ -36,12 +36,7 @@ pub fn remark(group: &Group, rows: &mut [Row]) {
         if is_queued && in_flight < FULL_SHARE_MIN * busy_share * row.depth as f64 {
             measured.remarks.push(format!("kept {in_flight:.1} of {} in flight", row.depth));
         }
-        if let Some(drift) = measured.drift() {
-            measured.remarks.push(format!("drifts {:+.0} %", drift.change * 100.0));
-        }
-        if let Some(punts) = measured.worker_punts_per_op().filter(|&punts| punts >= 0.005) {
-            measured.remarks.push(format!("{:.0} % by kernel workers", punts * 100.0));
-        }
+        crate::workload::remark(row);
     }
     mark(group, rows, Switch::Unverified, "not verified, as fio");
     if processors <= SQPOLL_PROCESSORS {

@@ -63,7 +63,8 @@ mod tests {
     use crate::{args::Args, plan::Plan};
 
     fn planned(change: impl FnOnce(&mut Args)) -> Vec<String> {
-        let mut args = Args { threads: Some("2".into()), ..Args::default() };
+        let mut args =
+            Args { workload: Some("read".into()), threads: Some("2".into()), ..Args::default() };
         change(&mut args);
         let plan = Plan::new(&args).unwrap();
         let name = |row: RowPlan| format!("{}@{} {:?}", row.engine, row.depth, row.kind);

@@ -1,0 +1,190 @@
+//! One workload after the other: how long each may take, what is said before, what cannot run here.
+
+use std::{io::Write, time::Duration};
+
+use ringwise::{BackendChoice, Local};
+use ringwise_measure::{
+    device::Storage,
+    quantity::{bytes_text, duration_text},
+};
+
+use crate::{
+    dataset::Directory,
+    error::LabError,
+    job::{Extent, Timing},
+    plan::{Plan, Workload},
+    report::{Section, table},
+    say,
+    workload::{self, Context, Outcome, chain, copy, echo, log, nop, read, stat},
+};
+
+/// How many samples a workload takes.
+fn sample_count(plan: &Plan, workload: Workload) -> usize {
+    let groups = |groups: &[crate::plan::Group]| -> usize {
+        groups.iter().map(|group| read::rows(group).len()).sum()
+    };
+    let rows = match workload {
+        Workload::Read => groups(&plan.groups),
+        Workload::Latency => groups(&plan.latency),
+        Workload::Nop => plan.batches.len() * nop::ROWS_PER_BATCH,
+        Workload::Chain => plan.chain.iter().map(chain::row_count).sum(),
+        Workload::Stat => stat::row_count(&plan.stat),
+        Workload::Copy => copy::rows(&plan.copy),
+        Workload::Log => {
+            let rows = |&group| log::rows_per_count(&plan.log, group);
+            plan.log.connections.len() * plan.log.groups.iter().map(rows).sum::<usize>()
+        }
+        Workload::Echo => {
+            let counts = plan.echo.connections.len() * plan.echo.lengths.len();
+            counts * echo::rows_per_count(&plan.echo)
+        }
+    };
+    rows * 2 * plan.repeats
+}
+
+/// The time of a workload's samples.
+pub fn timing(plan: &Plan, workload: Workload) -> Timing {
+    workload::timing(plan.extent_of(workload), sample_count(plan, workload))
+}
+
+/// What is said before anything is measured.
+pub fn header(plan: &Plan, storage: &Storage) -> String {
+    let mut text = String::new();
+    let has_files = plan.workloads.iter().any(|workload| workload.has_files());
+    if has_files {
+        text += &format!("test files in {}\n", read::storage_note(storage));
+    }
+    let mut total = Duration::ZERO;
+    for &workload in &plan.workloads {
+        let (samples, timing) = (sample_count(plan, workload), timing(plan, workload));
+        let (each, time) = match timing.extent {
+            _ if workload == Workload::Copy => ("one copy each".to_owned(), None),
+            Extent::Time(time) => {
+                let whole = Duration::from_millis(time.as_millis() as u64);
+                (format!("{} each after warm-up", duration_text(whole)), Some(time))
+            }
+            Extent::Operations(count) => (format!("{count} operations each after warm-up"), None),
+        };
+        let name = if plan.is_suite { format!("{}: ", workload.name()) } else { String::new() };
+        text += &format!(
+            "{name}{samples} samples in {} interleaved blocks, {each}, seed {}\n",
+            plan.repeats, plan.seed
+        );
+        let one = timing.warm_up + time.unwrap_or_default() + workload::SAMPLE_OVERHEAD;
+        total += one * u32::try_from(samples).unwrap_or(u32::MAX);
+    }
+    if plan.is_suite {
+        let bytes: u64 = plan.workloads.iter().map(|&workload| plan.file_bytes(workload)).sum();
+        let free = storage.filesystem.known().map_or("not known how much is".to_owned(), |found| {
+            format!("{} are", bytes_text(found.free_bytes))
+        });
+        text += &format!(
+            "about {} in all, and up to {} more where intervals are wide; up to {} of test files, \
+             {free} free\n",
+            duration_text(Duration::from_secs(total.as_secs())),
+            duration_text(plan.spare),
+            bytes_text(bytes)
+        );
+    }
+    text + "\n"
+}
+
+/// Why a workload cannot run here at all, if so.
+fn missing(workload: Workload) -> Option<String> {
+    if workload != Workload::Nop {
+        return None;
+    }
+    let refused = Local::builder().backend(BackendChoice::Uring).build().err()?;
+    Some(refused.to_string())
+}
+
+/// Measures every workload. What cannot run here is an error, or within the suite said and left
+/// out.
+///
+/// # Errors
+///
+/// What ended the run.
+pub fn measure(
+    context: &Context<'_>,
+    directory: Option<&Directory>,
+    sections: &mut Vec<Section>,
+    out: &mut dyn Write,
+) -> Result<(), LabError> {
+    for &workload in &context.plan.workloads {
+        if let Some(reason) = missing(workload) {
+            let name = workload.name();
+            if !context.plan.is_suite {
+                return Err(LabError::Failed(format!("{name} cannot run here: {reason}")));
+            }
+            say(out, &format!("{name}: left out: {reason}\n\n"))?;
+            continue;
+        }
+        let context = &Context { timing: timing(context.plan, workload), ..*context };
+        let mut keep = |outcome: Outcome| keep(context, sections, out, outcome);
+        run(context, workload, directory, &mut keep)?;
+    }
+    Ok(())
+}
+
+fn run(
+    context: &Context<'_>,
+    workload: Workload,
+    directory: Option<&Directory>,
+    keep: &mut dyn FnMut(Outcome) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    match (workload, directory) {
+        (Workload::Nop, _) => keep(nop::run(context)),
+        (Workload::Echo, _) => {
+            let mut lengths = context.plan.echo.lengths.iter();
+            lengths.try_for_each(|&length_bytes| keep(echo::run(context, length_bytes)))
+        }
+        (Workload::Log, _) => {
+            let mut groups = context.plan.log.groups.iter();
+            groups.try_for_each(|&group| keep(log::run(context, group)))
+        }
+        (Workload::Read, Some(directory)) => {
+            let mut groups = context.plan.groups.iter();
+            groups.try_for_each(|group| keep(read::run(context, workload, group, directory)))
+        }
+        (Workload::Latency, Some(directory)) => {
+            let mut groups = context.plan.latency.iter();
+            groups.try_for_each(|group| keep(read::run(context, workload, group, directory)))
+        }
+        (Workload::Chain, Some(directory)) => chain::run(context, directory, keep),
+        (Workload::Stat, Some(directory)) => keep(stat::run(context, directory)),
+        (Workload::Copy, Some(directory)) => {
+            let mut sets = context.plan.copy.sets.iter();
+            sets.try_for_each(|set| {
+                copy::run_set(context, set, directory).into_iter().try_for_each(&mut *keep)
+            })
+        }
+        (_, None) => unreachable!("opened above for workloads with files"),
+    }
+}
+
+/// Prints a section, and keeps it if there is anything in it.
+fn keep(
+    context: &Context<'_>,
+    sections: &mut Vec<Section>,
+    out: &mut dyn Write,
+    mut outcome: Outcome,
+) -> Result<(), LabError> {
+    let is_told = match &outcome.result {
+        Ok(()) | Err(LabError::Interrupted) => true,
+        Err(LabError::Failed(_)) => outcome.section.is_measured(),
+        Err(_) => false,
+    };
+    if is_told {
+        let samples = outcome.section.rows.iter().flat_map(|row| &row.measured.samples);
+        let blocks = samples.map(|sample| sample.block + 1).max().unwrap_or(0);
+        let more = blocks.saturating_sub(context.plan.repeats);
+        if more > 0 {
+            let note = format!("{blocks} blocks, {more} more than planned: intervals were wide");
+            outcome.section.notes.push(note);
+        }
+        let (percentiles, seed) = (&context.plan.percentiles, context.plan.seed);
+        say(out, &format!("{}\n", table::text(&outcome.section, percentiles, seed)))?;
+        sections.push(outcome.section);
+    }
+    outcome.result
+}

@@ -1,0 +1,149 @@
+//! What a programmer can do with a section: from where on the ring wins, and advice with the number
+//! that it rests on.
+
+use serde::Serialize;
+
+use super::{Finding, SwitchCost, Verdict};
+use crate::row::{Row, RowKind};
+
+/// The smallest depth or batch at which the ring wins, and does not lose beyond.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BreakEven {
+    /// What was varied: depth, batch, connections.
+    pub dimension: &'static str,
+    /// From where on; none where it wins nowhere.
+    pub from: Option<usize>,
+    /// The smallest and the largest that were measured and told.
+    pub measured: [usize; 2],
+}
+
+impl BreakEven {
+    /// None where fewer than two depths have a verdict.
+    pub fn of(dimension: &'static str, verdicts: &[Verdict]) -> Option<BreakEven> {
+        let mut told: Vec<&Verdict> =
+            verdicts.iter().filter(|verdict| verdict.verdict != Finding::CannotBeTold).collect();
+        told.sort_by_key(|verdict| verdict.depth);
+        let (first, last) = (told.first()?.depth, told.last()?.depth);
+        let lost = told.iter().rposition(|verdict| verdict.verdict == Finding::PureOverhead);
+        let beyond = &told[lost.map_or(0, |at| at + 1)..];
+        let wins = beyond.iter().find(|verdict| verdict.verdict == Finding::UseIt);
+        let from = wins.map(|verdict| verdict.depth);
+        (first < last).then_some(BreakEven { dimension, from, measured: [first, last] })
+    }
+
+    /// In words.
+    pub fn text(&self) -> String {
+        let BreakEven { dimension, from, measured: [first, last] } = self;
+        match from {
+            Some(from) if from == first => {
+                format!(
+                    "break-even: the ring wins from {dimension} {from} on, the smallest measured"
+                )
+            }
+            Some(from) => format!("break-even: the ring wins from {dimension} {from} on"),
+            None => {
+                format!("break-even: none, the ring wins at no {dimension} from {first} to {last}")
+            }
+        }
+    }
+}
+
+/// How much of the best throughput is enough.
+const ENOUGH: f64 = 0.8;
+/// By how much the best has to be above the least for depth to be worth words.
+const WORTH: f64 = 1.25;
+/// From how many operations by kernel workers on a program should do something about it.
+const PUNTS: f64 = 0.5;
+
+/// What to do, from what was measured.
+pub fn advice(noun: &str, rows: &[Row], switches: &[SwitchCost]) -> Vec<String> {
+    let mut advice: Vec<String> = depth(noun, rows).into_iter().collect();
+    advice.extend(workers(rows));
+    let deepest = switches.iter().map(|cost| cost.depth).max();
+    let shown = switches.iter().filter(|cost| Some(cost.depth) == deepest);
+    advice.extend(shown.filter_map(SwitchCost::advice));
+    advice
+}
+
+/// The smallest depth that gives most of what the ring gives at all.
+fn depth(noun: &str, rows: &[Row]) -> Option<String> {
+    let own = |row: &&Row| row.kind == RowKind::Subject && row.is_valid();
+    let mut points: Vec<(usize, f64)> =
+        rows.iter().filter(own).map(|row| (row.depth, row.measured.ops_per_s())).collect();
+    points.sort_unstable_by_key(|point| point.0);
+    let &(first, least) = points.first()?;
+    let &(at, best) = points.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let &(enough, rate) = points.iter().find(|point| point.1 >= ENOUGH * best)?;
+    (best >= WORTH * least && enough > first).then(|| {
+        let part = match enough == at {
+            true => String::new(),
+            false => format!("{:.0} % of what {noun} {at} gives, ", rate / best * 100.0),
+        };
+        format!("raise the {noun} to {enough}: {part}{:.1} times {noun} {first}", rate / least)
+    })
+}
+
+/// Operations that the kernel hands to its workers.
+fn workers(rows: &[Row]) -> Option<String> {
+    let own = |row: &&Row| row.kind == RowKind::Subject && row.is_valid();
+    let punts = |row: &Row| row.measured.worker_punts_per_op();
+    let most = rows.iter().filter(own).filter_map(punts).fold(0.0, f64::max);
+    (most >= PUNTS).then(|| {
+        format!(
+            "the kernel hands {most:.1} steps of each operation here to a worker thread: a pool of \
+             threads does the same, O_DIRECT avoids it for reads and writes"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Figures, row};
+
+    fn verdict(depth: usize, verdict: Finding) -> Verdict {
+        Verdict {
+            depth,
+            verdict,
+            winner: None,
+            rival: None,
+            ratio: None,
+            cpu_ratio: None,
+            noise_floor: None,
+            reason: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_break_even_is_where_it_wins_for_good() {
+        use Finding::{CannotBeTold, NoDifference, PureOverhead, UseIt};
+        for (findings, from) in [
+            (vec![PureOverhead, NoDifference, UseIt, UseIt], Some(4)),
+            (vec![UseIt, PureOverhead, NoDifference, UseIt], Some(8)),
+            (vec![UseIt, NoDifference, CannotBeTold, UseIt], Some(1)),
+            (vec![UseIt, UseIt, PureOverhead], None),
+            (vec![NoDifference, NoDifference], None),
+        ] {
+            let verdicts: Vec<Verdict> =
+                findings.iter().enumerate().map(|(at, &f)| verdict(1 << at, f)).collect();
+            assert_eq!(BreakEven::of("depth", &verdicts).unwrap().from, from, "{findings:?}");
+        }
+        assert_eq!(BreakEven::of("depth", &[verdict(1, UseIt)]), None);
+        let told = [verdict(1, NoDifference), verdict(32, UseIt)];
+        let text = BreakEven::of("depth", &told).unwrap().text();
+        assert_eq!(text, "break-even: the ring wins from depth 32 on");
+    }
+
+    #[test]
+    fn enough_depth_is_said_with_what_it_gives() {
+        let at = |depth, ops_per_s| {
+            row("uring", RowKind::Subject, depth, Figures { ops_per_s, ..Figures::DIRECT })
+        };
+        let rows = [at(1, 10_000.0), at(16, 85_000.0), at(128, 100_000.0)];
+        assert_eq!(
+            advice("depth", &rows, &[]),
+            ["raise the depth to 16: 85 % of what depth 128 gives, 8.5 times depth 1"]
+        );
+        assert_eq!(advice("depth", &[at(1, 100.0), at(16, 101.0)], &[]), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,165 @@
+//! `chain`: write a page of 4 KiB, make it durable, read it back and compare it, again and again
+//! over a file of written extents. An operation is a whole chain.
+//!
+//! What a log or a database does for each commit: blocking calls one after the other, the same in
+//! many threads, and linked operations of a ring, with a barrier behind each full batch and with a
+//! rolling window. Pages follow each other, so that no two chains in flight have the same one.
+
+use std::sync::atomic::Ordering;
+
+use ringwise_measure::{device::Storage, quantity::bytes_text};
+
+use super::{COUNTING, Context, Outcome, read::page_cache, remark};
+use crate::{
+    dataset::{DataFile, Directory, Layout},
+    engine::{
+        Engine,
+        chain::{BlockingChain, Flow, RingChain},
+    },
+    error::LabError,
+    gates,
+    job::{Cache, Job},
+    plan::{ChainGroup, Profile, Workload},
+    report::Section,
+    row::{Row, RowKind},
+    schedule::Schedule,
+    verdict,
+};
+
+/// The name of the ring that waits for a whole batch.
+const BARRIER: &str = "uring+barrier";
+
+/// Rows of a group: the serial loop, and for each depth threads, both rings and the control.
+pub fn row_count(group: &ChainGroup) -> usize {
+    1 + group.group.depths.iter().map(|&depth| if depth > 1 { 4 } else { 2 }).sum::<usize>()
+}
+
+fn rows(group: &ChainGroup) -> Vec<Row> {
+    let sync = group.sync;
+    let blocking = || -> Box<dyn Engine> { Box::new(BlockingChain { sync }) };
+    let ring = |flow| -> Box<dyn Engine> { Box::new(RingChain { sync, flow }) };
+    let row = |engine: &str, kind, depth, runner| Row::new(engine.to_owned(), kind, depth, runner);
+    let mut rows = vec![row("sync", RowKind::Rival, 1, blocking())];
+    for &depth in &group.group.depths {
+        if depth > 1 {
+            rows.push(row("threads", RowKind::Rival, depth, blocking()));
+            rows.push(row(BARRIER, RowKind::Variant, depth, ring(Flow::Barrier)));
+        }
+        rows.push(row("uring", RowKind::Subject, depth, ring(Flow::Rolling)));
+        rows.push(row("uring", RowKind::Control, depth, ring(Flow::Rolling)));
+    }
+    rows
+}
+
+/// Measures all groups, over one file. `keep` is told each outcome.
+///
+/// # Errors
+///
+/// What laying the file out reports, or what `keep` does.
+pub fn run(
+    context: &Context<'_>,
+    directory: &Directory,
+    keep: &mut dyn FnMut(Outcome) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    let mut file = None;
+    for group in &context.plan.chain {
+        let ChainGroup { group: place, sync } = group;
+        let title = format!("chain {}, {sync} per page of 4k, read back", place.profile);
+        let mut section = Section::new(Workload::Chain, Some(place.clone()), title, rows(group));
+        section.sync = Some(*sync);
+        let storage = Storage::of(&context.instruments.sources, directory.path());
+        let result = match gates::storage(place.profile, &storage) {
+            Some(reason) => {
+                section.void_all(&reason);
+                Ok(())
+            }
+            None => match &file {
+                Some(file) => measure(context, group, file, &mut section),
+                None => lay(context, group, directory)
+                    .and_then(|laid| measure(context, group, file.insert(laid), &mut section)),
+            },
+        };
+        judge(context, group, &mut section);
+        keep(Outcome { section, result })?;
+    }
+    Ok(())
+}
+
+fn lay(
+    context: &Context<'_>,
+    group: &ChainGroup,
+    directory: &Directory,
+) -> Result<DataFile, LabError> {
+    let layout = Layout { set: "chain", files: 1, size: group.group.size, seed: context.plan.seed };
+    context.progress.begin(group.group.size.most);
+    context.progress.tell("laying the file of chain out".to_owned());
+    let laid = layout.lay(directory, &mut |bytes| {
+        context.progress.advance(bytes);
+        !context.interrupt.load(Ordering::Relaxed)
+    });
+    context.progress.clear();
+    Ok(laid?.remove(0))
+}
+
+fn measure(
+    context: &Context<'_>,
+    group: &ChainGroup,
+    file: &DataFile,
+    section: &mut Section,
+) -> Result<(), LabError> {
+    let place = &group.group;
+    section.notes.push(format!(
+        "1 file of {}, every page is compared with what was written",
+        bytes_text(file.bytes)
+    ));
+    let job = |row: &Row, order_seed: u64| Job {
+        files: [file.clone()].into(),
+        // Other content in each sample: what an earlier one wrote is not what this one did.
+        seed: order_seed,
+        block_bytes: place.block_bytes,
+        depth: row.depth,
+        pattern: place.pattern,
+        cache: place.cache,
+        order_seed,
+        heatmap: false,
+        interrupt: context.interrupt.clone(),
+        failed: false.into(),
+    };
+    let schedule = Schedule {
+        blocks: context.plan.repeats,
+        seed: context.plan.seed,
+        timing: context.timing,
+        instruments: context.instruments,
+        job: &job,
+        prepare: &page_cache::prepare,
+        inspect: &|job, sample| Ok(gates::durable(job.block_bytes, sample)),
+        spare: context.spare,
+    };
+    if place.profile == Profile::Direct {
+        page_cache::forget(file)?;
+    }
+    context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
+    let title = section.title.clone();
+    let result = schedule.run(&mut section.rows, &mut |row| {
+        context.progress.tell(format!("{title}: {} at depth {}", row.label(), row.depth));
+        context.progress.advance(1);
+    });
+    context.progress.clear();
+    result.and_then(|()| schedule.count(&mut section.rows, COUNTING))
+}
+
+fn judge(context: &Context<'_>, group: &ChainGroup, section: &mut Section) {
+    let seed = context.plan.seed;
+    for row in section.rows.iter_mut().filter(|row| row.is_valid()) {
+        remark(row);
+        if group.group.cache == Cache::Warm {
+            // Of the bytes read back; it says nothing of what a chain waits for.
+            row.measured.samples.iter_mut().for_each(|sample| sample.device_share = None);
+        }
+    }
+    for &depth in &group.group.depths {
+        section.verdicts.push(verdict::of_chain(&section.rows, depth, BARRIER, seed));
+        section.pairings.extend(verdict::pairings(&section.rows, depth, seed));
+    }
+    section.summarise();
+}
