@@ -8,8 +8,8 @@
 //! `report` prints and writes it.
 //!
 //! Reading order: `suite`, [`plan`], [`dataset`], [`job`], [`lane`], [`engine`], [`sample`],
-//! [`schedule`], [`gates`], [`row`], [`verdict`], [`report`], [`workload`]. Beside them: [`heat`], which latencies
-//! came when, and `memory_group`, a bound for the page cache.
+//! [`schedule`], [`gates`], [`row`], [`verdict`], [`report`], [`workload`]. Beside them: [`heat`],
+//! which latencies came when, and `memory_group`, a bound for the page cache.
 //!
 //! Invariant: engines are compared only within one interleaved run and at equal depth.
 //!
