@@ -166,6 +166,10 @@ fn commit(
 /// The stream's lines as its readers find them: of a packed segment the packed file has to be whole
 /// whether the plain one is there or not.
 fn stored(simulation: &Simulation) -> (Vec<String>, Vec<String>) {
+    lines_of(files(simulation))
+}
+
+fn files(simulation: &Simulation) -> Vec<(u64, Part, Vec<u8>)> {
     let mut files = Vec::new();
     for name in names(simulation) {
         let Some((stream, serial, part)) = parse(&name) else { continue };
@@ -181,33 +185,12 @@ fn stored(simulation: &Simulation) -> (Vec<String>, Vec<String>) {
             Part::Torn | Part::Packing => {}
         }
     }
-    lines_of(files)
+    files
 }
 
-/// The names in the last segment that has any lines, which is what a start looks at.
+/// The names that a start finds.
 fn stored_names(simulation: &Simulation) -> Vec<(String, u64)> {
-    let read = |stream: Stream, serial, part| {
-        let path = Path::new(DIRECTORY).join(stream.file(serial, part));
-        simulation.read(path).ok()
-    };
-    let names = names(simulation);
-    let mut serials: Vec<u64> =
-        names.iter().filter_map(|name| parse(name)).map(|(_, serial, _)| serial).collect();
-    serials.sort_unstable();
-    let mut found = Vec::new();
-    for serial in serials.into_iter().rev() {
-        let Some(index) = read(STREAM, serial, Part::Index) else { continue };
-        let packed = || {
-            let bytes = read(STREAM, serial, Part::Packed)?;
-            zstd::decode_all(&bytes[..]).ok()
-        };
-        let data = read(STREAM, serial, Part::Data).or_else(packed);
-        found = names_of(&index, data);
-        if !found.is_empty() {
-            break;
-        }
-    }
-    found
+    names_of(files(simulation))
 }
 
 /// A client's mark and its lines come and go together: whoever is told of a line has it stored, and

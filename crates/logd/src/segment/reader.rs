@@ -320,6 +320,18 @@ pub(crate) fn whole_lines(index: &[u8], data: &[u8]) -> Vec<u8> {
 /// The lines of a stream whose files are in memory, and what is wrong with it: for tests.
 #[cfg(test)]
 pub(crate) fn lines_of(files: Vec<(u64, Part, Vec<u8>)>) -> (Vec<String>, Vec<String>) {
+    let views = views_of(files);
+    let mut out = Vec::new();
+    let mut next = 0;
+    for view in &views {
+        next = view.write(next, &mut out).unwrap();
+    }
+    let text = String::from_utf8(out).unwrap();
+    (text.lines().map(str::to_owned).collect(), verify(&views).problems)
+}
+
+#[cfg(test)]
+fn views_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<View<Vec<u8>>> {
     let mut pairs: BTreeMap<u64, (Vec<u8>, Option<Vec<u8>>)> = BTreeMap::new();
     for (serial, part, bytes) in files {
         let pair = pairs.entry(serial).or_default();
@@ -332,19 +344,16 @@ pub(crate) fn lines_of(files: Vec<(u64, Part, Vec<u8>)>) -> (Vec<String>, Vec<St
         })
         .collect();
     bound(&mut views);
-    let mut out = Vec::new();
-    let mut next = 0;
-    for view in &views {
-        next = view.write(next, &mut out).unwrap();
-    }
-    let text = String::from_utf8(out).unwrap();
-    (text.lines().map(str::to_owned).collect(), verify(&views).problems)
+    views
 }
 
-/// The names in a stream whose files are in memory: for tests.
+/// The names in a stream whose files are in memory, as a start finds them: for tests.
 #[cfg(test)]
-pub(crate) fn names_of(index: &[u8], data: Option<Vec<u8>>) -> Vec<(String, u64)> {
-    View::new(PathBuf::new(), index, data).unwrap().scan.names()
+pub(crate) fn names_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<(String, u64)> {
+    let mut views = views_of(files);
+    views.iter_mut().for_each(|view| view.scan.end_at(view.until_line));
+    let first = views.iter().rposition(|view| view.scan.has_first_batch()).unwrap_or(0);
+    views[first.min(views.len())..].iter().flat_map(|view| view.scan.names()).collect()
 }
 
 #[cfg(test)]
