@@ -266,7 +266,7 @@ impl AnyDriver {
         match self {
             AnyDriver::Uring(uring) => uring.waker(),
             AnyDriver::Classic(classic) => Ok(classic.waker()),
-            AnyDriver::Simulated(simulated) => Ok(simulated.foreign().waker()),
+            AnyDriver::Simulated(simulated) => Ok(simulated.waker()),
         }
     }
 
@@ -275,7 +275,7 @@ impl AnyDriver {
         match self {
             AnyDriver::Uring(uring) => uring.expect_nudges(),
             AnyDriver::Classic(classic) => classic.expect_nudges(),
-            AnyDriver::Simulated(simulated) => simulated.foreign().expect_nudges(),
+            AnyDriver::Simulated(simulated) => simulated.expect_nudges(),
         }
     }
 

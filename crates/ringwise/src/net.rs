@@ -65,6 +65,7 @@ use crate::{
     descriptor::Descriptor,
     error::{Errno, Error},
     op::Opcode,
+    sim::socket,
 };
 
 /// How a listener is made.
@@ -231,6 +232,9 @@ pub fn udp_bind(address: &SocketAddr) -> Result<Descriptor, Error> {
 ///
 /// What getsockname(2) reports; `EAFNOSUPPORT` for an address of another kind.
 pub fn local_address(socket: &Descriptor) -> Result<Address, Error> {
+    if let Some(simulated) = socket::find(socket) {
+        return of_simulation(simulated.local_address());
+    }
     let raw = told(rustix::net::getsockname(socket), None)?;
     Address::from_raw(&raw).ok_or_else(|| failed(libc::EAFNOSUPPORT, None))
 }
@@ -242,6 +246,9 @@ pub fn local_address(socket: &Descriptor) -> Result<Address, Error> {
 /// What getpeername(2) reports, `ENOTCONN` among it; `EAFNOSUPPORT` for an address of another
 /// kind.
 pub fn peer_address(socket: &Descriptor) -> Result<Address, Error> {
+    if let Some(simulated) = socket::find(socket) {
+        return of_simulation(simulated.peer_address());
+    }
     let raw = told(rustix::net::getpeername(socket), None)?;
     match raw {
         Some(raw) => Address::from_raw(&raw).ok_or_else(|| failed(libc::EAFNOSUPPORT, None)),
@@ -256,6 +263,10 @@ pub fn peer_address(socket: &Descriptor) -> Result<Address, Error> {
 ///
 /// What setsockopt(2) reports.
 pub fn set_nodelay(socket: &Descriptor, nodelay: bool) -> Result<(), Error> {
+    if socket::find(socket).is_some() {
+        // There every segment is sent at once.
+        return Ok(());
+    }
     told(sockopt::set_tcp_nodelay(socket, nodelay), None)
 }
 
@@ -265,6 +276,9 @@ pub fn set_nodelay(socket: &Descriptor, nodelay: bool) -> Result<(), Error> {
 ///
 /// What setsockopt(2) reports: `EINVAL` for times below a second, among it.
 pub fn set_keepalive(socket: &Descriptor, keepalive: Option<KeepAlive>) -> Result<(), Error> {
+    if let Some(simulated) = socket::find(socket) {
+        return of_simulation(simulated.set_keepalive(keepalive));
+    }
     if let Some(KeepAlive { idle, interval, count }) = keepalive {
         told(sockopt::set_tcp_keepidle(socket, idle), None)?;
         told(sockopt::set_tcp_keepintvl(socket, interval), None)?;
@@ -280,6 +294,9 @@ pub fn set_keepalive(socket: &Descriptor, keepalive: Option<KeepAlive>) -> Resul
 ///
 /// What setsockopt(2) reports.
 pub fn set_user_timeout(socket: &Descriptor, timeout: Duration) -> Result<(), Error> {
+    if let Some(simulated) = socket::find(socket) {
+        return of_simulation(simulated.set_user_timeout(timeout));
+    }
     let milliseconds = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
     told(sockopt::set_tcp_user_timeout(socket, milliseconds), None)
 }
@@ -291,6 +308,9 @@ pub fn set_user_timeout(socket: &Descriptor, timeout: Duration) -> Result<(), Er
 ///
 /// What setsockopt(2) reports.
 pub fn set_send_buffer(socket: &Descriptor, bytes: usize) -> Result<(), Error> {
+    if let Some(simulated) = socket::find(socket) {
+        return of_simulation(simulated.set_send_buffer(bytes));
+    }
     told(sockopt::set_socket_send_buffer_size(socket, bytes.min(i32::MAX as usize)), None)
 }
 
@@ -301,6 +321,9 @@ pub fn set_send_buffer(socket: &Descriptor, bytes: usize) -> Result<(), Error> {
 ///
 /// What setsockopt(2) reports.
 pub fn set_receive_buffer(socket: &Descriptor, bytes: usize) -> Result<(), Error> {
+    if let Some(simulated) = socket::find(socket) {
+        return of_simulation(simulated.set_receive_buffer(bytes));
+    }
     told(sockopt::set_socket_recv_buffer_size(socket, bytes.min(i32::MAX as usize)), None)
 }
 
@@ -311,6 +334,9 @@ pub fn set_receive_buffer(socket: &Descriptor, bytes: usize) -> Result<(), Error
 ///
 /// What setsockopt(2) reports.
 pub fn set_reset_on_close(socket: &Descriptor) -> Result<(), Error> {
+    if let Some(simulated) = socket::find(socket) {
+        return of_simulation(simulated.set_reset_on_close());
+    }
     told(sockopt::set_socket_linger(socket, Some(Duration::ZERO)), None)
 }
 
@@ -323,6 +349,9 @@ pub fn set_reset_on_close(socket: &Descriptor) -> Result<(), Error> {
 ///
 /// What shutdown(2) reports, `ENOTCONN` among it.
 pub fn shutdown(socket: &Descriptor, which: Shutdown) -> Result<(), Error> {
+    if let Some(simulated) = socket::find(socket) {
+        return of_simulation(simulated.shutdown(which));
+    }
     // A call and not an operation: a ring hands it to a worker thread always (io_uring/net.c).
     let which = match which {
         Shutdown::Read => rustix::net::Shutdown::Read,
@@ -342,6 +371,11 @@ fn family_of(address: &SocketAddr) -> AddressFamily {
 
 fn backlog(options: &ListenOptions) -> i32 {
     i32::try_from(options.backlog).unwrap_or(i32::MAX)
+}
+
+/// What a simulated socket answers.
+fn of_simulation<T>(result: Result<T, i32>) -> Result<T, Error> {
+    result.map_err(|errno| failed(errno, None))
 }
 
 fn told<T>(result: Result<T, RawErrno>, address: Option<&Address>) -> Result<T, Error> {

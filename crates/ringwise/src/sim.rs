@@ -70,12 +70,17 @@ mod action;
 mod address;
 mod disk;
 pub(crate) mod driver;
+mod endpoint;
 mod fault;
 mod files;
 mod inspect;
+mod network;
+mod outside;
 mod perform;
 mod random;
+pub(crate) mod socket;
 mod trace;
+mod traffic;
 mod world;
 
 use std::{
@@ -85,6 +90,7 @@ use std::{
 };
 
 pub use fault::{Fault, When};
+pub use outside::{Outside, OutsideDatagrams, OutsideListener};
 use world::World;
 
 /// A simulated machine, shared by the loops that run on it. Cloning gives another handle.
@@ -96,7 +102,8 @@ struct Shared {
     /// What a reading of 0 on the simulation's clock is for a deadline.
     start: Instant,
     world: Mutex<World>,
-    clock_moved: Condvar,
+    /// Something on the network may have changed.
+    stirred: Arc<Condvar>,
 }
 
 impl Simulation {
@@ -134,8 +141,7 @@ impl Simulation {
         let mut world = self.lock();
         world.lose_power();
         world.restore_power();
-        drop(world);
-        self.0.clock_moved.notify_all();
+        world.wake_all();
     }
 
     /// Whether the machine runs; false after a [`Fault::PowerLoss`] until the next
@@ -156,8 +162,7 @@ impl Simulation {
         let by = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let to = world.clock_ns.saturating_add(by);
         world.advance_to(to);
-        drop(world);
-        self.0.clock_moved.notify_all();
+        world.wake_all();
     }
 
     /// What happened so far, a line for each event: the clock in nanoseconds, the loop, the
@@ -181,11 +186,6 @@ impl Simulation {
     pub(crate) fn clock_of(&self, instant: Instant) -> u64 {
         let passed = instant.saturating_duration_since(self.0.start).as_nanos();
         u64::try_from(passed).unwrap_or(u64::MAX)
-    }
-
-    /// Sleeps until somebody moves the clock or cuts the power.
-    pub(crate) fn wait_for_clock(&self, world: MutexGuard<'_, World>) {
-        drop(self.0.clock_moved.wait(world));
     }
 }
 
@@ -231,8 +231,8 @@ impl SimulationBuilder {
         Simulation(Arc::new(Shared {
             seed: self.seed,
             start: Instant::now(),
+            stirred: Arc::clone(&self.world.stirred),
             world: Mutex::new(self.world),
-            clock_moved: Condvar::new(),
         }))
     }
 }

@@ -443,7 +443,8 @@ impl Local {
     }
 
     pub(super) fn has_watched(&self) -> bool {
-        self.streams.watched > 0
+        // A nudge that comes when all of them are over is nobody's result either.
+        self.streams.watched > 0 || self.streams.expects_nudges
     }
 }
 

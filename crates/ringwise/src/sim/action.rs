@@ -7,7 +7,12 @@
 
 use std::{fmt, os::fd::OwnedFd};
 
-use crate::op::Opcode;
+use crate::{
+    buf::BufferGroup,
+    net::Address,
+    op::{Manner, Opcode},
+    sim::network::EndpointId,
+};
 
 /// The number of an open file of the simulation, in the order of opening.
 pub(crate) type FileId = u64;
@@ -96,8 +101,56 @@ pub(crate) enum Deed {
     Cancel {
         target: Option<u64>,
     },
+    /// A call on a socket, which may wait there.
+    Exchange {
+        endpoint: EndpointId,
+        exchange: Exchange,
+    },
+    /// Silence becomes an error on this endpoint; nobody's call.
+    GiveUp {
+        endpoint: EndpointId,
+    },
     /// What the kernel refuses before it looks at anything else.
     Refused(i32),
+}
+
+/// What a call on a socket does.
+#[derive(Debug)]
+pub(crate) enum Exchange {
+    Accept {
+        multi: bool,
+    },
+    /// Nothing for an address that is none.
+    Connect {
+        to: Option<Address>,
+    },
+    Receive {
+        len: usize,
+    },
+    ReceiveMulti {
+        group: BufferGroup,
+    },
+    /// `moved`: what was sent so far.
+    Send {
+        bytes: Vec<u8>,
+        moved: usize,
+        manner: Manner,
+        to: Option<Address>,
+    },
+}
+
+impl Deed {
+    /// Whether it is nothing but the passing of time.
+    pub(crate) fn is_time(&self) -> bool {
+        matches!(self, Deed::Timeout { .. } | Deed::GiveUp { .. })
+    }
+}
+
+impl Exchange {
+    /// Whether it waits for room, or for somebody to take it, and not for something to come.
+    pub(crate) fn is_outward(&self) -> bool {
+        matches!(self, Exchange::Connect { .. } | Exchange::Send { .. })
+    }
 }
 
 /// A call, and which operation it came from.
@@ -112,6 +165,8 @@ pub(crate) struct Action {
 pub(crate) struct Outcome {
     pub(crate) result: i32,
     pub(crate) payload: Payload,
+    /// More of the same call are to come.
+    pub(crate) has_more: bool,
 }
 
 /// What goes back into the operation beside its result.
@@ -121,6 +176,17 @@ pub(crate) enum Payload {
     Bytes(Vec<u8>),
     Metadata(Box<libc::statx>),
     Opened(OwnedFd),
+    /// What was received, and from whom where the socket says.
+    Received {
+        bytes: Vec<u8>,
+        from: Option<Address>,
+    },
+    /// What was received for a buffer that was chosen for it.
+    Leased {
+        group: BufferGroup,
+        index: u16,
+        bytes: Vec<u8>,
+    },
     /// It was cancelled before it was made.
     NeverRan,
 }
@@ -131,7 +197,7 @@ impl Outcome {
             Ok(count) => i32::try_from(count).unwrap_or(i32::MAX),
             Err(errno) => -errno,
         };
-        Outcome { result, payload: Payload::Nothing }
+        Outcome { result, payload: Payload::Nothing, has_more: false }
     }
 }
 
@@ -169,6 +235,11 @@ impl fmt::Display for Action {
                 write!(f, "{name} {from} to {to}")
             }
             Deed::Timeout { after_ns } => write!(f, "{name} {after_ns} ns"),
+            Deed::Exchange { endpoint, exchange: Exchange::Send { bytes, .. } } => {
+                write!(f, "{name} socket {endpoint}, {} bytes", bytes.len())
+            }
+            Deed::Exchange { endpoint, .. } => write!(f, "{name} socket {endpoint}"),
+            Deed::GiveUp { endpoint } => write!(f, "silence on socket {endpoint}"),
             Deed::Cancel { target: Some(target) } => write!(f, "{name} #{target}"),
             Deed::Cancel { target: None } => write!(f, "{name} of nothing"),
         }

@@ -16,12 +16,14 @@ use std::{
 
 use crate::{
     backend::{Blocking, Cqe},
-    buf::{MOVED_BYTES_MAX, RawBuffer},
+    buf::{BufferGroup, MOVED_BYTES_MAX, RawBuffer},
     call::{Call, File, RawName},
+    net::Address,
+    op::{Manner, RawAddress},
     sim::{
-        action::{Action, Base, Deed, FileId, Outcome, Payload, Place},
+        action::{Action, Base, Deed, Exchange, FileId, Outcome, Payload, Place},
         disk::content::SECTOR,
-        files::{Identity, identity},
+        files::{Files, Identity, identity},
     },
     sys::{perform::timeout_of, ring::borrow},
 };
@@ -55,7 +57,8 @@ enum Where {
 
 impl Lent {
     /// Takes everything in that the call needs. `find` knows the simulation's files.
-    pub(super) fn take_in(&self, find: impl Fn(Identity) -> Option<FileId>) -> Whose {
+    pub(super) fn take_in(&self, files: &Files) -> Whose {
+        let find = |identity| files.find(identity);
         let opcode = self.call.opcode();
         let deed = match self.call {
             Call::Nop => Some(Deed::Nop),
@@ -66,8 +69,7 @@ impl Lent {
             | Call::Unlink { .. }
             | Call::CreateDirectory { .. } => self.on_name(&find),
             Call::Rename { .. } | Call::Link { .. } => self.on_names(&find),
-            _ if self.call.is_on_socket() => None,
-            _ => self.on_file(&find),
+            _ => self.on_socket(files).or_else(|| self.on_file(&find)),
         };
         deed.map_or(Whose::Foreign, |deed| Whose::Simulated(Action { opcode, deed }))
     }
@@ -76,6 +78,60 @@ impl Lent {
         // SAFETY: invariant 1, see the header.
         let after = unsafe { timeout_of(after) };
         Deed::Timeout { after_ns: u64::try_from(after.as_nanos()).unwrap_or(u64::MAX) }
+    }
+
+    /// What is asked of a simulated socket, or of what only a socket could do; nothing for the rest.
+    fn on_socket(&self, files: &Files) -> Option<Deed> {
+        let is_on_socket = self.call.is_on_socket();
+        let (file, exchange) = self.exchange()?;
+        let File::Fd(fd) = file else { return None };
+        let file = simulated(fd, &|identity| files.find(identity))?;
+        match files.endpoint(file) {
+            Some(endpoint) => Some(Deed::Exchange { endpoint, exchange: exchange? }),
+            None => is_on_socket.then_some(Deed::Refused(libc::ENOTSOCK)),
+        }
+    }
+
+    /// The file, and what would be done with it were it a socket.
+    fn exchange(&self) -> Option<(File, Option<Exchange>)> {
+        let receive = |len| Some(Exchange::Receive { len });
+        let send = |bytes, manner, to| Some(Exchange::Send { bytes, moved: 0, manner, to });
+        Some(match self.call {
+            Call::Accept { file, multi } => (file, Some(Exchange::Accept { multi })),
+            Call::Connect { file, address, len } => {
+                let to = read_address(address, len);
+                (file, Some(Exchange::Connect { to }))
+            }
+            Call::Receive { file, buffer } | Call::Read { file, buffer, .. } => {
+                (file, receive(buffer.len as usize))
+            }
+            Call::ReceiveMulti { file, group, .. } => {
+                // SAFETY: the operation has the group, see the header.
+                let group = unsafe { BufferGroup::named(group) };
+                (file, Some(Exchange::ReceiveMulti { group }))
+            }
+            Call::ReceiveMessage { file, header } => {
+                let vectors = vectors_of(header);
+                (file, receive(measure(vectors).0 as usize))
+            }
+            Call::ReadVectored { file, vectors, count, .. } => {
+                let len = slices(vectors, count).map_or(0, |vectors| measure(vectors).0);
+                (file, receive(len as usize))
+            }
+            Call::Send { file, buffer, manner } => (file, send(copy_of(buffer), manner, None)),
+            Call::Write { file, buffer, .. } => (file, send(copy_of(buffer), Manner::Some, None)),
+            Call::SendMessage { file, header, manner } => {
+                // SAFETY: invariant 1, see the header.
+                let (name, len) = unsafe { ((*header).msg_name, (*header).msg_namelen) };
+                let to = (!name.is_null()).then(|| read_address(name.cast(), len)).flatten();
+                (file, send(gather(vectors_of(header)), manner, to))
+            }
+            Call::WriteVectored { file, vectors, count, .. } => {
+                let bytes = gather(slices(vectors, count).unwrap_or_default());
+                (file, send(bytes, Manner::Some, None))
+            }
+            _ => return None,
+        })
     }
 
     fn on_file(&self, find: &impl Fn(Identity) -> Option<FileId>) -> Option<Deed> {
@@ -123,7 +179,8 @@ impl Lent {
                 // SAFETY: the number was released to this call, which is handed over once.
                 Deed::Close { file, placeholder: unsafe { OwnedFd::from_raw_fd(fd) } }
             }
-            _ => unreachable!("the rest works on names"),
+            // A socket, and none of the simulation's.
+            _ => return None,
         })
     }
 
@@ -160,11 +217,20 @@ impl Lent {
     }
 
     /// Puts back into the operation what the call gave, and gives the result.
-    pub(super) fn bring_back(self, outcome: Outcome) -> Cqe {
+    pub(super) fn bring_back(&self, outcome: Outcome) -> Cqe {
         if let Payload::NeverRan = outcome.payload {
             return Cqe::cancelled(self.user_data);
         }
-        Cqe::by_thread(self.user_data, self.result_of(outcome))
+        let has_more = outcome.has_more;
+        let chosen = match &outcome.payload {
+            Payload::Leased { index, .. } => Some(*index),
+            _ => None,
+        };
+        let mut cqe = Cqe::by_thread(self.user_data, self.result_of(outcome));
+        if let Some(index) = chosen {
+            cqe = cqe.with_buffer(index);
+        }
+        if has_more { cqe.with_more() } else { cqe }
     }
 
     fn result_of(&self, outcome: Outcome) -> i32 {
@@ -173,13 +239,29 @@ impl Lent {
                 copy_into(buffer.pointer, buffer.len as usize, &bytes);
                 outcome.result
             }
-            (Payload::Bytes(bytes), Call::ReadVectored { vectors, count, .. }) => {
-                let mut rest = &bytes[..];
-                for vector in slices(vectors, count).unwrap_or_default() {
-                    let (part, after) = rest.split_at(rest.len().min(vector.iov_len));
-                    copy_into(vector.iov_base.cast(), vector.iov_len, part);
-                    rest = after;
-                }
+            (
+                Payload::Bytes(bytes) | Payload::Received { bytes, .. },
+                Call::ReadVectored { vectors, count, .. },
+            ) => {
+                scatter(slices(vectors, count).unwrap_or_default(), &bytes);
+                outcome.result
+            }
+            (
+                Payload::Received { bytes, .. },
+                Call::Receive { buffer, .. } | Call::Read { buffer, .. },
+            ) => {
+                let len = bytes.len().min(buffer.len as usize);
+                copy_into(buffer.pointer, buffer.len as usize, &bytes[..len]);
+                outcome.result
+            }
+            (Payload::Received { bytes, from }, Call::ReceiveMessage { header, .. }) => {
+                let is_truncated = !scatter(vectors_of(header), &bytes);
+                fill_header(header, from.as_ref(), is_truncated);
+                outcome.result
+            }
+            (Payload::Leased { group, index, bytes }, Call::ReceiveMulti { .. }) => {
+                let (pointer, room) = group.memory(index);
+                copy_into(pointer, room, &bytes);
                 outcome.result
             }
             (Payload::Metadata(told), Call::Statx { out, .. }) => {
@@ -209,6 +291,46 @@ fn locate(name: RawName, find: &impl Fn(Identity) -> Option<FileId>) -> Where {
         fd => simulated(fd, find).map(Base::File),
     };
     base.map_or(Where::Foreign, |base| Where::Simulated(Place { base, path }))
+}
+
+fn read_address(address: *const libc::sockaddr, len: u32) -> Option<Address> {
+    // SAFETY: invariant 1, see the header: the address lies in the operation and is as long.
+    let raw = unsafe { RawAddress::read(address.cast(), len) };
+    Address::from_raw(&raw)
+}
+
+/// The parts of a message.
+fn vectors_of<'a>(header: *mut libc::msghdr) -> &'a [libc::iovec] {
+    // SAFETY: invariant 1, see the header.
+    let (vectors, count) = unsafe { ((*header).msg_iov, (*header).msg_iovlen) };
+    slices(vectors, u32::try_from(count).unwrap_or(u32::MAX)).unwrap_or_default()
+}
+
+/// Says of a message whence it came and whether a part of it is lost.
+fn fill_header(header: *mut libc::msghdr, from: Option<&Address>, is_truncated: bool) {
+    let raw = from.and_then(Address::to_raw);
+    // SAFETY: invariant 1, see the header: the name has room for any address.
+    unsafe {
+        let header = &mut *header;
+        header.msg_namelen = 0;
+        if let Some(raw) = raw {
+            let name = raw.as_ptr().cast::<u8>();
+            name.copy_to_nonoverlapping(header.msg_name.cast(), raw.addr_len() as usize);
+            header.msg_namelen = raw.addr_len();
+        }
+        header.msg_flags = if is_truncated { libc::MSG_TRUNC } else { 0 };
+    }
+}
+
+/// Copies into the parts in turn; whether all of it fitted.
+fn scatter(vectors: &[libc::iovec], bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    for vector in vectors {
+        let (part, after) = rest.split_at(rest.len().min(vector.iov_len));
+        copy_into(vector.iov_base.cast(), vector.iov_len, part);
+        rest = after;
+    }
+    rest.is_empty()
 }
 
 fn is_aligned(pointer: *const u8, len: usize) -> bool {

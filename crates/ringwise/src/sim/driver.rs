@@ -12,7 +12,10 @@ use std::{
 };
 
 use crate::{
-    backend::{Blocking, Cqe, Driver, classic::Classic},
+    backend::{
+        Blocking, Cqe, Driver,
+        classic::{Classic, pool::Wake},
+    },
     call::Call,
     error::Errno,
     op::Opcode,
@@ -22,14 +25,12 @@ use crate::{
         address::{Lent, Whose},
         world::World,
     },
-    slot::{BY_THREAD, NEVER_RAN},
+    slot::{BY_THREAD, NEVER_RAN, OWN_NUDGE},
     stats::Stats,
 };
 
 /// What an enter costs, so that a loop that only polls sees time pass.
 const ENTER_NS: u64 = 1_000;
-/// How often a clock that others move is looked at while a real call is waited for.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// The simulated backend of one loop.
 pub(crate) struct Simulated {
@@ -39,8 +40,10 @@ pub(crate) struct Simulated {
     queued_max: usize,
     /// What the world has, by its number.
     lent: BTreeMap<u64, Lent>,
-    /// Calls on files that are not the simulation's.
+    /// Calls on files that are not the simulation's, and what wakes a loop that sleeps.
     foreign: Classic,
+    /// The loop wants to hear of nudges.
+    expects_nudges: bool,
     in_foreign: BTreeSet<u64>,
     ready: VecDeque<Cqe>,
 }
@@ -51,8 +54,9 @@ enum Next {
     Look,
     /// The deadline has passed.
     GiveUp,
-    /// Wait for a real call, for at most as long as the clock has to go.
-    WaitForReal(Option<Duration>),
+    /// Sleep until a real call is done or somebody else moves the simulation on, for at most as
+    /// long as the clock has to go.
+    Sleep(Option<Duration>),
 }
 
 impl Simulated {
@@ -61,13 +65,16 @@ impl Simulated {
         threads_max: usize,
         queued_max: usize,
     ) -> io::Result<Simulated> {
+        let mut foreign = Classic::new(threads_max, queued_max)?;
+        foreign.expect_nudges();
         Ok(Simulated {
             simulation: simulation.clone(),
-            number: simulation.lock().join(),
+            number: simulation.lock().join(foreign.waker()),
             queued: VecDeque::new(),
             queued_max,
             lent: BTreeMap::new(),
-            foreign: Classic::new(threads_max, queued_max)?,
+            foreign,
+            expects_nudges: false,
             in_foreign: BTreeSet::new(),
             ready: VecDeque::new(),
         })
@@ -82,9 +89,14 @@ impl Simulated {
         self.foreign.count(stats);
     }
 
-    /// The backend of calls on files that are not the simulation's.
-    pub(crate) fn foreign(&mut self) -> &mut Classic {
-        &mut self.foreign
+    /// What wakes the loop from elsewhere.
+    pub(crate) fn waker(&self) -> Wake {
+        self.foreign.waker()
+    }
+
+    /// From now on a nudge is a result.
+    pub(crate) fn expect_nudges(&mut self) {
+        self.expects_nudges = true;
     }
 
     /// Takes out the results that `keep` refuses.
@@ -102,10 +114,11 @@ impl Simulated {
     fn hand_over(&mut self) -> Result<(), Errno> {
         let simulation = self.simulation.clone();
         let mut world = simulation.lock();
+        world.notice_closed(false);
         let taken = world.admit(self.number, self.queued.len()).map_err(Errno)?;
         for _ in 0..taken {
             let Some(lent) = self.queued.pop_front() else { break };
-            let whose = lent.take_in(|identity| world.files.find(identity));
+            let whose = lent.take_in(&world.files);
             match whose {
                 Whose::Simulated(action) => self.hand_to_world(&mut world, lent, action),
                 Whose::Cancel(target) if !self.in_foreign.contains(&target) => {
@@ -144,10 +157,14 @@ impl Simulated {
     fn collect(&mut self) -> Result<(), Errno> {
         let outcomes = self.simulation.lock().take(self.number);
         for (number, outcome) in outcomes {
-            let Some(lent) = self.lent.remove(&number) else { continue };
+            let Some(lent) = self.lent.get(&number) else { continue };
+            let is_last = !outcome.has_more;
             self.ready.push_back(lent.bring_back(outcome));
+            if is_last {
+                self.lent.remove(&number);
+            }
         }
-        if !self.in_foreign.is_empty() {
+        if !self.in_foreign.is_empty() || self.expects_nudges {
             self.foreign.submit(0, None)?;
             self.collect_foreign();
         }
@@ -156,6 +173,9 @@ impl Simulated {
 
     fn collect_foreign(&mut self) {
         while let Some(cqe) = self.foreign.next() {
+            if cqe.user_data & !BY_THREAD == OWN_NUDGE && !self.expects_nudges {
+                continue;
+            }
             if !cqe.has_more() {
                 self.in_foreign.remove(&(cqe.user_data & !(BY_THREAD | NEVER_RAN)));
             }
@@ -166,6 +186,7 @@ impl Simulated {
     /// Moves the simulation on for a loop that waits.
     fn step(&self, deadline_ns: Option<u64>) -> Next {
         let mut world = self.simulation.lock();
+        world.notice_closed(true);
         // Another loop may have moved the clock since this one looked.
         if world.has_mail(self.number) {
             return Next::Look;
@@ -178,20 +199,19 @@ impl Simulated {
             if world.hurry() {
                 return Next::Look;
             }
-            if real {
-                return Next::WaitForReal(Some(LOOK_AGAIN));
-            }
-            self.simulation.wait_for_clock(world);
-            return Next::Look;
+            world.fall_asleep(self.number);
+            return Next::Sleep(None);
         }
         let until = [world.next_due(), deadline_ns].into_iter().flatten().min();
         match until {
             Some(until) if !real => world.advance_to(until),
-            None if !real => return Next::GiveUp,
-            // With a real call under way time passes as it does.
+            None if !real && self.lent.is_empty() => return Next::GiveUp,
+            // With a real call under way time passes as it does; what waits at a socket waits for
+            // somebody else.
             until => {
                 let now = world.clock_ns;
-                return Next::WaitForReal(
+                world.fall_asleep(self.number);
+                return Next::Sleep(
                     until.map(|until| Duration::from_nanos(until.saturating_sub(now))),
                 );
             }
@@ -199,8 +219,8 @@ impl Simulated {
         Next::Look
     }
 
-    /// Waits for a real call. The simulation's clock moves by as much.
-    fn wait_for_real(&mut self, most: Option<Duration>) -> Result<(), Errno> {
+    /// Sleeps, and moves the simulation's clock by as much.
+    fn sleep(&mut self, most: Option<Duration>) -> Result<(), Errno> {
         let start = Instant::now();
         self.foreign.submit(1, most.and_then(|most| start.checked_add(most)))?;
         self.collect_foreign();
@@ -250,8 +270,8 @@ impl Driver for Simulated {
                 Next::GiveUp => return Ok(self.ready.len()),
                 // An enter that did not take everything does not wait (io_uring/io_uring.c), and
                 // what it left may be what ends the wait.
-                Next::WaitForReal(_) if !self.queued.is_empty() => return Ok(self.ready.len()),
-                Next::WaitForReal(most) => self.wait_for_real(most)?,
+                Next::Sleep(_) if !self.queued.is_empty() => return Ok(self.ready.len()),
+                Next::Sleep(most) => self.sleep(most)?,
             }
         }
     }

@@ -15,16 +15,17 @@ pub enum Fault {
     /// The operation takes up to [`latency`](super::SimulationBuilder::latency), so that others,
     /// pushed after it, come first. Any operation but a timeout.
     Delay,
-    /// A read gives fewer bytes than are there, and at least one. Counted in reads of two bytes or
-    /// more.
+    /// A read, or a receive on a stream, gives fewer bytes than are there, and at least one. Counted
+    /// in those of two bytes or more.
     ShortRead,
-    /// A write takes fewer bytes than it was given, and at least one. Counted in writes of two
-    /// bytes or more.
+    /// A write, or a send, takes fewer bytes than it was given, and at least one. Counted in those
+    /// of two bytes or more.
     ShortWrite,
-    /// The operation fails with `EINTR` and did nothing. Reads, writes, syncs, opens, and what
-    /// changes a file's length or space.
+    /// The operation fails with `EINTR` and did nothing. Reads, writes, syncs, opens, what changes a
+    /// file's length or space, receives that give one result, and sends.
     Interrupted,
-    /// The operation fails with `EAGAIN` and did nothing. Reads, writes and syncs.
+    /// The operation fails with `EAGAIN` and did nothing. Reads, writes, syncs, receives that give one
+    /// result, and sends.
     Again,
     /// The operation fails with `EIO`. One that changes names did nothing, and a write did
     /// nothing. A sync that fails so drops what it was to make durable: the file still reads as
@@ -43,8 +44,29 @@ pub enum Fault {
     /// in cancels that find an operation other than a timeout.
     CancelLate,
     /// A cancel misses: the other operation is over just before, and the cancel fails with
-    /// `ENOENT`. Counted as [`CancelLate`](Self::CancelLate).
+    /// `ENOENT`. Counted as [`CancelLate`](Self::CancelLate), but for what waits at a socket, which
+    /// cannot be over.
     CancelMissed,
+    /// A receive that gives several results, or an accept, ends with one of them, without an error:
+    /// the loop begins it again. Counted in results.
+    MultishotEnds,
+    /// No buffer is left of the group that a receive takes from (`ENOBUFS`): it waits until one comes
+    /// back. Counted when there is something to be received and a buffer is out, since there are all
+    /// of them otherwise.
+    NoBuffers,
+    /// The limit of open descriptors is reached (`EMFILE`): the connection waits where it is, and an
+    /// accept that gives several results waits until a [`Descriptor`](crate::Descriptor) closes.
+    /// Counted when there is a connection to be accepted.
+    NoDescriptors,
+    /// A connection is gone before it is accepted (`ECONNABORTED`). Counted in accepts.
+    ConnectionAborted,
+    /// The other end resets the connection just before a receive or a send.
+    Reset,
+    /// The other end of the connection vanishes just before a receive or a send: nothing comes, and
+    /// what is sent goes nowhere. Time tells, by a deadline of the program's own,
+    /// [`set_keepalive`](crate::net::set_keepalive) or
+    /// [`set_user_timeout`](crate::net::set_user_timeout).
+    PeerVanishes,
     /// The power fails during this operation. Everything fails with `EIO` until
     /// [`Simulation::crash`](super::Simulation::crash) starts the machine again.
     PowerLoss,
@@ -57,22 +79,32 @@ impl Fault {
         let own = matches!(opcode, O::Nop | O::Timeout | O::Cancel | O::Submit | O::Register);
         let reads = matches!(opcode, O::Read | O::ReadVectored);
         let writes = matches!(opcode, O::Write | O::WriteVectored);
+        let accepts = matches!(opcode, O::Accept | O::AcceptMulti);
+        let receives = matches!(opcode, O::Receive | O::ReceiveMessage);
+        let sends = matches!(opcode, O::Send | O::SendZeroCopy | O::SendMessage);
+        let on_stream = receives || sends || opcode == O::ReceiveMulti;
+        let on_socket = on_stream || accepts || opcode == O::Connect;
         match self {
             Fault::Delay => !matches!(opcode, O::Timeout | O::Submit | O::Register),
-            Fault::ShortRead => reads,
-            Fault::ShortWrite => writes,
-            Fault::Again => reads || writes || opcode == O::Sync,
+            Fault::ShortRead => reads || receives || opcode == O::ReceiveMulti,
+            Fault::ShortWrite => writes || sends,
+            Fault::Again => reads || writes || opcode == O::Sync || receives || sends,
             Fault::Interrupted => {
                 let lasts = matches!(opcode, O::Sync | O::Open | O::Allocate | O::SetLen);
-                reads || writes || lasts
+                reads || writes || lasts || receives || sends
             }
-            Fault::Io | Fault::PowerLoss => !own,
+            Fault::Io => !own && !on_socket,
+            Fault::PowerLoss => !own,
             Fault::NoSpace => {
                 let names = matches!(opcode, O::Open | O::CreateDirectory | O::Rename | O::Link);
                 writes || names || opcode == O::Allocate
             }
             Fault::PartialSubmit | Fault::SubmitRefused => opcode == O::Submit,
             Fault::CancelLate | Fault::CancelMissed => opcode == O::Cancel,
+            Fault::MultishotEnds => matches!(opcode, O::ReceiveMulti | O::AcceptMulti),
+            Fault::NoBuffers => opcode == O::ReceiveMulti,
+            Fault::NoDescriptors | Fault::ConnectionAborted => accepts,
+            Fault::Reset | Fault::PeerVanishes => on_stream || reads || writes,
         }
     }
 }

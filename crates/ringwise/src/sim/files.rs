@@ -8,6 +8,8 @@
 //! the socket's own number, which it keeps through dup(2); the kernel counts these numbers up, and one
 //! comes again after 2^32 others (fs/inode.c, get_next_ino).
 //!
+//! A simulated socket has such a placeholder too, which leads to an endpoint of the network.
+//!
 //! An unconnected socket always has something to report (unix(7) hangs up), and leaves an epoll
 //! set when its last descriptor is closed: so the set tells which files are still open, without a
 //! hook in any destructor and without a second descriptor for each.
@@ -23,7 +25,10 @@ use rustix::{
     net::{AddressFamily, SocketFlags, SocketType, socket_with},
 };
 
-use crate::sim::{action::FileId, disk::Inode};
+use crate::{
+    descriptor::closing,
+    sim::{action::FileId, disk::Inode, network::EndpointId},
+};
 
 /// Tells one socket, or any other kind of file, from all others.
 pub(crate) type Identity = (u64, u64);
@@ -64,6 +69,12 @@ impl OpenFile {
 pub(crate) struct Files {
     open: BTreeMap<FileId, OpenFile>,
     ids: BTreeMap<Identity, FileId>,
+    /// Which of the open are sockets, and their end of the network.
+    sockets: BTreeMap<FileId, (EndpointId, Identity)>,
+    /// Endpoints that no descriptor leads to any more.
+    closed: Vec<EndpointId>,
+    /// How many descriptors this process had closed when the last look was taken.
+    swept_at: u64,
     /// Made with the first file.
     set: Option<OwnedFd>,
     opened: u64,
@@ -73,8 +84,21 @@ pub(crate) struct Files {
 impl Files {
     /// Opens a file on the disk's `inode`, and gives the descriptor that stands for it.
     pub(crate) fn open(&mut self, inode: Inode, flags: i32) -> Result<OwnedFd, i32> {
+        let (id, identity, placeholder) = self.hold_a_place()?;
+        self.open.insert(id, OpenFile { inode, flags, dead: false, identity });
+        Ok(placeholder)
+    }
+
+    /// Gives the descriptor that stands for an endpoint of the network.
+    pub(crate) fn open_socket(&mut self, endpoint: EndpointId) -> Result<OwnedFd, i32> {
+        let (id, identity, placeholder) = self.hold_a_place()?;
+        self.sockets.insert(id, (endpoint, identity));
+        Ok(placeholder)
+    }
+
+    fn hold_a_place(&mut self) -> Result<(FileId, Identity, OwnedFd), i32> {
         let raw = |errno: rustix::io::Errno| errno.raw_os_error();
-        if self.open.len() >= self.sweep_at {
+        if self.open.len() + self.sockets.len() >= self.sweep_at {
             self.sweep();
         }
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
@@ -91,9 +115,9 @@ impl Files {
         // A socket of the same number was closed, or this one could not have it.
         if let Some(closed) = self.ids.insert(identity, id) {
             self.open.remove(&closed);
+            self.closed.extend(self.sockets.remove(&closed).map(|(endpoint, _)| endpoint));
         }
-        self.open.insert(id, OpenFile { inode, flags, dead: false, identity });
-        Ok(placeholder)
+        Ok((id, identity, placeholder))
     }
 
     /// The number of the file that was opened last.
@@ -106,8 +130,33 @@ impl Files {
         self.ids.get(&identity).copied()
     }
 
+    /// The endpoint that a file is, if it is a socket.
+    pub(crate) fn endpoint(&self, id: FileId) -> Option<EndpointId> {
+        self.sockets.get(&id).map(|(endpoint, _)| *endpoint)
+    }
+
+    /// Endpoints whose last descriptor has closed since this was last asked. `thoroughly`: by
+    /// whomever; else only where the library has closed one.
+    pub(crate) fn take_closed(&mut self, thoroughly: bool) -> Vec<EndpointId> {
+        let count = closing::count();
+        if !self.sockets.is_empty() && (thoroughly || count != self.swept_at) {
+            self.swept_at = count;
+            self.sweep();
+        }
+        std::mem::take(&mut self.closed)
+    }
+
+    /// All sockets that a descriptor leads to.
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = EndpointId> + '_ {
+        self.sockets.values().map(|(endpoint, _)| *endpoint)
+    }
+
     /// An open file; `EIO` where the power has failed since.
     pub(crate) fn get(&self, id: FileId) -> Result<&OpenFile, i32> {
+        if self.sockets.contains_key(&id) {
+            // What a socket answers to whoever takes it for a file.
+            return Err(libc::EINVAL);
+        }
         let file = self.open.get(&id).ok_or(libc::EBADF)?;
         if file.dead { Err(libc::EIO) } else { Ok(file) }
     }
@@ -134,14 +183,23 @@ impl Files {
     /// Forgets files whose last descriptor was closed.
     fn sweep(&mut self) {
         if let Some(set) = &self.set
-            && let Some(alive) = reported(set, self.open.len() + 1)
+            && let Some(alive) = reported(set, self.open.len() + self.sockets.len() + 1)
         {
             self.open.retain(|id, _| alive.contains(id));
-            let open = &self.open;
-            self.ids
-                .retain(|identity, id| open.get(id).is_some_and(|file| file.identity == *identity));
+            let closed = &mut self.closed;
+            self.sockets.retain(|id, (endpoint, _)| {
+                let is_open = alive.contains(id);
+                closed.extend((!is_open).then_some(*endpoint));
+                is_open
+            });
+            let (open, sockets) = (&self.open, &self.sockets);
+            let holder = |id: &FileId| {
+                let file = open.get(id).map(|file| file.identity);
+                file.or_else(|| sockets.get(id).map(|(_, identity)| *identity))
+            };
+            self.ids.retain(|identity, id| holder(id) == Some(*identity));
         }
-        self.sweep_at = 2 * self.open.len() + 64;
+        self.sweep_at = 2 * (self.open.len() + self.sockets.len()) + 64;
     }
 }
 

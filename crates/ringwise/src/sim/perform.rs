@@ -217,14 +217,19 @@ impl World {
             .and_then(|start| self.disk.open(start, &place.path, flags, mode))
             .and_then(|inode| self.files.open(inode, flags));
         match opened {
-            Ok(placeholder) => Outcome { result: 0, payload: Payload::Opened(placeholder) },
+            Ok(placeholder) => {
+                Outcome { payload: Payload::Opened(placeholder), ..Outcome::of(Ok(0)) }
+            }
             Err(errno) => Outcome::of(Err(errno)),
         }
     }
 
     fn statx(&mut self, place: &Place, flags: i32) -> Outcome {
         match self.statx_inode(place, flags) {
-            Ok(inode) => Outcome { result: 0, payload: Payload::Metadata(self.disk.statx(inode)) },
+            Ok(inode) => {
+                let payload = Payload::Metadata(self.disk.statx(inode));
+                Outcome { payload, ..Outcome::of(Ok(0)) }
+            }
             Err(errno) => Outcome::of(Err(errno)),
         }
     }

@@ -5,9 +5,13 @@
 //! loop takes it. Operations are made one after the other in the order of their times, so that the
 //! same program with the same seed does the same. Nothing here waits; that is the driver's.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Condvar},
+};
 
 use crate::{
+    backend::classic::pool::Wake,
     error::Errno,
     op::Opcode,
     sim::{
@@ -15,8 +19,10 @@ use crate::{
         disk::{Disk, Left, content::Remains},
         fault::{Fault, Faults, When},
         files::Files,
+        network::Network,
         random::Random,
         trace::Trace,
+        traffic::Lane,
     },
 };
 
@@ -37,6 +43,9 @@ const SHORTNESS_STREAM: u64 = 2;
 const DISK_STREAM: u64 = 3;
 const SUBMIT_STREAM: u64 = 4;
 
+/// The owner of what no loop asked for.
+const NOBODY: u32 = u32::MAX;
+
 /// As many submits are refused one after the other, at most.
 const REFUSALS_MAX: u32 = 8;
 
@@ -49,11 +58,19 @@ pub(crate) struct World {
     pub(super) latency_ns: u64,
     pub(super) disk: Disk,
     pub(super) files: Files,
+    pub(super) network: Network,
+    /// Calls on sockets that wait there.
+    pub(super) waiting: BTreeMap<Lane, VecDeque<Pending>>,
+    /// Told whenever something on the network may have changed.
+    pub(super) stirred: Arc<Condvar>,
     pub(super) faults: Faults,
     pub(super) trace: Trace,
     pub(super) powered: bool,
     pending: BTreeMap<Due, Pending>,
     mailboxes: BTreeMap<u32, VecDeque<(u64, Outcome)>>,
+    wakers: BTreeMap<u32, Wake>,
+    /// Loops that sleep until their waker is used.
+    asleep: BTreeSet<u32>,
     loops: u32,
     operations: u64,
     /// Submits refused since the last that was not.
@@ -73,11 +90,16 @@ impl World {
             latency_ns: 1_000_000,
             disk: Disk::new(),
             files: Files::default(),
+            network: Network::default(),
+            waiting: BTreeMap::new(),
+            stirred: Arc::default(),
             faults: Faults::default(),
             trace: Trace::default(),
             powered: true,
             pending: BTreeMap::new(),
             mailboxes: BTreeMap::new(),
+            wakers: BTreeMap::new(),
+            asleep: BTreeSet::new(),
             loops: 0,
             operations: 0,
             refusals: 0,
@@ -93,16 +115,40 @@ impl World {
     }
 
     /// A new loop's number.
-    pub(super) fn join(&mut self) -> u32 {
+    pub(super) fn join(&mut self, waker: Wake) -> u32 {
         let number = self.loops;
         self.loops += 1;
         self.mailboxes.insert(number, VecDeque::new());
+        self.wakers.insert(number, waker);
         number
     }
 
-    /// A loop is gone: what it has in flight takes place, and nobody is told.
+    /// A loop is gone: what it has in flight takes place, but for what waits at a socket, and nobody
+    /// is told.
     pub(super) fn leave(&mut self, number: u32) {
-        self.mailboxes.remove(&number);
+        let untaken = self.mailboxes.remove(&number).unwrap_or_default();
+        for (_, outcome) in untaken {
+            if let Payload::Leased { group, index, .. } = outcome.payload {
+                group.put_back(index);
+            }
+        }
+        self.wakers.remove(&number);
+        self.asleep.remove(&number);
+        while self.take_waiting(|pending| pending.owner == number).is_some() {}
+    }
+
+    /// A loop is about to sleep, for want of anything to do.
+    pub(super) fn fall_asleep(&mut self, number: u32) {
+        self.asleep.insert(number);
+    }
+
+    /// Whoever sleeps looks again.
+    pub(super) fn wake_all(&mut self) {
+        for number in std::mem::take(&mut self.asleep) {
+            if let Some(waker) = self.wakers.get(&number) {
+                waker.nudge();
+            }
+        }
     }
 
     /// How many of `queued` operations a submit of loop `owner` takes.
@@ -139,6 +185,13 @@ impl World {
         }
         self.pending.insert((due, number), Pending { number, owner, action });
         number
+    }
+
+    /// Something that nobody asked for happens then.
+    pub(super) fn schedule(&mut self, due_ns: u64, action: Action) {
+        let number = self.operations;
+        self.operations += 1;
+        self.pending.insert((due_ns, number), Pending { number, owner: NOBODY, action });
     }
 
     /// What a loop's operations gave, in the order in which they were done.
@@ -179,8 +232,7 @@ impl World {
     /// With a clock that stands still: does the next thing that is not a timeout, as if it had
     /// taken no time. False where there is none.
     pub(super) fn hurry(&mut self) -> bool {
-        let is_work =
-            |(_, pending): &(&Due, &Pending)| !matches!(pending.action.deed, Deed::Timeout { .. });
+        let is_work = |(_, pending): &(&Due, &Pending)| !pending.action.deed.is_time();
         let Some(due) = self.pending.iter().find(is_work).map(|(due, _)| *due) else {
             return false;
         };
@@ -200,20 +252,32 @@ impl World {
             self.lose_power();
             return;
         }
+        match pending.action.deed {
+            Deed::Exchange { .. } => return self.begin_exchange(pending),
+            Deed::GiveUp { endpoint } => {
+                self.trace.note(self.clock_ns, format_args!("{}", pending.action));
+                return self.give_up(endpoint);
+            }
+            _ => {}
+        }
         let Pending { number, owner, action } = pending;
         let what = action.to_string();
+        let closes = matches!(action.deed, Deed::Close { .. });
         let outcome = match action.deed {
             Deed::Cancel { target } => self.cancel(owner, target),
             deed => self.perform(action.opcode, deed),
         };
         self.deliver(number, owner, &what, outcome);
+        if closes {
+            self.notice_closed(true);
+        }
         if self.disk.is_crowded() {
             let open = self.files.inodes();
             self.disk.collect(&open);
         }
     }
 
-    fn deliver(&mut self, number: u64, owner: u32, what: &str, outcome: Outcome) {
+    pub(super) fn deliver(&mut self, number: u64, owner: u32, what: &str, outcome: Outcome) {
         let told = match outcome.payload {
             // The number of a real descriptor is another in each run.
             Payload::Opened(_) => format!("file {}", self.files.last_opened()),
@@ -227,6 +291,11 @@ impl World {
         if let Some(mailbox) = self.mailboxes.get_mut(&owner) {
             mailbox.push_back((number, outcome));
         }
+        if self.asleep.remove(&owner)
+            && let Some(waker) = self.wakers.get(&owner)
+        {
+            waker.nudge();
+        }
     }
 
     /// Cancels an operation that is not due yet.
@@ -234,7 +303,7 @@ impl World {
         let is_target =
             |pending: &Pending| pending.owner == owner && Some(pending.number) == target;
         let due = self.pending.iter().find(|(_, pending)| is_target(pending)).map(|(due, _)| *due);
-        let Some(due) = due else { return Outcome::of(Err(libc::ENOENT)) };
+        let Some(due) = due else { return self.cancel_waiting(is_target) };
         let mut strikes = |fault| self.faults.strike(fault, Opcode::Cancel);
         let is_timeout = matches!(self.pending[&due].action.deed, Deed::Timeout { .. });
         let late = !is_timeout && strikes(Fault::CancelLate);
@@ -250,6 +319,25 @@ impl World {
             return Outcome::of(Err(libc::ENOENT));
         }
         self.give_back(pending, libc::ECANCELED);
+        Outcome::of(Ok(0))
+    }
+
+    /// Cancels a call that waits at a socket.
+    fn cancel_waiting(&mut self, is_target: impl Fn(&Pending) -> bool) -> Outcome {
+        if !self.waiting.values().flatten().any(&is_target) {
+            return Outcome::of(Err(libc::ENOENT));
+        }
+        if self.faults.strike(Fault::CancelLate, Opcode::Cancel) {
+            return Outcome::of(Err(libc::EALREADY));
+        }
+        match self.take_waiting(is_target) {
+            Some((pending, 0)) => self.give_back(pending, libc::ECANCELED),
+            Some((pending, moved)) => {
+                let Pending { number, owner, action } = pending;
+                self.deliver(number, owner, &action.to_string(), Outcome::of(Ok(moved)));
+            }
+            None => unreachable!("found just now"),
+        }
         Outcome::of(Ok(0))
     }
 
@@ -280,6 +368,7 @@ impl World {
                 self.take_effect(&pending.action.deed);
             }
         }
+        self.lose_network();
         self.files.kill_all();
         let left = self.disk.crash(&mut self.chance);
         self.note_loss(count, &left);
@@ -313,7 +402,8 @@ impl World {
     /// What is in flight and needs power, in an order that a kernel could choose.
     fn take_in_flight(&mut self) -> Vec<Pending> {
         let needs_power = |pending: &Pending| {
-            !matches!(pending.action.deed, Deed::Timeout { .. } | Deed::Cancel { .. } | Deed::Nop)
+            let deed = &pending.action.deed;
+            !deed.is_time() && !matches!(deed, Deed::Cancel { .. } | Deed::Nop)
         };
         let dues: Vec<Due> = self
             .pending
@@ -323,6 +413,7 @@ impl World {
             .collect();
         let mut taken: Vec<Pending> =
             dues.iter().filter_map(|due| self.pending.remove(due)).collect();
+        taken.extend(self.take_all_waiting());
         for at in (1..taken.len()).rev() {
             taken.swap(at, self.chance.below(at as u64 + 1) as usize);
         }

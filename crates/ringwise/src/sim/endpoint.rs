@@ -1,0 +1,240 @@
+//! One end of a simulated connection: what it has received, what it was told, what it may send.
+//!
+//! It answers as a TCP socket does, or a Unix one, to whatever is asked of it now. It knows no other
+//! end but by its number.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::{
+    net::{Address, KeepAlive},
+    sim::network::{Answer, EndpointId, Stop},
+};
+
+/// Room for what is sent, and as much for what is received and not taken, unless set.
+const ROOM_BYTES: usize = 128 << 10;
+/// The least that Linux gives (socket(7)).
+const ROOM_BYTES_MIN: usize = 2304;
+/// Data without an acknowledgement for so long ends a connection (`net.ipv4.tcp_retries2`, tcp(7)).
+const UNANSWERED_NS: u64 = 924_600_000_000;
+
+/// One end of a connection, or of one that is to be.
+#[derive(Debug)]
+pub(super) struct Stream {
+    is_unix: bool,
+    name: Address,
+    /// Whom it is, or was, connected to.
+    remote: Option<Address>,
+    /// None before it is connected, and when the other end is gone.
+    other: Option<EndpointId>,
+    incoming: VecDeque<u8>,
+    /// To be told once.
+    error: Option<i32>,
+    /// The other end sends no more.
+    has_ended: bool,
+    reads_no_more: bool,
+    sends_no_more: bool,
+    resets: bool,
+    /// Bytes sent since nothing goes through any more, where that is so.
+    lost: Option<usize>,
+    send_room: usize,
+    receive_room: usize,
+    user_timeout_ns: u64,
+    keepalive_ns: Option<u64>,
+}
+
+impl Stream {
+    pub(super) fn new(is_unix: bool) -> Stream {
+        let any = || Address::Ip(([0, 0, 0, 0], 0).into());
+        Stream {
+            is_unix,
+            name: if is_unix { Address::UnixUnnamed } else { any() },
+            remote: None,
+            other: None,
+            incoming: VecDeque::new(),
+            error: None,
+            has_ended: false,
+            reads_no_more: false,
+            sends_no_more: false,
+            resets: false,
+            lost: None,
+            send_room: ROOM_BYTES,
+            receive_room: ROOM_BYTES,
+            user_timeout_ns: 0,
+            keepalive_ns: None,
+        }
+    }
+
+    pub(super) fn connect(&mut self, other: (EndpointId, Address), name: Address) {
+        self.other = Some(other.0);
+        self.remote = Some(other.1);
+        self.name = name;
+    }
+
+    pub(super) fn is_unix(&self) -> bool {
+        self.is_unix
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.remote.is_some()
+    }
+
+    pub(super) fn name(&self) -> Address {
+        self.name.clone()
+    }
+
+    pub(super) fn remote(&self) -> Option<Address> {
+        self.remote
+            .clone()
+            .filter(|_| self.other.is_some() || self.has_ended || self.lost.is_some())
+    }
+
+    /// The other end, while it is there.
+    pub(super) fn other(&self) -> Option<EndpointId> {
+        self.other
+    }
+
+    pub(super) fn incoming(&self) -> usize {
+        self.incoming.len()
+    }
+
+    /// What lies here comes before what it was told.
+    pub(super) fn receive(&mut self, len: usize) -> Answer<Vec<u8>> {
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        if !self.incoming.is_empty() {
+            let len = len.min(self.incoming.len());
+            return Ok(self.incoming.drain(..len).collect());
+        }
+        if let Some(errno) = self.error.take() {
+            return Err(Stop::Failed(errno));
+        }
+        if !self.is_connected() {
+            return Err(Stop::Failed(libc::ENOTCONN));
+        }
+        let is_over = self.has_ended || self.reads_no_more;
+        if is_over { Ok(Vec::new()) } else { Err(Stop::NotReady) }
+    }
+
+    /// The room on this side for what is sent.
+    pub(super) fn room_to_send(&mut self) -> Answer<usize> {
+        if let Some(errno) = self.error.take() {
+            return Err(Stop::Failed(errno));
+        }
+        if self.sends_no_more {
+            return Err(Stop::Failed(libc::EPIPE));
+        }
+        if !self.is_connected() {
+            return Err(Stop::Failed(libc::ENOTCONN));
+        }
+        Ok(self.send_room)
+    }
+
+    /// The room for what comes, with what the sender can keep.
+    pub(super) fn room_to_receive(&self, sender: usize) -> usize {
+        (self.receive_room + sender).saturating_sub(self.incoming.len())
+    }
+
+    pub(super) fn take_in(&mut self, bytes: &[u8]) {
+        // What nobody will read is thrown away.
+        if !self.reads_no_more {
+            self.incoming.extend(bytes);
+        }
+    }
+
+    /// Sends to an other end that is not there: over TCP the first send succeeds, and what answers
+    /// it says that it did not (RFC 9293, 3.10.7.1).
+    pub(super) fn send_to_nobody(&mut self, len: usize) -> Answer<usize> {
+        if let Some(lost) = &mut self.lost {
+            let len = len.min(self.send_room.saturating_sub(*lost));
+            *lost += len;
+            return if len == 0 { Err(Stop::NotReady) } else { Ok(len) };
+        }
+        if self.is_unix {
+            return Err(Stop::Failed(libc::EPIPE));
+        }
+        self.lose_other(true);
+        Ok(len)
+    }
+
+    pub(super) fn shut(&mut self, reads: bool, writes: bool) -> Result<(), i32> {
+        if !self.is_connected() {
+            return Err(libc::ENOTCONN);
+        }
+        self.reads_no_more |= reads;
+        self.sends_no_more |= writes;
+        Ok(())
+    }
+
+    /// The other end sends no more.
+    pub(super) fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// The other end is gone.
+    pub(super) fn lose_other(&mut self, hard: bool) {
+        self.other = None;
+        self.has_ended = true;
+        if hard {
+            self.error = Some(if self.is_unix { libc::EPIPE } else { libc::ECONNRESET });
+            self.sends_no_more = true;
+        }
+    }
+
+    pub(super) fn reset_on_close(&mut self) {
+        self.resets = true;
+    }
+
+    /// Whether its close tells the other end by a reset: what was received and not read is an error
+    /// too (RFC 2525, 2.17).
+    pub(super) fn closes_hard(&self) -> bool {
+        self.resets || !self.incoming.is_empty()
+    }
+
+    /// Nothing goes through any more, and it is not told.
+    pub(super) fn cut(&mut self) {
+        self.lost.get_or_insert(0);
+        self.other = None;
+    }
+
+    /// The kernel doubles what is asked for (socket(7)).
+    pub(super) fn set_send_room(&mut self, bytes: usize) {
+        self.send_room = bytes.saturating_mul(2).max(ROOM_BYTES_MIN);
+    }
+
+    pub(super) fn set_receive_room(&mut self, bytes: usize) {
+        self.receive_room = bytes.saturating_mul(2).max(ROOM_BYTES_MIN);
+    }
+
+    pub(super) fn set_user_timeout(&mut self, timeout: Duration) {
+        self.user_timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+    }
+
+    pub(super) fn set_keepalive(&mut self, keepalive: Option<KeepAlive>) {
+        self.keepalive_ns = keepalive.map(|KeepAlive { idle, interval, count }| {
+            let total = idle.saturating_add(interval.saturating_mul(count));
+            u64::try_from(total.as_nanos()).unwrap_or(u64::MAX)
+        });
+    }
+
+    /// How long from now on it takes until silence is an error; nothing where it never does.
+    pub(super) fn patience_ns(&self) -> Option<u64> {
+        let unanswered = match self.user_timeout_ns {
+            0 => UNANSWERED_NS,
+            timeout => timeout,
+        };
+        match self.lost? {
+            0 => self.keepalive_ns,
+            _ => Some(self.keepalive_ns.map_or(unanswered, |idle| idle.min(unanswered))),
+        }
+    }
+
+    /// Its patience is over.
+    pub(super) fn give_up(&mut self) {
+        if self.lost.is_some() && !self.sends_no_more {
+            self.error = Some(libc::ETIMEDOUT);
+            self.sends_no_more = true;
+            self.has_ended = true;
+        }
+    }
+}

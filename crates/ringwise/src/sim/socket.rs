@@ -1,0 +1,158 @@
+//! Sockets of a simulated program: made, named and configured without an operation, as the functions
+//! of [`net`](crate::net) do with real ones.
+//!
+//! Those functions know no loop, so a descriptor says by itself whether it leads into a simulation.
+//! A process that never made a simulated socket is asked nothing but one flag.
+
+use std::{
+    sync::{
+        Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    descriptor::Descriptor,
+    net::{Address, KeepAlive, ListenOptions, Shutdown},
+    sim::{
+        Shared, Simulation,
+        files::identity,
+        network::{EndpointId, Network},
+        world::World,
+    },
+};
+
+/// Whether there ever was a simulated socket.
+static ANY: AtomicBool = AtomicBool::new(false);
+/// The simulations that have some.
+static ALL: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+/// An end of the simulated network, and whose it is.
+pub(crate) struct SimulatedSocket {
+    simulation: Simulation,
+    endpoint: EndpointId,
+}
+
+/// The simulated socket that a descriptor leads to, if it does.
+pub(crate) fn find(descriptor: &Descriptor) -> Option<SimulatedSocket> {
+    if !ANY.load(Ordering::Acquire) {
+        return None;
+    }
+    let identity = identity(descriptor)?;
+    let simulations: Vec<Simulation> =
+        all().iter().filter_map(Weak::upgrade).map(Simulation).collect();
+    simulations.into_iter().find_map(|simulation| {
+        let world = simulation.lock();
+        let endpoint = world.files.find(identity).and_then(|file| world.files.endpoint(file));
+        drop(world);
+        endpoint.map(|endpoint| SimulatedSocket { simulation, endpoint })
+    })
+}
+
+fn all() -> std::sync::MutexGuard<'static, Vec<Weak<Shared>>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Simulation {
+    /// Sees to it that its sockets are found by their descriptors.
+    fn enlist(&self) {
+        let mut all = all();
+        all.retain(|other| other.strong_count() > 0);
+        if !all.iter().any(|other| std::ptr::eq(other.as_ptr(), std::sync::Arc::as_ptr(&self.0))) {
+            all.push(std::sync::Arc::downgrade(&self.0));
+        }
+        drop(all);
+        ANY.store(true, Ordering::Release);
+    }
+
+    /// A descriptor of a new endpoint.
+    pub(super) fn open_endpoint(
+        &self,
+        make: impl FnOnce(&mut Network) -> Result<EndpointId, i32>,
+    ) -> Result<Descriptor, i32> {
+        self.enlist();
+        let mut world = self.lock();
+        world.notice_closed(true);
+        let World { network, files, .. } = &mut *world;
+        let endpoint = make(network)?;
+        let placeholder = files.open_socket(endpoint).inspect_err(|_| network.close(endpoint))?;
+        Ok(Descriptor::of_socket(placeholder))
+    }
+
+    pub(crate) fn listen_at(
+        &self,
+        name: &Address,
+        options: &ListenOptions,
+    ) -> Result<Descriptor, i32> {
+        let (backlog, shares) = (options.backlog as usize, options.reuse_port);
+        self.open_endpoint(|network| network.listen(name, backlog, shares))
+    }
+
+    /// A stream socket for this kind of address.
+    pub(crate) fn stream_for(&self, address: &Address) -> Result<Descriptor, i32> {
+        let is_unix = address.ip().is_none();
+        self.open_endpoint(|network| Ok(network.open_stream(is_unix)))
+    }
+
+    pub(crate) fn datagrams_at(&self, name: &Address) -> Result<Descriptor, i32> {
+        self.open_endpoint(|network| network.open_datagrams(name))
+    }
+}
+
+impl SimulatedSocket {
+    pub(crate) fn local_address(&self) -> Result<Address, i32> {
+        self.simulation.lock().network.local_address(self.endpoint)
+    }
+
+    pub(crate) fn peer_address(&self) -> Result<Address, i32> {
+        self.simulation.lock().network.peer_address(self.endpoint)
+    }
+
+    pub(crate) fn shutdown(&self, which: Shutdown) -> Result<(), i32> {
+        let (reads, writes) = (which != Shutdown::Write, which != Shutdown::Read);
+        let mut world = self.simulation.lock();
+        let result = world.network.shut(self.endpoint, reads, writes);
+        world.settle_network();
+        result
+    }
+
+    pub(crate) fn set_reset_on_close(&self) -> Result<(), i32> {
+        self.simulation.lock().network.stream(self.endpoint)?.reset_on_close();
+        Ok(())
+    }
+
+    pub(crate) fn set_send_buffer(&self, bytes: usize) -> Result<(), i32> {
+        self.simulation.lock().network.stream(self.endpoint)?.set_send_room(bytes);
+        Ok(())
+    }
+
+    pub(crate) fn set_receive_buffer(&self, bytes: usize) -> Result<(), i32> {
+        self.simulation.lock().network.stream(self.endpoint)?.set_receive_room(bytes);
+        Ok(())
+    }
+
+    pub(crate) fn set_user_timeout(&self, timeout: Duration) -> Result<(), i32> {
+        self.set_patience(|network, at| {
+            network.stream(at)?.set_user_timeout(timeout);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn set_keepalive(&self, keepalive: Option<KeepAlive>) -> Result<(), i32> {
+        self.set_patience(|network, at| {
+            network.stream(at)?.set_keepalive(keepalive);
+            Ok(())
+        })
+    }
+
+    fn set_patience(
+        &self,
+        set: impl FnOnce(&mut Network, EndpointId) -> Result<(), i32>,
+    ) -> Result<(), i32> {
+        let mut world = self.simulation.lock();
+        set(&mut world.network, self.endpoint)?;
+        world.expect_silence(self.endpoint);
+        Ok(())
+    }
+}
