@@ -65,7 +65,8 @@ use crate::{
     descriptor::Descriptor,
     error::{Errno, Error},
     op::Opcode,
-    sim::socket,
+    ring::Ring,
+    sim::{Simulation, socket},
 };
 
 /// How a listener is made.
@@ -371,6 +372,19 @@ fn family_of(address: &SocketAddr) -> AddressFamily {
 
 fn backlog(options: &ListenOptions) -> i32 {
     i32::try_from(options.backlog).unwrap_or(i32::MAX)
+}
+
+/// Makes a socket where a ring's sockets are: on its simulated machine, if it has one.
+fn made_for(
+    ring: &Ring,
+    address: &Address,
+    simulated: impl FnOnce(&Simulation) -> Result<Descriptor, i32>,
+    real: impl FnOnce() -> Result<Descriptor, Error>,
+) -> Result<Descriptor, Error> {
+    match ring.simulation() {
+        Some(simulation) => simulated(simulation).map_err(|errno| failed(errno, Some(address))),
+        None => real(),
+    }
 }
 
 /// What a simulated socket answers.

@@ -35,6 +35,7 @@ use crate::{
     local::Leaked,
     op::Operation,
     setup::{Builder, Setup, SetupError},
+    sim::Simulation,
     stats::Stats,
     sys::fork::ProcessMark,
 };
@@ -71,6 +72,7 @@ struct Inner {
     process: ProcessMark,
     /// Reads that the caller's thread served by itself.
     inline_hits: AtomicU64,
+    simulation: Option<Simulation>,
     #[cfg(feature = "tokio")]
     driver: Option<Arc<task::SharedDriver>>,
 }
@@ -90,6 +92,7 @@ impl Ring {
         let builder = Builder { entries: builder.entries.max(4), ..builder };
         let process = ProcessMark::new().map_err(SetupError::Driver)?;
         let hub = Arc::new(Hub::new());
+        let simulation = builder.simulation.clone();
         #[cfg(feature = "tokio")]
         if !builder.driver_thread
             && let Some(started) = task::start(&builder, &hub)
@@ -97,7 +100,14 @@ impl Ring {
             let (setup, driver) = started?;
             let inline_hits = AtomicU64::new(0);
             let driver = Some(driver);
-            return Ok(Ring(Arc::new(Inner { hub, setup, process, inline_hits, driver })));
+            return Ok(Ring(Arc::new(Inner {
+                hub,
+                setup,
+                process,
+                inline_hits,
+                simulation,
+                driver,
+            })));
         }
         let setup = thread::start(builder, hub.clone())?;
         Ok(Ring(Arc::new(Inner {
@@ -105,9 +115,15 @@ impl Ring {
             setup,
             process,
             inline_hits: AtomicU64::new(0),
+            simulation,
             #[cfg(feature = "tokio")]
             driver: None,
         })))
+    }
+
+    /// The simulated machine that its loop runs on, where it is simulated.
+    pub(crate) fn simulation(&self) -> Option<&Simulation> {
+        self.0.simulation.as_ref()
     }
 
     /// Makes an order heard.

@@ -1,4 +1,4 @@
-//! A simulated machine to test storage code on: a disk, a clock and faults, all from one seed.
+//! A simulated machine to test on: a disk, a network, a clock and faults, all from one seed.
 //!
 //! A loop built on a [`Simulation`] takes the same operations as any other and promises the same;
 //! the library's own conformance suite runs on it. Its files lie in memory. What a real machine
@@ -48,6 +48,13 @@
 //! - A file whose sync failed has lost what that sync was to make durable, though it still reads as
 //!   written: no later sync brings it back.
 //!
+//! # The network
+//!
+//! [`Simulation::listen_tcp`] and its kin make sockets on a network of the simulation's own, as a
+//! [`Ring`](crate::Ring) on it does by itself; [`Simulation::connect`] and its kin are the other ends,
+//! outside. What is sent lies with the receiver at once, as far as there is room. A crash ends all
+//! connections.
+//!
 //! # Time
 //!
 //! Timeouts and deadlines go by the simulation's clock. A loop that waits moves it to the next
@@ -56,7 +63,7 @@
 //!
 //! # What it does not do
 //!
-//! - Calls on files that it did not open (a pipe, a file of [`std::fs`]) are made for real, by
+//! - Calls on files that it did not open (a pipe, a socket or a file of [`std`]) are made for real, by
 //!   classic calls: a program may mix both, and is deterministic as far as it does not.
 //! - A [`Descriptor`](crate::Descriptor) of a simulated file is of use to loops of its simulation
 //!   only: to everybody else it is a socket without a peer.

@@ -10,7 +10,7 @@ use super::{
     Address, KeepAlive, ListenOptions, Shutdown,
     connection::{Connection, before, stream},
     listening::Listening,
-    not_configured,
+    made_for, not_configured,
 };
 use crate::{
     buf::{OwnedBuffer, OwnedBufferMut},
@@ -56,7 +56,12 @@ impl TcpListener {
         address: &SocketAddr,
         options: &ListenOptions,
     ) -> Result<TcpListener, Error> {
-        let socket = super::listen_tcp(address, options)?;
+        let socket = made_for(
+            ring,
+            &Address::Ip(*address),
+            |simulation| simulation.listen_at(&Address::Ip(*address), options),
+            || super::listen_tcp(address, options),
+        )?;
         Ok(TcpListener(Listening::new(ring, socket)))
     }
 
@@ -245,7 +250,12 @@ pub(super) async fn connect(
 
 async fn connect_untimed(ring: &Ring, address: &Address) -> Result<Descriptor, Error> {
     loop {
-        let socket = super::tcp_socket(address)?;
+        let socket = made_for(
+            ring,
+            address,
+            |simulation| simulation.stream_for(address),
+            || super::tcp_socket(address),
+        )?;
         let operation: Pending = ring.submit(Operation::connect(&socket, address));
         match operation.await.result() {
             Ok(_) => return Ok(socket),

@@ -9,7 +9,7 @@ use super::{
     Address,
     connection::{is_of_the_ring, single},
     lane::Lane,
-    not_configured,
+    made_for, not_configured,
 };
 use crate::{
     buf::{Buffer, OwnedBuffer, OwnedBufferMut},
@@ -19,6 +19,7 @@ use crate::{
     fs::Outcome,
     op::{Opcode, Operation},
     ring::Ring,
+    sim::Simulation,
 };
 
 /// A UDP socket, shared by reference count: clones are the same socket.
@@ -66,7 +67,10 @@ impl UdpSocket {
     ///
     /// As for [`udp_bind`](super::udp_bind).
     pub fn bind(ring: &Ring, address: &SocketAddr) -> Result<UdpSocket, Error> {
-        Ok(UdpSocket::new(ring, super::udp_bind(address)?))
+        let named = Address::Ip(*address);
+        let on_simulation = |simulation: &Simulation| simulation.datagrams_at(&named);
+        let socket = made_for(ring, &named, on_simulation, || super::udp_bind(address))?;
+        Ok(UdpSocket::new(ring, socket))
     }
 
     /// Goes on with a socket that is bound already. It is set to wait in its calls, as a ring

@@ -10,10 +10,10 @@ use std::{
 };
 
 use super::{
-    Address, Shutdown,
+    Address, ListenOptions, Shutdown,
     connection::{Connection, stream},
     listening::Listening,
-    not_configured,
+    made_for, not_configured,
     tcp::connect,
 };
 use crate::{
@@ -53,7 +53,13 @@ impl UnixListener {
     ///
     /// As for [`listen_unix`](super::listen_unix).
     pub fn bind(ring: &Ring, path: impl AsRef<Path>) -> Result<UnixListener, Error> {
-        let socket = super::listen_unix(path)?;
+        let named = Address::from(path.as_ref());
+        let socket = made_for(
+            ring,
+            &named,
+            |simulation| simulation.listen_at(&named, &ListenOptions::default()),
+            || super::listen_unix(path.as_ref()),
+        )?;
         Ok(UnixListener(Listening::new(ring, socket)))
     }
 

@@ -63,6 +63,12 @@ impl Loop {
         matches!(self, Loop::Simulated | Loop::SimulatedReordered)
     }
 
+    /// Whether a look, without an enter, shows what is there. Without deferred work the kernel does it
+    /// in whatever call comes next, and a simulation's time stands still meanwhile.
+    pub fn shows_work(self) -> bool {
+        !matches!(self, Loop::UringPlain | Loop::SimulatedReordered)
+    }
+
     /// A point in time of the clock that the loop's timeouts go by.
     pub fn now(self) -> Time {
         if self.is_simulated() {
@@ -111,7 +117,7 @@ impl Time {
     }
 }
 
-fn simulation() -> Simulation {
+pub fn simulation() -> Simulation {
     SIMULATION.with(Simulation::clone)
 }
 

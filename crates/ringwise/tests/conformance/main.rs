@@ -7,6 +7,7 @@
 
 mod disk;
 mod loops;
+mod peers;
 
 // The operations, each with what can go wrong with it.
 mod control;

@@ -1,43 +1,25 @@
-//! Sockets: every operation, and what can go wrong with each. The other end is the standard
-//! library's, so that what is tested is not tested by itself.
+//! Sockets: every operation, and what can go wrong with each.
 
 use std::{
     io::{ErrorKind as StdKind, Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
-    os::{
-        fd::OwnedFd,
-        unix::net::{UnixListener, UnixStream},
-    },
+    os::{fd::OwnedFd, unix::net::UnixStream},
     time::{Duration, Instant},
 };
 
 use ringwise::{
     Buffer, BufferGroup, Completion, Descriptor, ErrorKind, Local, Operation, Ticket,
-    net::{self, Address, ListenOptions},
+    net::{self, Address},
 };
 
 use crate::{
     disk::Disk,
     loops::{Loop, counted, next, run},
+    peers::{
+        Peer, PeerDatagrams, PeerListener, connect, connection, listen, listen_unix, stream_socket,
+        udp_bind,
+    },
     streams::processor_time,
 };
-
-fn listen() -> (Descriptor, SocketAddr) {
-    let any = "127.0.0.1:0".parse().unwrap();
-    let listener = net::listen_tcp(&any, &ListenOptions::default()).unwrap();
-    let address = net::local_address(&listener).unwrap().ip().unwrap();
-    (listener, address)
-}
-
-/// A connection whose other end is the standard library's.
-fn connection() -> (Descriptor, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (own, _) = listener.accept().unwrap();
-    peer.set_nodelay(true).unwrap();
-    peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    (Descriptor::from(OwnedFd::from(own)), peer)
-}
 
 /// Waits until a condition holds that something else brings about.
 fn eventually(mut condition: impl FnMut() -> bool) {
@@ -55,9 +37,9 @@ fn nothing_comes(local: &mut Local, time: Duration) {
 
 pub fn a_connection_is_made_and_accepted(way: Loop) {
     let mut local = way.build();
-    let (listener, address) = listen();
+    let (listener, address) = listen(way);
     local.push(Operation::accept(&listener), 1).unwrap();
-    let client = net::tcp_socket(&address).unwrap();
+    let client = stream_socket(way, &address.into());
     local.push(Operation::connect(&client, address), 2).unwrap();
     let mut server = None;
     for _ in 0..2 {
@@ -84,16 +66,16 @@ pub fn a_connection_is_made_and_accepted(way: Loop) {
 
 pub fn a_refused_connection_is_an_error(way: Loop) {
     let mut local = way.build();
-    let (listener, address) = listen();
+    let (listener, address) = listen(way);
     drop(listener);
-    let client = net::tcp_socket(&address).unwrap();
+    let client = stream_socket(way, &address.into());
     let error = run(&mut local, Operation::connect(&client, address)).result().unwrap_err();
     assert_eq!(error.errno(), libc::ECONNREFUSED, "{error}");
 }
 
 pub fn a_receive_waits_and_is_cancelled(way: Loop) {
     let mut local = way.build();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     let ticket = local.push(Operation::recv(&own, vec![0; 8]), 1).unwrap();
     nothing_comes(&mut local, Duration::from_millis(20));
     assert_cancelled(&mut local, ticket, 1);
@@ -120,11 +102,11 @@ fn assert_cancelled(local: &mut Local, ticket: Ticket, tag: u64) {
 
 pub fn accepts_of_many(way: Loop) {
     let mut local = way.build();
-    let (listener, address) = listen();
+    let (listener, address) = listen(way);
     let ticket = local.push(Operation::accept_multi(&listener), 7).unwrap();
     let mut peers = Vec::new();
     for _ in 0..3 {
-        let batch: Vec<_> = (0..10).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let batch: Vec<_> = (0..10).map(|_| connect(way, address).unwrap()).collect();
         let mut accepted = Vec::new();
         while accepted.len() < batch.len() {
             let done = next(&mut local);
@@ -136,7 +118,8 @@ pub fn accepts_of_many(way: Loop) {
         // Each is a connection of its own.
         let mut ours: Vec<_> =
             accepted.iter().map(|own| net::peer_address(own).unwrap().ip().unwrap()).collect();
-        let mut theirs: Vec<_> = batch.iter().map(|peer| peer.local_addr().unwrap()).collect();
+        let mut theirs: Vec<_> =
+            batch.iter().map(|peer| peer.local_address().ip().unwrap()).collect();
         ours.sort_unstable();
         theirs.sort_unstable();
         assert_eq!(ours, theirs);
@@ -149,7 +132,7 @@ pub fn accepts_of_many(way: Loop) {
 pub fn a_stream_is_received_in_leases(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 4, 512).unwrap();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     let ticket = local.push(Operation::recv_multi(&own, &group), 3).unwrap();
     nothing_comes(&mut local, Duration::from_millis(10));
     assert_eq!(group.available(), 4, "a silent socket keeps no buffer");
@@ -169,7 +152,7 @@ pub fn a_stream_is_received_in_leases(way: Loop) {
         assert_eq!(got, 100);
     }
     assert_eq!(group.available(), 4);
-    peer.shutdown(Shutdown::Write).unwrap();
+    peer.shutdown(net::Shutdown::Write);
     let done = next(&mut local);
     assert_eq!(done.result().unwrap(), 0);
     assert!(!done.has_more());
@@ -187,7 +170,7 @@ pub fn a_stream_is_received_in_leases(way: Loop) {
 pub fn a_long_stream_is_whole(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 8, 1000).unwrap();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     let sent = counted(2_000_000);
     let copy = sent.clone();
     let sender = std::thread::spawn(move || {
@@ -220,7 +203,7 @@ pub fn a_long_stream_is_whole(way: Loop) {
 pub fn a_stream_keeps_its_order_beside_a_run(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 16, 500).unwrap();
-    let pairs: Vec<_> = (0..4).map(|_| connection()).collect();
+    let pairs: Vec<_> = (0..4).map(|_| connection(way)).collect();
     let sent = counted(400_000);
     let (sockets, peers): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     let senders: Vec<_> = peers
@@ -268,7 +251,7 @@ pub fn a_stream_keeps_its_order_beside_a_run(way: Loop) {
 pub fn the_end_of_a_parked_stream_comes_after_its_data(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 2, 100).unwrap();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     peer.write_all(&counted(1000)).unwrap();
     let receive = local.push(Operation::recv_multi(&own, &group), 1).unwrap();
     // Both buffers are filled and not taken; the receive waits for one.
@@ -292,7 +275,7 @@ pub fn the_end_of_a_parked_stream_comes_after_its_data(way: Loop) {
 pub fn buffers_run_out_and_come_back(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 2, 16).unwrap();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     peer.write_all(&counted(64)).unwrap();
     let ticket = local.push(Operation::recv_multi(&own, &group), 0).unwrap();
     let mut leases = Vec::new();
@@ -330,7 +313,7 @@ pub fn buffers_run_out_and_come_back(way: Loop) {
 pub fn a_parked_receive_is_cancelled(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 1, 16).unwrap();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     peer.write_all(&counted(32)).unwrap();
     let ticket = local.push(Operation::recv_multi(&own, &group), 5).unwrap();
     let lease = next(&mut local).into_received().unwrap();
@@ -348,11 +331,11 @@ pub fn a_parked_receive_is_cancelled(way: Loop) {
 pub fn a_receive_that_is_about_to_be_parked_is_cancelled(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 1, 16).unwrap();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     let ticket = local.push(Operation::recv_multi(&own, &group), 5).unwrap();
     local.submit().unwrap();
     peer.write_all(&counted(32)).unwrap();
-    if way != Loop::UringPlain {
+    if way.shows_work() {
         eventually(|| local.has_work());
     }
     // A full queue is handed over to make room for the cancel.
@@ -385,7 +368,7 @@ pub fn a_receive_that_is_about_to_be_parked_is_cancelled(way: Loop) {
 pub fn a_cancelled_flood_leaves_nothing_to_do(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 256, 16).unwrap();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     peer.write_all(&counted(4096)).unwrap();
     std::thread::sleep(Duration::from_millis(20));
     let ticket = local.push(Operation::recv_multi(&own, &group), 5).unwrap();
@@ -407,7 +390,7 @@ pub fn a_cancelled_flood_leaves_nothing_to_do(way: Loop) {
 pub fn a_stopped_receive_loses_nothing(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 16, 256).unwrap();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     let sent = counted(300_000);
     let copy = sent.clone();
     let sender = std::thread::spawn(move || {
@@ -441,7 +424,7 @@ pub fn a_stopped_receive_loses_nothing(way: Loop) {
 pub fn a_lease_outlives_group_and_loop(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 2, 64).unwrap();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     peer.write_all(b"kept").unwrap();
     local.push(Operation::recv_multi(&own, &group), 0).unwrap();
     let mut lease = next(&mut local).into_received().unwrap();
@@ -456,7 +439,7 @@ pub fn a_lease_outlives_group_and_loop(way: Loop) {
 pub fn what_was_received_is_sent_as_it_is(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 2, 64).unwrap();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     peer.write_all(b"echo").unwrap();
     local.push(Operation::recv_multi(&own, &group), 0).unwrap();
     let lease = next(&mut local).into_received().unwrap();
@@ -474,7 +457,7 @@ pub fn another_loops_group_is_refused(way: Loop) {
     let mut other = way.build();
     let group = BufferGroup::new(&mut other, 2, 64).unwrap();
     let mut local = way.build();
-    let (own, _peer) = connection();
+    let (own, _peer) = connection(way);
     let refused = local.push(Operation::recv_multi(&own, &group), 0).unwrap_err();
     assert!(refused.to_string().contains("another loop"), "{refused}");
     for (count, bytes) in [(0, 64), (3, 64), (65_536, 64), (1, 0), (2, usize::MAX), (2, 1 << 30)] {
@@ -485,7 +468,7 @@ pub fn another_loops_group_is_refused(way: Loop) {
 /// More than the socket holds, to a peer that reads late.
 pub fn a_whole_send_waits_for_its_reader(way: Loop) {
     let mut local = way.build();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     net::set_send_buffer(&own, 16_384).unwrap();
     let sent = counted(4 << 20);
     local.push(Operation::send_all(&own, sent.clone()), 0).unwrap();
@@ -503,7 +486,7 @@ pub fn a_whole_send_waits_for_its_reader(way: Loop) {
 /// Vectored, a send that goes on after a part goes on at the right byte.
 pub fn a_whole_vectored_send_waits_for_its_reader(way: Loop) {
     let mut local = way.build();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     net::set_send_buffer(&own, 16_384).unwrap();
     let sent = counted(3 << 20);
     let buffers = sent.chunks(100_001).map(|part| Buffer::from(part.to_vec())).collect();
@@ -522,7 +505,7 @@ pub fn a_whole_vectored_send_waits_for_its_reader(way: Loop) {
 
 pub fn a_send_takes_what_fits(way: Loop) {
     let mut local = way.build();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     net::set_send_buffer(&own, 16_384).unwrap();
     let done = run(&mut local, Operation::send(&own, counted(4 << 20)));
     let count = done.result().unwrap();
@@ -537,7 +520,7 @@ pub fn a_send_takes_what_fits(way: Loop) {
 
 pub fn a_send_that_waits_is_cancelled(way: Loop) {
     let mut local = way.build();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     let ticket = local.push(Operation::send_all(&own, counted(32 << 20)), 1).unwrap();
     nothing_comes(&mut local, Duration::from_millis(50));
     local.push(Operation::cancel(ticket), 2).unwrap();
@@ -559,7 +542,7 @@ pub fn a_send_that_waits_is_cancelled(way: Loop) {
 /// may be missing or twice.
 pub fn a_quiet_send_is_exact(way: Loop) {
     let mut local = way.build();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     net::set_send_buffer(&own, 16_384).unwrap();
     let message = counted(5_000);
     let mut expected = Vec::new();
@@ -604,8 +587,8 @@ pub fn a_quiet_send_is_exact(way: Loop) {
 }
 
 /// A socket to which nothing can be sent.
-fn broken() -> (Descriptor, TcpStream) {
-    let (own, peer) = connection();
+fn broken(way: Loop) -> (Descriptor, Peer) {
+    let (own, peer) = connection(way);
     net::shutdown(&own, net::Shutdown::Write).unwrap();
     (own, peer)
 }
@@ -621,8 +604,8 @@ pub fn a_flood_hides_no_quiet_send(way: Loop) {
     for is_behind in [true, false] {
         let mut local = way.builder().entries(4).build().unwrap();
         let group = BufferGroup::new(&mut local, 64, 16).unwrap();
-        let (own, mut peer) = connection();
-        let (first, second) = (broken(), broken());
+        let (own, mut peer) = connection(way);
+        let (first, second) = (broken(way), broken(way));
         peer.write_all(&counted(1024)).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         let receive = Operation::recv_multi(&own, &group);
@@ -645,14 +628,14 @@ pub fn a_flood_hides_no_quiet_send(way: Loop) {
 /// Nor does what was ready before the submit.
 pub fn what_is_ready_hides_no_quiet_send(way: Loop) {
     let mut local = way.build();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     local.push(Operation::recv(&own, vec![0; 8]), 1).unwrap();
     local.submit().unwrap();
     peer.write_all(b"x").unwrap();
-    if way != Loop::UringPlain {
+    if way.shows_work() {
         eventually(|| local.has_work());
     }
-    let (other, _peer) = broken();
+    let (other, _peer) = broken(way);
     local.push(Operation::send_quiet(&other, b"x".to_vec()), 2).unwrap();
     local.submit().unwrap();
     assert_eq!(told_of(&mut local, 2), [-libc::EPIPE]);
@@ -662,7 +645,7 @@ pub fn what_is_ready_hides_no_quiet_send(way: Loop) {
 pub fn a_quiet_send_gives_its_buffer_back(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 4, 64).unwrap();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     local.push(Operation::recv_multi(&own, &group), 0).unwrap();
     for round in 0..50_u8 {
         peer.write_all(&[round; 10]).unwrap();
@@ -682,11 +665,11 @@ pub fn a_quiet_send_gives_its_buffer_back(way: Loop) {
 /// A wait with nothing in flight but quiet sends ends: they have no completion to wait for.
 pub fn a_wait_for_quiet_sends_ends(way: Loop) {
     let mut local = way.build();
-    let (own, _peer) = connection();
+    let (own, _peer) = connection(way);
     local.push(Operation::send_quiet(&own, b"x".to_vec()), 1).unwrap();
     assert_eq!(local.submit_and_wait(1).unwrap(), 0);
     // And a loop that is dropped with one lets it go out.
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     local.push(Operation::send_quiet(&own, b"last".to_vec()), 1).unwrap();
     drop((local, own));
     let mut got = Vec::new();
@@ -696,7 +679,7 @@ pub fn a_wait_for_quiet_sends_ends(way: Loop) {
 
 pub fn a_send_without_a_copy_arrives(way: Loop) {
     let mut local = way.build();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     let sent = counted(200_000);
     let reader = std::thread::spawn(move || {
         let mut got = vec![0; 200_000];
@@ -729,14 +712,12 @@ pub fn a_send_with_a_copy_after_all_ends_with_its_loop(way: Loop) {
 pub fn a_reset_is_an_error_and_no_more(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 2, 64).unwrap();
-    let (own, peer) = connection();
-    let (quiet, mut other) = connection();
+    let (own, peer) = connection(way);
+    let (quiet, mut other) = connection(way);
     local.push(Operation::recv_multi(&own, &group), 1).unwrap();
     local.push(Operation::recv_multi(&quiet, &group), 2).unwrap();
     nothing_comes(&mut local, Duration::from_millis(10));
-    let peer = Descriptor::from(OwnedFd::from(peer));
-    net::set_reset_on_close(&peer).unwrap();
-    drop(peer);
+    peer.reset();
     let done = next(&mut local);
     assert_eq!((done.tag(), done.has_more()), (1, false));
     assert_eq!(done.result().unwrap_err().errno(), libc::ECONNRESET);
@@ -753,7 +734,7 @@ pub fn the_end_comes_after_the_data(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 8, 4096).unwrap();
     for _ in 0..20 {
-        let (own, mut peer) = connection();
+        let (own, mut peer) = connection(way);
         local.push(Operation::recv_multi(&own, &group), 1).unwrap();
         local.submit().unwrap();
         peer.write_all(b"last words").unwrap();
@@ -776,7 +757,7 @@ pub fn the_end_comes_after_the_data(way: Loop) {
 /// A receive that is pushed after its data and its end came finds both.
 pub fn what_came_before_the_receive_is_there(way: Loop) {
     let mut local = way.build();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     // Once, so that a loop that watches sockets watches this one.
     local.push(Operation::recv(&own, vec![0; 8]), 0).unwrap();
     nothing_comes(&mut local, Duration::from_millis(10));
@@ -805,7 +786,7 @@ pub fn what_came_before_the_receive_is_there(way: Loop) {
 
 pub fn two_receives_keep_their_order(way: Loop) {
     let mut local = way.build();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     for tag in 0..4 {
         local.push(Operation::recv(&own, vec![0; 1]), tag).unwrap();
     }
@@ -824,28 +805,23 @@ pub fn two_receives_keep_their_order(way: Loop) {
 
 pub fn datagrams_have_a_sender(way: Loop) {
     let mut local = way.build();
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let own = net::udp_bind(&any).unwrap();
-    let address = net::local_address(&own).unwrap();
-    let peer = UdpSocket::bind(any).unwrap();
-    peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let (own, address) = udp_bind(way);
+    let peer = PeerDatagrams::bind(way);
     local.push(Operation::recv_from(&own, vec![0; 8]), 0).unwrap();
     nothing_comes(&mut local, Duration::from_millis(10));
-    peer.send_to(b"ping", address.ip().unwrap()).unwrap();
+    peer.send_to(b"ping", &address);
     let done = next(&mut local);
     assert_eq!(done.result().unwrap(), 4);
     assert!(!done.is_truncated());
-    assert_eq!(done.address(), Some(Address::Ip(peer.local_addr().unwrap())));
+    assert_eq!(done.address(), Some(peer.address()));
     let back = done.address().unwrap();
     assert_eq!(&done.into_buffer().unwrap().as_slice()[..4], b"ping");
     let done = run(&mut local, Operation::send_to(&own, b"pong".to_vec(), back));
     assert_eq!(done.result().unwrap(), 4);
-    let mut answer = [0; 16];
-    let (count, from) = peer.recv_from(&mut answer).unwrap();
-    assert_eq!((&answer[..count], Address::Ip(from)), (&b"pong"[..], address.clone()));
+    assert_eq!(peer.recv_from(), (b"pong".to_vec(), address.clone()));
     // Datagrams keep their bounds, and one that is too long says so.
     for len in [2, 20, 0, 3] {
-        peer.send_to(&counted(len), address.ip().unwrap()).unwrap();
+        peer.send_to(&counted(len), &address);
     }
     for (count, truncated) in [(2, false), (8, true), (0, false), (3, false)] {
         let done = run(&mut local, Operation::recv_from(&own, vec![0; 8]));
@@ -857,14 +833,13 @@ pub fn datagrams_have_a_sender(way: Loop) {
 pub fn datagrams_are_received_as_they_come(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 8, 64).unwrap();
-    let own = net::udp_bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = net::local_address(&own).unwrap().ip().unwrap();
-    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (own, address) = udp_bind(way);
+    let peer = PeerDatagrams::bind(way);
     let ticket = local.push(Operation::recv_multi(&own, &group), 1).unwrap();
     nothing_comes(&mut local, Duration::from_millis(10));
     for round in 0..5_u8 {
         for part in 0..4_u8 {
-            peer.send_to(&[round, part], address).unwrap();
+            peer.send_to(&[round, part], &address);
         }
         for part in 0..4_u8 {
             let done = next(&mut local);
@@ -879,10 +854,10 @@ pub fn unix_sockets_are_sockets(way: Loop) {
     let mut local = way.build();
     let directory = Disk::real();
     let path = directory.path().join("socket");
-    let listener = net::listen_unix(&path).unwrap();
+    let listener = listen_unix(way, &path).unwrap();
     assert_eq!(net::local_address(&listener).unwrap(), Address::Unix(path.clone()));
     local.push(Operation::accept_multi(&listener), 1).unwrap();
-    let mut peer = UnixStream::connect(&path).unwrap();
+    let mut peer = connect(way, path.as_path()).unwrap();
     let own = next(&mut local).into_descriptor().unwrap();
     assert_eq!(net::peer_address(&own).unwrap(), Address::UnixUnnamed);
     let group = BufferGroup::new(&mut local, 2, 64).unwrap();
@@ -899,20 +874,20 @@ pub fn unix_sockets_are_sockets(way: Loop) {
     }
     // And as the one who connects.
     let path = directory.path().join("theirs");
-    let theirs = UnixListener::bind(&path).unwrap();
-    let client = net::unix_socket().unwrap();
+    let theirs = PeerListener::unix(way, &path);
+    let client = stream_socket(way, &theirs.address());
     let connected = local.run(Operation::connect(&client, path.as_path())).unwrap();
     assert_eq!(connected.result().unwrap(), 0);
-    theirs.accept().unwrap();
+    theirs.accept();
     let long = Address::Unix("x".repeat(200).into());
     assert!(local.push(Operation::connect(&client, long), 0).is_err());
-    assert_eq!(net::listen_unix(&path).unwrap_err().errno(), libc::EADDRINUSE);
+    assert_eq!(listen_unix(way, &path).unwrap_err(), libc::EADDRINUSE);
 }
 
 /// A socket is a file too.
 pub fn a_socket_is_read_and_written(way: Loop) {
     let mut local = way.build();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     local.push(Operation::read_at(&own, vec![0; 8], 0), 0).unwrap();
     nothing_comes(&mut local, Duration::from_millis(10));
     peer.write_all(b"in").unwrap();
@@ -942,10 +917,10 @@ pub fn a_file_is_no_socket(way: Loop) {
 pub fn a_number_used_again_is_another_socket(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 4, 64).unwrap();
-    let (listener, address) = listen();
+    let (listener, address) = listen(way);
     local.push(Operation::accept_multi(&listener), 0).unwrap();
     for round in 0..30_u8 {
-        let mut peer = TcpStream::connect(address).unwrap();
+        let mut peer = connect(way, address).unwrap();
         let own = next(&mut local).into_descriptor().unwrap();
         local.push(Operation::recv_multi(&own, &group), 1).unwrap();
         local.submit().unwrap();
@@ -966,14 +941,14 @@ pub fn a_thousand_connections(way: Loop) {
     }
     let mut local = way.builder().entries(1024).build().unwrap();
     let group = BufferGroup::new(&mut local, 64, 256).unwrap();
-    let (listener, address) = listen();
+    let (listener, address) = listen(way);
     local.push(Operation::accept_multi(&listener), u64::MAX).unwrap();
     let mut peers = Vec::new();
     let mut owns = Vec::new();
     while owns.len() < COUNT {
         let wanted = (owns.len() + 100).min(COUNT);
         while peers.len() < wanted {
-            peers.push(TcpStream::connect(address).unwrap());
+            peers.push(connect(way, address).unwrap());
         }
         while owns.len() < wanted {
             let own = next(&mut local).into_descriptor().unwrap();
@@ -1025,8 +1000,8 @@ fn has_descriptors(count: usize) -> bool {
 pub fn a_flood_leaves_room_for_others(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 8, 512).unwrap();
-    let (flooded, mut flooder) = connection();
-    let (own, mut peer) = connection();
+    let (flooded, mut flooder) = connection(way);
+    let (own, mut peer) = connection(way);
     local.push(Operation::recv_multi(&flooded, &group), 1).unwrap();
     local.push(Operation::recv_multi(&own, &group), 2).unwrap();
     let flood = std::thread::spawn(move || {
@@ -1058,10 +1033,10 @@ pub fn a_flood_leaves_room_for_others(way: Loop) {
 pub fn a_dropped_loop_lets_go_of_its_sockets(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 1, 16).unwrap();
-    let (listener, address) = listen();
-    let (own, mut peer) = connection();
-    let (parked, mut parked_peer) = connection();
-    let (waiting, mut waiting_peer) = connection();
+    let (listener, address) = listen(way);
+    let (own, mut peer) = connection(way);
+    let (parked, mut parked_peer) = connection(way);
+    let (waiting, mut waiting_peer) = connection(way);
     parked_peer.write_all(&counted(64)).unwrap();
     local.push(Operation::recv_multi(&parked, &group), 0).unwrap();
     let lease = next(&mut local).into_received().unwrap();
@@ -1080,20 +1055,21 @@ pub fn a_dropped_loop_lets_go_of_its_sockets(way: Loop) {
             Err(error) => assert_eq!(error.kind(), StdKind::ConnectionReset),
         }
     }
-    assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+    assert!(connect(way, address).is_err(), "nobody listens any more");
 }
 
 /// What comes is seen without a submit that waits, and what does not come is not.
 pub fn work_is_seen_before_it_is_waited_for(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 2, 64).unwrap();
-    let (own, mut peer) = connection();
+    let (own, mut peer) = connection(way);
     local.push(Operation::recv_multi(&own, &group), 1).unwrap();
     local.submit().unwrap();
-    if way != Loop::UringPlain {
-        // Without deferred work the kernel does it in whatever call comes next.
+    if way.shows_work() {
         assert!(!local.has_work());
     }
+    // A receive that a simulation delays is under way after that.
+    nothing_comes(&mut local, Duration::from_millis(10));
     peer.write_all(b"x").unwrap();
     eventually(|| local.has_work());
     assert_eq!(local.submit().unwrap(), 1);

@@ -4,6 +4,7 @@
 mod crashes;
 mod disk;
 mod faults;
+mod network;
 mod time;
 
 use std::time::Duration;
