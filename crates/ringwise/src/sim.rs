@@ -51,9 +51,9 @@
 //! # The network
 //!
 //! [`Simulation::listen_tcp`] and its kin make sockets on a network of the simulation's own, as a
-//! [`Ring`](crate::Ring) on it does by itself; [`Simulation::connect`] and its kin are the other ends,
-//! outside. What is sent lies with the receiver at once, as far as there is room. A crash ends all
-//! connections.
+//! [`Ring`](crate::Ring) on it does by itself; [`Simulation::connect`] and its kin are the other
+//! ends, outside. What is sent lies with the receiver at once, as far as there is room. A crash ends
+//! all connections.
 //!
 //! # Time
 //!
@@ -63,8 +63,8 @@
 //!
 //! # What it does not do
 //!
-//! - Calls on files that it did not open (a pipe, a socket or a file of [`std`]) are made for real, by
-//!   classic calls: a program may mix both, and is deterministic as far as it does not.
+//! - Calls on files that it did not open (a pipe, a socket or a file of [`std`]) are made for real,
+//!   by classic calls: a program may mix both, and is deterministic as far as it does not.
 //! - A [`Descriptor`](crate::Descriptor) of a simulated file is of use to loops of its simulation
 //!   only: to everybody else it is a socket without a peer.
 //! - A [`Ring`](crate::Ring) on a simulation has a thread that listens to a real descriptor, so there

@@ -411,8 +411,8 @@ impl Network {
     /// Nothing goes from either end to the other any more, and neither is told.
     pub(crate) fn cut(&mut self, id: EndpointId) {
         let Ok(stream) = self.stream(id) else { return };
-        stream.cut();
         let other = stream.other();
+        stream.cut();
         if let Some(Endpoint::Stream(other)) = other.and_then(|at| self.endpoints.get_mut(&at)) {
             other.cut();
         }

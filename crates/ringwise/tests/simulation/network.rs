@@ -164,7 +164,8 @@ fn without_a_buffer_a_receive_waits_for_one() {
     assert!(simulation.trace().contains("NoBuffers"));
     drop(lease);
     let done = next(&mut local);
-    assert_eq!((&*done.into_received().unwrap(), group.available()), (&b"second"[..], 4));
+    assert_eq!(&*done.into_received().unwrap(), b"second");
+    assert_eq!(group.available(), 4);
 }
 
 #[test]
@@ -200,6 +201,24 @@ fn a_reset_is_told_once() {
     assert_eq!(count(&mut local, Operation::recv(&own, vec![0; 8])), 0);
     assert_eq!(errno(&mut local, Operation::send(&own, b"x".to_vec())), libc::EPIPE);
     assert_eq!(outside.read(&mut [0]).unwrap_err().kind(), StdKind::ConnectionReset);
+}
+
+#[test]
+fn a_fault_makes_the_other_end_vanish() {
+    let (simulation, mut local) = with(Fault::PeerVanishes, When::nth(2).of(Opcode::Send));
+    let (own, mut outside) = simulation.connection().unwrap();
+    assert_eq!(count(&mut local, Operation::send(&own, b"heard".to_vec())), 5);
+    assert_eq!(count(&mut local, Operation::send(&own, b"lost".to_vec())), 4);
+    assert_eq!(read_all(&mut outside), b"heard");
+    drop(outside);
+    let end = errno(&mut local, Operation::recv(&own, vec![0; 8]));
+    assert_eq!((end, simulation.elapsed().as_secs()), (libc::ETIMEDOUT, 924));
+    // A full socket keeps a send waiting until then.
+    let (own, outside) = simulation.connection().unwrap();
+    outside.vanish();
+    let done = local.run(Operation::send_all(&own, vec![0; 1 << 20])).unwrap();
+    assert!(done.result().unwrap() < 1 << 20, "what was taken is told");
+    assert_eq!(errno(&mut local, Operation::send(&own, b"x".to_vec())), libc::EPIPE);
 }
 
 /// What was taken by a socket whose other end has closed is lost, and that is told afterwards.
