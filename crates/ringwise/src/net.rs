@@ -42,6 +42,7 @@
 mod address;
 mod buffered;
 mod connection;
+mod flowing;
 mod lane;
 mod listening;
 mod tcp;
@@ -57,9 +58,10 @@ use rustix::{
 
 pub use address::Address;
 pub use buffered::{Buffered, Stream};
-pub use tcp::{TcpListener, TcpStream};
+pub use flowing::Receiving;
+pub use tcp::{TcpIncoming, TcpListener, TcpStream};
 pub use udp::{Datagram, UdpSocket};
-pub use unix::{UnixListener, UnixStream};
+pub use unix::{UnixIncoming, UnixListener, UnixStream};
 
 use crate::{
     descriptor::Descriptor,

@@ -325,6 +325,7 @@ impl Operation {
                 | Kind::Receive { buffer, .. }
                 | Kind::Send { buffer, .. },
             ) => vec![buffer],
+            Some(Kind::Received(received)) => vec![received.into()],
             _ => Vec::new(),
         }
     }

@@ -5,6 +5,7 @@
 //! can be dropped at any moment (invariant 1). No executor is needed: whoever polls will do.
 
 mod driver;
+mod flow;
 mod hub;
 mod pending;
 #[cfg(feature = "tokio")]
@@ -24,12 +25,13 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use flow::Flow;
 pub(crate) use hub::wake;
 use hub::{Counts, Hub, Next, Together};
 pub use pending::{Deadline, Pending};
 
 use crate::{
-    buf::Pool,
+    buf::{BufferGroup, Pool},
     descriptor::{Descriptor, RegisteredFile},
     error::Error,
     local::Leaked,
@@ -235,6 +237,20 @@ impl Ring {
     /// `EINVAL` for sizes that no pool can have.
     pub async fn register_pool(&self, count: usize, buffer_bytes: usize) -> Result<Pool, Error> {
         self.visit(move |local| local.register_pool(count, buffer_bytes)).await
+    }
+
+    /// Makes a group of buffers for [`recv_multi`](crate::net::TcpStream::recv_multi), as
+    /// [`BufferGroup::new`].
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for sizes that no group can have.
+    pub async fn buffer_group(
+        &self,
+        count: usize,
+        bytes_each: usize,
+    ) -> Result<BufferGroup, Error> {
+        self.visit(move |local| BufferGroup::new(local, count, bytes_each)).await
     }
 
     /// Puts a file into the ring's table, for cheaper operations on it, as

@@ -31,6 +31,9 @@ pub(crate) struct Streams {
     due: Vec<Ticket>,
     /// Until a buffer comes back, or a descriptor closes.
     parked: Vec<Ticket>,
+    /// Something became parked or due since that was last looked at: nobody will nudge the loop for
+    /// it yet.
+    is_unheeded: bool,
     /// Those that a cancel is under way for: they are not handed over again.
     doomed: Vec<Ticket>,
     /// Sends that are with the kernel and have a result only where they failed.
@@ -289,6 +292,12 @@ impl Local {
         }
     }
 
+    /// Whether a submit would begin something again, or ask to be nudged for it: for whoever takes
+    /// completions and then sleeps elsewhere.
+    pub(crate) fn has_unheeded(&self) -> bool {
+        self.streams.is_unheeded
+    }
+
     fn has_due(&self) -> bool {
         let returned = |ticket: &Ticket| self.slots.get(*ticket).is_none_or(may_go_on);
         !self.streams.due.is_empty() || self.streams.parked.iter().any(returned)
@@ -297,6 +306,7 @@ impl Local {
     /// Hands over again what is due, and what was parked for something that came back.
     fn rearm(&mut self) -> Result<(), Error> {
         let Local { streams, slots, driver, .. } = self;
+        streams.is_unheeded = false;
         if !streams.parked.is_empty() {
             if !std::mem::replace(&mut streams.expects_nudges, true) {
                 driver.expect_nudges();
@@ -406,6 +416,7 @@ impl Local {
         }
         // The kernel ended it without an error.
         self.streams.due.push(ticket);
+        self.streams.is_unheeded = true;
         self.end_doomed();
         Some(part(ticket.with_more()))
     }
@@ -459,6 +470,7 @@ impl Streams {
                     errno if befalls_one_connection(errno) => self.due.push(ticket),
                     _ => return false,
                 }
+                self.is_unheeded = true;
                 true
             }
             Some(Kind::ReceiveMulti { group, armed_at, .. })
@@ -466,6 +478,7 @@ impl Streams {
             {
                 group.run_dry(*armed_at);
                 self.parked.push(ticket);
+                self.is_unheeded = true;
                 true
             }
             Some(Kind::Send { manner, buffer, .. }) => {
@@ -488,6 +501,7 @@ impl Streams {
                     {
                         *manner = Manner::Copied;
                         self.due.push(ticket);
+                        self.is_unheeded = true;
                         return true;
                     }
                     _ => {}

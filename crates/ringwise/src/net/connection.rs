@@ -15,10 +15,11 @@ use std::{
 
 use super::{
     Shutdown,
+    flowing::Receiving,
     lane::{Lane, Turn},
 };
 use crate::{
-    buf::Buffer,
+    buf::{Buffer, BufferGroup},
     completion::Completion,
     descriptor::Descriptor,
     error::{Errno, Error},
@@ -43,7 +44,7 @@ struct Lanes {
 
 /// What receives took out of the socket whose futures were dropped.
 #[derive(Debug, Default)]
-struct Taken {
+pub(super) struct Taken {
     bytes: VecDeque<u8>,
     /// The kernel tells of it once.
     error: Option<Error>,
@@ -63,6 +64,14 @@ impl Taken {
             Err(error) if is_of_the_ring(&error) => {}
             Err(error) => self.error = Some(error),
         }
+    }
+
+    /// All that is there, or the error that came after it.
+    pub(super) fn take_all(&mut self) -> Option<Result<Vec<u8>, Error>> {
+        if self.bytes.is_empty() {
+            return self.error.take().map(Err);
+        }
+        Some(Ok(std::mem::take(&mut self.bytes).into()))
     }
 
     /// Gives out what is there; nothing where the socket has to be asked.
@@ -155,6 +164,18 @@ impl Connection {
             let done = turn.make(receive.with_timer(None)).await;
             turn.rest().keep(done);
         }
+        turn.settle_flow(Taken::keep).await;
+    }
+
+    pub(super) fn receive_many(&self, group: &BufferGroup, credit: usize) -> Receiving<'_> {
+        Receiving::new(self, group, credit)
+    }
+
+    /// On the lane, for one who receives for a long time.
+    pub(super) async fn turn_for_many(&self) -> Turn<'_, Taken> {
+        let turn = self.lanes.receiving.enter().await;
+        self.settle_receive(&turn).await;
+        turn
     }
 
     /// Sends what the socket takes.
@@ -383,6 +404,40 @@ macro_rules! stream {
                 let socket = self.0.into_socket().map_err($stream)?;
                 let owned = socket.into_owned();
                 owned.map(Into::into).map_err(|socket| $stream(Connection::new(&ring, socket)))
+            }
+
+            /// Receives as data comes, each time into a buffer of `group` that is chosen when there
+            /// is something: a silent connection keeps none. `credit` pieces may wait to be taken, or
+            /// a few more, before the socket is left to fill: a sender that is too fast is slowed
+            /// down by its own full socket and takes no buffers from others.
+            ///
+            /// It is this stream's receive until it is dropped: others wait for their turn. What came
+            /// and was not taken by then goes to the next receive.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use ringwise::{Ring, net::{ListenOptions, TcpListener, TcpStream}};
+            ///
+            /// # futures::executor::block_on(async {
+            /// let ring = Ring::new()?;
+            /// let group = ring.buffer_group(64, 2048).await?;
+            /// # let any = "127.0.0.1:0".parse()?;
+            /// # let listener = TcpListener::bind(&ring, &any, &ListenOptions::default())?;
+            /// # let client = TcpStream::connect(&ring, listener.local_address()?).await?;
+            /// # let (server, _address) = listener.accept().await?;
+            /// # client.send_all(b"question".to_vec()).await.0?;
+            /// # client.shutdown(ringwise::net::Shutdown::Write).await?;
+            /// let mut pieces = server.recv_multi(&group, 4);
+            /// while let Some(piece) = pieces.next().await {
+            ///     // Sent as it is; its buffer goes back to the group after that.
+            ///     server.send_all(piece?).await.0?;
+            /// }
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// # }).unwrap();
+            /// ```
+            pub fn recv_multi(&self, group: &BufferGroup, credit: usize) -> Receiving<'_> {
+                self.0.receive_many(group, credit)
             }
 
             /// The descriptor, for operations and options that this type has no function for.

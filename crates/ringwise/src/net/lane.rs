@@ -15,7 +15,7 @@ use std::{
 
 use crate::{
     completion::Completion,
-    ring::{self, Deadline, Pending},
+    ring::{self, Deadline, Flow, Pending},
 };
 
 /// One direction; `T` is what operations whose futures were dropped have left.
@@ -24,6 +24,8 @@ pub(super) struct Lane<T> {
     line: Mutex<Line>,
     /// The operation of a future that was dropped.
     set_aside: Mutex<Option<Pending>>,
+    /// That of one which took many results.
+    flow: Mutex<Option<Flow>>,
     rest: Mutex<T>,
 }
 
@@ -55,6 +57,7 @@ impl<T> Lane<T> {
     /// Whether an operation is still under way, when nobody else can reach the lane.
     pub(super) fn is_under_way(&mut self) -> bool {
         self.set_aside.get_mut().unwrap_or_else(PoisonError::into_inner).is_some()
+            || self.flow.get_mut().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// The next one's turn.
@@ -135,6 +138,28 @@ impl<T> Turn<'_, T> {
     /// The operation of a future that was dropped, to be seen to its end.
     pub(super) fn take_set_aside(&self) -> Option<Pending> {
         lock(&self.lane.set_aside).take()
+    }
+
+    /// Leaves an operation with several results to the lane, to end.
+    pub(super) fn set_flow_aside(&self, flow: Flow) {
+        flow.cancel();
+        *lock(&self.lane.flow) = Some(flow);
+    }
+
+    /// Sees such an operation to its end. It stays with the lane until then.
+    pub(super) async fn settle_flow(&self, mut keep: impl FnMut(&mut T, Completion)) {
+        poll_fn(|context| {
+            let mut place = lock(&self.lane.flow);
+            while let Some(flow) = place.as_mut() {
+                match flow.poll_next(context) {
+                    Poll::Ready(Some(part)) => keep(&mut self.rest(), part),
+                    Poll::Ready(None) => *place = None,
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
     }
 
     /// Makes an operation. Where this future is dropped, it stays with the lane.

@@ -24,7 +24,20 @@ pub(super) struct Listening {
 
 /// Connections, and errors of the listener, whose futures were dropped.
 #[derive(Debug, Default)]
-struct Accepted(VecDeque<Result<Descriptor, Error>>);
+pub(super) struct Accepted(VecDeque<Result<Descriptor, Error>>);
+
+impl Accepted {
+    pub(super) fn take_one(&mut self) -> Option<Result<Descriptor, Error>> {
+        self.0.pop_front()
+    }
+
+    fn keep(&mut self, done: Completion) {
+        match done.into_descriptor() {
+            Err(error) if is_of_the_ring(&error) || befalls_one_connection(error.errno()) => {}
+            accepted => self.0.push_back(accepted),
+        }
+    }
+}
 
 impl Listening {
     pub(super) fn new(ring: &Ring, socket: Descriptor) -> Listening {
@@ -34,7 +47,7 @@ impl Listening {
     pub(super) async fn accept(&self) -> Result<Descriptor, Error> {
         let turn = self.lane.enter().await;
         self.settle(&turn).await;
-        if let Some(accepted) = turn.rest().0.pop_front() {
+        if let Some(accepted) = turn.rest().take_one() {
             return accepted;
         }
         loop {
@@ -48,12 +61,18 @@ impl Listening {
     }
 
     async fn settle(&self, turn: &Turn<'_, Accepted>) {
-        let Some(accept) = turn.take_set_aside() else { return };
-        let done: Completion = turn.make(accept.with_timer(None)).await;
-        match done.into_descriptor() {
-            Err(error) if is_of_the_ring(&error) || befalls_one_connection(error.errno()) => {}
-            accepted => turn.rest().0.push_back(accepted),
+        if let Some(accept) = turn.take_set_aside() {
+            let done: Completion = turn.make(accept.with_timer(None)).await;
+            turn.rest().keep(done);
         }
+        turn.settle_flow(Accepted::keep).await;
+    }
+
+    /// On the lane, for one who accepts for a long time.
+    pub(super) async fn turn_for_many(&self) -> Turn<'_, Accepted> {
+        let turn = self.lane.enter().await;
+        self.settle(&turn).await;
+        turn
     }
 
     pub(super) async fn close(self) -> Result<(), Error> {

@@ -9,11 +9,12 @@ use std::{
 use super::{
     Address, KeepAlive, ListenOptions, Shutdown,
     connection::{Connection, before, stream},
+    flowing::{Accepting, Receiving, incoming},
     listening::Listening,
     made_for, not_configured,
 };
 use crate::{
-    buf::{OwnedBuffer, OwnedBufferMut},
+    buf::{BufferGroup, OwnedBuffer, OwnedBufferMut},
     descriptor::Descriptor,
     error::{Errno, Error},
     fs::Outcome,
@@ -104,11 +105,20 @@ impl TcpListener {
     pub async fn accept(&self) -> Result<(TcpStream, SocketAddr), Error> {
         loop {
             let socket = self.0.accept().await?;
-            // A connection that was reset already has no other end to name.
-            if let Ok(Address::Ip(address)) = super::peer_address(&socket) {
-                return Ok((TcpStream(Connection::new(&self.0.ring, socket)), address));
+            if let Some(accepted) = named(&self.0.ring, socket) {
+                return Ok(accepted);
             }
         }
+    }
+
+    /// Accepts connections as they come, by one operation that goes on; `credit` of them may wait to
+    /// be taken, or a few more, before others stay in the kernel's backlog. It is this listener's
+    /// accept until it is dropped: others wait for their turn, and get what came by then.
+    ///
+    /// On a ring the limit of descriptors counts that holds when it begins (io_uring/net.c): raise it
+    /// before.
+    pub fn accept_multi(&self, credit: usize) -> TcpIncoming<'_> {
+        TcpIncoming(Accepting::new(&self.0, credit), &self.0.ring)
     }
 
     /// The address that it listens on.
@@ -139,6 +149,14 @@ impl TcpListener {
     pub async fn close(self) -> Result<(), Error> {
         self.0.close().await
     }
+}
+
+incoming!(TcpIncoming, (TcpStream, SocketAddr), named);
+
+/// A connection and whose it is; nothing for one that was reset already and has no other end to name.
+fn named(ring: &Ring, socket: Descriptor) -> Option<(TcpStream, SocketAddr)> {
+    let address = super::peer_address(&socket).ok()?.ip()?;
+    Some((TcpStream(Connection::new(ring, socket)), address))
 }
 
 /// A TCP connection, shared by reference count: clones are the same connection.

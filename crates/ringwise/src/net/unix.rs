@@ -12,12 +12,13 @@ use std::{
 use super::{
     Address, ListenOptions, Shutdown,
     connection::{Connection, stream},
+    flowing::{Accepting, Receiving, incoming},
     listening::Listening,
     made_for, not_configured,
     tcp::connect,
 };
 use crate::{
-    buf::{OwnedBuffer, OwnedBufferMut},
+    buf::{BufferGroup, OwnedBuffer, OwnedBufferMut},
     descriptor::Descriptor,
     error::Error,
     fs::Outcome,
@@ -87,6 +88,12 @@ impl UnixListener {
         Ok(UnixStream(Connection::new(&self.0.ring, socket)))
     }
 
+    /// Accepts connections as they come, as
+    /// [`TcpListener::accept_multi`](super::TcpListener::accept_multi).
+    pub fn accept_multi(&self, credit: usize) -> UnixIncoming<'_> {
+        UnixIncoming(Accepting::new(&self.0, credit), &self.0.ring)
+    }
+
     /// The address that it listens on.
     ///
     /// # Errors
@@ -110,6 +117,12 @@ impl UnixListener {
     pub async fn close(self) -> Result<(), Error> {
         self.0.close().await
     }
+}
+
+incoming!(UnixIncoming, UnixStream, connected);
+
+fn connected(ring: &Ring, socket: Descriptor) -> Option<UnixStream> {
+    Some(UnixStream(Connection::new(ring, socket)))
 }
 
 /// A connection of Unix stream sockets, as [`TcpStream`](super::TcpStream).

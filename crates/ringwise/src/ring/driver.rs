@@ -9,13 +9,14 @@ mod syncs;
 use std::{
     collections::VecDeque,
     sync::Arc,
+    task::Waker,
     time::{Duration, Instant},
 };
 
 use chains::{Chains, Member};
 use syncs::Syncs;
 
-use super::hub::{Hub, Key, Order, Phase};
+use super::hub::{Hub, Key, Order, Phase, contain_drop, wake};
 use crate::{
     completion::Completion,
     error::PushRefusal,
@@ -47,6 +48,9 @@ pub(super) struct Driver {
     /// What is to be cancelled.
     cancels: VecDeque<Key>,
     results: Vec<(Key, Completion)>,
+    /// Whose results are handed out already, and what nobody wants.
+    woken: Vec<Waker>,
+    orphans: Vec<Completion>,
     /// Operations in flight that are the driver's own.
     own: usize,
     closing: Option<Closing>,
@@ -76,16 +80,20 @@ struct Flight {
 /// Results on their way out.
 pub(super) struct Results {
     results: Vec<(Key, Completion)>,
+    woken: Vec<Waker>,
+    orphans: Vec<Completion>,
     stats: Stats,
 }
 
 impl Results {
     /// Hands all out; gives how many there were. Wakes, so no lock may be held.
     pub(super) fn deliver(mut self, hub: &Hub) -> usize {
-        let count = self.results.len();
-        if count > 0 {
+        let count = self.results.len() + self.woken.len();
+        if !self.results.is_empty() {
             hub.deliver(&mut self.results, self.stats);
         }
+        self.woken.into_iter().for_each(|waker| wake(Some(waker)));
+        self.orphans.into_iter().for_each(contain_drop);
         count
     }
 }
@@ -110,6 +118,8 @@ impl Driver {
             is_shared: false,
             cancels: VecDeque::new(),
             results: Vec::new(),
+            woken: Vec::new(),
+            orphans: Vec::new(),
             own: 0,
             closing: None,
         }
@@ -128,7 +138,12 @@ impl Driver {
         self.start_backlog();
         for order in orders.drain(..) {
             match order {
-                Order::Start(key, operation) => self.start(key, operation),
+                Order::Start(key, operation) if !operation.completes_once() => {
+                    self.refuse(key, operation, libc::EOPNOTSUPP);
+                }
+                Order::Start(key, operation) | Order::Flow(key, operation) => {
+                    self.start(key, operation);
+                }
                 Order::Link(operations) => self.start_chain(operations),
                 Order::Cancel(key) => self.cancel(key),
                 Order::Visit(visit) => visit(&mut self.local),
@@ -161,9 +176,6 @@ impl Driver {
     fn start(&mut self, key: Key, operation: Operation) {
         if !self.has_room() {
             return self.backlog.push_back(Work::Single(key, operation));
-        }
-        if !operation.completes_once() {
-            return self.results.push((key, Completion::refused(operation, libc::EOPNOTSUPP)));
         }
         self.syncs.begin(key, &operation, None);
         match self.local.push(operation, key.tag()) {
@@ -257,7 +269,8 @@ impl Driver {
     pub(super) fn take_results(&mut self) -> Results {
         let results = std::mem::take(&mut self.results);
         let stats = if results.is_empty() { Stats::default() } else { self.stats() };
-        Results { results, stats }
+        let (woken, orphans) = (std::mem::take(&mut self.woken), std::mem::take(&mut self.orphans));
+        Results { results, woken, orphans, stats }
     }
 
     /// Takes the loop's results and hands them out. Whether the bell was among them.
@@ -288,6 +301,14 @@ impl Driver {
             return;
         }
         let key = Key::from_tag(completion.tag());
+        if matches!(completion.opcode(), Opcode::AcceptMulti | Opcode::ReceiveMulti) {
+            if !completion.has_more() {
+                self.tickets[key.index()] = None;
+            }
+            let (woken, orphan) = self.hub.deliver_part(key, completion);
+            self.woken.extend(woken);
+            return self.orphans.extend(orphan);
+        }
         let flight = self.tickets[key.index()].take();
         let was_asked_for = self.is_closing() || flight.is_none_or(|flight| flight.is_cancelled);
         if let Some(member) = flight.and_then(|flight| flight.member) {
@@ -307,13 +328,14 @@ impl Driver {
 
     /// Whether results are ready that the loop knows nothing of.
     pub(super) fn has_results(&self) -> bool {
-        !self.results.is_empty()
+        !self.results.is_empty() || !self.woken.is_empty() || !self.orphans.is_empty()
     }
 
     /// Whether there is room for what waits.
     pub(super) fn has_startable_backlog(&self) -> bool {
         let cancels = !self.cancels.is_empty() && self.own < OWN_MAX;
-        cancels || !self.backlog.is_empty() && self.has_room() || self.local.has_due_steps()
+        let begins = !self.backlog.is_empty() && self.has_room();
+        cancels || begins || self.local.has_due_steps() || self.local.has_unheeded()
     }
 
     fn begin_closing(&mut self, time: Duration) {
@@ -373,6 +395,7 @@ impl Driver {
     pub(super) fn end(mut self) {
         let stats = self.stats();
         self.hub.deliver(&mut self.results, stats);
+        self.take_results().deliver(&self.hub);
         drop(self.local);
         self.hub.closed();
         self.hub.end(Ok(()));

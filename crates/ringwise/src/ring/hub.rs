@@ -5,12 +5,15 @@
 //! stores; no waker runs and nothing of a user's is dropped under it (invariant 12). It makes no
 //! system call and knows no kernel.
 
+mod flow;
 #[cfg(all(ringwise_loom, test))]
 mod interleavings;
 #[cfg(all(not(ringwise_loom), test))]
 mod tests;
 
 use std::{sync::PoisonError, task::Waker, time::Duration};
+
+use flow::Flow;
 
 use crate::{
     completion::Completion,
@@ -45,6 +48,8 @@ impl Key {
 pub(super) enum Order {
     /// Make this operation; its result goes to the key.
     Start(Key, Operation),
+    /// The same, of one that has several results.
+    Flow(Key, Operation),
     /// Make these, each when the one before is complete.
     Link(Vec<(Key, Operation)>),
     /// Nobody waits for it any more.
@@ -71,6 +76,8 @@ enum Stage {
     Vacant(Option<u32>),
     Waiting(Waker),
     Done(Completion),
+    /// It has several results.
+    Flow(Box<Flow>),
     /// Its future was dropped.
     Abandoned,
 }
@@ -176,7 +183,7 @@ impl Hub {
             drop(waker);
             return Admission::Refused(operation);
         }
-        let key = state.admit(waker);
+        let key = state.admit(Stage::Waiting(waker));
         state.orders.push(Order::Start(key, operation));
         Admission::Taken(key, state.next())
     }
@@ -198,7 +205,7 @@ impl Hub {
         }
         let mut admitted = Vec::with_capacity(operations.len());
         for (operation, waker) in operations.into_iter().zip(wakers) {
-            admitted.push((state.admit(waker), operation));
+            admitted.push((state.admit(Stage::Waiting(waker)), operation));
         }
         let keys = admitted.iter().map(|(key, _)| *key).collect();
         match together {
@@ -275,7 +282,9 @@ impl Hub {
                 state.vacate(key);
                 (None, Some(completion))
             }
-            Stage::Vacant(_) | Stage::Abandoned => unreachable!("a future is dropped once"),
+            Stage::Vacant(_) | Stage::Abandoned | Stage::Flow(_) => {
+                unreachable!("a future is dropped once")
+            }
         }
     }
 
@@ -349,6 +358,10 @@ impl Hub {
         for (key, completion) in results.drain(..) {
             let entry = &mut state.waiters[key.index()];
             debug_assert_eq!(entry.generation, key.generation);
+            if let Stage::Flow(_) = entry.stage {
+                wakers.extend(state.take_in(key, completion));
+                continue;
+            }
             match std::mem::replace(&mut entry.stage, Stage::Abandoned) {
                 Stage::Waiting(waker) => {
                     entry.stage = Stage::Done(completion);
@@ -358,7 +371,9 @@ impl Hub {
                     orphans.push(completion);
                     state.vacate(key);
                 }
-                Stage::Vacant(_) | Stage::Done(_) => unreachable!("completed once"),
+                Stage::Vacant(_) | Stage::Done(_) | Stage::Flow(_) => {
+                    unreachable!("completed once")
+                }
             }
         }
         drop(state);
@@ -389,16 +404,16 @@ impl Hub {
 }
 
 impl State {
-    fn admit(&mut self, waker: Waker) -> Key {
+    fn admit(&mut self, stage: Stage) -> Key {
         self.counts.submitted += 1;
         self.open += 1;
         let Some(index) = self.vacant else {
             let index = u32::try_from(self.waiters.len()).expect("fewer than 2^32 futures");
-            self.waiters.push(Waiter { generation: 0, stage: Stage::Waiting(waker) });
+            self.waiters.push(Waiter { generation: 0, stage });
             return Key { index, generation: 0 };
         };
         let waiter = &mut self.waiters[index as usize];
-        let vacant = std::mem::replace(&mut waiter.stage, Stage::Waiting(waker));
+        let vacant = std::mem::replace(&mut waiter.stage, stage);
         let Stage::Vacant(next) = vacant else { unreachable!("it is in the list of the free") };
         self.vacant = next;
         Key { index, generation: waiter.generation }
@@ -437,6 +452,6 @@ pub(crate) fn wake(waker: Option<Waker>) {
 }
 
 /// Drops a result, and contains a panic of what it owns.
-fn contain_drop(completion: Completion) {
+pub(super) fn contain_drop(completion: Completion) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(completion)));
 }

@@ -17,7 +17,7 @@ use super::{LONG, everywhere, listen, mixed_pair, pair, pattern, poll_once, with
 
 /// Polls a future some times, with other tasks in between, and drops it then; its result, if it
 /// came to that.
-async fn try_for<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+pub async fn try_for<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let patience = async {
         for _ in 0..polls {
             yield_now().await;

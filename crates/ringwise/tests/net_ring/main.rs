@@ -5,6 +5,11 @@
 mod adapters;
 mod drops;
 #[cfg(feature = "tokio")]
+#[path = "../../examples/echo_server.rs"]
+#[allow(dead_code, reason = "the example's own main")]
+mod echo_server;
+mod flows;
+#[cfg(feature = "tokio")]
 #[path = "../../examples/http_hello.rs"]
 #[allow(dead_code, reason = "the example's own main")]
 mod http_hello;

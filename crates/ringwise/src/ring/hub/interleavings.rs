@@ -49,7 +49,7 @@ fn drive(hub: &Hub) {
             .drain(..)
             .filter_map(|order| match order {
                 Order::Start(key, operation) => Some((key, Completion::refused(operation, 0))),
-                Order::Cancel(_) | Order::Visit(_) => None,
+                _ => None,
             })
             .collect();
         if !results.is_empty() {

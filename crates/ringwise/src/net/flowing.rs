@@ -1,0 +1,213 @@
+//! What comes piece by piece on a ring: data of a stream, connections of a listener, each by one
+//! operation that goes on (`recv_multi`, `accept_multi`).
+//!
+//! Either is on its socket's lane until it is dropped, and its `next` may be dropped at any moment:
+//! what came is kept here, and goes to whoever is next on the lane in the end. An operation that
+//! ended by itself (too much lies here, a thread that submitted it has ended) begins anew when what
+//! is there was taken.
+
+use std::{
+    future::poll_fn,
+    task::{Context, Poll},
+};
+
+use super::{
+    connection::{Connection, Taken},
+    lane::Turn,
+    listening::{Accepted, Listening},
+};
+use crate::{
+    buf::{Buffer, BufferGroup},
+    completion::Completion,
+    descriptor::Descriptor,
+    error::Error,
+    local::befalls_one_connection,
+    op::Operation,
+    ring::{Flow, Ring},
+};
+
+/// Results of an operation that is begun again and again, on a lane.
+struct Lasting<'a, T> {
+    turn: Turn<'a, T>,
+    flow: Option<Flow>,
+    credit: usize,
+}
+
+impl<T> Lasting<'_, T> {
+    /// The next result that is one.
+    async fn next(&mut self, ring: &Ring, operation: impl Fn() -> Operation) -> Completion {
+        poll_fn(|context| self.poll_next(ring, &operation, context)).await
+    }
+
+    fn poll_next(
+        &mut self,
+        ring: &Ring,
+        operation: &impl Fn() -> Operation,
+        context: &Context<'_>,
+    ) -> Poll<Completion> {
+        loop {
+            let flow = match &mut self.flow {
+                Some(flow) => flow,
+                None => match Flow::begin(ring, operation(), self.credit, context) {
+                    Ok(flow) => self.flow.insert(flow),
+                    Err(refused) => return Poll::Ready(refused),
+                },
+            };
+            let polled = flow.poll_next(context);
+            let Poll::Ready(part) = polled else { return Poll::Pending };
+            if flow.is_over() {
+                self.flow = None;
+            }
+            match part {
+                Some(part) if part.raw_result() == -libc::ECANCELED => {}
+                Some(part) => return Poll::Ready(part),
+                None => {}
+            }
+        }
+    }
+}
+
+impl<T> Drop for Lasting<'_, T> {
+    fn drop(&mut self) {
+        if let Some(flow) = self.flow.take() {
+            self.turn.set_flow_aside(flow);
+        }
+    }
+}
+
+/// What a stream receives, piece by piece: made by `recv_multi` of a stream.
+#[must_use = "nothing is received but by `next`"]
+pub struct Receiving<'a> {
+    connection: &'a Connection,
+    group: BufferGroup,
+    credit: usize,
+    lasting: Option<Lasting<'a, Taken>>,
+    is_over: bool,
+}
+
+impl<'a> Receiving<'a> {
+    pub(super) fn new(
+        connection: &'a Connection,
+        group: &BufferGroup,
+        credit: usize,
+    ) -> Receiving<'a> {
+        let group = group.clone();
+        Receiving { connection, group, credit, lasting: None, is_over: false }
+    }
+
+    /// The next piece, a lease of the group that goes back when it is dropped; what a receive took
+    /// whose future was dropped comes first, in memory of its own. Nothing at the end of what the
+    /// other end sends, and after an error.
+    ///
+    /// The future may be dropped at any moment: nothing is lost by that.
+    ///
+    /// # Errors
+    ///
+    /// What the receive failed with. That all buffers of the group are out is none: it waits for one
+    /// to come back.
+    pub async fn next(&mut self) -> Option<Result<Buffer, Error>> {
+        if self.is_over {
+            return None;
+        }
+        if self.lasting.is_none() {
+            let turn = self.connection.turn_for_many().await;
+            self.lasting = Some(Lasting { turn, flow: None, credit: self.credit });
+        }
+        let lasting = self.lasting.as_mut().expect("made just now");
+        let kept = if lasting.flow.is_none() { lasting.turn.rest().take_all() } else { None };
+        if let Some(kept) = kept {
+            self.is_over = kept.is_err();
+            return Some(kept.map(Buffer::from));
+        }
+        let (socket, group) = (&self.connection.socket, &self.group);
+        let part =
+            lasting.next(&self.connection.ring, || Operation::recv_multi(socket, group)).await;
+        match part.result() {
+            Ok(0) => {
+                self.is_over = true;
+                None
+            }
+            Ok(_) => part.into_buffer().map(Ok),
+            Err(error) => {
+                self.is_over = true;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Receiving<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receiving").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
+}
+
+/// The connections of a listener.
+pub(super) struct Accepting<'a> {
+    listening: &'a Listening,
+    credit: usize,
+    lasting: Option<Lasting<'a, Accepted>>,
+}
+
+impl<'a> Accepting<'a> {
+    pub(super) fn new(listening: &'a Listening, credit: usize) -> Accepting<'a> {
+        Accepting { listening, credit, lasting: None }
+    }
+
+    pub(super) async fn next(&mut self) -> Result<Descriptor, Error> {
+        if self.lasting.is_none() {
+            let turn = self.listening.turn_for_many().await;
+            self.lasting = Some(Lasting { turn, flow: None, credit: self.credit });
+        }
+        let lasting = self.lasting.as_mut().expect("made just now");
+        if let Some(kept) = lasting.turn.rest().take_one() {
+            return kept;
+        }
+        let Listening { socket, ring, .. } = self.listening;
+        loop {
+            let part = lasting.next(ring, || Operation::accept_multi(socket)).await;
+            match part.into_descriptor() {
+                Err(error) if befalls_one_connection(error.errno()) => {}
+                accepted => return accepted,
+            }
+        }
+    }
+}
+
+/// The connections of a listener, one after the other, under the address that each came from.
+macro_rules! incoming {
+    ($incoming:ident, $item:ty, $accepted:ident) => {
+        /// The connections of a listener: made by its `accept_multi`.
+        #[must_use = "nothing is accepted but by `next`"]
+        pub struct $incoming<'a>(pub(super) Accepting<'a>, pub(super) &'a Ring);
+
+        impl $incoming<'_> {
+            /// The next connection.
+            ///
+            /// The future may be dropped at any moment: a connection that came goes to the next one.
+            /// What befalls a single connection (`ECONNABORTED` and the like, accept(2)) is not told.
+            /// At the limit of descriptors it waits until a [`Descriptor`](crate::Descriptor) of
+            /// this process closes.
+            ///
+            /// # Errors
+            ///
+            /// What the accept failed with.
+            pub async fn next(&mut self) -> Result<$item, Error> {
+                loop {
+                    let socket = self.0.next().await?;
+                    if let Some(accepted) = $accepted(self.1, socket) {
+                        return Ok(accepted);
+                    }
+                }
+            }
+        }
+
+        impl std::fmt::Debug for $incoming<'_> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(stringify!($incoming))
+            }
+        }
+    };
+}
+
+pub(super) use incoming;

@@ -1,0 +1,82 @@
+//! A submitted operation that has several results.
+//!
+//! As [`Pending`](super::Pending) it is a number, and may be dropped at any moment: the operation is
+//! cancelled, and what it brought and nobody took is freed.
+
+use std::task::{Context, Poll};
+
+use super::{
+    Ring,
+    hub::{Admission, Key},
+};
+use crate::{completion::Completion, op::Operation};
+
+/// An operation on its way that has several results.
+pub(crate) struct Flow {
+    ring: Ring,
+    /// None after the last.
+    key: Option<Key>,
+}
+
+impl Flow {
+    /// Begins an operation, of whose results `credit` may lie untaken. Where that cannot be, a
+    /// completion says why.
+    pub(crate) fn begin(
+        ring: &Ring,
+        operation: Operation,
+        credit: usize,
+        context: &Context<'_>,
+    ) -> Result<Flow, Completion> {
+        if ring.is_foreign() {
+            return Err(Completion::refused(operation, libc::EOWNERDEAD));
+        }
+        match ring.hub().submit_flow(operation, credit, context.waker().clone()) {
+            Admission::Taken(key, next) => {
+                ring.follow(next);
+                Ok(Flow { ring: ring.clone(), key: Some(key) })
+            }
+            Admission::Refused(operation) => Err(Completion::refused(operation, libc::ESHUTDOWN)),
+        }
+    }
+
+    /// The next result; none after the last.
+    pub(crate) fn poll_next(&mut self, context: &Context<'_>) -> Poll<Option<Completion>> {
+        let Some(key) = self.key else { return Poll::Ready(None) };
+        let Some(part) = self.ring.hub().poll_flow(key, context.waker()) else {
+            return Poll::Pending;
+        };
+        if !part.has_more() {
+            self.key = None;
+        }
+        Poll::Ready(Some(part))
+    }
+
+    /// Asks for its end. What it brings until then is still to be taken.
+    pub(crate) fn cancel(&self) {
+        if let Some(key) = self.key
+            && !self.ring.is_foreign()
+        {
+            self.ring.hub().cancel(key);
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.key.is_none()
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        if let Some(key) = self.key
+            && !self.ring.is_foreign()
+        {
+            drop(self.ring.hub().abandon_flow(key));
+        }
+    }
+}
+
+impl std::fmt::Debug for Flow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Flow").field("is_over", &self.is_over()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! Operations that have several results, on their way to one future after another.
+//!
+//! What has come and was not taken lies with the meeting place. Where that is more than its user
+//! gave credit for, the operation is asked to end, and whoever takes the results begins it anew when
+//! they are taken: a sender that is too fast fills no more than that.
+
+use std::{collections::VecDeque, task::Waker};
+
+use super::{Admission, Hub, Key, Order, Phase, Stage, State, wake};
+use crate::{completion::Completion, op::Operation};
+
+/// An operation with several results.
+pub(super) struct Flow {
+    waker: Option<Waker>,
+    parts: VecDeque<Completion>,
+    credit: usize,
+    /// The last has come.
+    is_over: bool,
+}
+
+impl Flow {
+    /// Takes a result in: whom to wake, and whether the operation is to end for now.
+    pub(super) fn take_in(&mut self, part: Completion) -> (Option<Waker>, bool) {
+        self.is_over |= !part.has_more();
+        self.parts.push_back(part);
+        // Asked again where it did not help.
+        let is_too_much = !self.is_over && self.parts.len().is_multiple_of(self.credit);
+        (self.waker.take(), is_too_much)
+    }
+}
+
+impl Hub {
+    /// Hands an operation in that has several results, of which `credit` may lie here untaken, or a
+    /// few more. `waker` is woken when there is one.
+    pub(in crate::ring) fn submit_flow(
+        &self,
+        operation: Operation,
+        credit: usize,
+        waker: Waker,
+    ) -> Admission {
+        let mut state = self.lock();
+        if state.phase != Phase::Open {
+            drop(state);
+            drop(waker);
+            return Admission::Refused(operation);
+        }
+        let flow = Flow {
+            waker: Some(waker),
+            parts: VecDeque::new(),
+            credit: credit.max(1),
+            is_over: false,
+        };
+        let key = state.admit(Stage::Flow(Box::new(flow)));
+        state.orders.push(Order::Flow(key, operation));
+        Admission::Taken(key, state.next())
+    }
+
+    /// Takes the next result out, or leaves `waker` to be woken for it. After one that says that no
+    /// more are to come, the key is another's.
+    pub(in crate::ring) fn poll_flow(&self, key: Key, waker: &Waker) -> Option<Completion> {
+        let mut state = self.lock();
+        let Stage::Flow(flow) = &mut state.waiters[key.index()].stage else {
+            unreachable!("a flow polls its own key")
+        };
+        match flow.parts.pop_front() {
+            Some(part) => {
+                if !part.has_more() {
+                    state.vacate(key);
+                    state.counts.delivered += 1;
+                }
+                Some(part)
+            }
+            None => {
+                // A waker is a user's code.
+                let old = flow.waker.replace(waker.clone());
+                drop(state);
+                drop(old);
+                None
+            }
+        }
+    }
+
+    /// Nobody takes results any more. Gives what is to be dropped, out of the lock.
+    pub(in crate::ring) fn abandon_flow(&self, key: Key) -> VecDeque<Completion> {
+        let mut state = self.lock();
+        state.counts.reclaimed += 1;
+        let entry = &mut state.waiters[key.index()].stage;
+        let Stage::Flow(flow) = std::mem::replace(entry, Stage::Abandoned) else {
+            unreachable!("a flow is dropped once")
+        };
+        let Flow { waker, parts, is_over, .. } = *flow;
+        let rouse = if is_over {
+            state.vacate(key);
+            None
+        } else {
+            state.orders.push(Order::Cancel(key));
+            state.rouse()
+        };
+        drop(state);
+        drop(waker);
+        wake(rouse);
+        parts
+    }
+}
+
+// What follows is the driver's side.
+
+impl Hub {
+    /// Takes a result in of an operation that has several, at once and in its order: while the driver
+    /// is locked, since another thread may have the next. Gives what is to be woken, and what is to be
+    /// dropped, out of all locks.
+    pub(in crate::ring) fn deliver_part(
+        &self,
+        key: Key,
+        part: Completion,
+    ) -> (Option<Waker>, Option<Completion>) {
+        let mut state = self.lock();
+        if let Stage::Flow(_) = state.waiters[key.index()].stage {
+            return (state.take_in(key, part), None);
+        }
+        // Nobody takes it any more.
+        if !part.has_more() {
+            state.vacate(key);
+        }
+        (None, Some(part))
+    }
+}
+
+impl State {
+    /// A result of a flow; what is to be woken.
+    pub(super) fn take_in(&mut self, key: Key, part: Completion) -> Option<Waker> {
+        let Stage::Flow(flow) = &mut self.waiters[key.index()].stage else {
+            unreachable!("seen by the caller")
+        };
+        let (waker, is_too_much) = flow.take_in(part);
+        if is_too_much {
+            self.orders.push(Order::Cancel(key));
+        }
+        waker
+    }
+}
