@@ -14,13 +14,12 @@ use std::{
 use futures::{executor::block_on, future::FutureExt};
 use ringwise::{
     BackendChoice, Local, Ring,
-    net::{ListenOptions, Shutdown, TcpListener, TcpStream, UnixListener, UnixStream},
+    net::{ListenOptions, Shutdown, TcpListener, UnixListener, UnixStream},
     sim::{Fault, Simulation, When},
 };
 
 use super::{
     LONG, SECOND, drops::try_for, end, everywhere, listen, mixed_pair, pattern, rings, within,
-    yield_now,
 };
 
 fn write(mut stream: impl Write + Send + 'static, total: usize) -> std::thread::JoinHandle<()> {
@@ -340,7 +339,7 @@ fn the_example_echoes() {
         let clients = (0..10_u64).map(|seed| {
             let ring = ring.clone();
             tokio::spawn(async move {
-                let stream = TcpStream::connect(&ring, address).await.unwrap();
+                let stream = ringwise::net::TcpStream::connect(&ring, address).await.unwrap();
                 let random = fastrand::Rng::with_seed(seed);
                 let sends = super::send_pattern(&stream, 50_000, random.clone());
                 let receives = super::receive_pattern(&stream, 50_000, random);
@@ -351,6 +350,5 @@ fn the_example_echoes() {
             tokio::time::timeout(LONG, client).await.expect("it hangs").unwrap();
         }
         server.abort();
-        yield_now().await;
     });
 }
