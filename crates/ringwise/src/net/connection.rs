@@ -407,9 +407,10 @@ macro_rules! stream {
             }
 
             /// Receives as data comes, each time into a buffer of `group` that is chosen when there
-            /// is something: a silent connection keeps none. `credit` pieces may wait to be taken, or
-            /// a few more, before the socket is left to fill: a sender that is too fast is slowed
-            /// down by its own full socket and takes no buffers from others.
+            /// is something: a silent connection keeps none. When `credit` pieces wait to be taken the
+            /// socket is left to fill, and a sender that is too fast is slowed down by that. Until the
+            /// kernel has heard of it more pieces come, some dozens from a sender at full speed: a
+            /// group that several connections share wants room for them.
             ///
             /// It is this stream's receive until it is dropped: others wait for their turn. What came
             /// and was not taken by then goes to the next receive.

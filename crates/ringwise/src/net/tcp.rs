@@ -111,8 +111,8 @@ impl TcpListener {
         }
     }
 
-    /// Accepts connections as they come, by one operation that goes on; `credit` of them may wait to
-    /// be taken, or a few more, before others stay in the kernel's backlog. It is this listener's
+    /// Accepts connections as they come, by one operation that goes on; when `credit` of them wait
+    /// to be taken, those that come after stay in the kernel's backlog, but for a few. It is this listener's
     /// accept until it is dropped: others wait for their turn, and get what came by then.
     ///
     /// On a ring the limit of descriptors counts that holds when it begins (io_uring/net.c): raise it

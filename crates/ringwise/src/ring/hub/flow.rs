@@ -30,8 +30,8 @@ impl Flow {
 }
 
 impl Hub {
-    /// Hands an operation in that has several results, of which `credit` may lie here untaken, or a
-    /// few more. `waker` is woken when there is one.
+    /// Hands an operation in that has several results. When `credit` of them lie here untaken it is
+    /// asked to end; more may come until it has. `waker` is woken when there is one.
     pub(in crate::ring) fn submit_flow(
         &self,
         operation: Operation,
