@@ -305,6 +305,7 @@ fn lower_other(kind: &mut Kind, context: Context) -> Call {
         | Kind::Send { .. }
         | Kind::Accepted(_)
         | Kind::Received(_)
+        | Kind::ReceivedCopy(_)
         | Kind::Connect { .. }
         | Kind::Close(Closing::Descriptor(_))
         | Kind::Unrepresentable(_) => {

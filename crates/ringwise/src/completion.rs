@@ -135,6 +135,15 @@ impl Completion {
         }
     }
 
+    /// Copies what was received out of its lease, which goes back to its group.
+    pub(crate) fn give_lease_back(&mut self) {
+        if let Some(kind) = self.operation.0.as_deref_mut()
+            && let Kind::Received(received) = kind
+        {
+            *kind = Kind::ReceivedCopy(received.to_vec());
+        }
+    }
+
     /// Whence the message of [`Operation::recv_from`] came.
     pub fn address(&self) -> Option<Address> {
         match self.operation.0.as_deref() {

@@ -137,6 +137,8 @@ pub(crate) enum Kind {
     },
     /// What one result of a `ReceiveMulti` brought.
     Received(Received),
+    /// The same, copied out of its lease.
+    ReceivedCopy(Vec<u8>),
     ReceiveMessage {
         target: Target,
         message: Box<Message>,
@@ -261,7 +263,9 @@ impl Operation {
             Kind::AcceptMulti { .. } | Kind::Accepted(_) => Opcode::AcceptMulti,
             Kind::Connect { .. } => Opcode::Connect,
             Kind::Receive { .. } => Opcode::Receive,
-            Kind::ReceiveMulti { .. } | Kind::Received(_) => Opcode::ReceiveMulti,
+            Kind::ReceiveMulti { .. } | Kind::Received(_) | Kind::ReceivedCopy(_) => {
+                Opcode::ReceiveMulti
+            }
             Kind::ReceiveMessage { .. } => Opcode::ReceiveMessage,
             Kind::Send { manner: Manner::ZeroCopy { .. }, .. } => Opcode::SendZeroCopy,
             Kind::Send { .. } => Opcode::Send,
@@ -303,6 +307,7 @@ impl Operation {
             | Kind::Receive { buffer, .. }
             | Kind::Send { buffer, .. } => Some(buffer),
             Kind::Received(received) => Some(received.into()),
+            Kind::ReceivedCopy(bytes) => Some(bytes.into()),
             Kind::ReceiveMessage { message, .. } | Kind::SendMessage { message, .. } => {
                 message.into_buffers().into_iter().next()
             }
@@ -326,6 +331,7 @@ impl Operation {
                 | Kind::Send { buffer, .. },
             ) => vec![buffer],
             Some(Kind::Received(received)) => vec![received.into()],
+            Some(Kind::ReceivedCopy(bytes)) => vec![bytes.into()],
             _ => Vec::new(),
         }
     }

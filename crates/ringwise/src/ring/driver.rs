@@ -295,7 +295,7 @@ impl Driver {
     }
 
     /// Keeps a result to be handed out; the driver's own go nowhere.
-    fn keep(&mut self, completion: Completion) {
+    fn keep(&mut self, mut completion: Completion) {
         if completion.tag() >= BELL_TAG {
             self.own -= 1;
             return;
@@ -304,6 +304,9 @@ impl Driver {
         if matches!(completion.opcode(), Opcode::AcceptMulti | Opcode::ReceiveMulti) {
             if !completion.has_more() {
                 self.tickets[key.index()] = None;
+            }
+            if self.hub.is_overdrawn(key) {
+                completion.give_lease_back();
             }
             let (woken, orphan) = self.hub.deliver_part(key, completion);
             self.woken.extend(woken);
