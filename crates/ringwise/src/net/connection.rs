@@ -408,9 +408,9 @@ macro_rules! stream {
 
             /// Receives as data comes, each time into a buffer of `group` that is chosen when there
             /// is something: a silent connection keeps none. When `credit` pieces wait to be taken the
-            /// socket is left to fill, and a sender that is too fast is slowed down by that. Until the
-            /// kernel has heard of it more pieces come, some dozens from a sender at full speed: a
-            /// group that several connections share wants room for them.
+            /// socket is left to fill, and a sender that is too fast is slowed down by that. What comes
+            /// until the kernel has heard of it (what lay in the socket, at most) is copied into memory
+            /// of its own, so that no connection keeps more than its credit from the others.
             ///
             /// It is this stream's receive until it is dropped: others wait for their turn. What came
             /// and was not taken by then goes to the next receive.

@@ -1,8 +1,8 @@
 //! Operations that have several results, on their way to one future after another.
 //!
-//! What has come and was not taken lies with the meeting place. Where that is more than its user
+//! What has come and was not taken lies with the meeting place. Where that is as much as its user
 //! gave credit for, the operation is asked to end, and whoever takes the results begins it anew when
-//! they are taken: a sender that is too fast fills no more than that.
+//! they are taken. What comes until the kernel has heard of it is copied out of its buffer.
 
 use std::{collections::VecDeque, task::Waker};
 
@@ -106,6 +106,14 @@ impl Hub {
 // What follows is the driver's side.
 
 impl Hub {
+    /// Whether as many results lie untaken as there is credit for: what comes until the kernel has
+    /// heard of it keeps no buffer from others.
+    pub(in crate::ring) fn is_overdrawn(&self, key: Key) -> bool {
+        let state = self.lock();
+        let stage = &state.waiters[key.index()].stage;
+        matches!(stage, Stage::Flow(flow) if flow.parts.len() >= flow.credit)
+    }
+
     /// Takes a result in of an operation that has several, at once and in its order: while the driver
     /// is locked, since another thread may have the next. Gives what is to be woken, and what is to be
     /// dropped, out of all locks.
