@@ -592,6 +592,50 @@ fn a_signal_ends_it_with_partial_results_and_no_files() {
 }
 
 #[test]
+fn an_interrupted_run_goes_on_where_it_was() {
+    let directory = directory();
+    let path = directory.path();
+    let mut arguments = vec!["read", "--json", "r.json", "--engines", "sync,uring", "--depth", "1"];
+    arguments.extend(["--profile", "buffered", "--size", "4m", "--duration", "50ms"]);
+    arguments.extend(["--repeats", "20"]);
+    let data = path.join("ringwise-lab-data/buffered-009.data");
+    let child = measuring(lab(path, &arguments), &data);
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    error_line(&output, 1);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("go on with: ringwise lab --resume r.json"), "{text}");
+    let read = || -> Value {
+        serde_json::from_str(&fs::read_to_string(path.join("r.json")).unwrap()).unwrap()
+    };
+    let before = read();
+    assert_eq!(before["partial"], true);
+    let line = error_line(&run(path, &["--resume", "r.json", "--repeats", "3"]), 2);
+    assert!(line.contains("--resume"), "{line}");
+    let output = run(path, &["--resume", "r.json"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("samples were taken before an interruption"), "{text}");
+    let after = read();
+    assert_eq!((&after["partial"], &after["ended_by"]), (&false.into(), &Value::Null));
+    assert_eq!(after["began_unix_s"], before["began_unix_s"]);
+    let samples = |document: &Value, row: usize| -> Vec<Value> {
+        document["results"][row]["samples"].as_array().unwrap().clone()
+    };
+    let rows = after["results"].as_array().unwrap();
+    for (index, row) in rows.iter().enumerate().filter(|(_, row)| row["void"].is_null()) {
+        let (old, new) = (samples(&before, index), samples(&after, index));
+        assert_eq!((&new[..old.len()], new.len()), (&old[..], 40), "{}", row["engine"]);
+        let histogram = row["histogram"].as_str().unwrap();
+        let latency = ringwise_measure::Latency::from_base64(histogram).unwrap();
+        let operations: u64 = new.iter().map(|own| own["operations"].as_u64().unwrap()).sum();
+        assert_eq!(latency.count(), operations);
+    }
+    let line = error_line(&run(path, &["--resume", "r.json"]), 1);
+    assert!(line.contains("the run came to its end"), "{line}");
+}
+
+#[test]
 fn a_file_that_vanishes_ends_it() {
     let directory = directory();
     let child = long_run(directory.path());

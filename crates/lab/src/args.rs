@@ -209,6 +209,11 @@ pub struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "reads")]
     pub heatmap: Option<PathBuf>,
 
+    /// Go on with an interrupted run, by its partial results file and with the flags that it had
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    #[serde(skip)]
+    pub resume: Option<PathBuf>,
+
     /// Keep the test files for the next run
     #[arg(long)]
     pub keep: bool,
@@ -285,6 +290,7 @@ impl Args {
             percentiles: self.percentiles.or(config.percentiles),
             heatmap: self.heatmap.or(config.heatmap),
             config: self.config,
+            resume: self.resume,
             keep: self.keep || config.keep,
         }
     }

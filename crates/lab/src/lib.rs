@@ -33,6 +33,7 @@ pub mod offline;
 pub mod plan;
 pub mod progress;
 pub mod report;
+pub mod resumed;
 pub mod row;
 pub mod sample;
 pub mod schedule;
@@ -57,6 +58,7 @@ use crate::{
     plan::Plan,
     progress::Progress,
     report::{Report, Section, heatmap, json, page, saved::Saved},
+    resumed::Resumed,
     sample::Instruments,
     schedule::Spare,
     workload::{Context, echo},
@@ -77,7 +79,10 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     if let Some(name) = &args.child_server {
         return echo::serve(name, out);
     }
-    let args = args.with_config()?;
+    let (args, resumed) = match &args.resume {
+        Some(path) => Resumed::read(path).map(|(args, resumed)| (args, Some(resumed)))?,
+        None => (args.with_config()?, None),
+    };
     let plan = Plan::new(&args)?;
     if let Some(path) = &plan.heatmap {
         heatmap::make_directory(path)?;
@@ -103,10 +108,14 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         storage,
         sections: Vec::new(),
         ended_by: None,
-        began_unix_s,
+        began_unix_s: resumed.as_ref().map_or(began_unix_s, Resumed::began_unix_s),
         lasted_s: 0.0,
     };
+    if let Some(resumed) = &resumed {
+        resumed.check(&report.environment, &report.storage)?;
+    }
     let progress = Progress::new();
+    progress.expect(suite::samples(&plan) as u64);
     let spare = Spare::new(plan.spare);
     let context = Context {
         plan: &plan,
@@ -116,6 +125,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         interrupt: &interrupt,
         progress: &progress,
         spare: &spare,
+        resumed: resumed.as_ref(),
     };
     let result = suite::measure(&context, directory.as_ref(), &mut report.sections, out);
     drop(directory);
@@ -133,7 +143,8 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         LabError::Interrupted => "interrupted".to_owned(),
         other => other.to_string(),
     });
-    report.lasted_s = began.elapsed().as_secs_f64();
+    let before_s = resumed.as_ref().map_or(0.0, Resumed::lasted_s);
+    report.lasted_s = before_s + began.elapsed().as_secs_f64();
     let path = plan.json.clone().unwrap_or_else(|| json::default_path(&plan.out, began_unix_s));
     json::write(&path, &json::text(&report))?;
     draw(&plan, &report.sections, context.timing, out)?;
@@ -147,6 +158,9 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     let page = page_beside(&path);
     json::write(&page, &page::text(&[Saved::read(&path)?]))?;
     say(out, &format!("report: {}\n", shown(&page)))?;
+    if ended_by.is_some() {
+        say(out, &format!("go on with: ringwise lab --resume {}\n", shown(&path)))?;
+    }
     match ended_by {
         None => {}
         Some(LabError::Failed(text)) => {

@@ -1,12 +1,15 @@
 //! A row of the table: one engine at one depth, with all that its samples showed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+};
 
 use ringwise_measure::{
     Fact, Latency, Percentiles,
     statistics::{Ratio, Trend, median, paired_log_ratios, trend},
 };
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     engine::Engine,
@@ -37,7 +40,7 @@ pub struct Row {
 }
 
 /// What a row is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowKind {
     /// The library, as it comes.
@@ -80,7 +83,7 @@ pub struct Measured {
 }
 
 /// One sample's figures.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SampleFigures {
     /// The interleaved block that it was taken in, from 0.
     pub block: usize,
@@ -93,6 +96,7 @@ pub struct SampleFigures {
     /// Mebibytes per second.
     pub mib_per_s: f64,
     /// CPU time per operation.
+    #[serde(deserialize_with = "not_a_number_if_null")]
     pub cpu_ns_per_op: f64,
     /// CPU time of the rest of the machine per operation.
     pub system_other_cpu_ns_per_op: Option<f64>,
@@ -108,9 +112,33 @@ pub struct SampleFigures {
     pub latency_ns: Percentiles,
     /// What the workload counts of its own.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "named_figures")]
     pub figures: BTreeMap<&'static str, f64>,
     /// What else a copy took.
     pub copy: Option<CopyFigures>,
+}
+
+/// JSON has no other way to write what is not a number.
+fn not_a_number_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+/// The names are those of a few figures, read once for a run: they stay as long as the program.
+fn named_figures<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<&'static str, f64>, D::Error> {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let figures = BTreeMap::<String, f64>::deserialize(deserializer)?;
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = |name: String| match names.get(name.as_str()) {
+        Some(known) => *known,
+        None => {
+            let name: &'static str = Box::leak(name.into_boxed_str());
+            names.insert(name);
+            name
+        }
+    };
+    Ok(figures.into_iter().map(|(name, figure)| (kept(name), figure)).collect())
 }
 
 impl Row {

@@ -63,7 +63,8 @@ pub struct Schedule<'a> {
 }
 
 impl Schedule<'_> {
-    /// Takes all samples of all rows. `progress` is told the row before each sample.
+    /// Takes all samples of all rows but those that they have already, which are the first of the
+    /// order. `progress` is told the row before each sample.
     ///
     /// # Errors
     ///
@@ -71,6 +72,7 @@ impl Schedule<'_> {
     /// the rows.
     pub fn run(&self, rows: &mut [Row], progress: &mut dyn FnMut(&Row)) -> Result<(), LabError> {
         let began = Instant::now();
+        let mut had: Vec<usize> = rows.iter().map(|row| row.measured.samples.len()).collect();
         let orders = BlockOrder::new(rows.len(), self.seed);
         for (block, order) in orders.take(self.blocks * BLOCKS_TIMES_MAX).enumerate() {
             if block >= self.blocks && !self.goes_on(rows, began.elapsed() / block as u32) {
@@ -79,7 +81,9 @@ impl Schedule<'_> {
             for (position, &index) in order.iter().enumerate() {
                 let row = &mut rows[index];
                 progress(row);
-                if row.measured.void.is_some() {
+                let is_taken = had[index] > 0;
+                had[index] = had[index].saturating_sub(1);
+                if is_taken || row.measured.void.is_some() {
                     continue;
                 }
                 // Other offsets in each sample.

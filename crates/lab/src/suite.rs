@@ -42,6 +42,11 @@ fn sample_count(plan: &Plan, workload: Workload) -> usize {
     rows * 2 * plan.repeats
 }
 
+/// How many samples all workloads take.
+pub fn samples(plan: &Plan) -> usize {
+    plan.workloads.iter().map(|&workload| sample_count(plan, workload)).sum()
+}
+
 /// The time of a workload's samples.
 pub fn timing(plan: &Plan, workload: Workload) -> Timing {
     workload::timing(plan.extent_of(workload), sample_count(plan, workload))
@@ -110,7 +115,10 @@ pub fn measure(
     sections: &mut Vec<Section>,
     out: &mut dyn Write,
 ) -> Result<(), LabError> {
-    for &workload in &context.plan.workloads {
+    let workloads = &context.plan.workloads;
+    for (index, &workload) in workloads.iter().enumerate() {
+        let next = workloads.get(index + 1).map(|next| next.name().to_owned());
+        context.progress.then(next);
         if let Some(reason) = missing(workload) {
             let name = workload.name();
             if !context.plan.is_suite {

@@ -22,6 +22,7 @@ use crate::{
     plan::{ExtentChoice, Plan},
     progress::Progress,
     report::Section,
+    resumed::Resumed,
     row::Row,
     sample::Instruments,
     schedule::Spare,
@@ -53,6 +54,18 @@ pub struct Context<'a> {
     pub progress: &'a Progress,
     /// Time for further blocks where intervals are wide.
     pub spare: &'a Spare,
+    /// What was measured before an interruption, when a run goes on.
+    pub resumed: Option<&'a Resumed>,
+}
+
+impl Context<'_> {
+    /// Gives the rows of a section what they had before an interruption, if there was one. Before
+    /// the samples are taken.
+    pub fn restore(&self, section: &mut Section) {
+        if let Some(resumed) = self.resumed {
+            resumed.restore(section);
+        }
+    }
 }
 
 /// What a workload measured, and what ended it early, if anything did.

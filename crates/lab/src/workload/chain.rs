@@ -138,11 +138,12 @@ fn measure(
     if place.profile == Profile::Direct {
         page_cache::forget(file)?;
     }
+    context.restore(section);
     context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     let title = section.title.clone();
     let result = schedule.run(&mut section.rows, &mut |row| {
-        context.progress.tell(format!("{title}: {} at depth {}", row.label(), row.depth));
-        context.progress.advance(1);
+        let what = format!("{title}: {} at depth {}", row.label(), row.depth);
+        context.progress.sample(&what, row);
     });
     context.progress.clear();
     result.and_then(|()| schedule.count(&mut section.rows, COUNTING))

@@ -22,7 +22,7 @@ use ringwise_measure::{
     cpu::{CpuSplit, KernelThreads},
     quantity::size_text,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::scene::Scene;
 use super::{Context, Outcome};
@@ -41,7 +41,7 @@ use crate::{
 };
 
 /// What a copy took beside the time until it returned.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopyFigures {
     /// From its start until all of it was on the device.
     pub durable_ns: u64,
@@ -267,11 +267,11 @@ fn measure(
         inspect: &|_, _| Ok(scene.difference()),
         spare: context.spare,
     };
+    context.restore(section);
     context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     let title = section.title.clone();
     let result = schedule.run(&mut section.rows, &mut |row| {
-        context.progress.tell(format!("{title}: {}", row.label()));
-        context.progress.advance(1);
+        context.progress.sample(&format!("{title}: {}", row.label()), row);
     });
     context.progress.clear();
     if !is_study {

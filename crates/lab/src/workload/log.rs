@@ -307,10 +307,11 @@ fn measure(
         inspect: &|_, _| Ok(None),
         spare: context.spare,
     };
+    context.restore(section);
     context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     schedule.run(&mut section.rows, &mut |row| {
-        context.progress.tell(format!("{title}: {}, {} connections", row.label(), row.depth));
-        context.progress.advance(1);
+        let what = format!("{title}: {}, {} connections", row.label(), row.depth);
+        context.progress.sample(&what, row);
     })?;
     for (row, served) in section.rows.iter_mut().zip(served) {
         if !row.is_valid() {

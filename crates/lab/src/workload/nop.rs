@@ -89,10 +89,10 @@ pub fn run(context: &Context<'_>) -> Outcome {
         inspect: &|_, _| Ok(None),
         spare: context.spare,
     };
+    context.restore(&mut section);
     context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     let result = schedule.run(&mut section.rows, &mut |row| {
-        context.progress.tell(format!("nop: {}, batch {}", row.label(), row.depth));
-        context.progress.advance(1);
+        context.progress.sample(&format!("nop: {}, batch {}", row.label(), row.depth), row);
     });
     context.progress.clear();
     let seed = context.plan.seed;

@@ -156,11 +156,12 @@ fn measure(
         // Pages in the cache would have to be looked for by every direct read.
         files.iter().try_for_each(page_cache::forget)?;
     }
+    context.restore(section);
     context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     let title = section.title.clone();
     let result = schedule.run(&mut section.rows, &mut |row| {
-        context.progress.tell(format!("{title}: {} at depth {}", row.label(), row.depth));
-        context.progress.advance(1);
+        let what = format!("{title}: {} at depth {}", row.label(), row.depth);
+        context.progress.sample(&what, row);
     });
     context.progress.clear();
     let result = result.and_then(|()| match group.cache {

@@ -93,10 +93,10 @@ fn measure(
         inspect: &|_, _| Ok(None),
         spare: context.spare,
     };
+    context.restore(section);
     context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     let result = schedule.run(&mut section.rows, &mut |row| {
-        context.progress.tell(format!("stat: {} at depth {}", row.label(), row.depth));
-        context.progress.advance(1);
+        context.progress.sample(&format!("stat: {} at depth {}", row.label(), row.depth), row);
     });
     context.progress.clear();
     result.and_then(|()| schedule.count(&mut section.rows, COUNTING))
