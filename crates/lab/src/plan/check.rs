@@ -368,7 +368,7 @@ mod tests {
                     a.workload = set("nop");
                     a.engines = set("uring")
                 }),
-                ["--engines is for", "read, echo"],
+                ["--engines is for", "read, latency, echo"],
             ),
             (refused(|a| a.connections = set("1")), ["--connections is for", "echo"]),
             (refused(|a| a.percentiles = set("p50,p95")), ["\"p95\"", "p50, p90, p99, p99.9"]),
