@@ -1,7 +1,7 @@
 //! Sockets: making, binding and configuring them, their addresses, and streams on a ring.
 //!
 //! The types here ([`TcpListener`], [`TcpStream`], [`UdpSocket`] and their kin) are sockets on a
-//! [`Ring`](crate::Ring): from any task, and safe to drop half-way. [`Buffered`] is what programs
+//! [`Ring`]: from any task, and safe to drop half-way. [`Buffered`] is what programs
 //! written for tokio's or futures' streams run over.
 //!
 //! The functions are for a [`Local`](crate::Local): what is done at once by an ordinary system call
