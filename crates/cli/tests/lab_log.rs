@@ -141,6 +141,9 @@ fn other_daemons_take_part_where_they_are_installed() {
         if engine == "epoll" || (is_there(program) && engine != "rsyslog-relp") {
             assert!(row["void"].is_null(), "{row:#}\n{text}");
         } else if !is_there(program) {
+            // The two are not installed beside each other.
+            let in_ci = std::env::var_os("CI").is_some();
+            assert!(!in_ci || program == "syslog-ng", "no skips in CI: {program}");
             eprintln!("skipped: {program} is not installed");
             let void = row["void"].as_str().unwrap();
             assert_eq!(void, format!("{program} is not installed"));
