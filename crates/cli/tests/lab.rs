@@ -437,7 +437,8 @@ fn files_of_the_user_are_left_alone() {
     let own = directory.path().join("ringwise-lab-data");
     fs::create_dir(&own).unwrap();
     fs::write(own.join("direct-000.data"), "precious").unwrap();
-    let line = error_line(&run(directory.path(), &SMALL), 1);
+    let arguments = [&["read"][..], &SMALL].concat();
+    let line = error_line(&run(directory.path(), &arguments), 1);
     assert!(line.contains("is not the lab's: move it away or choose another --dir"), "{line}");
     assert_eq!(content(directory.path()), [own.clone(), own.join("direct-000.data")]);
     assert_eq!(fs::read(own.join("direct-000.data")).unwrap(), b"precious");
