@@ -53,6 +53,9 @@ fn one(out: &mut String, run: &Saved) {
             let (place, found) = (plain(&place), plain(&verdict.verdict));
             let _ = writeln!(out, "- {place}: **{found}**: {}", plain(&verdict.reason));
         }
+        for conclusion in section.conclusions() {
+            let _ = writeln!(out, "- {}", plain(&conclusion));
+        }
     }
 }
 

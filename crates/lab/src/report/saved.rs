@@ -12,7 +12,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::json::SCHEMA;
-use crate::{error::LabError, heat::Heat};
+use crate::{
+    error::LabError,
+    heat::Heat,
+    verdict::{BreakEven, SwitchCost},
+};
 
 /// A run of the lab.
 #[derive(Clone, Debug, Deserialize)]
@@ -67,6 +71,14 @@ pub struct SavedSection {
     pub depth_is: String,
     /// What is to be known of all rows.
     pub notes: Vec<String>,
+    /// From where on the ring wins.
+    pub break_even: Option<BreakEven>,
+    /// What a programmer can do.
+    #[serde(default)]
+    pub advice: Vec<String>,
+    /// What each switch of the ring costs.
+    #[serde(default)]
+    pub switches: Vec<SwitchCost>,
 }
 
 fn depth() -> String {
@@ -221,6 +233,18 @@ pub struct SavedPairing {
     pub ratio: Ratio,
     /// CPU time per operation.
     pub cpu_ratio: Option<Ratio>,
+}
+
+impl SavedSection {
+    /// What its rows say together: from where on the ring wins, what its switches cost, and advice.
+    pub fn conclusions(&self) -> Vec<String> {
+        let switches = self
+            .switches
+            .iter()
+            .map(|cost| format!("{} {}: {}", self.depth_is, cost.depth, cost.text()));
+        let advice = self.advice.iter().map(|advice| format!("advice: {advice}"));
+        self.break_even.iter().map(BreakEven::text).chain(advice).chain(switches).collect()
+    }
 }
 
 impl SavedPlace {

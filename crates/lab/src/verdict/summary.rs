@@ -1,16 +1,18 @@
 //! What a programmer can do with a section: from where on the ring wins, and advice with the number
 //! that it rests on.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use super::{Finding, SwitchCost, Verdict};
 use crate::row::{Row, RowKind};
 
 /// The smallest depth or batch at which the ring wins, and does not lose beyond.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BreakEven {
     /// What was varied: depth, batch, connections.
-    pub dimension: &'static str,
+    pub dimension: Cow<'static, str>,
     /// From where on; none where it wins nowhere.
     pub from: Option<usize>,
     /// The smallest and the largest that were measured and told.
@@ -28,7 +30,11 @@ impl BreakEven {
         let beyond = &told[lost.map_or(0, |at| at + 1)..];
         let wins = beyond.iter().find(|verdict| verdict.verdict == Finding::UseIt);
         let from = wins.map(|verdict| verdict.depth);
-        (first < last).then_some(BreakEven { dimension, from, measured: [first, last] })
+        (first < last).then_some(BreakEven {
+            dimension: dimension.into(),
+            from,
+            measured: [first, last],
+        })
     }
 
     /// In words.

@@ -7,7 +7,7 @@ use ringwise_measure::{
     quantity::latency_text,
     statistics::{Comparison, Ratio, compare},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{control_noise, valid};
 use crate::row::{Row, SampleFigures};
@@ -31,7 +31,7 @@ impl Figure {
 }
 
 /// A ring beside the same ring without one switch.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SwitchCost {
     /// Operations in flight, or the batch.
     pub depth: usize,

@@ -80,7 +80,10 @@ fn one(out: &mut String, run: &Saved, section: usize, colors: &Colors, room: &mu
         verdicts.iter().for_each(|verdict| one_verdict(out, run, section, verdict));
         out.push_str("</ul>\n");
     }
-    pairings(out, run, section);
+    notes(out, &run.sections[section].conclusions());
+    if run.sections[section].switches.is_empty() {
+        pairings(out, run, section);
+    }
     table(out, &figures::cells(run, section));
     voids(out, &figures::voids(run, section));
     details(out, run, section);

@@ -56,7 +56,37 @@ pub fn draw(out: &mut String, runs: &[Saved], topics: &[Topic<'_>]) {
     if verdicts().next().is_some() {
         table(out, runs, topics);
     }
+    advice(out, topics);
     out.push_str("</section>\n");
+}
+
+/// From where on the ring wins, and what a programmer can do, by what was measured.
+fn advice(out: &mut String, topics: &[Topic<'_>]) {
+    let of = |topic: &Topic<'_>| {
+        let sections = topic.of.iter().map(|(_, run, section)| &run.sections[*section]);
+        let told = sections.flat_map(|own| {
+            let break_even = own.break_even.iter().map(|own| own.text());
+            break_even.chain(own.advice.iter().cloned()).collect::<Vec<_>>()
+        });
+        let mut words: Vec<String> = told.collect();
+        words.dedup();
+        words
+    };
+    let told: Vec<(&Topic<'_>, Vec<String>)> = topics
+        .iter()
+        .map(|topic| (topic, of(topic)))
+        .filter(|(_, told)| !told.is_empty())
+        .collect();
+    if told.is_empty() {
+        return;
+    }
+    out.push_str("<h3>Advice</h3>\n<ul class=\"advice\">");
+    for (topic, words) in told {
+        let link = format!("<a href=\"#{}\">{}</a>", topic.anchor, escaped(topic.title));
+        let words: Vec<String> = words.iter().map(|own| escaped(own)).collect();
+        let _ = write!(out, "<li>{link}: {}</li>", words.join("; "));
+    }
+    out.push_str("</ul>\n");
 }
 
 fn table(out: &mut String, runs: &[Saved], topics: &[Topic<'_>]) {

@@ -76,12 +76,30 @@ fn what_results_hold_cannot_become_tags() {
         value["verdicts"][0]["advice"] = evil.into();
         value["environment"]["kernel"] = evil.into();
         value["environment"][evil] = evil.into();
+        value["sections"][0]["advice"] = vec![evil].into();
         value["version"] = evil.into();
     })]);
     assert!(!page.contains("<script"), "{page}");
     let body = parsed(&page);
     let document = roxmltree::Document::parse(&body).unwrap();
     assert!(document.descendants().all(|node| node.attribute("onload").is_none()));
+}
+
+#[test]
+fn advice_and_costs_of_switches_are_on_the_page() {
+    let page = text(&[saved(|value| {
+        let section = &mut value["sections"][0];
+        section["advice"] = vec!["raise the depth to 16"].into();
+        section["break_even"] =
+            serde_json::json!({"dimension": "depth", "from": 4, "measured": [1, 32]});
+        section["switches"] = serde_json::json!([{"depth": 32, "engine": "uring+sqpoll",
+            "baseline": "uring", "switch": "+sqpoll", "cost_ns": 100.0, "cost_ns_low": 90.0,
+            "cost_ns_high": 110.0, "ratio": {"low": 1.1, "mid": 1.2, "high": 1.3}, "is_told": true}]);
+    })]);
+    let told = "break-even: the ring wins from depth 4 on; raise the depth to 16</li>";
+    assert!(page.contains(told), "{page}");
+    assert!(page.contains("<li>advice: raise the depth to 16</li>"), "{page}");
+    assert!(page.contains("sqpoll") && page.contains("<li>depth 32: "), "{page}");
 }
 
 #[test]
