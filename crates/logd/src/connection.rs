@@ -18,8 +18,11 @@ use crate::{
     tls::{Session, Taken},
 };
 
+mod batch;
 mod wish;
 
+pub(crate) use batch::Batch;
+use batch::Run;
 use wish::{Wish, greets};
 
 /// Answers that wait for a client to read, in bytes, from which on nothing more is received.
@@ -38,50 +41,6 @@ pub(crate) struct Limits {
     pub(crate) budget_all: usize,
     /// Completions that are looked at in a turn; at 1 each answer is a send of its own too.
     pub(crate) turn_max: usize,
-}
-
-/// Lines that wait to be committed, of all connections of a thread.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub(crate) lines: Vec<u8>,
-    pub(crate) line_count: u64,
-    pub(crate) letters: Vec<u8>,
-    pub(crate) letter_count: u64,
-    /// Clients that named themselves and have lines in it.
-    pub(crate) names: Vec<Mark>,
-}
-
-impl Batch {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.letters.is_empty()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.lines.len() + self.letters.len()
-    }
-}
-
-/// Accepted lines that lie one after the other in a piece: they are copied at once.
-struct Run<'a> {
-    piece: &'a [u8],
-    place: Range<usize>,
-}
-
-impl Run<'_> {
-    #[inline]
-    fn extend(&mut self, place: Range<usize>, batch: &mut Batch) {
-        if place.start != self.place.end {
-            self.copy(batch);
-            self.place.start = place.start;
-        }
-        self.place.end = place.end;
-    }
-
-    /// Copies what there is. What comes after a gap begins anew.
-    fn copy(&mut self, batch: &mut Batch) {
-        batch.lines.extend_from_slice(&self.piece[self.place.clone()]);
-        self.place.start = self.place.end;
-    }
 }
 
 /// What the connections of a thread share.

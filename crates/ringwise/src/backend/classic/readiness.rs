@@ -14,11 +14,12 @@
 #![allow(unsafe_code)]
 
 use std::{
-    io,
+    fmt, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
 };
 
 use rustix::{
+    buffer::spare_capacity,
     event::{
         Timespec,
         epoll::{self, CreateFlags, Event, EventData, EventFlags},
@@ -34,6 +35,8 @@ use crate::{backend::Cqe, sys::ring::borrow};
 
 /// The eventfd's number in the set; no descriptor has it.
 const WAKE: u64 = u64::MAX;
+/// How many descriptors are told at a time: a server with a thousand busy ones asks a few times.
+const EVENTS_MAX: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct Readiness {
@@ -41,6 +44,16 @@ pub(super) struct Readiness {
     /// In the order in which they came.
     waiting: Vec<Waiting>,
     sockets: Sockets,
+    /// Room for what is told at a time.
+    events: Events,
+}
+
+struct Events(Vec<Event>);
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Events").field(&self.0.len()).finish()
+    }
 }
 
 #[derive(Debug)]
@@ -66,7 +79,8 @@ impl Readiness {
     pub(super) fn new(wake: impl AsFd) -> io::Result<Readiness> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-        Ok(Readiness { epoll, waiting: Vec::new(), sockets: Sockets::default() })
+        let (waiting, sockets) = (Vec::new(), Sockets::default());
+        Ok(Readiness { epoll, waiting, sockets, events: Events(Vec::with_capacity(EVENTS_MAX)) })
     }
 
     /// Readable as soon as a file is ready or the pool has a result.
@@ -132,13 +146,14 @@ impl Readiness {
         ready: &mut impl Extend<Cqe>,
         to_block: &mut Vec<Job>,
     ) -> bool {
-        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 64];
         let timeout = if self.sockets.has_leftover() { Some(Timespec::default()) } else { timeout };
         // Interrupted or out of memory: the events are still there at the next look.
-        let count = epoll::wait(&self.epoll, &mut events, timeout.as_ref()).unwrap_or(0);
+        let mut events = std::mem::take(&mut self.events.0);
+        events.clear();
+        let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
         let mut is_woken = false;
         self.sockets.serve_leftover(&self.epoll, ready);
-        for event in &events[..count] {
+        for event in &events {
             match event.data.u64() {
                 WAKE => is_woken = true,
                 key if key & SOCKET != 0 => {
@@ -148,6 +163,7 @@ impl Readiness {
                 fd => self.serve(fd as RawFd, event.flags, ready, to_block),
             }
         }
+        self.events.0 = events;
         is_woken
     }
 

@@ -1,0 +1,50 @@
+//! Lines that were accepted and are not committed yet, on their way from a connection's pieces into
+//! what a thread commits at once.
+
+use std::ops::Range;
+
+use crate::names::Mark;
+
+/// Lines that wait to be committed, of all connections of a thread.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) lines: Vec<u8>,
+    pub(crate) line_count: u64,
+    pub(crate) letters: Vec<u8>,
+    pub(crate) letter_count: u64,
+    /// Clients that named themselves and have lines in it.
+    pub(crate) names: Vec<Mark>,
+}
+
+impl Batch {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.letters.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.lines.len() + self.letters.len()
+    }
+}
+
+/// Accepted lines that lie one after the other in a piece: they are copied at once.
+pub(super) struct Run<'a> {
+    pub(super) piece: &'a [u8],
+    pub(super) place: Range<usize>,
+}
+
+impl Run<'_> {
+    #[inline]
+    pub(super) fn extend(&mut self, place: Range<usize>, batch: &mut Batch) {
+        if place.start != self.place.end {
+            self.copy(batch);
+            self.place.start = place.start;
+        }
+        self.place.end = place.end;
+    }
+
+    /// Copies what there is. What comes after a gap begins anew.
+    pub(super) fn copy(&mut self, batch: &mut Batch) {
+        batch.lines.extend_from_slice(&self.piece[self.place.clone()]);
+        self.place.start = self.place.end;
+    }
+}
