@@ -132,7 +132,7 @@ impl Section {
     pub fn summarise(&mut self) {
         let noun = self.depth_noun();
         self.break_even = BreakEven::of(noun, &self.verdicts);
-        self.advice = verdict::advice(noun, &self.rows, &self.switches);
+        self.advice = verdict::advice(noun, &self.rows, &self.verdicts, &self.switches);
     }
 
     /// Voids every row for one reason.

@@ -62,9 +62,14 @@ const WORTH: f64 = 1.25;
 const PUNTS: f64 = 0.5;
 
 /// What to do, from what was measured.
-pub fn advice(noun: &str, rows: &[Row], switches: &[SwitchCost]) -> Vec<String> {
+pub fn advice(
+    noun: &str,
+    rows: &[Row],
+    verdicts: &[Verdict],
+    switches: &[SwitchCost],
+) -> Vec<String> {
     let mut advice: Vec<String> = depth(noun, rows).into_iter().collect();
-    advice.extend(workers(rows));
+    advice.extend(verdicts.iter().rev().find_map(|verdict| workers(rows, verdict)));
     let deepest = switches.iter().map(|cost| cost.depth).max();
     let shown = switches.iter().filter(|cost| Some(cost.depth) == deepest);
     advice.extend(shown.filter_map(SwitchCost::advice));
@@ -89,23 +94,28 @@ fn depth(noun: &str, rows: &[Row]) -> Option<String> {
     })
 }
 
-/// Operations that the kernel hands to its workers.
-fn workers(rows: &[Row]) -> Option<String> {
-    let own = |row: &&Row| row.kind == RowKind::Subject && row.is_valid();
-    let punts = |row: &Row| row.measured.worker_punts_per_op();
-    let most = rows.iter().filter(own).filter_map(punts).fold(0.0, f64::max);
-    (most >= PUNTS).then(|| {
+/// Operations that the kernel hands to its workers, where the ring loses by that.
+fn workers(rows: &[Row], verdict: &Verdict) -> Option<String> {
+    let winner = verdict.winner.as_ref()?;
+    let own = |row: &&Row| row.kind == RowKind::Subject && row.depth == verdict.depth;
+    let punts = rows.iter().find(own)?.measured.worker_punts_per_op()?;
+    (verdict.verdict == Finding::PureOverhead && punts >= PUNTS).then(|| {
         format!(
-            "the kernel hands {most:.1} steps of each operation here to a worker thread: a pool of \
-             threads does the same, O_DIRECT avoids it for reads and writes"
+            "the kernel hands {punts:.1} steps of each operation here to a worker thread, and \
+             {winner} without that detour is faster: use it for these"
         )
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use ringwise_measure::Fact;
+
     use super::*;
-    use crate::testing::{Figures, row};
+    use crate::{
+        sample::Counted,
+        testing::{Figures, row},
+    };
 
     fn verdict(depth: usize, verdict: Finding) -> Verdict {
         Verdict {
@@ -141,15 +151,33 @@ mod tests {
     }
 
     #[test]
+    fn workers_are_only_blamed_where_the_ring_loses() {
+        let mut ring = row("uring", RowKind::Subject, 8, Figures::DIRECT);
+        ring.measured.counted = Some(Counted {
+            system_calls: Fact::Unknown("not asked".to_owned()),
+            worker_punts: Fact::Known(1.0),
+        });
+        let rows = [ring];
+        let with = |finding, winner: &str| Verdict {
+            winner: Some(winner.to_owned()),
+            ..verdict(8, finding)
+        };
+        let lost = advice("depth", &rows, &[with(Finding::PureOverhead, "threads")], &[]);
+        assert!(lost[0].contains("1.0 steps") && lost[0].contains("threads"), "{lost:?}");
+        let won = advice("depth", &rows, &[with(Finding::UseIt, "uring")], &[]);
+        assert_eq!(won, Vec::<String>::new());
+    }
+
+    #[test]
     fn enough_depth_is_said_with_what_it_gives() {
         let at = |depth, ops_per_s| {
             row("uring", RowKind::Subject, depth, Figures { ops_per_s, ..Figures::DIRECT })
         };
         let rows = [at(1, 10_000.0), at(16, 85_000.0), at(128, 100_000.0)];
         assert_eq!(
-            advice("depth", &rows, &[]),
+            advice("depth", &rows, &[], &[]),
             ["raise the depth to 16: 85 % of what depth 128 gives, 8.5 times depth 1"]
         );
-        assert_eq!(advice("depth", &[at(1, 100.0), at(16, 101.0)], &[]), Vec::<String>::new());
+        assert_eq!(advice("depth", &[at(1, 100.0), at(16, 101.0)], &[], &[]), Vec::<String>::new());
     }
 }
