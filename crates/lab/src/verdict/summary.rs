@@ -68,7 +68,10 @@ pub fn advice(
     verdicts: &[Verdict],
     switches: &[SwitchCost],
 ) -> Vec<String> {
-    let mut advice: Vec<String> = depth(noun, rows).into_iter().collect();
+    // How many clients there are is not a program's to choose.
+    let is_chosen = matches!(noun, "depth" | "batch");
+    let deeper = is_chosen.then(|| depth(noun, rows)).flatten();
+    let mut advice: Vec<String> = deeper.into_iter().collect();
     advice.extend(verdicts.iter().rev().find_map(|verdict| workers(rows, verdict)));
     let deepest = switches.iter().map(|cost| cost.depth).max();
     let shown = switches.iter().filter(|cost| Some(cost.depth) == deepest);
@@ -178,6 +181,7 @@ mod tests {
             advice("depth", &rows, &[], &[]),
             ["raise the depth to 16: 85 % of what depth 128 gives, 8.5 times depth 1"]
         );
+        assert_eq!(advice("connections", &rows, &[], &[]), Vec::<String>::new());
         assert_eq!(advice("depth", &[at(1, 100.0), at(16, 101.0)], &[], &[]), Vec::<String>::new());
     }
 }
