@@ -217,9 +217,12 @@ impl Measured {
         self.median(|sample| Some(sample.mib_per_s)).unwrap_or(0.0)
     }
 
-    /// CPU time per operation: the median of the samples.
+    /// CPU time per operation: the median of the samples in which it was seen, not a number where
+    /// it was in none.
     pub fn cpu_ns_per_op(&self) -> f64 {
-        self.median(|sample| Some(sample.cpu_ns_per_op)).unwrap_or(0.0)
+        let seen =
+            |sample: &SampleFigures| Some(sample.cpu_ns_per_op).filter(|cpu_ns| !cpu_ns.is_nan());
+        self.median(seen).unwrap_or(f64::NAN)
     }
 
     /// What else a copy took: the medians of the samples.
@@ -342,5 +345,16 @@ mod tests {
         row.measured.samples[2].ops_per_s *= 0.3;
         assert_eq!(row.measured.outliers(), 1);
         assert_eq!(row.measured.samples.len(), 6);
+    }
+
+    #[test]
+    fn a_sample_that_saw_no_cpu_time_hides_no_other() {
+        let mut row = row("tokio", RowKind::Subject, 8, Figures::DIRECT);
+        let all = row.measured.cpu_ns_per_op();
+        assert!(all > 0.0);
+        row.measured.samples[0].cpu_ns_per_op = f64::NAN;
+        assert!((row.measured.cpu_ns_per_op() / all - 1.0).abs() < 0.2);
+        row.measured.samples.iter_mut().for_each(|sample| sample.cpu_ns_per_op = f64::NAN);
+        assert!(row.measured.cpu_ns_per_op().is_nan());
     }
 }

@@ -19,7 +19,7 @@ use ringwise_load::{
 use ringwise_measure::{
     Fact,
     counters::{Counters, Event},
-    quantity::{latency_text, size_text},
+    quantity::size_text,
 };
 
 pub(crate) use self::builtin::serve;
@@ -253,10 +253,8 @@ fn remark(served: &[Served], section: &mut Section) {
                 sample.cpu_ns_per_op = f64::NAN;
             }
         }
-        if let Some(cpu_ns) = Some(measured.cpu_ns_per_op()).filter(|ns| !ns.is_finite()) {
-            measured
-                .remarks
-                .push(format!("CPU time {}: its process is not seen", latency_text(cpu_ns)));
+        if measured.cpu_ns_per_op().is_nan() && !measured.samples.is_empty() {
+            measured.remarks.push("CPU time unknown: its process is not seen".into());
         }
     }
 }
