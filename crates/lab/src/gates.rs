@@ -19,6 +19,9 @@ pub const LITTLES_LAW_TOLERANCE: f64 = 0.05;
 pub const DEVICE_TOLERANCE: f64 = 0.02;
 /// What share of the bytes may come from the device in a warm run.
 pub const WARM_DEVICE_SHARE_MAX: f64 = 0.01;
+/// What a file system may read of its own in a sample, its journal and maps: it shows where a
+/// sample is a few hundred operations.
+pub const FILESYSTEM_READS_MAX_BYTES: f64 = 64.0 * 1024.0;
 /// What share of the pages may miss in a warm cache, or be there in a cold one.
 pub const CACHE_TOLERANCE: f64 = 0.01;
 /// What share of the time per operation may be the lab's own without a remark.
@@ -93,8 +96,11 @@ pub fn device(cache: Cache, sample: &Sample) -> Option<String> {
     let share = sample.device_share?;
     let percent = share * 100.0;
     match cache {
-        Cache::Warm => (share > WARM_DEVICE_SHARE_MAX)
-            .then(|| format!("warm cache expected: {percent:.1} % came from the device")),
+        Cache::Warm => {
+            let read_bytes = share * sample.tally.counts.bytes as f64;
+            (share > WARM_DEVICE_SHARE_MAX && read_bytes > FILESYSTEM_READS_MAX_BYTES)
+                .then(|| format!("warm cache expected: {percent:.1} % came from the device"))
+        }
         // How much has to come from there is for the bound to say.
         Cache::Bounded => None,
         Cache::Cold | Cache::Bypassed => ((share - 1.0).abs() > DEVICE_TOLERANCE)
@@ -282,10 +288,15 @@ mod tests {
             (Cache::Bypassed, None, false),
             (Cache::Cold, Some(0.3), true),
             (Cache::Warm, Some(0.0), false),
-            (Cache::Warm, Some(0.02), true),
+            // 8 KiB of 400, which may be the file system's own.
+            (Cache::Warm, Some(0.02), false),
+            (Cache::Warm, Some(0.5), true),
         ] {
             assert_eq!(device(cache, &with(share)).is_some(), is_void, "{cache:?} {share:?}");
         }
+        let mut large = with(Some(0.02));
+        large.tally.counts.bytes = 100 << 20;
+        assert!(device(Cache::Warm, &large).is_some());
         let reason = device(Cache::Bypassed, &with(Some(0.0))).unwrap();
         assert_eq!(reason, "0.0 % of the bytes came from the device, expected 100 %");
     }
