@@ -47,7 +47,7 @@ fn archive_is_what_it_stands_for_and_later_flags_change_it() {
 #[test]
 fn what_is_refused_is_named() {
     for (words, part) in [
-        (&["--resume", "a", "b"][..], "unrecognized option '--resume'"),
+        (&["--resumed", "a", "b"][..], "unrecognized option '--resumed'"),
         (&["--engine=fast", "a", "b"], "sync"),
         (&["--jobs=0", "a", "b"], "1 to 256"),
         (&["--depth=x", "a", "b"], "1 to 4096"),
