@@ -457,7 +457,9 @@ impl Local {
 
     /// A completion that is ready, in no particular order. Never waits and never makes a system
     /// call, so nothing comes that no [`submit`](Self::submit) has asked the kernel for.
-    #[inline]
+    // By its size the compiler calls it where a crate has several loops, and each completion then
+    // goes through memory once more: 8 ns of a no-op's 50.
+    #[inline(always)]
     pub fn next_completion(&mut self) -> Option<Completion> {
         loop {
             let cqe = self.driver.next()?;
