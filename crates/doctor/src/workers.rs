@@ -140,10 +140,21 @@ fn try_out(sources: &Sources, kind: &Kind, file: &ProbeFile) -> Result<Trial, Fa
     if kind.cold {
         let dropped = drop_page_cache(file, 0, FILE_BYTES as u64);
         dropped.map_err(|error| Failure::NotTried(format!("dropping the cache: {error}")))?;
+    } else {
+        warm(file);
     }
     // A thread of its own has worker threads of its own.
     thread::scope(|scope| scope.spawn(|| count(sources, kind, file)).join())
         .unwrap_or_else(|_| Err(Failure::NotTried("the thread of the trial panicked".into())))
+}
+
+/// Brings back what another program or the kernel has taken from the cache. A read that fails
+/// here fails in the trial too, which tells it.
+fn warm(file: &Descriptor) {
+    let mut block = [0; BLOCK_BYTES];
+    for index in 0..OPERATIONS {
+        let _ = rustix::io::pread(file, &mut block, index * STRIDE_BYTES);
+    }
 }
 
 fn count(sources: &Sources, kind: &Kind, file: &Descriptor) -> Result<Trial, Failure> {
