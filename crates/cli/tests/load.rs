@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     process::{Child, Command, Output, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -14,23 +14,10 @@ use serde_json::Value;
 
 #[path = "schema/conform.rs"]
 mod conform;
+#[path = "harness/load.rs"]
+mod load;
 
-use conform::conform;
-
-/// A server that does this with each connection, by the connection's number.
-fn server(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let serve = Arc::new(serve);
-    thread::spawn(move || {
-        for (number, stream) in listener.incoming().enumerate() {
-            let (serve, stream) = (serve.clone(), stream.unwrap());
-            stream.set_nodelay(true).unwrap();
-            thread::spawn(move || serve(number, stream));
-        }
-    });
-    address
-}
+use load::{Generator, error_line, latency_ns, server};
 
 /// Echoes until the end, with `change` made to the bytes of each read. It gets the number of bytes
 /// echoed before; where it says no, the connection ends.
@@ -51,55 +38,26 @@ fn right() -> SocketAddr {
     server(|_, stream| echo(&stream, |_, _| true))
 }
 
-fn load(address: SocketAddr, arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-    command.args(["load", "echo", "--address", &address.to_string()]);
-    command.args(arguments.split_whitespace());
-    command
-}
+const ECHO: Generator = Generator {
+    name: "echo",
+    flag: "--address",
+    schema: include_str!("../../../docs/schema/load-echo-1.json"),
+};
 
 fn run(address: SocketAddr, arguments: &str) -> Output {
-    // One after the other: each would take all of a processor, and some tests are about time.
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    load(address, arguments).output().unwrap()
+    ECHO.run(address, arguments)
 }
 
-/// The document that a run prints, which is what the schema says.
 #[track_caller]
 fn document(output: &Output) -> Value {
-    let text = String::from_utf8_lossy(&output.stderr);
-    let document: Value = serde_json::from_slice(&output.stdout).expect(&text);
-    let schema: Value =
-        serde_json::from_str(include_str!("../../../docs/schema/load-echo-1.json")).unwrap();
-    conform(&document, &schema, &schema, "$");
-    document
+    ECHO.document(output)
 }
 
 #[track_caller]
 fn good(address: SocketAddr, arguments: &str) -> Value {
-    let output = run(address, &format!("{arguments} --json"));
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let result = document(&output);
-    assert_eq!((&result["errors"], &result["partial"]), (&0.into(), &false.into()));
-    assert_eq!(result["sent"], result["received"]);
+    let result = ECHO.good(address, arguments);
     assert_eq!(result["bytes_sent"], result["bytes_received"]);
-    assert!(result["ops_per_s"].as_f64().unwrap() > 0.0, "{result:#}");
     result
-}
-
-/// The only line on standard error of a run that failed, without the command's name.
-#[track_caller]
-fn error_line(output: &Output, status: i32) -> String {
-    let text = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(output.status.code(), Some(status), "{text}");
-    let line = text.strip_suffix('\n').unwrap_or(&text);
-    assert!(!line.contains('\n'), "not one line: {text}");
-    line.strip_prefix("ringwise: ").unwrap_or_else(|| panic!("{text}")).to_owned()
-}
-
-fn latency_ns(result: &Value, which: &str) -> u64 {
-    result["latency_ns"][which].as_u64().unwrap()
 }
 
 #[test]
@@ -167,7 +125,7 @@ fn a_wrong_byte_is_found_and_named() {
     });
     let output = run(address, "-c 3 -t 200ms -l 64 --json");
     let line = error_line(&output, 1);
-    let expected = "load: 1 connection failed: connection 1: echo wrong at byte 6410 (byte 10 of \
+    let expected = "1 connection failed: connection 1: echo wrong at byte 6410 (byte 10 of \
                     message 100): expected ";
     assert!(line.starts_with(expected) && line.contains(", got "), "{line}");
     let result = document(&output);
@@ -386,7 +344,7 @@ fn what_cannot_be_reached_is_said_in_one_line() {
     for arguments in ["-c 5 -t 1", "-c 5 -t 60 --mode connect-storm"] {
         let line = error_line(&run(closed, arguments), 1);
         let part = format!("connecting to {closed}: Connection refused: is a server listening");
-        assert!(line.starts_with("load: ") && line.contains(&part), "{line}");
+        assert!(line.contains(&part), "{line}");
     }
     let command = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
@@ -430,7 +388,7 @@ fn the_limit_of_open_files_is_raised_as_far_as_it_may() {
 
 /// A run that has been going on for long enough to have measured something.
 fn started(address: SocketAddr, arguments: &str) -> Child {
-    let mut command = load(address, arguments);
+    let mut command = ECHO.command(address, arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     thread::sleep(Duration::from_millis(500));
     child
@@ -464,7 +422,7 @@ fn an_interrupt_before_anything_was_measured_is_no_result() {
     let child = started(right(), "-c 2 -t 60 -l 64 --warm-up 30s --json");
     signal(&child, "-INT");
     let output = child.wait_with_output().unwrap();
-    assert_eq!(error_line(&output, 1), "load: interrupted before anything was measured");
+    assert_eq!(error_line(&output, 1), "interrupted before anything was measured");
     assert!(output.stdout.is_empty());
 }
 

@@ -6,8 +6,8 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
-    process::{Child, Command, Output, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    process::Output,
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -17,23 +17,13 @@ use serde_json::Value;
 
 #[path = "schema/conform.rs"]
 mod conform;
+#[path = "harness/daemon.rs"]
+mod daemon;
+#[path = "harness/load.rs"]
+mod load;
 
-use conform::conform;
-
-/// A target that does this with each connection, by the connection's number.
-fn target(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let serve = Arc::new(serve);
-    thread::spawn(move || {
-        for (number, stream) in listener.incoming().enumerate() {
-            let (serve, stream) = (serve.clone(), stream.unwrap());
-            stream.set_nodelay(true).unwrap();
-            thread::spawn(move || serve(number, stream));
-        }
-    });
-    address
-}
+use daemon::{Daemon, ENGINES};
+use load::{Generator, error_line, latency_ns, server};
 
 /// Greets, and gives each line with its number, from 1, to `each`, whose answer is sent. Ends with
 /// the client, or where the answer is none.
@@ -61,7 +51,7 @@ fn acknowledge(number: u64) -> Option<String> {
 }
 
 fn right() -> SocketAddr {
-    target(|_, stream| serve(stream, |number, _| acknowledge(number)))
+    server(|_, stream| serve(stream, |number, _| acknowledge(number)))
 }
 
 /// Stores all lines in a file, but for what `change` makes of one; acknowledges all.
@@ -70,7 +60,7 @@ fn storing(
     change: impl Fn(u64, &str) -> String + Send + Sync + 'static,
 ) -> SocketAddr {
     let file = Mutex::new(fs::File::create(path).unwrap());
-    target(move |connection, stream| {
+    server(move |connection, stream| {
         serve(stream, |number, line| {
             let stored = if connection == 1 { change(number, line) } else { line.to_owned() };
             file.lock().unwrap().write_all(stored.as_bytes()).unwrap();
@@ -79,51 +69,26 @@ fn storing(
     })
 }
 
+const LOG: Generator = Generator {
+    name: "log",
+    flag: "--target",
+    schema: include_str!("../../../docs/schema/load-log-1.json"),
+};
+
 fn run(address: impl ToString, arguments: &str) -> Output {
-    // One after the other: each would take all of a processor, and some tests are about time.
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-    command.args(["load", "log", "--target", &address.to_string()]);
-    command.args(arguments.split_whitespace()).output().unwrap()
+    LOG.run(address, arguments)
 }
 
-/// The document that a run prints, which is what the schema says.
 #[track_caller]
 fn document(output: &Output) -> Value {
-    let text = String::from_utf8_lossy(&output.stderr);
-    let document: Value = serde_json::from_slice(&output.stdout).expect(&text);
-    let schema: Value =
-        serde_json::from_str(include_str!("../../../docs/schema/load-log-1.json")).unwrap();
-    conform(&document, &schema, &schema, "$");
-    document
+    LOG.document(output)
 }
 
 #[track_caller]
 fn good(address: impl ToString, arguments: &str) -> Value {
-    let output = run(address, &format!("{arguments} --json"));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments}: {told}");
-    let result = document(&output);
-    assert_eq!((&result["errors"], &result["partial"]), (&0.into(), &false.into()));
-    assert_eq!(result["sent"], result["received"]);
+    let result = LOG.good(address, arguments);
     assert!(result["acknowledged"].is_null() || result["acknowledged"] == result["sent"]);
-    assert!(result["ops_per_s"].as_f64().unwrap() > 0.0, "{result:#}");
     result
-}
-
-/// The only line on standard error of a run that failed, without the command's name.
-#[track_caller]
-fn error_line(output: &Output, status: i32) -> String {
-    let text = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(output.status.code(), Some(status), "{text}");
-    let line = text.strip_suffix('\n').unwrap_or(&text);
-    assert!(!line.contains('\n'), "not one line: {text}");
-    line.strip_prefix("ringwise: load: ").unwrap_or_else(|| panic!("{text}")).to_owned()
-}
-
-fn latency_ns(result: &Value, which: &str) -> u64 {
-    result["latency_ns"][which].as_u64().unwrap()
 }
 
 const SHORT: &str = "-c 2 -d 200ms --ack";
@@ -205,7 +170,7 @@ fn a_files_lines_are_sent_in_turn_and_compared() {
 fn no_acknowledgement_is_believed_that_cannot_be() {
     /// A target whose answer to the tenth line of its second connection is this.
     fn wrong(answer: impl Fn(u64) -> Option<String> + Send + Sync + 'static) -> SocketAddr {
-        target(move |connection, stream| {
+        server(move |connection, stream| {
             serve(stream, |number, _| match (connection, number) {
                 (1, 10) => answer(number),
                 _ => acknowledge(number),
@@ -235,7 +200,7 @@ fn no_acknowledgement_is_believed_that_cannot_be() {
 
 #[test]
 fn a_rejected_line_fails_the_run() {
-    let address = target(|_, stream| {
+    let address = server(|_, stream| {
         serve(stream, |number, _| match number {
             3 => Some("N 3 utf8\nA 3\n".to_owned()),
             _ => acknowledge(number),
@@ -249,7 +214,7 @@ fn a_rejected_line_fails_the_run() {
 
 #[test]
 fn what_the_daemon_promises_has_to_do() {
-    let weak = target(|_, mut stream| {
+    let weak = server(|_, mut stream| {
         stream.write_all(b"H 1 written\n").unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     });
@@ -270,16 +235,16 @@ fn nobody_listening_is_one_line() {
 
 #[test]
 fn without_acknowledgements_the_target_has_to_read_to_the_end_and_say_nothing() {
-    let reading = target(|_, mut stream| {
+    let reading = server(|_, mut stream| {
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     });
     let result = good(reading, "-c 3 -d 200ms");
     assert!(result["acknowledged"].is_null());
     assert!(result["whole_per_s"].as_f64().unwrap() > 0.0);
-    let talking = target(|_, stream| serve(stream, |number, _| acknowledge(number)));
+    let talking = server(|_, stream| serve(stream, |number, _| acknowledge(number)));
     let line = error_line(&run(talking, "-c 1 -d 100ms --rate 100"), 1);
     assert!(line.ends_with("the target answered what is no answer: \"A 1\""), "{line}");
-    let leaving = target(|_, mut stream| {
+    let leaving = server(|_, mut stream| {
         let _ = stream.read(&mut [0; 10]);
     });
     let line = error_line(&run(leaving, "-c 1 -d 200ms --rate 1000"), 1);
@@ -293,7 +258,7 @@ fn silent_connections_are_held_and_have_to_be_there_at_the_end() {
         (&result["connections_made"], &result["idle_connections"]),
         (&52.into(), &50.into())
     );
-    let address = target(|connection, mut stream| {
+    let address = server(|connection, mut stream| {
         if connection == 20 {
             stream.write_all(b"H 1 durable\n").unwrap();
             let _ = stream.read(&mut [0; 100]);
@@ -309,7 +274,7 @@ fn silent_connections_are_held_and_have_to_be_there_at_the_end() {
 fn bursts_come_at_once_and_their_pause_follows_from_the_rate() {
     let moments = Arc::new(Mutex::new(Vec::new()));
     let seen = moments.clone();
-    let address = target(move |_, stream| {
+    let address = server(move |_, stream| {
         serve(stream, |number, _| {
             seen.lock().unwrap().push(Instant::now());
             acknowledge(number)
@@ -327,7 +292,7 @@ fn bursts_come_at_once_and_their_pause_follows_from_the_rate() {
 
 #[test]
 fn no_more_is_under_way_than_the_window() {
-    let address = target(|_, mut stream| {
+    let address = server(|_, mut stream| {
         let mut bytes = vec![0; 4096];
         let greeting = stream.read(&mut bytes).unwrap();
         assert_eq!(&bytes[..greeting], b"LOGD 1\n");
@@ -355,7 +320,7 @@ fn no_more_is_under_way_than_the_window() {
 
 #[test]
 fn a_stall_shows_in_all_lines_that_it_kept_waiting() {
-    let address = target(|_, stream| {
+    let address = server(|_, stream| {
         serve(stream, |number, _| {
             if number == 100 {
                 thread::sleep(Duration::from_millis(300));
@@ -371,7 +336,7 @@ fn a_stall_shows_in_all_lines_that_it_kept_waiting() {
 
 #[test]
 fn other_protocols_frame_and_are_answered() {
-    let counted = target(|_, stream| {
+    let counted = server(|_, stream| {
         let mut reader = BufReader::new(stream);
         let mut length = Vec::new();
         while matches!(reader.read_until(b' ', &mut length), Ok(1..)) {
@@ -410,11 +375,11 @@ fn other_protocols_frame_and_are_answered() {
         }
     }
     let result = good(
-        target(|_, stream| relp(stream, "200 OK")),
+        server(|_, stream| relp(stream, "200 OK")),
         "-c 1 -d 200ms --warm-up 0 --rate 1000 --protocol relp",
     );
     assert_eq!(result["acknowledged"], 200);
-    let full = target(|_, stream| relp(stream, "500 full"));
+    let full = server(|_, stream| relp(stream, "500 full"));
     let line = error_line(&run(full, "-c 1 -d 200ms --warm-up 0 --rate 100 --protocol relp"), 1);
     assert_eq!(line, "20 of 20 lines were rejected: line 2 of connection 0: 500 full");
 }
@@ -422,7 +387,7 @@ fn other_protocols_frame_and_are_answered() {
 #[test]
 fn the_highest_rate_that_is_held_is_found() {
     // Ten lines take it 2 ms at least: it holds less than 5000 lines per second.
-    let slow = target(|_, stream| {
+    let slow = server(|_, stream| {
         serve(stream, |number, _| {
             if number.is_multiple_of(10) {
                 thread::sleep(Duration::from_millis(2));
@@ -442,7 +407,7 @@ fn the_highest_rate_that_is_held_is_found() {
     assert!((1..5110).contains(&rate), "{rate}");
     let steps = result["search"]["steps"].as_array().unwrap();
     assert!(steps.iter().any(|step| step["held"] == false), "{steps:?}");
-    let stuck = target(|_, stream| {
+    let stuck = server(|_, stream| {
         serve(stream, |number, _| {
             thread::sleep(Duration::from_millis(20));
             acknowledge(number)
@@ -472,7 +437,7 @@ fn tls(directory: &Path) -> (Arc<ServerConfig>, String) {
 fn tls_hides_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (config, ca) = tls(directory.path());
-    let address = target(move |_, stream| {
+    let address = server(move |_, stream| {
         let session = ServerConnection::new(config.clone()).unwrap();
         serve(StreamOwned::new(session, stream), |number, _| acknowledge(number));
     });
@@ -490,53 +455,24 @@ fn tls_hides_nothing() {
     assert_eq!(line, "--tls-ca /nonexistent: No such file or directory");
 }
 
-struct Daemon {
-    child: Child,
-    address: String,
-}
-
-impl Daemon {
-    /// None where this machine has no ring.
-    fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-        command.args(["logd", "--engine", engine, "--listen", "127.0.0.1:0", "--dir"]);
-        let child =
-            command.arg(directory).args(flags).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut child = child.unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let Some(address) = line.trim_end().strip_prefix("listening on ") else {
-            child.wait().unwrap();
-            assert!(
-                engine == "uring" && std::env::var_os("CI").is_none(),
-                "{engine} does not start"
-            );
-            eprintln!("skipped: no ring here");
-            return None;
-        };
-        Some(Daemon { child, address: address.to_owned() })
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// None where this machine has no ring.
+fn daemon(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
+    let flags = [&["--dir", directory.to_str().unwrap()], flags].concat();
+    Daemon::launch("logd", engine, &flags)
 }
 
 #[test]
 fn the_daemon_stores_every_line_once() {
-    for engine in ["uring", "epoll"] {
+    for engine in ENGINES {
         let directory = tempfile::tempdir().unwrap();
-        let Some(daemon) = Daemon::start(engine, directory.path(), &[]) else { continue };
+        let Some(daemon) = daemon(engine, directory.path(), &[]) else { continue };
         let stored = directory.path().display();
         for arguments in [
             "-c 3 -d 300ms --ack durable --rate 5000 --idle 20",
             "-c 2 -d 200ms --ack written --rate 5000 --burst 100",
             "-c 3 -d 100ms",
         ] {
-            let result = good(&daemon.address, &format!("{arguments} --stored {stored}"));
+            let result = good(daemon.address, &format!("{arguments} --stored {stored}"));
             assert_eq!(result["stored"]["lines"], result["sent"], "{arguments}");
         }
     }
@@ -547,11 +483,11 @@ fn the_daemon_stores_every_line_once() {
 fn counted_lines_are_acknowledged_and_found_in_packed_segments() {
     let directory = tempfile::tempdir().unwrap();
     let flags = ["--framing", "octet-counting", "--segment-size", "64k", "--pack", "1"];
-    let daemon = Daemon::start("epoll", directory.path(), &flags).unwrap();
+    let daemon = daemon("epoll", directory.path(), &flags).unwrap();
     let stored = directory.path().display();
     let arguments =
         format!("-c 2 -d 300ms --ack --rate 5000 --protocol octet-counting --stored {stored}");
-    let result = good(&daemon.address, &arguments);
+    let result = good(daemon.address, &arguments);
     assert_eq!(result["stored"]["lines"], result["sent"]);
 }
 

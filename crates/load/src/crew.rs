@@ -1,7 +1,12 @@
 //! The threads of a generator and their controller: who starts them, tells them when, and takes
 //! what they counted.
 //!
-//! It knows nothing of what they send.
+//! It knows nothing of what they send. `worker` is what a thread does, `desk` what its connections
+//! share, `totals` what all count.
+
+mod desk;
+mod totals;
+mod worker;
 
 use std::{
     sync::{
@@ -18,6 +23,12 @@ use ringwise_measure::{
     cpu::{ForeignProcess, pin_current_thread, process_cpu_ns},
 };
 
+pub use self::totals::Totals;
+pub(crate) use self::{
+    desk::Desk,
+    totals::{CostFacts, CountFacts, Fault, Tally},
+    worker::{Connection, Kit, Worker},
+};
 use crate::{
     account::{ClientUse, ServerUse},
     error::{LoadError, plain},
@@ -92,7 +103,13 @@ pub(crate) enum Report<L> {
     /// All connections that it was told to open are open or have failed: how many of them are open.
     Opened(usize),
     /// It is over, and this is what it counted.
-    Over(Box<L>),
+    Over(Box<Over<L>>),
+}
+
+/// What a thread counted: what all do, and what this generator does beyond.
+pub(crate) struct Over<L> {
+    pub tally: Tally,
+    pub ledger: L,
 }
 
 /// What a thread is given.
@@ -120,16 +137,10 @@ pub(crate) struct Course {
 
 /// What a run left.
 pub(crate) struct Conducted<L> {
+    pub totals: Totals,
     pub ledgers: Vec<L>,
     /// When the threads began to send.
     pub start_ns: u64,
-    /// The measured time.
-    pub elapsed_ns: u64,
-    /// Whether a signal ended it early.
-    pub is_partial: bool,
-    /// What the process used; the threads' shares are in their ledgers.
-    pub client: ClientUse,
-    pub server: Option<ServerUse>,
 }
 
 /// The clocks at an edge of the measured time.
@@ -146,7 +157,7 @@ pub(crate) struct Crew<L> {
     orders: Vec<Sender<Order>>,
     reports: Receiver<Report<L>>,
     threads: Vec<JoinHandle<()>>,
-    ledgers: Vec<L>,
+    over: Vec<Over<L>>,
 }
 
 impl<L: Send + 'static> Crew<L> {
@@ -167,8 +178,8 @@ impl<L: Send + 'static> Crew<L> {
         });
         let clock = Clock { origin: Instant::now() };
         let (report, reports) = mpsc::channel();
-        let (orders, ledgers) = (Vec::new(), Vec::new());
-        let mut crew = Crew { shared, clock, orders, reports, threads: Vec::new(), ledgers };
+        let (orders, over) = (Vec::new(), Vec::new());
+        let mut crew = Crew { shared, clock, orders, reports, threads: Vec::new(), over };
         for index in 0..threads {
             let (order, orders) = mpsc::channel();
             let processor = processors.get(index % processors.len().max(1)).copied();
@@ -222,13 +233,13 @@ impl<L: Send + 'static> Crew<L> {
 
     /// Waits for a moment, unless all threads are over or a signal comes first.
     fn wait_until(&mut self, moment_ns: u64) {
-        while self.ledgers.len() < self.threads.len() && !self.shared.is_interrupted() {
+        while self.over.len() < self.threads.len() && !self.shared.is_interrupted() {
             let left = Duration::from_nanos(moment_ns.saturating_sub(self.clock.now_ns()));
             if left.is_zero() {
                 return;
             }
             match self.reports.recv_timeout(left.min(LOOK_TIME)) {
-                Ok(Report::Over(ledger)) => self.ledgers.push(*ledger),
+                Ok(Report::Over(over)) => self.over.push(*over),
                 Ok(Report::Opened(_)) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -249,10 +260,10 @@ impl<L: Send + 'static> Crew<L> {
     }
 
     /// Waits for all threads to be over.
-    fn finish(mut self) -> Result<Vec<L>, LoadError> {
-        while self.ledgers.len() < self.threads.len() {
+    fn finish(mut self) -> Result<Vec<Over<L>>, LoadError> {
+        while self.over.len() < self.threads.len() {
             match self.reports.recv() {
-                Ok(Report::Over(ledger)) => self.ledgers.push(*ledger),
+                Ok(Report::Over(over)) => self.over.push(*over),
                 Ok(Report::Opened(_)) => {}
                 Err(_) => return Err(died()),
             }
@@ -260,25 +271,23 @@ impl<L: Send + 'static> Crew<L> {
         for thread in self.threads {
             thread.join().map_err(|_| died())?;
         }
-        Ok(self.ledgers)
+        Ok(self.over)
     }
 
     /// Has all threads open their connections, send, and end: what a run is, whatever it sends.
     ///
     /// # Errors
     ///
-    /// [`LoadError`]: nothing could be measured. `why` takes the reason from the ledgers where no
-    /// connection could be opened.
+    /// [`LoadError`]: nothing could be measured.
     pub(crate) fn conduct(
         mut self,
         course: &Course,
-        why: impl Fn(Vec<L>) -> String,
         at: &mut dyn FnMut(Moment),
     ) -> Result<Conducted<L>, LoadError> {
         let sources = Sources::default();
         let server = || course.server_pid.map(|pid| ForeignProcess::read(&sources, pid));
         if self.open(|| Order::OpenActive)? == 0 && !course.opens_later {
-            return Err(LoadError::Failed(why(self.dismiss()?)));
+            return Err(self.dismiss()?);
         }
         let before_idle = server();
         let beside = self.open(|| Order::OpenBeside)?;
@@ -294,38 +303,41 @@ impl<L: Send + 'static> Crew<L> {
         at(Moment::End);
         let is_partial = self.shared.is_interrupted();
         let start_ns = self.shared.start_ns();
-        let ledgers = self.finish()?;
+        let (tallies, ledgers) =
+            self.finish()?.into_iter().map(|over| (over.tally, over.ledger)).unzip();
         if from_ns >= until_ns && is_partial {
             return Err(LoadError::Interrupted);
         }
-        let client = ClientUse {
-            elapsed_ns: at_end.at_ns.saturating_sub(at_start.at_ns),
-            cpu_ns: at_end.cpu_ns.saturating_sub(at_start.cpu_ns),
-            ..ClientUse::default()
-        };
+        let mut totals = Totals::of(tallies);
+        let elapsed_ns = at_end.at_ns.saturating_sub(at_start.at_ns);
+        let cpu_ns = at_end.cpu_ns.saturating_sub(at_start.cpu_ns);
+        totals.client = ClientUse { elapsed_ns, cpu_ns, ..totals.client };
         let idle_bytes = with_idle.zip(before_idle).filter(|_| beside > 0 && course.has_idle);
         let bytes_per_idle = idle_bytes.map(|(with, before)| {
             let grown = |(with, before): (&u64, &u64)| with.saturating_sub(*before);
             let grown = with.resident_bytes.zip(&before.resident_bytes).map(grown);
             grown.map(|bytes| bytes as f64 / beside as f64)
         });
-        let server = at_end.server.zip(at_start.server).map(|(end, start)| ServerUse {
-            elapsed_ns: client.elapsed_ns,
+        totals.server = at_end.server.zip(at_start.server).map(|(end, start)| ServerUse {
+            elapsed_ns,
             used: end.since(&start),
             resident_bytes: end.resident_bytes,
             bytes_per_idle,
         });
-        let elapsed_ns = until_ns.saturating_sub(from_ns);
-        Ok(Conducted { ledgers, start_ns, elapsed_ns, is_partial, client, server })
+        totals.elapsed_ns = until_ns.saturating_sub(from_ns);
+        totals.is_partial = is_partial;
+        Ok(Conducted { totals, ledgers, start_ns })
     }
 
-    /// Ends all threads before they begin: what they counted until now.
-    fn dismiss(self) -> Result<Vec<L>, LoadError> {
+    /// Ends all threads before they begin: why none of their connections is open.
+    fn dismiss(self) -> Result<LoadError, LoadError> {
         for moment in [&self.shared.start_ns, &self.shared.from_ns, &self.shared.until_ns] {
             moment.store(0, Ordering::Relaxed);
         }
         self.tell(|| Order::Go);
-        self.finish()
+        let first =
+            self.finish()?.into_iter().find_map(|over| over.tally.faults.into_iter().next());
+        Ok(LoadError::Failed(first.unwrap_or_default()))
     }
 }
 

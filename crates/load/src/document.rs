@@ -2,7 +2,16 @@
 
 use std::{fs, io::Write, path::Path};
 
+use serde::Serialize;
+
 use crate::error::{LoadError, plain};
+
+/// A document as JSON.
+pub(crate) fn json(document: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(document).expect("keys are strings");
+    text.push('\n');
+    text
+}
 
 /// Prints the result, as text or (`--json` without a file) as JSON, and writes the file where one
 /// was named.

@@ -5,7 +5,7 @@
 //! connections (`connection`), each of which proves by one message that the server has taken it.
 //! Then they send, first unmeasured, then measured, then nothing more; what is under way is waited
 //! for. Meanwhile the controller (`run`) takes the time at the edges and looks at the server's
-//! process. The [`Outcome`] is what the ledgers (`ledger`) of all threads come to; `report` prints
+//! process. The [`Outcome`] is what all threads counted; `report` prints
 //! it.
 //!
 //! An operation is a message that has come back whole; in the modes that make a connection for
@@ -20,7 +20,6 @@
 mod args;
 mod connection;
 mod fault;
-mod ledger;
 mod outcome;
 mod pattern;
 mod plan;
@@ -32,7 +31,7 @@ use std::io::Write;
 
 pub use crate::{
     account::{ClientUse, ServerUse},
-    crew::Moment,
+    crew::{Moment, Totals},
 };
 
 pub use self::{

@@ -6,7 +6,7 @@
 //! Then they send lines (`lines`), first unmeasured, then measured, then nothing more; what is
 //! under way is acknowledged, each connection is half-closed, and the target has to close it.
 //! Then its files are read (`stored`), where that is asked for. `search` does this at many rates.
-//! The [`Outcome`] is what the ledgers (`ledger`) of all threads come to; `report` prints it.
+//! The [`Outcome`] is what all threads counted (`ledger`); `report` prints it.
 //!
 //! A line's latency begins when the schedule wants it to be sent, however late the target lets it
 //! be, or without a schedule when it is made. It ends with the acknowledgement that covers it, or

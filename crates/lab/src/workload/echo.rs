@@ -61,19 +61,20 @@ impl Engine for Served {
         // The generator keeps its own time, which begins when its connections are open.
         start.ready()?;
         let outcome = self.load(job, &server, &mut |_| {})?;
-        if outcome.is_client_bound() {
+        if outcome.totals.client.is_bound() {
             self.client_bound.fetch_add(1, Ordering::Relaxed);
         }
-        let cpu_ns = outcome.server.as_ref().and_then(|server| server.used.cpu_ns.known().copied());
+        let cpu_ns =
+            outcome.totals.server.as_ref().and_then(|server| server.used.cpu_ns.known().copied());
         Ok(Tally {
-            elapsed_ns: outcome.elapsed_ns,
+            elapsed_ns: outcome.totals.elapsed_ns,
             foreign_cpu_ns: Some(cpu_ns.unwrap_or(0)),
             counts: Counts {
-                operations: outcome.operations,
-                bytes: outcome.operations * job.block_bytes as u64,
-                issued: outcome.sent,
-                completed: outcome.received,
-                latency: outcome.latency,
+                operations: outcome.totals.operations,
+                bytes: outcome.totals.operations * job.block_bytes as u64,
+                issued: outcome.totals.sent,
+                completed: outcome.totals.received,
+                latency: outcome.totals.latency,
                 ..Counts::default()
             },
             ..Tally::default()
@@ -129,7 +130,7 @@ impl Served {
         let mut each = |event| match &mut counters {
             None => Fact::Unknown("the server's process is not known".to_owned()),
             Some(counters) => {
-                counters.count(event).map(|count| count as f64 / outcome.operations as f64)
+                counters.count(event).map(|count| count as f64 / outcome.totals.operations as f64)
             }
         };
         Ok(Counted {

@@ -88,11 +88,11 @@ impl Engine for Served {
         start.ready()?;
         let shown = self.load(job, None)?;
         let Shown { outcome, elapsed_ns, used, counted, .. } = shown;
-        if outcome.client.is_bound() {
+        if outcome.totals.client.is_bound() {
             self.seen.client_bound.fetch_add(1, Ordering::Relaxed);
         }
-        self.seen.unsent.fetch_add(outcome.unsent, Ordering::Relaxed);
-        let lines = outcome.received;
+        self.seen.unsent.fetch_add(outcome.totals.unsent, Ordering::Relaxed);
+        let lines = outcome.totals.received;
         let mut figures = counted.figures(lines, elapsed_ns);
         if let Fact::Known(switches) = &used.context_switches {
             let all = switches.voluntary + switches.involuntary;
@@ -104,9 +104,9 @@ impl Engine for Served {
             counts: Counts {
                 operations: lines,
                 bytes: lines * job.block_bytes as u64,
-                issued: outcome.sent,
+                issued: outcome.totals.sent,
                 completed: outcome.stored.map_or(lines, |stored| stored.lines),
-                latency: outcome.latency,
+                latency: outcome.totals.latency,
                 ..Counts::default()
             },
             figures,
@@ -211,7 +211,7 @@ impl Served {
     /// Counts the daemon's system calls in a run of its own, which they slow down.
     fn count(&self, job: &Job) -> Result<Counted, Failure> {
         let shown = self.load(job, Some(&[Event::SystemCalls, Event::WorkerPunts]))?;
-        let (lines, mut events) = (shown.outcome.received.max(1) as f64, shown.events);
+        let (lines, mut events) = (shown.outcome.totals.received.max(1) as f64, shown.events);
         let mut each = |event| match &mut events {
             None => Fact::Unknown("the daemon's process is not known".to_owned()),
             Some(counters) => counters.count(event).map(|count| count as f64 / lines),

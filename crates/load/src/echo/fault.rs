@@ -2,7 +2,7 @@
 
 use std::{fmt, io, net::SocketAddr};
 
-use crate::{error::plain, target::connecting};
+use crate::{crew, error::plain, target::connecting};
 
 /// Bytes that are shown of a wrong echo.
 const SHOWN_BYTES: usize = 8;
@@ -40,6 +40,16 @@ impl Fault {
             expected: shown(expected),
             found: shown(found),
         }
+    }
+}
+
+impl crew::Fault for Fault {
+    fn unopened(seconds: u64) -> Fault {
+        Fault::Unopened { seconds }
+    }
+
+    fn is_of_connecting(&self) -> bool {
+        matches!(self, Fault::Connect(..))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use super::{ledger::Ledger, outcome::Outcome, plan::Plan, worker::Worker};
+use super::{outcome::Outcome, plan::Plan, worker};
 use crate::{
     crew::{Course, Crew, Moment},
     error::LoadError,
@@ -31,7 +31,7 @@ pub fn run_observed(
 ) -> Result<Outcome, LoadError> {
     limits::check_process(plan.server_pid)?;
     let (own, seed) = (Arc::new(plan.clone()), fastrand::u64(..));
-    let work = move |post| Worker::run(&own, seed, post);
+    let work = move |post| worker::run(&own, seed, post);
     let course = Course {
         warm_up: plan.warm_up,
         duration: plan.duration,
@@ -39,9 +39,6 @@ pub fn run_observed(
         has_idle: plan.mode.idle() > 0,
         opens_later: plan.mode.is_by_connection(),
     };
-    let why = |ledgers: Vec<Ledger>| {
-        ledgers.into_iter().flat_map(|ledger| ledger.faults).take(1).collect()
-    };
     let crew = Crew::start(plan.threads, &plan.processors, interrupted, work)?;
-    Ok(Outcome::of(crew.conduct(&course, why, at)?))
+    Ok(Outcome::of(crew.conduct(&course, at)?))
 }

@@ -6,14 +6,10 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     io,
-    net::TcpStream,
     sync::Arc,
 };
 
-use rustix::{
-    event::epoll::EventFlags,
-    net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt},
-};
+use rustix::{event::epoll::EventFlags, net::sockopt};
 use rustls::ClientConnection;
 
 use super::{
@@ -25,7 +21,7 @@ use super::{
     plan::Plan,
     wire::Wire,
 };
-use crate::{crew::Clock, pace::Pace, poll::Poll};
+use crate::crew;
 
 /// About the most that one call sends, and that is made and not sent.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -41,58 +37,34 @@ const INPUT_BYTES: usize = 16 << 10;
 /// What a client of RELP says first: that it knows transactions of syslog.
 const RELP_OPEN: &[u8] = b"1 open 53 relp_version=0\nrelp_software=ringwise\ncommands=syslog\n";
 
-/// What the connections of a thread share.
-pub(super) struct Desk {
+/// What the connections of a thread share beyond what all generators' do.
+pub(super) struct Kit {
     pub plan: Arc<Plan>,
     pub lines: Arc<Lines>,
-    pub clock: Clock,
-    pub pace: Option<Pace>,
     pub ledger: Ledger,
-    /// The measured time; not yet known: the end of time.
-    pub from_ns: u64,
-    pub until_ns: u64,
-    /// Whether lines may be made.
-    pub may_send: bool,
     /// Whether all that is made is all that is to be sent.
     pub is_ending: bool,
-    /// Connections that were opened or have failed before.
-    pub opened: usize,
-    /// Whether a connection stopped though it could have gone on.
+    /// Connections that stopped though they could have gone on.
     pub again: VecDeque<usize>,
-    pub poll: Poll,
+    /// When it is looked next at what is due.
+    pub look_ns: u64,
     output: Vec<u8>,
     input: Box<[u8]>,
 }
 
-impl Desk {
-    pub(super) fn new(plan: Arc<Plan>, lines: Arc<Lines>, clock: Clock, poll: Poll) -> Desk {
-        Desk {
+pub(super) type Desk = crew::Desk<Kit>;
+
+impl Kit {
+    pub(super) fn new(plan: Arc<Plan>, lines: Arc<Lines>) -> Kit {
+        Kit {
             plan,
             lines,
-            clock,
-            pace: None,
             ledger: Ledger::default(),
-            from_ns: u64::MAX,
-            until_ns: u64::MAX,
-            may_send: false,
             is_ending: false,
-            opened: 0,
             again: VecDeque::new(),
-            poll,
+            look_ns: 0,
             output: Vec::with_capacity(2 * CHUNK_BYTES),
             input: vec![0; INPUT_BYTES].into(),
-        }
-    }
-
-    fn is_measured(&self, at_ns: u64) -> bool {
-        (self.from_ns..self.until_ns).contains(&at_ns)
-    }
-
-    /// Lines that were begun at one moment, or the least that they would have taken.
-    pub(super) fn took(&mut self, begun_ns: u64, ended_ns: u64, lines: u64) {
-        if begun_ns < self.until_ns && ended_ns >= self.from_ns {
-            let latency_ns = ended_ns.saturating_sub(begun_ns);
-            self.ledger.latency.record_many_ns(latency_ns, lines);
         }
     }
 }
@@ -164,39 +136,26 @@ impl Connection {
             is_failed: false,
         }
     }
+}
 
-    pub(super) fn is_failed(&self) -> bool {
-        self.is_failed
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.stage == Stage::Open
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.stage == Stage::Closed
-    }
-
-    /// Lines that are made.
-    pub(super) fn made(&self) -> u64 {
-        self.made
-    }
-
-    /// Lines that the kernel has whole.
-    fn sent(&self, desk: &Desk) -> u64 {
-        let rest = &self.pending[self.pending_at..];
-        if rest.is_empty() {
-            return self.made;
-        }
-        self.made.saturating_sub(desk.lines.ends_in(rest))
-    }
+impl crew::Connection for Connection {
+    type Kit = Kit;
+    type Fault = Fault;
 
     /// Begins to connect.
-    pub(super) fn open(&mut self, desk: &mut Desk) -> Result<(), Fault> {
-        let address = desk.plan.address;
+    fn open(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        let address = desk.kit.plan.address;
         let failed = |error| Fault::Connect(address, error);
-        let stream = self.connect(desk).map_err(failed)?;
-        self.wire = Some(match &desk.plan.tls {
+        let is_answered = desk.kit.plan.is_answered();
+        // Without answers only the buffers bound what is under way.
+        let bytes = (SEND_BUFFERS_BYTES / desk.kit.plan.connections)
+            .clamp(SEND_BUFFER_BYTES_MIN, SEND_BUFFER_BYTES_MAX);
+        let stream = desk.connect(&address, self.place, |socket| match is_answered {
+            true => Ok(()),
+            false => sockopt::set_socket_send_buffer_size(socket, bytes),
+        });
+        let stream = stream.map_err(failed)?;
+        self.wire = Some(match &desk.kit.plan.tls {
             None => Wire::Plain(stream),
             Some(tls) => {
                 let session = ClientConnection::new(tls.config.clone(), tls.name.clone())
@@ -208,28 +167,20 @@ impl Connection {
         Ok(())
     }
 
-    fn connect(&self, desk: &Desk) -> io::Result<TcpStream> {
-        let address = &desk.plan.address;
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        sockopt::set_tcp_nodelay(&socket, true)?;
-        if !desk.plan.is_answered() {
-            // Without answers only the buffers bound what is under way.
-            let bytes = (SEND_BUFFERS_BYTES / desk.plan.connections)
-                .clamp(SEND_BUFFER_BYTES_MIN, SEND_BUFFER_BYTES_MAX);
-            sockopt::set_socket_send_buffer_size(&socket, bytes)?;
-        }
-        match connect(&socket, address) {
-            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
-            Err(error) => return Err(error.into()),
-        }
-        desk.poll.add(&socket, self.place)?;
-        Ok(TcpStream::from(socket))
+    fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    fn is_failed(&self) -> bool {
+        self.is_failed
+    }
+
+    fn is_over(&self) -> bool {
+        self.stage == Stage::Closed
     }
 
     /// Does what a ready socket lets be done.
-    pub(super) fn ready(&mut self, flags: EventFlags, desk: &mut Desk) -> Result<(), Fault> {
+    fn ready(&mut self, flags: EventFlags, desk: &mut Desk) -> Result<(), Fault> {
         if self.stage == Stage::Connecting && !self.connected(flags, desk)? {
             return Ok(());
         }
@@ -240,17 +191,89 @@ impl Connection {
         self.advance(desk)
     }
 
+    /// Sends what may be sent, and half-closes where all is done.
+    fn advance(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        if self.stage == Stage::Greeting {
+            return self.greet(desk);
+        }
+        if self.stage != Stage::Open {
+            return Ok(());
+        }
+        let has_sent = self.send(desk)?;
+        if !desk.kit.plan.is_answered() {
+            self.take_sent(desk);
+        }
+        let is_done = has_sent && self.made == self.due_now(desk);
+        if is_done
+            && desk.kit.is_ending
+            && (!desk.kit.plan.is_answered() || self.answered == self.made)
+        {
+            self.half_close(desk)?;
+        }
+        Ok(())
+    }
+
+    /// What keeps it from being over, after `seconds` of nothing.
+    fn stuck(&self, seconds: u64, desk: &Desk) -> Fault {
+        let (made, sent) = (self.made, self.sent(desk));
+        match self.stage {
+            Stage::Connecting | Stage::Greeting => Fault::Unopened { seconds },
+            Stage::HalfClosed => Fault::Unended { seconds },
+            _ if sent < made => Fault::Stuck { seconds, made, sent },
+            _ => Fault::Silent { seconds, sent, answered: self.answered },
+        }
+    }
+
+    /// Counts the connection as failed. What was under way took at least until now.
+    fn fail(&mut self, fault: &Fault, desk: &mut Desk) {
+        if self.is_failed {
+            return;
+        }
+        let now_ns = desk.clock.now_ns();
+        self.took_until(self.made, now_ns, desk);
+        desk.tally.failed(self.number, fault);
+        desk.opened +=
+            usize::from(matches!(self.stage, Stage::Connecting | Stage::Greeting | Stage::Closed));
+        self.is_failed = true;
+        self.close(desk);
+    }
+
+    fn wind_down(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        desk.kit.is_ending = true;
+        self.advance(desk)
+    }
+
+    fn finish(&mut self, _: &mut Desk) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Lines that are made.
+    pub(super) fn made(&self) -> u64 {
+        self.made
+    }
+
+    /// Lines that the kernel has whole.
+    fn sent(&self, desk: &Desk) -> u64 {
+        let rest = &self.pending[self.pending_at..];
+        if rest.is_empty() {
+            return self.made;
+        }
+        self.made.saturating_sub(desk.kit.lines.ends_in(rest))
+    }
+
     fn connected(&mut self, flags: EventFlags, desk: &mut Desk) -> Result<bool, Fault> {
         let Some(wire) = &self.wire else { return Ok(false) };
         if !flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
             return Ok(false);
         }
         if let Some(error) = wire.stream().take_error().unwrap_or_else(Some) {
-            return Err(Fault::Connect(desk.plan.address, error));
+            return Err(Fault::Connect(desk.kit.plan.address, error));
         }
         self.stage = Stage::Greeting;
-        desk.ledger.connections_made += 1;
-        let greeting: &[u8] = match (desk.plan.protocol, desk.plan.ack) {
+        desk.tally.connections_made += 1;
+        let greeting: &[u8] = match (desk.kit.plan.protocol, desk.kit.plan.ack) {
             (Protocol::Relp, _) => RELP_OPEN,
             (_, None) => b"",
             (Protocol::Lines, Some(Guarantee::Any)) => b"LOGD 1\n",
@@ -264,30 +287,11 @@ impl Connection {
         Ok(true)
     }
 
-    /// Sends what may be sent, and half-closes where all is done.
-    pub(super) fn advance(&mut self, desk: &mut Desk) -> Result<(), Fault> {
-        if self.stage == Stage::Greeting {
-            return self.greet(desk);
-        }
-        if self.stage != Stage::Open {
-            return Ok(());
-        }
-        let has_sent = self.send(desk)?;
-        if !desk.plan.is_answered() {
-            self.take_sent(desk);
-        }
-        let is_done = has_sent && self.made == self.due_now(desk);
-        if is_done && desk.is_ending && (!desk.plan.is_answered() || self.answered == self.made) {
-            self.half_close(desk)?;
-        }
-        Ok(())
-    }
-
     fn greet(&mut self, desk: &mut Desk) -> Result<(), Fault> {
         if !self.flush()? || !self.wire.as_ref().is_some_and(Wire::is_ready) {
             return Ok(());
         }
-        if self.send_pending(desk)? && (self.has_greeted || !desk.plan.is_answered()) {
+        if self.send_pending(desk)? && (self.has_greeted || !desk.kit.plan.is_answered()) {
             self.stage = Stage::Open;
             desk.opened += 1;
         }
@@ -295,7 +299,7 @@ impl Connection {
     }
 
     fn half_close(&mut self, desk: &mut Desk) -> Result<(), Fault> {
-        if desk.plan.protocol == Protocol::Relp {
+        if desk.kit.plan.protocol == Protocol::Relp {
             // The polite way, without which rsyslog takes it for a session that broke.
             let frame = format!("{} close 0\n", transaction(self.made));
             self.send_bytes(frame.as_bytes(), desk)?;
@@ -319,8 +323,8 @@ impl Connection {
     /// go on. Whether all is sent.
     fn send(&mut self, desk: &mut Desk) -> Result<bool, Fault> {
         let mut due = self.due_now(desk);
-        if desk.plan.is_answered() {
-            due = due.min(self.answered.saturating_add(desk.plan.window_lines));
+        if desk.kit.plan.is_answered() {
+            due = due.min(self.answered.saturating_add(desk.kit.plan.window_lines));
         }
         for _ in 0..CHUNKS_IN_TURN {
             if !self.send_pending(desk)? {
@@ -329,14 +333,14 @@ impl Connection {
             if self.made >= due {
                 return self.flush();
             }
-            let mut output = std::mem::take(&mut desk.output);
+            let mut output = std::mem::take(&mut desk.kit.output);
             output.clear();
             let (number, first) = (self.number, self.made);
-            let room = match desk.plan.protocol {
+            let room = match desk.kit.plan.protocol {
                 Protocol::Relp => RELP_CHUNK_BYTES,
                 Protocol::Lines | Protocol::OctetCounting => CHUNK_BYTES,
             };
-            self.made += desk.lines.fill(number, first, due - first, room, &mut output);
+            self.made += desk.kit.lines.fill(number, first, due - first, room, &mut output);
             if desk.pace.is_none() {
                 let begun_ns = desk.clock.now_ns();
                 self.batches.push_back(Batch { end: self.made, begun_ns });
@@ -345,10 +349,10 @@ impl Connection {
             if let Ok(sent) = sent {
                 self.pending.extend_from_slice(&output[sent..]);
             }
-            desk.output = output;
+            desk.kit.output = output;
             sent?;
         }
-        desk.again.push_back(self.place);
+        desk.kit.again.push_back(self.place);
         Ok(false)
     }
 
@@ -376,14 +380,14 @@ impl Connection {
             match wire.send(&bytes[sent..]) {
                 Ok(count) => {
                     sent += count;
-                    desk.ledger.writes += 1;
+                    desk.kit.ledger.writes += 1;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.call_failed("sending", error)),
             }
         }
-        desk.ledger.bytes_sent += sent as u64;
+        desk.tally.bytes_sent += sent as u64;
         Ok(sent)
     }
 
@@ -400,7 +404,7 @@ impl Connection {
     fn receive(&mut self, desk: &mut Desk) -> Result<(), Fault> {
         loop {
             let Some(wire) = &mut self.wire else { return Ok(()) };
-            match wire.receive(&mut desk.input) {
+            match wire.receive(&mut desk.kit.input) {
                 Ok(0) => return self.ended(desk),
                 Ok(count) => self.take(count, desk)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -411,17 +415,17 @@ impl Connection {
     }
 
     fn take(&mut self, count: usize, desk: &mut Desk) -> Result<(), Fault> {
-        if !desk.plan.is_answered() {
-            return Err(Fault::strange(&desk.input[..count]));
+        if !desk.kit.plan.is_answered() {
+            return Err(Fault::strange(&desk.kit.input[..count]));
         }
-        let input = std::mem::take(&mut desk.input);
+        let input = std::mem::take(&mut desk.kit.input);
         let mut answers = std::mem::take(&mut self.answers);
-        let protocol = desk.plan.protocol;
+        let protocol = desk.kit.plan.protocol;
         let before = self.answered;
         let mut each = |answer: Answer<'_>| self.answer(answer, desk);
         let taken = answers.take(protocol, &input[..count], &mut each);
         self.answers = answers;
-        desk.input = input;
+        desk.kit.input = input;
         taken?;
         if self.answered > before {
             self.take_time(self.answered, desk);
@@ -463,7 +467,7 @@ impl Connection {
     fn hello(&mut self, promise: &str, desk: &mut Desk) -> Result<(), Fault> {
         // What else the daemon says in its greeting is for clients that asked for it.
         let promised = promise.split(' ').next().unwrap_or_default();
-        if let Some(asked) = desk.plan.ack {
+        if let Some(asked) = desk.kit.plan.ack {
             let is_enough = match asked {
                 Guarantee::Any => true,
                 Guarantee::Written => matches!(promised, "written" | "durable"),
@@ -473,7 +477,7 @@ impl Connection {
                 let promised = promised.to_owned();
                 return Err(Fault::Weaker { asked: asked.name(), promised });
             }
-            desk.ledger.promise.get_or_insert_with(|| promised.to_owned());
+            desk.kit.ledger.promise.get_or_insert_with(|| promised.to_owned());
         }
         self.has_greeted = true;
         Ok(())
@@ -508,7 +512,8 @@ impl Connection {
     fn reject(&mut self, number: u64, reason: &str, desk: &mut Desk) {
         self.rejected += 1;
         let connection = self.number;
-        desk.ledger
+        desk.kit
+            .ledger
             .rejection
             .get_or_insert_with(|| format!("line {number} of connection {connection}: {reason}"));
     }
@@ -530,7 +535,7 @@ impl Connection {
     fn take_time(&mut self, end: u64, desk: &mut Desk) {
         let now_ns = desk.clock.now_ns();
         if desk.is_measured(now_ns) {
-            desk.ledger.operations += end - self.timed;
+            desk.tally.operations += end - self.timed;
         }
         self.took_until(end, now_ns, desk);
     }
@@ -539,7 +544,7 @@ impl Connection {
         while self.timed < end {
             let (begun_ns, to) = match (desk.pace, self.batches.front()) {
                 (Some(pace), _) => {
-                    let burst = desk.plan.burst_lines;
+                    let burst = desk.kit.plan.burst_lines;
                     let nth = self.timed / burst;
                     (pace.intended_of_ns(self.place, nth), (nth + 1) * burst)
                 }
@@ -558,51 +563,26 @@ impl Connection {
     /// The target has closed: as it should after a half-close, and too early otherwise.
     fn ended(&mut self, desk: &mut Desk) -> Result<(), Fault> {
         if self.stage != Stage::HalfClosed {
-            let answered = desk.plan.is_answered().then_some(self.answered);
+            let answered = desk.kit.plan.is_answered().then_some(self.answered);
             return Err(Fault::Ended { sent: self.made, answered });
         }
-        if !desk.plan.is_answered() {
-            desk.ledger.received += self.made;
+        if !desk.kit.plan.is_answered() {
+            desk.tally.received += self.made;
         }
         self.close(desk);
         Ok(())
-    }
-
-    /// What keeps it from being over, after `seconds` of nothing.
-    pub(super) fn stuck(&self, seconds: u64, desk: &Desk) -> Fault {
-        let (made, sent) = (self.made, self.sent(desk));
-        match self.stage {
-            Stage::Connecting | Stage::Greeting => Fault::Unopened { seconds },
-            Stage::HalfClosed => Fault::Unended { seconds },
-            _ if sent < made => Fault::Stuck { seconds, made, sent },
-            _ => Fault::Silent { seconds, sent, answered: self.answered },
-        }
-    }
-
-    /// Counts the connection as failed. What was under way took at least until now.
-    pub(super) fn fail(&mut self, fault: &Fault, desk: &mut Desk) {
-        if self.is_failed {
-            return;
-        }
-        let now_ns = desk.clock.now_ns();
-        self.took_until(self.made, now_ns, desk);
-        desk.ledger.failed(self.number, fault);
-        desk.opened +=
-            usize::from(matches!(self.stage, Stage::Connecting | Stage::Greeting | Stage::Closed));
-        self.is_failed = true;
-        self.close(desk);
     }
 
     /// Closes the socket, and counts what went through it.
     fn close(&mut self, desk: &mut Desk) {
         if self.wire.take().is_some() {
             let sent = self.sent(desk);
-            let ledger = &mut desk.ledger;
-            ledger.sent += sent;
-            ledger.rejected += self.rejected;
-            if desk.plan.is_answered() {
-                ledger.received += self.answered;
+            desk.tally.sent += sent;
+            if desk.kit.plan.is_answered() {
+                desk.tally.received += self.answered;
             }
+            let ledger = &mut desk.kit.ledger;
+            ledger.rejected += self.rejected;
             if self.is_sender {
                 ledger.sent_by.push((self.number, sent));
             }

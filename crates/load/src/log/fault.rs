@@ -2,7 +2,7 @@
 
 use std::{fmt, io, net::SocketAddr};
 
-use crate::{error::plain, target::connecting};
+use crate::{crew, error::plain, target::connecting};
 
 /// What was wrong with a connection.
 #[derive(Debug)]
@@ -38,6 +38,16 @@ impl Fault {
     pub(super) fn strange(bytes: &[u8]) -> Fault {
         let text = String::from_utf8_lossy(bytes);
         Fault::Strange(text.lines().next().unwrap_or_default().escape_debug().collect())
+    }
+}
+
+impl crew::Fault for Fault {
+    fn unopened(seconds: u64) -> Fault {
+        Fault::Unopened { seconds }
+    }
+
+    fn is_of_connecting(&self) -> bool {
+        matches!(self, Fault::Connect(..))
     }
 }
 

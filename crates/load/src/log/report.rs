@@ -2,7 +2,7 @@
 
 pub mod json;
 
-use std::{io::Write, path::Path, time::Duration};
+use std::{io::Write, path::Path};
 
 use ringwise_measure::quantity::{bytes_text, duration_text, latency_text};
 
@@ -66,42 +66,23 @@ fn step_line(step: &Step) -> String {
 }
 
 fn text(plan: &Plan, outcome: &Outcome) -> String {
-    let mut lines = vec![header(plan, outcome), measured(plan, outcome)];
-    lines.push(format!("{:<12} {:.0} per second", "lines", outcome.operations_per_second()));
+    let totals = &outcome.totals;
+    let mut lines = vec![header(plan, outcome), totals.measured_text(plan.warm_up)];
+    lines.push(format!("{:<12} {:.0} per second", "lines", totals.operations_per_second()));
     lines.push(counts(outcome));
-    lines.push(latency(plan, outcome));
-    if outcome.lag.count() > 0 {
-        let lag = outcome.lag.percentiles();
-        let shown = |ns: u64| latency_text(ns as f64);
-        lines.push(format!(
-            "{:<12} p50 {}, p99 {}, max {}: how late this generator looked at what was due",
-            "own lateness",
-            shown(lag.p50),
-            shown(lag.p99),
-            shown(lag.max)
-        ));
-    }
-    if outcome.unsent > 0 {
-        lines.push(format!(
-            "{:<12} {} lines were due and never sent: the target does not keep up",
-            "behind", outcome.unsent
-        ));
-    }
+    let from = if plan.is_paced() { "when each was to be sent" } else { "its making" };
+    let to = if outcome.is_answered { "its acknowledgement" } else { "the kernel's taking it" };
+    lines.extend(totals.latency_lines(&format!(", from {from} to {to}")));
+    lines.extend(totals.unsent_line("lines", "the target"));
     lines.push(format!(
         "{:<12} {:.0} lines per second until the target had taken all, which took {}",
         "in all",
         outcome.whole_per_second(),
         latency_text(outcome.whole_ns as f64)
     ));
-    let each = outcome.bytes_sent / outcome.writes.max(1);
+    let each = totals.bytes_sent / outcome.writes.max(1);
     lines.push(format!("{:<12} {} on average, {}", "sends", bytes_text(each), outcome.writes));
-    lines.push(outcome.client.text("line", outcome.operations));
-    lines.extend(outcome.server.iter().flat_map(|server| server.lines("line", outcome.operations)));
-    lines.extend(outcome.client.bound_text());
-    lines.extend(outcome.faults.iter().map(|fault| format!("failed: {fault}")));
-    if outcome.errors as usize > outcome.faults.len() {
-        lines.push(format!("failed: {} in all", outcome.errors));
-    }
+    lines.extend(totals.cost_lines("line"));
     lines.join("\n") + "\n"
 }
 
@@ -139,21 +120,11 @@ fn header(plan: &Plan, outcome: &Outcome) -> String {
     )
 }
 
-fn measured(plan: &Plan, outcome: &Outcome) -> String {
-    let partial = if outcome.is_partial { " (interrupted)" } else { "" };
-    let measured = Duration::from_millis((outcome.elapsed_ns + 500_000) / 1_000_000);
-    format!(
-        "measured {}{partial} after {} of warm-up",
-        duration_text(measured),
-        duration_text(plan.warm_up)
-    )
-}
-
 fn counts(outcome: &Outcome) -> String {
-    let mut text = format!("{:<12} {} sent", "counts", outcome.sent);
+    let mut text = format!("{:<12} {} sent", "counts", outcome.totals.sent);
     text += &match outcome.acknowledged() {
         Some(acknowledged) => format!(", {acknowledged} acknowledged"),
-        None => format!(", {} on connections that were read to the end", outcome.received),
+        None => format!(", {} on connections that were read to the end", outcome.totals.received),
     };
     if outcome.rejected > 0 {
         text += &format!(", {} rejected", outcome.rejected);
@@ -169,20 +140,4 @@ fn counts(outcome: &Outcome) -> String {
         }
     }
     text
-}
-
-fn latency(plan: &Plan, outcome: &Outcome) -> String {
-    let of = outcome.latency.percentiles();
-    let shown = |ns: u64| latency_text(ns as f64);
-    let from = if plan.is_paced() { "when each was to be sent" } else { "its making" };
-    let to = if outcome.is_answered { "its acknowledgement" } else { "the kernel's taking it" };
-    format!(
-        "{:<12} p50 {}, p90 {}, p99 {}, p99.9 {}, max {}, from {from} to {to}",
-        "latency",
-        shown(of.p50),
-        shown(of.p90),
-        shown(of.p99),
-        shown(of.p99_9),
-        shown(of.max)
-    )
 }

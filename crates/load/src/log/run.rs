@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use super::{ledger::Ledger, outcome::Outcome, plan::Plan, stored, worker::Worker};
+use super::{outcome::Outcome, plan::Plan, stored, worker};
 use crate::{
     crew::{Course, Crew, Moment},
     error::LoadError,
@@ -35,7 +35,7 @@ pub fn run_observed(
     };
     let (own, lines) = (Arc::new(plan.clone()), Arc::new(lines));
     let of_threads = lines.clone();
-    let work = move |post| Worker::run(&own, &of_threads, post);
+    let work = move |post| worker::run(&own, &of_threads, post);
     let course = Course {
         warm_up: plan.warm_up,
         duration: plan.duration,
@@ -43,11 +43,8 @@ pub fn run_observed(
         has_idle: plan.idle > 0,
         opens_later: false,
     };
-    let why = |ledgers: Vec<Ledger>| {
-        ledgers.into_iter().flat_map(|ledger| ledger.faults).take(1).collect()
-    };
     let crew = Crew::start(plan.threads, &plan.processors, interrupted, work)?;
-    let mut conducted = crew.conduct(&course, why, at)?;
+    let mut conducted = crew.conduct(&course, at)?;
     let mut sent = Vec::new();
     conducted.ledgers.iter_mut().for_each(|ledger| sent.append(&mut ledger.sent_by));
     let mut outcome = Outcome::of(plan, conducted);

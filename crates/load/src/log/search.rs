@@ -74,7 +74,7 @@ pub fn search(
     let mut rate_per_s = plan.rate_per_s.unwrap_or(FIRST_RATE);
     while found.steps.len() < STEPS_MAX && !interrupted.load(Ordering::Relaxed) {
         let outcome = run(&Plan { rate_per_s: Some(rate_per_s), ..plan.clone() }, interrupted)?;
-        if outcome.is_partial {
+        if outcome.totals.is_partial {
             break;
         }
         if let Some(failure) = outcome.failure() {
@@ -112,10 +112,11 @@ fn next(held: u64, missed: Option<u64>) -> Option<u64> {
 }
 
 fn step(rate_per_s: u64, outcome: &Outcome, limit: Duration) -> Step {
-    let (done_per_s, p99_ns) = (outcome.operations_per_second(), outcome.latency.percentiles().p99);
+    let totals = &outcome.totals;
+    let (done_per_s, p99_ns) = (totals.operations_per_second(), totals.latency.percentiles().p99);
     let limit_ns = limit.as_nanos() as u64;
-    let miss = if outcome.unsent > 0 {
-        Some(format!("{} lines were due and never sent", outcome.unsent))
+    let miss = if totals.unsent > 0 {
+        Some(format!("{} lines were due and never sent", totals.unsent))
     } else if p99_ns > limit_ns {
         Some("p99 over the limit".to_owned())
     } else if done_per_s < rate_per_s as f64 * DONE_SHARE {
@@ -123,7 +124,7 @@ fn step(rate_per_s: u64, outcome: &Outcome, limit: Duration) -> Step {
     } else {
         None
     };
-    let is_client_bound = outcome.client.is_bound();
+    let is_client_bound = totals.client.is_bound();
     Step { rate_per_s, done_per_s, p99_ns, miss, is_client_bound }
 }
 

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use ringwise_measure::{Percentiles, Sources, environment::Environment};
 use serde::Serialize;
 
 use crate::{
-    account::{ClientFacts, ServerFacts},
+    crew::{CostFacts, CountFacts},
+    document,
     log::{
         outcome::Outcome,
         plan::{Plan, Source},
@@ -37,30 +37,17 @@ struct Document<'a> {
     rate_per_s: Option<u64>,
     threads: usize,
     warm_up_s: f64,
-    duration_s: f64,
-    partial: bool,
-    ops_per_s: f64,
-    operations: u64,
-    sent: u64,
-    received: u64,
+    #[serde(flatten)]
+    counts: CountFacts,
     acknowledged: Option<u64>,
     rejected: u64,
     stored: Option<StoredFacts>,
     whole_s: f64,
     whole_per_s: f64,
-    bytes_sent: u64,
     sends: u64,
-    connections_made: u64,
-    unsent: u64,
-    errors: u64,
-    failures: &'a [String],
-    latency_ns: Percentiles,
-    schedule_lag_ns: Option<Percentiles>,
-    client: ClientFacts,
-    client_bound: bool,
-    server: Option<ServerFacts<'a>>,
+    #[serde(flatten)]
+    costs: CostFacts<'a>,
     search: Option<SearchFacts<'a>>,
-    environment: Environment,
 }
 
 #[derive(Serialize)]
@@ -94,7 +81,8 @@ pub(crate) fn text(plan: &Plan, outcome: &Outcome, found: Option<&Found>) -> Str
         Source::Made(bytes) => (Some(*bytes), None),
         Source::File(path, _) => (None, Some(path.display().to_string())),
     };
-    let document = Document {
+    let totals = &outcome.totals;
+    document::json(&Document {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
         target: &plan.name,
@@ -111,37 +99,16 @@ pub(crate) fn text(plan: &Plan, outcome: &Outcome, found: Option<&Found>) -> Str
         rate_per_s: plan.rate_per_s,
         threads: plan.threads,
         warm_up_s: plan.warm_up.as_secs_f64(),
-        duration_s: Duration::from_nanos(outcome.elapsed_ns).as_secs_f64(),
-        partial: outcome.is_partial,
-        ops_per_s: outcome.operations_per_second(),
-        operations: outcome.operations,
-        sent: outcome.sent,
-        received: outcome.received,
+        counts: totals.counts(),
         acknowledged: outcome.acknowledged(),
         rejected: outcome.rejected,
         stored: outcome.stored.map(StoredFacts::of),
         whole_s: Duration::from_nanos(outcome.whole_ns).as_secs_f64(),
         whole_per_s: outcome.whole_per_second(),
-        bytes_sent: outcome.bytes_sent,
         sends: outcome.writes,
-        connections_made: outcome.connections_made,
-        unsent: outcome.unsent,
-        errors: outcome.errors,
-        failures: &outcome.faults,
-        latency_ns: outcome.latency.percentiles(),
-        schedule_lag_ns: plan.is_paced().then(|| outcome.lag.percentiles()),
-        client: outcome.client.facts(outcome.operations),
-        client_bound: outcome.client.is_bound(),
-        server: plan
-            .server_pid
-            .zip(outcome.server.as_ref())
-            .map(|(pid, server)| server.facts(pid, outcome.operations)),
+        costs: totals.costs(plan.is_paced(), plan.server_pid),
         search: found.map(SearchFacts::of),
-        environment: Environment::read(&Sources::default()),
-    };
-    let mut text = serde_json::to_string_pretty(&document).expect("keys are strings");
-    text.push('\n');
-    text
+    })
 }
 
 impl StoredFacts {
