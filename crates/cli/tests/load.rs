@@ -17,7 +17,7 @@ mod conform;
 #[path = "harness/load.rs"]
 mod load;
 
-use load::{Generator, error_line, latency_ns, server};
+use load::{ECHO, error_line, latency_ns, server};
 
 /// Echoes until the end, with `change` made to the bytes of each read. It gets the number of bytes
 /// echoed before; where it says no, the connection ends.
@@ -37,12 +37,6 @@ fn echo(mut stream: &TcpStream, mut change: impl FnMut(u64, &mut Vec<u8>) -> boo
 fn right() -> SocketAddr {
     server(|_, stream| echo(&stream, |_, _| true))
 }
-
-const ECHO: Generator = Generator {
-    name: "echo",
-    flag: "--address",
-    schema: include_str!("../../../docs/schema/load-echo-1.json"),
-};
 
 fn run(address: SocketAddr, arguments: &str) -> Output {
     ECHO.run(address, arguments)

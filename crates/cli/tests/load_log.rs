@@ -23,7 +23,7 @@ mod daemon;
 mod load;
 
 use daemon::{Daemon, ENGINES};
-use load::{Generator, error_line, latency_ns, server};
+use load::{LOG, error_line, latency_ns, server};
 
 /// Greets, and gives each line with its number, from 1, to `each`, whose answer is sent. Ends with
 /// the client, or where the answer is none.
@@ -68,12 +68,6 @@ fn storing(
         });
     })
 }
-
-const LOG: Generator = Generator {
-    name: "log",
-    flag: "--target",
-    schema: include_str!("../../../docs/schema/load-log-1.json"),
-};
 
 fn run(address: impl ToString, arguments: &str) -> Output {
     LOG.run(address, arguments)

@@ -34,6 +34,11 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: Option<u32>,
 
+    /// How long the other end of a connection may leave the kernel without an answer, such as a
+    /// machine that lost its power, before the connection is given up
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_patience)]
+    pub patience: Duration,
+
     /// How long to wait at the end for what is still to be sent
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
     pub drain: Duration,
@@ -53,6 +58,14 @@ fn parse_spin(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
+fn parse_patience(text: &str) -> Result<Duration, String> {
+    /// The kernel's own limits: keepalive counts in seconds, up to 32767 (tcp(7)).
+    const ACCEPTED: std::ops::RangeInclusive<Duration> =
+        Duration::from_secs(2)..=Duration::from_secs(8 * 3600);
+    let time = parse_time(text)?;
+    ACCEPTED.contains(&time).then_some(time).ok_or_else(|| "2s to 480m".to_owned())
+}
+
 fn parse_time(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| error.to_string())
 }
@@ -68,5 +81,13 @@ mod tests {
         assert_eq!(parse_spin("0"), Ok(Duration::ZERO));
         assert_eq!(parse_spin("1s"), Err("at most 10ms".to_owned()));
         assert!(parse_spin("-1").is_err());
+    }
+
+    #[test]
+    fn patience_is_what_the_kernel_takes() {
+        assert_eq!(parse_patience("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(parse_patience("480m"), Ok(Duration::from_secs(28_800)));
+        assert_eq!(parse_patience("1999ms"), Err("2s to 480m".to_owned()));
+        assert!(parse_patience("481m").is_err() && parse_patience("x").is_err());
     }
 }

@@ -40,9 +40,8 @@ pub fn run(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
         say: Arc::new(|remark| eprintln!("ringwise: echo: {remark}")),
     };
     let signals = signals(false)?;
-    let (spin, drain) = (args.spin, args.drain);
-    let server =
-        Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, spin, drain))?;
+    let order = args.clone();
+    let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
     let told = writeln!(out, "listening on {}", server.address()).and_then(|()| out.flush());
     told.map_err(|error| EchoError::new(format!("standard output: {error}")))?;
     server.serve(signals, || {})

@@ -16,6 +16,7 @@ use ringwise::{
 use ringwise_serve::{Door, Ear, Request, Seat, ServeError};
 
 use crate::{
+    args::Args,
     connection::{Connection, Step},
     spin::Spin,
     stats::Stats,
@@ -68,14 +69,11 @@ struct Client {
 
 impl Worker {
     /// Opens a loop on this thread and listens.
-    pub(crate) fn new(
-        seat: Seat<Stats>,
-        spin: Duration,
-        drain: Duration,
-    ) -> Result<Worker, ServeError> {
+    pub(crate) fn new(seat: Seat<Stats>, order: &Args) -> Result<Worker, ServeError> {
         let mut local = seat.open_loop(OPERATIONS_EACH, OPERATIONS_BESIDE)?;
         let group = BufferGroup::new(&mut local, BUFFERS, BUFFER_BYTES).map_err(ServeError::new)?;
         let (door, ear, stats) = seat.take(FOR_ACCEPT, FOR_CONTROL, FOR_NOTHING)?;
+        door.give_up_after(order.patience)?;
         Ok(Worker {
             local,
             group,
@@ -85,8 +83,8 @@ impl Worker {
             vacant: Vec::new(),
             touched: Vec::new(),
             quiet: Vec::new(),
-            spin: Spin::new(spin),
-            drain,
+            spin: Spin::new(order.spin),
+            drain: order.drain,
             drain_until: None,
             counts: Stats::default(),
             stats,

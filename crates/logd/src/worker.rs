@@ -35,6 +35,8 @@ const OPERATIONS_EACH: usize = 3;
 /// Operations that are no connection's.
 const OPERATIONS_BESIDE: usize = 32;
 
+/// Peers that are gone without a word are found out within this time.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// How long nothing may come before a drain takes it that all has come.
 const QUIET_TIME: Duration = Duration::from_millis(100);
 /// How often handshakes are looked at.
@@ -148,6 +150,7 @@ impl Worker {
         )?;
         let Live { limits, tls, .. } = live;
         let (door, ear, stats) = seat.take(FOR_ACCEPT, FOR_CONTROL, FOR_NOTHING)?;
+        door.give_up_after(PATIENCE)?;
         Ok(Worker {
             local,
             group,
@@ -431,8 +434,6 @@ impl Worker {
             _ => "unknown".to_owned(),
         };
         let _ = net::set_nodelay(&socket, true);
-        let _ = net::set_keepalive(&socket, Some(KEEP_ALIVE));
-        let _ = net::set_user_timeout(&socket, USER_TIMEOUT);
         let index = self.vacant.pop().unwrap_or_else(|| {
             self.clients.push(None);
             self.clients.len() - 1
@@ -559,11 +560,6 @@ impl ringwise_serve::Worker for Worker {
         self.serve()
     }
 }
-
-/// A peer that is gone without a word is found out within two minutes.
-const KEEP_ALIVE: net::KeepAlive =
-    net::KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(15), count: 4 };
-const USER_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn push(local: &mut Local, operation: Operation, tag: u64) -> Result<Ticket, LogdError> {
     local.push(operation, tag).map_err(LogdError::failed)

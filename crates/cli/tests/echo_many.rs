@@ -1,0 +1,137 @@
+//! `ringwise echo` and very many connections, or very unkind ones: what an idle one costs, whether
+//! descriptors leak, whether one that is stopped or vanishes is noticed by the others.
+//!
+//! `RINGWISE_CONNECTIONS` says how many; without it few enough for every day.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpStream},
+    thread,
+    time::Duration,
+};
+
+#[path = "schema/conform.rs"]
+mod conform;
+#[path = "harness/daemon.rs"]
+mod daemon;
+#[path = "../../ringwise/tests/shared/deaf.rs"]
+mod deaf;
+#[path = "harness/load.rs"]
+mod load;
+
+use daemon::{Daemon, ENGINES, count, wait_until};
+use deaf::deafen;
+use load::{ECHO, latency_ns};
+
+/// What a test is to do, or as many as the environment says.
+fn connections(few: usize) -> usize {
+    let wanted = std::env::var("RINGWISE_CONNECTIONS").ok();
+    wanted.map_or(few, |count| count.parse().expect("RINGWISE_CONNECTIONS is a number"))
+}
+
+/// Beyond what the kernel holds for it: nobody's buffers wait for bytes that do not come.
+#[test]
+fn an_idle_connection_costs_less_than_a_kibibyte() {
+    let idle = connections(2000);
+    for engine in ENGINES {
+        let most = (idle + 100).to_string();
+        let flags = ["--max-connections", &most];
+        let Some(server) = Daemon::launch("echo", engine, &flags) else { continue };
+        let pid = server.child.id();
+        // 50 that send beside them, of which no byte is lost.
+        let arguments =
+            format!("-c 50 -l 64 -t 300ms --mode idle --idle {idle} --server-pid {pid}");
+        let result = ECHO.good(server.address, &arguments);
+        let bytes = result["server"]["bytes_per_idle_connection"].as_f64().unwrap();
+        println!("{engine}: {bytes:.0} B for each of {idle} idle connections");
+        assert!(bytes < 1024.0, "{engine}: {bytes} B for each idle connection");
+        assert_eq!(result["connections_made"], idle + 50);
+        assert_eq!(count(&server.end(), "broken"), 0);
+    }
+}
+
+#[test]
+fn resets_and_early_ends_leave_no_descriptor() {
+    let rounds = connections(1000);
+    for engine in ENGINES {
+        let Some(server) = Daemon::launch("echo", engine, &[]) else { continue };
+        ping(&mut server.connect(), 64).unwrap();
+        wait_until("the first connection closes", || server.open_descriptors() < 16);
+        let before = server.open_descriptors();
+        for round in 0..rounds {
+            let mut stream = server.connect();
+            stream.write_all(&[round as u8; 100]).unwrap();
+            match round % 3 {
+                // With unread bytes in it the socket closes by a reset.
+                0 => drop(stream),
+                1 => stream.shutdown(Shutdown::Both).unwrap(),
+                _ => stream.read_exact(&mut [0; 100]).unwrap(),
+            }
+        }
+        wait_until("all connections close", || server.open_descriptors() <= before);
+        ping(&mut server.connect(), 64).unwrap();
+        let output = server.end();
+        assert_eq!(count(&output, "connections accepted"), rounds as u64 + 2, "{output}");
+        assert_eq!(count(&output, "open"), 0, "{output}");
+    }
+}
+
+fn ping(stream: &mut TcpStream, len: usize) -> std::io::Result<()> {
+    stream.write_all(&vec![7; len])?;
+    stream.read_exact(&mut vec![0; len])
+}
+
+/// One that sends as much as it can and reads nothing, as a process that was stopped.
+#[test]
+fn others_do_not_notice_one_that_is_stopped() {
+    const PINGERS: &str = "-c 50 -l 64 -t 400ms";
+    for engine in ENGINES {
+        let Some(server) = Daemon::launch("echo", engine, &[]) else { continue };
+        let alone_ns = latency_ns(&ECHO.good(server.address, PINGERS), "p99");
+        let mut stopped = server.connect();
+        stopped.set_nonblocking(true).unwrap();
+        let bytes = vec![1; 1 << 20];
+        wait_until("the server takes no more of it", || {
+            stopped.write(&bytes).is_err() && {
+                thread::sleep(Duration::from_millis(20));
+                stopped.write(&bytes).is_err()
+            }
+        });
+        let beside_ns = latency_ns(&ECHO.good(server.address, PINGERS), "p99");
+        println!("{engine}: p99 {alone_ns} ns alone, {beside_ns} ns beside one that is stopped");
+        // A machine that is busy with other things has percentiles far apart by itself; who waits
+        // for the one that is stopped waits without end.
+        let most_ns = (5 * alone_ns).max(50_000_000);
+        assert!(beside_ns < most_ns, "{engine}: {beside_ns} ns, and {alone_ns} ns alone");
+        drop(stopped);
+        let output = server.end();
+        assert!(count(&output, "senders stopped") >= 1, "{output}");
+    }
+}
+
+/// Silent, or with an echo that nobody acknowledges; who is merely silent stays.
+#[test]
+fn who_vanishes_is_found_out() {
+    // Both at once: it takes seconds, of which next to none are a processor's.
+    thread::scope(|scope| {
+        for engine in ENGINES {
+            scope.spawn(move || vanish_from(engine));
+        }
+    });
+}
+
+fn vanish_from(engine: &str) {
+    let Some(server) = Daemon::launch("echo", engine, &["--patience", "2s"]) else { return };
+    let [mut stays, mut silent, mut unanswering] = [(); 3].map(|()| server.connect());
+    for stream in [&mut stays, &mut silent, &mut unanswering] {
+        ping(stream, 64).unwrap();
+    }
+    let before = server.open_descriptors();
+    deafen(&silent);
+    deafen(&unanswering);
+    unanswering.write_all(b"lost").unwrap();
+    wait_until("both are given up", || server.open_descriptors() == before - 2);
+    ping(&mut stays, 64).unwrap();
+    let output = server.end();
+    assert_eq!(count(&output, "broken"), 2, "{output}");
+}
