@@ -32,7 +32,10 @@ fn connections(few: usize) -> usize {
 /// Beyond what the kernel holds for it: nobody's buffers wait for bytes that do not come.
 #[test]
 fn an_idle_connection_costs_less_than_a_kibibyte() {
-    let idle = connections(2000);
+    // Of each open descriptor the generator has one and the server has one.
+    let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    let idle =
+        connections(hard.map_or(10_000, |most| most.saturating_sub(300).min(10_000)) as usize);
     for engine in ENGINES {
         let most = (idle + 100).to_string();
         let flags = ["--max-connections", &most];
@@ -52,7 +55,7 @@ fn an_idle_connection_costs_less_than_a_kibibyte() {
 
 #[test]
 fn resets_and_early_ends_leave_no_descriptor() {
-    let rounds = connections(1000);
+    let rounds = connections(5000);
     for engine in ENGINES {
         let Some(server) = Daemon::launch("echo", engine, &[]) else { continue };
         ping(&mut server.connect(), 64).unwrap();

@@ -239,6 +239,64 @@ fn accepts_of_classic_calls_go_on_after_the_limit() {
     });
 }
 
+/// To whom nobody listens, in every way to send; a signal would end the process.
+fn sends_raise_no_signal(choice: BackendChoice) {
+    let Some(mut local) = build(choice) else { return };
+    // SAFETY: no handler is set; what Rust's runtime had turned off is as for any other program.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    let (listener, address) = listen();
+    let _peer = TcpStream::connect(address).unwrap();
+    let own = local.run(Operation::accept(&listener)).unwrap().into_descriptor().unwrap();
+    net::shutdown(&own, net::Shutdown::Write).unwrap();
+    let bytes = || vec![7; 100];
+    for send in [
+        Operation::send(&own, bytes()),
+        Operation::send_all(&own, bytes()),
+        Operation::send_quiet(&own, bytes()),
+        Operation::send_zero_copy(&own, bytes()),
+        Operation::send_vectored(&own, vec![bytes().into(), bytes().into()]),
+        Operation::send_all_vectored(&own, vec![bytes().into(), bytes().into()]),
+    ] {
+        let opcode = send.opcode();
+        local.push(send, 0).unwrap();
+        local.submit_and_wait(1).unwrap();
+        let done = local.next_completion().unwrap();
+        assert_eq!(done.raw_result(), -libc::EPIPE, "{opcode:?}");
+        while local.in_flight() > 0 {
+            local.submit_and_wait(1).unwrap();
+            while local.next_completion().is_some() {}
+        }
+    }
+}
+
+#[test]
+fn sends_of_a_ring_raise_no_signal() {
+    in_child("sends_of_a_ring_raise_no_signal", false, || {
+        sends_raise_no_signal(BackendChoice::Uring);
+    });
+}
+
+#[test]
+fn sends_of_classic_calls_raise_no_signal() {
+    in_child("sends_of_classic_calls_raise_no_signal", false, || {
+        sends_raise_no_signal(BackendChoice::Classic);
+    });
+}
+
+/// More come at once than the queue of 128 that many servers ask for has room for.
+#[test]
+fn a_burst_of_connections_waits_to_be_taken() {
+    let allowed = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    if allowed.trim().parse::<usize>().unwrap() < 400 {
+        return skip(&format!("net.core.somaxconn is {allowed}"));
+    }
+    let (_listener, address) = listen();
+    let patience = Duration::from_secs(10);
+    let burst: Vec<_> =
+        (0..400).map(|_| TcpStream::connect_timeout(&address, patience).unwrap()).collect();
+    assert_eq!(burst.len(), 400);
+}
+
 /// Connections that end in every way leave no descriptor behind, nor does the loop.
 fn no_descriptor_is_left(choice: BackendChoice) {
     let Some(local) = build(choice) else { return };

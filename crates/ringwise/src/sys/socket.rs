@@ -8,7 +8,7 @@
 
 use std::os::fd::RawFd;
 
-use libc::c_int;
+use libc::{c_int, c_void};
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     net::{SocketType, sockopt},
@@ -78,9 +78,7 @@ pub(crate) unsafe fn transfer(call: &Call, flags: c_int) -> i32 {
         }
         Call::Receive { file, buffer } => {
             // SAFETY: the caller vouches for the buffer.
-            retry(|| unsafe {
-                libc::recv(fd(file), buffer.pointer.cast(), buffer.len as usize, flags)
-            })
+            retry(|| unsafe { receive(fd(file), buffer.pointer, buffer.len as usize, flags) })
         }
         Call::ReceiveMessage { file, header } => {
             // SAFETY: the caller vouches for the header and what it points to.
@@ -111,7 +109,7 @@ pub(crate) unsafe fn receive_chosen(socket: RawFd, group: *const Group, flags: c
     let Some(index) = group.take() else { return nothing(-libc::ENOBUFS) };
     let (pointer, len) = group.memory(index);
     // SAFETY: the buffer was taken just now, so nobody else has it.
-    let result = decode(retry(|| unsafe { libc::recv(socket, pointer.cast(), len, flags) }));
+    let result = decode(retry(|| unsafe { receive(socket, pointer, len, flags) }));
     if result > 0 {
         return Chosen { result, buffer: Some(index), is_short: (result as usize) < len };
     }
@@ -129,9 +127,23 @@ pub(crate) unsafe fn send(call: &Call, moved: usize, flags: c_int) -> i32 {
     let flags = flags | libc::MSG_NOSIGNAL;
     // SAFETY: `moved` is within the buffer, for which the caller vouches.
     decode(retry(|| unsafe {
-        let pointer = buffer.pointer.add(moved).cast();
-        libc::send(fd(file), pointer, buffer.len as usize - moved, flags)
+        let (pointer, len) = (buffer.pointer.add(moved), buffer.len as usize - moved);
+        libc::syscall(libc::SYS_sendto, fd(file), pointer, len, flags, NOWHERE, 0) as isize
     }))
+}
+
+/// No address is told or asked for.
+const NOWHERE: *const c_void = std::ptr::null();
+
+/// As recv(3), which is a point where threads may be cancelled: the C library pays for that at each
+/// call, and no thread is ever cancelled here. The same goes for sends.
+///
+/// # Safety
+///
+/// The buffer may be written to.
+unsafe fn receive(socket: RawFd, pointer: *mut u8, len: usize, flags: c_int) -> isize {
+    // SAFETY: the caller vouches for the buffer.
+    unsafe { libc::syscall(libc::SYS_recvfrom, socket, pointer, len, flags, NOWHERE, NOWHERE) as _ }
 }
 
 /// Sends what is left of a message, and takes off it what was sent.

@@ -105,12 +105,14 @@ suite! {
         a_stream_keeps_its_order_beside_a_run
         the_end_of_a_parked_stream_comes_after_its_data
         buffers_run_out_and_come_back
+        a_parked_receive_costs_nothing
         a_parked_receive_is_cancelled
         a_receive_that_is_about_to_be_parked_is_cancelled
         a_cancelled_flood_leaves_nothing_to_do
         a_stopped_receive_loses_nothing
         a_lease_outlives_group_and_loop
         what_was_received_is_sent_as_it_is
+        a_registered_socket_is_a_socket
         another_loops_group_is_refused
         a_whole_send_waits_for_its_reader
         a_whole_vectored_send_waits_for_its_reader

@@ -310,6 +310,30 @@ pub fn buffers_run_out_and_come_back(way: Loop) {
     assert_eq!((done.result().unwrap(), done.has_more()), (0, false));
 }
 
+/// A receive that found no buffer would find none at once again: it is asked for by nobody until one
+/// comes back.
+pub fn a_parked_receive_costs_nothing(way: Loop) {
+    let mut local = way.build();
+    let group = BufferGroup::new(&mut local, 1, 16).unwrap();
+    let (own, mut peer) = connection(way);
+    peer.write_all(&counted(32)).unwrap();
+    local.push(Operation::recv_multi(&own, &group), 5).unwrap();
+    let lease = next(&mut local).into_received().unwrap();
+    costs_nothing(&mut local);
+    drop(lease);
+    assert_eq!(&*next(&mut local).into_received().unwrap(), &counted(32)[16..]);
+}
+
+/// Waits for a while in which nothing but the end of the wait comes.
+fn costs_nothing(local: &mut Local) {
+    let (start, before) = (Instant::now(), processor_time());
+    local.push(Operation::timeout(Duration::from_millis(300)), 7).unwrap();
+    let done = next(local);
+    assert_eq!(done.tag(), 7);
+    let (waited, used) = (start.elapsed(), processor_time() - before);
+    assert!(used < Duration::from_millis(75), "{used:?} of the processor in {waited:?}");
+}
+
 pub fn a_parked_receive_is_cancelled(way: Loop) {
     let mut local = way.build();
     let group = BufferGroup::new(&mut local, 1, 16).unwrap();
@@ -378,12 +402,7 @@ pub fn a_cancelled_flood_leaves_nothing_to_do(way: Loop) {
     while ends < 2 {
         ends += usize::from(!next(&mut local).has_more());
     }
-    let (start, before) = (Instant::now(), processor_time());
-    local.push(Operation::timeout(Duration::from_millis(300)), 7).unwrap();
-    let done = next(&mut local);
-    assert_eq!(done.tag(), 7);
-    let (waited, used) = (start.elapsed(), processor_time() - before);
-    assert!(used < Duration::from_millis(75), "{used:?} of the processor in {waited:?}");
+    costs_nothing(&mut local);
 }
 
 /// Over a high mark a user cancels, under a low one it receives again; nothing is lost in between.
@@ -451,6 +470,38 @@ pub fn what_was_received_is_sent_as_it_is(way: Loop) {
     let mut answer = [0; 4];
     peer.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"echo");
+}
+
+/// By its place in the ring's table, which holds it open when nobody else does.
+pub fn a_registered_socket_is_a_socket(way: Loop) {
+    let mut local = way.build();
+    let group = BufferGroup::new(&mut local, 4, 64).unwrap();
+    let (own, mut peer) = connection(way);
+    let fixed = local.register_file(&own).unwrap();
+    drop(own);
+    let receive = local.push(Operation::recv_multi(fixed, &group), 0).unwrap();
+    for round in 0..20_u8 {
+        peer.write_all(&[round; 10]).unwrap();
+        let lease = next(&mut local).into_received().unwrap();
+        if round % 2 == 0 {
+            local.push(Operation::send_quiet(fixed, lease), 1).unwrap();
+            assert_eq!(local.submit().unwrap(), 0);
+        } else {
+            local.push(Operation::send_all(fixed, lease), 1).unwrap();
+            assert_eq!(next(&mut local).result().unwrap(), 10);
+        }
+        let mut answer = [0; 10];
+        peer.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [round; 10]);
+    }
+    // It closes after its last operation.
+    local.unregister_file(fixed).unwrap();
+    peer.write_all(b"still").unwrap();
+    assert_eq!(&*next(&mut local).into_received().unwrap(), b"still");
+    assert_cancelled(&mut local, receive, 0);
+    assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0);
+    let stale = local.run(Operation::recv(fixed, vec![0; 8])).unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::BadDescriptor);
 }
 
 pub fn another_loops_group_is_refused(way: Loop) {
