@@ -238,7 +238,8 @@ impl AnyDriver {
     pub(crate) fn event_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         match self {
             AnyDriver::Uring(uring) => Some(uring.event_descriptor()),
-            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => None,
+            AnyDriver::Classic(classic) => Some(classic.event_descriptor()),
+            AnyDriver::Simulated(_) => None,
         }
     }
 
@@ -246,9 +247,8 @@ impl AnyDriver {
     pub(crate) fn submit_and_arm(&mut self) -> Result<(), Errno> {
         match self {
             AnyDriver::Uring(uring) => uring.submit_and_arm(),
-            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => {
-                unreachable!("it has no event descriptor")
-            }
+            AnyDriver::Classic(classic) => classic.submit_and_arm(),
+            AnyDriver::Simulated(_) => unreachable!("it has no event descriptor"),
         }
     }
 

@@ -440,7 +440,7 @@ impl Builder {
     }
 
     /// Gives a [`Ring`] a driver thread of its own, also where it is built in a tokio runtime that
-    /// could drive it. Without the feature `tokio`, and on classic calls, it has one anyway.
+    /// could drive it. Without the feature `tokio`, and on a simulated machine, it has one anyway.
     #[must_use]
     pub fn driver_thread(mut self, on: bool) -> Self {
         self.driver_thread = on;

@@ -224,7 +224,11 @@ fn futures_are_dropped_at_every_stage() {
             .enable_all()
             .build()
             .unwrap();
-        let driven = || runtime.block_on(async { Local::builder().entries(64).build_ring().ok() });
-        survives("runtime", driven, drops / 2, seed);
+        let driven = |choice| {
+            let builder = Local::builder().entries(64).backend(choice);
+            runtime.block_on(async { builder.build_ring().ok() })
+        };
+        survives("runtime", || driven(BackendChoice::Auto), drops / 2, seed);
+        survives("classic, runtime", || driven(BackendChoice::Classic), drops / 4, seed);
     }
 }

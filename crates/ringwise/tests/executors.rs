@@ -34,6 +34,7 @@ fn builders() -> Vec<(Builder, bool)> {
     let real = [
         Local::builder().backend(BackendChoice::Uring).driver_thread(true),
         Local::builder().backend(BackendChoice::Uring),
+        Local::builder().backend(BackendChoice::Classic).driver_thread(true),
         Local::builder().backend(BackendChoice::Classic),
     ];
     let real = real.into_iter().filter(|builder| match builder.clone().build() {

@@ -63,6 +63,27 @@ mod runtime {
         builder.build_ring().ok()
     }
 
+    /// Nothing but its timer wakes the runtime, and a later one does not hide an earlier.
+    #[test]
+    fn a_timer_on_classic_calls_wakes_a_runtime() {
+        let classic = Local::builder().entries(8).backend(BackendChoice::Classic);
+        let ring = ring(classic).expect("classic calls are everywhere");
+        let (reader, _writer) = pipe();
+        let after = |milliseconds| {
+            let read = ring.submit(Operation::read_at(&reader, vec![0; 8], 0));
+            let deadline = read.deadline(Duration::from_millis(milliseconds));
+            shared().spawn(async move { deadline.await.result().unwrap_err().kind() })
+        };
+        let tasks = [after(60_000), after(30), after(10)];
+        let [late, ended @ ..] = tasks;
+        for task in ended {
+            let end = async { tokio::time::timeout(Duration::from_secs(20), task).await };
+            let kind = shared().block_on(end).expect("no timer is missed");
+            assert_eq!(kind.unwrap(), ErrorKind::TimedOut);
+        }
+        late.abort();
+    }
+
     #[test]
     fn tasks_of_a_runtime_share_a_ring() {
         for runtime in [

@@ -209,18 +209,25 @@ fn on_classic_calls() {
     in_directories("classic", Local::builder().entries(64).backend(BackendChoice::Classic));
 }
 
-/// Its tasks, too, are those of the runtime.
 #[cfg(feature = "tokio")]
 #[test]
-fn on_a_ring_that_a_runtime_drives() {
+fn on_rings_that_a_runtime_drives() {
+    for choice in [BackendChoice::Auto, BackendChoice::Classic] {
+        driven_by_a_runtime(choice, seconds() / 2);
+    }
+}
+
+/// Its tasks, too, are those of the runtime.
+#[cfg(feature = "tokio")]
+fn driven_by_a_runtime(choice: BackendChoice, time: Duration) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("file");
     let seed = seed();
-    println!("runtime: RINGWISE_SEED={seed}");
+    println!("runtime, {choice:?}: RINGWISE_SEED={seed}");
     let steps = runtime.block_on(async {
-        let ring = Local::builder().entries(16).build_ring().unwrap();
-        let soaked = tokio::spawn(async move { soak(&ring, &path, seed, seconds()).await });
+        let ring = Local::builder().entries(16).backend(choice).build_ring().unwrap();
+        let soaked = tokio::spawn(async move { soak(&ring, &path, seed, time).await });
         soaked.await.unwrap()
     });
     println!("{steps} steps");

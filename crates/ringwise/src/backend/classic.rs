@@ -11,6 +11,8 @@ mod net;
 pub(crate) mod pool;
 pub(crate) mod readiness;
 
+#[cfg(feature = "tokio")]
+use std::os::fd::BorrowedFd;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
@@ -246,6 +248,25 @@ impl Classic {
     /// Readable when there is something for [`look`](Self::look) to bring in, timers aside.
     pub(super) fn wake_fd(&self) -> RawFd {
         self.readiness.as_fd().as_raw_fd()
+    }
+
+    /// Readable when there is something for [`look`](Self::look) to bring in, also a timer that
+    /// was armed.
+    #[cfg(feature = "tokio")]
+    pub(super) fn event_descriptor(&self) -> BorrowedFd<'_> {
+        self.readiness.as_fd()
+    }
+
+    /// Starts everything; what comes later makes the event descriptor readable. It stays readable:
+    /// who waits for it is told of each change (`EPOLLET` in epoll(7)).
+    #[cfg(feature = "tokio")]
+    pub(super) fn submit_and_arm(&mut self) -> Result<(), Errno> {
+        self.submit(0, None)?;
+        while !self.prepare_sleep() {
+            self.look();
+        }
+        let next = self.next_timer();
+        self.readiness.arm(next).map_err(|errno| Errno(errno.raw_os_error()))
     }
 
     /// Resets what woke the loop.

@@ -16,11 +16,12 @@ use crate::{
     metadata::{DirectAlignment, Metadata},
     op::{AllocateMode, Opcode, OpenOptions, Operation, Witness},
     ring::Ring,
+    sys::cache::page_cache,
 };
 
 /// What is copied on the caller's thread at a time; between two parts of a longer read other tasks
 /// run.
-const INLINE_BYTES_MAX: usize = 256 << 10;
+const INLINE_BYTES_MAX: usize = 512 << 10;
 /// How much is read at a time from a file of unknown length.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -360,6 +361,9 @@ impl File {
         offset: u64,
     ) -> Outcome<usize, Buffer> {
         let whole = buffer.range();
+        if whole.len() > INLINE_BYTES_MAX && self.is_partly_cold(offset, whole.len()) {
+            return self.read_through(buffer, offset).await;
+        }
         let mut done = 0;
         loop {
             let rest = &mut buffer.selected_mut()[done..];
@@ -383,6 +387,17 @@ impl File {
         let (result, buffer) = self.read_through(rest, offset + done as u64).await;
         // What was read was read; the next read meets the error again.
         (Ok(done + result.unwrap_or(0)), buffer.slice(whole))
+    }
+
+    /// Whether the page cache is known not to have all of a long read. An attempt at its first part
+    /// would have the kernel read ahead for that part only, and in small steps after it
+    /// (mm/readahead.c, `ractl_max_pages`).
+    fn is_partly_cold(&self, offset: u64, len: usize) -> bool {
+        let page = rustix::param::page_size() as u64;
+        let Some(end) = offset.checked_add(len as u64) else { return false };
+        self.shared.nature.way() == Way::Cache
+            && page_cache(&self.descriptor, offset, len as u64)
+                .is_ok_and(|state| state.cached_pages < end.div_ceil(page) - offset / page)
     }
 
     /// Reads through the ring.

@@ -12,7 +12,8 @@ const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 const EXT4: u64 = 0xef53;
 
-/// Cached writes from here on are a thread's on ext4 (`cargo bench -p ringwise-lab --bench writes`).
+/// Cached writes from here on are a thread's on ext4 (`cargo bench -p ringwise-lab --bench
+/// transfers -- write`).
 const WRITE_BY_THREAD_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]

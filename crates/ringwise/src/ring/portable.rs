@@ -5,8 +5,8 @@
 //! A loop is not `Send` for two reasons: a ring set up with `SINGLE_ISSUER` may be entered by one
 //! thread only, and a registered ring descriptor is an entry of one thread's table. A loop that is
 //! built here has neither, and everything else in it is owned by it alone: memory, descriptors, and
-//! a mapping that any thread of the process can reach. It is used by one thread at a time, since
-//! it is reached through `&mut` only.
+//! a mapping that any thread of the process can reach, or a pool of threads and an epoll set. It is
+//! used by one thread at a time, since it is reached through `&mut` only.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! A driver as a task of a tokio runtime: results come through the runtime's own epoll, so that a
-//! completion wakes the thread that goes on with it, and no other in between.
+//! completion wakes the thread that goes on with it, and no other in between. So do those of classic
+//! calls, whose epoll set is readable too: they cost no wake-up more than the runtime's own blocking
+//! threads do.
 //!
 //! Whoever brings an order while the driver sleeps hands it over itself: no other task is woken for
 //! it. After results were handed out the driver lets the tasks that they woke run first, and takes
@@ -64,7 +66,7 @@ impl SharedDriver {
 }
 
 /// Builds a loop and drives it from a task of the current runtime. Nothing where that cannot be:
-/// no runtime, one without I/O, or a loop on classic calls.
+/// no runtime, one without I/O, or a loop that is simulated.
 pub(super) fn start(
     builder: &Builder,
     hub: &Arc<Hub>,

@@ -87,7 +87,8 @@ fn more_than_two_gigabytes_are_split() {
     if available_memory() < Some(3 * LEN as u64 / 2) {
         return skip("this needs 3 GiB of free memory");
     }
-    for place in real_places() {
+    // Two on classic calls would take the time and tell the same.
+    for place in real_places().into_iter().filter(|place| place.name != "classic in tokio") {
         block_on(async {
             let file = place.open("sparse", read_write().create(true)).await;
             file.set_len(1 << 33).await.unwrap();

@@ -84,7 +84,11 @@ pub fn real_places() -> Vec<Place> {
     let threads = [("uring", BackendChoice::Uring), ("classic", BackendChoice::Classic)];
     let rings = threads.map(|(name, choice)| (name, threaded(choice)));
     #[cfg(feature = "tokio")]
-    let driven = [("runtime", runtime_driven(Local::builder().entries(8)))];
+    let driven =
+        [("uring in tokio", BackendChoice::Uring), ("classic in tokio", BackendChoice::Classic)]
+            .map(|(name, choice)| {
+                (name, runtime_driven(Local::builder().entries(8).backend(choice)))
+            });
     #[cfg(not(feature = "tokio"))]
     let driven: [(&str, Option<Ring>); 0] = [];
     rings

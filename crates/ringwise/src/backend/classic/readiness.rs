@@ -13,6 +13,11 @@
 //! lets go of it before that.
 #![allow(unsafe_code)]
 
+#[cfg(feature = "tokio")]
+mod alarm;
+
+#[cfg(feature = "tokio")]
+use std::time::Instant;
 use std::{
     fmt, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
@@ -35,6 +40,8 @@ use crate::{backend::Cqe, sys::ring::borrow};
 
 /// The eventfd's number in the set; no descriptor has it.
 const WAKE: u64 = u64::MAX;
+/// The timer's, likewise.
+const ALARM: u64 = u64::MAX - 1;
 /// How many descriptors are told at a time. What each received keeps a buffer of its group until it
 /// is used: of 512 at a time many find none and are parked, which costs an echo server or a log
 /// daemon with a thousand busy connections a fifth of its processor (docs/benchmarking.md).
@@ -46,6 +53,8 @@ pub(super) struct Readiness {
     /// In the order in which they came.
     waiting: Vec<Waiting>,
     sockets: Sockets,
+    #[cfg(feature = "tokio")]
+    alarm: alarm::Alarm,
     /// Room for what is told at a time.
     events: Events,
 }
@@ -81,13 +90,25 @@ impl Readiness {
     pub(super) fn new(wake: impl AsFd) -> io::Result<Readiness> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-        let (waiting, sockets) = (Vec::new(), Sockets::default());
-        Ok(Readiness { epoll, waiting, sockets, events: Events(Vec::with_capacity(EVENTS_MAX)) })
+        Ok(Readiness {
+            epoll,
+            waiting: Vec::new(),
+            sockets: Sockets::default(),
+            #[cfg(feature = "tokio")]
+            alarm: alarm::Alarm::default(),
+            events: Events(Vec::with_capacity(EVENTS_MAX)),
+        })
     }
 
     /// Readable as soon as a file is ready or the pool has a result.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+
+    /// Makes the set readable at this time, if at all.
+    #[cfg(feature = "tokio")]
+    pub(super) fn arm(&mut self, at: Option<Instant>) -> Result<(), Errno> {
+        at.map_or(Ok(()), |at| self.alarm.set(&self.epoll, at))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -158,6 +179,8 @@ impl Readiness {
         for event in &events {
             match event.data.u64() {
                 WAKE => is_woken = true,
+                // The timers themselves are the loop's.
+                ALARM => {}
                 key if key & SOCKET != 0 => {
                     let fd = (key & !SOCKET) as RawFd;
                     self.sockets.serve(&self.epoll, fd, event.flags, ready);
