@@ -69,6 +69,25 @@ pub struct Counted {
     pub worker_punts: Fact<f64>,
 }
 
+impl Counted {
+    /// What is counted.
+    pub const EVENTS: [Event; 2] = [Event::SystemCalls, Event::WorkerPunts];
+
+    /// What counters of these events show of so many operations; `otherwise` is why there are none.
+    pub fn of(counters: Option<Counters>, operations: u64, otherwise: &str) -> Counted {
+        let mut counters = counters.ok_or(otherwise);
+        let mut per_operation = |event| match &mut counters {
+            Err(reason) => Fact::Unknown((*reason).to_owned()),
+            Ok(_) if operations == 0 => Fact::Unknown("no operation completed".to_owned()),
+            Ok(counters) => counters.count(event).map(|count| count as f64 / operations as f64),
+        };
+        Counted {
+            system_calls: per_operation(Event::SystemCalls),
+            worker_punts: per_operation(Event::WorkerPunts),
+        }
+    }
+}
+
 /// Takes one sample.
 ///
 /// # Errors
@@ -138,8 +157,7 @@ pub fn count(
     timing: Timing,
     sources: &Sources,
 ) -> Result<Counted, Failure> {
-    let events = [Event::SystemCalls, Event::WorkerPunts];
-    let mut counters = Counters::open(sources, &events);
+    let mut counters = Counters::open(sources, &Counted::EVENTS);
     // All of the run is counted, warm-up included: the edges of the measured time are not exact
     // enough where many threads keep the controller from its processor.
     let tally = run(engine, job, timing, &mut |edge| match edge {
@@ -147,16 +165,8 @@ pub fn count(
         Edge::Done => counters.stop(),
         Edge::Start | Edge::End => {}
     })?;
-    let operations = tally.counts.completed;
-    let mut per_operation = |event| match operations {
-        _ if tally.foreign_cpu_ns.is_some() => Fact::Unknown("another process reads".to_owned()),
-        0 => Fact::Unknown("no operation completed".to_owned()),
-        _ => counters.count(event).map(|count| count as f64 / operations as f64),
-    };
-    Ok(Counted {
-        system_calls: per_operation(Event::SystemCalls),
-        worker_punts: per_operation(Event::WorkerPunts),
-    })
+    let counters = tally.foreign_cpu_ns.is_none().then_some(counters);
+    Ok(Counted::of(counters, tally.counts.completed, "another process reads"))
 }
 
 /// A moment of a run.

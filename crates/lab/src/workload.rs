@@ -10,6 +10,7 @@ pub mod nop;
 pub mod read;
 mod server;
 pub mod stat;
+mod under_load;
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -18,14 +19,14 @@ use std::{
 
 use crate::{
     error::LabError,
-    job::{Extent, Timing},
+    job::{Cache, Extent, Job, Pattern, Timing},
     plan::{ExtentChoice, Plan},
     progress::Progress,
     report::Section,
     resumed::Resumed,
-    row::Row,
+    row::{Row, RowKind},
     sample::Instruments,
-    schedule::Spare,
+    schedule::{Schedule, Spare},
 };
 
 /// What a sample costs beside its time: threads, rings, files opened and closed.
@@ -59,13 +60,65 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Gives the rows of a section what they had before an interruption, if there was one. Before
-    /// the samples are taken.
-    pub fn restore(&self, section: &mut Section) {
+    /// A sample at a depth, of no file: what has files, blocks or an order of its own says so by
+    /// struct update.
+    fn job(&self, depth: usize, order_seed: u64) -> Job {
+        Job {
+            files: [].into(),
+            seed: self.plan.seed,
+            block_bytes: 1,
+            depth,
+            pattern: Pattern::Sequential,
+            cache: Cache::Warm,
+            order_seed,
+            heatmap: false,
+            interrupt: self.interrupt.clone(),
+            failed: false.into(),
+        }
+    }
+
+    /// As many samples of these jobs as the plan says, with nothing to prepare or to inspect: what
+    /// has a page cache or a copy to look at says so by struct update.
+    fn schedule<'s>(&'s self, job: &'s dyn Fn(&Row, u64) -> Job) -> Schedule<'s> {
+        Schedule {
+            blocks: self.plan.repeats,
+            seed: self.plan.seed,
+            timing: self.timing,
+            instruments: self.instruments,
+            job,
+            prepare: &|_| Ok(None),
+            inspect: &|_, _| Ok(None),
+            spare: self.spare,
+        }
+    }
+
+    /// Takes the samples of a section, but those that it had before an interruption. `tell` says
+    /// on the bar what a row measures.
+    fn take(
+        &self,
+        schedule: &Schedule<'_>,
+        section: &mut Section,
+        tell: &dyn Fn(&Row) -> String,
+    ) -> Result<(), LabError> {
         if let Some(resumed) = self.resumed {
             resumed.restore(section);
         }
+        self.progress.begin((section.rows.len() * 2 * schedule.blocks) as u64);
+        let result =
+            schedule.run(&mut section.rows, &mut |row| self.progress.sample(&tell(row), row));
+        self.progress.clear();
+        result
     }
+}
+
+/// All contestants, and what each is for: the first that is ours, or else the first, is there again.
+fn with_control<T: Copy>(
+    contestants: impl Iterator<Item = T> + Clone,
+    kind: impl Fn(T) -> RowKind,
+) -> Vec<(T, RowKind)> {
+    let subject = contestants.clone().find(|&one| kind(one) == RowKind::Subject);
+    let again = subject.or(contestants.clone().next()).map(|one| (one, RowKind::Control));
+    contestants.map(|one| (one, kind(one))).chain(again).collect()
 }
 
 /// What a workload measured, and what ended it early, if anything did.

@@ -112,41 +112,28 @@ fn measure(
         "1 file of {}, every page is compared with what was written",
         bytes_text(file.bytes)
     ));
-    let job = |row: &Row, order_seed: u64| Job {
+    let job = |row: &Row, order_seed| Job {
         files: [file.clone()].into(),
         // Other content in each sample: what an earlier one wrote is not what this one did.
         seed: order_seed,
         block_bytes: place.block_bytes,
-        depth: row.depth,
         pattern: place.pattern,
         cache: place.cache,
-        order_seed,
-        heatmap: false,
-        interrupt: context.interrupt.clone(),
-        failed: false.into(),
+        ..context.job(row.depth, order_seed)
     };
     let schedule = Schedule {
-        blocks: context.plan.repeats,
-        seed: context.plan.seed,
-        timing: context.timing,
-        instruments: context.instruments,
-        job: &job,
         prepare: &page_cache::prepare,
         inspect: &|job, sample| Ok(gates::durable(job.block_bytes, sample)),
-        spare: context.spare,
+        ..context.schedule(&job)
     };
     if place.profile == Profile::Direct {
         page_cache::forget(file)?;
     }
-    context.restore(section);
-    context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     let title = section.title.clone();
-    let result = schedule.run(&mut section.rows, &mut |row| {
-        let what = format!("{title}: {} at depth {}", row.label(), row.depth);
-        context.progress.sample(&what, row);
-    });
-    context.progress.clear();
-    result.and_then(|()| schedule.count(&mut section.rows, COUNTING))
+    context.take(&schedule, section, &|row| {
+        format!("{title}: {} at depth {}", row.label(), row.depth)
+    })?;
+    schedule.count(&mut section.rows, COUNTING)
 }
 
 fn judge(context: &Context<'_>, group: &ChainGroup, section: &mut Section) {

@@ -25,13 +25,13 @@ use ringwise_measure::{
 use serde::{Deserialize, Serialize};
 
 use self::scene::Scene;
-use super::{Context, Outcome};
+use super::{Context, Outcome, with_control};
 use crate::{
     dataset::Directory,
     engine::{Engine, Tally},
     error::{LabError, plain},
     gates,
-    job::{Cache, Extent, Failure, Job, Pattern, Start, Timing},
+    job::{Cache, Extent, Failure, Job, Start, Timing},
     lane::Counts,
     plan::{CopyPlan, CopyProgram, DataSet, Workload},
     report::Section,
@@ -230,16 +230,13 @@ fn row(
     Row::new(name, kind, depth, Box::new(copying))
 }
 
-/// All programs, and what each is for: the first that is ours, or else the first, is there again.
+/// All programs, and what each is for.
 fn programs(plan: &CopyPlan) -> Vec<(CopyProgram, RowKind)> {
-    let kind = |program: CopyProgram| match program {
+    with_control(plan.programs.iter().copied(), |program| match program {
         CopyProgram::Ringwise => RowKind::Subject,
         _ if program.is_own() => RowKind::Variant,
         _ => RowKind::Rival,
-    };
-    let subject = plan.programs.iter().find(|program| kind(**program) == RowKind::Subject);
-    let again = subject.or(plan.programs.first()).map(|&program| (program, RowKind::Control));
-    plan.programs.iter().map(|&program| (program, kind(program))).chain(again).collect()
+    })
 }
 
 fn measure(
@@ -253,46 +250,22 @@ fn measure(
         section.notes.push("cold: content is not in memory, names and inodes may be".into());
     }
     let is_study = context.plan.copy.is_study();
-    let job = |row: &Row, _| job(context, row, cache);
+    let job = |row: &Row, _| Job { cache, ..context.job(row.depth, 0) };
     let schedule = Schedule {
-        blocks: context.plan.repeats,
-        seed: context.plan.seed,
         timing: Timing { warm_up: Duration::ZERO, extent: Extent::Operations(1) },
-        instruments: context.instruments,
-        job: &job,
         prepare: &|_| {
             scene.prepare(cache)?;
             Ok(gates::page_cache(cache, scene.cached_share()))
         },
         inspect: &|_, _| Ok(scene.difference()),
-        spare: context.spare,
+        ..context.schedule(&job)
     };
-    context.restore(section);
-    context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     let title = section.title.clone();
-    let result = schedule.run(&mut section.rows, &mut |row| {
-        context.progress.sample(&format!("{title}: {}", row.label()), row);
-    });
-    context.progress.clear();
+    let result = context.take(&schedule, section, &|row| format!("{title}: {}", row.label()));
     if !is_study {
         let (seed, files) = (context.plan.seed, section.rows.first().map_or(1, |row| row.depth));
         section.pairings.extend(verdict::pairings(&section.rows, files, seed));
         section.verdicts.push(verdict::of_copies(&section.rows, files, seed));
     }
     result
-}
-
-fn job(context: &Context<'_>, row: &Row, cache: Cache) -> Job {
-    Job {
-        files: [].into(),
-        seed: context.plan.seed,
-        block_bytes: 1,
-        depth: row.depth,
-        pattern: Pattern::Sequential,
-        cache,
-        order_seed: 0,
-        heatmap: false,
-        interrupt: context.interrupt.clone(),
-        failed: false.into(),
-    }
 }

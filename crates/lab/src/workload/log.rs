@@ -28,18 +28,20 @@ use ringwise_measure::{
 };
 
 use self::{daemon::Daemon, scratch::Scratch};
-use super::{Context, Outcome, server::Processors};
+use super::{
+    Context, Outcome,
+    server::Processors,
+    under_load::{self, UnderLoad},
+    with_control,
+};
 use crate::{
     engine::{Engine, Tally},
-    error::LabError,
-    job::{Cache, Extent, Failure, Job, Pattern, Start, Timing},
+    job::{Extent, Failure, Job, Start, Timing},
     lane::Counts,
     plan::{Guarantee, LogGroup, LogPlan, LogServer, RsyslogInput, Transport, Workload},
     report::Section,
     row::{Row, RowKind},
     sample::Counted,
-    schedule::Schedule,
-    verdict,
 };
 
 /// Lines under way with RELP over all connections: it takes one after the other, and what is under
@@ -207,19 +209,16 @@ impl Served {
             server_pid: None,
         })
     }
+}
 
-    /// Counts the daemon's system calls in a run of its own, which they slow down.
-    fn count(&self, job: &Job) -> Result<Counted, Failure> {
-        let shown = self.load(job, Some(&[Event::SystemCalls, Event::WorkerPunts]))?;
-        let (lines, mut events) = (shown.outcome.totals.received.max(1) as f64, shown.events);
-        let mut each = |event| match &mut events {
-            None => Fact::Unknown("the daemon's process is not known".to_owned()),
-            Some(counters) => counters.count(event).map(|count| count as f64 / lines),
-        };
-        Ok(Counted {
-            system_calls: each(Event::SystemCalls),
-            worker_punts: each(Event::WorkerPunts),
-        })
+impl under_load::Served for Served {
+    fn count(&self, job: &Job, _: &Context<'_>) -> Result<Counted, Failure> {
+        let Shown { outcome, events, .. } = self.load(job, Some(&Counted::EVENTS))?;
+        Ok(Counted::of(events, outcome.totals.received, "the daemon's process is not known"))
+    }
+
+    fn client_bound(&self) -> &AtomicUsize {
+        &self.seen.client_bound
     }
 }
 
@@ -227,139 +226,50 @@ impl Served {
 pub fn run(context: &Context<'_>, group: LogGroup) -> Outcome {
     let plan = &context.plan.log;
     let processors = Processors::choose();
-    let (mut served, mut rows) = (Vec::new(), Vec::new());
-    for &connections in &plan.connections {
-        for (server, kind) in servers(plan, group) {
-            let one = Served {
-                server: server.clone(),
-                group,
-                processors,
-                timing: Timing { warm_up: Duration::ZERO, ..context.timing },
-                directory: context.plan.directory.clone(),
-                seen: Arc::default(),
-            };
-            rows.push(Row::new(server.to_string(), kind, connections, Box::new(one.clone())));
-            served.push(one);
-        }
-    }
+    let timing = Timing { warm_up: Duration::ZERO, ..context.timing };
+    let all = UnderLoad::new(&plan.connections, &servers(plan, group), |server| {
+        let (directory, seen) = (context.plan.directory.clone(), Arc::default());
+        Served { server: server.clone(), group, processors, timing, directory, seen }
+    });
     let title = format!("log, {group}, {} bytes a line", size_text(plan.line_bytes as u64));
-    let mut section = Section::new(Workload::Log, None, title, rows);
+    let mut section = Section::new(Workload::Log, None, title.clone(), Vec::new());
     section.message_bytes = plan.line_bytes;
     section.log = Some(group);
-    section.notes.push(processors.note());
     section.notes.push(
         "every line found in the daemon's files once; CPU time and system calls are the daemon's \
          (1 µs a line is 1 s for a million)"
             .to_owned(),
     );
-    let result = measure(context, &served, &mut section);
-    context.progress.clear();
-    remark(&served, &mut section);
-    let seed = context.plan.seed;
-    for &connections in &plan.connections {
-        section.pairings.extend(verdict::pairings(&section.rows, connections, seed));
-        let verdict = verdict::at_connections(&section.rows, connections, "line", seed);
-        section.verdicts.push(verdict);
-    }
-    Outcome { section, result }
+    all.run(context, section, &title, "line", remark)
 }
 
-/// All daemons of a group, and what each is for: the first that is ours, or else the first, is there
-/// again.
+/// All daemons of a group, and what each is for.
 fn servers(plan: &LogPlan, group: LogGroup) -> Vec<(&LogServer, RowKind)> {
-    let kind = |server: &LogServer| match server {
+    let of_group = plan.servers.iter().filter(|server| server.belongs_to(group));
+    with_control(of_group, |server| match server {
         LogServer::Uring => RowKind::Subject,
         LogServer::Epoll => RowKind::Rival,
         _ => RowKind::Program,
-    };
-    let of_group: Vec<&LogServer> =
-        plan.servers.iter().filter(|server| server.belongs_to(group)).collect();
-    let subject = of_group.iter().find(|server| kind(server) == RowKind::Subject);
-    let again = subject.or(of_group.first()).map(|server| (*server, RowKind::Control));
-    of_group.iter().map(|&server| (server, kind(server))).chain(again).collect()
+    })
 }
 
-fn measure(
-    context: &Context<'_>,
-    served: &[Served],
-    section: &mut Section,
-) -> Result<(), LabError> {
-    let (line_bytes, title) = (section.message_bytes, section.title.clone());
-    let job = |row: &Row, order_seed| Job {
-        files: [].into(),
-        seed: context.plan.seed,
-        block_bytes: line_bytes,
-        depth: row.depth,
-        pattern: Pattern::Sequential,
-        cache: Cache::Warm,
-        order_seed,
-        heatmap: false,
-        interrupt: context.interrupt.clone(),
-        failed: false.into(),
-    };
-    let schedule = Schedule {
-        blocks: context.plan.repeats,
-        seed: context.plan.seed,
-        timing: context.timing,
-        instruments: context.instruments,
-        job: &job,
-        prepare: &|_| Ok(None),
-        inspect: &|_, _| Ok(None),
-        spare: context.spare,
-    };
-    context.restore(section);
-    context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
-    schedule.run(&mut section.rows, &mut |row| {
-        let what = format!("{title}: {}, {} connections", row.label(), row.depth);
-        context.progress.sample(&what, row);
-    })?;
-    for (row, served) in section.rows.iter_mut().zip(served) {
-        if !row.is_valid() {
-            continue;
-        }
-        let counted = served.count(&job(row, 0));
-        if context.interrupt.load(Ordering::Relaxed) {
-            return Err(LabError::Interrupted);
-        }
-        match counted {
-            Ok(counted) => row.measured.counted = Some(counted),
-            Err(failure) => row.measured.void = Some(failure.to_string()),
-        }
+/// Says of a row what is to be known of its daemon.
+fn remark(served: &Served, row: &mut Row) {
+    let remarks = &mut row.measured.remarks;
+    let unsent = served.seen.unsent.load(Ordering::Relaxed);
+    if unsent > 0 {
+        remarks.push(format!("{unsent} lines were due and never sent"));
     }
-    Ok(())
-}
-
-/// Says of each row what is to be known of it.
-fn remark(served: &[Served], section: &mut Section) {
-    for (row, served) in section.rows.iter_mut().zip(served) {
-        let measured = &mut row.measured;
-        let bound = served.seen.client_bound.load(Ordering::Relaxed);
-        if bound > 0 {
-            let samples = measured.samples.len();
-            measured.remarks.push(format!("client-bound in {bound} of {samples} samples"));
+    let is_silent = match served.server {
+        LogServer::Rsyslog(RsyslogInput::Imtcp | RsyslogInput::Imptcp) | LogServer::SyslogNg => {
+            served.group.guarantee != Guarantee::None
         }
-        let unsent = served.seen.unsent.load(Ordering::Relaxed);
-        if unsent > 0 {
-            measured.remarks.push(format!("{unsent} lines were due and never sent"));
-        }
-        let is_silent = match served.server {
-            LogServer::Rsyslog(RsyslogInput::Imtcp | RsyslogInput::Imptcp)
-            | LogServer::SyslogNg => served.group.guarantee != Guarantee::None,
-            _ => false,
-        };
-        if is_silent {
-            measured
-                .remarks
-                .push("syncs, but acknowledges nothing: latency is to the kernel".into());
-        }
-        if matches!(served.server, LogServer::Target { .. }) {
-            measured.remarks.push("its files are not looked at".into());
-        }
-        for sample in &mut measured.samples {
-            if sample.cpu_ns_per_op == 0.0 {
-                // A daemon whose process cannot be seen.
-                sample.cpu_ns_per_op = f64::NAN;
-            }
-        }
+        _ => false,
+    };
+    if is_silent {
+        remarks.push("syncs, but acknowledges nothing: latency is to the kernel".into());
+    }
+    if matches!(served.server, LogServer::Target { .. }) {
+        remarks.push("its files are not looked at".into());
     }
 }

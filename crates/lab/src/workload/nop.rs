@@ -17,12 +17,11 @@ use super::{Context, Outcome, remark};
 use crate::{
     engine::{Engine, Tally, bare_ring::BareRing, uring::ENTRIES_MIN},
     error::plain,
-    job::{Cache, Failure, Job, Pattern, Start, Until, Window},
+    job::{Failure, Job, Start, Until, Window},
     lane::{Counts, SLICES},
     plan::Workload,
     report::Section,
     row::{Row, RowKind},
-    schedule::Schedule,
     verdict::{self, Figure, Finding, Verdict, interval_text},
 };
 
@@ -67,34 +66,10 @@ pub fn run(context: &Context<'_>) -> Outcome {
     }
     let title = "nop, one thread, one ring, one system call per batch".to_owned();
     let mut section = Section::new(Workload::Nop, None, title, rows);
-    let job = |row: &Row, order_seed| Job {
-        files: [].into(),
-        seed: context.plan.seed,
-        block_bytes: 0,
-        depth: row.depth,
-        pattern: Pattern::Sequential,
-        cache: Cache::Warm,
-        order_seed,
-        heatmap: false,
-        interrupt: context.interrupt.clone(),
-        failed: false.into(),
-    };
-    let schedule = Schedule {
-        blocks: context.plan.repeats,
-        seed: context.plan.seed,
-        timing: context.timing,
-        instruments: context.instruments,
-        job: &job,
-        prepare: &|_| Ok(None),
-        inspect: &|_, _| Ok(None),
-        spare: context.spare,
-    };
-    context.restore(&mut section);
-    context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
-    let result = schedule.run(&mut section.rows, &mut |row| {
-        context.progress.sample(&format!("nop: {}, batch {}", row.label(), row.depth), row);
+    let job = |row: &Row, order_seed| Job { block_bytes: 0, ..context.job(row.depth, order_seed) };
+    let result = context.take(&context.schedule(&job), &mut section, &|row| {
+        format!("nop: {}, batch {}", row.label(), row.depth)
     });
-    context.progress.clear();
     let seed = context.plan.seed;
     for &batch in &context.plan.batches {
         section.pairings.extend(verdict::pairings(&section.rows, batch, seed));

@@ -120,15 +120,11 @@ fn measure(
     let shared: Arc<[DataFile]> = files.clone().into();
     let job = |engine: &str, depth, order_seed| Job {
         files: shared.clone(),
-        seed: context.plan.seed,
         block_bytes: group.block_bytes,
-        depth,
         pattern: group.pattern,
         cache: group.cache_of(engine),
-        order_seed,
         heatmap: context.plan.heatmap.is_some(),
-        interrupt: context.interrupt.clone(),
-        failed: false.into(),
+        ..context.job(depth, order_seed)
     };
     calibration::calibrate(context, &|depth, seed| job("", depth, seed), section)?;
     let bounded = memory.map(|memory| Bounded::enter(memory, group, &files)).transpose()?;
@@ -136,12 +132,9 @@ fn measure(
         section.notes.push(bounded.note());
         section.bound_bytes = Some(bounded.bytes());
     }
+    let of_row = |row: &Row, seed| job(&row.engine, row.depth, seed);
     let schedule = Schedule {
-        blocks: context.plan.repeats,
-        seed: context.plan.seed,
         timing: timing(context, group),
-        instruments: context.instruments,
-        job: &|row, seed| job(&row.engine, row.depth, seed),
         prepare: &|job| match &bounded {
             Some(bounded) => bounded.prepare(job),
             None => page_cache::prepare(job),
@@ -150,20 +143,16 @@ fn measure(
             Some(bounded) => bounded.inspect(job, sample),
             None => Ok(None),
         },
-        spare: context.spare,
+        ..context.schedule(&of_row)
     };
     if group.cache == Cache::Bypassed {
         // Pages in the cache would have to be looked for by every direct read.
         files.iter().try_for_each(page_cache::forget)?;
     }
-    context.restore(section);
-    context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
     let title = section.title.clone();
-    let result = schedule.run(&mut section.rows, &mut |row| {
-        let what = format!("{title}: {} at depth {}", row.label(), row.depth);
-        context.progress.sample(&what, row);
+    let result = context.take(&schedule, section, &|row| {
+        format!("{title}: {} at depth {}", row.label(), row.depth)
     });
-    context.progress.clear();
     let result = result.and_then(|()| match group.cache {
         // Counting is another pass over files that must be cold again; the engines count too.
         Cache::Cold => Ok(()),

@@ -11,11 +11,10 @@ use crate::{
         stat::{BlockingStat, RingStat},
     },
     error::LabError,
-    job::{Cache, Job, Pattern},
+    job::{Job, Pattern},
     plan::{StatPlan, Workload},
     report::Section,
     row::{Row, RowKind},
-    schedule::Schedule,
     verdict,
 };
 
@@ -71,33 +70,13 @@ fn measure(
     let tree = tree?;
     section.notes.push("the length of every file is compared with what it was made with".into());
     let files: std::sync::Arc<[DataFile]> = tree.files.clone().into();
-    let job = |row: &Row, order_seed: u64| Job {
+    let job = |row: &Row, order_seed| Job {
         files: files.clone(),
-        seed: context.plan.seed,
-        block_bytes: 1,
-        depth: row.depth,
         pattern: Pattern::Random,
-        cache: Cache::Warm,
-        order_seed,
-        heatmap: false,
-        interrupt: context.interrupt.clone(),
-        failed: false.into(),
+        ..context.job(row.depth, order_seed)
     };
-    let schedule = Schedule {
-        blocks: context.plan.repeats,
-        seed: context.plan.seed,
-        timing: context.timing,
-        instruments: context.instruments,
-        job: &job,
-        prepare: &|_| Ok(None),
-        inspect: &|_, _| Ok(None),
-        spare: context.spare,
-    };
-    context.restore(section);
-    context.progress.begin((section.rows.len() * 2 * context.plan.repeats) as u64);
-    let result = schedule.run(&mut section.rows, &mut |row| {
-        context.progress.sample(&format!("stat: {} at depth {}", row.label(), row.depth), row);
-    });
-    context.progress.clear();
-    result.and_then(|()| schedule.count(&mut section.rows, COUNTING))
+    let schedule = context.schedule(&job);
+    context
+        .take(&schedule, section, &|row| format!("stat: {} at depth {}", row.label(), row.depth))?;
+    schedule.count(&mut section.rows, COUNTING)
 }

@@ -1,0 +1,122 @@
+//! Servers under the load of a generator, which `echo` and `log` measure alike: a row for each
+//! number of connections and server, samples interleaved, system calls in a pass of their own.
+//!
+//! What a server speaks, and how it is started and loaded, is its workload's.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Context, Outcome, server::Processors};
+use crate::{
+    engine::Engine,
+    error::LabError,
+    job::{Failure, Job},
+    report::Section,
+    row::{Row, RowKind},
+    sample::Counted,
+    verdict,
+};
+
+/// A server that can be put under load, as the lab's engines can be put to work.
+pub(super) trait Served: Engine + Clone + 'static {
+    /// Counts the server's system calls in a run of its own, which they slow down.
+    fn count(&self, job: &Job, context: &Context<'_>) -> Result<Counted, Failure>;
+
+    /// In how many samples the generator was the limit.
+    fn client_bound(&self) -> &AtomicUsize;
+}
+
+/// The servers of a section, in the order of its rows.
+pub(super) struct UnderLoad<S> {
+    served: Vec<S>,
+    rows: Vec<Row>,
+}
+
+impl<S: Served> UnderLoad<S> {
+    /// Every server at every number of connections. `make` makes it ready to be loaded.
+    pub(super) fn new<T: std::fmt::Display + Copy>(
+        connections: &[usize],
+        servers: &[(T, RowKind)],
+        make: impl Fn(T) -> S,
+    ) -> UnderLoad<S> {
+        let mut all = UnderLoad { served: Vec::new(), rows: Vec::new() };
+        for &connections in connections {
+            for &(server, kind) in servers {
+                let one = make(server);
+                let runner = Box::new(one.clone());
+                all.rows.push(Row::new(server.to_string(), kind, connections, runner));
+                all.served.push(one);
+            }
+        }
+        all
+    }
+
+    /// Measures all of them in a section. `tell` says what a row measures, `operation` what one
+    /// operation is, and `remark` of a row what else is to be known of it.
+    pub(super) fn run(
+        self,
+        context: &Context<'_>,
+        mut section: Section,
+        tell: &str,
+        operation: &str,
+        remark: impl Fn(&S, &mut Row),
+    ) -> Outcome {
+        let UnderLoad { served, rows } = self;
+        section.rows = rows;
+        section.notes.insert(0, Processors::choose().note());
+        let result = measure(context, &served, &mut section, tell);
+        for (row, served) in section.rows.iter_mut().zip(&served) {
+            be_frank(row, served.client_bound().load(Ordering::Relaxed));
+            remark(served, row);
+        }
+        let seed = context.plan.seed;
+        let mut counts: Vec<usize> = section.rows.iter().map(|row| row.depth).collect();
+        counts.dedup();
+        for connections in counts {
+            section.pairings.extend(verdict::pairings(&section.rows, connections, seed));
+            let verdict = verdict::at_connections(&section.rows, connections, operation, seed);
+            section.verdicts.push(verdict);
+        }
+        section.summarise();
+        Outcome { section, result }
+    }
+}
+
+fn measure<S: Served>(
+    context: &Context<'_>,
+    served: &[S],
+    section: &mut Section,
+    tell: &str,
+) -> Result<(), LabError> {
+    let block_bytes = section.message_bytes;
+    let job = |row: &Row, order_seed| Job { block_bytes, ..context.job(row.depth, order_seed) };
+    context.take(&context.schedule(&job), section, &|row| {
+        format!("{tell}: {}, {} connections", row.label(), row.depth)
+    })?;
+    for (row, served) in section.rows.iter_mut().zip(served).filter(|(row, _)| row.is_valid()) {
+        let counted = served.count(&job(row, 0), context);
+        if context.interrupt.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
+        match counted {
+            Ok(counted) => row.measured.counted = Some(counted),
+            Err(failure) => row.measured.void = Some(failure.to_string()),
+        }
+    }
+    Ok(())
+}
+
+/// Says of a row what keeps its figures from being the server's own.
+fn be_frank(row: &mut Row, client_bound: usize) {
+    let measured = &mut row.measured;
+    let samples = measured.samples.len();
+    if client_bound > 0 {
+        measured.remarks.push(format!("client-bound in {client_bound} of {samples} samples"));
+    }
+    for sample in measured.samples.iter_mut().filter(|sample| sample.cpu_ns_per_op == 0.0) {
+        // A server whose process cannot be seen.
+        sample.cpu_ns_per_op = f64::NAN;
+    }
+    if samples > 0 && measured.cpu_ns_per_op().is_nan() {
+        measured.remarks.push("CPU time unknown: its process is not seen".into());
+    }
+}
