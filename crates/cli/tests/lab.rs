@@ -200,8 +200,17 @@ fn the_suite_says_first_what_it_needs_and_ends_on_a_signal_with_what_it_has() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(error_line(&output, 1), "lab: interrupted: the results are partial");
     let text = String::from_utf8(output.stdout).unwrap();
-    for part in ["read: ", "latency: ", "nop: ", "chain: ", "stat: ", "echo: ", "copy: ", " in all"]
-    {
+    for part in [
+        "read: ",
+        "latency: ",
+        "nop: ",
+        "chain: ",
+        "stat: ",
+        "echo: ",
+        "copy: ",
+        "log: ",
+        " in all",
+    ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     assert!(text.contains(" of test files, "), "{text}");
@@ -634,6 +643,67 @@ fn an_interrupted_run_goes_on_where_it_was() {
     }
     let line = error_line(&run(path, &["--resume", "r.json"]), 1);
     assert!(line.contains("the run came to its end"), "{line}");
+}
+
+#[test]
+fn a_run_that_is_killed_goes_on_from_the_sections_that_were_over() {
+    let directory = directory();
+    let path = directory.path();
+    let mut arguments = vec!["read", "--json", "r.json", "--engines", "sync,uring", "--depth", "1"];
+    arguments.extend(["--size", "4m", "--duration", "20ms", "--repeats", "10"]);
+    let results = path.join("r.json");
+    let mut child = lab(path, &arguments).stdout(Stdio::null()).spawn().unwrap();
+    // The first of its two sections is over when there are results.
+    while !results.exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended without results");
+        thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success(), "it was over before it was killed");
+    let before = conforming(&results);
+    assert_eq!(before["partial"], true);
+    assert_eq!(before["ended_by"], "killed: this was kept while it ran");
+    assert_eq!(before["sections"].as_array().unwrap().len(), 1);
+    let output = run(path, &["--resume", "r.json"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let after = conforming(&results);
+    assert_eq!((&after["partial"], &after["ended_by"]), (&false.into(), &Value::Null));
+    assert_eq!(after["sections"].as_array().unwrap().len(), 2);
+    for (index, row) in before["results"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(row["samples"], after["results"][index]["samples"], "not measured again");
+    }
+    assert_eq!(content(path), results_and_page(path, "r"), "nothing stays of the killed run");
+}
+
+#[test]
+fn a_check_of_the_lab_with_itself_counts_what_it_tells_apart() {
+    let directory = directory();
+    let arguments = ["nop", "--depth", "32", "--duration", "20ms", "--repeats", "2"];
+    let output = run(
+        directory.path(),
+        &[&arguments[..], &["--self-check", "2", "--json", "n.json"]].concat(),
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    let results = conforming(&directory.path().join("n.json"));
+    if let Some(reason) = results["results"][0]["void"].as_str() {
+        return skip(reason);
+    }
+    let rows = results["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 8, "{text}");
+    // The bare ring's row has the library's flags and calls like all others.
+    let details: Vec<&Value> = rows.iter().map(|row| &row["detail"]).collect();
+    assert!(details.iter().all(|detail| *detail == details[0]), "{details:?}");
+    assert!(text.contains("run 2 of a check of the lab with itself"), "{text}");
+    let line = text.lines().find(|line| line.starts_with("no difference in ")).unwrap();
+    let mut numbers = line.split(' ').filter_map(|word| word.parse::<u32>().ok());
+    let (same, all) = (numbers.next().unwrap(), numbers.next().unwrap());
+    assert_eq!(all, 2 * 6, "{line}");
+    // On a busy machine it may tell some apart, and then says so.
+    assert_eq!(output.status.success(), f64::from(same) >= 0.95 * f64::from(all), "{line}");
+    assert_eq!(text.matches("row told apart: ").count() as u32, all - same, "{text}");
+    let error = error_line(&run(directory.path(), &["nop", "--self-check", "0"]), 2);
+    assert!(error.contains("--self-check 0: expected 1 to 100"), "{error}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub struct Args {
     pub action: Option<Action>,
 
     /// What to measure: read, latency, nop, chain, stat, echo, copy, log [default: the
-    /// suite of all but log]
+    /// suite of all of them]
     #[serde(deserialize_with = "text")]
     pub workload: Option<String>,
 
@@ -214,6 +214,12 @@ pub struct Args {
     #[serde(skip)]
     pub resume: Option<PathBuf>,
 
+    /// Check the lab with itself, in so many runs: every row of a depth is the same engine, so that
+    /// at least 95 % of all rows have to show no difference; exit status 1 where they do not
+    #[arg(long, value_name = "RUNS")]
+    #[serde(deserialize_with = "text")]
+    pub self_check: Option<String>,
+
     /// Keep the test files for the next run
     #[arg(long)]
     pub keep: bool,
@@ -291,6 +297,7 @@ impl Args {
             heatmap: self.heatmap.or(config.heatmap),
             config: self.config,
             resume: self.resume,
+            self_check: self.self_check.or(config.self_check),
             keep: self.keep || config.keep,
         }
     }

@@ -235,6 +235,7 @@ mod tests {
                 ..Tally::default()
             },
             cpu_ns_per_operation: 1.0,
+            split: None,
             other_cpu_ns_per_operation: None,
             device_share: Some(1.0),
             device_queue_depth: None,

@@ -37,6 +37,7 @@ pub mod resumed;
 pub mod row;
 pub mod sample;
 pub mod schedule;
+pub mod self_check;
 mod suite;
 pub mod verdict;
 pub mod workload;
@@ -50,7 +51,10 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use ringwise_measure::{Sources, cpu::IdleBaseline, device::Storage, environment::Environment};
+use ringwise_measure::{
+    Sources, cpu::IdleBaseline, device::Storage, environment::Environment, process::ProcessIo,
+    quantity::bytes_text,
+};
 
 pub use crate::{args::Args, error::LabError};
 use crate::{
@@ -110,24 +114,40 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         ended_by: None,
         began_unix_s: resumed.as_ref().map_or(began_unix_s, Resumed::began_unix_s),
         lasted_s: 0.0,
+        written_bytes: None,
     };
     if let Some(resumed) = &resumed {
         resumed.check(&report.environment, &report.storage)?;
     }
+    let path = plan.json.clone().unwrap_or_else(|| json::default_path(&plan.out, began_unix_s));
+    let before_s = resumed.as_ref().map_or(0.0, Resumed::lasted_s);
+    let lasted_s = || before_s + began.elapsed().as_secs_f64();
     let progress = Progress::new();
     progress.expect(suite::samples(&plan) as u64);
-    let spare = Spare::new(plan.spare);
-    let context = Context {
-        plan: &plan,
-        instruments: &instruments,
-        // Each workload has its own.
-        timing: suite::timing(&plan, plan.workloads[0]),
-        interrupt: &interrupt,
-        progress: &progress,
-        spare: &spare,
-        resumed: resumed.as_ref(),
-    };
-    let result = suite::measure(&context, directory.as_ref(), &mut report.sections, out);
+    // Each workload has its own.
+    let timing = suite::timing(&plan, plan.workloads[0]);
+    let mut runs = 0..plan.self_check.unwrap_or(1);
+    let result = runs.try_for_each(|run| {
+        let context = Context {
+            plan: &plan,
+            instruments: &instruments,
+            timing,
+            interrupt: &interrupt,
+            progress: &progress,
+            spare: &Spare::new(plan.spare),
+            resumed: resumed.as_ref(),
+            run,
+        };
+        let mut done = |section| {
+            report.sections.push(section);
+            report.lasted_s = lasted_s();
+            // Until it is as far as it was, a run that goes on has nothing to add to its file.
+            if resumed.as_ref().is_none_or(|own| report.sections.len() >= own.sections()) {
+                checkpoint(&mut report, &path);
+            }
+        };
+        suite::measure(&context, directory.as_ref(), &mut done, out)
+    });
     drop(directory);
     progress.clear();
     let ended_by = match result {
@@ -143,11 +163,11 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         LabError::Interrupted => "interrupted".to_owned(),
         other => other.to_string(),
     });
-    let before_s = resumed.as_ref().map_or(0.0, Resumed::lasted_s);
-    report.lasted_s = before_s + began.elapsed().as_secs_f64();
-    let path = plan.json.clone().unwrap_or_else(|| json::default_path(&plan.out, began_unix_s));
+    report.lasted_s = lasted_s();
+    let written = ProcessIo::read(&instruments.sources).map(|io| io.write_bytes);
+    report.written_bytes = written.known().copied();
     json::write(&path, &json::text(&report))?;
-    draw(&plan, &report.sections, context.timing, out)?;
+    draw(&plan, &report.sections, timing, out)?;
     let partial = match &ended_by {
         None => "",
         Some(LabError::Interrupted) => " (partial: interrupted)",
@@ -158,6 +178,10 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     let page = page_beside(&path);
     json::write(&page, &page::text(&[Saved::read(&path)?]))?;
     say(out, &format!("report: {}\n", shown(&page)))?;
+    if let Some(bytes) = report.written_bytes {
+        let bytes = bytes_text(bytes);
+        say(out, &format!("written: {bytes}, by the lab and what it ran (/proc/self/io)\n"))?;
+    }
     if ended_by.is_some() {
         say(out, &format!("go on with: ringwise lab --resume {}\n", shown(&path)))?;
     }
@@ -168,12 +192,35 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         }
         Some(error) => return Err(error),
     }
+    if plan.self_check.is_some() {
+        let told = self_check::Told::of(&report.sections);
+        say(out, &told.text())?;
+        if !told.is_passed() {
+            let text = "the lab tells what is the same apart: use a quieter machine or --repeats";
+            return Err(LabError::Failed(text.to_owned()));
+        }
+    }
     match report.sections.iter().map(Section::common_void).collect::<Option<Vec<_>>>() {
         Some(reasons) if !reasons.is_empty() => {
             Err(LabError::Failed(format!("nothing could be measured: {}", reasons[0])))
         }
         _ => Ok(()),
     }
+}
+
+/// What a results file says of its run while that is under way: who reads it, reads it because the
+/// run was killed.
+const UNDER_WAY: &str = "killed: this was kept while it ran";
+
+/// Keeps what is measured so far, so that a run that is killed can go on from there.
+fn checkpoint(report: &mut Report<'_>, path: &Path) {
+    if !report.sections.iter().any(Section::is_measured) {
+        return;
+    }
+    report.ended_by = Some(UNDER_WAY.to_owned());
+    // Where it cannot be written now, the end tells.
+    let _ = json::write(path, &json::text(report));
+    report.ended_by = None;
 }
 
 /// Where the page goes that shows a results file: its name with another ending.

@@ -50,6 +50,8 @@ pub struct Plan {
     pub seed: u64,
     /// Interleaved blocks.
     pub repeats: usize,
+    /// Runs with the same engine in all rows of a depth, where the lab itself is checked.
+    pub self_check: Option<usize>,
     /// How much each sample measures.
     pub extent: ExtentChoice,
     /// What `read` measures, a group for each profile and block.
@@ -152,15 +154,17 @@ impl Scale {
 
 /// What share of the suite's time a workload has, in seconds of the quick one. One that is not in
 /// the suite has none.
-const SUITE: [(Workload, u64); 7] = [
-    (Workload::Read, 26),
-    (Workload::Latency, 22),
-    (Workload::Nop, 18),
-    (Workload::Chain, 15),
+const SUITE: [(Workload, u64); 8] = [
+    (Workload::Read, 24),
+    (Workload::Latency, 20),
+    (Workload::Nop, 16),
+    (Workload::Chain, 14),
     (Workload::Stat, 6),
     (Workload::Echo, 12),
     // Each of its samples is one copy.
     (Workload::Copy, 0),
+    // Each of its samples starts a daemon.
+    (Workload::Log, 6),
 ];
 
 impl Plan {

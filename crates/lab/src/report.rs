@@ -42,6 +42,9 @@ pub struct Report<'a> {
     pub began_unix_s: u64,
     /// How long it took.
     pub lasted_s: f64,
+    /// What it and the programs that it ran had written, by the account of its process; known at
+    /// the end.
+    pub written_bytes: Option<u64>,
 }
 
 /// Rows that were measured in one interleaved run, and what they say.

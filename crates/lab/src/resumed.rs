@@ -98,6 +98,11 @@ impl Resumed {
         }
     }
 
+    /// How many sections it had come to.
+    pub fn sections(&self) -> usize {
+        self.saved.sections.len()
+    }
+
     /// Gives the rows of a section the samples that they had.
     pub fn restore(&self, section: &mut Section) {
         let Some(index) = self.saved.sections.iter().position(|own| own.title == section.title)

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use ringwise_measure::{
@@ -15,7 +15,7 @@ use crate::{
     engine::Engine,
     gates,
     heat::Heat,
-    sample::{Counted, Sample},
+    sample::{Counted, KernelShares, Sample},
     workload::copy::CopyFigures,
 };
 
@@ -34,7 +34,7 @@ pub struct Row {
     /// Reads in flight, or the batch.
     pub depth: usize,
     /// Which does the work.
-    pub runner: Box<dyn Engine>,
+    pub runner: Arc<dyn Engine>,
     /// What was measured.
     pub measured: Measured,
 }
@@ -82,6 +82,55 @@ pub struct Measured {
     pub harness_share: Option<f64>,
 }
 
+/// CPU time per operation by whose it is.
+///
+/// Means over the samples, since the clock of user and system time goes in ticks. What workers,
+/// pollers and the kernel's own threads take is seen in the pass that counts events; where there is
+/// none (a cold cache), theirs is in the system time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CpuKinds {
+    /// The program in user mode.
+    pub user_ns: f64,
+    /// The program in the kernel.
+    pub system_ns: f64,
+    /// The kernel's workers for the program's ring.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub io_worker_ns: f64,
+    /// The kernel's submission pollers for the program's ring.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub sqpoll_ns: f64,
+    /// Interrupts of the whole machine; nothing where its kernel counts them as what was
+    /// interrupted.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub interrupt_ns: f64,
+    /// The kernel's own threads: write-back, the journal.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub write_back_ns: f64,
+}
+
+/// A column of nothing in every report says nothing.
+fn is_nothing(ns: &f64) -> bool {
+    *ns == 0.0
+}
+
+impl CpuKinds {
+    /// Each kind that has a hundredth of all or more, in words.
+    pub fn text(&self) -> String {
+        let kinds = [
+            ("user", self.user_ns),
+            ("system", self.system_ns),
+            ("io-wq", self.io_worker_ns),
+            ("SQPOLL", self.sqpoll_ns),
+            ("interrupts", self.interrupt_ns),
+            ("write-back", self.write_back_ns),
+        ];
+        let all: f64 = kinds.iter().map(|(_, ns)| ns).sum();
+        let shares = kinds.iter().map(|(name, ns)| (name, (ns / all * 100.0).round()));
+        let shown = shares.filter(|(_, percent)| *percent >= 1.0);
+        shown.map(|(name, percent)| format!("{name} {percent:.0}")).collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// One sample's figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SampleFigures {
@@ -98,6 +147,15 @@ pub struct SampleFigures {
     /// CPU time per operation.
     #[serde(deserialize_with = "not_a_number_if_null")]
     pub cpu_ns_per_op: f64,
+    /// Of that in user mode.
+    #[serde(default)]
+    pub user_ns_per_op: Option<f64>,
+    /// Of that in the kernel, its workers and pollers included.
+    #[serde(default)]
+    pub system_ns_per_op: Option<f64>,
+    /// Interrupts of the whole machine per operation.
+    #[serde(default)]
+    pub interrupt_ns_per_op: Option<f64>,
     /// CPU time of the rest of the machine per operation.
     pub system_other_cpu_ns_per_op: Option<f64>,
     /// Operations in flight on average.
@@ -144,7 +202,7 @@ fn named_figures<'de, D: Deserializer<'de>>(
 impl Row {
     /// A row with nothing measured.
     pub fn new(engine: String, kind: RowKind, depth: usize, runner: Box<dyn Engine>) -> Row {
-        Row { engine, kind, depth, runner, measured: Measured::default() }
+        Row { engine, kind, depth, runner: runner.into(), measured: Measured::default() }
     }
 
     /// What the table calls it.
@@ -175,6 +233,9 @@ impl Measured {
                 / sample.tally.elapsed_ns.max(1) as f64
                 / (1 << 20) as f64,
             cpu_ns_per_op: sample.cpu_ns_per_operation,
+            user_ns_per_op: sample.split.map(|split| split.user_ns),
+            system_ns_per_op: sample.split.map(|split| split.system_ns),
+            interrupt_ns_per_op: sample.split.map(|split| split.interrupt_ns),
             system_other_cpu_ns_per_op: sample.other_cpu_ns_per_operation,
             in_flight: sample.tally.in_flight_mean(),
             own_syscalls_per_op: sample.tally.system_calls.map(|calls| calls as f64 / completed),
@@ -223,6 +284,32 @@ impl Measured {
         let seen =
             |sample: &SampleFigures| Some(sample.cpu_ns_per_op).filter(|cpu_ns| !cpu_ns.is_nan());
         self.median(seen).unwrap_or(f64::NAN)
+    }
+
+    /// CPU time per operation by whose it is. None where another process worked.
+    pub fn cpu(&self) -> Option<CpuKinds> {
+        let mean = |figure: fn(&SampleFigures) -> Option<f64>| {
+            let all: Vec<f64> = self.samples.iter().filter_map(figure).collect();
+            (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+        };
+        let user_ns = mean(|sample| sample.user_ns_per_op)?;
+        let system_ns = mean(|sample| sample.system_ns_per_op)?;
+        let interrupt_ns = mean(|sample| sample.interrupt_ns_per_op)?;
+        let shares = self.counted.as_ref().and_then(|counted| counted.shares);
+        let of_all = |share: fn(&KernelShares) -> f64| {
+            shares.as_ref().map_or(0.0, |shares| share(shares) * (user_ns + system_ns))
+        };
+        // Both are time in the kernel; shares are of another pass and may be a little more.
+        let io_worker_ns = of_all(|shares| shares.io_workers).min(system_ns);
+        let sqpoll_ns = of_all(|shares| shares.sqpoll).min(system_ns - io_worker_ns);
+        Some(CpuKinds {
+            user_ns,
+            system_ns: system_ns - io_worker_ns - sqpoll_ns,
+            io_worker_ns,
+            sqpoll_ns,
+            interrupt_ns,
+            write_back_ns: of_all(|shares| shares.write_back),
+        })
     }
 
     /// What else a copy took: the medians of the samples.
@@ -345,6 +432,33 @@ mod tests {
         row.measured.samples[2].ops_per_s *= 0.3;
         assert_eq!(row.measured.outliers(), 1);
         assert_eq!(row.measured.samples.len(), 6);
+    }
+
+    #[test]
+    fn cpu_time_is_told_apart_and_adds_up() {
+        let mut row = row("uring", RowKind::Subject, 8, Figures::DIRECT);
+        assert_eq!(row.measured.cpu(), None, "another process");
+        for sample in &mut row.measured.samples {
+            (sample.user_ns_per_op, sample.system_ns_per_op) = (Some(1000.0), Some(3000.0));
+            sample.interrupt_ns_per_op = Some(0.0);
+        }
+        assert_eq!(row.measured.cpu().unwrap().text(), "user 25 system 75", "not counted");
+        let shares = KernelShares { io_workers: 0.5, sqpoll: 0.0, write_back: 0.25 };
+        row.measured.counted = Some(Counted {
+            shares: Some(shares),
+            system_calls: Fact::Known(1.0),
+            worker_punts: Fact::Known(1.0),
+        });
+        let cpu = row.measured.cpu().unwrap();
+        let whole = cpu.user_ns + cpu.system_ns + cpu.io_worker_ns + cpu.sqpoll_ns;
+        assert!((whole - 4000.0).abs() < 1e-6, "{cpu:?}");
+        assert!((cpu.io_worker_ns - 2000.0).abs() < 1e-6, "{cpu:?}");
+        assert_eq!(cpu.text(), "user 20 system 20 io-wq 40 write-back 20");
+        // More than there is in the kernel is another pass's.
+        let all = KernelShares { io_workers: 0.9, sqpoll: 0.9, write_back: 0.0 };
+        row.measured.counted.as_mut().unwrap().shares = Some(all);
+        let cpu = row.measured.cpu().unwrap();
+        assert_eq!((cpu.io_worker_ns, cpu.sqpoll_ns, cpu.system_ns), (3000.0, 0.0, 0.0));
     }
 
     #[test]

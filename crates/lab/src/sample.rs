@@ -10,7 +10,7 @@ use std::{
 use ringwise_measure::{
     Fact, Latency, Sources,
     counters::{Counters, Event},
-    cpu::{IdleBaseline, SystemCpu, process_cpu_ns},
+    cpu::{CpuSnapshot, CpuSplit, IdleBaseline, KernelThreads, SystemCpu, process_cpu_ns},
     device::DeviceCounters,
     process::ProcessIo,
 };
@@ -48,6 +48,9 @@ pub struct Sample {
     pub tally: Tally,
     /// CPU time of all threads, kernel workers included, per operation.
     pub cpu_ns_per_operation: f64,
+    /// The same in user mode and in the kernel, and interrupts of the whole machine, per operation.
+    /// None where another process did it.
+    pub split: Option<Split>,
     /// CPU time of the rest of the machine above its idle baseline (interrupts, write-back), per
     /// operation.
     pub other_cpu_ns_per_operation: Option<f64>,
@@ -60,9 +63,34 @@ pub struct Sample {
     pub device_written_bytes_per_op: Option<f64>,
 }
 
+/// CPU time per operation, as the clocks at the edges of a sample tell it apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Split {
+    /// The process in user mode.
+    pub user_ns: f64,
+    /// The process in the kernel, its workers and pollers included.
+    pub system_ns: f64,
+    /// Interrupts and soft interrupts of the machine, where its kernel tells them apart.
+    pub interrupt_ns: f64,
+}
+
+/// CPU time of kernel threads over that of the process, seen in the pass of [`Counted`]: their files
+/// cannot be read at the edges of a sample, since a ring's threads end with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KernelShares {
+    /// The process's io-wq workers, which its own time has in it.
+    pub io_workers: f64,
+    /// The process's submission pollers, which its own time has in it.
+    pub sqpoll: f64,
+    /// Write-back, the journal and what else the kernel's own threads do, beside it.
+    pub write_back: f64,
+}
+
 /// What was counted in a pass of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
+    /// Whose CPU time it was.
+    pub shares: Option<KernelShares>,
     /// System calls per operation.
     pub system_calls: Fact<f64>,
     /// Operations that a kernel worker had to do, per operation.
@@ -82,6 +110,7 @@ impl Counted {
             Ok(counters) => counters.count(event).map(|count| count as f64 / operations as f64),
         };
         Counted {
+            shares: None,
             system_calls: per_operation(Event::SystemCalls),
             worker_punts: per_operation(Event::WorkerPunts),
         }
@@ -158,15 +187,45 @@ pub fn count(
     sources: &Sources,
 ) -> Result<Counted, Failure> {
     let mut counters = Counters::open(sources, &Counted::EVENTS);
+    let mut shares = None;
     // All of the run is counted, warm-up included: the edges of the measured time are not exact
     // enough where many threads keep the controller from its processor.
     let tally = run(engine, job, timing, &mut |edge| match edge {
         Edge::Ready => counters.start(),
+        Edge::Start => shares = KernelShares::see(sources, timing),
         Edge::Done => counters.stop(),
-        Edge::Start | Edge::End => {}
+        Edge::End => {}
     })?;
-    let counters = tally.foreign_cpu_ns.is_none().then_some(counters);
-    Ok(Counted::of(counters, tally.counts.completed, "another process reads"))
+    let is_own = tally.foreign_cpu_ns.is_none();
+    let counted =
+        Counted::of(is_own.then_some(counters), tally.counts.completed, "another process reads");
+    Ok(Counted { shares: shares.filter(|_| is_own), ..counted })
+}
+
+/// What part of the measured time is looked at: the rest is for reading files, while the engine is
+/// still at work.
+const SEEN_PART: f64 = 0.7;
+
+impl KernelShares {
+    /// Looks at all threads now and again after most of the measured time.
+    fn see(sources: &Sources, timing: Timing) -> Option<KernelShares> {
+        let Extent::Time(time) = timing.extent else { return None };
+        let read = || (KernelThreads::read(sources), CpuSnapshot::take(sources));
+        let (kernel_before, before) = read();
+        thread::sleep(time.mul_f64(SEEN_PART));
+        // The process first this time: what it takes to read the kernel's threads is not to count.
+        let used = CpuSnapshot::take(sources).since(&before);
+        let kernel_after = KernelThreads::read(sources);
+        let kernel = kernel_after.zip(&kernel_before).map(|(after, before)| after.since_ns(before));
+        let share = |ns: &Fact<u64>| {
+            ns.known().copied().unwrap_or(0) as f64 / used.process_ns.max(1) as f64
+        };
+        Some(KernelShares {
+            io_workers: share(&used.io_worker_ns),
+            sqpoll: share(&used.sqpoll_ns),
+            write_back: share(&kernel),
+        })
+    }
 }
 
 /// A moment of a run.
@@ -232,6 +291,7 @@ fn sleep_until(
 struct Reading {
     taken_at: Instant,
     process_cpu_ns: u64,
+    split: CpuSplit,
     system_cpu: Fact<SystemCpu>,
     device: Option<DeviceCounters>,
 }
@@ -240,13 +300,13 @@ impl Reading {
     /// Reading files costs time that is not to be measured: the clocks come last at the start, and
     /// first at the end.
     fn take(instruments: &Instruments, edge: Edge) -> Reading {
-        let clocks = || (Instant::now(), process_cpu_ns());
+        let clocks = || (Instant::now(), process_cpu_ns(), CpuSplit::own());
         let sources = &instruments.sources;
         let early = (edge == Edge::End).then(clocks);
         let device = instruments.device();
         let system_cpu = SystemCpu::read(sources);
-        let (taken_at, process_cpu_ns) = early.unwrap_or_else(clocks);
-        Reading { taken_at, process_cpu_ns, system_cpu, device }
+        let (taken_at, process_cpu_ns, split) = early.unwrap_or_else(clocks);
+        Reading { taken_at, process_cpu_ns, split, system_cpu, device }
     }
 }
 
@@ -277,10 +337,18 @@ impl Sample {
             (above_ns - own_ns).max(0.0)
         });
         let is_own = tally.foreign_cpu_ns.is_none();
+        let process = end.split.since(&start.split);
+        let interrupt_ns = system.known().map_or(0, |used| used.irq_ns + used.softirq_ns);
+        let per_operation = |ns: u64| ns as f64 / operations;
         let device = end.device.as_ref().zip(start.device.as_ref());
         let device = device.filter(|_| is_own).map(|(end, start)| end.since(start));
         Sample {
             cpu_ns_per_operation: own_ns / operations,
+            split: is_own.then(|| Split {
+                user_ns: per_operation(process.user_ns),
+                system_ns: per_operation(process.system_ns),
+                interrupt_ns: per_operation(interrupt_ns),
+            }),
             other_cpu_ns_per_operation: other_ns.filter(|_| is_own).map(|ns| ns / operations),
             device_share: None,
             device_queue_depth: device.map(|used| used.queue_depth_mean),

@@ -15,6 +15,7 @@ use crate::{
     plan::{Plan, Workload},
     report::{Section, table},
     say,
+    verdict::OverBlocks,
     workload::{self, Context, Outcome, chain, copy, echo, log, nop, read, stat},
 };
 
@@ -42,9 +43,10 @@ fn sample_count(plan: &Plan, workload: Workload) -> usize {
     rows * 2 * plan.repeats
 }
 
-/// How many samples all workloads take.
+/// How many samples all workloads take, in all runs.
 pub fn samples(plan: &Plan) -> usize {
-    plan.workloads.iter().map(|&workload| sample_count(plan, workload)).sum()
+    let once: usize = plan.workloads.iter().map(|&workload| sample_count(plan, workload)).sum();
+    once * plan.self_check.unwrap_or(1)
 }
 
 /// The time of a workload's samples.
@@ -78,6 +80,12 @@ pub fn header(plan: &Plan, storage: &Storage) -> String {
         let one = timing.warm_up + time.unwrap_or_default() + workload::SAMPLE_OVERHEAD;
         total += one * u32::try_from(samples).unwrap_or(u32::MAX);
     }
+    if let Some(runs) = plan.self_check {
+        text += &format!(
+            "a check of the lab with itself: every row of a depth is the same engine; runs: {runs}\n"
+        );
+        total *= runs as u32;
+    }
     if plan.is_suite {
         let bytes: u64 = plan.workloads.iter().map(|&workload| plan.file_bytes(workload)).sum();
         let free = storage.filesystem.known().map_or("not known how much is".to_owned(), |found| {
@@ -103,8 +111,8 @@ fn missing(workload: Workload) -> Option<String> {
     Some(refused.to_string())
 }
 
-/// Measures every workload. What cannot run here is an error, or within the suite said and left
-/// out.
+/// Measures every workload, and hands each section that is over to `done`. What cannot run here is
+/// an error, or within the suite said and left out.
 ///
 /// # Errors
 ///
@@ -112,7 +120,7 @@ fn missing(workload: Workload) -> Option<String> {
 pub fn measure(
     context: &Context<'_>,
     directory: Option<&Directory>,
-    sections: &mut Vec<Section>,
+    done: &mut dyn FnMut(Section),
     out: &mut dyn Write,
 ) -> Result<(), LabError> {
     let workloads = &context.plan.workloads;
@@ -128,7 +136,7 @@ pub fn measure(
             continue;
         }
         let context = &Context { timing: timing(context.plan, workload), ..*context };
-        let mut keep = |outcome: Outcome| keep(context, sections, out, outcome);
+        let mut keep = |outcome: Outcome| keep(context, done, out, outcome);
         run(context, workload, directory, &mut keep)?;
     }
     Ok(())
@@ -151,8 +159,13 @@ fn run(
             groups.try_for_each(|&group| keep(log::run(context, group)))
         }
         (Workload::Read, Some(directory)) => {
-            let mut groups = context.plan.groups.iter();
-            groups.try_for_each(|group| keep(read::run(context, workload, group, directory)))
+            let (groups, mut over) = (&context.plan.groups, OverBlocks::default());
+            groups.iter().try_for_each(|group| {
+                let blocks = groups.iter().filter(|own| own.profile == group.profile).count();
+                let mut outcome = read::run(context, workload, group, directory);
+                over.add(group, blocks, &mut outcome.section);
+                keep(outcome)
+            })
         }
         (Workload::Latency, Some(directory)) => {
             let mut groups = context.plan.latency.iter();
@@ -170,10 +183,10 @@ fn run(
     }
 }
 
-/// Prints a section, and keeps it if there is anything in it.
+/// Prints a section, and hands it to `done` if there is anything in it.
 fn keep(
     context: &Context<'_>,
-    sections: &mut Vec<Section>,
+    done: &mut dyn FnMut(Section),
     out: &mut dyn Write,
     mut outcome: Outcome,
 ) -> Result<(), LabError> {
@@ -192,7 +205,7 @@ fn keep(
         }
         let (percentiles, seed) = (&context.plan.percentiles, context.plan.seed);
         say(out, &format!("{}\n", table::text(&outcome.section, percentiles, seed)))?;
-        sections.push(outcome.section);
+        done(outcome.section);
     }
     outcome.result
 }

@@ -78,6 +78,7 @@ pub fn row(engine: &str, kind: RowKind, depth: usize, figures: Figures) -> Row {
         let sample = Sample {
             tally,
             cpu_ns_per_operation: figures.cpu_ns,
+            split: None,
             other_cpu_ns_per_operation: None,
             device_share: Some(figures.device_share),
             device_queue_depth: Some(figures.queue),
@@ -139,6 +140,7 @@ pub fn saved(sections: Vec<Section>) -> String {
         ended_by: None,
         began_unix_s: 1_795_245_876,
         lasted_s: 12.5,
+        written_bytes: Some(1 << 20),
     };
     json::text(&report)
 }

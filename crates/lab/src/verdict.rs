@@ -4,7 +4,7 @@
 mod summary;
 mod switches;
 
-pub use summary::{BreakEven, advice};
+pub use summary::{BreakEven, OverBlocks, advice};
 pub use switches::{Figure, SwitchCost, costs};
 
 use ringwise_measure::{
@@ -47,7 +47,7 @@ impl std::fmt::Display for Finding {
 }
 
 /// The ring that other programs are compared with.
-const UNVERIFIED: &str = "uring+unverified";
+pub const UNVERIFIED: &str = "uring+unverified";
 
 /// A verdict at one depth.
 #[derive(Clone, Debug, PartialEq, Serialize)]

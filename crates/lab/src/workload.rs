@@ -27,6 +27,7 @@ use crate::{
     row::{Row, RowKind},
     sample::Instruments,
     schedule::{Schedule, Spare},
+    self_check,
 };
 
 /// What a sample costs beside its time: threads, rings, files opened and closed.
@@ -57,6 +58,8 @@ pub struct Context<'a> {
     pub spare: &'a Spare,
     /// What was measured before an interruption, when a run goes on.
     pub resumed: Option<&'a Resumed>,
+    /// Which run it is, where the lab is checked with itself in several; from 0.
+    pub run: usize,
 }
 
 impl Context<'_> {
@@ -82,7 +85,7 @@ impl Context<'_> {
     fn schedule<'s>(&'s self, job: &'s dyn Fn(&Row, u64) -> Job) -> Schedule<'s> {
         Schedule {
             blocks: self.plan.repeats,
-            seed: self.plan.seed,
+            seed: self.plan.seed.wrapping_add(self.run as u64),
             timing: self.timing,
             instruments: self.instruments,
             job,
@@ -100,6 +103,9 @@ impl Context<'_> {
         section: &mut Section,
         tell: &dyn Fn(&Row) -> String,
     ) -> Result<(), LabError> {
+        if self.plan.self_check.is_some() {
+            self_check::level(section, self.run + 1);
+        }
         if let Some(resumed) = self.resumed {
             resumed.restore(section);
         }

@@ -15,6 +15,8 @@ use crate::{args::Args, error::LabError};
 /// The most reads in flight, threads and files. Each thread takes a quarter of a mebibyte for its
 /// latencies.
 pub(super) const COUNT_MAX: u64 = 1024;
+/// The most runs of a check of the lab with itself: enough for any share.
+const SELF_CHECKS_MAX: u64 = 100;
 /// Two samples each: eight copies are enough for a median of seven or more.
 const COPY_REPEATS: u64 = 4;
 
@@ -44,7 +46,11 @@ impl Plan {
             },
             chain: if has(Workload::Chain) { chain(args, given, scale)? } else { Vec::new() },
             echo: if has(Workload::Echo) { EchoPlan::new(args)? } else { EchoPlan::default() },
-            log: if is_log { LogPlan::new(args)? } else { LogPlan::default() },
+            log: match named {
+                Some(Workload::Log) => LogPlan::new(args)?,
+                None => LogPlan::of_suite(args)?,
+                Some(_) => LogPlan::default(),
+            },
             copy: match named {
                 Some(Workload::Copy) => CopyPlan::new(args)?,
                 None => CopyPlan::of_suite(args)?,
@@ -63,6 +69,8 @@ impl Plan {
             out: args.out.clone().unwrap_or_else(|| PathBuf::from(".")),
             seed: number("--seed", args.seed.as_deref(), 0, u64::MAX)?.unwrap_or(1),
             repeats: repeats(args, is_copy, is_log)? as usize,
+            self_check: number("--self-check", args.self_check.as_deref(), 1, SELF_CHECKS_MAX)?
+                .map(|runs| runs as usize),
             extent: extent(args, is_log)?,
             percentiles: percentiles(args)?,
             heatmap: args.heatmap.clone(),
@@ -228,7 +236,9 @@ mod tests {
     fn nothing_typed_is_the_quick_suite() {
         let plan = Plan::new(&Args::default()).unwrap();
         let names: Vec<&str> = plan.workloads.iter().map(|workload| workload.name()).collect();
-        assert_eq!(names, ["read", "latency", "nop", "chain", "stat", "echo", "copy"]);
+        assert_eq!(names, ["read", "latency", "nop", "chain", "stat", "echo", "copy", "log"]);
+        let log = &plan.log;
+        assert_eq!((log.servers.len(), log.groups.len(), log.connections.len()), (2, 1, 1));
         assert_eq!((plan.repeats, plan.seed, plan.keep, plan.is_suite), (5, 1, false, true));
         let [buffered, direct] = &plan.groups[..] else { panic!("{plan:?}") };
         assert_eq!((buffered.pattern, buffered.cache), (Pattern::Sequential, Cache::Warm));

@@ -204,6 +204,18 @@ impl fmt::Display for LogGroup {
 }
 
 impl LogPlan {
+    /// What the suite measures: unless it is the full one, the two that a verdict is about, where
+    /// each line is durable before it is acknowledged.
+    pub(super) fn of_suite(args: &Args) -> Result<LogPlan, LabError> {
+        if args.full {
+            // The whole matrix is `log --full`.
+            return LogPlan::new(&Args { full: false, ..args.clone() });
+        }
+        let typed = |text: &str| Some(text.to_owned());
+        let (engines, guarantee) = (typed("uring,epoll"), typed("durable"));
+        LogPlan::new(&Args { quick: true, engines, guarantee, ..args.clone() })
+    }
+
     /// Checks what was typed.
     pub(super) fn new(args: &Args) -> Result<LogPlan, LabError> {
         let mut servers = match args.engines.as_deref() {

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use super::markup::{escaped, number};
+use super::markup::{self, escaped, number};
 
 /// The width of every chart; narrow, so that its words can still be read on a phone.
 const WIDTH: f64 = 480.0;
@@ -329,13 +329,11 @@ fn opening(height: f64, title: &str) -> String {
 }
 
 fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> String {
-    let (x1, y1, x2, y2) = (number(from.0), number(from.1), number(to.0), number(to.1));
-    format!("<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>\n")
+    markup::line(from, to, &format!("class=\"{class}\""))
 }
 
 fn text(class: &str, x: f64, y: f64, anchor: &str, words: &str) -> String {
-    let (x, y, words) = (number(x), number(y), escaped(words));
-    format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{words}</text>\n")
+    markup::text(x, y, anchor, &format!("class=\"{class}\""), words)
 }
 
 /// A mark around a place: told apart without colours.

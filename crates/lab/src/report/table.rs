@@ -82,6 +82,7 @@ fn columns<'a>(section: &Section, percentiles: &'a [Percentile]) -> Vec<Column<'
     }
     add("max", Box::new(|row| latency(row, |p| p.max)));
     add("CPU/op", Box::new(|row| Some(latency_text(row.measured.cpu_ns_per_op()))));
+    add("CPU by kind, %", Box::new(|row| row.measured.cpu().map(|cpu| cpu.text())));
     if section.moves_bytes() {
         let other = |row: &Row| row.measured.median(|sample| sample.system_other_cpu_ns_per_op);
         add(

@@ -5,8 +5,14 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use ringwise_measure::quantity::size_text;
+
 use super::{Finding, SwitchCost, Verdict};
-use crate::row::{Row, RowKind};
+use crate::{
+    plan::{Group, Profile},
+    report::Section,
+    row::{Row, RowKind},
+};
 
 /// The smallest depth or batch at which the ring wins, and does not lose beyond.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,16 +46,44 @@ impl BreakEven {
     /// In words.
     pub fn text(&self) -> String {
         let BreakEven { dimension, from, measured: [first, last] } = self;
+        let words = |at: &usize| match &**dimension {
+            BLOCK => size_text(*at as u64),
+            _ => at.to_string(),
+        };
+        let wins = "break-even: the ring wins";
         match from {
             Some(from) if from == first => {
-                format!(
-                    "break-even: the ring wins from {dimension} {from} on, the smallest measured"
-                )
+                format!("{wins} from {dimension} {} on, the smallest measured", words(from))
             }
-            Some(from) => format!("break-even: the ring wins from {dimension} {from} on"),
-            None => {
-                format!("break-even: none, the ring wins at no {dimension} from {first} to {last}")
-            }
+            Some(from) => format!("{wins} from {dimension} {} on", words(from)),
+            None => format!(
+                "break-even: none, the ring wins at no {dimension} from {} to {}",
+                words(first),
+                words(last)
+            ),
+        }
+    }
+}
+
+/// The dimension that is bytes.
+const BLOCK: &str = "block";
+
+/// Sections that differ in nothing but the block: from which one on the ring wins, at the greatest
+/// depth. It is told with the last of them.
+#[derive(Debug, Default)]
+pub struct OverBlocks(Vec<(Profile, Verdict)>);
+
+impl OverBlocks {
+    /// Takes a section in. `blocks` is how many of its profile there will be.
+    pub fn add(&mut self, group: &Group, blocks: usize, section: &mut Section) {
+        let Some(&deepest) = group.depths.iter().max() else { return };
+        let verdict = section.verdicts.iter().find(|verdict| verdict.depth == deepest);
+        let of_block = verdict.map(|own| Verdict { depth: group.block_bytes, ..own.clone() });
+        self.0.extend(of_block.map(|own| (group.profile, own)));
+        let own = self.0.iter().filter(|(profile, _)| *profile == group.profile);
+        let own: Vec<Verdict> = own.map(|(_, verdict)| verdict.clone()).collect();
+        if let Some(found) = BreakEven::of(BLOCK, &own).filter(|_| own.len() == blocks) {
+            section.advice.push(format!("{}, at depth {deepest}", found.text()));
         }
     }
 }
@@ -116,6 +150,8 @@ mod tests {
 
     use super::*;
     use crate::{
+        args::Args,
+        plan::Plan,
         sample::Counted,
         testing::{Figures, row},
     };
@@ -154,9 +190,36 @@ mod tests {
     }
 
     #[test]
+    fn the_block_from_which_the_ring_wins_is_told_with_the_last() {
+        let plan = Plan::new(&Args {
+            workload: Some("read".to_owned()),
+            block: Some("512,4k,64k".to_owned()),
+            profile: Some("direct".to_owned()),
+            depth: Some("1,32".to_owned()),
+            ..Args::default()
+        });
+        let (groups, mut over) = (plan.unwrap().groups, OverBlocks::default());
+        let findings = [Finding::PureOverhead, Finding::UseIt, Finding::UseIt];
+        let told: Vec<Vec<String>> = groups
+            .iter()
+            .zip(findings)
+            .map(|(group, finding)| {
+                let mut section = crate::testing::section();
+                section.advice.clear();
+                section.verdicts = vec![verdict(1, Finding::PureOverhead), verdict(32, finding)];
+                over.add(group, groups.len(), &mut section);
+                section.advice
+            })
+            .collect();
+        let expected = "break-even: the ring wins from block 4k on, at depth 32".to_owned();
+        assert_eq!(told, [vec![], vec![], vec![expected]]);
+    }
+
+    #[test]
     fn workers_are_only_blamed_where_the_ring_loses() {
         let mut ring = row("uring", RowKind::Subject, 8, Figures::DIRECT);
         ring.measured.counted = Some(Counted {
+            shares: None,
             system_calls: Fact::Unknown("not asked".to_owned()),
             worker_punts: Fact::Known(1.0),
         });

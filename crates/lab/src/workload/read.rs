@@ -1,5 +1,6 @@
 //! `read`: engines that read files, through the page cache or past it.
 
+mod agreement;
 mod bounded;
 mod calibration;
 pub mod page_cache;
@@ -161,6 +162,7 @@ fn measure(
         }
     });
     remarks::remark(group, &mut section.rows);
+    section.notes.extend(agreement::notes(&section.rows, context.plan.seed));
     result
 }
 

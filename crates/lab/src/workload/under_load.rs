@@ -92,6 +92,10 @@ fn measure<S: Served>(
     context.take(&context.schedule(&job), section, &|row| {
         format!("{tell}: {}, {} connections", row.label(), row.depth)
     })?;
+    if context.plan.self_check.is_some() {
+        // A row is not the server that it is called after.
+        return Ok(());
+    }
     for (row, served) in section.rows.iter_mut().zip(served).filter(|(row, _)| row.is_valid()) {
         let counted = served.count(&job(row, 0), context);
         if context.interrupt.load(Ordering::Relaxed) {
@@ -118,5 +122,34 @@ fn be_frank(row: &mut Row, client_bound: usize) {
     }
     if samples > 0 && measured.cpu_ns_per_op().is_nan() {
         measured.remarks.push("CPU time unknown: its process is not seen".into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Figures, row};
+
+    #[test]
+    fn a_generator_at_its_limit_is_said_with_the_row_and_with_the_verdict() {
+        let mut rows = [
+            row("uring", RowKind::Subject, 50, Figures::DIRECT),
+            row("epoll", RowKind::Rival, 50, Figures::DIRECT),
+        ];
+        be_frank(&mut rows[0], 2);
+        be_frank(&mut rows[1], 0);
+        assert_eq!(rows[0].measured.remarks, ["client-bound in 2 of 6 samples"]);
+        assert!(rows[1].measured.remarks.is_empty());
+        let verdict = verdict::at_connections(&rows, 50, "request", 1);
+        let clause = "client-bound: uring could have served more";
+        assert!(verdict.reason.ends_with(clause), "{}", verdict.reason);
+    }
+
+    #[test]
+    fn no_time_of_a_server_that_is_not_seen_is_not_none() {
+        let mut row = row("far", RowKind::Program, 50, Figures { cpu_ns: 0.0, ..Figures::DIRECT });
+        be_frank(&mut row, 0);
+        assert!(row.measured.cpu_ns_per_op().is_nan());
+        assert_eq!(row.measured.remarks, ["CPU time unknown: its process is not seen"]);
     }
 }

@@ -9,7 +9,7 @@ use ringwise_measure::{Percentiles, quantity::latency_text};
 
 use crate::{
     heat::{BUCKETS, position},
-    report::markup::{escaped, number},
+    report::markup::{self, escaped, number},
 };
 
 /// A panel with its axes.
@@ -252,18 +252,11 @@ fn percentile_lines(latency: &Percentiles) -> String {
 }
 
 fn line(from: (f64, f64), to: (f64, f64), color: &str, more: &str) -> String {
-    let (x1, y1, x2, y2) = (number(from.0), number(from.1), number(to.0), number(to.1));
-    format!("<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" stroke=\"{color}\"{more}/>\n")
+    markup::line(from, to, &format!("stroke=\"{color}\"{more}"))
 }
 
 fn text(x: f64, y: f64, anchor: &str, color: &str, size: u32, words: &str) -> String {
-    format!(
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\" fill=\"{color}\" \
-         font-size=\"{size}\">{}</text>\n",
-        number(x),
-        number(y),
-        escaped(words)
-    )
+    markup::text(x, y, anchor, &format!("fill=\"{color}\" font-size=\"{size}\""), words)
 }
 
 #[cfg(test)]

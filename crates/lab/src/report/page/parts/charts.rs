@@ -32,9 +32,12 @@ const QUANTILES: [(f64, &str); 13] = [
 ];
 
 /// CPU time by whose it is, of workloads that tell it apart: the fields, and their words.
-const KINDS_OF_CPU: [(&str, &str); 3] = [
+const KINDS_OF_CPU: [(&str, &str); 6] = [
     ("user_ns", "program, user"),
-    ("system_ns", "program, kernel and its workers"),
+    ("system_ns", "program, system"),
+    ("io_worker_ns", "io-wq workers"),
+    ("sqpoll_ns", "SQPOLL"),
+    ("interrupt_ns", "interrupts"),
     ("write_back_ns", "write-back"),
 ];
 
@@ -247,7 +250,9 @@ fn cpu(rows: &[&SavedRow], noun: &str) -> Option<String> {
         if parts.is_empty() {
             parts.push(("process with the kernel's workers", own, 0));
         }
-        let other = row.system_other_cpu_ns_per_op.filter(|&ns| ns > 0.0);
+        // What the kernel's own threads and interrupts took is of the machine's.
+        let beside = ["interrupt_ns", "write_back_ns"].into_iter().filter_map(split).sum::<f64>();
+        let other = row.system_other_cpu_ns_per_op.map(|ns| ns - beside).filter(|&ns| ns > 0.0);
         parts.extend(other.map(|ns| ("rest of the machine above idle", ns, KINDS_OF_CPU.len())));
         let name = format!("{}, {noun} {}", row.label(), row.depth);
         Some(Bar { name, parts, interval: None })
