@@ -222,6 +222,35 @@ fn a_ring_says_what_it_was_granted_and_what_has_no_effect() {
 }
 
 #[test]
+fn a_ring_that_should_poll_and_does_not_is_void() {
+    let files = files();
+    let job = Arc::new(job(&files, 4, Cache::Bypassed));
+    match sample::take(&*uring("+iopoll"), &job, TIMING, &instruments()) {
+        // This device has polling queues.
+        Ok(sample) => assert!(sample.tally.detail.unwrap().contains("IOPOLL")),
+        Err(Failure::Unavailable(reason)) => assert!(reason.contains("IOPOLL"), "{reason}"),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_time_of_the_kernels_threads_is_told_apart() {
+    let files = files();
+    let timing = Timing { extent: Extent::Time(Duration::from_millis(200)), ..TIMING };
+    let job = Arc::new(job(&files, 4, Cache::Warm));
+    let of = |text: &str| sample::count(&*uring(text), &job, timing, &Sources::default());
+    match of("+sqpoll") {
+        Ok(counted) => {
+            let shares = counted.shares.expect("it worked for a time");
+            assert!(shares.sqpoll > 0.0, "{shares:?}");
+        }
+        Err(failure) => return println!("skipped: {failure}"),
+    }
+    // Other tests have pollers of their own in this process, so that there may be some here too.
+    assert!(of("").unwrap().shares.is_some());
+}
+
+#[test]
 fn fio_reads_the_same_files() {
     let files = files();
     // Long enough for fio's CPU time, which it tells in whole milliseconds.
