@@ -155,16 +155,16 @@ impl Scale {
 /// What share of the suite's time a workload has, in seconds of the quick one. One that is not in
 /// the suite has none.
 const SUITE: [(Workload, u64); 8] = [
-    (Workload::Read, 24),
-    (Workload::Latency, 20),
-    (Workload::Nop, 16),
-    (Workload::Chain, 14),
+    (Workload::Read, 26),
+    (Workload::Latency, 22),
+    (Workload::Nop, 18),
+    (Workload::Chain, 6),
     (Workload::Stat, 6),
     (Workload::Echo, 12),
     // Each of its samples is one copy.
     (Workload::Copy, 0),
     // Each of its samples starts a daemon.
-    (Workload::Log, 6),
+    (Workload::Log, 9),
 ];
 
 impl Plan {

@@ -42,8 +42,8 @@ pub struct Report<'a> {
     pub began_unix_s: u64,
     /// How long it took.
     pub lasted_s: f64,
-    /// What it and the programs that it ran had written, by the account of its process; known at
-    /// the end.
+    /// What the device under the test files wrote meanwhile, for other programs too; known at the
+    /// end, and where there is a device.
     pub written_bytes: Option<u64>,
 }
 

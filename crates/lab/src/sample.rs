@@ -35,7 +35,8 @@ pub struct Instruments {
 }
 
 impl Instruments {
-    fn device(&self) -> Option<DeviceCounters> {
+    /// What the device has done so far.
+    pub(crate) fn device(&self) -> Option<DeviceCounters> {
         let number = self.device_number.as_ref()?;
         DeviceCounters::read(&self.sources, number).known().cloned()
     }

@@ -205,7 +205,8 @@ impl fmt::Display for LogGroup {
 
 impl LogPlan {
     /// What the suite measures: unless it is the full one, the two that a verdict is about, where
-    /// each line is durable before it is acknowledged.
+    /// each line is durable before it is acknowledged, at a rate at which they do not write more than
+    /// the quick suite may: what the lines cost.
     pub(super) fn of_suite(args: &Args) -> Result<LogPlan, LabError> {
         if args.full {
             // The whole matrix is `log --full`.
@@ -213,7 +214,8 @@ impl LogPlan {
         }
         let typed = |text: &str| Some(text.to_owned());
         let (engines, guarantee) = (typed("uring,epoll"), typed("durable"));
-        LogPlan::new(&Args { quick: true, engines, guarantee, ..args.clone() })
+        let rate = typed("50000");
+        LogPlan::new(&Args { quick: true, engines, guarantee, rate, ..args.clone() })
     }
 
     /// Checks what was typed.

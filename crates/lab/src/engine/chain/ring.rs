@@ -127,7 +127,7 @@ impl rolling::Queue for Queue<'_> {
 
     fn submit_and_wait(&mut self, _want: usize) -> Result<(), Failure> {
         let chains = match self.flow {
-            Flow::Rolling => self.pushed.div_ceil(ROLLING_PARTS),
+            Flow::Rolling => self.pushed - self.pushed / ROLLING_LEFT,
             Flow::Barrier => self.pushed,
         };
         let open: usize = self.slots.iter().map(|slot| slot.open).sum();
@@ -149,8 +149,12 @@ impl rolling::Queue for Queue<'_> {
     }
 }
 
-/// What part of the window may be done before it is filled up again.
-const ROLLING_PARTS: usize = 2;
+/// One chain in so many may still be under way when the window is filled up again. Syncs that come
+/// together share a commit and a flush, so that few large waves cost less than many small ones; what
+/// is left keeps the device at work meanwhile, and the slowest chains keep nobody waiting. (With half
+/// a window at a time it was slower than whole batches, with seven eighths it is not:
+/// docs/benchmarking.md has the command.)
+const ROLLING_LEFT: usize = 8;
 
 impl Queue<'_> {
     /// Takes a step's completion, which must be a success in full.
