@@ -679,7 +679,7 @@ fn a_run_that_is_killed_goes_on_from_the_sections_that_were_over() {
 #[test]
 fn a_check_of_the_lab_with_itself_counts_what_it_tells_apart() {
     let directory = directory();
-    let arguments = ["nop", "--depth", "32", "--duration", "20ms", "--repeats", "2"];
+    let arguments = ["nop", "--depth", "32", "--duration", "50ms", "--repeats", "2"];
     let output = run(
         directory.path(),
         &[&arguments[..], &["--self-check", "2", "--json", "n.json"]].concat(),
@@ -692,14 +692,17 @@ fn a_check_of_the_lab_with_itself_counts_what_it_tells_apart() {
     let rows = results["results"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * 8, "{text}");
     // The bare ring's row has the library's flags and calls like all others.
-    let details: Vec<&Value> = rows.iter().map(|row| &row["detail"]).collect();
+    let details: Vec<&str> = rows.iter().filter_map(|row| row["detail"].as_str()).collect();
     assert!(details.iter().all(|detail| *detail == details[0]), "{details:?}");
     assert!(text.contains("run 2 of a check of the lab with itself"), "{text}");
     let line = text.lines().find(|line| line.starts_with("no difference in ")).unwrap();
     let mut numbers = line.split(' ').filter_map(|word| word.parse::<u32>().ok());
     let (same, all) = (numbers.next().unwrap(), numbers.next().unwrap());
-    assert_eq!(all, 2 * 6, "{line}");
-    // On a busy machine it may tell some apart, and then says so.
+    // On a busy machine one may have completed nothing, and is void.
+    let pairs = results["comparisons"].as_array().unwrap().iter();
+    let others = pairs.filter(|pair| pair["baseline_kind"] != "control").count();
+    assert_eq!((all as usize, others <= 2 * 6), (others, true), "{line}");
+    // It may tell some apart there too, and then says so.
     assert_eq!(output.status.success(), f64::from(same) >= 0.95 * f64::from(all), "{line}");
     assert_eq!(text.matches("row told apart: ").count() as u32, all - same, "{text}");
     let error = error_line(&run(directory.path(), &["nop", "--self-check", "0"]), 2);
