@@ -85,7 +85,7 @@ pub struct Measured {
 /// CPU time per operation by whose it is.
 ///
 /// Means over the samples, since the clock of user and system time goes in ticks. What workers,
-/// pollers and the kernel's own threads take is seen in the pass that counts events; where there is
+/// pollers and the kernel's own threads take is seen in a pass of its own; where there is
 /// none (a cold cache), theirs is in the system time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CpuKinds {

@@ -75,8 +75,8 @@ pub struct Split {
     pub interrupt_ns: f64,
 }
 
-/// CPU time of kernel threads over that of the process, seen in the pass of [`Counted`]: their files
-/// cannot be read at the edges of a sample, since a ring's threads end with it.
+/// CPU time of kernel threads over that of the process, seen in a pass of its own: their files cannot be
+/// read at the edges of a sample, since a ring's threads end with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KernelShares {
     /// The process's io-wq workers, which its own time has in it.
@@ -188,19 +188,36 @@ pub fn count(
     sources: &Sources,
 ) -> Result<Counted, Failure> {
     let mut counters = Counters::open(sources, &Counted::EVENTS);
-    let mut shares = None;
     // All of the run is counted, warm-up included: the edges of the measured time are not exact
     // enough where many threads keep the controller from its processor.
     let tally = run(engine, job, timing, &mut |edge| match edge {
         Edge::Ready => counters.start(),
-        Edge::Start => shares = KernelShares::see(sources, timing),
         Edge::Done => counters.stop(),
-        Edge::End => {}
+        Edge::Start | Edge::End => {}
     })?;
-    let is_own = tally.foreign_cpu_ns.is_none();
-    let counted =
-        Counted::of(is_own.then_some(counters), tally.counts.completed, "another process reads");
-    Ok(Counted { shares: shares.filter(|_| is_own), ..counted })
+    let counters = tally.foreign_cpu_ns.is_none().then_some(counters);
+    Ok(Counted::of(counters, tally.counts.completed, "another process reads"))
+}
+
+/// Runs the engine once more, to see what the kernel's threads take of its time. Not in the pass
+/// that counts system calls: to look takes hundreds. None where another process works.
+///
+/// # Errors
+///
+/// What the engine reports.
+pub fn kernel_shares(
+    engine: &dyn Engine,
+    job: &Arc<Job>,
+    timing: Timing,
+    sources: &Sources,
+) -> Result<Option<KernelShares>, Failure> {
+    let mut shares = None;
+    let tally = run(engine, job, timing, &mut |edge| {
+        if edge == Edge::Start {
+            shares = KernelShares::see(sources, timing);
+        }
+    })?;
+    Ok(shares.filter(|_| tally.foreign_cpu_ns.is_none()))
 }
 
 /// What part of the measured time is looked at: the rest is for reading files, while the engine is

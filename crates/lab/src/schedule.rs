@@ -14,7 +14,7 @@ use crate::{
     gates,
     job::{Failure, Job, Timing},
     row::Row,
-    sample::{self, Instruments, Sample},
+    sample::{self, Counted, Instruments, Sample},
     verdict,
 };
 
@@ -128,16 +128,26 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Counts kernel events of each valid row in a pass of its own.
+    /// Counts kernel events of each valid row in a pass of its own. In another it looks at the kernel's
+    /// threads, where the ring has any that work, or the workload `writes`.
     ///
     /// # Errors
     ///
     /// As for [`run`](Self::run).
-    pub fn count(&self, rows: &mut [Row], timing: Timing) -> Result<(), LabError> {
+    pub fn count(&self, rows: &mut [Row], timing: Timing, writes: bool) -> Result<(), LabError> {
         for row in rows.iter_mut().filter(|row| row.is_valid()) {
             let job = Arc::new((self.job)(row, self.seed));
             (self.prepare)(&job)?;
-            let counted = sample::count(&*row.runner, &job, timing, &self.instruments.sources);
+            let sources = &self.instruments.sources;
+            let has_sqpoll = row.engine.contains("sqpoll");
+            let counted = sample::count(&*row.runner, &job, timing, sources).and_then(|counted| {
+                let has_workers = counted.worker_punts.known().is_some_and(|&punts| punts > 0.0);
+                let shares = match writes || has_sqpoll || has_workers {
+                    true => sample::kernel_shares(&*row.runner, &job, timing, sources)?,
+                    false => None,
+                };
+                Ok(Counted { shares, ..counted })
+            });
             if job.interrupt.load(Ordering::Relaxed) {
                 return Err(LabError::Interrupted);
             }

@@ -133,7 +133,7 @@ fn measure(
     context.take(&schedule, section, &|row| {
         format!("{title}: {} at depth {}", row.label(), row.depth)
     })?;
-    schedule.count(&mut section.rows, COUNTING)
+    schedule.count(&mut section.rows, COUNTING, true)
 }
 
 fn judge(context: &Context<'_>, group: &ChainGroup, section: &mut Section) {

@@ -158,7 +158,7 @@ fn measure(
         // Counting is another pass over files that must be cold again; the engines count too.
         Cache::Cold => Ok(()),
         Cache::Warm | Cache::Bypassed | Cache::Bounded => {
-            schedule.count(&mut section.rows, COUNTING)
+            schedule.count(&mut section.rows, COUNTING, false)
         }
     });
     remarks::remark(group, &mut section.rows);

@@ -78,5 +78,5 @@ fn measure(
     let schedule = context.schedule(&job);
     context
         .take(&schedule, section, &|row| format!("stat: {} at depth {}", row.label(), row.depth))?;
-    schedule.count(&mut section.rows, COUNTING)
+    schedule.count(&mut section.rows, COUNTING, false)
 }
