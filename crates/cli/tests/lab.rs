@@ -653,8 +653,10 @@ fn a_run_that_is_killed_goes_on_from_the_sections_that_were_over() {
     arguments.extend(["--size", "4m", "--duration", "20ms", "--repeats", "10"]);
     let results = path.join("r.json");
     let mut child = lab(path, &arguments).stdout(Stdio::null()).spawn().unwrap();
-    // The first of its two sections is over when there are results.
-    while !results.exists() {
+    // The first of its two sections is over when there are results; the second is under way when it
+    // has its file.
+    let data = path.join("ringwise-lab-data/direct-000.data");
+    while !results.exists() || fs::metadata(&data).map_or(0, |found| found.len()) == 0 {
         assert_eq!(child.try_wait().unwrap(), None, "it ended without results");
         thread::sleep(std::time::Duration::from_millis(5));
     }
