@@ -5,10 +5,13 @@ use std::{fs::File as StdFile, os::fd::FromRawFd};
 
 use futures::executor::block_on;
 use ringwise::{
-    BackendChoice, Descriptor, ErrorKind, Local, OpenOptions, Operation, Ring, fs, fs::File,
-    sim::Simulation,
+    BackendChoice, Descriptor, ErrorKind, Local, OpenOptions, Operation, Registration, Ring, fs,
+    fs::File, sim::Simulation,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+    thread::{CapabilitySet, capabilities, set_capabilities},
+};
 
 use super::{
     only_read,
@@ -225,6 +228,39 @@ fn a_ring_at_its_limit_of_descriptors() {
         let demanded = Local::builder().backend(BackendChoice::Uring).driver_thread(true);
         let refused = demanded.build_ring().map(drop).unwrap_err().to_string();
         assert!(refused.contains("ulimit -n"), "{refused}");
+    });
+}
+
+/// Memory that may not be locked serves all the same, and says what would let it be registered.
+#[test]
+fn a_pool_beyond_the_limit_of_locked_memory() {
+    in_child("limits::a_pool_beyond_the_limit_of_locked_memory", || {
+        // What may lock without limit is not counted (io_uring_create in io_uring/io_uring.c).
+        let mut sets = capabilities(None).unwrap();
+        sets.effective.remove(CapabilitySet::IPC_LOCK);
+        set_capabilities(None, sets).unwrap();
+        let Rlimit { maximum, .. } = getrlimit(Resource::Memlock);
+        setrlimit(Resource::Memlock, Rlimit { current: Some(64 << 10), maximum }).unwrap();
+        let mut local = match Local::builder().backend(BackendChoice::Uring).build() {
+            Ok(local) => local,
+            Err(error) => return skip(&error.to_string()),
+        };
+        let pool = local.register_pool(64, 64 << 10).unwrap();
+        let Registration::Unregistered(reason) = pool.registration() else {
+            panic!("4 MiB are more than 64 KiB")
+        };
+        assert!(reason.contains("ulimit -l"), "{reason}");
+        let zero = Descriptor::from(StdFile::open("/dev/zero").unwrap());
+        let mut lease = pool.take().unwrap();
+        lease.fill(1);
+        local.push(Operation::read_at(&zero, lease, 0), 1).unwrap();
+        local.submit_and_wait(1).unwrap();
+        let read = local.next_completion().unwrap();
+        assert_eq!(read.result().unwrap(), 64 << 10);
+        assert!(read.into_buffer().unwrap().as_slice().iter().all(|byte| *byte == 0));
+        // What is within the limit is registered.
+        let small = local.register_pool(1, 4096).unwrap();
+        assert!(small.is_registered(), "{:?}", small.registration());
     });
 }
 
