@@ -399,7 +399,9 @@ mod tests {
 
     #[test]
     fn an_unknown_number_is_kept() {
-        let error = Error::new(Opcode::Read, Errno(524));
+        // `MAX_ERRNO` in include/linux/err.h is the last that the kernel can give.
+        assert_eq!(Errno::decode(-4095), Err(Errno(4095)));
+        let error = Error::new(Opcode::Read, Errno::decode(-524).unwrap_err());
         assert_eq!(error.errno(), 524);
         assert_eq!(error.kind(), ErrorKind::Other);
     }

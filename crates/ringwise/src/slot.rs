@@ -277,8 +277,11 @@ mod tests {
         assert!(slots.is_full());
         assert_eq!(tag_of(slots.free(first)), Some(1));
         assert_eq!(tag_of(slots.free(first)), None, "completed twice");
+        assert!(slots.get(first).is_none() && slots.get_mut(first).is_none());
         let second = slots.insert(Operation::nop(), 2);
         assert_eq!(tag_of(slots.free(first)), None, "completed for the slot's last user");
+        assert!(slots.get(first).is_none() && slots.get_mut(first).is_none());
+        assert!(slots.get(second).is_some() && slots.get_mut(second).is_some());
         assert_eq!(tag_of(slots.free(second)), Some(2));
     }
 

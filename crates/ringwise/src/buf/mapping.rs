@@ -125,6 +125,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn whole_pages_are_mapped_and_a_part_is_where_it_should_be() {
         let mapping = mapping();
         assert_eq!(mapping.mapped_bytes() % rustix::param::page_size() as u64, 0);
@@ -134,6 +135,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
     #[should_panic(expected = "of a mapping of")]
     fn a_part_outside_is_refused() {
         let mapping = mapping();
@@ -141,6 +143,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn no_bytes_and_what_cannot_be_mapped_are_errors() {
         let file = Descriptor::from(std::fs::File::open(std::env::current_exe().unwrap()).unwrap());
         assert_eq!(Mapping::of(&file, 0).unwrap_err().raw_os_error(), Some(libc::EINVAL));
