@@ -3,12 +3,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringwise_logd::json::Rules;
+use ringwise_logd::json::{Rules, Scanner};
 
 fuzz_target!(|line: &[u8]| {
     let rules = Rules::new(127, Vec::new());
     let found = rules.check(line);
-    assert_eq!(found, rules.check_plainly(line), "the scanners differ");
+    for scanner in [Scanner::ByWord, Scanner::ByByte] {
+        assert_eq!(found, rules.check_by(scanner, line, line.len()), "{scanner:?} differs");
+    }
     match serde_json::from_slice::<serde_json::Value>(line) {
         Ok(_) => assert_eq!(found, Ok(())),
         // Numbers have any size here: docs/logd.md.

@@ -348,7 +348,11 @@ impl Connection {
             Frame::Line { line, place } => {
                 self.speak();
                 self.sequence += 1;
-                match limits.rules.check(line) {
+                let checked = match &place {
+                    Some(place) => limits.rules.check_first(&run.piece[place.start..], line.len()),
+                    None => limits.rules.check(line),
+                };
+                match checked {
                     Ok(()) => self.accept(line, place, run, batch),
                     Err(invalid) => {
                         let (code, offset) = (invalid.reason.code(), invalid.offset as u64);

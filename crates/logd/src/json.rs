@@ -10,17 +10,19 @@
 //! - values nest at most as deeply as the caller says, 128 at most;
 //! - a byte order mark, bytes after the value, and bytes that are no UTF-8 are refused.
 //!
-//! Strings and white space are scanned a word at a time (`scan`), which is where the bytes of a log
-//! are. Wider steps need instructions that only unsafe code reaches; their seam is that module.
+//! Strings are scanned by vectors of 64 bytes where the processor has some, and else a word at a time
+//! (`scan`); the grammar is `parser`.
 
 mod fields;
+mod parser;
 mod scan;
 
 use std::fmt;
 
 pub use fields::{Field, FieldError, FieldType};
 
-use scan::{ByWord, Scan};
+use parser::{Parser, Unseen};
+use scan::{ByBlock, ByByte, ByWord};
 
 /// The deepest nesting that can be asked for: a bit for each level in one register.
 pub const DEPTH_MAX: u32 = 128;
@@ -87,6 +89,17 @@ impl fmt::Display for Invalid {
     }
 }
 
+/// How runs of plain bytes are scanned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scanner {
+    /// 64 bytes at a time, by vectors.
+    ByBlock,
+    /// Eight bytes at a time, by arithmetic.
+    ByWord,
+    /// A byte at a time.
+    ByByte,
+}
+
 /// What lines have to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
@@ -107,326 +120,47 @@ impl Rules {
     ///
     /// [`Invalid`], with the first thing that is wrong.
     pub fn check(&self, line: &[u8]) -> Result<(), Invalid> {
-        if self.fields.is_empty() {
-            return Parser::<ByWord, _>::new(line, self.depth_max, Unseen).document();
-        }
-        let mut watch = fields::Watch::new(&self.fields);
-        Parser::<ByWord, _>::new(line, self.depth_max, &mut watch).document()?;
-        watch.judge()
+        self.check_first(line, line.len())
     }
 
-    /// As [`check`](Self::check) without the required fields, by the plain twin of the scanner:
-    /// what tests and fuzzers compare with.
+    /// As [`check`](Self::check), of the line that is the first `len` bytes of these: sooner done
+    /// where others lie behind it.
     ///
     /// # Errors
     ///
     /// As [`check`](Self::check).
-    pub fn check_plainly(&self, line: &[u8]) -> Result<(), Invalid> {
-        Parser::<scan::ByByte, _>::new(line, self.depth_max, Unseen).document()
-    }
-}
-
-/// Who hears of the members of the outermost object.
-trait Witness {
-    /// A name with its quotes, and the first byte of its value at `offset`.
-    fn member(&mut self, name: &[u8], first: u8, offset: usize);
-}
-
-/// Nobody.
-struct Unseen;
-
-impl Witness for Unseen {
+    ///
+    /// # Panics
+    ///
+    /// When there are less than `len` bytes.
     #[inline]
-    fn member(&mut self, _: &[u8], _: u8, _: usize) {}
-}
-
-struct Parser<'a, S, W> {
-    line: &'a [u8],
-    at: usize,
-    depth: u32,
-    depth_max: u32,
-    /// A bit for each level, the innermost lowest: 1 is an object, 0 an array.
-    levels: u128,
-    witness: W,
-    _scan: std::marker::PhantomData<S>,
-}
-
-/// What comes next.
-enum Next {
-    Value,
-    Name,
-    End,
-}
-
-impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
-    fn new(line: &'a [u8], depth_max: u32, witness: W) -> Self {
-        let _scan = std::marker::PhantomData;
-        Parser { line, at: 0, depth: 0, depth_max, levels: 0, witness, _scan }
-    }
-
-    fn document(&mut self) -> Result<(), Invalid> {
-        self.skip_space();
-        let mut next = self.value()?;
-        loop {
-            next = match next {
-                Next::Value => self.value()?,
-                Next::Name => self.name()?,
-                Next::End if self.depth == 0 => break,
-                Next::End => self.after_value()?,
-            };
+    pub fn check_first(&self, bytes: &[u8], len: usize) -> Result<(), Invalid> {
+        if self.fields.is_empty() {
+            return self.check_by(Scanner::ByBlock, bytes, len);
         }
-        self.skip_space();
-        if self.at < self.line.len() { self.refuse(Reason::Trailing) } else { Ok(()) }
+        let mut watch = fields::Watch::new(&self.fields);
+        Parser::<ByBlock, _>::new(bytes, len, self.depth_max, &mut watch).document()?;
+        watch.judge()
     }
 
-    /// A value, or the beginning of one that holds others. At its first byte.
+    /// As [`check_first`](Self::check_first) without the required fields, by a scanner of choice:
+    /// what tests, fuzzers and measurements compare with.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    ///
+    /// # Panics
+    ///
+    /// When there are less than `len` bytes.
     #[inline]
-    fn value(&mut self) -> Result<Next, Invalid> {
-        match self.peek() {
-            Some(b'"') => self.string()?,
-            Some(b'{') => return self.open(true),
-            Some(b'[') => return self.open(false),
-            Some(b'-' | b'0'..=b'9') => self.number()?,
-            Some(b't') => self.literal(b"true")?,
-            Some(b'f') => self.literal(b"false")?,
-            Some(b'n') => self.literal(b"null")?,
-            _ => return self.refuse_here(),
+    pub fn check_by(&self, scanner: Scanner, bytes: &[u8], len: usize) -> Result<(), Invalid> {
+        let depth = self.depth_max;
+        match scanner {
+            Scanner::ByBlock => Parser::<ByBlock, _>::new(bytes, len, depth, Unseen).document(),
+            Scanner::ByWord => Parser::<ByWord, _>::new(bytes, len, depth, Unseen).document(),
+            Scanner::ByByte => Parser::<ByByte, _>::new(bytes, len, depth, Unseen).document(),
         }
-        Ok(Next::End)
-    }
-
-    fn open(&mut self, is_object: bool) -> Result<Next, Invalid> {
-        if self.depth == self.depth_max {
-            return self.refuse(Reason::Depth);
-        }
-        self.at += 1;
-        self.depth += 1;
-        self.levels = self.levels << 1 | u128::from(is_object);
-        self.skip_space();
-        match (self.peek(), is_object) {
-            (Some(b'}'), true) | (Some(b']'), false) => self.close(),
-            (_, true) => return Ok(Next::Name),
-            (_, false) => return Ok(Next::Value),
-        }
-        Ok(Next::End)
-    }
-
-    fn close(&mut self) {
-        self.at += 1;
-        self.depth -= 1;
-        self.levels >>= 1;
-    }
-
-    /// A member's name and its colon.
-    #[inline]
-    fn name(&mut self) -> Result<Next, Invalid> {
-        if self.peek() != Some(b'"') {
-            return self.refuse_here();
-        }
-        let start = self.at;
-        self.string()?;
-        let end = self.at;
-        self.skip_space();
-        if self.peek() != Some(b':') {
-            return self.refuse_here();
-        }
-        self.at += 1;
-        self.skip_space();
-        if self.depth == 1
-            && let Some(first) = self.peek()
-        {
-            self.witness.member(&self.line[start..end], first, self.at);
-        }
-        Ok(Next::Value)
-    }
-
-    /// A comma or an end, within an object or an array.
-    #[inline]
-    fn after_value(&mut self) -> Result<Next, Invalid> {
-        self.skip_space();
-        let is_object = self.levels & 1 == 1;
-        match self.peek() {
-            Some(b',') => {
-                self.at += 1;
-                self.skip_space();
-                Ok(if is_object { Next::Name } else { Next::Value })
-            }
-            Some(b'}') if is_object => {
-                self.close();
-                Ok(Next::End)
-            }
-            Some(b']') if !is_object => {
-                self.close();
-                Ok(Next::End)
-            }
-            _ => self.refuse_here(),
-        }
-    }
-
-    /// A string, at its first quote.
-    #[inline]
-    fn string(&mut self) -> Result<(), Invalid> {
-        self.at += 1;
-        loop {
-            self.at = S::string(self.line, self.at);
-            match self.peek() {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(());
-                }
-                Some(b'\\') => self.escape()?,
-                Some(0x80..) => self.at += self.sequence()?,
-                Some(_) => return self.refuse(Reason::Control),
-                None => return self.refuse(Reason::Incomplete),
-            }
-        }
-    }
-
-    fn escape(&mut self) -> Result<(), Invalid> {
-        match self.line.get(self.at + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
-                self.at += 2;
-                Ok(())
-            }
-            Some(b'u') => self.unicode_escape(),
-            Some(_) => self.refuse(Reason::Escape),
-            None => self.refuse_at(self.line.len(), Reason::Incomplete),
-        }
-    }
-
-    fn unicode_escape(&mut self) -> Result<(), Invalid> {
-        let unit = self.code_unit(self.at + 2)?;
-        match unit {
-            0xdc00..=0xdfff => return self.refuse(Reason::Surrogate),
-            0xd800..=0xdbff => {
-                let rest = self.line.get(self.at + 6..).unwrap_or_default();
-                if !rest.starts_with(b"\\u") {
-                    return self.refuse(Reason::Surrogate);
-                }
-                if !(0xdc00..=0xdfff).contains(&self.code_unit(self.at + 8)?) {
-                    return self.refuse(Reason::Surrogate);
-                }
-                self.at += 12;
-            }
-            _ => self.at += 6,
-        }
-        Ok(())
-    }
-
-    /// Four hexadecimal digits.
-    fn code_unit(&self, at: usize) -> Result<u32, Invalid> {
-        let mut unit = 0;
-        for place in at..at + 4 {
-            let Some(&byte) = self.line.get(place) else {
-                return self.refuse_at(self.line.len(), Reason::Incomplete);
-            };
-            match char::from(byte).to_digit(16) {
-                Some(digit) => unit = unit << 4 | digit,
-                None => return self.refuse_at(place, Reason::Escape),
-            }
-        }
-        Ok(unit)
-    }
-
-    /// The length of the UTF-8 sequence of several bytes that begins here: table 3-7 of the Unicode
-    /// Standard, which excludes what is overlong, a surrogate or beyond U+10FFFF.
-    fn sequence(&self) -> Result<usize, Invalid> {
-        let bytes = &self.line[self.at..];
-        let tail = |from: usize, to: usize| {
-            bytes.len() >= to && bytes[from..to].iter().all(|byte| byte & 0xc0 == 0x80)
-        };
-        let second = bytes.get(1).copied().unwrap_or_default();
-        let len = match (bytes[0], second) {
-            (0xc2..=0xdf, 0x80..=0xbf) => 2,
-            (0xe0, 0xa0..=0xbf) | (0xed, 0x80..=0x9f) if tail(2, 3) => 3,
-            (0xe1..=0xec | 0xee..=0xef, 0x80..=0xbf) if tail(2, 3) => 3,
-            (0xf0, 0x90..=0xbf) | (0xf4, 0x80..=0x8f) if tail(2, 4) => 4,
-            (0xf1..=0xf3, 0x80..=0xbf) if tail(2, 4) => 4,
-            _ => return self.refuse_at(self.at, Reason::Utf8),
-        };
-        Ok(len)
-    }
-
-    #[inline]
-    fn number(&mut self) -> Result<(), Invalid> {
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-        }
-        if self.peek() == Some(b'0') {
-            self.at += 1;
-            if let Some(b'0'..=b'9') = self.peek() {
-                return self.refuse(Reason::Number);
-            }
-        } else {
-            self.digits()?;
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            self.digits()?;
-        }
-        if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
-            if let Some(b'+' | b'-') = self.peek() {
-                self.at += 1;
-            }
-            self.digits()?;
-        }
-        Ok(())
-    }
-
-    /// One digit or more.
-    #[inline]
-    fn digits(&mut self) -> Result<(), Invalid> {
-        let start = self.at;
-        while let Some(b'0'..=b'9') = self.peek() {
-            self.at += 1;
-        }
-        match self.peek() {
-            _ if self.at > start => Ok(()),
-            None => self.refuse(Reason::Incomplete),
-            Some(_) => self.refuse(Reason::Number),
-        }
-    }
-
-    fn literal(&mut self, word: &[u8]) -> Result<(), Invalid> {
-        let rest = &self.line[self.at..];
-        if rest.starts_with(word) {
-            self.at += word.len();
-            return Ok(());
-        }
-        let same = rest.iter().zip(word).take_while(|(a, b)| a == b).count();
-        self.at += same;
-        self.refuse_here()
-    }
-
-    #[inline]
-    fn peek(&self) -> Option<u8> {
-        self.line.get(self.at).copied()
-    }
-
-    #[inline]
-    fn skip_space(&mut self) {
-        // Mostly there is none.
-        if let Some(b' ' | b'\t' | b'\r' | b'\n') = self.peek() {
-            self.at = S::space(self.line, self.at);
-        }
-    }
-
-    /// For a byte that cannot stand here, or none where one has to.
-    #[cold]
-    fn refuse_here<T>(&self) -> Result<T, Invalid> {
-        let is_end = self.at >= self.line.len();
-        self.refuse(if is_end { Reason::Incomplete } else { Reason::Syntax })
-    }
-
-    #[cold]
-    fn refuse<T>(&self, reason: Reason) -> Result<T, Invalid> {
-        self.refuse_at(self.at, reason)
-    }
-
-    #[cold]
-    fn refuse_at<T>(&self, offset: usize, reason: Reason) -> Result<T, Invalid> {
-        Err(Invalid { offset, reason })
     }
 }
 
@@ -436,8 +170,16 @@ mod tests {
 
     fn check(line: impl AsRef<[u8]>) -> Result<(), (usize, &'static str)> {
         let rules = Rules::new(4, Vec::new());
-        let found = rules.check(line.as_ref());
-        assert_eq!(found, rules.check_plainly(line.as_ref()), "the scanners differ");
+        let line = line.as_ref();
+        let found = rules.check(line);
+        for scanner in [Scanner::ByWord, Scanner::ByByte] {
+            assert_eq!(found, rules.check_by(scanner, line, line.len()), "{scanner:?}");
+        }
+        // What lies behind it changes nothing.
+        for behind in ["\n\"}", "\n  {\"a\":\"b\"}\n[1,2,3]\n\"a string that goes on behind\"\n"] {
+            let bytes = [line, behind.as_bytes(), &[b'x'; 64]].concat();
+            assert_eq!(found, rules.check_first(&bytes, line.len()), "{behind:?}");
+        }
         found.map_err(|invalid| (invalid.offset, invalid.reason.code()))
     }
 

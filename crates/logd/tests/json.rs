@@ -2,7 +2,7 @@
 //! and wrong. Where they differ the difference is one that docs/logd.md decides, and is named here.
 
 use proptest::prelude::*;
-use ringwise_logd::json::{Reason, Rules};
+use ringwise_logd::json::{Reason, Rules, Scanner};
 
 /// As deep as serde_json goes.
 fn rules() -> Rules {
@@ -11,7 +11,14 @@ fn rules() -> Rules {
 
 fn agree(line: &[u8]) {
     let found = rules().check(line);
-    assert_eq!(found, rules().check_plainly(line), "the scanners differ on {line:?}");
+    for scanner in [Scanner::ByWord, Scanner::ByByte] {
+        let other = rules().check_by(scanner, line, line.len());
+        assert_eq!(found, other, "{scanner:?} differs on {line:?}");
+    }
+    // As it lies among others in what was received.
+    let among =
+        [line, b"\n{\"another\":\"line, long enough to fill a vector of 64 bytes\"}\n"].concat();
+    assert_eq!(found, rules().check_first(&among, line.len()), "{line:?}");
     let text = String::from_utf8_lossy(line);
     match serde_json::from_slice::<serde_json::Value>(line) {
         Ok(_) => assert_eq!(found, Ok(()), "serde_json takes {text}"),

@@ -5,7 +5,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{Invalid, Reason, Witness};
+use super::{Invalid, Reason, parser::Witness};
 
 /// A field that lines have to have.
 #[derive(Clone, Debug, PartialEq, Eq)]

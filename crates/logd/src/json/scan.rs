@@ -1,22 +1,29 @@
-//! Runs of bytes that need no look at each: a word of eight at a time, and the plain twin.
+//! Runs of bytes that need no look at each: by blocks of 64 with vectors, by words of eight, and byte
+//! by byte, which is what the others are tested against.
 //!
-//! Safe Rust has no wider registers. Whoever adds them (`core::arch`, unsafe, so in the library)
-//! adds a third [`Scan`] here, and every test that compares the two compares the three.
+//! Vectors are the `wide` crate's: those that every processor of its kind has (SSE2, NEON), so none
+//! need be asked, and arithmetic elsewhere.
+
+mod block;
+
+pub(super) use block::ByBlock;
 
 /// Where runs end.
-pub(super) trait Scan {
+pub(super) trait Scan: Default {
     /// The first byte from `at` on that ends a string's run of plain characters: a quote, a
     /// backslash, a control character or a byte beyond ASCII. The length where there is none.
-    fn string(bytes: &[u8], at: usize) -> usize;
+    fn string(&mut self, bytes: &[u8], at: usize) -> usize;
 
     /// The first byte from `at` on that is no white space of JSON.
     fn space(bytes: &[u8], at: usize) -> usize;
 }
 
 /// A word at a time.
+#[derive(Default)]
 pub(super) struct ByWord;
 
 /// A byte at a time.
+#[derive(Default)]
 pub(super) struct ByByte;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
@@ -25,7 +32,7 @@ const SPACES: u64 = b' ' as u64 * ONES;
 
 impl Scan for ByWord {
     #[inline]
-    fn string(bytes: &[u8], mut at: usize) -> usize {
+    fn string(&mut self, bytes: &[u8], mut at: usize) -> usize {
         while let Some(word) = word_at(bytes, at) {
             let found = special(word);
             if found != 0 {
@@ -33,7 +40,7 @@ impl Scan for ByWord {
             }
             at += 8;
         }
-        ByByte::string(bytes, at)
+        ByByte.string(bytes, at)
     }
 
     #[inline]
@@ -47,7 +54,7 @@ impl Scan for ByWord {
 
 impl Scan for ByByte {
     #[inline]
-    fn string(bytes: &[u8], at: usize) -> usize {
+    fn string(&mut self, bytes: &[u8], at: usize) -> usize {
         let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20 | 0x80..);
         let rest = bytes.get(at..).unwrap_or_default();
         rest.iter().position(is_special).map_or(bytes.len(), |found| at + found)
@@ -82,17 +89,27 @@ fn special(word: u64) -> u64 {
 mod tests {
     use super::*;
 
+    /// All scanners find the same as the plain one.
+    fn found(bytes: &[u8], at: usize) -> usize {
+        let plain = ByByte.string(bytes, at);
+        assert_eq!(ByWord.string(bytes, at), plain, "{bytes:x?} from {at}");
+        assert_eq!(ByBlock::default().string(bytes, at), plain, "{bytes:x?} from {at}");
+        plain
+    }
+
     #[test]
     fn every_byte_at_every_place() {
-        for place in 0..8 {
+        for place in 0..72 {
             for byte in 0..=255_u8 {
-                let mut bytes = [b'a'; 24];
-                bytes[8 + place] = byte;
-                let plain = ByByte::string(&bytes, 0);
-                assert_eq!(ByWord::string(&bytes, 0), plain, "{byte:#x} at {place}");
-                let mut spaces = [b' '; 24];
+                let mut bytes = [b'a'; 150];
+                bytes[place] = byte;
+                let is_plain = byte >= 0x20 && byte < 0x80 && byte != b'"' && byte != b'\\';
+                assert_eq!(found(&bytes, 0), if is_plain { 150 } else { place });
+                assert_eq!(found(&bytes[..place + 1], place / 2), place + usize::from(is_plain));
+                let mut spaces = [b' '; 96];
                 spaces[8 + place] = byte;
                 assert_eq!(ByWord::space(&spaces, 0), ByByte::space(&spaces, 0));
+                assert_eq!(ByBlock::space(&spaces, 0), ByByte::space(&spaces, 0));
             }
         }
     }
@@ -101,16 +118,38 @@ mod tests {
     fn every_pair_of_bytes_in_a_word() {
         for first in 0..=255_u8 {
             for second in 0..=255_u8 {
-                let bytes = [b'a', first, second, b'a', b'a', b'a', b'a', b'a'];
-                assert_eq!(ByWord::string(&bytes, 0), ByByte::string(&bytes, 0));
+                found(&[b'a', first, second, b'a', b'a', b'a', b'a', b'a'], 0);
+            }
+        }
+    }
+
+    /// A scanner goes on where it was: what it remembers of bytes is of those bytes.
+    #[test]
+    fn one_after_the_other() {
+        let mut random = fastrand::Rng::with_seed(3);
+        for _ in 0..300 {
+            let len = random.usize(0..400);
+            let rare = random.usize(1..60);
+            let bytes: Vec<u8> = std::iter::repeat_with(|| match random.usize(0..rare) {
+                0 => random.u8(..),
+                _ => random.alphanumeric() as u8,
+            })
+            .take(len)
+            .collect();
+            let (mut fastest, mut at) = (ByBlock::default(), 0);
+            while at <= len {
+                let expected = ByByte.string(&bytes, at);
+                assert_eq!(fastest.string(&bytes, at), expected, "{bytes:x?} from {at}");
+                at = (expected + 1).max(at + random.usize(0..90));
             }
         }
     }
 
     #[test]
     fn beyond_the_end_there_is_nothing() {
-        assert_eq!(ByWord::string(b"abc", 3), 3);
-        assert_eq!(ByWord::string(b"", 0), 0);
+        assert_eq!(found(b"abc", 3), 3);
+        assert_eq!(found(b"", 0), 0);
+        assert_eq!(found(&[b'a'; 64], 64), 64);
         assert_eq!(ByWord::space(b"   ", 1), 3);
     }
 }

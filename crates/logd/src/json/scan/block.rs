@@ -1,0 +1,91 @@
+//! Blocks of 64 bytes, whose bytes that end runs are bits of a word: a block is looked at once, and
+//! each string in it costs a shift and a count of zeros.
+
+use wide::{CmpEq, CmpLt, i8x16};
+
+use super::{ByWord, Scan};
+
+const BLOCK_BYTES: usize = 64;
+const VECTOR_BYTES: usize = 16;
+
+/// A block at a time.
+pub(in crate::json) struct ByBlock {
+    /// Where the block begins that was looked at last.
+    start: usize,
+    /// A bit for each of its bytes, the first lowest: 1 ends a run.
+    ends: u64,
+}
+
+impl Default for ByBlock {
+    fn default() -> ByBlock {
+        // No block begins there.
+        ByBlock { start: usize::MAX, ends: 0 }
+    }
+}
+
+impl Scan for ByBlock {
+    #[inline]
+    fn string(&mut self, bytes: &[u8], at: usize) -> usize {
+        let (start, place) = (at - at % BLOCK_BYTES, at % BLOCK_BYTES);
+        if start != self.start {
+            self.look(bytes, start);
+        }
+        match self.ends >> place {
+            0 => self.go_on(bytes),
+            ends => at + ends.trailing_zeros() as usize,
+        }
+    }
+
+    #[inline]
+    fn space(bytes: &[u8], at: usize) -> usize {
+        ByWord::space(bytes, at)
+    }
+}
+
+impl ByBlock {
+    /// The first byte that ends a run in a later block.
+    fn go_on(&mut self, bytes: &[u8]) -> usize {
+        loop {
+            let start = self.start + BLOCK_BYTES;
+            self.look(bytes, start);
+            if self.ends != 0 {
+                return start + self.ends.trailing_zeros() as usize;
+            }
+        }
+    }
+
+    /// Looks at the block that begins there. The end of the bytes ends a run.
+    #[inline]
+    fn look(&mut self, bytes: &[u8], start: usize) {
+        let rest = bytes.get(start..).unwrap_or_default();
+        self.start = start;
+        self.ends = match rest.first_chunk() {
+            Some(block) => ends_of(block),
+            None => {
+                // A zero is a control character.
+                let mut block = [0; BLOCK_BYTES];
+                block[..rest.len()].copy_from_slice(rest);
+                ends_of(&block)
+            }
+        };
+    }
+}
+
+#[inline(always)]
+fn ends_of(block: &[u8; BLOCK_BYTES]) -> u64 {
+    let mut ends = 0;
+    for (number, vector) in block.as_chunks::<VECTOR_BYTES>().0.iter().enumerate() {
+        ends |= u64::from(ends_of_vector(vector)) << (number * VECTOR_BYTES);
+    }
+    ends
+}
+
+#[inline(always)]
+fn ends_of_vector(bytes: &[u8; VECTOR_BYTES]) -> u16 {
+    let vector = i8x16::new(bytes.map(|byte| byte as i8));
+    let quotes = vector.cmp_eq(i8x16::splat(b'"' as i8));
+    let backslashes = vector.cmp_eq(i8x16::splat(b'\\' as i8));
+    // As numbers with a sign, bytes beyond ASCII are less than a space too.
+    let controls = vector.cmp_lt(i8x16::splat(b' ' as i8));
+    (quotes | backslashes | controls).move_mask() as u16
+}
