@@ -1,7 +1,8 @@
 //! What becomes of segments that nothing is written to any more: they are sealed, packed, and
 //! removed when they are old or too much. A thread for all streams, so that none of them waits.
 //!
-//! It goes by what it finds in the directory, and knows nothing that a restart would lose.
+//! It goes by what it finds in the directory, and knows nothing that a restart would lose but how the
+//! clock jumped (`clock`).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -32,6 +33,10 @@ use crate::{
     space::free_bytes,
     worker::Live,
 };
+
+mod clock;
+
+use clock::Clock;
 
 /// How often it looks around.
 const LOOK_TIME: Duration = Duration::from_secs(1);
@@ -79,7 +84,8 @@ impl Keeper {
             };
             drop(send_ready);
             let (ends, resting) = (HashMap::new(), HashMap::new());
-            Work { local, directory, live, must_end: told, ends, resting }.run(&asked)
+            let clock = Clock::new(now_ms());
+            Work { local, directory, live, must_end: told, ends, resting, clock }.run(&asked)
         };
         let thread = std::thread::Builder::new().name("logd-keeper".to_owned()).spawn(run);
         let thread = thread.map_err(|error| {
@@ -115,6 +121,7 @@ struct Work {
     ends: HashMap<(Stream, u64), u64>,
     /// Those that something failed on, and until when they are left alone.
     resting: HashMap<(Stream, u64), Instant>,
+    clock: Clock,
 }
 
 /// A segment's files.
@@ -164,7 +171,14 @@ impl Work {
         self.ends.retain(|segment, _| all.contains_key(segment));
         self.resting.retain(|_, until| *until > Instant::now());
         let kept = self.kept(&all);
-        for segment in overdue(&kept, care.policy, now_ms()) {
+        if let Some(jump) = self.clock.look(now_ms()) {
+            let seconds = jump.as_secs();
+            log::remark(
+                "segments",
+                format_args!("the clock went {seconds} s forward: no segment is older for that"),
+            );
+        }
+        for segment in overdue(&kept, care.policy, |ended_ms| self.clock.age_ms(ended_ms)) {
             self.remove(&segment);
         }
         let Some(level) = care.pack_level else { return Ok(()) };
@@ -196,6 +210,7 @@ impl Work {
                 Part::Torn | Part::Packing => {}
             }
         }
+        find_unlisted(&self.directory, &mut all);
         Ok(all)
     }
 
@@ -290,7 +305,49 @@ impl Work {
     }
 }
 
+/// Asks by their names for lines that were not listed. A listing takes time, and has of the names that
+/// are made meanwhile some and not others (readdir(3)): without this a new segment whose index alone
+/// was listed would look like one that was half removed, and be removed to its end.
+fn find_unlisted(directory: &Path, all: &mut BTreeMap<(Stream, u64), Files>) {
+    for (&(stream, serial), files) in all {
+        if files.has_plain || files.has_packed {
+            continue;
+        }
+        // What cannot be asked is taken to be there. In this order: the plain one goes when the packed
+        // one has its name.
+        let is_there = |part| {
+            let path = directory.join(stream.file(serial, part));
+            path.try_exists().unwrap_or(true)
+        };
+        files.has_plain = is_there(Part::Data);
+        files.has_packed = is_there(Part::Packed);
+    }
+}
+
 fn now_ms() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::name::Content;
+
+    /// Lines that were acknowledged went, with no retention asked for: a listing of many names had the
+    /// index of a new segment and not its lines, which were made before it.
+    #[test]
+    fn a_segment_that_was_listed_in_part_is_no_half_removed_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let stream = Stream { content: Content::Lines, number: 0 };
+        let indexed = || Files { has_index: true, ..Files::default() };
+        let mut all: BTreeMap<(Stream, u64), Files> =
+            (0..4).map(|serial| ((stream, serial), indexed())).collect();
+        for (serial, part) in [(0, Part::Data), (1, Part::Packed)] {
+            File::create(directory.path().join(stream.file(serial, part))).unwrap();
+        }
+        find_unlisted(directory.path(), &mut all);
+        let found: Vec<_> = all.values().map(|files| (files.has_plain, files.has_packed)).collect();
+        assert_eq!(found, [(true, false), (false, true), (false, false), (false, false)]);
+    }
 }

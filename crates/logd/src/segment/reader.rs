@@ -148,11 +148,30 @@ pub(crate) fn streams(directory: &Path) -> Result<BTreeMap<Stream, Vec<u64>>, Lo
             streams.entry(stream).or_default().push(serial);
         }
     }
-    for serials in streams.values_mut() {
+    for (stream, serials) in &mut streams {
         serials.sort_unstable();
         serials.dedup();
+        add_unlisted(directory, *stream, serials);
     }
     Ok(streams)
+}
+
+/// Asks by their names for segments between those that were listed. A listing takes time, and has of
+/// the names that are made meanwhile some and not others (readdir(3)).
+fn add_unlisted(directory: &Path, stream: Stream, serials: &mut Vec<u64>) {
+    /// Far more than can be made meanwhile: a gap may be as wide as a strange name has it.
+    const GAP_MAX: u64 = 4096;
+    let is_there = |serial: &u64| {
+        let parts = [Part::Index, Part::Data, Part::Packed];
+        parts.iter().any(|part| directory.join(stream.file(*serial, *part)).exists())
+    };
+    let gaps = serials.windows(2).flat_map(|pair| {
+        let first = (pair[0] + 1).max(pair[1].saturating_sub(GAP_MAX));
+        first..pair[1]
+    });
+    let unlisted: Vec<u64> = gaps.filter(is_there).collect();
+    serials.extend(unlisted);
+    serials.sort_unstable();
 }
 
 /// Looks at a stream's segments, from the number `from` on.
@@ -359,7 +378,7 @@ pub(crate) fn names_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<(String, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::entry::index_of;
+    use crate::segment::{entry::index_of, name::Content};
 
     fn segment(batches: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
         let batches: Vec<Vec<u8>> = batches.iter().map(|batch| batch.to_vec()).collect();
@@ -392,6 +411,18 @@ mod tests {
             spoilt[cut] ^= 0x10;
             assert_eq!(found(&spoilt, &data), whole, "index spoilt at {cut}");
         }
+    }
+
+    #[test]
+    fn a_segment_that_was_not_listed_is_found_between_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let stream = Stream { content: Content::Lines, number: 3 };
+        for (serial, part) in [(2, Part::Index), (5, Part::Data), (6, Part::Torn)] {
+            File::create(directory.path().join(stream.file(serial, part))).unwrap();
+        }
+        let mut serials = vec![1, 4, 7, u64::MAX];
+        add_unlisted(directory.path(), stream, &mut serials);
+        assert_eq!(serials, [1, 2, 4, 5, 7, u64::MAX]);
     }
 
     #[test]

@@ -36,14 +36,15 @@ pub(crate) struct Kept {
     pub(crate) is_last: bool,
 }
 
-/// Those that are to go, oldest first.
-pub(crate) fn overdue(all: &[Kept], policy: Policy, now_ms: u64) -> Vec<Kept> {
+/// Those that are to go, oldest first. `age_ms`: how long ago that was, by a time in milliseconds
+/// since 1970.
+pub(crate) fn overdue(all: &[Kept], policy: Policy, age_ms: impl Fn(u64) -> u64) -> Vec<Kept> {
     let mut total: u64 = all.iter().map(|one| one.bytes).sum();
     let mut ended: Vec<&Kept> = all.iter().filter(|one| one.ended_ms.is_some()).collect();
     ended.sort_by_key(|one| (one.ended_ms, one.stream, one.serial));
     let mut overdue = Vec::new();
     for one in ended {
-        let age_ms = now_ms.saturating_sub(one.ended_ms.unwrap_or(now_ms));
+        let age_ms = one.ended_ms.map_or(0, &age_ms);
         let is_old = policy.age.is_some_and(|age| u128::from(age_ms) > age.as_millis());
         let is_much = policy.bytes.is_some_and(|bytes| total > bytes);
         // Of one that is over, and whose index stays, there is nothing more to remove.
@@ -100,7 +101,7 @@ mod tests {
     }
 
     fn serials(all: &[Kept], policy: Policy, now_ms: u64) -> Vec<(u32, u64)> {
-        let overdue = overdue(all, policy, now_ms);
+        let overdue = overdue(all, policy, |ended_ms| now_ms.saturating_sub(ended_ms));
         overdue.iter().map(|one| (one.stream.number, one.serial)).collect()
     }
 

@@ -24,7 +24,7 @@ impl Default for ByBlock {
 }
 
 impl Scan for ByBlock {
-    #[inline]
+    #[inline(always)]
     fn string(&mut self, bytes: &[u8], at: usize) -> usize {
         let (start, place) = (at - at % BLOCK_BYTES, at % BLOCK_BYTES);
         if start != self.start {
@@ -44,6 +44,7 @@ impl Scan for ByBlock {
 
 impl ByBlock {
     /// The first byte that ends a run in a later block.
+    #[inline(never)]
     fn go_on(&mut self, bytes: &[u8]) -> usize {
         loop {
             let start = self.start + BLOCK_BYTES;
@@ -55,20 +56,24 @@ impl ByBlock {
     }
 
     /// Looks at the block that begins there. The end of the bytes ends a run.
-    #[inline]
+    #[inline(always)]
     fn look(&mut self, bytes: &[u8], start: usize) {
-        let rest = bytes.get(start..).unwrap_or_default();
         self.start = start;
-        self.ends = match rest.first_chunk() {
+        self.ends = match bytes.get(start..start + BLOCK_BYTES).and_then(<[u8]>::first_chunk) {
             Some(block) => ends_of(block),
-            None => {
-                // A zero is a control character.
-                let mut block = [0; BLOCK_BYTES];
-                block[..rest.len()].copy_from_slice(rest);
-                ends_of(&block)
-            }
+            None => ends_of_last(bytes, start),
         };
     }
+}
+
+/// Of a block that is not whole.
+#[inline(never)]
+fn ends_of_last(bytes: &[u8], start: usize) -> u64 {
+    let rest = bytes.get(start..).unwrap_or_default();
+    // A zero is a control character.
+    let mut block = [0; BLOCK_BYTES];
+    block[..rest.len()].copy_from_slice(rest);
+    ends_of(&block)
 }
 
 #[inline(always)]
