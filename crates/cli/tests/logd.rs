@@ -176,7 +176,7 @@ fn who_is_slow_or_hostile_holds_up_nobody() {
             writeln!(honest.stream, "{{\"honest\":{sequence}}}").unwrap();
             honest.until(sequence);
         }
-        let memory = resident_kib(daemon.child.id());
+        let memory = daemon.resident_kib();
         assert!(memory < 100 << 10, "{memory} KiB");
         drop((idle, deaf, endless, honest));
         daemon.end();
@@ -234,12 +234,6 @@ fn closed_connections_leave_no_descriptor() {
 /// Ends both directions in the middle of a line.
 fn end_early(stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Both);
-}
-
-fn resident_kib(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 #[test]

@@ -49,12 +49,6 @@ impl Honest {
     }
 }
 
-fn resident_kib(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
 /// What froze other collectors: a client that is stopped, with answers that it does not read.
 #[test]
 fn a_stopped_client_holds_up_nobody() {
@@ -80,7 +74,7 @@ fn a_stopped_client_holds_up_nobody() {
         stop("-STOP");
         let mut honest = Honest::new(&daemon);
         honest.send(100);
-        assert!(resident_kib(daemon.child.id()) < 100 << 10);
+        assert!(daemon.resident_kib() < 100 << 10);
         client.kill().unwrap();
         client.wait().unwrap();
         honest.send(10);
@@ -113,7 +107,7 @@ fn a_line_of_a_hundred_megabytes_costs_its_limit() {
             assert!(long.answers.read_line(&mut answers).unwrap() > 0, "{answers}");
         }
         assert!(answers.contains("N 1 too-long"), "{answers}");
-        assert!(resident_kib(daemon.child.id()) < 64 << 10);
+        assert!(daemon.resident_kib() < 64 << 10);
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
         drop((honest, long));
         daemon.end();

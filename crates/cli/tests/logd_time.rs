@@ -155,10 +155,7 @@ struct Usage {
 
 impl Usage {
     fn of(daemon: &Daemon) -> Usage {
-        let status = fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        let resident_kib = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-        Usage { resident_kib, descriptors: daemon.open_descriptors() }
+        Usage { resident_kib: daemon.resident_kib(), descriptors: daemon.open_descriptors() }
     }
 
     fn most(all: &[Usage]) -> Usage {
