@@ -103,7 +103,7 @@ mod tests {
             for byte in 0..=255_u8 {
                 let mut bytes = [b'a'; 150];
                 bytes[place] = byte;
-                let is_plain = byte >= 0x20 && byte < 0x80 && byte != b'"' && byte != b'\\';
+                let is_plain = (0x20..0x80).contains(&byte) && byte != b'"' && byte != b'\\';
                 assert_eq!(found(&bytes, 0), if is_plain { 150 } else { place });
                 assert_eq!(found(&bytes[..place + 1], place / 2), place + usize::from(is_plain));
                 let mut spaces = [b' '; 96];
