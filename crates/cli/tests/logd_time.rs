@@ -190,8 +190,9 @@ fn memory_and_descriptors_stay_what_they_were() {
         let (first, second) = seen.split_at(seen.len() / 2);
         let (first, second) = (Usage::most(first), Usage::most(second));
         eprintln!("{engine}: {rate} lines/s for {time}: {first:?}, then {second:?}");
-        // A batch that is larger than all before is no leak; neither is a segment to be sealed.
-        assert!(second.resident_kib < first.resident_kib + (32 << 10), "{first:?} {second:?}");
+        // What is on its way has three copies at most, of the generator's window (10 MB) rounded up: a
+        // disk that is slow for once takes as much, and that is no leak. Nor are segments to be sealed.
+        assert!(second.resident_kib < first.resident_kib + (64 << 10), "{first:?} {second:?}");
         assert!(second.descriptors < first.descriptors + 16, "{first:?} {second:?}");
         wait_until("clients leave", || Usage::of(&daemon).descriptors < first.descriptors);
         assert_eq!(count(&daemon.end(), "dead segments"), 0);
