@@ -650,7 +650,8 @@ fn a_run_that_is_killed_goes_on_from_the_sections_that_were_over() {
     let directory = directory();
     let path = directory.path();
     let mut arguments = vec!["read", "--json", "r.json", "--engines", "sync,uring", "--depth", "1"];
-    arguments.extend(["--size", "4m", "--duration", "20ms", "--repeats", "10"]);
+    // A number of reads: in a short time a busy machine may do none.
+    arguments.extend(["--size", "4m", "--reads", "200", "--repeats", "5"]);
     let results = path.join("r.json");
     let mut child = lab(path, &arguments).stdout(Stdio::null()).spawn().unwrap();
     // The first of its two sections is over when there are results; the second is under way when it
@@ -681,7 +682,7 @@ fn a_run_that_is_killed_goes_on_from_the_sections_that_were_over() {
 #[test]
 fn a_check_of_the_lab_with_itself_counts_what_it_tells_apart() {
     let directory = directory();
-    let arguments = ["nop", "--depth", "32", "--duration", "50ms", "--repeats", "2"];
+    let arguments = ["nop", "--depth", "32", "--reads", "20000", "--repeats", "2"];
     let output = run(
         directory.path(),
         &[&arguments[..], &["--self-check", "2", "--json", "n.json"]].concat(),

@@ -3,12 +3,13 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
     path::Path,
     time::{Duration, Instant},
 };
 
 use ringwise_measure::{filesystem::Filesystem, quantity::bytes_text};
+use rustix::fs::{AtFlags, CWD, linkat};
 
 use super::{
     DataFile, Directory,
@@ -159,7 +160,9 @@ impl Layout<'_> {
         }
     }
 
-    /// Writes and syncs a file; one that did not get so far is removed.
+    /// Writes and syncs a file; one that did not get so far is removed. Where the file system can,
+    /// it has no name until it is whole: a run that is killed leaves nothing that a later one could
+    /// not know for the lab's.
     fn written(
         &self,
         path: &Path,
@@ -176,6 +179,13 @@ impl Layout<'_> {
                 plain(error)
             )),
         };
+        if let Ok(mut file) = nameless(path) {
+            let written = self.write_blocks(&mut file, number, bytes, progress);
+            written.and_then(|()| file.sync_all()).map_err(|error| failed(&error))?;
+            if name(&file, path).is_ok() {
+                return Ok(file);
+            }
+        }
         let mut file = create(path).map_err(|error| failed(&error))?;
         let written = self.write_blocks(&mut file, number, bytes, progress);
         written.and_then(|()| file.sync_all()).map_err(|error| {
@@ -209,6 +219,24 @@ impl Layout<'_> {
         }
         Ok(())
     }
+}
+
+/// A file without a name in the directory of `path`, where there is no file any more (open(2),
+/// O_TMPFILE). What was there is the lab's.
+fn nameless(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let directory = path.parent().unwrap_or(Path::new("."));
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).open(directory)
+}
+
+/// Gives such a file its name (the way of open(2) that needs no privilege).
+fn name(file: &File, path: &Path) -> io::Result<()> {
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+    Ok(())
 }
 
 fn whole_blocks(bytes: u64) -> u64 {
@@ -350,6 +378,24 @@ mod tests {
             assert_eq!(fs::read(&path).unwrap(), content);
             assert!(!directory.file_path("t", 0).exists());
         }
+    }
+
+    #[test]
+    fn a_file_has_no_name_until_it_is_whole() {
+        let (_parent, directory) = directory();
+        let first = directory.file_path("t", 0);
+        if let Err(error) = nameless(&first) {
+            return println!("skipped: O_TMPFILE: {error}");
+        }
+        let mut seen = Vec::new();
+        LAYOUT
+            .lay(&directory, &mut |_| {
+                seen.push(first.exists());
+                true
+            })
+            .unwrap();
+        assert_eq!(seen.first(), Some(&false));
+        assert!(first.exists());
     }
 
     #[test]
