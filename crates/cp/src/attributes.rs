@@ -108,7 +108,10 @@ impl Finish<'_> {
                 Owned::Failed => return false,
             }
         }
-        if preserve.xattr && !self.copy_extended(lines) && preserve.xattr_required {
+        let lacks = preserve.xattr && !self.copy_extended(lines) && preserve.xattr_required;
+        // GNU cp sets a file's permissions all the same, and no others.
+        let is_file = matches!(self.copy, Of::Open(_)) && !self.is_directory;
+        if lacks && !is_file {
             return false;
         }
         if self.is_link {
@@ -116,14 +119,14 @@ impl Finish<'_> {
         }
         let (template, set) = match (preserve.mode, self.otherwise) {
             (true, _) => (COPYING, self.copy_permissions(mode)),
-            (false, Otherwise::Leave) => return true,
+            (false, Otherwise::Leave) => return !lacks,
             (false, Otherwise::Fresh(mode)) => {
                 (SETTING, self.set_permissions(mode & !self.caller.umask, None))
             }
             (false, Otherwise::Exactly(mode)) => (GRANTING, self.set_mode(mode)),
             (false, Otherwise::Grant(wanted)) => (GRANTING, self.grant(wanted)),
         };
-        let Err(errno) = set else { return true };
+        let Err(errno) = set else { return !lacks };
         if template == GRANTING {
             self.complain(template, errno, lines);
         } else {
@@ -132,7 +135,7 @@ impl Finish<'_> {
             let text = [template.as_bytes(), &name, b": ", errno_text(errno).as_bytes()].concat();
             lines.push(Line::Error(text));
         }
-        !preserve.required
+        !preserve.required && !lacks
     }
 
     fn grant(&self, wanted: u32) -> Result<(), Errno> {

@@ -3,6 +3,7 @@
 //! Every way here writes from the start to the end, so a copy that was interrupted is a beginning
 //! of its source and shorter: it never looks whole. The ways themselves are chosen in `way.rs`.
 
+pub(crate) mod ahead;
 pub(crate) mod verify;
 
 use ringwise::Descriptor;

@@ -5,6 +5,7 @@
 //! as if one file were copied after the other.
 
 mod mapped;
+mod memory;
 mod ring;
 mod threads;
 
@@ -13,7 +14,7 @@ use std::{collections::HashMap, sync::Arc};
 use rustix::process::{Resource, getrlimit};
 
 use crate::{
-    data,
+    data::{self, ahead},
     job::{Job, Outcome},
     options::{EngineChoice, Options},
     place::{Identity, kind},
@@ -21,6 +22,7 @@ use crate::{
     way::{self, Chosen, Means, Pairs, SMALL_BYTES, Way},
 };
 use mapped::MappedEngine;
+use memory::Memory;
 use ring::RingEngine;
 use threads::Threads;
 
@@ -39,6 +41,7 @@ pub(crate) struct Flight {
     threads: Option<Threads>,
     files_max: usize,
     pairs: Pairs,
+    memory: Memory,
     /// Source and copy of each job.
     flying: HashMap<u64, (Identity, Identity)>,
     next_number: u64,
@@ -95,11 +98,11 @@ impl Flight {
             EngineChoice::Auto => Lazy::Untried,
             EngineChoice::Sync | EngineChoice::Uring => Lazy::Missing,
         };
-        let jobs = options.jobs.unwrap_or(match options.engine {
+        let jobs = options.jobs.unwrap_or_else(|| match options.engine {
             EngineChoice::Auto => default_jobs(),
             EngineChoice::Sync | EngineChoice::Uring => 1,
         });
-        let threads = (jobs > 1).then(|| Threads::new(jobs.min(descriptors.files)));
+        let threads = (jobs > 1).then(|| Threads::new(jobs, descriptors.files));
         Ok(Flight {
             options: options.clone(),
             ring,
@@ -107,6 +110,7 @@ impl Flight {
             threads,
             files_max: descriptors.files,
             pairs: Pairs::default(),
+            memory: Memory::default(),
             flying: HashMap::new(),
             next_number: 1,
             failed: false,
@@ -133,6 +137,11 @@ impl Flight {
             let outcome = job.end(Err(line));
             return self.end_now(outcome, report);
         }
+        let moves = self.options.data && !job.cloned;
+        let is_worth_it = job.size() > SMALL_BYTES || self.threads.is_some();
+        if moves && is_worth_it && kind(&job.source_stat).is_file() {
+            job.absent_pages = self.memory.absent_pages(&job);
+        }
         let (way, reason) = self.choose(&job);
         if job.way.is_empty() {
             job.way = self.way_name(&job, way);
@@ -141,7 +150,6 @@ impl Flight {
             let text = self.plan_text(&job, reason);
             report.say(Line::Out(text));
         }
-        let moves = self.options.data && !job.cloned;
         if moves && let (Way::Ring, Lazy::Open(ring)) = (way, &mut self.ring) {
             depart(&mut self.flying, &job, report);
             let ended = ring.start(job);
@@ -160,10 +168,10 @@ impl Flight {
             self.bound(report);
             return true;
         }
-        let is_worth_it = job.source_stat.st_size as u64 > SMALL_BYTES
-            || self.options.jobs.is_some()
-            || self.options.verify;
-        if is_worth_it && moves && kind(&job.source_stat).is_file() && self.threads.is_some() {
+        if moves && job.is_cold() {
+            ahead::begin(&job);
+        }
+        if moves && kind(&job.source_stat).is_file() && self.threads.is_some() {
             depart(&mut self.flying, &job, report);
             let threads = self.threads.as_mut().expect("seen just now");
             let ended = threads.start(job, way);

@@ -47,6 +47,8 @@ pub(crate) struct Job {
     pub(crate) extra: u32,
     /// Whether the copy has all it needs of the content.
     pub(crate) cloned: bool,
+    /// Pages of the source that are not in memory, as far as that was asked.
+    pub(crate) absent_pages: u64,
     /// Which way its content went, for `--json`.
     pub(crate) way: &'static str,
     pub(crate) meter: Arc<Meter>,
@@ -65,6 +67,21 @@ pub(crate) struct Outcome {
 }
 
 impl Job {
+    /// The source's size as it was when it was opened.
+    pub(crate) fn size(&self) -> u64 {
+        u64::try_from(self.source_stat.st_size).unwrap_or(0)
+    }
+
+    /// Whether the device has to be waited for: most of the source is not in memory.
+    pub(crate) fn is_cold(&self) -> bool {
+        2 * self.absent_pages > self.pages()
+    }
+
+    /// Pages of the source.
+    pub(crate) fn pages(&self) -> u64 {
+        self.size().div_ceil(rustix::param::page_size() as u64)
+    }
+
     pub(crate) fn text(&self, template: &str, names: &[&[u8]], errno: Errno) -> Line {
         Line::Error(compose(self.locale, template, names, Some(errno)))
     }

@@ -6,10 +6,10 @@
 //! | either side is no regular file, or the source says it has no bytes | read and write |
 //! | holes are to be made: `--sparse=always`, or the source has fewer blocks than bytes | by extents (`SEEK_DATA`), or by looking for zeros where there is no such call |
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
-//! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, nothing is to be checked | mapped: the device takes the pages of the source, by direct writes |
+//! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, nothing is to be checked | mapped: the device takes the pages of the source, by direct writes |
 //! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two, and one call for a small file |
 //! | at most [`SMALL_BYTES`] | read and write |
-//! | a ring is there, and its reads do not all go to a worker | the ring |
+//! | a ring is there, and most of the source is in memory | the ring |
 //! | else | read and write |
 //!
 //! What was tried for each size, and what it cost, is in docs/copying.md; `ringwise lab copy`
@@ -40,6 +40,9 @@ pub(crate) const DIRECT_ALIGNMENT_BYTES: u64 = 4096;
 /// BTRFS_SUPER_MAGIC (include/uapi/linux/magic.h): with its checksums it takes direct writes
 /// through the page cache (since Linux 6.15), and before that from pages that must not change.
 const BTRFS_MAGIC: u64 = 0x9123_683E;
+
+/// Why a file that is not in memory goes the way it goes.
+const COLD: &str = "the source is not in memory: several are read ahead";
 
 /// How content is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +113,7 @@ impl Pairs {
 /// Chooses.
 pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
     let (source, copy) = (&job.source_stat, &job.copy_stat);
-    let size = u64::try_from(source.st_size).unwrap_or(0);
+    let size = job.size();
     if !is_regular(source) || !is_regular(copy) {
         return (Way::Plain, "not a regular file");
     }
@@ -123,21 +126,22 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
     if means.ring && options.engine == EngineChoice::Uring {
         return (Way::Ring, "the ring was asked for");
     }
-    if means.direct && size >= MAPPED_BYTES_MIN && !options.verify {
+    let is_cold = job.is_cold();
+    if means.direct && size >= MAPPED_BYTES_MIN && !options.verify && !is_cold {
         return (Way::Mapped, "the device takes it from the page cache");
     }
     let may_range =
         options.reflink != Reflink::Never && options.sparse != Sparse::Never && !options.verify;
     if may_range && source.st_dev == copy.st_dev {
-        return (Way::Range, "within one file system");
+        return (Way::Range, if is_cold { COLD } else { "within one file system" });
     }
     if size <= SMALL_BYTES {
         return (Way::Plain, "small: one read and one write");
     }
-    if means.ring && options.engine == EngineChoice::Auto {
+    if means.ring && options.engine == EngineChoice::Auto && !is_cold {
         return (Way::Ring, "across file systems: reads ahead of the writes");
     }
-    (Way::Plain, "read and write")
+    (Way::Plain, if is_cold { COLD } else { "read and write" })
 }
 
 /// The way that makes holes, where some are to be made.

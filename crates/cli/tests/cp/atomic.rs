@@ -247,7 +247,9 @@ fn durable_content_comes_before_the_name_and_the_name_before_the_end() {
             let trace = fs::read_to_string(at.join("trace")).unwrap();
             let called = trace.lines().filter(|line| line.ends_with("= 0"));
             let called = called.map(|line| line.split_once(' ').unwrap().1.trim_start());
-            let names: Vec<&str> = called.map(|call| call.split('(').next().unwrap()).collect();
+            let names = called.map(|call| call.split('(').next().unwrap());
+            // An older strace shows every call that it has no name for.
+            let names: Vec<&str> = names.filter(|name| !name.starts_with("syscall_")).collect();
             let named = if existing { "renameat" } else { "linkat" };
             assert_eq!(names, ["fsync", named, "syncfs"], "{engine}: {trace}");
         }

@@ -6,6 +6,7 @@
 
 mod atomic;
 mod beyond;
+mod cold;
 #[path = "../schema/conform.rs"]
 mod conform;
 mod machine;

@@ -38,6 +38,8 @@ pub fn outcome(
     build: &dyn Fn(&Path),
 ) -> Outcome {
     build(at);
+    // On a busy machine it may be made long before, or just now.
+    world::age(at);
     let since = SystemTime::now();
     let ran = machine::run(which, words, at, setting);
     if !machine::is_root() {

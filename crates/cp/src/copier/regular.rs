@@ -89,6 +89,7 @@ impl Copier {
             omitted: if is_new { omitted } else { 0 },
             extra: if is_new { extra } else { 0 },
             cloned: is_whole,
+            absent_pages: 0,
             way: if is_whole { "whole" } else { "" },
             meter: self.meter.clone(),
             temporary,

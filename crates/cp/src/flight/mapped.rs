@@ -288,7 +288,7 @@ impl MappedEngine {
 impl Moving {
     /// Makes both sides ready, or gives the job back as it was.
     fn prepare(job: Job) -> Result<Moving, Box<Job>> {
-        let size = u64::try_from(job.source_stat.st_size).unwrap_or(0);
+        let size = job.size();
         let end = size.next_multiple_of(DIRECT_ALIGNMENT_BYTES);
         let Ok(mapping) = Mapping::of(&job.source, end) else { return Err(Box::new(job)) };
         if set_direct(&job, true).is_err() {
@@ -308,9 +308,7 @@ impl Moving {
             }
         }
         let mut moving = Moving::new(job, mapping, size, end, tail);
-        let cached = ringwise::page_cache(&moving.job.source, 0, 0);
-        let pages = size.div_ceil(rustix::param::page_size() as u64);
-        moving.ahead = cached.is_ok_and(|state| state.cached_pages < pages).then_some(0);
+        moving.ahead = (moving.job.absent_pages > 0).then_some(0);
         Ok(moving)
     }
 

@@ -117,7 +117,7 @@ impl RingEngine {
             ended.extend(self.wait());
         }
         let moving = Moving {
-            size: u64::try_from(job.source_stat.st_size).unwrap_or(0),
+            size: job.size(),
             next_read: 0,
             written: 0,
             end: None,

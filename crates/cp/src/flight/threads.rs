@@ -1,6 +1,8 @@
-//! Threads that copy files by system calls, a file each.
+//! Threads that copy files by system calls: a large one each, small ones in batches.
 //!
-//! Bounded: as many jobs wait for a thread as there are threads; who brings one more waits.
+//! To wake a thread costs as much as to copy a small file, so those go over by the dozen, and
+//! where the threads have enough to do, whoever brings more does it. Bounded: a few large files
+//! wait for each thread, and are read ahead meanwhile; who brings one more waits.
 
 use std::{
     sync::{
@@ -13,65 +15,116 @@ use std::{
 use crate::{
     data,
     job::{Job, Outcome},
-    way::Way,
+    way::{SMALL_BYTES, Way},
 };
+
+/// Small files that are handed over at once, where descriptors allow it. docs/copying.md has what
+/// was tried.
+const BATCH_FILES_MAX: usize = 16;
+
+/// Batches that threads have or that wait for one, for each thread.
+const BATCHES_EACH: usize = 2;
+
+/// The same where they are large files.
+const LARGE_EACH: usize = 4;
+
+type Batch = Vec<(Job, Way)>;
 
 /// The threads. They end when this is dropped, after the jobs that they have.
 #[derive(Debug)]
 pub(crate) struct Threads {
     most: usize,
+    large_max: usize,
     started: usize,
+    /// Batches that threads have.
     busy: usize,
-    jobs: Sender<(Job, Way)>,
-    queue: Arc<Mutex<Receiver<(Job, Way)>>>,
-    done: Receiver<Outcome>,
-    done_sender: Sender<Outcome>,
+    batch_files: usize,
+    /// Small files until there are enough of them.
+    gathered: Batch,
+    batches: Sender<Batch>,
+    queue: Arc<Mutex<Receiver<Batch>>>,
+    done: Receiver<Vec<Outcome>>,
+    done_sender: Sender<Vec<Outcome>>,
 }
 
 impl Threads {
-    pub(crate) fn new(most: usize) -> Threads {
-        let (jobs, queue) = mpsc::channel();
+    /// At most so many threads, and no more files open at a time than `files_max`.
+    pub(crate) fn new(most: usize, files_max: usize) -> Threads {
+        let (batches, queue) = mpsc::channel();
         let (done_sender, done) = mpsc::channel();
-        let queue = Arc::new(Mutex::new(queue));
-        Threads { most, started: 0, busy: 0, jobs, queue, done, done_sender }
+        let most = most.min(files_max);
+        Threads {
+            most,
+            large_max: (LARGE_EACH * most).min(files_max),
+            started: 0,
+            busy: 0,
+            batch_files: (files_max / (BATCHES_EACH * most + 1)).clamp(1, BATCH_FILES_MAX),
+            gathered: Vec::new(),
+            batches,
+            queue: Arc::new(Mutex::new(queue)),
+            done,
+            done_sender,
+        }
     }
 
-    /// Hands a job to a thread; gives what ended meanwhile.
+    /// Takes a job in; gives what ended meanwhile.
     pub(crate) fn start(&mut self, job: Job, way: Way) -> Vec<Outcome> {
-        let mut ended = Vec::new();
-        if self.busy >= 2 * self.most {
-            ended = self.wait();
+        if job.size() <= SMALL_BYTES {
+            self.gathered.push((job, way));
+            if self.gathered.len() < self.batch_files {
+                return Vec::new();
+            }
+            let mut ended = self.take();
+            let batch = std::mem::take(&mut self.gathered);
+            match self.busy >= BATCHES_EACH * self.most {
+                true => ended.extend(copy(batch)),
+                false => ended.extend(self.hand_over(batch)),
+            }
+            return ended;
         }
+        let mut ended = self.take();
+        while self.busy >= self.large_max {
+            ended.extend(self.receive());
+        }
+        ended.extend(self.hand_over(vec![(job, way)]));
+        ended
+    }
+
+    /// Waits until at least one job ended, or does what nobody has begun.
+    pub(crate) fn wait(&mut self) -> Vec<Outcome> {
+        if !self.gathered.is_empty() {
+            return copy(std::mem::take(&mut self.gathered));
+        }
+        let mut ended = if self.busy > 0 { self.receive() } else { Vec::new() };
+        ended.extend(self.take());
+        ended
+    }
+
+    /// Gives what ended at once, because no thread is to be had.
+    fn hand_over(&mut self, batch: Batch) -> Vec<Outcome> {
         if self.started < self.most && self.started <= self.busy {
             self.start_thread();
         }
         if self.started == 0 {
-            // No thread is to be had: this one does it.
-            let moved = data::copy(&job, way);
-            ended.push(job.end(moved));
-            return ended;
+            return copy(batch);
         }
         self.busy += 1;
-        self.jobs.send((job, way)).expect("the queue is held here too");
-        ended.extend(self.take());
-        ended
+        self.batches.send(batch).expect("the queue is held here too");
+        Vec::new()
     }
 
-    /// Waits until at least one job ended.
-    pub(crate) fn wait(&mut self) -> Vec<Outcome> {
-        if self.busy == 0 {
-            return Vec::new();
-        }
-        let first = self.done.recv().expect("a sender is held here too");
+    fn receive(&mut self) -> Vec<Outcome> {
+        let ended = self.done.recv().expect("a sender is held here too");
         self.busy -= 1;
-        let mut ended = vec![first];
-        ended.extend(self.take());
         ended
     }
 
     fn take(&mut self) -> Vec<Outcome> {
-        let ended: Vec<Outcome> = self.done.try_iter().collect();
-        self.busy -= ended.len();
+        let mut ended = Vec::new();
+        while let Ok(more) = self.done.try_recv() {
+            self.busy -= 1;
+            ended.extend(more);
+        }
         ended
     }
 
@@ -80,9 +133,8 @@ impl Threads {
         let body = move || {
             loop {
                 let next = queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
-                let Ok((job, way)) = next else { return };
-                let moved = data::copy(&job, way);
-                if done.send(job.end(moved)).is_err() {
+                let Ok(batch) = next else { return };
+                if done.send(copy(batch)).is_err() {
                     return;
                 }
             }
@@ -91,4 +143,12 @@ impl Threads {
             self.started += 1;
         }
     }
+}
+
+fn copy(batch: Batch) -> Vec<Outcome> {
+    let end = |(job, way): (Job, Way)| {
+        let moved = data::copy(&job, way);
+        job.end(moved)
+    };
+    batch.into_iter().map(end).collect()
 }

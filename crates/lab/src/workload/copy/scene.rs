@@ -6,10 +6,11 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use ringwise::Descriptor;
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use crate::{
     error::LabError,
@@ -23,12 +24,13 @@ const PIECE_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Stage(PathBuf);
 
-/// A data set on disk, and the name that its copies get.
+/// A data set on disk, and where its copies go.
 #[derive(Debug)]
 pub(super) struct Scene {
     root: PathBuf,
     pub(super) source: PathBuf,
-    pub(super) copy: PathBuf,
+    /// Of the copy that is there or is made next.
+    number: AtomicU64,
     pub(super) is_tree: bool,
     /// Paths below the source, empty for a single file.
     files: Vec<PathBuf>,
@@ -52,9 +54,10 @@ impl Scene {
         }
         fs::create_dir(&root).map_err(|error| LabError::on("creating", &root, &error))?;
         let stage = Stage(root.clone());
-        let (source, copy) = (root.join("source"), root.join("copy"));
+        spread(&root);
+        let (source, number) = (root.join("source"), AtomicU64::new(0));
         let is_tree = set.directories > 0;
-        let mut scene = Scene { root, source, copy, is_tree, files: Vec::new() };
+        let mut scene = Scene { root, source, number, is_tree, files: Vec::new() };
         let mut random = fastrand::Rng::with_seed(seed);
         let mut piece = vec![0; PIECE_BYTES];
         let mut number = 0;
@@ -90,14 +93,22 @@ impl Scene {
         below(&self.source, name)
     }
 
+    /// Where the copy is that was made last, or is made next.
+    pub(super) fn copy(&self) -> PathBuf {
+        self.root.join(format!("copy-{}", self.number.load(Ordering::Relaxed)))
+    }
+
     /// Removes the copy, lets the device come to rest, and brings the page cache into a state.
+    /// The next copy gets another name.
     pub(super) fn prepare(&self, cache: Cache) -> Result<(), LabError> {
-        let removed = match fs::symlink_metadata(&self.copy) {
+        let copy = self.copy();
+        let removed = match fs::symlink_metadata(&copy) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Ok(found) if found.is_dir() => fs::remove_dir_all(&self.copy),
-            _ => fs::remove_file(&self.copy),
+            Ok(found) if found.is_dir() => fs::remove_dir_all(&copy),
+            _ => fs::remove_file(&copy),
         };
-        removed.map_err(|error| LabError::on("removing", &self.copy, &error))?;
+        removed.map_err(|error| LabError::on("removing", &copy, &error))?;
+        self.number.fetch_add(1, Ordering::Relaxed);
         self.sync()?;
         let mut piece = vec![0; PIECE_BYTES];
         for name in &self.files {
@@ -134,8 +145,9 @@ impl Scene {
     /// Why the copy is not one, if so.
     pub(super) fn difference(&self) -> Option<String> {
         let mut pieces = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+        let copy = self.copy();
         let differs = |name: &PathBuf| {
-            let (one, other) = (self.source_of(name), below(&self.copy, name));
+            let (one, other) = (self.source_of(name), below(&copy, name));
             match is_same(&one, &other, &mut pieces) {
                 Ok(true) => None,
                 Ok(false) => Some(format!("{} differs from its source", other.display())),
@@ -166,7 +178,7 @@ impl Scene {
         if self.is_tree && !matches!(program, CopyProgram::Fcp | CopyProgram::Cpz) {
             command.arg("-r");
         }
-        command.arg(&self.source).arg(&self.copy).stdin(Stdio::null()).stdout(Stdio::null());
+        command.arg(&self.source).arg(self.copy()).stdin(Stdio::null()).stdout(Stdio::null());
         Ok(command)
     }
 
@@ -175,7 +187,7 @@ impl Scene {
         let mut command = own()?;
         command.args(["--engine=uring", "--reflink=never"]);
         command.arg(format!("--block={block}")).arg(format!("--depth={depth}"));
-        command.arg(&self.source).arg(&self.copy).stdin(Stdio::null()).stdout(Stdio::null());
+        command.arg(&self.source).arg(self.copy()).stdin(Stdio::null()).stdout(Stdio::null());
         Ok(command)
     }
 }
@@ -200,6 +212,15 @@ fn own() -> Result<Command, String> {
 
 fn below(root: &Path, name: &Path) -> PathBuf {
     if name.as_os_str().is_empty() { root.to_owned() } else { root.join(name) }
+}
+
+/// Has copies laid out far from each other where the file system does that: ext4 gives no inode
+/// away again within the minute after it was freed (fs/ext4/ialloc.c, recently_deleted), so what
+/// goes where a copy was removed spends its time in looking for others.
+fn spread(root: &Path) {
+    let set = |root: File| ioctl_setflags(&root, ioctl_getflags(&root)? | IFlags::TOPDIR);
+    // Others have no such flag, and do not look.
+    let _ = File::open(root).map(set);
 }
 
 fn make_directory(path: &Path) -> Result<(), LabError> {
@@ -251,10 +272,10 @@ mod tests {
         let (scene, _stage) = scene(directory.path(), 2);
         scene.prepare(Cache::Warm).unwrap();
         assert!(scene.difference().unwrap().contains("No such file"));
-        let copied = Command::new("cp").arg("-r").arg(&scene.source).arg(&scene.copy).status();
+        let copied = Command::new("cp").arg("-r").arg(&scene.source).arg(scene.copy()).status();
         assert!(copied.unwrap().success());
         assert_eq!(scene.difference(), None);
-        let path = scene.copy.join("1/1");
+        let path = scene.copy().join("1/1");
         let mut bytes = fs::read(&path).unwrap();
         bytes[4999] ^= 1;
         fs::write(&path, &bytes).unwrap();
@@ -265,6 +286,18 @@ mod tests {
         bytes.push(0);
         fs::write(&path, &bytes).unwrap();
         assert!(scene.difference().is_some(), "longer");
+    }
+
+    /// Where the last one was, ext4 would look for inodes that it may use again.
+    #[test]
+    fn each_copy_goes_elsewhere() {
+        let directory = testing::directory();
+        let (scene, _stage) = scene(directory.path(), 1);
+        scene.prepare(Cache::Warm).unwrap();
+        let first = scene.copy();
+        fs::create_dir(&first).unwrap();
+        scene.prepare(Cache::Warm).unwrap();
+        assert!(!first.exists() && scene.copy() != first);
     }
 
     #[test]

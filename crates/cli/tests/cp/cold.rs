@@ -1,0 +1,64 @@
+//! Sources that are not in memory are read ahead: they come out whole, whatever their size, and the
+//! plan says so.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+};
+
+use ringwise::Descriptor;
+
+use crate::{
+    machine::{self, Setting, Which},
+    oracle::scene,
+};
+
+/// Has the kernel forget a file. False: it does not, or does not tell.
+fn forget(path: &Path) -> bool {
+    let file = Descriptor::from(File::open(path).unwrap());
+    ringwise::drop_page_cache(&file, 0, 0).unwrap();
+    ringwise::page_cache(&file, 0, 0).is_ok_and(|state| state.cached_pages == 0)
+}
+
+#[test]
+fn what_is_not_in_memory_comes_out_whole() {
+    let scene = scene();
+    let source = scene.path().join("s");
+    fs::create_dir(&source).unwrap();
+    let mut random = fastrand::Rng::with_seed(11);
+    // More than are handed over at once, and of each kind some: read ahead as a whole or not.
+    let sizes = (0..90).map(|number| number * 700).chain([65_537, 4 << 20, (4 << 20) + 1, 9 << 20]);
+    for (number, size) in sizes.enumerate() {
+        let mut content = vec![0; size];
+        random.fill(&mut content);
+        fs::write(source.join(number.to_string()), content).unwrap();
+    }
+    for flags in [&["-r"][..], &["-r", "--jobs=1"], &["-r", "--verify"], &["-r", "--atomic"]] {
+        for engine in machine::engines() {
+            let names: Vec<_> =
+                fs::read_dir(&source).unwrap().map(|entry| entry.unwrap().path()).collect();
+            if !names.iter().all(|name| forget(name)) {
+                return machine::skip("what is in memory stays there, or nobody tells");
+            }
+            let words: Vec<&str> =
+                flags.iter().copied().chain(["--debug", "--reflink=never", "s", "d"]).collect();
+            let ran = machine::run(Which::Ours(engine), &words, scene.path(), &Setting::default());
+            assert_eq!((ran.status, &*ran.err), (Some(0), ""), "{engine} {flags:?}");
+            let ahead = ran.out.lines().filter(|line| line.contains("not in memory")).count();
+            let expected = match engine {
+                "--engine=uring" => 0,
+                // A ring of its own, or threads: else a small file is waited for in any case.
+                "--engine=auto" if !flags.contains(&"--jobs=1") => names.len() - 1,
+                _ => 4,
+            };
+            // Who alone has one processor has no threads.
+            let may_be_fewer = std::thread::available_parallelism().unwrap().get() == 1;
+            assert!(ahead == expected || may_be_fewer, "{engine} {flags:?}: {}", ran.out);
+            for name in &names {
+                let copy = scene.path().join("d").join(name.file_name().unwrap());
+                assert!(fs::read(name).unwrap() == fs::read(copy).unwrap(), "{}", name.display());
+            }
+            fs::remove_dir_all(scene.path().join("d")).unwrap();
+        }
+    }
+}
