@@ -8,8 +8,9 @@
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
 //! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, nothing is to be checked | mapped: the device takes the pages of the source, by direct writes |
 //! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two, and one call for a small file |
+//! | most of the source is not in memory | read and write, with advice to read ahead |
 //! | at most [`SMALL_BYTES`] | read and write |
-//! | a ring is there, and most of the source is in memory | the ring |
+//! | a ring is there, and its reads do not all go to a worker | the ring |
 //! | else | read and write |
 //!
 //! What was tried for each size, and what it cost, is in docs/copying.md; `ringwise lab copy`
@@ -135,13 +136,16 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
     if may_range && source.st_dev == copy.st_dev {
         return (Way::Range, if is_cold { COLD } else { "within one file system" });
     }
+    if is_cold {
+        return (Way::Plain, COLD);
+    }
     if size <= SMALL_BYTES {
         return (Way::Plain, "small: one read and one write");
     }
-    if means.ring && options.engine == EngineChoice::Auto && !is_cold {
+    if means.ring && options.engine == EngineChoice::Auto {
         return (Way::Ring, "across file systems: reads ahead of the writes");
     }
-    (Way::Plain, if is_cold { COLD } else { "read and write" })
+    (Way::Plain, "read and write")
 }
 
 /// The way that makes holes, where some are to be made.
