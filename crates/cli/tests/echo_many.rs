@@ -4,10 +4,9 @@
 //! `RINGWISE_CONNECTIONS` says how many; without it few enough for every day.
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpStream},
     thread,
-    time::Duration,
 };
 
 #[path = "schema/conform.rs"]
@@ -89,26 +88,26 @@ fn ping(stream: &mut TcpStream, len: usize) -> std::io::Result<()> {
 fn others_do_not_notice_one_that_is_stopped() {
     const PINGERS: &str = "-c 50 -l 64 -t 400ms";
     for engine in ENGINES {
-        let Some(server) = Daemon::launch("echo", engine, &[]) else { continue };
+        let Some(mut server) = Daemon::launch("echo", engine, &[]) else { continue };
         let alone_ns = latency_ns(&ECHO.good(server.address, PINGERS), "p99");
         let mut stopped = server.connect();
         stopped.set_nonblocking(true).unwrap();
-        let bytes = vec![1; 1 << 20];
+        let mut told = BufReader::new(server.child.stderr.take().unwrap());
+        // Full on all sides, which only the server knows: a machine that is busy with other things
+        // leaves it without a turn for long.
         wait_until("the server takes no more of it", || {
-            stopped.write(&bytes).is_err() && {
-                thread::sleep(Duration::from_millis(20));
-                stopped.write(&bytes).is_err()
-            }
+            while stopped.write(&[1; 1 << 16]).is_ok() {}
+            server.signal("-USR1");
+            let mut line = String::new();
+            told.read_line(&mut line).unwrap();
+            count(&line, "senders stopped") > 0
         });
         let beside_ns = latency_ns(&ECHO.good(server.address, PINGERS), "p99");
         println!("{engine}: p99 {alone_ns} ns alone, {beside_ns} ns beside one that is stopped");
         // A machine that is busy with other things has percentiles far apart by itself; who waits
         // for the one that is stopped waits without end.
-        let most_ns = (5 * alone_ns).max(50_000_000);
+        let most_ns = (5 * alone_ns).max(250_000_000);
         assert!(beside_ns < most_ns, "{engine}: {beside_ns} ns, and {alone_ns} ns alone");
-        drop(stopped);
-        let output = server.end();
-        assert!(count(&output, "senders stopped") >= 1, "{output}");
     }
 }
 
