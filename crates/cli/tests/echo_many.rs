@@ -102,12 +102,16 @@ fn others_do_not_notice_one_that_is_stopped() {
             told.read_line(&mut line).unwrap();
             count(&line, "senders stopped") > 0
         });
-        let beside_ns = latency_ns(&ECHO.good(server.address, PINGERS), "p99");
-        println!("{engine}: p99 {alone_ns} ns alone, {beside_ns} ns beside one that is stopped");
-        // A machine that is busy with other things has percentiles far apart by itself; who waits
-        // for the one that is stopped waits without end.
-        let most_ns = (5 * alone_ns).max(250_000_000);
-        assert!(beside_ns < most_ns, "{engine}: {beside_ns} ns, and {alone_ns} ns alone");
+        // A machine that is busy with other things stalls both sides by itself now and then; who
+        // waits for the one that is stopped waits every time.
+        let most_ns = (5 * alone_ns).max(50_000_000);
+        let mut beside_ns = Vec::new();
+        let is_unnoticed = (0..5).any(|_| {
+            beside_ns.push(latency_ns(&ECHO.good(server.address, PINGERS), "p99"));
+            beside_ns.last() < Some(&most_ns)
+        });
+        println!("{engine}: p99 {alone_ns} ns alone, {beside_ns:?} ns beside one that is stopped");
+        assert!(is_unnoticed, "{engine}: {beside_ns:?} ns, and {alone_ns} ns alone");
     }
 }
 
