@@ -41,8 +41,8 @@ fn fake_clock() -> Option<PathBuf> {
     found
 }
 
-/// A daemon whose wall clock is so far from the machine's as the file `clock` says, and which says what
-/// it has to say to the file `said`.
+/// A daemon whose wall clock is so far from the machine's as the file `clock` says, and which says
+/// what it has to say to the file `said`.
 fn start_under(library: &Path, engine: &str, directory: &Path) -> Option<Daemon> {
     let flags = "--listen 127.0.0.1:0 --dir log --segment-age 60m --retain-age 60m";
     let program = env!("CARGO_BIN_EXE_ringwise");
@@ -88,8 +88,8 @@ impl Client {
     }
 }
 
-/// A segment of an earlier run, one that is open, a clock ten years ahead and one twenty years behind:
-/// nothing is lost, nothing ends, and it goes on.
+/// A segment of an earlier run, one that is open, a clock ten years ahead and one twenty years
+/// behind: nothing is lost, nothing ends, and it goes on.
 #[test]
 fn a_clock_that_jumps_changes_nothing() {
     let Some(library) = fake_clock() else { return };
@@ -169,9 +169,9 @@ impl Usage {
     }
 }
 
-/// At 60 % of what it takes (or, where no time is asked for, at a few lines), with clients that come,
-/// send half a line and go, and segments that end and are removed: what it holds in the second half is
-/// what it held in the first.
+/// At 60 % of what it takes (or, where no time is asked for, at a few lines), with clients that
+/// come, send half a line and go, and segments that end and are removed: what it holds in the
+/// second half is what it held in the first.
 #[test]
 fn memory_and_descriptors_stay_what_they_were() {
     for engine in ENGINES {
@@ -205,8 +205,8 @@ fn memory_and_descriptors_stay_what_they_were() {
         let (first, second) = seen.split_at(seen.len() / 2);
         let (first, second) = (Usage::most(first), Usage::most(second));
         eprintln!("{engine}: {rate} lines/s for {time}: {first:?}, then {second:?}");
-        // What is on its way has three copies at most, of the generator's window (10 MB) rounded up: a
-        // disk that is slow for once takes as much, and that is no leak.
+        // What is on its way has three copies at most, of the generator's window (10 MB) rounded
+        // up: a disk that is slow for once takes as much, and that is no leak.
         assert!(second.resident_kib < first.resident_kib + (64 << 10), "{first:?} {second:?}");
         // What is left: two open segments for each thread, and one that is sealed.
         wait_until("descriptors come back", || {

@@ -10,8 +10,8 @@
 //! - values nest at most as deeply as the caller says, 128 at most;
 //! - a byte order mark, bytes after the value, and bytes that are no UTF-8 are refused.
 //!
-//! Strings are scanned by vectors of 64 bytes where the processor has some, and else a word at a time
-//! (`scan`); the grammar is `parser`.
+//! Strings are scanned by vectors of 64 bytes where the processor has some, and else a word at a
+//! time (`scan`); the grammar is `parser`.
 
 mod fields;
 mod parser;

@@ -1,8 +1,8 @@
 //! What becomes of segments that nothing is written to any more: they are sealed, packed, and
 //! removed when they are old or too much. A thread for all streams, so that none of them waits.
 //!
-//! It goes by what it finds in the directory, and knows nothing that a restart would lose but how the
-//! clock jumped (`clock`).
+//! It goes by what it finds in the directory, and knows nothing that a restart would lose but how
+//! the clock jumped (`clock`).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -305,16 +305,16 @@ impl Work {
     }
 }
 
-/// Asks by their names for lines that were not listed. A listing takes time, and has of the names that
-/// are made meanwhile some and not others (readdir(3)): without this a new segment whose index alone
-/// was listed would look like one that was half removed, and be removed to its end.
+/// Asks by their names for lines that were not listed. A listing takes time, and has of the names
+/// that are made meanwhile some and not others (readdir(3)): without this a new segment whose index
+/// alone was listed would look like one that was half removed, and be removed to its end.
 fn find_unlisted(directory: &Path, all: &mut BTreeMap<(Stream, u64), Files>) {
     for (&(stream, serial), files) in all {
         if files.has_plain || files.has_packed {
             continue;
         }
-        // What cannot be asked is taken to be there. In this order: the plain one goes when the packed
-        // one has its name.
+        // What cannot be asked is taken to be there. In this order: the plain one goes when the
+        // packed one has its name.
         let is_there = |part| {
             let path = directory.join(stream.file(serial, part));
             path.try_exists().unwrap_or(true)
@@ -334,8 +334,8 @@ mod tests {
     use super::*;
     use crate::segment::name::Content;
 
-    /// Lines that were acknowledged went, with no retention asked for: a listing of many names had the
-    /// index of a new segment and not its lines, which were made before it.
+    /// Lines that were acknowledged went, with no retention asked for: a listing of many names had
+    /// the index of a new segment and not its lines, which were made before it.
     #[test]
     fn a_segment_that_was_listed_in_part_is_no_half_removed_one() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! One line's way through the grammar: what may come next, and what is wrong with what came.
 //!
-//! Runs of plain bytes are the scanner's (`scan`); what is here looks at the bytes between them, and
-//! never back. Why a line is refused is kept aside, so that what is asked at every token is a bit and
-//! nothing larger. Nothing is built.
+//! Runs of plain bytes are the scanner's (`scan`); what is here looks at the bytes between them,
+//! and never back. Why a line is refused is kept aside, so that what is asked at every token is a
+//! bit and nothing larger. Nothing is built.
 
 use super::{Invalid, Reason, scan::Scan};
 
@@ -37,8 +37,8 @@ pub(super) struct Parser<'a, S, W> {
 /// Something is wrong: the parser knows what.
 struct Refused;
 
-/// Where to go on. A place is handed from step to step by its value: were it a field, each step would
-/// wait for the memory that the one before wrote.
+/// Where to go on. A place is handed from step to step by its value: were it a field, each step
+/// would wait for the memory that the one before wrote.
 type Place = Result<usize, Refused>;
 
 impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {

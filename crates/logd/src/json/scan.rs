@@ -1,5 +1,5 @@
-//! Runs of bytes that need no look at each: by blocks of 64 with vectors, by words of eight, and byte
-//! by byte, which is what the others are tested against.
+//! Runs of bytes that need no look at each: by blocks of 64 with vectors, by words of eight, and
+//! byte by byte, which is what the others are tested against.
 //!
 //! Vectors are the `wide` crate's: those that every processor of its kind has (SSE2, NEON), so none
 //! need be asked, and arithmetic elsewhere.

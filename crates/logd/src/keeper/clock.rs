@@ -1,14 +1,15 @@
 //! How old segments are, by a clock that people and programs set.
 //!
 //! Times in segments are the wall clock's, since they outlive the process and the machine's uptime.
-//! Were ages told by it alone, a clock that is set ten years forward would make every segment old at
-//! once, and retention would remove them all. So a jump forward does not make older what was there
-//! before it; the time that a machine sleeps counts as one. What it does not do: find out at a start
-//! that the clock is wrong.
+//! Were ages told by it alone, a clock that is set ten years forward would make every segment old
+//! at once, and retention would remove them all. So a jump forward does not make older what was
+//! there before it; the time that a machine sleeps counts as one. What it does not do: find out at
+//! a start that the clock is wrong.
 
 use std::time::{Duration, Instant};
 
-/// What is between two looks, beside what passed: no jump, but rounding and a clock that is corrected.
+/// What is between two looks, beside what passed: no jump, but rounding and a clock that is
+/// corrected.
 const TOLERANCE_MS: u64 = 60_000;
 
 /// The wall clock, with its jumps.

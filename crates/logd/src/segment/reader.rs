@@ -156,8 +156,8 @@ pub(crate) fn streams(directory: &Path) -> Result<BTreeMap<Stream, Vec<u64>>, Lo
     Ok(streams)
 }
 
-/// Asks by their names for segments between those that were listed. A listing takes time, and has of
-/// the names that are made meanwhile some and not others (readdir(3)).
+/// Asks by their names for segments between those that were listed. A listing takes time, and has
+/// of the names that are made meanwhile some and not others (readdir(3)).
 fn add_unlisted(directory: &Path, stream: Stream, serials: &mut Vec<u64>) {
     /// Far more than can be made meanwhile: a gap may be as wide as a strange name has it.
     const GAP_MAX: u64 = 4096;
