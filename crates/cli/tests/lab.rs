@@ -151,7 +151,7 @@ fn chain_writes_syncs_reads_back_and_leaves_nothing() {
 #[test]
 fn latency_tells_what_each_switch_costs() {
     let directory = directory();
-    let mut arguments = vec!["latency", "--size", "4m", "--duration", "20ms", "--repeats", "2"];
+    let mut arguments = vec!["latency", "--size", "4m", "--duration", "40ms", "--repeats", "2"];
     arguments.extend(["--cache", "warm", "--json", "l.json"]);
     let output = run(directory.path(), &arguments);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -339,7 +339,7 @@ fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
         "--length",
         "64",
     ]);
-    arguments.extend(["--duration", "60ms", "--repeats", "2", "--json", "e.json"]);
+    arguments.extend(["--duration", "120ms", "--repeats", "2", "--json", "e.json"]);
     // No node is found here.
     let output = lab(directory.path(), &arguments).env("PATH", "").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

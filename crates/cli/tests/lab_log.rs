@@ -77,7 +77,7 @@ fn rows(results: &Value) -> impl Iterator<Item = &Value> {
 fn daemons_are_compared_within_a_guarantee() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let arguments = "--engines uring,epoll --guarantee none,durable --rate 3000 --connections 3 \
-                     --duration 100ms";
+                     --duration 200ms";
     let (text, results) = good(directory.path(), arguments);
     for part in [
         "log, plain, no acknowledgement, 3000 lines per second offered, 150 bytes a line",
