@@ -390,8 +390,7 @@ impl File {
     }
 
     /// Whether the page cache is known not to have all of a long read. An attempt at its first part
-    /// would have the kernel read ahead for that part only, and in small steps after it
-    /// (mm/readahead.c, `ractl_max_pages`).
+    /// would have the kernel read ahead for that part only (mm/filemap.c, `filemap_get_pages`).
     fn is_partly_cold(&self, offset: u64, len: usize) -> bool {
         let page = rustix::param::page_size() as u64;
         let Some(end) = offset.checked_add(len as u64) else { return false };
