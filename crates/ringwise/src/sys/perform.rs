@@ -38,6 +38,12 @@ pub(crate) unsafe fn perform(call: &Call) -> i32 {
         Call::Read { file, buffer, offset } => {
             let len = (buffer.len as usize).min(MOVED_BYTES_MAX);
             let Some(at) = position(offset) else { return -libc::EINVAL };
+            // Nothing is read of a directory as by a ring, where pread(2) fails (EISDIR).
+            // SAFETY: no addresses.
+            let nothing = || unsafe { libc::preadv(fd(file), std::ptr::null(), 0, at) };
+            if len == 0 {
+                return decode(retry(nothing));
+            }
             // SAFETY: the caller vouches for the buffer.
             retry(|| unsafe { libc::pread(fd(file), buffer.pointer.cast(), len, at) })
         }

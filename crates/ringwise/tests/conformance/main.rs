@@ -68,6 +68,7 @@ suite! {
     names:
         a_name_lives_and_dies
         a_directory_is_made_and_removed
+        a_directory_has_no_bytes
         names_relative_to_a_directory
         hostile_names
         a_nul_byte_is_refused

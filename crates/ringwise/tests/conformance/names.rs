@@ -45,6 +45,18 @@ pub fn a_directory_is_made_and_removed(way: Loop) {
     assert!(!directory.exists(&path));
 }
 
+pub fn a_directory_has_no_bytes(way: Loop) {
+    let (mut local, directory) = (way.build(), way.disk());
+    let held = directory.open(directory.path());
+    let refused = run(&mut local, Operation::read_at(&held, vec![0; 8], 0)).result().unwrap_err();
+    assert_eq!(refused.errno(), 21, "EISDIR");
+    // pread(2) would refuse this too, a ring's read and preadv(2) do not.
+    let nothing = run(&mut local, Operation::read_at(&held, Vec::new(), 0));
+    assert_eq!(nothing.result().unwrap(), 0);
+    let nothing = run(&mut local, Operation::read_vectored_at(&held, vec![Vec::new().into()], 0));
+    assert_eq!(nothing.result().unwrap(), 0);
+}
+
 pub fn names_relative_to_a_directory(way: Loop) {
     let (mut local, directory) = (way.build(), way.disk());
     let held = directory.open(directory.path());
