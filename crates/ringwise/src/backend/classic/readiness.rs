@@ -19,12 +19,11 @@ mod alarm;
 #[cfg(feature = "tokio")]
 use std::time::Instant;
 use std::{
-    fmt, io,
+    io,
     os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
 };
 
 use rustix::{
-    buffer::spare_capacity,
     event::{
         Timespec,
         epoll::{self, CreateFlags, Event, EventData, EventFlags},
@@ -55,16 +54,6 @@ pub(super) struct Readiness {
     sockets: Sockets,
     #[cfg(feature = "tokio")]
     alarm: alarm::Alarm,
-    /// Room for what is told at a time.
-    events: Events,
-}
-
-struct Events(Vec<Event>);
-
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Events").field(&self.0.len()).finish()
-    }
 }
 
 #[derive(Debug)]
@@ -96,7 +85,6 @@ impl Readiness {
             sockets: Sockets::default(),
             #[cfg(feature = "tokio")]
             alarm: alarm::Alarm::default(),
-            events: Events(Vec::with_capacity(EVENTS_MAX)),
         })
     }
 
@@ -169,14 +157,14 @@ impl Readiness {
         ready: &mut impl Extend<Cqe>,
         to_block: &mut Vec<Job>,
     ) -> bool {
+        let none = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [none; EVENTS_MAX];
         let timeout = if self.sockets.has_leftover() { Some(Timespec::default()) } else { timeout };
         // Interrupted or out of memory: the events are still there at the next look.
-        let mut events = std::mem::take(&mut self.events.0);
-        events.clear();
-        let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
+        let count = epoll::wait(&self.epoll, &mut events, timeout.as_ref()).unwrap_or(0);
         let mut is_woken = false;
         self.sockets.serve_leftover(&self.epoll, ready);
-        for event in &events {
+        for event in &events[..count] {
             match event.data.u64() {
                 WAKE => is_woken = true,
                 // The timers themselves are the loop's.
@@ -188,7 +176,6 @@ impl Readiness {
                 fd => self.serve(fd as RawFd, event.flags, ready, to_block),
             }
         }
-        self.events.0 = events;
         is_woken
     }
 
