@@ -19,7 +19,7 @@ use crate::{
     options::{EngineChoice, Options},
     place::{Identity, kind},
     report::{Line, Report},
-    way::{self, Chosen, Means, Pairs, SMALL_BYTES, Way},
+    way::{self, Chosen, MAPPED_BYTES_MIN, Means, Pairs, SMALL_BYTES, Way},
 };
 use mapped::MappedEngine;
 use memory::Memory;
@@ -142,6 +142,9 @@ impl Flight {
         if moves && is_worth_it && kind(&job.source_stat).is_file() {
             job.absent_pages = self.memory.absent_pages(&job);
         }
+        if moves && !job.is_cold() && job.size() >= MAPPED_BYTES_MIN {
+            self.wait_for_room(report);
+        }
         let (way, reason) = self.choose(&job);
         if job.way.is_empty() {
             job.way = self.way_name(&job, way);
@@ -213,7 +216,7 @@ impl Flight {
     fn choose(&mut self, job: &Job) -> Chosen {
         let mut means = Means {
             ring: !matches!(self.ring, Lazy::Missing),
-            direct: self.options.data && !job.cloned && self.may_map(),
+            direct: self.options.data && !job.cloned && self.may_map(job),
         };
         let (options, files_max) = (&self.options, self.files_max);
         loop {
@@ -238,11 +241,33 @@ impl Flight {
         }
     }
 
-    fn may_map(&self) -> bool {
+    /// Waits while both the threads and the device have enough to do.
+    fn wait_for_room(&mut self, report: &mut Report) {
+        while let (Lazy::Open(mapped), Some(threads)) = (&mut self.mapped, &mut self.threads) {
+            let mut ended = threads.take();
+            if threads.have_enough() && !mapped.is_idle() && !mapped.wants_more() {
+                ended.extend(mapped.wait());
+                self.land(ended, report);
+            } else {
+                return self.land(ended, report);
+            }
+        }
+    }
+
+    /// Whether a file may go straight to the device. The page cache takes it sooner, unless the run
+    /// waits for the device anyway, the content would be copied twice, it has no room for the file,
+    /// or all threads are busy and the device is not.
+    fn may_map(&self, job: &Job) -> bool {
+        let waits = self.options.durable
+            || !way::may_range(job, &self.options)
+            || memory::would_be_throttled(job.size());
+        let is_free = |wants_more: bool| {
+            waits || (wants_more && self.threads.as_ref().is_some_and(Threads::are_busy))
+        };
         match &self.mapped {
             Lazy::Missing => false,
-            Lazy::Untried => true,
-            Lazy::Open(mapped) => !mapped.is_slow(),
+            Lazy::Untried => is_free(true),
+            Lazy::Open(mapped) => !mapped.is_slow() && is_free(mapped.wants_more()),
         }
     }
 

@@ -6,7 +6,7 @@
 //! | either side is no regular file, or the source says it has no bytes | read and write |
 //! | holes are to be made: `--sparse=always`, or the source has fewer blocks than bytes | by extents (`SEEK_DATA`), or by looking for zeros where there is no such call |
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
-//! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, nothing is to be checked | mapped: the device takes the pages of the source, by direct writes |
+//! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, nothing is to be checked, and one of: `--durable`; no copy_file_range; more bytes than the kernel lets be dirty; all threads are busy and the device is not | mapped: the device takes the pages of the source, by direct writes |
 //! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two, and one call for a small file |
 //! | most of the source is not in memory | read and write, with advice to read ahead |
 //! | at most [`SMALL_BYTES`] | read and write |
@@ -61,7 +61,7 @@ pub(crate) enum Way {
 pub(crate) struct Means {
     /// A ring is open.
     pub(crate) ring: bool,
-    /// Direct writes by a ring: neither forbidden here nor slow.
+    /// Direct writes by a ring: neither forbidden here nor slow, and no later than by other means.
     pub(crate) direct: bool,
 }
 
@@ -131,9 +131,7 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
     if means.direct && size >= MAPPED_BYTES_MIN && !options.verify && !is_cold {
         return (Way::Mapped, "the device takes it from the page cache");
     }
-    let may_range =
-        options.reflink != Reflink::Never && options.sparse != Sparse::Never && !options.verify;
-    if may_range && source.st_dev == copy.st_dev {
+    if may_range(job, options) {
         return (Way::Range, if is_cold { COLD } else { "within one file system" });
     }
     if is_cold {
@@ -146,6 +144,12 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
         return (Way::Ring, "across file systems: reads ahead of the writes");
     }
     (Way::Plain, "read and write")
+}
+
+/// Whether copy_file_range(2) may be asked: it may share blocks, and keeps holes.
+pub(crate) fn may_range(job: &Job, options: &Options) -> bool {
+    let may = options.reflink != Reflink::Never && options.sparse != Sparse::Never;
+    may && !options.verify && job.source_stat.st_dev == job.copy_stat.st_dev
 }
 
 /// The way that makes holes, where some are to be made.

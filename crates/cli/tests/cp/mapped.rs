@@ -16,21 +16,23 @@ use crate::{
 };
 
 const AUTO: Which = Which::Ours("--engine=auto");
-const FLAGS: &str = "--reflink=never";
+/// A run that waits for the device sends all of them that way.
+const FLAGS: [&str; 2] = ["--reflink=never", "--durable"];
 
 fn copy(flags: &[&str], at: &Path) -> Ran {
-    let words: Vec<&str> = [FLAGS].iter().chain(flags).copied().chain(["s", "d"]).collect();
+    let words: Vec<&str> = FLAGS.iter().chain(flags).copied().chain(["s", "d"]).collect();
     machine::run(AUTO, &words, at, &Setting::default())
 }
 
 fn started(at: &Path) -> Child {
-    Command::new(machine::ours()).args([FLAGS, "s", "d"]).current_dir(at).spawn().unwrap()
+    Command::new(machine::ours()).args(FLAGS).args(["s", "d"]).current_dir(at).spawn().unwrap()
 }
 
 /// Whether files of this directory go that way: direct writes and a ring are needed.
 fn is_to_be_had(at: &Path) -> bool {
     fs::write(at.join("s"), vec![1; 1 << 20]).unwrap();
     let ran = copy(&["--debug"], at);
+    fs::remove_file(at.join("s")).unwrap();
     fs::remove_file(at.join("d")).unwrap();
     let is_mapped = ran.out.contains("'d': mapped (");
     if !is_mapped {
@@ -150,7 +152,8 @@ fn no_space_is_an_error_of_that_file_and_leaves_it_shorter() {
     fs::create_dir(small.join("s")).unwrap();
     fs::write(small.join("s/big"), vec![1; 12 << 20]).unwrap();
     fs::write(small.join("s/after"), "").unwrap();
-    let ran = machine::run(AUTO, &[FLAGS, "-r", "s", "d"], &small, &Setting::default());
+    let words = [&FLAGS[..], &["-r", "s", "d"]].concat();
+    let ran = machine::run(AUTO, &words, &small, &Setting::default());
     let big = fs::metadata(small.join("d/big")).map(|found| found.len());
     let after = small.join("d/after").exists();
     assert!(is_good(Command::new("umount").arg(&small).status()));
@@ -158,6 +161,33 @@ fn no_space_is_an_error_of_that_file_and_leaves_it_shorter() {
     assert!(after && ran.err.lines().count() == 1, "{ran:?}");
     assert!(ran.err.contains("'d/big': No space left on device"), "{ran:?}");
     assert!(big.is_ok_and(|len| len < 12 << 20), "it looks whole");
+}
+
+/// Where nobody waits for the device, it does a part while threads copy the rest in memory.
+#[test]
+fn a_tree_goes_both_ways_at_once_and_comes_out_whole() {
+    let scene = scene();
+    if !is_to_be_had(scene.path()) {
+        return;
+    }
+    let mut random = fastrand::Rng::with_seed(11);
+    fs::create_dir(scene.path().join("s")).unwrap();
+    for number in 0..40_u32 {
+        let mut content = vec![0; 1_000_000 + number as usize];
+        random.fill(&mut content);
+        fs::write(scene.path().join("s").join(number.to_string()), content).unwrap();
+    }
+    let words = ["--jobs=2", "--debug", "-r", "s", "d"];
+    let ran = machine::run(AUTO, &words, scene.path(), &Setting::default());
+    if ran.out.contains("shared blocks") {
+        return machine::skip("files share their blocks here");
+    }
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    for way in [": mapped (", ": copy_file_range ("] {
+        assert!(ran.out.contains(way), "{way:?} is not in:\n{}", ran.out);
+    }
+    let differs = Command::new("diff").args(["-r", "s", "d"]).current_dir(scene.path()).status();
+    assert!(differs.unwrap().success());
 }
 
 #[test]
@@ -168,10 +198,14 @@ fn many_of_them_need_few_descriptors() {
         let name = scene.path().join("s").join(number.to_string());
         fs::write(name, vec![number; 200_000 + usize::from(number)]).unwrap();
     }
-    let copy = format!("ulimit -n 40; {} {FLAGS} -r s d && diff -r s d", machine::ours().display());
-    let output = Command::new("sh").args(["-c", &copy]).current_dir(scene.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    for flags in [FLAGS.join(" "), String::new()] {
+        let cp = machine::ours().display().to_string();
+        let copy = format!("ulimit -n 40; {cp} {flags} -r s d && diff -r s d && rm -r d");
+        let output =
+            Command::new("sh").args(["-c", &copy]).current_dir(scene.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{said}");
+    }
 }
 
 /// What is at the name changes between a file, a link that leads elsewhere and a pipe, all the time.
@@ -207,7 +241,7 @@ fn a_source_that_is_swapped_is_copied_as_what_it_is_or_refused() {
             if !machine::engines().contains(&engine) {
                 continue;
             }
-            let words = [FLAGS, "-r", "s", "d"];
+            let words = [&FLAGS[..], &["-r", "s", "d"]].concat();
             let ran = machine::run(Which::Ours(engine), &words, at, &Setting::default());
             let copied = fs::symlink_metadata(at.join("d/f"));
             if copied.as_ref().is_ok_and(fs::Metadata::is_file) {
@@ -242,8 +276,11 @@ fn a_limit_on_files_is_an_error_and_no_death() {
     }
     fs::write(scene.path().join("s"), vec![1; 6 << 20]).unwrap();
     // In units of 512 or 1024 bytes, as the shell has it: less than the source in any case.
-    let script =
-        format!("trap '' XFSZ; ulimit -f 4000; exec {} {FLAGS} s d", machine::ours().display());
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 4000; exec {} {} s d",
+        machine::ours().display(),
+        FLAGS.join(" ")
+    );
     let output =
         Command::new("sh").args(["-c", &script]).current_dir(scene.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

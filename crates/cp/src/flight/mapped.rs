@@ -51,6 +51,11 @@ const DEPTH: usize = 16;
 /// Files in flight: what keeps a fast device busy with files of a mebibyte.
 const FILES_MAX: usize = 8;
 
+/// Bytes that are left to be written by when a run that does not wait for the device gives it
+/// another file beside those that threads copy in memory: enough to keep it busy, and little to
+/// wait for at the end.
+const BESIDE_BYTES: u64 = 8 << 20;
+
 /// Below this the device is what a copy waits for, and the page cache would let it return sooner.
 const PACE_BYTES_PER_S_MIN: f64 = 300e6;
 
@@ -134,6 +139,13 @@ impl MappedEngine {
     /// Whether the device is so slow that to wait for it is worse than to copy in memory.
     pub(super) fn is_slow(&self) -> bool {
         !self.waits && self.pace.is_slow()
+    }
+
+    /// Whether the device will soon have nothing to do.
+    pub(super) fn wants_more(&self) -> bool {
+        let in_flight = self.writes.values().map(|(_, start, end)| end - start);
+        let to_come = self.files.values().map(|moving| moving.end - moving.next);
+        self.files.len() < self.files_max && in_flight.chain(to_come).sum::<u64>() < BESIDE_BYTES
     }
 
     /// Takes a file in, after waiting for room, or gives it back where it cannot go this way.

@@ -22,10 +22,13 @@ use crate::{
 /// was tried.
 const BATCH_FILES_MAX: usize = 16;
 
-/// Batches that threads have or that wait for one, for each thread.
+/// Bytes that are handed over at once: below that many a thread is woken more often than it pays.
+const BATCH_BYTES: u64 = 2 << 20;
+
+/// Batches of small files that threads have or that wait for one, for each thread.
 const BATCHES_EACH: usize = 2;
 
-/// The same where they are large files.
+/// The same where they are larger files, or one.
 const LARGE_EACH: usize = 4;
 
 type Batch = Vec<(Job, Way)>;
@@ -39,8 +42,9 @@ pub(crate) struct Threads {
     /// Batches that threads have.
     busy: usize,
     batch_files: usize,
-    /// Small files until there are enough of them.
+    /// Files until there are enough of them.
     gathered: Batch,
+    gathered_bytes: u64,
     batches: Sender<Batch>,
     queue: Arc<Mutex<Receiver<Batch>>>,
     done: Receiver<Vec<Outcome>>,
@@ -58,8 +62,9 @@ impl Threads {
             large_max: (LARGE_EACH * most).min(files_max),
             started: 0,
             busy: 0,
-            batch_files: (files_max / (BATCHES_EACH * most + 1)).clamp(1, BATCH_FILES_MAX),
+            batch_files: (files_max / (LARGE_EACH * most + 1)).clamp(1, BATCH_FILES_MAX),
             gathered: Vec::new(),
+            gathered_bytes: 0,
             batches,
             queue: Arc::new(Mutex::new(queue)),
             done,
@@ -67,37 +72,53 @@ impl Threads {
         }
     }
 
+    /// Whether each thread has something to do.
+    pub(crate) fn are_busy(&self) -> bool {
+        self.busy >= self.most
+    }
+
+    /// Whether something waits for each of them too.
+    pub(crate) fn have_enough(&self) -> bool {
+        self.busy >= self.large_max
+    }
+
     /// Takes a job in; gives what ended meanwhile.
     pub(crate) fn start(&mut self, job: Job, way: Way) -> Vec<Outcome> {
-        if job.size() <= SMALL_BYTES {
-            self.gathered.push((job, way));
-            if self.gathered.len() < self.batch_files {
-                return Vec::new();
-            }
-            let mut ended = self.take();
-            let batch = std::mem::take(&mut self.gathered);
-            match self.busy >= BATCHES_EACH * self.most {
-                true => ended.extend(copy(batch)),
-                false => ended.extend(self.hand_over(batch)),
-            }
+        // What is read from the device is begun as early as can be.
+        let goes_alone = job.size() > SMALL_BYTES && job.is_cold();
+        self.gathered_bytes += job.size();
+        self.gathered.push((job, way));
+        let is_full = self.gathered.len() >= self.batch_files || self.gathered_bytes >= BATCH_BYTES;
+        if !goes_alone && !is_full {
+            return Vec::new();
+        }
+        let are_small = self.gathered_bytes <= SMALL_BYTES * self.gathered.len() as u64;
+        let batch = self.gather();
+        let mut ended = self.take();
+        if are_small && self.busy >= BATCHES_EACH * self.most {
+            ended.extend(copy(batch));
             return ended;
         }
-        let mut ended = self.take();
         while self.busy >= self.large_max {
             ended.extend(self.receive());
         }
-        ended.extend(self.hand_over(vec![(job, way)]));
+        ended.extend(self.hand_over(batch));
         ended
     }
 
     /// Waits until at least one job ended, or does what nobody has begun.
     pub(crate) fn wait(&mut self) -> Vec<Outcome> {
         if !self.gathered.is_empty() {
-            return copy(std::mem::take(&mut self.gathered));
+            return copy(self.gather());
         }
         let mut ended = if self.busy > 0 { self.receive() } else { Vec::new() };
         ended.extend(self.take());
         ended
+    }
+
+    fn gather(&mut self) -> Batch {
+        self.gathered_bytes = 0;
+        std::mem::take(&mut self.gathered)
     }
 
     /// Gives what ended at once, because no thread is to be had.
@@ -119,7 +140,8 @@ impl Threads {
         ended
     }
 
-    fn take(&mut self) -> Vec<Outcome> {
+    /// What ended meanwhile.
+    pub(crate) fn take(&mut self) -> Vec<Outcome> {
         let mut ended = Vec::new();
         while let Ok(more) = self.done.try_recv() {
             self.busy -= 1;
