@@ -99,8 +99,9 @@ impl Flight {
             EngineChoice::Sync | EngineChoice::Uring => Lazy::Missing,
         };
         let jobs = options.jobs.unwrap_or_else(|| match options.engine {
-            EngineChoice::Auto => default_jobs(),
-            EngineChoice::Sync | EngineChoice::Uring => 1,
+            // One file alone gives a thread nothing to do beside it.
+            EngineChoice::Auto if options.recursive || options.sources.len() > 1 => default_jobs(),
+            EngineChoice::Auto | EngineChoice::Sync | EngineChoice::Uring => 1,
         });
         let threads = (jobs > 1).then(|| Threads::new(jobs, descriptors.files));
         Ok(Flight {
