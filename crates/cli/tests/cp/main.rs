@@ -9,6 +9,14 @@ mod beyond;
 mod cold;
 #[path = "../schema/conform.rs"]
 mod conform;
+// How long is waited for a device is the daemons' tests' too.
+#[path = "../harness/daemon.rs"]
+mod daemon;
+#[allow(dead_code, reason = "the log daemon's tests use the rest of it")]
+#[path = "../logd/disk.rs"]
+mod disk;
+mod edges;
+mod faults;
 mod machine;
 mod mapped;
 mod oracle;
@@ -18,3 +26,5 @@ mod scripts;
 mod snapshot;
 mod told;
 mod world;
+
+use daemon::wait_until;

@@ -1,0 +1,175 @@
+//! System calls that fail, by strace(1), and a device that fails, which reaches a ring's operations
+//! too: whether there is a way around it, and that it is told where there is none.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use crate::{
+    disk::{Device, Disk},
+    machine::{self, Setting, Which},
+    oracle::scene,
+};
+
+const BYTES: usize = 300_000;
+
+fn content() -> Vec<u8> {
+    (0..BYTES as u32).map(|at| (at % 251) as u8).collect()
+}
+
+/// A place with a source, and whether calls can be made to fail.
+fn place() -> Option<tempfile::TempDir> {
+    let scene = scene();
+    fs::write(scene.path().join("s"), content()).unwrap();
+    let traced = Command::new("strace").args(["-e", "trace=none", "true"]).output();
+    if !traced.is_ok_and(|output| output.status.success()) {
+        machine::skip("no strace");
+        return None;
+    }
+    Some(scene)
+}
+
+fn injected(at: &Path, inject: &str, words: &[&str]) -> Output {
+    let _ = fs::remove_file(at.join("d"));
+    let inject = format!("inject={inject}");
+    let mut command = Command::new("timeout");
+    command.args(["60", "strace", "-f", "-q", "-o", "trace", "-e", &inject]);
+    command.arg(machine::ours()).args(words).current_dir(at).env("LC_ALL", "C").output().unwrap()
+}
+
+#[test]
+fn what_the_kernel_refuses_is_done_another_way() {
+    let Some(scene) = place() else { return };
+    let at = scene.path();
+    for inject in [
+        "copy_file_range:error=EPERM",
+        "copy_file_range:error=ENOENT",
+        "copy_file_range:error=EXDEV",
+        "copy_file_range:error=ENOSYS",
+        "copy_file_range:error=EOPNOTSUPP",
+        "copy_file_range:retval=0",
+        "ioctl:error=EPERM",
+        "ioctl:error=EACCES",
+        "ioctl:error=ETXTBSY",
+        "io_uring_setup:error=ENOMEM",
+        "io_uring_setup:error=EPERM",
+        "fallocate:error=EOPNOTSUPP",
+        "fadvise64:error=EINVAL",
+        "statx:error=ENOSYS",
+        "clone3,clone:error=EAGAIN",
+    ] {
+        for words in [&["s", "d"][..], &["--durable", "s", "d"], &["--reflink=never", "s", "d"]] {
+            let output = injected(at, inject, words);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.is_empty(), "{inject} {words:?}: {said}");
+            assert!(fs::read(at.join("d")).unwrap() == content(), "{inject} {words:?}");
+        }
+    }
+}
+
+#[test]
+fn calls_that_were_interrupted_are_made_again() {
+    let Some(scene) = place() else { return };
+    for call in ["copy_file_range", "ftruncate"] {
+        let inject = format!("{call}:error=EINTR:when=1..3");
+        let output = injected(scene.path(), &inject, &["--durable", "s", "d"]);
+        assert!(output.status.success(), "{inject}");
+        assert!(fs::read(scene.path().join("d")).unwrap() == content(), "{inject}");
+    }
+    // Only those of the content: others are the loader's and the runtime's.
+    let inject = "write:error=EINTR:when=1";
+    let words = ["--engine=sync", "--reflink=never", "s", "d"];
+    let output = injected(scene.path(), inject, &words);
+    assert!(output.status.success(), "{inject}");
+    assert!(fs::read(scene.path().join("d")).unwrap() == content(), "{inject}");
+}
+
+#[test]
+fn what_fails_is_told_once_and_fails_the_run() {
+    let Some(scene) = place() else { return };
+    let at = scene.path();
+    for (inject, words, told) in [
+        ("copy_file_range:error=EIO", &["s", "d"][..], "cp: error copying 's' to 'd': "),
+        ("copy_file_range:error=EIO:when=2+", &["s", "d"], ""),
+        (
+            "write:error=EIO:when=1",
+            &["--engine=sync", "--reflink=never", "s", "d"],
+            "cp: error writing 'd': ",
+        ),
+        ("utimensat:error=EIO", &["-p", "s", "d"], "cp: preserving times for 'd': "),
+        ("syncfs:error=EIO", &["--durable", "s", "d"], "cp: "),
+    ] {
+        let output = injected(at, inject, words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        if told.is_empty() {
+            assert!(output.status.success(), "{inject}: one call is enough: {said}");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(1), "{inject}: {said}");
+        let is_told = said.starts_with(told) && said.ends_with("Input/output error\n");
+        assert!(is_told && said.lines().count() == 1, "{inject}: {said}");
+    }
+}
+
+/// An error that comes when the file is closed, as those of NFS do.
+#[test]
+fn an_error_at_the_end_is_an_error() {
+    let Some(scene) = place() else { return };
+    let at = scene.path();
+    for words in [&["s", "d"][..], &["--durable", "s", "d"], &["--engine=uring", "s", "d"]] {
+        let _ = fs::remove_file(at.join("d"));
+        let mut command = Command::new("timeout");
+        command.args(["60", "strace", "-f", "-q", "-o", "trace", "-P"]).arg(at.join("d"));
+        command.args(["-e", "inject=close:error=EDQUOT"]).arg(machine::ours()).args(words);
+        let output = command.current_dir(at).env("LC_ALL", "C").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert_eq!(said, "cp: failed to close 'd': Disk quota exceeded\n", "{words:?}");
+    }
+}
+
+/// What is read and written by nobody else is never open to others, not even for a moment.
+#[test]
+fn a_copy_is_not_open_to_others_before_it_has_its_owner() {
+    let Some(scene) = place() else { return };
+    let at = scene.path();
+    for words in [&["-p", "s", "d"][..], &["-a", "--atomic", "s", "d"]] {
+        let output = injected(at, "fchown:error=EINTR:when=100", words);
+        assert!(output.status.success());
+        let trace = fs::read_to_string(at.join("trace")).unwrap();
+        let made = trace.lines().filter(|line| line.contains("open") && line.contains("O_WRONLY"));
+        let made: Vec<&str> = made.collect();
+        assert!(!made.is_empty(), "{trace}");
+        for line in made {
+            assert!(line.contains(", 0600)"), "{words:?}: {line}");
+        }
+    }
+}
+
+/// A device that fails every write: ring operations and write-back alike.
+#[test]
+fn a_device_that_fails_fails_the_copy() {
+    if !machine::is_root() {
+        return machine::skip("only root can mount");
+    }
+    let Some(disk) = Disk::mount(Device::Failing) else { return };
+    let at = disk.path();
+    fs::create_dir(at.join("s")).unwrap();
+    for name in ["one", "two"] {
+        fs::write(at.join("s").join(name), content()).unwrap();
+    }
+    rustix::fs::sync();
+    disk.fail(true);
+    for engine in machine::engines() {
+        for flag in ["--durable", "--verify"] {
+            let words = [flag, "-r", "s", "d"];
+            let ran = machine::run(Which::Ours(engine), &words, &at, &Setting::default());
+            assert_eq!(ran.status, Some(1), "{engine} {flag}: {ran:?}");
+            assert!(ran.err.contains("Input/output error"), "{engine} {flag}: {ran:?}");
+            let _ = fs::remove_dir_all(at.join("d"));
+        }
+    }
+    disk.fail(false);
+}
