@@ -40,9 +40,9 @@ pub(crate) fn copy(job: &Job, way: Way) -> Result<(), Line> {
         };
     }
     match way {
-        // A mapped file comes here when it could not go that way.
+        // A mapped file comes here when it could not go that way. What is to be checked is read.
         Way::Range | Way::Mapped => {
-            if !range(job)? {
+            if sums.is_some() || !range(job)? {
                 plain(job, &mut sums)?;
             }
         }
@@ -57,7 +57,8 @@ pub(crate) fn copy(job: &Job, way: Way) -> Result<(), Line> {
     }
 }
 
-/// Reads the source of a copy that shares its blocks.
+/// Reads the source of a copy that has its content already: it shares the blocks, or the device took
+/// them.
 fn checksum(job: &Job, sums: &mut Checksums) -> Result<(), Line> {
     let mut buffer = vec![0; BLOCK_BYTES];
     loop {

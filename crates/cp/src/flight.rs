@@ -279,7 +279,21 @@ impl Flight {
         }
     }
 
-    fn land(&mut self, ended: Vec<Outcome>, report: &mut Report) {
+    /// What the device has and is to be checked goes on to the threads; what ended is told.
+    fn land(&mut self, mut ended: Vec<Outcome>, report: &mut Report) {
+        let written = match &mut self.mapped {
+            Lazy::Open(mapped) => mapped.take_written(),
+            _ => Vec::new(),
+        };
+        for job in written {
+            ended.extend(match &mut self.threads {
+                Some(threads) => threads.start(job, Way::Mapped),
+                None => {
+                    let checked = data::copy(&job, Way::Mapped);
+                    vec![job.end(checked)]
+                }
+            });
+        }
         for outcome in ended {
             self.flying.remove(&outcome.number);
             self.note(&outcome);

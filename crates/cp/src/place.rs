@@ -182,6 +182,13 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, 
     }
 }
 
+/// Has what is read and written from now on go past the page cache, or through it again.
+pub(crate) fn set_direct(file: impl AsFd, on: bool) -> Result<(), Errno> {
+    let mut flags = fs::fcntl_getfl(&file)?;
+    flags.set(OFlags::DIRECT, on);
+    fs::fcntl_setfl(&file, flags)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

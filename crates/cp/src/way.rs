@@ -6,11 +6,11 @@
 //! | either side is no regular file, or the source says it has no bytes | read and write |
 //! | holes are to be made: `--sparse=always`, or the source has fewer blocks than bytes | by extents (`SEEK_DATA`), or by looking for zeros where there is no such call |
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
-//! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, nothing is to be checked, and one of: `--durable`; no copy_file_range; more bytes than the kernel lets be dirty; all threads are busy and the device is not | mapped: the device takes the pages of the source, by direct writes |
+//! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, and one of: `--durable`; no copy_file_range; more bytes than the kernel lets be dirty; all threads are busy and the device is not | mapped: the device takes the pages of the source, by direct writes |
 //! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two, and one call for a small file |
 //! | most of the source is not in memory | read and write, with advice to read ahead |
 //! | at most [`SMALL_BYTES`] | read and write |
-//! | a ring is there, and its reads do not all go to a worker | the ring |
+//! | nothing is to be checked, a ring is there, and its reads do not all go to a worker | the ring |
 //! | else | read and write |
 //!
 //! What was tried for each size, and what it cost, is in docs/copying.md; `ringwise lab copy`
@@ -128,7 +128,7 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
         return (Way::Ring, "the ring was asked for");
     }
     let is_cold = job.is_cold();
-    if means.direct && size >= MAPPED_BYTES_MIN && !options.verify && !is_cold {
+    if means.direct && size >= MAPPED_BYTES_MIN && !is_cold {
         return (Way::Mapped, "the device takes it from the page cache");
     }
     if may_range(job, options) {
@@ -140,7 +140,8 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
     if size <= SMALL_BYTES {
         return (Way::Plain, "small: one read and one write");
     }
-    if means.ring && options.engine == EngineChoice::Auto {
+    // What is to be checked waits for its device: threads do that for several at a time.
+    if means.ring && options.engine == EngineChoice::Auto && !options.verify {
         return (Way::Ring, "across file systems: reads ahead of the writes");
     }
     (Way::Plain, "read and write")

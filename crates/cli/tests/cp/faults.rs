@@ -32,10 +32,20 @@ fn place() -> Option<tempfile::TempDir> {
 }
 
 fn injected(at: &Path, inject: &str, words: &[&str]) -> Output {
+    traced(at, inject, &[], words)
+}
+
+/// The same for calls on the copy alone.
+fn injected_on_copy(at: &Path, inject: &str, words: &[&str]) -> Output {
+    let copy = at.join("d");
+    traced(at, inject, &["-P", copy.to_str().unwrap()], words)
+}
+
+fn traced(at: &Path, inject: &str, flags: &[&str], words: &[&str]) -> Output {
     let _ = fs::remove_file(at.join("d"));
     let inject = format!("inject={inject}");
     let mut command = Command::new("timeout");
-    command.args(["60", "strace", "-f", "-q", "-o", "trace", "-e", &inject]);
+    command.args(["60", "strace", "-f", "-q", "-o", "trace", "-e", &inject]).args(flags);
     command.arg(machine::ours()).args(words).current_dir(at).env("LC_ALL", "C").output().unwrap()
 }
 
@@ -119,14 +129,26 @@ fn an_error_at_the_end_is_an_error() {
     let Some(scene) = place() else { return };
     let at = scene.path();
     for words in [&["s", "d"][..], &["--durable", "s", "d"], &["--engine=uring", "s", "d"]] {
-        let _ = fs::remove_file(at.join("d"));
-        let mut command = Command::new("timeout");
-        command.args(["60", "strace", "-f", "-q", "-o", "trace", "-P"]).arg(at.join("d"));
-        command.args(["-e", "inject=close:error=EDQUOT"]).arg(machine::ours()).args(words);
-        let output = command.current_dir(at).env("LC_ALL", "C").output().unwrap();
+        let output = injected_on_copy(at, "close:error=EDQUOT", words);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
         assert_eq!(said, "cp: failed to close 'd': Disk quota exceeded\n", "{words:?}");
+    }
+}
+
+/// The device gives other bytes than it was given: here, a read of the copy that changes nothing.
+#[test]
+fn what_comes_back_otherwise_is_told() {
+    let Some(scene) = place() else { return };
+    for engine in machine::engines() {
+        let words = [engine, "--verify", "s", "d"];
+        let inject = format!("pread64:retval={BYTES}:when=1");
+        let output = injected_on_copy(scene.path(), &inject, &words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{engine}: {said}");
+        let told = "cp: 'd' differs from what was read of 's' between bytes 0 and 1048576; copy it \
+                    again\n";
+        assert_eq!(said, told, "{engine}");
     }
 }
 

@@ -1,14 +1,19 @@
 //! Reads a copy back and compares it with what was read from its source.
 //!
-//! While the source is read, a checksum is kept for each mebibyte. Afterwards the copy is put on
-//! its device, its pages are dropped from memory, and it is read again. What it does not show: a
+//! While the source is read, a checksum is kept for each mebibyte; where the device took its pages
+//! and nobody looked at them, it is read from memory then. Afterwards the copy is put on its device,
+//! its pages are dropped from memory, and it is read again. What it does not show: a
 //! source that was read wrongly.
 
 use std::os::fd::AsFd;
 
 use rustix::{fs, io::pread};
 
-use crate::{job::Job, place::retry, report::Line};
+use crate::{
+    job::Job,
+    place::{retry, set_direct},
+    report::Line,
+};
 
 /// Bytes under one checksum: four bytes of memory for each of these.
 const UNIT_BYTES: u64 = 1 << 20;
@@ -86,8 +91,12 @@ pub(crate) fn compare(job: &Job, source: &Checksums) -> Result<(), Line> {
         return Ok(());
     }
     let failed = |errno| job.text("verifying %s", &[&job.copy_path], errno);
+    // Where the device took the content, it does not read it to just any address.
+    set_direct(&job.copy, false).map_err(failed)?;
     retry(|| fs::fdatasync(&job.copy)).map_err(failed)?;
     retry(|| fs::fadvise(&job.copy, 0, None, fs::Advice::DontNeed)).map_err(failed)?;
+    // Advice: without it the steps are shorter.
+    let _ = fs::fadvise(&job.copy, 0, None, fs::Advice::Sequential);
     let mut copy = Checksums::default();
     let mut buffer = vec![0; UNIT_BYTES as usize];
     loop {

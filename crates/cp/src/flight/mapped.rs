@@ -22,7 +22,7 @@ use std::{
 
 use ringwise::{BackendChoice, Completion, ErrorKind, Local, Mapping, Operation};
 use rustix::{
-    fs::{self, Advice, FallocateFlags, OFlags, SeekFrom},
+    fs::{self, Advice, FallocateFlags, SeekFrom},
     io::Errno,
 };
 
@@ -30,7 +30,7 @@ use crate::{
     data,
     job::{Job, Outcome},
     options::Options,
-    place::retry,
+    place::{retry, set_direct},
     report::Line,
     way::{DIRECT_ALIGNMENT_BYTES, Way},
 };
@@ -70,6 +70,8 @@ pub(super) struct MappedEngine {
     block_bytes: u64,
     depth: usize,
     waits: bool,
+    /// What is written and is to be checked.
+    written: Vec<Job>,
     /// Writes in flight: the file, and the range of it, by their tag.
     writes: BTreeMap<u64, (u64, u64, u64)>,
     next_tag: u64,
@@ -125,7 +127,8 @@ impl MappedEngine {
             files_max: files_max.min(FILES_MAX),
             block_bytes: block_bytes.next_multiple_of(DIRECT_ALIGNMENT_BYTES),
             depth,
-            waits: options.durable,
+            waits: options.durable || options.verify,
+            written: Vec::new(),
             writes: BTreeMap::new(),
             next_tag: 0,
             pace: Pace::default(),
@@ -168,6 +171,11 @@ impl MappedEngine {
     /// Waits until something completed.
     pub(super) fn wait(&mut self) -> Vec<Outcome> {
         if self.files.is_empty() { Vec::new() } else { self.exchange(1) }
+    }
+
+    /// Jobs whose content is on the device and still has to be compared with the source.
+    pub(super) fn take_written(&mut self) -> Vec<Job> {
+        std::mem::take(&mut self.written)
     }
 
     fn exchange(&mut self, want: usize) -> Vec<Outcome> {
@@ -265,7 +273,15 @@ impl MappedEngine {
         };
         let over: Vec<u64> =
             self.files.iter().filter(|(_, moving)| is_over(moving)).map(|(n, _)| *n).collect();
-        over.into_iter().filter_map(|number| self.files.remove(&number)).map(end).collect()
+        let mut ended = Vec::new();
+        for moving in over.into_iter().filter_map(|number| self.files.remove(&number)) {
+            match end(moving) {
+                Ok(job) if job.options.verify => self.written.push(job),
+                Ok(job) => ended.push(job.end(Ok(()))),
+                Err(outcome) => ended.push(outcome),
+            }
+        }
+        ended
     }
 
     /// The ring itself failed: its files are copied again without it.
@@ -286,7 +302,8 @@ impl MappedEngine {
         let files = std::mem::take(&mut self.files);
         let lost = |moving: Moving| {
             if moving.writes == 0 {
-                return end(Moving { failed: true, ..moving });
+                let moved = copy_again(&moving.job);
+                return moving.job.end(moved);
             }
             // What is still in flight may yet be written: nothing may be made of this copy.
             let names = [&moving.job.source_path[..], &moving.job.copy_path];
@@ -303,7 +320,7 @@ impl Moving {
         let size = job.size();
         let end = size.next_multiple_of(DIRECT_ALIGNMENT_BYTES);
         let Ok(mapping) = Mapping::of(&job.source, end) else { return Err(Box::new(job)) };
-        if set_direct(&job, true).is_err() {
+        if set_direct(&job.copy, true).is_err() {
             return Err(Box::new(job));
         }
         let tail = if end <= ONE_WRITE_BYTES { 0 } else { (end - 1) / TAIL_BYTES * TAIL_BYTES };
@@ -339,22 +356,22 @@ impl Moving {
     }
 }
 
-/// Ends a file whose writes have all come back.
-fn end(moving: Moving) -> Outcome {
+/// What becomes of a file whose writes have all come back: its job where all is written.
+fn end(moving: Moving) -> Result<Job, Outcome> {
     let Moving { job, mapping, size, end, failed, left, next, .. } = moving;
     drop(mapping);
     if left && !failed {
         let moved = copy_rest(&job, next);
-        return job.end(moved);
+        return Err(job.end(moved));
     }
     let is_as_it_was =
         || fs::fstat(&job.source).is_ok_and(|now| u64::try_from(now.st_size) == Ok(size));
     let is_cut = || end == size || retry(|| fs::ftruncate(&job.copy, size)).is_ok();
-    let moved = match !failed && is_as_it_was() && is_cut() {
-        true => Ok(()),
-        false => copy_again(&job),
-    };
-    job.end(moved)
+    if !failed && is_as_it_was() && is_cut() {
+        return Ok(Job { cloned: true, ..job });
+    }
+    let moved = copy_again(&job);
+    Err(job.end(moved))
 }
 
 /// By ordinary calls, from the start.
@@ -378,14 +395,8 @@ fn start_again(job: &Job) -> Result<(), Errno> {
 }
 
 fn cut(job: &Job, len: u64) -> Result<(), Errno> {
-    set_direct(job, false)?;
+    set_direct(&job.copy, false)?;
     retry(|| fs::ftruncate(&job.copy, len))
-}
-
-fn set_direct(job: &Job, on: bool) -> Result<(), Errno> {
-    let mut flags = fs::fcntl_getfl(&job.copy)?;
-    flags.set(OFlags::DIRECT, on);
-    fs::fcntl_setfl(&job.copy, flags)
 }
 
 impl Pace {
