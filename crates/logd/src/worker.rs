@@ -30,6 +30,10 @@ use crate::{
 const BUFFERS: usize = 64;
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// What is looked at of what was received before the next results are asked for, among which may be
+/// that the disk is done: it has nothing to do until that is seen.
+const TURN_BYTES: u64 = 512 << 10;
+
 /// Operations of a connection at a time: a receive, a send, and the cancel of one.
 const OPERATIONS_EACH: usize = 3;
 /// Operations that are no connection's.
@@ -104,6 +108,8 @@ pub(crate) struct Worker {
     /// When the first line came of the batch that is filled, and of the one on its way.
     filling_since: Option<Instant>,
     committing_since: Option<Instant>,
+    /// Whether a batch was begun in this turn.
+    has_begun: bool,
     /// Bytes of lines without an end, of all connections.
     partials: usize,
     /// Connections that wait for all to hold less.
@@ -173,6 +179,7 @@ impl Worker {
             committing_bytes: 0,
             filling_since: None,
             committing_since: None,
+            has_begun: false,
             partials: 0,
             held_back: Vec::new(),
             drain: order.drain,
@@ -189,10 +196,7 @@ impl Worker {
         self.door.keep(&mut self.local)?;
         while !self.has_drained() {
             self.wait()?;
-            for _ in 0..self.limits.turn_max {
-                let Some(completion) = self.local.next_completion() else { break };
-                self.take(completion)?;
-            }
+            self.take_turn()?;
             self.look_at_drain();
             self.look_at_handshakes();
             self.resume_backlogs();
@@ -214,13 +218,33 @@ impl Worker {
         }
     }
 
+    /// Takes what has come, as far as it is for this turn.
+    fn take_turn(&mut self) -> Result<(), LogdError> {
+        let enough = self.counts.received_bytes + TURN_BYTES;
+        for _ in 0..self.limits.turn_max {
+            let Some(completion) = self.local.next_completion() else { break };
+            self.take(completion)?;
+            if self.counts.received_bytes >= enough {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Hands over what was pushed and waits for something to happen.
     fn wait(&mut self) -> Result<(), LogdError> {
         let waited = match self.draining {
             Some(_) => self.local.submit_and_wait_timeout(1, DRAIN_TICK),
             None => self.local.submit_and_wait(1),
         };
-        waited.map(drop).map_err(LogdError::failed)
+        waited.map(drop).map_err(LogdError::failed)?;
+        if std::mem::take(&mut self.has_begun) {
+            // Where this thread shares its processor with the one that is to write, that one would
+            // not begin before this one's time is over: its last result woke this one, and it has
+            // not even gone to sleep yet (EEVDF, Linux 6.6 and later).
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     fn take(&mut self, completion: Completion) -> Result<(), LogdError> {
@@ -324,6 +348,7 @@ impl Worker {
                 client.connection.batch_began(&mut self.batch.names);
             }
         }
+        self.has_begun = true;
         let begun = self.storage.begin(&mut self.local, &mut self.batch);
         begun.map_err(|fatal| LogdError::Failed(fatal.0))
     }

@@ -16,7 +16,7 @@ use std::{
 use ringwise::{Completion, Descriptor, Local, OpenOptions, Operation};
 
 use super::{
-    call::{is_invalid, is_space, is_transient, run, sync, write_all},
+    call::{is_cancelled, is_invalid, is_space, is_transient, run, sync, write_all},
     entry::{AFTER_SYNC, Entry, Kind, NAMES_SHIFT},
     name::{Part, Stream},
     staging::{BLOCK_BYTES, Staging},
@@ -265,11 +265,15 @@ impl Appender {
         }
         match result {
             Ok(count) => match kind {
-                WRITE_DATA if is_direct && commit.data_done + count < commit.data_len => {
+                WRITE_DATA => {
+                    let is_short = commit.data_done + count < commit.data_len;
                     // A block that was not written whole is written again.
-                    commit.data_done += count - count % BLOCK_BYTES;
+                    let torn = if is_direct && is_short { count % BLOCK_BYTES } else { 0 };
+                    commit.data_done += count - torn;
+                    if is_short {
+                        commit.sync = Sync::Unasked;
+                    }
                 }
-                WRITE_DATA => commit.data_done += count,
                 WRITE_INDEX => commit.entry_done += count,
                 SYNC_DATA => commit.sync = Sync::Done,
                 _ => {
@@ -278,10 +282,18 @@ impl Appender {
                     }
                 }
             },
+            // The write that it was linked to was short or failed, and asks for another.
+            Err(error) if kind == SYNC_DATA && is_cancelled(&error) => {}
             // It did nothing; a sync that was interrupted has told of nothing yet.
-            Err(_) if again && kind == SYNC_DATA => commit.sync = Sync::Unasked,
-            Err(_) if again => {}
+            Err(_) if again => {
+                if matches!(kind, WRITE_DATA | SYNC_DATA) {
+                    commit.sync = Sync::Unasked;
+                }
+            }
             Err(error) if is_space(&error) && matches!(kind, WRITE_DATA | WRITE_INDEX) => {
+                if kind == WRITE_DATA {
+                    commit.sync = Sync::Unasked;
+                }
                 commit.trouble.get_or_insert(Trouble::Space(error.to_string()));
             }
             // Blocks that were to be found when they are written back, and were not.
@@ -376,7 +388,8 @@ impl Appender {
         format!("{what}; {} is dead, its last batch goes to another", name.display())
     }
 
-    /// Writes what is left of the batch, if anything is.
+    /// Writes what is left of the batch, if anything is, and syncs it behind the write: linked, so
+    /// that who has written goes on to sync without waiting for this thread to see it.
     fn push_data(&mut self, local: &mut Local) -> Result<(), Fatal> {
         let (Some(segment), Some(commit)) = (&self.segment, &mut self.commit) else {
             return Ok(());
@@ -394,7 +407,15 @@ impl Appender {
         let Some(rest) = rest else { return Ok(()) };
         let write = Operation::write_at(&segment.data, rest, start + done as u64);
         commit.in_flight += 1;
-        push(local, write, self.plan.tag | WRITE_DATA)
+        if self.plan.guarantee != Guarantee::Durable || commit.sync != Sync::Unasked {
+            return push(local, write, self.plan.tag | WRITE_DATA);
+        }
+        let sync = Operation::sync_data(&segment.data);
+        commit.in_flight += 1;
+        commit.sync = Sync::Asked;
+        self.syncs += 1;
+        let linked = vec![(write, self.plan.tag | WRITE_DATA), (sync, self.plan.tag | SYNC_DATA)];
+        local.push_linked(linked).map(drop).map_err(|error| Fatal(error.to_string()))
     }
 
     /// Writes what is left of the entry, if anything is.

@@ -95,3 +95,8 @@ pub(crate) fn is_space(error: &ringwise::Error) -> bool {
 pub(crate) fn is_invalid(error: &ringwise::Error) -> bool {
     error.errno() == rustix::io::Errno::INVAL.raw_os_error()
 }
+
+/// It had no turn: what it was linked to did not end well.
+pub(crate) fn is_cancelled(error: &ringwise::Error) -> bool {
+    error.errno() == rustix::io::Errno::CANCELED.raw_os_error()
+}
