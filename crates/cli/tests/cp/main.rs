@@ -19,6 +19,7 @@ mod edges;
 mod faults;
 mod machine;
 mod mapped;
+mod meanwhile;
 mod oracle;
 mod random;
 mod resumed;
