@@ -158,7 +158,8 @@ const SUITE: [(Workload, u64); 8] = [
     (Workload::Read, 26),
     (Workload::Latency, 22),
     (Workload::Nop, 18),
-    (Workload::Chain, 6),
+    // Every millisecond of it is written to the device, most of what the suite writes.
+    (Workload::Chain, 4),
     (Workload::Stat, 6),
     (Workload::Echo, 12),
     // Each of its samples is one copy.

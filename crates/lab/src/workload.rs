@@ -32,7 +32,7 @@ use crate::{
 
 /// What a sample costs beside its time: threads, rings, files opened and closed.
 pub(crate) const SAMPLE_OVERHEAD: Duration = Duration::from_millis(12);
-const SAMPLE_TIME_MIN: Duration = Duration::from_millis(60);
+const SAMPLE_TIME_MIN: Duration = Duration::from_millis(30);
 const SAMPLE_TIME_MAX: Duration = Duration::from_secs(3);
 /// What share of a sample is warm-up.
 const WARM_UP_PARTS: u32 = 8;

@@ -23,6 +23,7 @@ use ringwise_lab::{
     row::{Row, RowKind},
     sample::{self, Instruments},
     schedule::{Schedule, Spare},
+    workload::read::page_cache,
 };
 use ringwise_measure::{Latency, Sources};
 
@@ -386,6 +387,20 @@ fn a_cache_that_is_not_as_expected_voids_the_row() {
         rows[0].measured.void.as_deref(),
         Some("warm cache expected and not found: 50.0 % of the files cached")
     );
+}
+
+#[test]
+fn what_a_warm_cache_lost_is_read_again() {
+    let files = files();
+    let warm = job(&files, 1, Cache::Warm);
+    page_cache::forget(&files.files[0]).unwrap();
+    let Some(left) = page_cache::cached_bytes(&files.files).unwrap() else {
+        assert!(std::env::var_os("CI").is_none(), "cachestat(2) is missing");
+        return println!("skipped: cachestat(2) is missing");
+    };
+    assert!(left < 2 * FILE_BYTES, "nothing was dropped");
+    assert_eq!(page_cache::prepare(&warm).unwrap(), None);
+    assert_eq!(page_cache::cached_bytes(&files.files).unwrap(), Some(2 * FILE_BYTES));
 }
 
 #[test]

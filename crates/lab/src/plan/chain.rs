@@ -46,7 +46,7 @@ pub(super) fn chain(
     buffers_fit(&depths, 2 * BLOCK_BYTES)?;
     let size = match args.size.as_deref() {
         Some(text) => parse_size(text).map_err(|error| usage("--size", error))?,
-        None if scale == Scale::Quick => 64 * MIB,
+        None if scale == Scale::Quick => 32 * MIB,
         None => 256 * MIB,
     };
     let deepest = depths.iter().copied().max().unwrap_or(1) as u64;

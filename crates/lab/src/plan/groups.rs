@@ -29,7 +29,7 @@ const BLOCK_BYTES_MAX: u64 = 64 << 20;
 const SECTOR_BYTES: u64 = 512;
 const MIB: u64 = 1 << 20;
 /// The file of `latency`.
-const LATENCY_SIZE: &str = "128m";
+const LATENCY_SIZE: &str = "64m";
 
 /// A group for each profile and block.
 ///
@@ -241,7 +241,7 @@ fn size(args: &Args, profile: Profile) -> Result<Size, LabError> {
         (true, Profile::Direct) => Size::exactly(10 << 30),
         // The suite has other things to do too.
         (false, _) if args.workload.is_none() && Scale::of(args) == Scale::Quick => {
-            Size { most: 256 * MIB, least: 64 * MIB, time: Duration::from_secs(2) }
+            Size { most: 128 * MIB, least: 64 * MIB, time: Duration::from_secs(2) }
         }
         // Less of it measures the same in a warm cache; a device shows its worst over much data.
         (false, _) => Size { most: 1000 * MIB, least: 64 * MIB, time: Duration::from_secs(6) },

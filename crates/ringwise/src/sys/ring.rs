@@ -3,7 +3,8 @@
 //!
 //! The crate keeps the registered number in a borrowed helper, which a loop cannot hold, and its
 //! enter call takes flags from the kernel's state only; a loop that defers task work has to say
-//! when it wants it run.
+//! when it wants it run. The call itself is rustix's: the instruction in its place, where libc's
+//! `syscall` is a call more and errno by way of the thread's memory.
 //!
 //! # Safety
 //!
@@ -12,8 +13,11 @@
 
 use std::{
     os::fd::{BorrowedFd, RawFd},
-    ptr,
     time::Duration,
+};
+
+use rustix::io_uring::{
+    IoringEnterFlags, io_uring_enter, io_uring_enter_arg, io_uring_getevents_arg, io_uring_ptr,
 };
 
 use crate::error::Errno;
@@ -22,7 +26,6 @@ use crate::error::Errno;
 pub(crate) const ENTER_GETEVENTS: u32 = 1 << 0;
 pub(crate) const ENTER_SQ_WAKEUP: u32 = 1 << 1;
 pub(crate) const ENTER_SQ_WAIT: u32 = 1 << 2;
-const ENTER_EXT_ARG: u32 = 1 << 3;
 const ENTER_REGISTERED_RING: u32 = 1 << 4;
 
 const REGISTER_RING_FDS: libc::c_uint = 20;
@@ -38,16 +41,7 @@ struct Update {
     data: u64,
 }
 
-/// `struct io_uring_getevents_arg`.
-#[repr(C)]
-struct WaitArgument {
-    signal_mask: u64,
-    signal_mask_bytes: u32,
-    min_wait_usec: u32,
-    timeout: u64,
-}
-
-const _: () = assert!(size_of::<Update>() == 16 && size_of::<WaitArgument>() == 24);
+const _: () = assert!(size_of::<Update>() == 16);
 
 /// A ring's descriptor as enter calls name it.
 #[derive(Debug)]
@@ -83,56 +77,34 @@ impl EnterHandle {
             Some(entry) => (entry as RawFd, flags | ENTER_REGISTERED_RING),
             None => (self.fd, flags),
         };
-        let result = match timeout {
-            None => {
-                let none = ptr::null::<libc::c_void>();
-                // SAFETY: no argument structure; the entries in the queue are valid by the
-                // contract of the queue's push (invariant 1).
-                unsafe {
-                    libc::syscall(
-                        libc::SYS_io_uring_enter,
-                        fd,
-                        to_submit,
-                        want,
-                        flags,
-                        none,
-                        0_usize,
-                    )
-                }
-            }
+        // SAFETY: either the ring's descriptor, which is open as long as the ring that has this
+        // handle, or its entry in the thread's table, never -1, which the kernel takes for one.
+        let fd = unsafe { borrow(fd) };
+        let flags = IoringEnterFlags::from_bits_retain(flags);
+        let entered = match timeout {
+            // SAFETY: no argument structure; the entries in the queue are valid by the contract of
+            // the queue's push (invariant 1).
+            None => unsafe { io_uring_enter(fd, to_submit, want, flags) },
             Some(timeout) => enter_with_timeout(fd, to_submit, want, flags, timeout),
         };
-        if result == -1 { Err(Errno::last()) } else { Ok(result as u32) }
+        entered.map_err(|errno| Errno(errno.raw_os_error()))
     }
 }
 
 fn enter_with_timeout(
-    fd: RawFd,
+    fd: BorrowedFd<'_>,
     to_submit: u32,
     want: u32,
-    flags: u32,
+    flags: IoringEnterFlags,
     timeout: Duration,
-) -> libc::c_long {
+) -> rustix::io::Result<u32> {
     let time = super::time::Timespec::from(timeout);
-    let argument = WaitArgument {
-        signal_mask: 0,
-        signal_mask_bytes: 0,
-        min_wait_usec: 0,
-        timeout: time.as_ptr() as u64,
-    };
-    // SAFETY: the structures have the kernel's layout and outlive the call; the queue's entries
-    // are valid by the contract of its push (invariant 1).
-    unsafe {
-        libc::syscall(
-            libc::SYS_io_uring_enter,
-            fd,
-            to_submit,
-            want,
-            flags | ENTER_EXT_ARG,
-            &raw const argument,
-            size_of::<WaitArgument>(),
-        )
-    }
+    let ts = io_uring_ptr::new(time.as_ptr().cast_mut().cast());
+    let argument = io_uring_getevents_arg { ts, ..Default::default() };
+    let flags = flags | IoringEnterFlags::EXT_ARG;
+    // SAFETY: the structures outlive the call, which reads them; the queue's entries are valid by
+    // the contract of its push (invariant 1).
+    unsafe { io_uring_enter_arg(fd, to_submit, want, flags, Some(&argument)) }
 }
 
 impl Drop for EnterHandle {

@@ -40,28 +40,50 @@ fn note(rows: &[Row], fio: &Row, seed: u64) -> Option<String> {
     let own = rows
         .iter()
         .find(|row| row.engine == UNVERIFIED && row.depth == fio.depth && row.is_valid())?;
-    let mut outside = Vec::new();
-    let mut parts = Vec::new();
+    let (mut apart, mut unclear, mut parts) = (Vec::new(), Vec::new(), Vec::new());
     for (name, tolerance, figure) in FIGURES {
         let ratio = own.measured.ratio(&fio.measured, figure, seed)?;
         let Ratio { low, mid, high } = ratio;
         parts.push(format!("{name} {mid:.3} [{low:.3}, {high:.3}]"));
-        if !is_within(&ratio, tolerance) {
-            outside.push(format!("{name} by more than {:.1} %", tolerance * 100.0));
+        match Agreement::of(&ratio, tolerance) {
+            Agreement::Within => {}
+            Agreement::Apart => {
+                apart.push(format!("{name} by more than {:.1} %", tolerance * 100.0))
+            }
+            Agreement::Unclear => unclear.push(name),
         }
     }
-    let found = match outside.is_empty() {
-        true => {
+    let found = match (apart.is_empty(), unclear.is_empty()) {
+        (false, _) => format!("differs from fio: {}", apart.join(", ")),
+        (true, false) => {
+            format!("agrees with fio or not, which cannot be told of {}", unclear.join(", "))
+        }
+        (true, true) => {
             format!("agrees with fio within {:.0} % and the width of its bins", TOLERANCE * 100.0)
         }
-        false => format!("differs from fio: {}", outside.join(", ")),
     };
     Some(format!("depth {}: {} {found}: {} times fio's", fio.depth, own.engine, parts.join(", ")))
 }
 
-/// Whether the figure itself is within the tolerance: an interval that is wide excuses nothing.
-fn is_within(ratio: &Ratio, tolerance: f64) -> bool {
-    (1.0 / (1.0 + tolerance)..=1.0 + tolerance).contains(&ratio.mid)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Agreement {
+    /// The figure itself is within the tolerance.
+    Within,
+    /// The whole interval is beyond it.
+    Apart,
+    /// The figure is beyond it and its interval reaches in: more repeats may tell.
+    Unclear,
+}
+
+impl Agreement {
+    fn of(ratio: &Ratio, tolerance: f64) -> Agreement {
+        let (least, most) = (1.0 / (1.0 + tolerance), 1.0 + tolerance);
+        match (least..=most).contains(&ratio.mid) {
+            true => Agreement::Within,
+            false if ratio.high < least || ratio.low > most => Agreement::Apart,
+            false => Agreement::Unclear,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -90,6 +112,24 @@ mod tests {
         };
         assert!(at(1.04)[0].contains("agrees"), "{:?}", at(1.04));
         assert!(at(1.06)[0].contains("p50 by more than 4.6 %"), "{:?}", at(1.06));
+    }
+
+    #[test]
+    fn an_interval_that_reaches_in_tells_nothing() {
+        let of = |low, mid, high| Agreement::of(&Ratio { low, mid, high }, 0.03);
+        for (low, mid, high, found) in [
+            (0.9, 1.02, 1.2, Agreement::Within),
+            (0.9, 0.95, 0.96, Agreement::Apart),
+            (1.04, 1.05, 1.06, Agreement::Apart),
+            (0.9, 0.95, 0.98, Agreement::Unclear),
+            (1.02, 1.05, 1.2, Agreement::Unclear),
+        ] {
+            assert_eq!(of(low, mid, high), found, "{mid} [{low}, {high}]");
+        }
+        let wobbling =
+            Figures { ops_per_s: Figures::DIRECT.ops_per_s / 1.05, wobble: 0.2, ..Figures::DIRECT };
+        let said = notes_of(wobbling);
+        assert!(said[0].contains("cannot be told of operations per second"), "{said:?}");
     }
 
     #[test]

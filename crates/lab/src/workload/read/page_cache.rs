@@ -1,6 +1,6 @@
 //! Brings the page cache into the state that a run says it is in, and looks whether it is.
 
-use std::{fs::File, io::Read};
+use std::{fs::File, io::Read, slice};
 
 use ringwise::Descriptor;
 
@@ -20,15 +20,32 @@ pub fn prepare(job: &Job) -> Result<Option<String>, LabError> {
     match job.cache {
         // What a bounded one holds is its group's to say.
         Cache::Bypassed | Cache::Bounded => return Ok(None),
-        Cache::Warm if cached_share(&job.files)?.is_none_or(|share| share < 1.0) => {
-            for file in job.files.iter() {
-                read_through(file, u64::MAX)?;
-            }
-        }
-        Cache::Warm => {}
+        Cache::Warm => warm(&job.files)?,
         Cache::Cold => job.files.iter().try_for_each(forget)?,
     }
     Ok(gates::page_cache(job.cache, cached_share(&job.files)?))
+}
+
+/// How often files are looked at and read again. A kernel that reclaims what lies idle (DAMON's
+/// proactive reclaim, Linux 5.16) takes pages of one file while the next is read.
+const WARMING_PASSES_MAX: usize = 4;
+
+/// Reads those files whole of which the page cache lacks a page, or may lack one.
+fn warm(files: &[DataFile]) -> Result<(), LabError> {
+    for _ in 0..WARMING_PASSES_MAX {
+        let mut is_settled = true;
+        for file in files {
+            let share = cached_share(slice::from_ref(file))?;
+            if share.is_none_or(|share| share < 1.0) {
+                read_through(file, u64::MAX)?;
+                is_settled &= share.is_none();
+            }
+        }
+        if is_settled {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn open(file: &DataFile) -> Result<File, LabError> {
