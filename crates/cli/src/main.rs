@@ -8,7 +8,8 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io,
+    fmt,
+    io::{self, Write},
     path::Path,
     process::ExitCode,
 };
@@ -73,32 +74,37 @@ fn run(tool: Tool) -> ExitCode {
         Tool::Echo(args) => match ringwise_echo::run(&args, &mut io::stdout()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("ringwise: echo: {error}");
+                complain(format_args!("echo: {error}"));
                 ExitCode::from(error.exit_status())
             }
         },
         Tool::Lab(args) => match ringwise_lab::run(*args, &mut io::stdout().lock()) {
             Ok(()) | Err(ringwise_lab::LabError::BrokenPipe) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("ringwise: lab: {error}");
+                complain(format_args!("lab: {error}"));
                 ExitCode::from(error.exit_status())
             }
         },
         Tool::Logd(args) => match ringwise_logd::run(&args, &mut io::stdout().lock()) {
             Ok(()) | Err(ringwise_logd::LogdError::BrokenPipe) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("ringwise: logd: {error}");
+                complain(format_args!("logd: {error}"));
                 ExitCode::from(error.exit_status())
             }
         },
         Tool::Load(args) => match ringwise_load::run(args, &mut io::stdout().lock()) {
             Ok(()) | Err(ringwise_load::LoadError::BrokenPipe) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("ringwise: load: {error}");
+                complain(format_args!("load: {error}"));
                 ExitCode::from(error.exit_status())
             }
         },
     }
+}
+
+/// Says what failed. Where nobody reads, the exit status does; `eprintln!` would panic.
+fn complain(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "ringwise: {text}");
 }
 
 /// Help and version are what was asked for; all else is one line instead of clap's paragraphs.
@@ -114,7 +120,7 @@ fn misused(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            eprintln!("ringwise: {}", message(error));
+            complain(format_args!("{}", message(error)));
             ExitCode::from(2)
         }
     }

@@ -56,7 +56,7 @@ pub fn run(args: &Args, out: &mut impl Write, color: Color) -> ExitCode {
     let report = match examine(&args.path, &Sources::default()) {
         Ok(report) => report,
         Err(error) => {
-            eprintln!("ringwise: doctor: {error}");
+            let _ = writeln!(io::stderr(), "ringwise: doctor: {error}");
             return ExitCode::from(1);
         }
     };
@@ -65,7 +65,7 @@ pub fn run(args: &Args, out: &mut impl Write, color: Color) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ringwise: doctor: writing the report: {error}");
+            let _ = writeln!(io::stderr(), "ringwise: doctor: writing the report: {error}");
             ExitCode::from(1)
         }
     }

@@ -15,7 +15,10 @@ mod spin;
 mod stats;
 mod worker;
 
-use std::{io::Write, sync::Arc};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
 use ringwise_serve::{Plan, Server, make_room, signals};
 
@@ -37,7 +40,9 @@ pub fn run(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
         threads: args.threads,
         connections_max: make_room(args.max_connections, args.threads)?,
         engine: args.engine,
-        say: Arc::new(|remark| eprintln!("ringwise: echo: {remark}")),
+        say: Arc::new(|remark| {
+            let _ = writeln!(io::stderr(), "ringwise: echo: {remark}");
+        }),
     };
     let signals = signals(false)?;
     let order = args.clone();

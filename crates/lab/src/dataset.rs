@@ -13,7 +13,7 @@ pub use layout::{Layout, Size};
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Read},
+    io::{self, Read, Write},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
@@ -107,7 +107,8 @@ impl Drop for Directory {
         }
         if let Err(error) = self.remove() {
             let error = crate::error::plain(&error);
-            eprintln!("ringwise: lab: removing {}: {error}", self.path.display());
+            let _ =
+                writeln!(io::stderr(), "ringwise: lab: removing {}: {error}", self.path.display());
         }
     }
 }

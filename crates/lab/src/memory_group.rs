@@ -13,7 +13,8 @@
 mod hierarchy;
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     process, thread,
     time::Duration,
@@ -126,7 +127,8 @@ impl Drop for MemoryGroup {
     fn drop(&mut self) {
         if let Err(error) = self.leave_and_remove() {
             let error = plain(&error);
-            eprintln!("ringwise: lab: removing {}: {error}", self.path.display());
+            let _ =
+                writeln!(io::stderr(), "ringwise: lab: removing {}: {error}", self.path.display());
         }
     }
 }

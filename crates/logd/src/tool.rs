@@ -1,6 +1,11 @@
 //! `ringwise logd cat`, `tail` and `verify`: segments for people and scripts.
 
-use std::{collections::BTreeMap, io::Write, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    path::Path,
+    time::Duration,
+};
 
 use crate::{
     args::Tool,
@@ -103,7 +108,7 @@ fn verify_all(directory: &Path, out: &mut impl Write) -> Result<(), LogdError> {
         }
         for problem in &verdict.problems {
             problems += 1;
-            eprintln!("ringwise: logd: {problem}");
+            let _ = writeln!(io::stderr(), "ringwise: logd: {problem}");
         }
     }
     match problems {

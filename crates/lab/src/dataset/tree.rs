@@ -3,7 +3,7 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -59,7 +59,8 @@ impl Drop for Tree {
         });
         if let Err(error) = files.and_then(|()| fs::remove_dir(&self.path)) {
             let error = crate::error::plain(&error);
-            eprintln!("ringwise: lab: removing {}: {error}", self.path.display());
+            let _ =
+                writeln!(io::stderr(), "ringwise: lab: removing {}: {error}", self.path.display());
         }
     }
 }

@@ -4,7 +4,10 @@
 //! leaked, and told. Closing the ring is no barrier: the kernel's own teardown goes on after it
 //! (io_uring_cancelation(7)).
 
-use std::time::Duration;
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
 
 use crate::{
     backend::{Blocking, Driver},
@@ -146,7 +149,7 @@ impl Local {
 impl Drop for Local {
     fn drop(&mut self) {
         if let Err(leaked) = self.drain(DROP_DEADLINE) {
-            eprintln!("ringwise: a loop was dropped: {leaked}");
+            let _ = writeln!(io::stderr(), "ringwise: a loop was dropped: {leaked}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! news end the same wait. Whoever brings an order writes to it only while the thread sleeps.
 
 use std::{
-    io,
+    io::{self, Write},
     os::fd::OwnedFd,
     sync::{Arc, mpsc},
     task::{Wake, Waker},
@@ -86,7 +86,10 @@ struct AbortOnPanic;
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("ringwise: the driver of a ring panicked, which is a fault of the library");
+            let _ = writeln!(
+                io::stderr(),
+                "ringwise: the driver of a ring panicked, which is a fault of the library"
+            );
             std::process::abort();
         }
     }

@@ -196,7 +196,7 @@ impl Drop for Stage {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             let error = crate::error::plain(&error);
-            eprintln!("ringwise: lab: removing {}: {error}", self.0.display());
+            let _ = writeln!(io::stderr(), "ringwise: lab: removing {}: {error}", self.0.display());
         }
     }
 }
