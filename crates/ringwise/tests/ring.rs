@@ -44,7 +44,13 @@ fn rings() -> Vec<Ring> {
 mod runtime {
     //! Rings that a tokio runtime drives.
 
-    use std::sync::OnceLock;
+    use std::{
+        sync::{
+            OnceLock,
+            atomic::{AtomicBool, AtomicUsize, Ordering},
+        },
+        time::Instant,
+    };
 
     use tokio::runtime::{Builder as RuntimeBuilder, Runtime};
 
@@ -155,6 +161,53 @@ mod runtime {
             let ring = Local::builder().build_ring().unwrap();
             assert_eq!(ring.submit(Operation::nop()).await.result().unwrap(), 0);
         });
+    }
+
+    /// Tasks wake each other in turn: one that was woken and never looks holds nobody up.
+    #[test]
+    fn a_task_that_never_takes_its_result_holds_nobody_up() {
+        let ring = ring(Local::builder()).unwrap();
+        let file = Descriptor::from(std::fs::File::open("/dev/zero").unwrap());
+        let read = || ring.submit(Operation::read_at(&file, vec![1; 64], 0));
+        for _ in 0..50 {
+            let mut idle: Vec<_> = (0..4).map(|_| Box::pin(read())).collect();
+            let tasks: Vec<_> = (0..8).map(|_| shared().spawn(read())).collect();
+            for future in &mut idle {
+                assert!(poll_once(future.as_mut()).is_pending());
+            }
+            for task in tasks {
+                let end = async { tokio::time::timeout(Duration::from_secs(20), task).await };
+                let done = shared().block_on(end).expect("each has its turn").unwrap();
+                assert_eq!(done.result().unwrap(), 64);
+            }
+        }
+    }
+
+    /// Tasks that compute between two operations do so on all of a runtime's threads.
+    #[test]
+    fn tasks_that_compute_are_spread_over_threads() {
+        let ring = ring(Local::builder()).unwrap();
+        let file = Descriptor::from(std::fs::File::open("/dev/zero").unwrap());
+        let busy = Arc::new(AtomicUsize::new(0));
+        let both = Arc::new(AtomicBool::new(false));
+        let end = Instant::now() + Duration::from_secs(20);
+        let task = || {
+            let (ring, file, busy, both) = (ring.clone(), file.clone(), busy.clone(), both.clone());
+            async move {
+                while !both.load(Ordering::Relaxed) && Instant::now() < end {
+                    let done = ring.submit(Operation::read_at(&file, vec![1; 64], 0)).await;
+                    done.result().unwrap();
+                    let others = busy.fetch_add(1, Ordering::Relaxed);
+                    both.fetch_or(others > 0, Ordering::Relaxed);
+                    let began = Instant::now();
+                    while began.elapsed() < Duration::from_millis(2) {}
+                    busy.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        };
+        let tasks: Vec<_> = (0..8).map(|_| shared().spawn(task())).collect();
+        tasks.into_iter().for_each(|task| shared().block_on(task).unwrap());
+        assert!(both.load(Ordering::Relaxed), "two at a time");
     }
 
     /// A ring that is driven by a runtime uses no processor while nothing happens.

@@ -16,6 +16,8 @@ use std::{
 use chains::{Chains, Member};
 use syncs::Syncs;
 
+#[cfg(feature = "tokio")]
+use super::hub::By;
 use super::hub::{Hub, Key, Order, Phase, contain_drop, wake};
 use crate::{
     completion::Completion,
@@ -95,6 +97,16 @@ impl Results {
         self.woken.into_iter().for_each(|waker| wake(Some(waker)));
         self.orphans.into_iter().for_each(contain_drop);
         count
+    }
+
+    /// Hands all out; who is woken when is the hub's to say. Whether the driver is to have a turn for
+    /// it.
+    #[cfg(feature = "tokio")]
+    pub(super) fn keep(mut self, hub: &Hub, by: By) -> bool {
+        let is_news = !self.results.is_empty() || !self.woken.is_empty();
+        let others_wait = is_news && hub.keep(by, &mut self.results, self.woken, self.stats);
+        self.orphans.into_iter().for_each(contain_drop);
+        others_wait
     }
 }
 
@@ -268,7 +280,8 @@ impl Driver {
     /// Results to be handed out, by whoever holds no lock.
     pub(super) fn take_results(&mut self) -> Results {
         let results = std::mem::take(&mut self.results);
-        let stats = if results.is_empty() { Stats::default() } else { self.stats() };
+        let is_news = !results.is_empty() || !self.woken.is_empty();
+        let stats = if is_news { self.stats() } else { Stats::default() };
         let (woken, orphans) = (std::mem::take(&mut self.woken), std::mem::take(&mut self.orphans));
         Results { results, woken, orphans, stats }
     }

@@ -10,10 +10,16 @@ mod flow;
 mod interleavings;
 #[cfg(all(not(ringwise_loom), test))]
 mod tests;
+#[cfg(feature = "tokio")]
+mod turns;
 
 use std::{sync::PoisonError, task::Waker, time::Duration};
 
 use flow::Flow;
+#[cfg(feature = "tokio")]
+use turns::Turns;
+#[cfg(feature = "tokio")]
+pub(super) use turns::{By, Spread};
 
 use crate::{
     completion::Completion,
@@ -142,6 +148,8 @@ struct State {
     mourners: Vec<Waker>,
     counts: Counts,
     stats: Stats,
+    #[cfg(feature = "tokio")]
+    turns: Turns,
 }
 
 /// What the meeting place counts by itself.
@@ -167,6 +175,8 @@ impl Hub {
             mourners: Vec::new(),
             counts: Counts::default(),
             stats: Stats::default(),
+            #[cfg(feature = "tokio")]
+            turns: Turns::default(),
         }))
     }
 
@@ -257,6 +267,9 @@ impl Hub {
         let done = state.vacate(key);
         let Stage::Done(completion) = done else { unreachable!("a future polls its own key") };
         state.counts.delivered += 1;
+        let next = state.next_in_turn();
+        drop(state);
+        wake(next);
         Some(completion)
     }
 
@@ -280,7 +293,7 @@ impl Hub {
             }
             Stage::Done(completion) => {
                 state.vacate(key);
-                (None, Some(completion))
+                (state.next_in_turn(), Some(completion))
             }
             Stage::Vacant(_) | Stage::Abandoned | Stage::Flow(_) => {
                 unreachable!("a future is dropped once")
@@ -352,31 +365,7 @@ impl Hub {
     /// Hands results out, wakes who waits for them, and drops those that nobody does.
     pub(super) fn deliver(&self, results: &mut Vec<(Key, Completion)>, stats: Stats) {
         let mut wakers = Vec::with_capacity(results.len());
-        let mut orphans = Vec::new();
-        let mut state = self.lock();
-        state.stats = stats;
-        for (key, completion) in results.drain(..) {
-            let entry = &mut state.waiters[key.index()];
-            debug_assert_eq!(entry.generation, key.generation);
-            if let Stage::Flow(_) = entry.stage {
-                wakers.extend(state.take_in(key, completion));
-                continue;
-            }
-            match std::mem::replace(&mut entry.stage, Stage::Abandoned) {
-                Stage::Waiting(waker) => {
-                    entry.stage = Stage::Done(completion);
-                    wakers.push(waker);
-                }
-                Stage::Abandoned => {
-                    orphans.push(completion);
-                    state.vacate(key);
-                }
-                Stage::Vacant(_) | Stage::Done(_) | Stage::Flow(_) => {
-                    unreachable!("completed once")
-                }
-            }
-        }
-        drop(state);
+        let orphans = self.lock().place(results, stats, &mut wakers);
         wakers.into_iter().for_each(|waker| wake(Some(waker)));
         orphans.into_iter().for_each(contain_drop);
     }
@@ -417,6 +406,48 @@ impl State {
         let Stage::Vacant(next) = vacant else { unreachable!("it is in the list of the free") };
         self.vacant = next;
         Key { index, generation: waiter.generation }
+    }
+
+    /// Puts results where their futures find them. Adds who is to be woken to `wakers`, and gives what
+    /// nobody wants.
+    fn place(
+        &mut self,
+        results: &mut Vec<(Key, Completion)>,
+        stats: Stats,
+        wakers: &mut Vec<Waker>,
+    ) -> Vec<Completion> {
+        let mut orphans = Vec::new();
+        self.stats = stats;
+        for (key, completion) in results.drain(..) {
+            let entry = &mut self.waiters[key.index()];
+            debug_assert_eq!(entry.generation, key.generation);
+            if let Stage::Flow(_) = entry.stage {
+                wakers.extend(self.take_in(key, completion));
+                continue;
+            }
+            match std::mem::replace(&mut entry.stage, Stage::Abandoned) {
+                Stage::Waiting(waker) => {
+                    entry.stage = Stage::Done(completion);
+                    wakers.push(waker);
+                }
+                Stage::Abandoned => {
+                    orphans.push(completion);
+                    self.vacate(key);
+                }
+                Stage::Vacant(_) | Stage::Done(_) | Stage::Flow(_) => {
+                    unreachable!("completed once")
+                }
+            }
+        }
+        orphans
+    }
+
+    /// Who is woken after one that has taken its result.
+    fn next_in_turn(&mut self) -> Option<Waker> {
+        #[cfg(feature = "tokio")]
+        return self.turns.next();
+        #[cfg(not(feature = "tokio"))]
+        None
     }
 
     fn vacate(&mut self, key: Key) -> Stage {

@@ -4,9 +4,9 @@
 //! threads do.
 //!
 //! Whoever brings an order while the driver sleeps hands it over itself: no other task is woken for
-//! it. After results were handed out the driver lets the tasks that they woke run first, and takes
-//! their orders together; so that the device does not run dry meanwhile, every few orders are handed
-//! over by the task that brought the last of them. The loop thus wanders between the runtime's
+//! it. Of the tasks that results are for one is woken at a time ([`turns`](super::hub)), and their
+//! orders are taken together; so that the device does not run dry meanwhile, every few orders are
+//! handed over by the task that brought the last of them. The loop thus wanders between the runtime's
 //! threads, and its ring promises the kernel nothing about who enters it. When the ring ends, or the
 //! runtime does first, the driver goes on with a thread of its own.
 //!
@@ -15,35 +15,50 @@
 //! The runtime watches a descriptor by its number: it is owned by the watch itself.
 #![allow(unsafe_code)]
 
+mod pace;
+
 use std::{
     future::Future,
-    os::fd::{BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
     task::{Context, Poll},
+    time::Instant,
 };
 
+use pace::Pace;
+use rustix::event::{EventfdFlags, eventfd};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     runtime::Handle,
 };
 
-use super::{driver::Driver, hub::Hub, portable::Portable, thread};
+use super::{
+    driver::Driver,
+    hub::{By, Hub, Spread, wake},
+    portable::Portable,
+    thread,
+};
 use crate::setup::{Builder, Setup, SetupError};
 
-/// The driver where both its task and those who bring orders reach it. Empty when it has gone on
-/// with a thread.
-pub(super) struct SharedDriver(Mutex<Option<Portable>>);
+/// The driver where both its task and those who bring orders reach it.
+pub(super) struct SharedDriver {
+    /// Empty when it has gone on with a thread.
+    driver: Mutex<Option<Portable>>,
+    /// Written to for another turn of the task. The runtime looks at it after all that can run now,
+    /// and calls none of its other threads for it, as it does for a task that yields.
+    bell: OwnedFd,
+}
 
 impl SharedDriver {
     fn lock(&self) -> MutexGuard<'_, Option<Portable>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands over the orders that are there, if nobody else is at it; else the driver is woken.
     pub(super) fn hand_over(&self, hub: &Hub) {
-        let mut guard = match self.0.try_lock() {
+        let mut guard = match self.driver.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return hub.wake_driver(),
@@ -58,10 +73,17 @@ impl SharedDriver {
         let needs_driver =
             submitted.is_err() || driver.is_closing() || driver.has_startable_backlog();
         drop(guard);
+        if results.keep(hub, By::Caller) {
+            self.ring_the_bell();
+        }
         if needs_driver {
             hub.wake_driver();
         }
-        results.deliver(hub);
+    }
+
+    fn ring_the_bell(&self) {
+        // A full counter, the only error there can be, has rung already.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 }
 
@@ -78,16 +100,19 @@ pub(super) fn start(
     };
     let setup = driver.get_mut().local.setup().clone();
     let events = watch(driver.get_mut().local.event_descriptor()?)?;
-    let driver = Arc::new(SharedDriver(Mutex::new(Some(driver))));
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+    let turns = watch(bell.as_fd())?;
+    let driver = Arc::new(SharedDriver { driver: Mutex::new(Some(driver)), bell });
     hub.let_callers_hand_over(true);
-    let task = Task { driver: driver.clone(), hub: hub.clone(), events, has_yielded: false };
+    let pace = Pace::default();
+    let task = Task { driver: driver.clone(), hub: hub.clone(), events, turns, pace };
     drop(runtime.spawn(task));
     Some(Ok((setup, driver)))
 }
 
-/// Has the runtime watch a ring. Nothing where it does no I/O, or there is no descriptor to spare.
-fn watch(ring: BorrowedFd<'_>) -> Option<AsyncFd<OwnedFd>> {
-    let descriptor = ring.try_clone_to_owned().ok()?;
+/// Has the runtime watch a descriptor. Nothing where it does no I/O, or there is none to spare.
+fn watch(descriptor: BorrowedFd<'_>) -> Option<AsyncFd<OwnedFd>> {
+    let descriptor = descriptor.try_clone_to_owned().ok()?;
     // SAFETY: the descriptor is owned by what is returned, and stays open as long as it.
     let register = || unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
     // A runtime without I/O panics here, and cannot be asked before.
@@ -97,16 +122,18 @@ fn watch(ring: BorrowedFd<'_>) -> Option<AsyncFd<OwnedFd>> {
 struct Task {
     driver: Arc<SharedDriver>,
     hub: Arc<Hub>,
+    /// The ring has news.
     events: AsyncFd<OwnedFd>,
-    /// Whether the tasks that results woke have had their turn.
-    has_yielded: bool,
+    /// Somebody rang the bell.
+    turns: AsyncFd<OwnedFd>,
+    pace: Pace,
 }
 
 /// What a turn came to.
 enum Turn {
-    /// There is more to do after the tasks that are ready have run.
-    Yield,
-    /// Woken by an order or a result.
+    /// There is more to do, now or when the runtime comes round.
+    Again,
+    /// Woken by an order, a result or the bell.
     Sleep,
     /// The ring is closing.
     End,
@@ -116,55 +143,45 @@ impl Task {
     fn turn(&mut self, context: &mut Context<'_>) -> Turn {
         self.hub.awake();
         loop {
-            while self.has_events(context) {}
-            let delivered = self.deliver();
-            // One task goes on and hands over what it brings; several are waited for.
-            if delivered > 1 && !std::mem::replace(&mut self.has_yielded, true) {
-                return Turn::Yield;
-            }
-            self.has_yielded = false;
-            let submitted;
-            let busy = {
+            while is_ready(&self.turns, context) {}
+            while is_ready(&self.events, context) {}
+            let (submitted, has_more) = {
                 let mut guard = self.driver.lock();
                 let Some(driver) = guard.as_mut().map(Portable::get_mut) else { return Turn::End };
                 driver.take_orders();
                 if driver.is_closing() {
                     return Turn::End;
                 }
-                submitted = driver.local.submit_and_arm();
+                let submitted = driver.local.submit_and_arm();
                 driver.reap();
-                driver.has_results() || driver.has_startable_backlog()
+                let has_more = driver.has_startable_backlog();
+                let results = driver.take_results();
+                drop(guard);
+                results.keep(&self.hub, By::Driver);
+                (submitted, has_more)
             };
             if submitted.is_err() {
                 // What the kernel did not take stays queued, and nothing else would hand it over.
                 Driver::pause();
-                return Turn::Yield;
+                return Turn::Again;
             }
-            if !busy && !self.has_events(context) && self.hub.sleep(context.waker()) {
+            let (woken, others_wait) = self.hub.begin_turn(self.pace.spread(Instant::now));
+            let count = woken.len();
+            woken.into_iter().for_each(|waker| wake(Some(waker)));
+            if others_wait {
+                self.pace.go_on(Instant::now);
+            }
+            // One task goes on and hands over what it brings; several are waited for.
+            let is_done = count <= 1 && !others_wait && !has_more;
+            if is_done && !is_ready(&self.events, context) && self.hub.sleep(context.waker()) {
+                self.pace.rest();
+                return Turn::Sleep;
+            }
+            if count > 0 {
+                self.driver.ring_the_bell();
                 return Turn::Sleep;
             }
         }
-    }
-
-    /// Whether the ring had news since this was asked last. If not, it will wake the task.
-    fn has_events(&self, context: &mut Context<'_>) -> bool {
-        match self.events.poll_read_ready(context) {
-            Poll::Ready(Ok(mut ready)) => {
-                ready.clear_ready();
-                true
-            }
-            // The runtime is shutting down, and drops this task next.
-            Poll::Ready(Err(_)) | Poll::Pending => false,
-        }
-    }
-
-    fn deliver(&self) -> usize {
-        let mut guard = self.driver.lock();
-        let Some(driver) = guard.as_mut().map(Portable::get_mut) else { return 0 };
-        driver.reap();
-        let results = driver.take_results();
-        drop(guard);
-        results.deliver(&self.hub)
     }
 
     /// Goes on with a thread, until nothing is in flight.
@@ -173,6 +190,20 @@ impl Task {
         if let Some(driver) = driver {
             thread::adopt(driver);
         }
+        let (woken, _) = self.hub.begin_turn(Spread::AtOnce);
+        woken.into_iter().for_each(|waker| wake(Some(waker)));
+    }
+}
+
+/// Whether there was news since this was asked last. If not, it will wake the task.
+fn is_ready(watched: &AsyncFd<OwnedFd>, context: &mut Context<'_>) -> bool {
+    match watched.poll_read_ready(context) {
+        Poll::Ready(Ok(mut ready)) => {
+            ready.clear_ready();
+            true
+        }
+        // The runtime is shutting down, and drops this task next.
+        Poll::Ready(Err(_)) | Poll::Pending => false,
     }
 }
 
@@ -181,7 +212,7 @@ impl Future for Task {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         match self.turn(context) {
-            Turn::Yield => {
+            Turn::Again => {
                 context.waker().wake_by_ref();
                 Poll::Pending
             }

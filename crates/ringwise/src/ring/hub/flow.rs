@@ -64,10 +64,14 @@ impl Hub {
         };
         match flow.parts.pop_front() {
             Some(part) => {
+                let is_last = flow.parts.is_empty();
                 if !part.has_more() {
                     state.vacate(key);
                     state.counts.delivered += 1;
                 }
+                let next = if is_last { state.next_in_turn() } else { None };
+                drop(state);
+                wake(next);
                 Some(part)
             }
             None => {

@@ -355,3 +355,79 @@ fn a_waker_that_uses_the_ring_when_dropped() {
     assert!(matches!(refused, Admission::Refused(_)));
     assert_eq!(dropped.get(), 6);
 }
+
+/// Of five whose results are there one is woken, and wakes the next when it takes its own, three in
+/// a row; then it is the driver's turn again. Whoever leaves passes the turn on.
+#[cfg(feature = "tokio")]
+#[test]
+fn each_wakes_the_next() {
+    let hub = Hub::new();
+    hub.let_callers_hand_over(true);
+    let (tasks, keys): (Vec<_>, Vec<_>) = (0..6)
+        .map(|_| {
+            let (told, waker) = waker();
+            (told, submit(&hub, Operation::nop(), waker).0)
+        })
+        .unzip();
+    let woken = || tasks.iter().map(|told| told.get()).collect::<Vec<_>>();
+    let done = |key| (key, Completion::refused(Operation::nop(), 0));
+    let begin_turn = |spread| {
+        let (first, others_wait) = hub.begin_turn(spread);
+        first.into_iter().for_each(|waker| wake(Some(waker)));
+        others_wait
+    };
+    let mut results = keys[..5].iter().copied().map(done).collect();
+    assert!(hub.keep(By::Driver, &mut results, Vec::new(), Stats::default()));
+    assert_eq!(woken(), [0, 0, 0, 0, 0, 0]);
+    assert!(begin_turn(Spread::InTurn));
+    assert_eq!(woken(), [1, 0, 0, 0, 0, 0]);
+    assert!(hub.poll(keys[0], Waker::noop()).is_some());
+    assert_eq!(woken(), [1, 1, 0, 0, 0, 0]);
+    wake(hub.abandon(keys[1], true).0);
+    assert_eq!(woken(), [1, 1, 1, 0, 0, 0]);
+    assert!(hub.poll(keys[2], Waker::noop()).is_some());
+    assert_eq!(woken(), [1, 1, 1, 0, 0, 0]);
+    // It does not wait for a task that never comes.
+    assert!(begin_turn(Spread::InTurn) && !begin_turn(Spread::InTurn));
+    assert_eq!(woken(), [1, 1, 1, 1, 1, 0]);
+    hub.keep(By::Driver, &mut vec![done(keys[5])], vec![waker().1], Stats::default());
+    assert!(!begin_turn(Spread::AtOnce));
+    assert_eq!(woken(), [1, 1, 1, 1, 1, 1]);
+}
+
+/// While nobody waits for a turn, whoever brings results wakes the first of them: the driver may
+/// never have run.
+#[cfg(feature = "tokio")]
+#[test]
+fn a_result_that_is_there_waits_for_no_other_thread() {
+    let hub = Hub::new();
+    hub.let_callers_hand_over(true);
+    let (tasks, keys): (Vec<_>, Vec<_>) = (0..3)
+        .map(|_| {
+            let (told, waker) = waker();
+            (told, submit(&hub, Operation::nop(), waker).0)
+        })
+        .unzip();
+    let done = |key: &Key| (*key, Completion::refused(Operation::nop(), 0));
+    let keep = |keys: &[Key]| {
+        hub.keep(By::Caller, &mut keys.iter().map(done).collect(), Vec::new(), Stats::default())
+    };
+    assert!(!keep(&keys[..1]));
+    assert_eq!(tasks[0].get(), 1);
+    assert!(keep(&keys[1..]));
+    assert_eq!((tasks[1].get(), tasks[2].get()), (1, 0));
+    assert!(hub.poll(keys[1], Waker::noop()).is_some());
+    assert_eq!(tasks[2].get(), 1);
+}
+
+/// A driver that has gone on with a thread has no turns: who waits is woken as the result comes.
+#[cfg(feature = "tokio")]
+#[test]
+fn nobody_waits_for_a_turn_that_never_comes() {
+    let hub = Hub::new();
+    let (told, waker) = waker();
+    let (key, _) = submit(&hub, Operation::nop(), waker);
+    let mut results = vec![(key, Completion::refused(Operation::nop(), 0))];
+    hub.keep(By::Driver, &mut results, Vec::new(), Stats::default());
+    assert_eq!(told.get(), 1);
+}
