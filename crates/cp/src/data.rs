@@ -124,11 +124,20 @@ fn plain(job: &Job, sums: &mut Option<Checksums>) -> Result<(), Line> {
 fn extents(job: &Job, sums: &mut Option<Checksums>) -> Result<(), Line> {
     let mut at = 0;
     let seek_error = |errno| job.text("cannot lseek %s", &[&job.source_path], errno);
+    let length = || fs::seek(&job.source, SeekFrom::End(0)).map_err(seek_error);
     loop {
+        let before = length()?;
         let start = match fs::seek(&job.source, SeekFrom::Data(at)) {
             Ok(start) => start,
-            // No data behind here (lseek(2)).
-            Err(Errno::NXIO) => break,
+            // No data behind here (lseek(2)): what was there before is a hole, and no more is, since
+            // somebody may write to it or cut it meanwhile.
+            Err(Errno::NXIO) => {
+                let end = before.min(length()?).max(at);
+                if let Some(sums) = sums {
+                    sums.add_zeros(end - at);
+                }
+                return extend(job, end);
+            }
             Err(errno) => return Err(seek_error(errno)),
         };
         let end = fs::seek(&job.source, SeekFrom::Hole(start)).map_err(seek_error)?;
@@ -149,11 +158,6 @@ fn extents(job: &Job, sums: &mut Option<Checksums>) -> Result<(), Line> {
             return extend(job, copied);
         }
     }
-    let end = fs::seek(&job.source, SeekFrom::End(0)).map_err(seek_error)?;
-    if let Some(sums) = sums {
-        sums.add_zeros(end.saturating_sub(at));
-    }
-    extend(job, end.max(at))
 }
 
 /// The bytes between two offsets, where both files are. Gives where it ended.

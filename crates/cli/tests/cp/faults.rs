@@ -3,8 +3,11 @@
 
 use std::{
     fs,
+    io::{Seek, SeekFrom, Write},
     path::Path,
     process::{Command, Output},
+    thread,
+    time::Duration,
 };
 
 use crate::{
@@ -194,4 +197,30 @@ fn a_device_that_fails_fails_the_copy() {
         }
     }
     disk.fail(false);
+}
+
+/// Between two questions about a source with holes it grows: no hole is made of what came.
+#[test]
+fn what_comes_while_holes_are_looked_for_is_no_hole() {
+    let Some(scene) = place() else { return };
+    let at = scene.path();
+    for trial in 0..4 {
+        let mut source = fs::File::create(at.join("s")).unwrap();
+        source.set_len(1 << 20).unwrap();
+        source.seek(SeekFrom::End(0)).unwrap();
+        let output = thread::scope(|scope| {
+            scope.spawn(|| {
+                // Now and then one falls between two of the calls, each of which takes 10 ms; without
+                // an end it would never be copied to its end.
+                for _ in 0..12 {
+                    source.write_all(&[b'x'; 4096]).unwrap();
+                    thread::sleep(Duration::from_millis(27 + 5 * trial));
+                }
+            });
+            injected(at, "lseek:delay_exit=10000", &["--reflink=never", "s", "d"])
+        });
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let (source, copy) = (fs::read(at.join("s")).unwrap(), fs::read(at.join("d")).unwrap());
+        assert!(copy.len() >= 1 << 20 && source.starts_with(&copy), "{} bytes", copy.len());
+    }
 }
