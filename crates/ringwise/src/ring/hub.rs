@@ -136,6 +136,8 @@ struct State {
     vacant: Option<u32>,
     /// Wakes the driver, while it sleeps.
     asleep: Option<Waker>,
+    /// The driver was called while it did not sleep: there is something to do that is no order.
+    is_called: bool,
     phase: Phase,
     ended: Option<Result<(), Leaked>>,
     /// Operations that were handed in and whose result was not taken: with a task for each, how
@@ -168,6 +170,7 @@ impl Hub {
             waiters: Vec::new(),
             vacant: None,
             asleep: None,
+            is_called: false,
             phase: Phase::Open,
             ended: None,
             open: 0,
@@ -244,10 +247,13 @@ impl Hub {
         self.lock().callers_hand_over = may;
     }
 
-    /// Wakes the driver, if it sleeps.
+    /// Has the driver look at its loop once more: wakes it, or keeps it from going to sleep.
     #[cfg(feature = "tokio")]
     pub(super) fn wake_driver(&self) {
-        let rouse = self.lock().rouse();
+        let mut state = self.lock();
+        let rouse = state.rouse();
+        state.is_called = rouse.is_none();
+        drop(state);
         wake(rouse);
     }
 
@@ -350,14 +356,16 @@ impl Hub {
 
     /// The driver is up, and looks for orders before it sleeps again.
     pub(super) fn awake(&self) {
-        self.lock().asleep = None;
+        let mut state = self.lock();
+        (state.asleep, state.is_called) = (None, false);
     }
 
-    /// The driver is about to sleep: false, and it should not, if there is an order or the ring is
-    /// closing already.
+    /// The driver is about to sleep: false, and it should not, if there is an order, somebody called
+    /// it since it looked, or the ring is closing already.
     pub(super) fn sleep(&self, waker: &Waker) -> bool {
         let mut state = self.lock();
-        let idle = state.orders.is_empty() && state.phase == Phase::Open;
+        let was_called = std::mem::take(&mut state.is_called);
+        let idle = state.orders.is_empty() && state.phase == Phase::Open && !was_called;
         state.asleep = idle.then(|| waker.clone());
         idle
     }

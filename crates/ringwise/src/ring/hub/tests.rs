@@ -395,6 +395,23 @@ fn each_wakes_the_next() {
     assert_eq!(woken(), [1, 1, 1, 1, 1, 1]);
 }
 
+/// A step of a chain is no order: who finds one to be made while the driver is about to sleep keeps
+/// it up.
+#[cfg(feature = "tokio")]
+#[test]
+fn a_driver_that_was_called_looks_again_before_it_sleeps() {
+    let hub = Hub::new();
+    let (told, driver) = waker();
+    hub.awake();
+    hub.wake_driver();
+    assert!(!hub.sleep(&driver), "called since it looked");
+    assert!(hub.sleep(&driver), "and has looked again");
+    hub.wake_driver();
+    assert_eq!(told.get(), 1);
+    hub.awake();
+    assert!(hub.sleep(&driver), "the call was heard");
+}
+
 /// While nobody waits for a turn, whoever brings results wakes the first of them: the driver may
 /// never have run.
 #[cfg(feature = "tokio")]
