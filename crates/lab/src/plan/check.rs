@@ -243,7 +243,7 @@ mod tests {
         let [buffered, direct] = &plan.groups[..] else { panic!("{plan:?}") };
         assert_eq!((buffered.pattern, buffered.cache), (Pattern::Sequential, Cache::Warm));
         assert_eq!((direct.pattern, direct.cache), (Pattern::Random, Cache::Bypassed));
-        assert_eq!((buffered.files, buffered.size.most), (10, 128 * MIB));
+        assert_eq!((buffered.files, buffered.size.most), (10, 120 * MIB));
         assert_eq!(direct.depths, [1, 32]);
         assert_eq!(direct.engines, EngineName::DEFAULT);
         let bytes: u64 = plan.workloads.iter().map(|&workload| plan.file_bytes(workload)).sum();
