@@ -13,7 +13,7 @@ pub use layout::{Layout, Size};
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, Read},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
@@ -106,9 +106,7 @@ impl Drop for Directory {
             return;
         }
         if let Err(error) = self.remove() {
-            let error = crate::error::plain(&error);
-            let _ =
-                writeln!(io::stderr(), "ringwise: lab: removing {}: {error}", self.path.display());
+            crate::error::tell_left(&self.path, &error);
         }
     }
 }

@@ -1,8 +1,17 @@
 //! What can end a run of the lab, each in one line, with its exit status.
 
-use std::{fmt, io, path::Path};
+use std::{
+    fmt,
+    io::{self, Write},
+    path::Path,
+};
 
 pub use ringwise_measure::plain;
+
+/// Says what of the lab's own stays behind, where a drop can give no error to anybody.
+pub(crate) fn tell_left(path: &Path, error: &io::Error) {
+    let _ = writeln!(io::stderr(), "ringwise: lab: removing {}: {}", path.display(), plain(error));
+}
 
 /// Why the lab ended without, or with only a part of, its results.
 #[derive(Debug)]

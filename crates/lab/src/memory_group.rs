@@ -13,8 +13,7 @@
 mod hierarchy;
 
 use std::{
-    fs,
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
     process, thread,
     time::Duration,
@@ -22,7 +21,7 @@ use std::{
 
 use ringwise_measure::{Sources, cgroup::Version};
 
-use crate::error::{LabError, plain};
+use crate::error::{LabError, plain, tell_left};
 use hierarchy::Hierarchy;
 
 /// What the lab's groups are called, before the number of their process.
@@ -126,9 +125,7 @@ impl MemoryGroup {
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
         if let Err(error) = self.leave_and_remove() {
-            let error = plain(&error);
-            let _ =
-                writeln!(io::stderr(), "ringwise: lab: removing {}: {error}", self.path.display());
+            tell_left(&self.path, &error);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -58,9 +58,7 @@ impl Drop for Tree {
             _ => Ok(()),
         });
         if let Err(error) = files.and_then(|()| fs::remove_dir(&self.path)) {
-            let error = crate::error::plain(&error);
-            let _ =
-                writeln!(io::stderr(), "ringwise: lab: removing {}: {error}", self.path.display());
+            crate::error::tell_left(&self.path, &error);
         }
     }
 }

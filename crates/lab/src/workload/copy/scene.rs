@@ -195,8 +195,7 @@ impl Scene {
 impl Drop for Stage {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            let error = crate::error::plain(&error);
-            let _ = writeln!(io::stderr(), "ringwise: lab: removing {}: {error}", self.0.display());
+            crate::error::tell_left(&self.0, &error);
         }
     }
 }
