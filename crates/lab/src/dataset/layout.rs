@@ -21,8 +21,9 @@ use crate::error::{LabError, plain};
 const CHUNK_BYTES: u64 = 1 << 20;
 /// How much is written and synced to see how fast the device takes it.
 const TRIAL_BYTES: u64 = 32 << 20;
-/// What stays free on the file system whatever is asked for, as a share.
-const RESERVE: f64 = 0.05;
+/// What stays free on the file system whatever is asked for: a twentieth of it, and on a large one
+/// no more than this, which is what its owner would miss.
+const RESERVE_MOST_BYTES: u64 = 1 << 30;
 
 /// How large the files are together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,16 +123,19 @@ impl Layout<'_> {
         let Some(found) = Filesystem::of(directory).known().cloned() else {
             return Ok(self.size.most);
         };
-        let usable = found.free_bytes.saturating_sub((found.total_bytes as f64 * RESERVE) as u64);
+        let reserve = reserve_bytes(&found);
+        let usable = found.free_bytes.saturating_sub(reserve);
         // Where the size is free, leave most of the space to others.
         let fair = if self.size.least < self.size.most { usable / 2 } else { usable };
         let bytes = self.size.most.min(fair);
         if bytes < self.size.least {
             return Err(LabError::Failed(format!(
-                "{}: {} free, {} needed for test files: free some, lower --size or choose another --dir",
+                "{}: {} free, {} needed for test files and {} to be left free: free some, lower \
+                 --size or choose another --dir",
                 directory.display(),
                 bytes_text(found.free_bytes),
                 bytes_text(self.size.least),
+                bytes_text(reserve),
             )));
         }
         Ok(bytes)
@@ -243,6 +247,10 @@ fn whole_blocks(bytes: u64) -> u64 {
     bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64
 }
 
+fn reserve_bytes(filesystem: &Filesystem) -> u64 {
+    (filesystem.total_bytes / 20).min(RESERVE_MOST_BYTES)
+}
+
 /// Opens a file for writing from its beginning. Only called for names that are free or the lab's.
 fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new()
@@ -303,6 +311,15 @@ mod tests {
         let parent = crate::testing::directory();
         let directory = Directory::open(parent.path(), true).unwrap();
         (parent, directory)
+    }
+
+    #[test]
+    fn a_large_disk_is_not_full_before_its_last_gigabyte() {
+        let of = |total_bytes| {
+            reserve_bytes(&Filesystem { name: "ext4".into(), magic: 0, free_bytes: 0, total_bytes })
+        };
+        assert_eq!(of(256 << 30), 1 << 30);
+        assert_eq!(of(200 << 20), 10 << 20);
     }
 
     #[test]
