@@ -7,7 +7,7 @@ use std::{
     path::Path,
     process::{Command, Output},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -223,4 +223,28 @@ fn what_comes_while_holes_are_looked_for_is_no_hole() {
         let (source, copy) = (fs::read(at.join("s")).unwrap(), fs::read(at.join("d")).unwrap());
         assert!(copy.len() >= 1 << 20 && source.starts_with(&copy), "{} bytes", copy.len());
     }
+}
+
+/// Its length is what it was: only its time of change says that pages may have gone to the device while
+/// they were changed.
+#[test]
+fn a_source_that_changes_while_the_device_takes_it_is_copied_again() {
+    let Some(scene) = place() else { return };
+    let at = scene.path();
+    let (old, new) = (vec![b'x'; 8 << 20], vec![b'y'; 8 << 20]);
+    fs::write(at.join("s"), &old).unwrap();
+    let is_whole = || fs::metadata(at.join("d")).is_ok_and(|copy| copy.len() == old.len() as u64);
+    let output = thread::scope(|scope| {
+        scope.spawn(|| {
+            let until = Instant::now() + Duration::from_secs(20);
+            while !is_whole() && Instant::now() < until {
+                thread::sleep(Duration::from_millis(2));
+            }
+            fs::OpenOptions::new().write(true).open(at.join("s")).unwrap().write_all(&new).unwrap();
+        });
+        // The last of them asks whether the source is what it was.
+        injected(at, "fstat:delay_enter=400000", &["--durable", "s", "d"])
+    });
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(fs::read(at.join("d")).unwrap() == new, "as it was before the change");
 }

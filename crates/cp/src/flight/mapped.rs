@@ -22,7 +22,7 @@ use std::{
 
 use ringwise::{BackendChoice, Completion, ErrorKind, Local, Mapping, Operation};
 use rustix::{
-    fs::{self, Advice, FallocateFlags, SeekFrom},
+    fs::{self, Advice, FallocateFlags, SeekFrom, Stat},
     io::Errno,
 };
 
@@ -360,18 +360,21 @@ impl Moving {
 fn end(moving: Moving) -> Result<Job, Outcome> {
     let Moving { job, mapping, size, end, failed, left, next, .. } = moving;
     drop(mapping);
-    if left && !failed {
-        let moved = copy_rest(&job, next);
-        return Err(job.end(moved));
-    }
-    let is_as_it_was =
-        || fs::fstat(&job.source).is_ok_and(|now| u64::try_from(now.st_size) == Ok(size));
+    let is_good = !failed && is_as_it_was(&job);
     let is_cut = || end == size || retry(|| fs::ftruncate(&job.copy, size)).is_ok();
-    if !failed && is_as_it_was() && is_cut() {
+    if is_good && !left && is_cut() {
         return Ok(Job { cloned: true, ..job });
     }
-    let moved = copy_again(&job);
+    let moved = if is_good && left { copy_rest(&job, next) } else { copy_again(&job) };
     Err(job.end(moved))
+}
+
+/// Whether nobody changed the source since it was opened. Its length alone does not tell: where it is
+/// cut and grows again, the device is given zeros that the kernel puts behind the cut, in pages which
+/// are pinned for as long as a write takes, and which no read ever returned.
+fn is_as_it_was(job: &Job) -> bool {
+    let what = |stat: &Stat| (stat.st_size, stat.st_ctime, stat.st_ctime_nsec);
+    fs::fstat(&job.source).is_ok_and(|now| what(&now) == what(&job.source_stat))
 }
 
 /// By ordinary calls, from the start.
