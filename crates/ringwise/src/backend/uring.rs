@@ -27,6 +27,7 @@ use io_uring::{
     types,
 };
 use links::Links;
+use rustix::io_uring::IoringEnterFlags;
 use supported::Supported;
 
 #[cfg(feature = "tokio")]
@@ -42,7 +43,7 @@ use crate::{
     setup::{Builder, Effect, FallbackReason, Setup, SetupFlags},
     slot::OWN_POLL,
     stats::Stats,
-    sys::ring::{ENTER_GETEVENTS, ENTER_SQ_WAIT, ENTER_SQ_WAKEUP, EnterHandle},
+    sys::ring::EnterHandle,
 };
 
 /// Tables of registered buffers, one entry for each pool.
@@ -205,12 +206,12 @@ impl Uring {
                 if ready >= want {
                     in_queue = 0;
                 }
-                if in_queue == 0 && flags == 0 {
+                if in_queue == 0 && flags.is_empty() {
                     return Ok(ready);
                 }
             }
             if in_queue > 0 {
-                flags |= ENTER_GETEVENTS;
+                flags |= IoringEnterFlags::GETEVENTS;
             }
             let timeout = deadline
                 .filter(|_| in_queue > 0)
@@ -237,23 +238,23 @@ impl Uring {
 
     /// Entries to hand over, and the flags that the kernel's state asks for.
     #[inline]
-    fn pending(&mut self) -> (u32, u32) {
+    fn pending(&mut self) -> (u32, IoringEnterFlags) {
         let polled_by_thread = self.is_polled_by_thread();
         let polled = self.is_polled();
         let queue = self.ring.submission();
-        let mut flags = 0;
+        let mut flags = IoringEnterFlags::empty();
         if queue.taskrun() || queue.cq_overflow() || (polled && queue.is_empty()) {
-            flags |= ENTER_GETEVENTS;
+            flags |= IoringEnterFlags::GETEVENTS;
         }
         if !polled_by_thread {
             return (queue.len() as u32, flags);
         }
         // The thread takes entries by itself unless it sleeps.
         if queue.need_wakeup() && !queue.is_empty() {
-            flags |= ENTER_SQ_WAKEUP;
+            flags |= IoringEnterFlags::SQ_WAKEUP;
         }
         if queue.is_full() {
-            flags |= ENTER_SQ_WAIT;
+            flags |= IoringEnterFlags::SQ_WAIT;
         }
         (0, flags)
     }

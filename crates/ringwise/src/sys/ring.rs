@@ -22,12 +22,6 @@ use rustix::io_uring::{
 
 use crate::error::Errno;
 
-/// `IORING_ENTER_*` (include/uapi/linux/io_uring.h).
-pub(crate) const ENTER_GETEVENTS: u32 = 1 << 0;
-pub(crate) const ENTER_SQ_WAKEUP: u32 = 1 << 1;
-pub(crate) const ENTER_SQ_WAIT: u32 = 1 << 2;
-const ENTER_REGISTERED_RING: u32 = 1 << 4;
-
 const REGISTER_RING_FDS: libc::c_uint = 20;
 const UNREGISTER_RING_FDS: libc::c_uint = 21;
 /// In an update of the ring descriptors: any free entry will do.
@@ -70,17 +64,16 @@ impl EnterHandle {
         &self,
         to_submit: u32,
         want: u32,
-        flags: u32,
+        flags: IoringEnterFlags,
         timeout: Option<Duration>,
     ) -> Result<u32, Errno> {
         let (fd, flags) = match self.entry {
-            Some(entry) => (entry as RawFd, flags | ENTER_REGISTERED_RING),
+            Some(entry) => (entry as RawFd, flags | IoringEnterFlags::REGISTERED_RING),
             None => (self.fd, flags),
         };
         // SAFETY: either the ring's descriptor, which is open as long as the ring that has this
         // handle, or its entry in the thread's table, never -1, which the kernel takes for one.
         let fd = unsafe { borrow(fd) };
-        let flags = IoringEnterFlags::from_bits_retain(flags);
         let entered = match timeout {
             // SAFETY: no argument structure; the entries in the queue are valid by the contract of
             // the queue's push (invariant 1).

@@ -12,11 +12,12 @@ use std::{
 };
 
 use io_uring::{IoUring, opcode, types};
+use rustix::io_uring::IoringEnterFlags;
 
 use crate::{
     error::Errno,
     setup::{Builder, FallbackReason, SetupFlags},
-    sys::ring::{ENTER_GETEVENTS, ENTER_SQ_WAKEUP, EnterHandle},
+    sys::ring::EnterHandle,
 };
 
 /// A loaded machine takes milliseconds for what the self-test does.
@@ -183,9 +184,10 @@ fn round_trip(ring: &mut IoUring, entry: io_uring::squeue::Entry) -> Result<i32,
         let polled_by_thread = ring.params().is_setup_sqpoll();
         let queue = ring.submission();
         let to_submit = queue.len() as u32;
-        let wake = if queue.need_wakeup() { ENTER_SQ_WAKEUP } else { 0 };
+        let mut flags = IoringEnterFlags::GETEVENTS;
+        flags.set(IoringEnterFlags::SQ_WAKEUP, queue.need_wakeup());
         drop(queue);
-        match handle.enter(to_submit, 1, ENTER_GETEVENTS | wake, Some(left)) {
+        match handle.enter(to_submit, 1, flags, Some(left)) {
             Ok(0) if to_submit > 0 && !polled_by_thread => {
                 return Err("io_uring_enter: returned without taking what was queued".into());
             }
