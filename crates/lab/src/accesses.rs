@@ -78,7 +78,7 @@ mod tests {
     use std::{collections::HashSet, sync::Arc};
 
     use super::*;
-    use crate::dataset::DataFile;
+    use crate::{dataset::DataFile, lane::Record};
 
     fn job(pattern: Pattern, cache: Cache) -> Job {
         let file = |number| DataFile { path: "f".into(), number, bytes: 40960 };
@@ -93,6 +93,7 @@ mod tests {
             heatmap: false,
             interrupt: Arc::default(),
             failed: false.into(),
+            latency: Record::default(),
         }
     }
 

@@ -21,10 +21,11 @@ pub mod uring;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use ringwise::AlignedBuf;
+use ringwise_measure::Latency;
 
 use crate::{
     job::{Failure, Job, Start, Until, Window},
-    lane::{Counts, records},
+    lane::Counts,
     workload::copy::CopyFigures,
 };
 
@@ -46,6 +47,8 @@ pub trait Engine: Send + Sync {
 pub struct Tally {
     /// What its lanes counted.
     pub counts: Counts,
+    /// Latencies of the operations that count.
+    pub latency: Latency,
     /// The measured time.
     pub elapsed_ns: u64,
     /// Operations that the engine itself says it submitted, for those that count.
@@ -64,18 +67,17 @@ pub struct Tally {
 
 impl Tally {
     /// The sum of all lanes.
-    pub fn of(window: &Window, lanes: impl IntoIterator<Item = Counts>) -> Tally {
+    pub fn of(job: &Job, window: &Window, lanes: impl IntoIterator<Item = Counts>) -> Tally {
         let mut counts = Counts::default();
         for lane in lanes {
             counts.merge(&lane);
-            records::give_back(lane.latency);
         }
         let until_ns = match window.until {
             Until::Time { ns } if !counts.exhausted => ns,
             _ => counts.end_ns,
         };
         let elapsed_ns = until_ns.saturating_sub(window.from_ns);
-        Tally { counts, elapsed_ns, ..Tally::default() }
+        Tally { counts, latency: job.latency.take(), elapsed_ns, ..Tally::default() }
     }
 
     /// Operations per second.

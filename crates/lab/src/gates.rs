@@ -221,7 +221,6 @@ mod tests {
         let counts = Counts {
             operations: 100,
             bytes: 409_600,
-            latency,
             issued: 110,
             completed: 110,
             in_flight_ns: 100_000_000,
@@ -230,6 +229,7 @@ mod tests {
         Sample {
             tally: Tally {
                 counts,
+                latency,
                 elapsed_ns: 100_000_000,
                 submitted: Some(110),
                 ..Tally::default()
@@ -261,8 +261,8 @@ mod tests {
     #[test]
     fn latencies_stamped_in_the_wrong_place_are_void() {
         let mut bad = good();
-        bad.tally.counts.latency = Latency::new();
-        bad.tally.counts.latency.record_many_ns(900_000, 100);
+        bad.tally.latency = Latency::new();
+        bad.tally.latency.record_many_ns(900_000, 100);
         let reason = sample(Cache::Bypassed, &bad).unwrap();
         assert_eq!(
             reason,

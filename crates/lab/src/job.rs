@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     dataset::{DataFile, block::Mismatch},
     error::plain,
+    lane::Record,
 };
 
 /// In which order the blocks are read.
@@ -74,6 +75,8 @@ pub struct Job {
     pub interrupt: Arc<AtomicBool>,
     /// Set when a lane fails: the others of the sample stop.
     pub failed: AtomicBool,
+    /// Latencies of all lanes of the sample.
+    pub latency: Record,
 }
 
 impl Job {

@@ -5,11 +5,12 @@
 //! it counts what is in flight by itself, which the gate of Little's law then compares with the
 //! latencies.
 
-pub mod records;
+mod recent;
 
 use std::sync::Arc;
 
-use ringwise_measure::Latency;
+use recent::Recent;
+pub use recent::Record;
 
 use crate::{
     accesses::Accesses,
@@ -34,6 +35,7 @@ pub struct Lane {
     requested: u64,
     in_flight: u64,
     in_flight_ns: u64,
+    recent: Recent,
     counts: Counts,
 }
 
@@ -44,8 +46,6 @@ pub struct Counts {
     pub operations: u64,
     /// Bytes that they brought.
     pub bytes: u64,
-    /// Their latencies.
-    pub latency: Latency,
     /// Operations begun, in warm-up and after the end too.
     pub issued: u64,
     /// Operations completed, in warm-up and after the end too.
@@ -67,27 +67,10 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn empty(slices: Vec<u64>, heat: Option<Heat>) -> Counts {
-        Counts {
-            operations: 0,
-            bytes: 0,
-            latency: records::take(),
-            issued: 0,
-            completed: 0,
-            in_flight_ns: 0,
-            edge_ns: 0,
-            end_ns: 0,
-            exhausted: false,
-            slices,
-            heat,
-        }
-    }
-
     /// Adds another lane's.
     pub fn merge(&mut self, other: &Counts) {
         self.operations += other.operations;
         self.bytes += other.bytes;
-        self.latency.merge(&other.latency);
         self.issued += other.issued;
         self.completed += other.completed;
         self.in_flight_ns += other.in_flight_ns;
@@ -129,7 +112,8 @@ impl Lane {
             requested: 0,
             in_flight: 0,
             in_flight_ns: 0,
-            counts: Counts::empty(slices, heat),
+            recent: Recent::default(),
+            counts: Counts { slices, heat, ..Counts::default() },
         }
     }
 
@@ -222,14 +206,15 @@ impl Lane {
     }
 
     /// What was counted. To be taken when nothing is in flight any more.
-    pub fn into_counts(self) -> Counts {
+    pub fn into_counts(mut self) -> Counts {
+        self.recent.flush(&self.job.latency);
         Counts { in_flight_ns: self.in_flight_ns, ..self.counts }
     }
 
     fn count(&mut self, latency_ns: u64, ended_ns: u64, bytes: usize) {
         self.counts.operations += 1;
         self.counts.bytes += bytes as u64;
-        self.counts.latency.record_ns(latency_ns);
+        self.recent.record_ns(latency_ns, &self.job.latency);
         self.counts.end_ns = ended_ns;
         if !self.counts.slices.is_empty() {
             let measured_ns = self.until_ns - self.window.from_ns;
@@ -276,6 +261,7 @@ mod tests {
             heatmap: false,
             interrupt: Arc::default(),
             failed: false.into(),
+            latency: Record::default(),
         })
     }
 
@@ -299,9 +285,10 @@ mod tests {
             lane.complete(request, began, ended, &content(request)).unwrap();
         }
         assert_eq!(lane.next_request(), None);
+        let job = lane.job.clone();
         let counts = lane.into_counts();
         assert_eq!((counts.issued, counts.completed, counts.operations), (4, 4, 2));
-        assert_eq!(counts.latency.count(), 2);
+        assert_eq!(job.latency.take().count(), 2);
         // 60 of the second, 100 of the third, 50 of the last.
         assert_eq!((counts.in_flight_ns, counts.edge_ns), (210, 40 - 50));
         assert_eq!(counts.slices, [1, 0, 1, 0, 0, 0, 0, 0, 0, 0][..].to_vec());

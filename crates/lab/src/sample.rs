@@ -382,6 +382,6 @@ impl Sample {
 
     /// Their latencies.
     pub fn latency(&self) -> &Latency {
-        &self.tally.counts.latency
+        &self.tally.latency
     }
 }

@@ -63,7 +63,6 @@ pub fn row(engine: &str, kind: RowKind, depth: usize, figures: Figures) -> Row {
         let counts = Counts {
             operations,
             bytes: operations * 4096,
-            latency,
             issued: operations,
             completed: operations,
             in_flight_ns: depth as u64 * 1_000_000_000,
@@ -71,6 +70,7 @@ pub fn row(engine: &str, kind: RowKind, depth: usize, figures: Figures) -> Row {
         };
         let tally = Tally {
             counts,
+            latency,
             elapsed_ns: 1_000_000_000,
             system_calls: Some(operations * figures.calls),
             ..Tally::default()

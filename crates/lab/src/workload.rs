@@ -20,6 +20,7 @@ use std::{
 use crate::{
     error::LabError,
     job::{Cache, Extent, Job, Pattern, Timing},
+    lane::Record,
     plan::{ExtentChoice, Plan},
     progress::Progress,
     report::Section,
@@ -77,6 +78,7 @@ impl Context<'_> {
             heatmap: false,
             interrupt: self.interrupt.clone(),
             failed: false.into(),
+            latency: Record::default(),
         }
     }
 

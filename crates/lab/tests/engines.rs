@@ -19,7 +19,7 @@ use ringwise_lab::{
     },
     gates,
     job::{Cache, Extent, Failure, Job, Pattern, Start, Timing, Window},
-    lane::Counts,
+    lane::{Counts, Record},
     row::{Row, RowKind},
     sample::{self, Instruments},
     schedule::{Schedule, Spare},
@@ -60,6 +60,7 @@ fn job(files: &Files, depth: usize, cache: Cache) -> Job {
         heatmap: false,
         interrupt: Arc::default(),
         failed: false.into(),
+        latency: Record::default(),
     }
 }
 
@@ -254,7 +255,7 @@ fn fio_reads_the_same_files() {
         let fio = Fio { fixed, timing };
         let Some(sample) = take(&fio, "fio", job(&files, 8, Cache::Bypassed)) else { return };
         let counts = &sample.tally.counts;
-        assert!(counts.operations > 0 && counts.latency.count() > 0);
+        assert!(counts.operations > 0 && sample.latency().count() > 0);
         assert!(sample.cpu_ns_per_operation > 0.0 && sample.device_share.is_none());
         let seconds = sample.tally.elapsed_ns as f64 / 1e9;
         assert!((0.2..1.0).contains(&seconds), "{seconds}");
@@ -278,13 +279,12 @@ fn honest() -> Tally {
     let counts = Counts {
         operations: 1000,
         bytes: 1000 * 4096,
-        latency,
         issued: 1000,
         completed: 1000,
         in_flight_ns: 1_000_000_000,
         ..Counts::default()
     };
-    Tally { counts, elapsed_ns: 1_000_000_000, submitted: Some(1000), ..Tally::default() }
+    Tally { counts, latency, elapsed_ns: 1_000_000_000, submitted: Some(1000), ..Tally::default() }
 }
 
 #[test]

@@ -166,6 +166,7 @@ mod tests {
             block::{BLOCK_BYTES, verify},
         },
         job::Pattern,
+        lane::Record,
     };
 
     #[test]
@@ -181,6 +182,7 @@ mod tests {
             heatmap: false,
             interrupt: Arc::default(),
             failed: false.into(),
+            latency: Record::default(),
         };
         let request = Request { file: 0, offset: 3 * BLOCK_BYTES as u64 };
         let mut page = vec![0; BLOCK_BYTES];

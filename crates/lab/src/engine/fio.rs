@@ -143,7 +143,8 @@ fn parse(text: &str) -> Result<Tally, Failure> {
     let elapsed_ns = operations as f64 * 1e9 / job.read.iops;
     let cpu_ns = (job.usr_cpu + job.sys_cpu) / 100.0 * job.job_runtime * 1e6;
     Ok(Tally {
-        counts: Counts { operations, bytes: job.read.io_bytes, latency, ..Counts::default() },
+        counts: Counts { operations, bytes: job.read.io_bytes, ..Counts::default() },
+        latency,
         elapsed_ns: elapsed_ns as u64,
         foreign_cpu_ns: Some(cpu_ns as u64),
         detail: Some("another program; not verified".to_owned()),
@@ -154,7 +155,7 @@ fn parse(text: &str) -> Result<Tally, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::DataFile;
+    use crate::{dataset::DataFile, lane::Record};
 
     #[test]
     fn a_report_is_read() {
@@ -165,7 +166,7 @@ mod tests {
         let tally = parse(text).unwrap();
         assert_eq!((tally.counts.operations, tally.elapsed_ns), (100, 100_000_000));
         assert_eq!(tally.foreign_cpu_ns, Some(96_000_000));
-        assert_eq!(tally.counts.latency.count(), 100);
+        assert_eq!(tally.latency.count(), 100);
         for bad in ["", "{}", "not json", r#"{"jobs": []}"#, "{\"jobs\": [{}]}"] {
             assert!(matches!(parse(bad), Err(Failure::Unavailable(_))), "{bad}");
         }
@@ -184,6 +185,7 @@ mod tests {
             heatmap: false,
             interrupt: Arc::default(),
             failed: false.into(),
+            latency: Record::default(),
         };
         let timing = Timing {
             warm_up: Duration::from_millis(40),

@@ -85,7 +85,7 @@ impl Engine for Ringwise {
             tasks.join_all().await
         });
         let counts = lanes.into_iter().collect::<Result<Vec<_>, _>>()?;
-        Ok(tally(&ring, Tally::of(&window, counts)))
+        Ok(tally(&ring, Tally::of(job, &window, counts)))
     }
 }
 

@@ -84,7 +84,7 @@ pub(super) fn drive(
         queue.submit_and_wait(want.min(rolling.in_flight))?;
         rolling.take_all(queue)?;
     }
-    Ok(Tally::of(window, [rolling.lane.into_counts()]))
+    Ok(Tally::of(job, window, [rolling.lane.into_counts()]))
 }
 
 struct Rolling {

@@ -64,7 +64,7 @@ impl Engine for RingStat {
             submitted: Some(after.submitted - before.submitted),
             system_calls: Some(after.enters - before.enters),
             detail: Some(local.setup().granted().to_string()),
-            ..Tally::of(&window, [rolling.lane.into_counts()])
+            ..Tally::of(job, &window, [rolling.lane.into_counts()])
         })
     }
 }

@@ -21,7 +21,7 @@ impl Engine for Sync {
         read_all(job, &files, &mut bytes, &mut lane)?;
         let counts = lane.into_counts();
         let system_calls = Some(counts.completed);
-        Ok(Tally { system_calls, ..Tally::of(&window, [counts]) })
+        Ok(Tally { system_calls, ..Tally::of(job, &window, [counts]) })
     }
 }
 

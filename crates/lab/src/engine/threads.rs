@@ -72,6 +72,6 @@ pub(super) fn in_threads<T>(
         }
         let lanes: Result<Vec<Counts>, Failure> =
             threads.into_iter().map(|thread| thread.join().expect("lanes do not panic")).collect();
-        Ok(Tally::of(&window, lanes?))
+        Ok(Tally::of(job, &window, lanes?))
     })
 }

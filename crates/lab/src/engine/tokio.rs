@@ -35,7 +35,7 @@ impl Engine for Tokio {
             }
             lanes
         });
-        Ok(Tally::of(&window, lanes.into_iter().collect::<Result<Vec<_>, _>>()?))
+        Ok(Tally::of(job, &window, lanes.into_iter().collect::<Result<Vec<_>, _>>()?))
     }
 }
 

@@ -18,7 +18,7 @@ use std::{
 };
 
 use ringwise_measure::{
-    Sources,
+    Latency, Sources,
     cpu::{CpuSplit, KernelThreads},
     quantity::size_text,
 };
@@ -117,7 +117,7 @@ impl Engine for Copying {
             system_ns: used.system_ns,
             write_back_ns: sync.total_ns() + kernel.known().copied().unwrap_or(0),
         };
-        let mut counts = Counts {
+        let counts = Counts {
             operations: 1,
             bytes: self.bytes,
             issued: 1,
@@ -126,9 +126,11 @@ impl Engine for Copying {
             in_flight_ns: nanoseconds(wall),
             ..Counts::default()
         };
-        counts.latency.record_many_ns(nanoseconds(wall), 1);
+        let mut latency = Latency::new();
+        latency.record_many_ns(nanoseconds(wall), 1);
         Ok(Tally {
             counts,
+            latency,
             elapsed_ns: nanoseconds(wall),
             foreign_cpu_ns: Some(used.total_ns() + figures.write_back_ns),
             copy: Some(figures),

@@ -69,9 +69,9 @@ impl Engine for Served {
                 bytes: outcome.totals.operations * job.block_bytes as u64,
                 issued: outcome.totals.sent,
                 completed: outcome.totals.received,
-                latency: outcome.totals.latency,
                 ..Counts::default()
             },
+            latency: outcome.totals.latency,
             ..Tally::default()
         })
     }

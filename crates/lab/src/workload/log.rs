@@ -108,9 +108,9 @@ impl Engine for Served {
                 bytes: lines * job.block_bytes as u64,
                 issued: outcome.totals.sent,
                 completed: outcome.stored.map_or(lines, |stored| stored.lines),
-                latency: outcome.totals.latency,
                 ..Counts::default()
             },
+            latency: outcome.totals.latency,
             figures,
             ..Tally::default()
         })

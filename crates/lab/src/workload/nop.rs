@@ -232,7 +232,7 @@ fn repeat(
         if began_ns >= window.from_ns && ended_ns < until_ns {
             let latency_ns = (ended_ns - began_ns) / batches as u64;
             counts.operations += operations;
-            counts.latency.record_many_ns(latency_ns, operations);
+            job.latency.record_many_ns(latency_ns, operations);
             counts.in_flight_ns += (ended_ns - began_ns) * size as u64;
             counts.end_ns = ended_ns;
             if let Some(last) = counts.slices.len().checked_sub(1) {
@@ -243,5 +243,5 @@ fn repeat(
         }
         began_ns = ended_ns;
     }
-    Ok(Tally::of(&window, [counts]))
+    Ok(Tally::of(job, &window, [counts]))
 }

@@ -10,7 +10,6 @@ use crate::{
     error::LabError,
     gates::{self, Bound},
     job::{Cache, Job},
-    lane::records,
     memory_group::MemoryGroup,
     plan::Group,
     sample::Sample,
@@ -68,8 +67,6 @@ impl Bounded {
         }
         // Pages that are cached now are charged elsewhere.
         files.iter().try_for_each(page_cache::forget)?;
-        // The lab's own memory is not to take from the cache.
-        records::provide(plan.depth_max());
         group.limit(bytes)?;
         group.enter()?;
         Ok(Bounded { group, bound: Bound { bytes, files_bytes }, next_file: RefCell::new(0) })
