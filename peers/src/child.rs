@@ -23,7 +23,7 @@ use ringwise_lab::{
     engine::Tally,
     error::plain,
     job::{Cache, Extent, Failure, Job, Pattern, Timing},
-    lane::Counts,
+    lane::{Counts, Record},
     sample::{self, Instruments, Sample},
 };
 use ringwise_measure::{Latency, Sources, quantity::duration_text};
@@ -132,7 +132,7 @@ impl Order {
     fn job(&self) -> Job {
         let file = DataFile { path: self.file.clone(), number: 0, bytes: self.bytes };
         Job {
-            files: vec![file],
+            files: [file].into(),
             seed: self.seed,
             block_bytes: BLOCK_BYTES,
             depth: self.depth,
@@ -142,6 +142,7 @@ impl Order {
             heatmap: false,
             interrupt: Arc::default(),
             failed: false.into(),
+            latency: Record::default(),
         }
     }
 
@@ -277,8 +278,8 @@ fn panics() -> &'static Mutex<Option<String>> {
 
 impl From<Sample> for Figures {
     fn from(sample: Sample) -> Figures {
-        let Tally { counts, .. } = sample.tally;
-        let bins = counts.latency.bins();
+        let Tally { counts, latency, .. } = sample.tally;
+        let bins = latency.bins();
         Figures {
             operations: counts.operations,
             bytes: counts.bytes,
@@ -309,7 +310,6 @@ impl From<Figures> for Sample {
         let counts = Counts {
             operations: figures.operations,
             bytes: figures.bytes,
-            latency,
             issued: figures.issued,
             completed: figures.completed,
             in_flight_ns: figures.in_flight_ns,
@@ -322,16 +322,20 @@ impl From<Figures> for Sample {
         Sample {
             tally: Tally {
                 counts,
+                latency,
                 elapsed_ns: figures.elapsed_ns,
                 submitted: figures.submitted,
                 system_calls: figures.system_calls,
                 detail: figures.detail,
                 foreign_cpu_ns: figures.foreign_cpu_ns,
+                ..Tally::default()
             },
             cpu_ns_per_operation: figures.cpu_ns_per_operation,
+            split: None,
             other_cpu_ns_per_operation: None,
             device_share: figures.device_share,
             device_queue_depth: figures.device_queue_depth,
+            device_written_bytes_per_op: None,
         }
     }
 }
@@ -344,14 +348,15 @@ mod tests {
     fn a_sample_travels_whole() {
         let mut latency = Latency::new();
         [900, 1000, 123_456].iter().for_each(|&ns| latency.record_ns(ns));
-        let counts =
-            Counts { operations: 3, latency, edge_ns: -7, slices: vec![1, 2], ..Counts::default() };
+        let counts = Counts { operations: 3, edge_ns: -7, slices: vec![1, 2], ..Counts::default() };
         let sample = Sample {
-            tally: Tally { counts, elapsed_ns: 9, submitted: Some(3), ..Tally::default() },
+            tally: Tally { counts, latency, elapsed_ns: 9, submitted: Some(3), ..Tally::default() },
             cpu_ns_per_operation: 1.5,
+            split: None,
             other_cpu_ns_per_operation: None,
             device_share: Some(1.0),
             device_queue_depth: None,
+            device_written_bytes_per_op: None,
         };
         let percentiles = sample.latency().percentiles();
         let text = serde_json::to_string(&Figures::from(sample)).unwrap();

@@ -19,6 +19,7 @@ use ringwise_lab::{
     dataset::{DataFile, Directory, Layout, Size, block::BLOCK_BYTES},
     gates, interrupt,
     job::{Cache, Job, Pattern},
+    lane::Record,
     plan::Profile,
     progress::Progress,
     row::Measured,
@@ -172,7 +173,7 @@ impl Run<'_> {
 
     fn job(&self, profile: Profile, files: &[DataFile], depth: usize, order_seed: u64) -> Job {
         Job {
-            files: files.to_vec(),
+            files: files.into(),
             seed: self.plan.seed,
             block_bytes: BLOCK_BYTES,
             depth,
@@ -182,6 +183,7 @@ impl Run<'_> {
             heatmap: false,
             interrupt: self.interrupt.clone(),
             failed: false.into(),
+            latency: Record::default(),
         }
     }
 

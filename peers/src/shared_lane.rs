@@ -84,7 +84,7 @@ impl SharedLane {
             Rc::into_inner(self).ok_or_else(|| Failure::Io("a task has not ended".to_owned()))?;
         match lane.failure.into_inner() {
             Some(failure) => Err(failure),
-            None => Ok(Tally::of(&lane.window, [lane.lane.into_inner().into_counts()])),
+            None => Ok(Tally::of(&lane.job, &lane.window, [lane.lane.into_inner().into_counts()])),
         }
     }
 }

@@ -7,6 +7,7 @@ use ringwise_lab::{
     dataset::{DataFile, Directory, Layout, Size},
     engine::sync::Sync,
     job::{Cache, Extent, Job, Pattern, Timing},
+    lane::Record,
     row::{Row, RowKind},
     sample::Instruments,
     schedule::{Schedule, Spare},
@@ -36,6 +37,7 @@ fn a_warm_cache_in_a_cold_run_is_void() {
         heatmap: false,
         interrupt: Arc::default(),
         failed: false.into(),
+        latency: Record::default(),
     };
     let mut rows = vec![Row::new("sync".to_owned(), RowKind::Rival, 1, Box::new(Sync))];
     let instruments = Instruments { sources, device_number: None, idle: None };

@@ -15,6 +15,8 @@ use std::{
 };
 
 use futures::{
+    StreamExt,
+    channel::mpsc,
     executor::{LocalPool, ThreadPool},
     future::join_all,
     task::SpawnExt,
@@ -274,6 +276,56 @@ fn a_runtime_dies_with_operations_in_flight() {
             let stats = ring.stats();
             assert_eq!(stats.delivered + stats.reclaimed, stats.submitted);
             assert_eq!(stats.local.in_flight, 0);
+        }
+    }
+}
+
+/// Tells by number that it was woken.
+struct Told(mpsc::UnboundedSender<usize>, usize);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.unbounded_send(self.1);
+    }
+}
+
+/// Results for more tasks than are woken in a turn, all there at once. None of them takes its own
+/// while the others wait, so nobody passes the turn on: the driver has to come back for each.
+#[test]
+fn everybody_is_told_though_nobody_takes_a_result() {
+    for (builder, _) in builders() {
+        let builder = builder.entries(64);
+        for home in tokio_runtimes() {
+            let ring = home.block_on(async { builder.clone().build_ring().unwrap() });
+            let (tell, mut told) = mpsc::unbounded();
+            home.block_on(async {
+                let mut reads = Vec::new();
+                let mut writers = Vec::new();
+                for number in 0..20 {
+                    let (reader, writer) = std::io::pipe().unwrap();
+                    let reader = Descriptor::from(std::os::fd::OwnedFd::from(reader));
+                    let mut read = Box::pin(ring.submit(Operation::read_at(reader, vec![0; 8], 0)));
+                    let waker = Waker::from(Arc::new(Told(tell.clone(), number)));
+                    assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                    reads.push(read);
+                    writers.push(writer);
+                }
+                tokio::task::yield_now().await;
+                for writer in &mut writers {
+                    std::io::Write::write_all(writer, b"after").unwrap();
+                }
+                let mut numbers = Vec::new();
+                for _ in &reads {
+                    let number = tokio::time::timeout(10 * SECOND, told.next()).await;
+                    numbers.push(number.expect("everybody is told").unwrap());
+                }
+                numbers.sort_unstable();
+                assert_eq!(numbers, Vec::from_iter(0..20), "each once");
+                for read in reads {
+                    assert_eq!(read.await.result().unwrap(), 5);
+                }
+                ring.shutdown(10 * SECOND).await.unwrap();
+            });
         }
     }
 }

@@ -41,7 +41,7 @@ impl Engine for TokioFs {
             }
             tasks.join_all().await
         });
-        Ok(Tally::of(&window, lanes.into_iter().collect::<Result<Vec<_>, _>>()?))
+        Ok(Tally::of(job, &window, lanes.into_iter().collect::<Result<Vec<_>, _>>()?))
     }
 }
 
