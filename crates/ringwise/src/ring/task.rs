@@ -24,10 +24,9 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
     task::{Context, Poll},
-    time::Instant,
 };
 
-use pace::Pace;
+use pace::{Pace, Submitting};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -49,6 +48,7 @@ pub(super) struct SharedDriver {
     /// Written to for another turn of the task. The runtime looks at it after all that can run now,
     /// and calls none of its other threads for it, as it does for a task that yields.
     bell: OwnedFd,
+    submitting: Submitting,
 }
 
 impl SharedDriver {
@@ -67,7 +67,7 @@ impl SharedDriver {
             return hub.wake_driver();
         };
         driver.take_orders();
-        let submitted = driver.local.submit_and_arm();
+        let submitted = self.submitting.time(|| driver.local.submit_and_arm());
         driver.reap();
         let results = driver.take_results();
         let needs_driver =
@@ -102,7 +102,11 @@ pub(super) fn start(
     let events = watch(driver.get_mut().local.event_descriptor()?)?;
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
     let turns = watch(bell.as_fd())?;
-    let driver = Arc::new(SharedDriver { driver: Mutex::new(Some(driver)), bell });
+    let driver = Arc::new(SharedDriver {
+        driver: Mutex::new(Some(driver)),
+        bell,
+        submitting: Submitting::default(),
+    });
     hub.let_callers_hand_over(true);
     let pace = Pace::default();
     let task = Task { driver: driver.clone(), hub: hub.clone(), events, turns, pace };
@@ -152,7 +156,8 @@ impl Task {
                 if driver.is_closing() {
                     return Turn::End;
                 }
-                let submitted = driver.local.submit_and_arm();
+                let local = &mut driver.local;
+                let submitted = self.driver.submitting.time(|| local.submit_and_arm());
                 driver.reap();
                 let has_more = driver.has_startable_backlog();
                 let results = driver.take_results();
@@ -165,11 +170,12 @@ impl Task {
                 Driver::pause();
                 return Turn::Again;
             }
-            let (woken, others_wait) = self.hub.begin_turn(self.pace.spread(Instant::now));
+            let (woken, others_wait) =
+                self.hub.begin_turn(self.pace.spread(&self.driver.submitting));
             let count = woken.len();
             woken.into_iter().for_each(|waker| wake(Some(waker)));
             if others_wait {
-                self.pace.go_on(Instant::now);
+                self.pace.go_on(&self.driver.submitting);
             }
             // One task goes on and hands over what it brings; several are waited for.
             let is_done = count <= 1 && !others_wait && !has_more;
