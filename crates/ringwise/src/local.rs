@@ -220,7 +220,11 @@ impl Local {
         if !self.chains.is_empty()
             && let Some(Kind::Cancel(target)) = operation.0.as_deref()
         {
-            match self.dooms(target.user_data_in(self.number)) {
+            // Steps that are due may begin meanwhile, and take the room.
+            match self.dooms(target.user_data_in(self.number)).and_then(|is_doomed| {
+                self.make_room()?;
+                Ok(is_doomed)
+            }) {
                 Ok(false) => {}
                 Ok(true) => {
                     let ticket = self.slots.insert(operation, tag);

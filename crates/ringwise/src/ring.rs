@@ -51,6 +51,9 @@ const DROP_DEADLINE: Duration = Duration::from_secs(5);
 /// waits for are cancelled, writes and syncs go on to their end. That happens in the background; a
 /// process that is about to exit calls [`shutdown`](Self::shutdown) and waits.
 ///
+/// In a child of fork(2) nothing can be done with it: what is submitted there fails with `EOWNERDEAD`,
+/// and a future that was submitted before never ends there. It may be dropped, and so may the runtime.
+///
 /// # Examples
 ///
 /// ```
@@ -71,7 +74,7 @@ pub struct Ring(Arc<Inner>);
 struct Inner {
     hub: Arc<Hub>,
     setup: Setup,
-    process: ProcessMark,
+    process: Arc<ProcessMark>,
     /// Reads that the caller's thread served by itself.
     inline_hits: AtomicU64,
     simulation: Option<Simulation>,
@@ -92,12 +95,12 @@ impl Ring {
     pub(crate) fn build(builder: Builder) -> Result<Ring, SetupError> {
         // The driver keeps a little room for itself.
         let builder = Builder { entries: builder.entries.max(4), ..builder };
-        let process = ProcessMark::new().map_err(SetupError::Driver)?;
+        let process = Arc::new(ProcessMark::new().map_err(SetupError::Driver)?);
         let hub = Arc::new(Hub::new());
         let simulation = builder.simulation.clone();
         #[cfg(feature = "tokio")]
         if !builder.driver_thread
-            && let Some(started) = task::start(&builder, &hub)
+            && let Some(started) = task::start(&builder, &hub, &process)
         {
             let (setup, driver) = started?;
             let inline_hits = AtomicU64::new(0);

@@ -357,3 +357,50 @@ fn a_deadline_ends_a_chain_that_waits() {
         assert_eq!((buffers[0].as_slice(), buffers[1].as_slice()), (&[7; 4][..], &[8; 4][..]));
     }
 }
+
+/// A ring that closes ends the timer of a chain, which is not the end of its time: what may go on to its
+/// end does.
+#[test]
+fn a_ring_that_closes_does_not_end_a_chains_writes() {
+    for ring in rings() {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        std::io::Write::write_all(&mut writer, &vec![0; 64 << 10]).unwrap();
+        let file = File::from_std(&ring, std::os::fd::OwnedFd::from(writer).into());
+        let chain = file.chain().write_at(vec![7; 4], 0).deadline(Duration::from_secs(60));
+        let reads = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            std::io::Read::read_exact(&mut reader, &mut vec![0; (64 << 10) + 4])
+        });
+        // The chain is polled first.
+        let end = ring.shutdown(Duration::from_secs(20));
+        let (steps, ended) = block_on(futures::future::join(chain.run(), end));
+        assert_eq!(steps[0].result.as_ref().unwrap(), &4);
+        ended.unwrap();
+        reads.join().unwrap().unwrap();
+    }
+}
+
+/// Reads that are made by a copy, one after the other, and each done at once.
+#[test]
+fn a_deadline_ends_a_chain_of_unaligned_direct_reads() {
+    for ring in rings() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, vec![3; 1 << 20]).unwrap();
+        let options = OpenOptions::new().read(true).direct(true);
+        let file = match block_on(File::open(&ring, &path, options)) {
+            Ok(file) => file,
+            Err(error) => {
+                assert!(std::env::var_os("CI").is_none(), "skipped in CI: {error}");
+                return println!("skipped: {error}");
+            }
+        };
+        let mut chain = file.chain().deadline(Duration::from_nanos(1));
+        for number in 0..500 {
+            chain = chain.read_at(vec![0; 100], number * 1000 + 1);
+        }
+        let steps = block_on(chain.run());
+        let ended = kinds(&steps).iter().position(Option::is_some).expect("the time was over");
+        assert_eq!(steps[ended].result.as_ref().unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+}

@@ -464,3 +464,39 @@ fn a_forked_child_is_told() {
         }
     });
 }
+
+/// A child that ends its copy of the runtime leaves its parent's ring alone, and does not run one.
+#[test]
+fn a_forked_child_may_drop_the_runtime() {
+    in_child("a_forked_child_may_drop_the_runtime", || {
+        for (builder, is_simulated) in builders() {
+            if is_simulated {
+                continue;
+            }
+            let runtime = RuntimeBuilder::new_current_thread().enable_all().build().unwrap();
+            let ring = runtime.block_on(async { builder.build_ring().unwrap() });
+            let (reader, writer) = std::io::pipe().unwrap();
+            let reader = Descriptor::from(std::os::fd::OwnedFd::from(reader));
+            let mut read = Box::pin(ring.submit(Operation::read_at(&reader, vec![0; 8], 0)));
+            let poll = |read: &mut std::pin::Pin<Box<ringwise::Pending>>| {
+                read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+            };
+            runtime.block_on(async {
+                assert!(poll(&mut read));
+                tokio::task::yield_now().await;
+            });
+            let mut runtime = Some(runtime);
+            in_fork(|| {
+                assert!(poll(&mut read), "it is the other process's");
+                drop(runtime.take());
+                std::thread::sleep(Duration::from_millis(50));
+            });
+            // The parent's ring is still watched.
+            std::io::Write::write_all(&mut &writer, b"news").unwrap();
+            let done = runtime.as_ref().unwrap().block_on(async {
+                tokio::time::timeout(10 * SECOND, read).await.expect("still watched")
+            });
+            assert_eq!(done.result().unwrap(), 4);
+        }
+    });
+}

@@ -12,7 +12,7 @@ use std::{
 
 use futures::{executor::block_on, future::join_all};
 use rings::places;
-use ringwise::{Completion, Descriptor, ErrorKind, Operation};
+use ringwise::{Completion, Descriptor, ErrorKind, Local, Operation};
 
 fn pipe() -> (Descriptor, std::io::PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
@@ -276,5 +276,26 @@ fn a_chain_outlives_the_thread_that_submitted_it() {
             let read = done.into_iter().next_back().unwrap().into_buffer().unwrap();
             assert_eq!(read.as_slice(), [round; 6]);
         }
+    }
+}
+
+/// A cancel has a step of a chain begin that is due: both find room in the queue, however full it was.
+#[test]
+fn a_cancel_behind_a_step_that_takes_the_last_room() {
+    for queued in 0..4 {
+        let mut local = Local::builder().entries(4).build().unwrap();
+        let chain = vec![(Operation::timeout(60 * ENOUGH), 1), (Operation::nop(), 2)];
+        let tickets = local.push_linked(chain).unwrap();
+        for number in 0..queued {
+            local.push(Operation::nop(), 10 + number).unwrap();
+        }
+        local.push(Operation::cancel(tickets[0]), 20).unwrap();
+        let mut ended = Vec::new();
+        while ended.len() < queued as usize + 3 {
+            local.submit_and_wait(1).unwrap();
+            ended.extend(std::iter::from_fn(|| local.next_completion()).map(|done| done.tag()));
+        }
+        ended.sort_unstable();
+        assert_eq!((ended[0], ended[1], *ended.last().unwrap()), (1, 2, 20), "{queued}");
     }
 }

@@ -473,6 +473,27 @@ fn a_shutdown_is_told_when_it_takes_too_long() {
     }
 }
 
+/// What nobody wants any more does not keep a ring that closes.
+#[test]
+fn a_write_that_is_given_up_while_the_ring_closes_is_cancelled() {
+    for ring in rings() {
+        let (_reader, mut writer) = pipe();
+        std::io::Write::write_all(&mut writer, &vec![0; 64 << 10]).unwrap();
+        let writer = Descriptor::from(std::os::fd::OwnedFd::from(writer));
+        let write = ring.submit(Operation::write_at(&writer, vec![1; 100], 0)).cancel_on_drop();
+        let mut write = Box::pin(write);
+        assert!(poll_once(write.as_mut()).is_pending());
+        let mut end = Box::pin(ring.shutdown(Duration::from_secs(20)));
+        assert!(poll_once(end.as_mut()).is_pending());
+        // It knows of the end and sleeps.
+        std::thread::sleep(Duration::from_millis(100));
+        let start = std::time::Instant::now();
+        drop(write);
+        block_on(end).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    }
+}
+
 #[test]
 fn a_ring_that_nobody_holds_ends() {
     for builder in builders() {

@@ -9,6 +9,7 @@ use std::{
     future::{Future, poll_fn},
     ops::Range,
     pin::Pin,
+    task::Poll,
     time::Duration,
 };
 
@@ -42,11 +43,20 @@ impl Timer {
     /// Whether the time is over, of which the caller is told once.
     fn poll(&mut self, context: &mut std::task::Context<'_>) -> bool {
         let Timer::Running(timeout) = self else { return false };
-        let is_over = Pin::new(timeout).poll(context).is_ready();
-        if is_over {
-            *self = Timer::Over;
-        }
+        let Poll::Ready(ended) = Pin::new(timeout).poll(context) else { return false };
+        // A ring that closes ends the timeout too: that is no time that is over.
+        let is_over = ended.result().is_ok();
+        *self = if is_over { Timer::Over } else { Timer::Endless };
         is_over
+    }
+
+    /// Begins it, or sees that it is over.
+    async fn look(&mut self) {
+        poll_fn(|context| {
+            self.poll(context);
+            Poll::Ready(())
+        })
+        .await;
     }
 }
 
@@ -208,6 +218,7 @@ impl Chain {
         let timeout = |after| Timer::Running(self.file.ring.submit(Operation::timeout(after)));
         let mut timer = self.deadline.map_or(Timer::Endless, timeout);
         while at < self.steps.len() && failure.is_none() {
+            timer.look().await;
             let progress = match self.refusal(at, &timer) {
                 Some(error) => Progress::Failed(at, error),
                 None if self.is_unaligned_read(at) => self.read_alone(at).await,

@@ -79,16 +79,16 @@ impl Local {
     }
 
     /// Asks for the end of every operation that may be cancelled when a loop ends. Completions that
-    /// have to be taken meanwhile go to `take`.
-    pub(crate) fn cancel_for_shutdown(&mut self, take: &mut dyn FnMut(Completion)) {
-        self.cancel_where(Opcode::cancels_on_shutdown, take);
+    /// have to be taken meanwhile go to `take`. False where the kernel did not take it all.
+    pub(crate) fn cancel_for_shutdown(&mut self, take: &mut dyn FnMut(Completion)) -> bool {
+        self.cancel_where(Opcode::cancels_on_shutdown, take)
     }
 
     fn cancel_where(
         &mut self,
         condition: impl Fn(Opcode) -> bool,
         take: &mut dyn FnMut(Completion),
-    ) {
+    ) -> bool {
         self.end_parked();
         let tickets: Vec<Ticket> = self
             .slots
@@ -108,21 +108,22 @@ impl Local {
                     Ok(false) => {}
                     // It does not run when its turn comes.
                     Ok(true) => continue,
-                    Err(_) => return,
+                    Err(_) => return false,
                 }
                 if self.make_room().is_err() {
-                    return;
+                    return false;
                 }
                 let call = Call::Cancel { user_data: ticket.user_data() };
                 self.driver.queue(OWN_CANCEL, call, Blocking::Device);
             }
             if self.driver.submit(0, None).is_err() {
-                return;
+                return false;
             }
             while let Some(done) = self.next_completion() {
                 take(done);
             }
         }
+        true
     }
 
     fn reap_until(&mut self, time: Duration) {

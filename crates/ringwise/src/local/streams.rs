@@ -215,7 +215,7 @@ impl Local {
         loop {
             self.rearm()?;
             // A send of which silence is hoped for is not waited for, one that tells is.
-            let awaited = self.slots.in_flight() - self.streams.muted.len();
+            let awaited = self.slots.in_flight().saturating_sub(self.streams.muted.len());
             let want = want.min(awaited).max(ready + usize::from(self.streams.quiet > 0));
             // What is parked may wait for buffers that silent sends have until the kernel is back.
             let holds_buffers = !self.streams.parked.is_empty() && !self.streams.muted.is_empty();
@@ -425,6 +425,7 @@ impl Local {
         self.slots.free(ticket)?;
         self.streams.watched -= 1;
         self.streams.doomed.retain(|doomed| *doomed != ticket);
+        self.streams.muted.retain(|muted| *muted != ticket);
         let mut operation = self.slots.take(ticket);
         self.settle(&mut operation, cqe);
         let result = match operation.0.as_deref() {

@@ -55,6 +55,8 @@ pub(super) struct Driver {
     orphans: Vec<Completion>,
     /// Operations in flight that are the driver's own.
     own: usize,
+    /// The read on the bell has come to its end.
+    has_rung: bool,
     closing: Option<Closing>,
 }
 
@@ -115,6 +117,8 @@ impl Results {
 struct Closing {
     deadline: Option<Instant>,
     told: bool,
+    /// All that is to be cancelled has been asked to end.
+    has_cancelled: bool,
 }
 
 impl Driver {
@@ -133,6 +137,7 @@ impl Driver {
             woken: Vec::new(),
             orphans: Vec::new(),
             own: 0,
+            has_rung: false,
             closing: None,
         }
     }
@@ -167,6 +172,9 @@ impl Driver {
             && self.closing.is_none()
         {
             self.begin_closing(time);
+        }
+        if self.closing.is_some_and(|closing| !closing.has_cancelled) {
+            self.cancel_in_flight();
         }
     }
 
@@ -267,14 +275,16 @@ impl Driver {
         (self.local.capacity() - OWN_MAX).saturating_sub(self.local.in_flight() - self.own)
     }
 
-    /// Takes the loop's results. Whether the bell was among them.
-    pub(super) fn reap(&mut self) -> bool {
-        let mut rang = false;
+    /// Takes the loop's results.
+    pub(super) fn reap(&mut self) {
         while let Some(completion) = self.local.next_completion() {
-            rang |= completion.tag() == BELL_TAG;
             self.keep(completion);
         }
-        rang
+    }
+
+    /// Whether the read on the bell has come to its end since this was asked last.
+    pub(super) fn has_rung(&mut self) -> bool {
+        std::mem::take(&mut self.has_rung)
     }
 
     /// Results to be handed out, by whoever holds no lock.
@@ -286,12 +296,10 @@ impl Driver {
         Results { results, woken, orphans, stats }
     }
 
-    /// Takes the loop's results and hands them out. Whether the bell was among them.
-    pub(super) fn deliver(&mut self) -> bool {
-        let rang = self.reap();
-        let results = self.take_results();
-        results.deliver(&self.hub);
-        rang
+    /// Takes the loop's results and hands them out.
+    pub(super) fn deliver(&mut self) {
+        self.reap();
+        self.take_results().deliver(&self.hub);
     }
 
     /// Pushes an operation of the driver's own; false where there is no room.
@@ -311,6 +319,7 @@ impl Driver {
     fn keep(&mut self, mut completion: Completion) {
         if completion.tag() >= BELL_TAG {
             self.own -= 1;
+            self.has_rung |= completion.tag() == BELL_TAG;
             return;
         }
         let key = Key::from_tag(completion.tag());
@@ -351,16 +360,25 @@ impl Driver {
     pub(super) fn has_startable_backlog(&self) -> bool {
         let cancels = !self.cancels.is_empty() && self.own < OWN_MAX;
         let begins = !self.backlog.is_empty() && self.has_room();
-        cancels || begins || self.local.has_due_steps() || self.local.has_unheeded()
+        let ends = self.closing.is_some_and(|closing| !closing.has_cancelled);
+        cancels || begins || ends || self.local.has_due_steps() || self.local.has_unheeded()
     }
 
     fn begin_closing(&mut self, time: Duration) {
         let deadline = Instant::now().checked_add(time);
-        self.closing = Some(Closing { deadline, told: false });
+        self.closing = Some(Closing { deadline, told: false, has_cancelled: false });
         self.cancel_backlog();
+    }
+
+    /// What the kernel did not take of it is tried again with the next orders.
+    fn cancel_in_flight(&mut self) {
         let mut taken = Vec::new();
-        self.local.cancel_for_shutdown(&mut |completion| taken.push(completion));
+        let has_cancelled =
+            self.local.cancel_for_shutdown(&mut |completion| taken.push(completion));
         taken.into_iter().for_each(|completion| self.keep(completion));
+        if let Some(closing) = &mut self.closing {
+            closing.has_cancelled = has_cancelled;
+        }
     }
 
     /// What would be cancelled in flight does not begin any more.

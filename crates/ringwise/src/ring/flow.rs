@@ -42,6 +42,9 @@ impl Flow {
     /// The next result; none after the last.
     pub(crate) fn poll_next(&mut self, context: &Context<'_>) -> Poll<Option<Completion>> {
         let Some(key) = self.key else { return Poll::Ready(None) };
+        if self.ring.is_foreign() {
+            return Poll::Pending;
+        }
         let Some(part) = self.ring.hub().poll_flow(key, context.waker()) else {
             return Poll::Pending;
         };

@@ -260,15 +260,20 @@ impl Hub {
     /// Takes the result out, or leaves `waker` to be woken for it.
     pub(super) fn poll(&self, key: Key, waker: &Waker) -> Option<Completion> {
         let mut state = self.lock();
-        let stage = &mut state.waiters[key.index()].stage;
-        if let Stage::Waiting(waiting) = stage {
-            if !waiting.will_wake(waker) {
-                let old = std::mem::replace(waiting, waker.clone());
-                drop(state);
-                // A waker is a user's code.
-                drop(old);
+        if let Stage::Waiting(waiting) = &state.waiters[key.index()].stage {
+            if waiting.will_wake(waker) {
+                return None;
             }
-            return None;
+            drop(state);
+            // A waker is a user's code.
+            let fresh = waker.clone();
+            state = self.lock();
+            if let Stage::Waiting(waiting) = &mut state.waiters[key.index()].stage {
+                let old = std::mem::replace(waiting, fresh);
+                drop(state);
+                drop(old);
+                return None;
+            }
         }
         let done = state.vacate(key);
         let Stage::Done(completion) = done else { unreachable!("a future polls its own key") };
@@ -333,9 +338,12 @@ impl Hub {
 
     /// How the ring ended; nothing while it has not, and then `waker` is told.
     pub(super) fn poll_ended(&self, waker: &Waker) -> Option<Result<(), Leaked>> {
+        // Cloned out of the lock: a waker is a user's code.
+        let waker = waker.clone();
         let mut state = self.lock();
-        if state.ended.is_none() {
-            state.mourners.push(waker.clone());
+        let is_known = state.mourners.iter().any(|mourner| mourner.will_wake(&waker));
+        if state.ended.is_none() && !is_known {
+            state.mourners.push(waker);
         }
         state.ended
     }
@@ -361,11 +369,12 @@ impl Hub {
     }
 
     /// The driver is about to sleep: false, and it should not, if there is an order, somebody called
-    /// it since it looked, or the ring is closing already.
-    pub(super) fn sleep(&self, waker: &Waker) -> bool {
+    /// it since it looked, or the ring is closing, unless it `knows` that.
+    pub(super) fn sleep(&self, waker: &Waker, knows: bool) -> bool {
         let mut state = self.lock();
         let was_called = std::mem::take(&mut state.is_called);
-        let idle = state.orders.is_empty() && state.phase == Phase::Open && !was_called;
+        let is_open = state.phase == Phase::Open || knows;
+        let idle = state.orders.is_empty() && is_open && !was_called;
         state.asleep = idle.then(|| waker.clone());
         idle
     }
@@ -390,8 +399,30 @@ impl Hub {
     /// The driver is gone with operations in flight, and nobody can wait for them.
     #[cfg(feature = "tokio")]
     pub(super) fn orphan(&self) {
-        self.closed();
-        self.end(Err(Leaked { operations: self.lock().waiters.len() }));
+        let mut state = self.lock();
+        state.phase = Phase::Closed;
+        let orders = std::mem::take(&mut state.orders);
+        let stats = state.stats;
+        drop(state);
+        // What nobody has begun is not lost with the rest, and a visit that is dropped says so itself.
+        let mut refused = Vec::new();
+        for order in orders {
+            match order {
+                Order::Start(key, operation) | Order::Flow(key, operation) => {
+                    refused.push((key, Completion::refused(operation, libc::ESHUTDOWN)));
+                }
+                Order::Link(operations) => {
+                    let refuse = |operation| Completion::refused(operation, libc::ESHUTDOWN);
+                    let members = operations.into_iter();
+                    refused.extend(members.map(|(key, operation)| (key, refuse(operation))));
+                }
+                Order::Cancel(_) | Order::Visit(_) => {}
+            }
+        }
+        self.deliver(&mut refused, stats);
+        let is_lost = |waiter: &&Waiter| !matches!(waiter.stage, Stage::Vacant(_) | Stage::Done(_));
+        let operations = self.lock().waiters.iter().filter(is_lost).count();
+        self.end(Err(Leaked { operations }));
     }
 
     /// The driver is gone: nobody takes orders any more.

@@ -64,7 +64,9 @@ impl Pending {
     /// Gives the operation this long from the first poll on; then it is cancelled, and fails with
     /// [`TimedOut`](crate::ErrorKind::TimedOut). The future always waits for the operation's own
     /// end, so that its buffer comes back: what cannot be stopped (a write that the device has)
-    /// completes later, with its own result.
+    /// completes later, with its own result. The deadline is an operation of the ring too: while all
+    /// places are taken (see [`Builder::entries`](crate::Builder::entries)) it begins as late as the
+    /// operation does.
     ///
     /// # Examples
     ///
@@ -150,6 +152,10 @@ impl Future for Pending {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {
         #[cfg(feature = "tracing")]
         let _span = self.span.clone().entered();
+        if matches!(self.stage, Stage::Submitted(_)) && self.ring.is_foreign() {
+            // It is the other process's, and the hub's lock may be held by a thread of that.
+            return Poll::Pending;
+        }
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::New(operation) => self.submit(operation, context),
             Stage::Submitted(key) => match self.ring.hub().poll(key, context.waker()) {

@@ -12,13 +12,15 @@
 //!
 //! # Safety
 //!
-//! The runtime watches a descriptor by its number: it is owned by the watch itself.
+//! The runtime watches a descriptor by its number: it is owned by the watch itself. The watches are
+//! dropped once, with their task.
 #![allow(unsafe_code)]
 
 mod pace;
 
 use std::{
     future::Future,
+    mem::ManuallyDrop,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
@@ -39,7 +41,10 @@ use super::{
     portable::Portable,
     thread,
 };
-use crate::setup::{Builder, Setup, SetupError};
+use crate::{
+    setup::{Builder, Setup, SetupError},
+    sys::fork::ProcessMark,
+};
 
 /// The driver where both its task and those who bring orders reach it.
 pub(super) struct SharedDriver {
@@ -92,6 +97,7 @@ impl SharedDriver {
 pub(super) fn start(
     builder: &Builder,
     hub: &Arc<Hub>,
+    process: &Arc<ProcessMark>,
 ) -> Option<Result<(Setup, Arc<SharedDriver>), SetupError>> {
     let runtime = Handle::try_current().ok()?;
     let mut driver = match Portable::build(builder.clone(), hub) {
@@ -109,7 +115,9 @@ pub(super) fn start(
     });
     hub.let_callers_hand_over(true);
     let pace = Pace::default();
-    let task = Task { driver: driver.clone(), hub: hub.clone(), events, turns, pace };
+    let news = ManuallyDrop::new(News { events, turns });
+    let (hub, process) = (hub.clone(), process.clone());
+    let task = Task { driver: driver.clone(), hub, process, news, pace };
     drop(runtime.spawn(task));
     Some(Ok((setup, driver)))
 }
@@ -126,11 +134,17 @@ fn watch(descriptor: BorrowedFd<'_>) -> Option<AsyncFd<OwnedFd>> {
 struct Task {
     driver: Arc<SharedDriver>,
     hub: Arc<Hub>,
+    process: Arc<ProcessMark>,
+    news: ManuallyDrop<News>,
+    pace: Pace,
+}
+
+/// What the runtime watches.
+struct News {
     /// The ring has news.
     events: AsyncFd<OwnedFd>,
     /// Somebody rang the bell.
     turns: AsyncFd<OwnedFd>,
-    pace: Pace,
 }
 
 /// What a turn came to.
@@ -147,8 +161,8 @@ impl Task {
     fn turn(&mut self, context: &mut Context<'_>) -> Turn {
         self.hub.awake();
         loop {
-            while is_ready(&self.turns, context) {}
-            while is_ready(&self.events, context) {}
+            while is_ready(&self.news.turns, context) {}
+            while is_ready(&self.news.events, context) {}
             let (submitted, has_more) = {
                 let mut guard = self.driver.lock();
                 let Some(driver) = guard.as_mut().map(Portable::get_mut) else { return Turn::End };
@@ -179,7 +193,10 @@ impl Task {
             }
             // One task goes on and hands over what it brings; several are waited for.
             let is_done = count <= 1 && !others_wait && !has_more;
-            if is_done && !is_ready(&self.events, context) && self.hub.sleep(context.waker()) {
+            if is_done
+                && !is_ready(&self.news.events, context)
+                && self.hub.sleep(context.waker(), false)
+            {
                 self.pace.rest();
                 return Turn::Sleep;
             }
@@ -234,6 +251,14 @@ impl Future for Task {
 impl Drop for Task {
     /// The runtime ends before the ring.
     fn drop(&mut self) {
+        if self.process.is_foreign() {
+            // A child of fork(2) ends its copy of the runtime. It has no ring to end, and the watched
+            // set is the other process's too: to leave it would leave that one unwatched.
+            std::mem::forget(self.driver.clone());
+            return;
+        }
         self.leave();
+        // SAFETY: dropped here and nowhere else, and not used after this.
+        unsafe { ManuallyDrop::drop(&mut self.news) };
     }
 }

@@ -119,7 +119,7 @@ impl Thread {
             if self.wait().is_err() {
                 Driver::pause();
             }
-            self.listening &= !self.driver.deliver();
+            self.driver.deliver();
             if self.driver.has_ended() {
                 return self.driver.end();
             }
@@ -128,9 +128,12 @@ impl Thread {
 
     /// Hands everything over, and waits for news if there is nothing else to do.
     fn wait(&mut self) -> Result<usize, Error> {
-        let busy = self.driver.has_results() || self.driver.has_startable_backlog();
-        // While it closes no orders come, so there is nothing to miss.
-        let sleeps = !busy && (self.driver.is_closing() || self.driver.hub.sleep(&self.waker));
+        let busy = self.driver.has_results()
+            || self.driver.has_startable_backlog()
+            // Only the read on the bell is left.
+            || self.driver.has_ended();
+        let is_closing = self.driver.is_closing();
+        let sleeps = !busy && self.driver.hub.sleep(&self.waker, is_closing);
         let deadline = self.driver.closing_deadline();
         let local = &mut self.driver.local;
         match deadline {
@@ -146,7 +149,8 @@ impl Thread {
     /// Keeps a read on the bell in flight. Where there is no room for it, a completion makes some
     /// and wakes the thread itself.
     fn listen(&mut self) {
-        if !self.listening && !self.driver.is_closing() {
+        self.listening &= !self.driver.has_rung();
+        if !self.listening {
             let read = Operation::read_at(&self.bell, vec![0; 8], 0);
             self.listening = self.driver.push_own(read, BELL_TAG);
         }

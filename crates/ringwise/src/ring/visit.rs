@@ -31,14 +31,16 @@ impl<T> Answer<T> {
     }
 
     fn poll(&self, waker: &Waker) -> Poll<Result<T, Error>> {
+        // Cloned and dropped out of the lock: a waker is a user's code.
+        let mut other = Some(waker.clone());
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.answer.take() {
-            Some(answer) => Poll::Ready(answer),
-            None => {
-                state.waker = Some(waker.clone());
-                Poll::Pending
-            }
+        let answer = state.answer.take();
+        if answer.is_none() {
+            std::mem::swap(&mut state.waker, &mut other);
         }
+        drop(state);
+        drop(other);
+        answer.map_or(Poll::Pending, Poll::Ready)
     }
 }
 

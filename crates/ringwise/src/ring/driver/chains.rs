@@ -65,14 +65,18 @@ impl Driver {
     /// Hands over the next part of a chain of which nothing is in flight, or ends it.
     pub(super) fn advance_chain(&mut self, number: u64) {
         let Some(mut chain) = self.chains.chains.remove(&number) else { return };
-        let is_over = |operation: &Operation| operation.opcode().cancels_on_shutdown();
-        if self.is_closing() && chain.rest.front().is_some_and(|(_, next)| is_over(next)) {
-            chain.is_broken = true;
-        }
-        if chain.is_broken {
-            for (key, operation) in chain.rest.drain(..) {
-                self.refuse(key, operation, libc::ECANCELED);
-            }
+        let end = if chain.is_broken {
+            0
+        } else if self.is_closing() {
+            // Nobody would cancel it once it has begun, and it may never end by itself.
+            let is_over = |operation: &Operation| operation.opcode().cancels_on_shutdown();
+            let over = chain.rest.iter().position(|(_, operation)| is_over(operation));
+            over.unwrap_or(chain.rest.len())
+        } else {
+            chain.rest.len()
+        };
+        for (key, operation) in chain.rest.split_off(end) {
+            self.refuse(key, operation, libc::ECANCELED);
         }
         if !chain.rest.is_empty() {
             let goes_on = self.push_part(number, &mut chain);

@@ -58,12 +58,14 @@ impl Hub {
     /// Takes the next result out, or leaves `waker` to be woken for it. After one that says that no
     /// more are to come, the key is another's.
     pub(in crate::ring) fn poll_flow(&self, key: Key, waker: &Waker) -> Option<Completion> {
-        let mut state = self.lock();
-        let Stage::Flow(flow) = &mut state.waiters[key.index()].stage else {
-            unreachable!("a flow polls its own key")
-        };
-        match flow.parts.pop_front() {
-            Some(part) => {
+        // Cloned and dropped out of the lock: a waker is a user's code.
+        let mut fresh = None;
+        loop {
+            let mut state = self.lock();
+            let Stage::Flow(flow) = &mut state.waiters[key.index()].stage else {
+                unreachable!("a flow polls its own key")
+            };
+            if let Some(part) = flow.parts.pop_front() {
                 let is_last = flow.parts.is_empty();
                 if !part.has_more() {
                     state.vacate(key);
@@ -72,15 +74,17 @@ impl Hub {
                 let next = if is_last { state.next_in_turn() } else { None };
                 drop(state);
                 wake(next);
-                Some(part)
+                return Some(part);
             }
-            None => {
-                // A waker is a user's code.
-                let old = flow.waker.replace(waker.clone());
-                drop(state);
-                drop(old);
-                None
+            if flow.waker.as_ref().is_some_and(|waiting| waiting.will_wake(waker)) {
+                return None;
             }
+            if fresh.is_some() {
+                std::mem::swap(&mut flow.waker, &mut fresh);
+                return None;
+            }
+            drop(state);
+            fresh = Some(waker.clone());
         }
     }
 
