@@ -45,6 +45,9 @@ use streams::{Part, Streams};
 /// its end and waits for that, for five seconds at most; what is in flight even then is leaked
 /// with a line on standard error, never freed. See [`shutdown`](Self::shutdown) for other times.
 ///
+/// A child of fork(2) has none of it: the ring's memory is not there. It must neither use nor drop its copy,
+/// that is, leave by execve(2) or _exit(2).
+///
 /// # Examples
 ///
 /// Four reads with one system call:
