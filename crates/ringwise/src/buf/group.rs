@@ -20,7 +20,7 @@ use std::{
     slice,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
+        atomic::{AtomicU16, Ordering},
     },
 };
 
@@ -68,12 +68,6 @@ pub(crate) struct Group {
     /// Why the kernel has no queue of it.
     refusal: Option<String>,
     free: Mutex<Free>,
-    /// Buffers that ever came back.
-    returns: AtomicU64,
-    /// How many had come back when one was last missing.
-    dry_at: AtomicU64,
-    /// An operation of the loop waits for one to come back.
-    is_awaited: AtomicBool,
     wake: Wake,
 }
 
@@ -84,6 +78,12 @@ struct Free {
     /// With it: how many were ever put in.
     tail: u16,
     leased: usize,
+    /// Buffers that ever came back.
+    returns: u64,
+    /// How many had come back when one was last missing.
+    dry_at: u64,
+    /// An operation of the loop waits for one to come back.
+    is_awaited: bool,
 }
 
 /// The memory, reached only through leases and by whoever receives.
@@ -183,7 +183,9 @@ impl BufferGroup {
                 Ok(number) => (Some((entries, number)), None),
                 Err(reason) => (None, Some(reason)),
             };
-            let free = Free { stack: Vec::with_capacity(count), tail: 0, leased: count };
+            let stack = Vec::with_capacity(count);
+            let free =
+                Free { stack, tail: 0, leased: count, returns: 0, dry_at: 0, is_awaited: false };
             let group = Group {
                 region: Region::zeroed(total),
                 count,
@@ -193,9 +195,6 @@ impl BufferGroup {
                 queue,
                 refusal,
                 free: Mutex::new(free),
-                returns: AtomicU64::new(0),
-                dry_at: AtomicU64::new(0),
-                is_awaited: AtomicBool::new(false),
                 wake,
             };
             // So that the first is on top.
@@ -279,25 +278,27 @@ impl BufferGroup {
 
     /// A receive that was handed over when `returns` buffers had come back found none.
     pub(crate) fn run_dry(&self, returns: u64) {
-        self.0.dry_at.fetch_max(returns, Ordering::SeqCst);
+        let mut free = self.0.lock();
+        free.dry_at = free.dry_at.max(returns);
     }
 
     /// How many came back since one was last missing: so many receives may go on at a time. Some
     /// of them may find nothing to receive and leave their buffer to others, so more may go on as
     /// long as none is missing again.
     pub(crate) fn returned(&self) -> u64 {
-        self.returns().saturating_sub(self.0.dry_at.load(Ordering::SeqCst))
+        let free = self.0.lock();
+        free.returns.saturating_sub(free.dry_at)
     }
 
     /// How many buffers ever came back.
     pub(crate) fn returns(&self) -> u64 {
-        self.0.returns.load(Ordering::SeqCst)
+        self.0.lock().returns
     }
 
     /// Asks for a nudge when the next buffer comes back. What came before has to be looked for
     /// after this.
     pub(crate) fn await_return(&self) {
-        self.0.is_awaited.store(true, Ordering::SeqCst);
+        self.0.lock().is_awaited = true;
     }
 }
 
@@ -341,9 +342,10 @@ impl Group {
             }
             None => free.stack.push(index),
         }
+        free.returns += 1;
+        let is_awaited = std::mem::take(&mut free.is_awaited);
         drop(free);
-        self.returns.fetch_add(1, Ordering::SeqCst);
-        if self.is_awaited.load(Ordering::SeqCst) && self.is_awaited.swap(false, Ordering::SeqCst) {
+        if is_awaited {
             self.wake.nudge();
         }
     }

@@ -69,8 +69,15 @@ struct Socket {
     /// The other end is gone or sends no more, so an empty socket has yet to say so.
     has_ended: bool,
     in_leftover: bool,
-    receivers: VecDeque<Job>,
+    receivers: Receivers,
     senders: VecDeque<Sender>,
+}
+
+/// Receiving calls in their order. The first is mostly the only one, and lies in place.
+#[derive(Debug, Default)]
+struct Receivers {
+    first: Option<Job>,
+    rest: VecDeque<Job>,
 }
 
 #[derive(Debug)]
@@ -133,7 +140,7 @@ impl Sockets {
                 return Err(job);
             }
         } else {
-            socket.receivers.push_back(job);
+            socket.receivers.push(job);
             if !socket.is_drained {
                 socket.receive(fd, ready, &mut self.leftover);
             }
@@ -209,10 +216,11 @@ impl Socket {
     /// their turn goes.
     fn receive(&mut self, fd: RawFd, ready: &mut impl Extend<Cqe>, leftover: &mut Vec<RawFd>) {
         for _ in 0..TURN {
-            let Some(job) = self.receivers.front().filter(|_| !self.is_drained) else { return };
+            let first = self.receivers.first.as_ref();
+            let Some(job) = first.filter(|_| !self.is_drained) else { return };
             match attempt_receive(job, fd) {
                 Step::Done(cqe, is_short) => {
-                    self.receivers.pop_front();
+                    self.receivers.pop();
                     ready.extend([cqe]);
                     self.is_drained = is_short && self.is_stream && !self.has_ended;
                 }
@@ -226,7 +234,7 @@ impl Socket {
                 }
             }
         }
-        let has_more = !self.receivers.is_empty() && !self.is_drained;
+        let has_more = self.receivers.first.is_some() && !self.is_drained;
         if has_more && !std::mem::replace(&mut self.in_leftover, true) {
             leftover.push(fd);
         }
@@ -281,7 +289,9 @@ impl Socket {
         }
         if let Err(errno) = self.register(epoll, fd) {
             let failed = -errno.raw_os_error();
-            ready.extend(self.receivers.drain(..).map(|job| job.done(failed)));
+            while let Some(job) = self.receivers.pop() {
+                ready.extend([job.done(failed)]);
+            }
             ready.extend(self.senders.drain(..).map(|sender| sender.job.done(failed)));
         }
     }
@@ -311,8 +321,7 @@ impl Socket {
     }
 
     fn cancel(&mut self, user_data: u64) -> Option<Cqe> {
-        if let Some(at) = self.receivers.iter().position(|job| job.user_data == user_data) {
-            self.receivers.remove(at);
+        if self.receivers.remove(user_data) {
             return Some(Cqe::cancelled(user_data));
         }
         let at = self.senders.iter().position(|sender| sender.job.user_data == user_data)?;
@@ -321,6 +330,32 @@ impl Socket {
             return Some(sender.job.done(sender.moved as i32));
         }
         Some(Cqe::cancelled(user_data))
+    }
+}
+
+impl Receivers {
+    fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    fn push(&mut self, job: Job) {
+        match self.first {
+            None => self.first = Some(job),
+            Some(_) => self.rest.push_back(job),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Job> {
+        std::mem::replace(&mut self.first, self.rest.pop_front())
+    }
+
+    /// Takes the call of this number out; whether it was there.
+    fn remove(&mut self, user_data: u64) -> bool {
+        if self.first.as_ref().is_some_and(|job| job.user_data == user_data) {
+            return self.pop().is_some();
+        }
+        let at = self.rest.iter().position(|job| job.user_data == user_data);
+        at.is_some_and(|at| self.rest.remove(at).is_some())
     }
 }
 

@@ -43,8 +43,10 @@ const WAKE: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
 /// How many descriptors are told at a time. What each received keeps a buffer of its group until it
 /// is used: of 512 at a time many find none and are parked, which costs an echo server or a log
-/// daemon with a thousand busy connections a fifth of its processor (docs/benchmarking.md).
-const EVENTS_MAX: usize = 64;
+/// daemon with a thousand busy connections a fifth of its processor. Of 64, receives in a row free
+/// so many buffers of another processor that the kernel interrupts it to take them back
+/// (`skb_attempt_defer_free`, net/core/skbuff.c, Linux 6.18; docs/benchmarking.md).
+const EVENTS_MAX: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Readiness {
