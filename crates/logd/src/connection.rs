@@ -39,6 +39,8 @@ pub(crate) struct Limits {
     pub(crate) budget_each: usize,
     /// Likewise, of all connections of a thread.
     pub(crate) budget_all: usize,
+    /// Bytes of a batch from which on it waits for the one on its way.
+    pub(crate) commit_max: usize,
     /// Completions that are looked at in a turn; at 1 each answer is a send of its own too.
     pub(crate) turn_max: usize,
 }
@@ -206,11 +208,8 @@ impl Connection {
             // Somebody else came with its name, and may send the same lines.
             return self.lose_name();
         }
-        if self.backlog.is_empty() {
-            self.feed(bytes, desk);
-        } else {
-            self.backlog.extend_from_slice(bytes);
-        }
+        let taken = if self.backlog.is_empty() { self.feed(bytes, desk) } else { 0 };
+        self.backlog.extend_from_slice(&bytes[taken..]);
     }
 
     /// The name is somebody else's now: nothing more is taken.
@@ -262,16 +261,17 @@ impl Connection {
             return false;
         }
         let before = self.filling.sequence;
-        let backlog = std::mem::take(&mut self.backlog);
-        self.feed(&backlog, desk);
+        let mut backlog = std::mem::take(&mut self.backlog);
+        let taken = self.feed(&backlog, desk);
+        self.backlog = if taken > 0 { backlog.split_off(taken) } else { backlog };
         if self.has_ended && self.backlog.is_empty() {
             self.finish(desk);
         }
         before == 0 && self.filling.sequence > 0
     }
 
-    /// Looks at bytes while there is room for what they make.
-    fn feed(&mut self, bytes: &[u8], desk: &mut Desk<'_>) {
+    /// Looks at bytes while there is room for what they make; gives how many.
+    fn feed(&mut self, bytes: &[u8], desk: &mut Desk<'_>) -> usize {
         /// A letter may be a hundred times as long as its line: not too many at a time.
         const PIECE_BYTES: usize = 16 << 10;
         /// What each may keep of an unfinished line whatever the others do.
@@ -301,12 +301,12 @@ impl Connection {
             }
             run.copy(desk.batch);
         }
-        self.backlog.extend_from_slice(rest);
         *desk.partials += framer.held() + octets.held();
         (self.framer, self.octets) = (framer, octets);
         if let Some(claim) = &self.claim {
-            claim.hold(self.has_uncommitted());
+            claim.hold(self.has_uncommitted() || !rest.is_empty());
         }
+        bytes.len() - rest.len()
     }
 
     fn finish(&mut self, desk: &mut Desk<'_>) -> bool {

@@ -73,6 +73,7 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
         framing: if is_counted { Framing::OctetCounting } else { Framing::Lines },
         budget_each: 1000,
         budget_all: 10_000,
+        commit_max: usize::MAX,
         turn_max: usize::MAX,
     };
     let names = Names::default();

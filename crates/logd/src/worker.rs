@@ -5,6 +5,7 @@
 //! large and an idle one makes them prompt, without a timer.
 
 use std::{
+    collections::VecDeque,
     net::SocketAddr,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, mpsc::Sender},
@@ -101,6 +102,8 @@ pub(crate) struct Worker {
     /// Connections that something happened to, each once.
     touched: Vec<usize>,
     batch: Batch,
+    /// What was received while the batch was full, in its order.
+    unread: VecDeque<Completion>,
     /// Connections with lines in the batch that is filled, and in the one on its way.
     filling: Vec<usize>,
     committing: Vec<usize>,
@@ -174,6 +177,7 @@ impl Worker {
             vacant: Vec::new(),
             touched: Vec::new(),
             batch: Batch::default(),
+            unread: VecDeque::new(),
             filling: Vec::new(),
             committing: Vec::new(),
             committing_bytes: 0,
@@ -222,8 +226,15 @@ impl Worker {
     fn take_turn(&mut self) -> Result<(), LogdError> {
         let enough = self.counts.received_bytes + TURN_BYTES;
         for _ in 0..self.limits.turn_max {
-            let Some(completion) = self.local.next_completion() else { break };
-            self.take(completion)?;
+            let has_room = !self.is_batch_full();
+            let first = if has_room { self.unread.pop_front() } else { None };
+            match first {
+                Some(completion) => self.take_received(completion),
+                None => match self.local.next_completion() {
+                    Some(completion) => self.take(completion)?,
+                    None => break,
+                },
+            }
             if self.counts.received_bytes >= enough {
                 break;
             }
@@ -234,6 +245,7 @@ impl Worker {
     /// Hands over what was pushed and waits for something to happen.
     fn wait(&mut self) -> Result<(), LogdError> {
         let waited = match self.draining {
+            _ if !self.unread.is_empty() && !self.is_batch_full() => self.local.submit(),
             Some(_) => self.local.submit_and_wait_timeout(1, DRAIN_TICK),
             None => self.local.submit_and_wait(1),
         };
@@ -250,7 +262,10 @@ impl Worker {
     fn take(&mut self, completion: Completion) -> Result<(), LogdError> {
         let index = completion.tag() as u32 as usize;
         match completion.tag() & !u64::from(u32::MAX) {
-            FOR_RECEIVE => self.take_received(index, completion),
+            FOR_RECEIVE if self.is_batch_full() || !self.unread.is_empty() => {
+                self.unread.push_back(completion);
+            }
+            FOR_RECEIVE => self.take_received(completion),
             FOR_SEND => self.take_sent(index, completion),
             FOR_ACCEPT => self.door.take(completion)?,
             FOR_CONTROL => return self.take_control(completion),
@@ -265,7 +280,8 @@ impl Worker {
         Ok(())
     }
 
-    fn take_received(&mut self, index: usize, completion: Completion) {
+    fn take_received(&mut self, completion: Completion) {
+        let index = completion.tag() as u32 as usize;
         let (result, has_more) = (completion.raw_result(), completion.has_more());
         if let Some(received) = completion.into_received() {
             self.counts.receives += 1;
@@ -385,6 +401,14 @@ impl Worker {
     /// Whether all connections together hold more than they may.
     fn is_over(&self) -> bool {
         self.batch.bytes() + self.committing_bytes + self.partials > self.limits.budget_all
+    }
+
+    /// Whether the batch that is filled is large enough to go next. What comes until it does is left
+    /// in its buffers, of which there are few, so that senders wait too. Where storing has stalled, or
+    /// there is no space, the budgets are the limit.
+    fn is_batch_full(&self) -> bool {
+        let is_large = !self.batch.is_empty() && self.batch.bytes() >= self.limits.commit_max;
+        is_large && !self.storage.is_stalled() && !self.storage.is_low()
     }
 
     /// Does what the rules ask for, for all that something happened to.
@@ -529,6 +553,9 @@ impl Worker {
     fn look_at_drain(&mut self) {
         let Some(draining) = &mut self.draining else { return };
         let now = Instant::now();
+        if !self.unread.is_empty() {
+            draining.received = now;
+        }
         if !draining.is_taking
             || (now < draining.received + QUIET_TIME && now < draining.taking_until)
         {

@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     path::Path,
+    thread,
     time::Duration,
 };
 
@@ -226,4 +227,38 @@ fn failed(daemon: &mut super::Daemon) -> String {
     daemon.child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
     assert_eq!(daemon.child.wait().unwrap().code(), Some(1), "{error}");
     error
+}
+
+/// While a commit is on its way a full batch takes nothing more in: what came waits, nothing of it
+/// is lost, and each sender's lines keep their order.
+#[test]
+fn a_full_batch_waits_for_the_one_before() {
+    const SENDERS: usize = 20;
+    const LINES: usize = 60;
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--ack", "written", "--commit-size", "1"];
+        let Some(daemon) = start(engine, directory.path(), &flags) else { continue };
+        thread::scope(|scope| {
+            for sender in 0..SENDERS {
+                let mut stream = daemon.connect();
+                scope.spawn(move || {
+                    for line in 0..LINES {
+                        stream.write_all(format!("[{sender},{line}]\n").as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        let output = daemon.end();
+        let lines = cat(&[], directory.path());
+        for sender in 0..SENDERS {
+            let prefix = format!("[{sender},");
+            let stored = lines.iter().filter(|line| line.starts_with(&prefix));
+            let sent = (0..LINES).map(|line| format!("{prefix}{line}]"));
+            assert!(stored.eq(sent.collect::<Vec<_>>().iter()), "{engine}: sender {sender}");
+        }
+        // Each of one receive.
+        let (commits, receives) = (count(&output, "commits"), count(&output, "receives"));
+        assert!(commits + 20 > receives, "{engine}: {output}");
+    }
 }

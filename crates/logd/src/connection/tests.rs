@@ -19,6 +19,7 @@ impl Table {
             framing: Framing::Lines,
             budget_each: 300,
             budget_all: 1000,
+            commit_max: usize::MAX,
             turn_max: usize::MAX,
         };
         let (partials, batch) = (0, Batch::default());
