@@ -3,6 +3,9 @@
 //! The order is the one that never leaves a copy open to more people than its source: times first
 //! (nothing after them changes them), then the owner, then attributes (a capability does not
 //! survive a change of owner), permissions last.
+//!
+//! Attributes are set through a descriptor and never by a name: whoever may write to the directory
+//! could make the name lead to another's file, and have that given to him.
 
 pub(crate) mod extended;
 
@@ -28,14 +31,20 @@ const COPYING: &str = "preserving permissions for ";
 const SETTING: &str = "setting permissions for ";
 const GRANTING: &str = "preserving permissions for %s";
 
-/// A file whose attributes are read or set.
+/// A file whose attributes are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Of<'a> {
-    Open(BorrowedFd<'a>),
-    /// Open without access to it (`O_PATH`): a directory that may not be read.
-    Through(BorrowedFd<'a>),
+    File(To<'a>),
     /// By its name: what cannot be opened, a link itself included.
     Named(&'a Place),
+}
+
+/// A file whose attributes are set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum To<'a> {
+    Open(BorrowedFd<'a>),
+    /// Open without access to it (`O_PATH`): a link, a device, a directory that may not be read.
+    Through(BorrowedFd<'a>),
 }
 
 /// Who runs this, as far as it decides what is an error.
@@ -64,7 +73,7 @@ pub(crate) struct Finish<'a> {
     pub(crate) source_path: &'a [u8],
     /// What the source was when it was found.
     pub(crate) source_stat: &'a Stat,
-    pub(crate) copy: Of<'a>,
+    pub(crate) copy: To<'a>,
     pub(crate) copy_path: &'a [u8],
     /// What the copy was, where it was there before.
     pub(crate) copy_stat: Option<&'a Stat>,
@@ -110,7 +119,7 @@ impl Finish<'_> {
         }
         let lacks = preserve.xattr && !self.copy_extended(lines) && preserve.xattr_required;
         // GNU cp sets a file's permissions all the same, and no others.
-        let is_file = matches!(self.copy, Of::Open(_)) && !self.is_directory;
+        let is_file = matches!(self.copy, To::Open(_)) && !self.is_directory;
         if lacks && !is_file {
             return false;
         }
@@ -150,12 +159,12 @@ impl Finish<'_> {
     fn set_times(&self) -> Result<(), Errno> {
         let times = times_of(self.source_stat);
         match self.copy {
-            Of::Open(file) => fs::futimens(file, &times),
-            Of::Through(file) => fs::utimensat(CWD, through(file), &times, AtFlags::empty()),
-            Of::Named(place) => {
-                let flags = self.link_flags();
-                fs::utimensat(place.directory(), place.name(), &times, flags)
-            }
+            To::Open(file) => fs::futimens(file, &times),
+            To::Through(file) => match fs::utimensat(file, "", &times, AtFlags::EMPTY_PATH) {
+                // Before Linux 5.8 (do_utimes in fs/utimes.c).
+                Err(Errno::INVAL) => fs::utimensat(CWD, through(file), &times, AtFlags::empty()),
+                set => set,
+            },
         }
     }
 
@@ -196,28 +205,18 @@ impl Finish<'_> {
 
     fn chown(&self, uid: Option<Uid>, gid: Option<Gid>) -> Result<(), Errno> {
         match self.copy {
-            Of::Open(file) => fs::fchown(file, uid, gid),
-            Of::Through(file) => fs::chownat(CWD, through(file), uid, gid, AtFlags::empty()),
-            Of::Named(place) => {
-                fs::chownat(place.directory(), place.name(), uid, gid, self.link_flags())
-            }
+            To::Open(file) => fs::fchown(file, uid, gid),
+            To::Through(file) => fs::chownat(file, "", uid, gid, AtFlags::EMPTY_PATH),
         }
     }
 
     fn mode_now(&self) -> Result<u32, Errno> {
-        let stat = match self.copy {
-            Of::Open(file) | Of::Through(file) => fs::fstat(file),
-            Of::Named(place) => place.stat(false),
-        };
-        stat.map(|stat| stat.st_mode)
+        let (To::Open(file) | To::Through(file)) = self.copy;
+        fs::fstat(file).map(|stat| stat.st_mode)
     }
 
     fn set_mode(&self, mode: u32) -> Result<(), Errno> {
         set_mode(self.copy, mode)
-    }
-
-    fn link_flags(&self) -> AtFlags {
-        if self.is_link { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() }
     }
 }
 
@@ -228,12 +227,11 @@ enum Owned {
 }
 
 /// Sets permission bits.
-pub(crate) fn set_mode(of: Of<'_>, mode: u32) -> Result<(), Errno> {
+pub(crate) fn set_mode(of: To<'_>, mode: u32) -> Result<(), Errno> {
     let mode = Mode::from_raw_mode(mode & MODE_BITS);
     match of {
-        Of::Open(file) => fs::fchmod(file, mode),
-        Of::Through(file) => fs::chmodat(CWD, through(file), mode, AtFlags::empty()),
-        Of::Named(place) => fs::chmodat(place.directory(), place.name(), mode, AtFlags::empty()),
+        To::Open(file) => fs::fchmod(file, mode),
+        To::Through(file) => fs::chmodat(CWD, through(file), mode, AtFlags::empty()),
     }
 }
 
@@ -251,8 +249,14 @@ pub(crate) fn times_of(stat: &Stat) -> Timestamps {
     }
 }
 
+impl<'a, F: AsFd> From<&'a F> for To<'a> {
+    fn from(file: &'a F) -> To<'a> {
+        To::Open(file.as_fd())
+    }
+}
+
 impl<'a, F: AsFd> From<&'a F> for Of<'a> {
     fn from(file: &'a F) -> Of<'a> {
-        Of::Open(file.as_fd())
+        Of::File(To::from(file))
     }
 }

@@ -1,12 +1,15 @@
 //! One run: what it knows, and what becomes of one name.
 //!
 //! `copier/tree.rs` walks, `copier/existing.rs` decides about a destination that is there,
-//! `copier/make.rs` makes what is no regular file, `copier/regular.rs` opens what is. The order of
+//! `copier/make.rs` makes what is no regular file, `copier/regular.rs` opens what is,
+//! `copier/durable.rs` knows what is to be synced. The order of
 //! decisions and what is said is GNU cp's, so that scripts see no difference; where content goes
 //! is another's business (`flight.rs`).
 
 mod backup;
+mod durable;
 mod existing;
+mod held;
 mod make;
 pub(crate) mod operands;
 mod parents;
@@ -14,11 +17,7 @@ mod regular;
 mod same_file;
 mod tree;
 
-use std::{
-    collections::HashMap,
-    os::fd::{AsFd, OwnedFd},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use rustix::{
     fs::{FileType, Stat},
@@ -34,6 +33,7 @@ use crate::{
     progress::Meter,
     report::Report,
 };
+use durable::Written;
 use existing::Existed;
 use tree::Tree;
 
@@ -51,8 +51,8 @@ pub(crate) struct Copier {
     copied: HashMap<Identity, Place>,
     /// Sources that were named, and copies of them, where there is more than one.
     named: Option<Named>,
-    /// A directory or file of each file system that was written to, for `--durable`.
-    written: HashMap<u64, (OwnedFd, Vec<u8>)>,
+    /// The file systems that are to be synced at the end, by their devices, for `--durable`.
+    written: HashMap<u64, Written>,
 }
 
 /// What was named on the command line.
@@ -228,7 +228,12 @@ impl Copier {
         } else {
             match self.look_at_target(&visit, &stat) {
                 Ok(existed) => existed,
-                Err(visited) => return visited,
+                Err(visited) => {
+                    if matches!(visited, Visited::Done) {
+                        self.note_kept(&visit.target);
+                    }
+                    return visited;
+                }
             }
         };
         if self.would_go_through_own_link(&visit) {
@@ -255,7 +260,8 @@ impl Copier {
             && let Some(named) = &mut self.named
             && let Ok(made) = visit.target.stat(false)
         {
-            named.copies.add(Identity::of(&made), &visit.target);
+            // By its path, as `remember` does.
+            named.copies.add(Identity::of(&made), &Place::typed(visit.target.path.clone()));
         }
         visited
     }
@@ -379,26 +385,10 @@ impl Copier {
         }
     }
 
-    /// Keeps a descriptor of a file system that is written to, for the sync at the end.
-    pub(crate) fn note_written(&mut self, device: u64, file: impl AsFd, path: &[u8]) {
-        if !self.options.durable || self.written.contains_key(&device) {
-            return;
-        }
-        if let Ok(file) = rustix::io::fcntl_dupfd_cloexec(file, 0) {
-            self.written.insert(device, (file, path.to_vec()));
-        }
-    }
-
     /// Waits for all files, and for stable storage where that was asked for. True: all is done.
     pub(crate) fn finish(mut self) -> bool {
         self.flight.drain(&mut self.report);
-        for (file, path) in std::mem::take(&mut self.written).into_values() {
-            // Everything of one file system at once: data, names, and the directories above them
-            // (syncfs(2); it reports failed write-back since Linux 5.8).
-            if let Err(errno) = rustix::fs::syncfs(&file) {
-                self.error("syncing the file system of %s", &[&path], Some(errno));
-            }
-        }
+        self.sync_written();
         let ok = !self.failed && !self.flight.failed;
         if self.options.json {
             self.report.say(events::end(&self.meter, ok));

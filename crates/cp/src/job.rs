@@ -12,7 +12,7 @@ use rustix::{
 };
 
 use crate::{
-    attributes::{Caller, Finish, Of, Otherwise, set_mode},
+    attributes::{Caller, Finish, Of, Otherwise, To, set_mode},
     events,
     options::Options,
     place::{Identity, retry},
@@ -146,7 +146,7 @@ impl Job {
         let lacks_write = preserve.xattr && self.copy_stat.st_mode & 0o200 == 0;
         if lacks_write && !self.caller.is_root {
             // user.* attributes want permission to write (xattr(7)); the mode is set below.
-            let _ = set_mode(Of::from(&self.copy), 0o600);
+            let _ = set_mode(To::from(&self.copy), 0o600);
         }
         let omitted = self.omitted & !self.caller.umask;
         let otherwise = if preserve.fresh_mode && self.is_new {
@@ -165,7 +165,7 @@ impl Job {
             source: Of::from(&self.source),
             source_path: &self.source_path,
             source_stat: &self.found,
-            copy: Of::from(&self.copy),
+            copy: To::from(&self.copy),
             copy_path: &self.copy_path,
             copy_stat: (!self.is_new || self.has_owner()).then_some(&self.copy_stat),
             is_link: false,

@@ -48,8 +48,8 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
     let mut report = Report::new(locale);
     let (options, warnings) = match command_line::read(words, locale) {
         Ok(Typed::Copy(options, warnings)) => (Arc::new(*options), warnings),
-        Ok(Typed::Help) => return print(help::HELP),
-        Ok(Typed::Version) => return print(&help::version()),
+        Ok(Typed::Help) => return print(report, help::HELP),
+        Ok(Typed::Version) => return print(report, &help::version()),
         Err(misuse) => return refuse(report, misuse),
     };
     for warning in warnings {
@@ -93,10 +93,7 @@ fn refuse(mut report: Report, misuse: Misuse) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn print(text: &str) -> ExitCode {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
-        _ => ExitCode::SUCCESS,
-    }
+fn print(mut report: Report, text: &str) -> ExitCode {
+    report.say(Line::Out(text.strip_suffix('\n').unwrap_or(text).into()));
+    if report.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

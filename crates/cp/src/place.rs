@@ -51,7 +51,27 @@ impl Place {
     pub(crate) fn within(directory: Arc<OwnedFd>, parent: &[u8], name: &[u8]) -> Place {
         let path = join(parent, name);
         let start = path.len() - name.len();
+        Place::part(directory, path, start)
+    }
+
+    /// The part of a path from `start` on, in the directory that the rest of it leads to.
+    pub(crate) fn part(directory: Arc<OwnedFd>, path: Vec<u8>, start: usize) -> Place {
         Place { directory: Some(directory), path, start }
+    }
+
+    /// The same name in the directory above it as it is now: by a path each call may be led to
+    /// another directory. As it was where that cannot be opened.
+    pub(crate) fn pinned(self) -> Place {
+        let (parent, last) = split(self.name());
+        let end = self.path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+        let start = end - last.len();
+        if start == self.start || last.is_empty() {
+            return self;
+        }
+        match open_to_go_through(self.directory(), parent) {
+            Ok(directory) => Place::part(Arc::new(directory), self.path, start),
+            Err(_) => self,
+        }
     }
 
     /// Another name in the same directory, for backups and temporary names. `tail` is what
@@ -68,11 +88,6 @@ impl Place {
 
     pub(crate) fn directory(&self) -> BorrowedFd<'_> {
         self.directory.as_ref().map_or(CWD, |directory| directory.as_fd())
-    }
-
-    /// Whether it is a path from the current directory and not a name in an open one.
-    pub(crate) fn is_typed(&self) -> bool {
-        self.directory.is_none()
     }
 
     pub(crate) fn stat(&self, follow: bool) -> Result<Stat, Errno> {
@@ -117,8 +132,7 @@ impl Place {
         while place.name().len() > FITS {
             let name = place.name();
             let Some(end) = name[..FITS].iter().rposition(|byte| *byte == b'/') else { break };
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let opened = fs::openat(place.directory(), &name[..end.max(1)], flags, Mode::empty());
+            let opened = open_to_go_through(place.directory(), &name[..end.max(1)]);
             let Ok(directory) = opened else { break };
             place.directory = Some(Arc::new(directory));
             place.start += end + 1;
@@ -142,6 +156,12 @@ impl Place {
             _ => false,
         }
     }
+}
+
+/// Opens a directory for nothing but what is in it.
+pub(crate) fn open_to_go_through(from: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    retry(|| fs::openat(from, path, flags, Mode::empty()))
 }
 
 /// The parent of a path (`.` where there is none) and its last part.

@@ -23,7 +23,7 @@ fn content() -> Vec<u8> {
 }
 
 /// A place with a source, and whether calls can be made to fail.
-fn place() -> Option<tempfile::TempDir> {
+pub fn place() -> Option<tempfile::TempDir> {
     let scene = scene();
     fs::write(scene.path().join("s"), content()).unwrap();
     let traced = Command::new("strace").args(["-e", "trace=none", "true"]).output();
@@ -34,7 +34,7 @@ fn place() -> Option<tempfile::TempDir> {
     Some(scene)
 }
 
-fn injected(at: &Path, inject: &str, words: &[&str]) -> Output {
+pub fn injected(at: &Path, inject: &str, words: &[&str]) -> Output {
     traced(at, inject, &[], words)
 }
 
@@ -113,6 +113,11 @@ fn what_fails_is_told_once_and_fails_the_run() {
         ),
         ("utimensat:error=EIO", &["-p", "s", "d"], "cp: preserving times for 'd': "),
         ("syncfs:error=EIO", &["--durable", "s", "d"], "cp: "),
+        (
+            "fcntl:error=EIO",
+            &["--durable", "--engine=sync", "s", "d"],
+            "cp: syncing the file system of 'd': ",
+        ),
     ] {
         let output = injected(at, inject, words);
         let said = String::from_utf8_lossy(&output.stderr);

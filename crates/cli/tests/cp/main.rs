@@ -15,6 +15,7 @@ mod daemon;
 #[allow(dead_code, reason = "the log daemon's tests use the rest of it")]
 #[path = "../logd/disk.rs"]
 mod disk;
+mod durable;
 mod edges;
 mod faults;
 mod machine;
@@ -25,6 +26,7 @@ mod random;
 mod resumed;
 mod scripts;
 mod snapshot;
+mod swapped;
 mod told;
 mod world;
 

@@ -86,6 +86,12 @@ fn compare(root: bool, as_nobody: bool, cases: u64) {
         return;
     }
     let engines = machine::engines();
+    let null = || {
+        use std::os::unix::fs::MetadataExt;
+        let null = fs::metadata("/dev/null").unwrap();
+        (null.mode(), null.uid(), null.gid(), null.rdev())
+    };
+    let null_before = null();
     let mut failed = Vec::new();
     for seed in seeds(cases) {
         let kinds = Kinds { root, for_nobody: as_nobody, fifos: true };
@@ -95,6 +101,7 @@ fn compare(root: bool, as_nobody: bool, cases: u64) {
             break;
         }
     }
+    assert_eq!(null(), null_before, "the machine's own device was changed");
     assert!(failed.is_empty(), "{} cases differ:\n{}", failed.len(), failed.join("\n"));
 }
 
@@ -177,6 +184,7 @@ fn case(seed: u64, engine: &'static str, kinds: Kinds) -> Option<String> {
     let what_is_there = rng.u8(..5);
     let build = |at: &Path| {
         world::set_all_times(&times);
+        world::make_device(at, kinds);
         let mut rng = Rng::with_seed(seed ^ 0xd0);
         let target = at.join("d");
         match what_is_there {

@@ -111,3 +111,20 @@ fn a_bar_goes_away_at_the_end_and_before_a_signal() {
     assert!(shown.contains("0 files"), "it was there: {shown:?}");
     assert!(cleared(&shown), "{shown:?}");
 }
+
+#[test]
+fn help_that_nobody_can_take_is_an_error() {
+    let scene = scene();
+    for flag in ["--help", "--version"] {
+        let script = format!("exec {} {flag} >/dev/full", machine::ours().display());
+        let output = Command::new("sh").args(["-c", &script]).env("LC_ALL", "C").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said, "cp: write error: No space left on device\n", "{flag}");
+        assert_eq!(output.status.code(), Some(1), "{flag}");
+        let words = [flag];
+        let ran =
+            machine::run(Which::Ours("--engine=auto"), &words, scene.path(), &Setting::default());
+        assert!(ran.status == Some(0) && ran.err.is_empty() && ran.out.ends_with('\n'), "{flag}");
+        assert!(!ran.out.ends_with("\n\n"), "{flag}");
+    }
+}

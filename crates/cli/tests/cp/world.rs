@@ -47,18 +47,42 @@ pub struct Kinds {
     pub fifos: bool,
 }
 
+/// Where links of a world lead that lead to a device. Its permissions are changed through them, so
+/// it is nobody else's.
+pub fn device(scene: &Path) -> PathBuf {
+    scene.join("null")
+}
+
+/// Makes it, as it is each time before a run.
+pub fn make_device(scene: &Path, kinds: Kinds) {
+    let path = device(scene);
+    if kinds.root {
+        special(&path, FileType::CharacterDevice, makedev(1, 3));
+    } else {
+        fs::write(&path, b"").unwrap();
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    age(&path);
+}
+
 /// Makes a random tree at `root`.
 pub fn make(rng: &mut Rng, root: &Path, kinds: Kinds) {
     let mut made = Vec::new();
     fs::create_dir(root).unwrap();
-    fill(rng, root, 0, kinds, &mut made);
+    fill(rng, root, (root, 0), kinds, &mut made);
     made.push(root.to_owned());
     for path in &made {
         dress(rng, path, kinds);
     }
 }
 
-fn fill(rng: &mut Rng, directory: &Path, depth: usize, kinds: Kinds, made: &mut Vec<PathBuf>) {
+fn fill(
+    rng: &mut Rng,
+    directory: &Path,
+    (root, depth): (&Path, usize),
+    kinds: Kinds,
+    made: &mut Vec<PathBuf>,
+) {
     let mut names = NAMES;
     rng.shuffle(&mut names);
     let count = if depth == 0 { 7 } else { rng.usize(0..5) };
@@ -68,11 +92,10 @@ fn fill(rng: &mut Rng, directory: &Path, depth: usize, kinds: Kinds, made: &mut 
             0..4 => {
                 fs::create_dir(&path).unwrap();
                 if depth < 3 {
-                    fill(rng, &path, depth + 1, kinds, made);
+                    fill(rng, &path, (root, depth + 1), kinds, made);
                 }
             }
-            4 => link(rng, &path),
-            5 => link(rng, &path),
+            4 | 5 => link(rng, root, &path),
             6 if !made.is_empty() => {
                 let other = &made[rng.usize(..made.len())];
                 if fs::symlink_metadata(other).unwrap().is_dir()
@@ -100,11 +123,14 @@ fn fill(rng: &mut Rng, directory: &Path, depth: usize, kinds: Kinds, made: &mut 
     }
 }
 
-fn link(rng: &mut Rng, path: &Path) {
-    let targets = ["a", "b", "nowhere", "../b", ".", "../a", "/dev/null", "c/d d", "loop"];
-    let target = targets[rng.usize(..targets.len())];
-    symlink(if target == "loop" { path.file_name().unwrap() } else { target.as_ref() }, path)
-        .unwrap();
+fn link(rng: &mut Rng, root: &Path, path: &Path) {
+    let targets = ["a", "b", "nowhere", "../b", ".", "../a", "device", "c/d d", "loop"];
+    let target = match targets[rng.usize(..targets.len())] {
+        "loop" => path.file_name().unwrap().into(),
+        "device" => device(root.parent().unwrap()),
+        target => target.into(),
+    };
+    symlink(target, path).unwrap();
 }
 
 fn special(path: &Path, what: FileType, device: u64) {

@@ -8,7 +8,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Finish, Of, through};
+use super::{Finish, Of, To, through};
 use crate::report::{Line, compose};
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -31,7 +31,7 @@ const SKIPPED: [&[u8]; 10] = [
 
 /// Gives a file that takes another's place what that one has, as far as that can be given. What
 /// is the kernel's own (`security.`) goes when a file is written in any case.
-pub(crate) fn take_over(old: Of<'_>, new: Of<'_>) {
+pub(crate) fn take_over(old: Of<'_>, new: To<'_>) {
     let Ok(names) = list(old) else { return };
     for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         if !name.starts_with(b"security.")
@@ -145,33 +145,31 @@ fn is_unsupported(errno: Errno) -> bool {
 
 fn list(of: Of<'_>) -> Result<Vec<u8>, Errno> {
     growing(256, |buffer| match of {
-        Of::Open(file) => fs::flistxattr(file, buffer),
-        Of::Through(file) => fs::listxattr(through(file), buffer),
+        Of::File(To::Open(file)) => fs::flistxattr(file, buffer),
+        Of::File(To::Through(file)) => fs::listxattr(through(file), buffer),
         Of::Named(place) => fs::llistxattr(place.reachable(), buffer),
     })
 }
 
 fn get(of: Of<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
     growing(256, |buffer| match of {
-        Of::Open(file) => fs::fgetxattr(file, name, buffer),
-        Of::Through(file) => fs::getxattr(through(file), name, buffer),
+        Of::File(To::Open(file)) => fs::fgetxattr(file, name, buffer),
+        Of::File(To::Through(file)) => fs::getxattr(through(file), name, buffer),
         Of::Named(place) => fs::lgetxattr(place.reachable(), name, buffer),
     })
 }
 
-fn set(of: Of<'_>, name: &[u8], value: &[u8]) -> Result<(), Errno> {
-    match of {
-        Of::Open(file) => fs::fsetxattr(file, name, value, XattrFlags::empty()),
-        Of::Through(file) => fs::setxattr(through(file), name, value, XattrFlags::empty()),
-        Of::Named(place) => fs::lsetxattr(place.reachable(), name, value, XattrFlags::empty()),
+fn set(to: To<'_>, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+    match to {
+        To::Open(file) => fs::fsetxattr(file, name, value, XattrFlags::empty()),
+        To::Through(file) => fs::setxattr(through(file), name, value, XattrFlags::empty()),
     }
 }
 
-fn remove(of: Of<'_>, name: &[u8]) -> Result<(), Errno> {
-    match of {
-        Of::Open(file) => fs::fremovexattr(file, name),
-        Of::Through(file) => fs::removexattr(through(file), name),
-        Of::Named(place) => fs::lremovexattr(place.reachable(), name),
+fn remove(to: To<'_>, name: &[u8]) -> Result<(), Errno> {
+    match to {
+        To::Open(file) => fs::fremovexattr(file, name),
+        To::Through(file) => fs::removexattr(through(file), name),
     }
 }
 

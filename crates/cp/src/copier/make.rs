@@ -1,16 +1,18 @@
 //! Makes what the destination is to be: a directory, a link, a special file, or a job for a
 //! regular file.
 
+use std::os::fd::{AsFd, OwnedFd};
+
 use rustix::{
-    fs::{self, AtFlags, FileType, Mode, Stat},
+    fs::{self, AtFlags, FileType, Mode, OFlags, Stat},
     io::Errno,
 };
 
-use super::{Copier, Existed, Visit, Visited, omitted_at_first, tree::Entered};
+use super::{Copier, Existed, Visit, Visited, held::Held, omitted_at_first, tree::Entered};
 use crate::{
-    attributes::{Finish, MODE_BITS, Of, Otherwise, set_mode},
+    attributes::{Finish, MODE_BITS, Of, Otherwise, To, set_mode},
     options::{Making, Options},
-    place::{Identity, Place, kind, split},
+    place::{Identity, Place, kind},
     temporary,
 };
 
@@ -105,8 +107,8 @@ impl Copier {
         if !needs_stat {
             return Ok(None);
         }
-        let made = match target.stat(false) {
-            Ok(made) => made,
+        let (held, made) = match Held::open_with_stat(target, OFlags::NOFOLLOW) {
+            Ok(opened) => opened,
             Err(errno) => {
                 return Err(self.fail("cannot stat %s", &[&target.path], Some(errno)));
             }
@@ -117,7 +119,7 @@ impl Copier {
         if made.st_mode & 0o700 == 0o700 {
             return Ok(None);
         }
-        match set_mode(Of::Named(target), made.st_mode | 0o700) {
+        match held.attributes().map_or(Ok(()), |to| set_mode(to, made.st_mode | 0o700)) {
             Ok(()) => Ok(Some(made.st_mode & MODE_BITS)),
             Err(errno) => {
                 Err(self.fail("setting permissions for %s", &[&target.path], Some(errno)))
@@ -196,9 +198,11 @@ impl Copier {
         is_link: bool,
         omitted: u32,
     ) -> Visited {
-        if let Ok(made) = visit.target.stat(false) {
-            self.note_written(made.st_dev, visit.target.directory(), &visit.target.path);
-        }
+        let what = if is_link { FileType::Symlink } else { kind(stat) };
+        let made = match self.open_made(&visit.target, what, stat.st_rdev) {
+            Ok(made) => made,
+            Err(visited) => return visited,
+        };
         let fresh = if kind(stat) == FileType::Socket { 0o777 } else { 0o666 };
         let otherwise = self.otherwise(existed.stat.is_none().then_some(fresh), omitted, None);
         let finish = Finish {
@@ -208,7 +212,7 @@ impl Copier {
             source: Of::Named(&visit.source),
             source_path: &visit.source.path,
             source_stat: stat,
-            copy: Of::Named(&visit.target),
+            copy: To::Through(made.as_fd()),
             copy_path: &visit.target.path,
             copy_stat: existed.stat.as_ref(),
             is_link,
@@ -219,6 +223,30 @@ impl Copier {
         let ok = finish.run(&mut lines);
         lines.into_iter().for_each(|line| self.report.say(line));
         if ok { Visited::Done } else { Visited::Failed }
+    }
+
+    /// Opens what was just made, to set its attributes: by its name another's file could be met
+    /// by now.
+    fn open_made(&mut self, target: &Place, what: FileType, node: u64) -> Result<OwnedFd, Visited> {
+        let opened = target.open(OFlags::PATH | OFlags::NOFOLLOW, 0);
+        let opened = opened.and_then(|made| fs::fstat(&made).map(|stat| (made, stat)));
+        let (made, stat) = match opened {
+            Ok(opened) => opened,
+            Err(errno) => {
+                return Err(self.fail("cannot stat %s", &[&target.path], Some(errno)));
+            }
+        };
+        // What has a second name was somebody's before: a link may stay that was there.
+        let is_ours = match what {
+            FileType::Symlink => kind(&stat) == what,
+            _ => kind(&stat) == what && stat.st_nlink <= 1 && stat.st_rdev == node,
+        };
+        if !is_ours {
+            let template = "skipping file %s, as it was replaced while being copied";
+            return Err(self.fail(template, &[&target.path], None));
+        }
+        self.note_made(stat.st_dev, target);
+        Ok(made)
     }
 
     /// Permissions of what was made, where they are not preserved. `fresh`: those of a new file,
@@ -259,6 +287,11 @@ impl Copier {
         };
         match made {
             Ok(replaced) => {
+                if self.options.durable
+                    && let Ok(stat) = new.stat(false)
+                {
+                    self.note_made(stat.st_dev, new);
+                }
                 if replaced && verbose {
                     self.report.out("removed %s", &[&new.path]);
                 }
@@ -300,14 +333,8 @@ fn replace_with(target: &Place, make: impl Fn(&Place) -> Result<(), Errno>) -> R
 }
 
 fn is_in_current_directory(target: &Place) -> bool {
-    if !target.is_typed() {
-        return false;
-    }
-    let (parent, _) = split(&target.path);
-    let identity = |path: &[u8]| {
-        fs::statat(fs::CWD, path, AtFlags::empty()).map(|stat| Identity::of(&stat)).ok()
-    };
+    let identity = |place: &Place| place.stat(true).map(|stat| Identity::of(&stat)).ok();
     // Where there is no such directory, making the link tells that.
-    let above = identity(parent);
-    parent == b"." || above.is_none() || identity(b".") == above
+    let above = identity(&target.sibling(b"."));
+    above.is_none() || above == identity(&Place::typed(b".".to_vec()))
 }

@@ -14,7 +14,7 @@ use rustix::{
 use super::{Copier, Named, parents};
 use crate::{
     options::{Backup, Target},
-    place::{Place, join, kind, split},
+    place::{Place, join, kind, open_to_go_through, split},
 };
 
 /// Why nothing is copied at all: a message, and whether to point to the help.
@@ -55,17 +55,24 @@ impl Copier {
         if sources.len() > 1 {
             self.named = Some(Named::default());
         }
+        // Who may rename it must not lead the copy elsewhere half-way.
+        let held = open_to_go_through(CWD, directory.as_bytes()).ok().map(Arc::new);
         for source in sources {
             let source = self.source_path(source.into_vec());
             if self.options.parents {
-                parents::copy(self, &source, directory.as_bytes());
+                parents::copy(self, &source, directory.as_bytes(), held.as_ref());
                 continue;
             }
             let (_, last) = split(&source);
             // What is in the directory above goes into the target, not above it.
             let last = if last == b".." { b"." } else { last };
-            let target = join(directory.as_bytes(), last);
-            self.copy(Place::typed(source), Place::typed(target), false);
+            let target = match &held {
+                Some(held) if !last.is_empty() => {
+                    Place::within(held.clone(), directory.as_bytes(), last)
+                }
+                _ => Place::typed(join(directory.as_bytes(), last)),
+            };
+            self.copy(Place::typed(source), target, false);
         }
     }
 
@@ -75,7 +82,7 @@ impl Copier {
         }
         // Slashes are stripped of what goes into a directory, as GNU cp does it.
         let source = self.options.sources[0].clone().into_vec();
-        let mut target = Place::typed(target.as_bytes().to_vec());
+        let mut target = Place::typed(target.as_bytes().to_vec()).pinned();
         let stat = target.stat(true);
         if self.options.remove_after_failure
             && self.options.backup != Backup::None

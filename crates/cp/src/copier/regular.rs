@@ -16,7 +16,7 @@ use rustix::{
 
 use super::{Copier, Existed, Visit, Visited, omitted_at_first};
 use crate::{
-    attributes::{MODE_BITS, Of, extended, set_mode},
+    attributes::{MODE_BITS, Of, To, extended, set_mode},
     data::verify,
     job::Job,
     place::{Identity, Place, kind},
@@ -288,7 +288,7 @@ impl Copier {
 }
 
 /// The file itself where the target is a link to it: the link stays.
-fn behind_links(target: &Place) -> Result<Place, Errno> {
+pub(super) fn behind_links(target: &Place) -> Result<Place, Errno> {
     if kind(&target.stat(false)?) != FileType::Symlink {
         return Ok(target.clone());
     }
@@ -304,8 +304,8 @@ fn dress(file: &OwnedFd, old: &Place, stat: &Stat) {
     let own = fstat(file);
     let is_owned = own.is_ok_and(|own| (own.st_uid, own.st_gid) == (stat.st_uid, stat.st_gid))
         || fchown(file, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid))).is_ok();
-    extended::take_over(Of::Named(old), Of::from(file));
+    extended::take_over(Of::Named(old), To::from(file));
     let kept = if is_owned { MODE_BITS } else { 0o777 };
     // Its permissions stay those that it was made with where they cannot be set.
-    let _ = set_mode(Of::from(file), stat.st_mode & kept);
+    let _ = set_mode(To::from(file), stat.st_mode & kept);
 }

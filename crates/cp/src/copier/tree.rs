@@ -5,21 +5,13 @@
 //! with what they were: so a tree may be deeper than there are descriptors, and than PATH_MAX. A
 //! directory gets its attributes when all in it is made; content in flight does not change them.
 
-use std::{
-    os::fd::{AsFd, OwnedFd},
-    sync::Arc,
-};
+use rustix::fs::{OFlags, Stat};
 
-use rustix::{
-    fs::{self, Mode, OFlags, Stat},
-    io::Errno,
-};
-
-use super::{Copier, Root, Visit, Visited};
+use super::{Copier, Root, Visit, Visited, held::Held};
 use crate::{
     attributes::{Finish, Of},
     listing::Listing,
-    place::{Identity, Place, retry},
+    place::{Identity, Place},
 };
 
 /// A directory to go into.
@@ -65,68 +57,6 @@ struct Frame {
     existed: Option<Stat>,
     omitted: u32,
     restore: Option<u32>,
-}
-
-/// A directory that is open, or can be opened again.
-#[derive(Debug)]
-struct Held {
-    file: Option<Arc<OwnedFd>>,
-    identity: Option<Identity>,
-    /// Not readable: open for nothing but what is in it.
-    path_only: bool,
-}
-
-impl Held {
-    /// Opens a directory, if need be only to go through it.
-    fn open(place: &Place, flags: OFlags) -> Result<Held, Errno> {
-        let flags = flags | OFlags::DIRECTORY;
-        let (file, path_only) = match place.open(OFlags::RDONLY | flags, 0) {
-            Err(Errno::ACCESS) => (place.open(OFlags::PATH | flags, 0)?, true),
-            opened => (opened?, false),
-        };
-        let identity = Some(Identity::of(&fs::fstat(&file)?));
-        Ok(Held { file: Some(Arc::new(file)), identity, path_only })
-    }
-
-    fn none() -> Held {
-        Held { file: None, identity: None, path_only: false }
-    }
-
-    fn file(&self) -> Option<Arc<OwnedFd>> {
-        self.file.clone()
-    }
-
-    /// Opens it again from a directory in it, or by its path.
-    fn reopen(&mut self, child: &Held, path: &[u8]) -> Result<(), Errno> {
-        if self.file.is_some() || self.identity.is_none() {
-            return Ok(());
-        }
-        let access = if self.path_only { OFlags::PATH } else { OFlags::RDONLY };
-        let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let above = child
-            .file
-            .as_ref()
-            .map(|child| retry(|| fs::openat(child.as_fd(), "..", flags, Mode::empty())));
-        if let Some(Ok(above)) = above
-            && self.adopt(above).is_ok()
-        {
-            return Ok(());
-        }
-        // It was entered through a link, or was moved.
-        self.adopt(Place::typed(path.to_vec()).reached().open(flags, 0)?)
-    }
-
-    fn adopt(&mut self, file: OwnedFd) -> Result<(), Errno> {
-        if self.identity != Some(Identity::of(&fs::fstat(&file)?)) {
-            return Err(Errno::STALE);
-        }
-        self.file = Some(Arc::new(file));
-        Ok(())
-    }
-}
-
-fn of(file: &OwnedFd, path_only: bool) -> Of<'_> {
-    if path_only { Of::Through(file.as_fd()) } else { Of::Open(file.as_fd()) }
 }
 
 impl Tree {
@@ -192,9 +122,7 @@ impl Tree {
                 return;
             }
         };
-        if let (Some(file), Some(identity)) = (&target.file, target.identity) {
-            copier.note_written(identity.device, file.as_fd(), &entered.target.path);
-        }
+        copier.note_directory(&target, &entered.target.path);
         let (source, listing) = self.open_source(copier, &entered);
         self.source_path.clone_from(&entered.source.path);
         self.target_path.clone_from(&entered.target.path);
@@ -211,7 +139,8 @@ impl Tree {
         });
         while self.frames.len() - self.open_from > copier.descriptors.directories {
             let frame = &mut self.frames[self.open_from];
-            (frame.source.file, frame.target.file) = (None, None);
+            frame.source.close();
+            frame.target.close();
             self.open_from += 1;
         }
     }
@@ -228,7 +157,7 @@ impl Tree {
                 return (Held::none(), Listing::default());
             }
         };
-        if held.identity != Some(Identity::of(&entered.stat)) {
+        if !held.is(Identity::of(&entered.stat)) {
             let template = "skipping file %s, as it was replaced while being copied";
             copier.error(template, &[path], None);
             self.ok = false;
@@ -237,12 +166,7 @@ impl Tree {
         if entered.is_skipped {
             return (held, Listing::default());
         }
-        let listed = match &held.file {
-            Some(_) if held.path_only => Err(Errno::ACCESS),
-            Some(file) => Listing::read(file.as_fd()),
-            None => Ok(Listing::default()),
-        };
-        match listed {
+        match held.list() {
             Ok(listing) => (held, listing),
             Err(errno) => {
                 copier.error("cannot access %s", &[path], Some(errno));
@@ -283,12 +207,10 @@ impl Tree {
     }
 
     fn finish(&self, copier: &mut Copier, frame: &Frame) -> bool {
-        let Some(file) = frame.target.file() else { return false };
-        let copy = of(&file, frame.target.path_only);
+        let Some(copy) = frame.target.attributes() else { return false };
         let by_path;
-        let source_file = frame.source.file();
-        let source = match &source_file {
-            Some(source) => of(source, frame.source.path_only),
+        let source = match frame.source.attributes() {
+            Some(source) => Of::File(source),
             None => {
                 by_path = Place::typed(self.source_path.clone()).reached();
                 Of::Named(&by_path)
