@@ -252,6 +252,15 @@ impl AnyDriver {
         }
     }
 
+    /// Whether all that comes makes the event descriptor readable, after a submit that armed it.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_armed(&mut self) -> bool {
+        match self {
+            AnyDriver::Uring(uring) => uring.is_armed(),
+            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => true,
+        }
+    }
+
     /// Gives the kernel a queue of buffers to choose from, and tells the number that it has there.
     pub(crate) fn register_entries(&mut self, entries: &Entries) -> Result<u16, String> {
         match self {

@@ -5,6 +5,8 @@
 //! no memory, descriptor or path that the kernel may still touch is freed, whatever its user does
 //! with it: drop it, forget it, or panic half-way.
 
+#[cfg(feature = "tokio")]
+mod arming;
 mod linked;
 mod registration;
 mod shutdown;
@@ -423,26 +425,6 @@ impl Local {
     ) -> Result<usize, Error> {
         // A time beyond the clock's reach is no bound.
         self.drive(want, self.driver.now().checked_add(timeout))
-    }
-
-    /// What becomes readable when a completion comes that the loop does not wait for itself, or the
-    /// other side of the ring has something: a ring's own descriptor. See
-    /// [`submit_and_arm`](Self::submit_and_arm).
-    #[cfg(feature = "tokio")]
-    pub(crate) fn event_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.driver.event_descriptor()
-    }
-
-    /// As [`submit`](Self::submit), and sees to it that all that comes later makes the event
-    /// descriptor readable.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn submit_and_arm(&mut self) -> Result<(), Error> {
-        if self.has_watched() {
-            self.drive_watched(0, None)?;
-        } else if self.chains.are_watched() {
-            self.drive_chains(0, None)?;
-        }
-        self.driver.submit_and_arm().map_err(|errno| Error::new(Opcode::Submit, errno))
     }
 
     #[inline]

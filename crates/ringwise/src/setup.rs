@@ -302,6 +302,8 @@ pub struct Builder {
     pub(crate) avoided: Vec<Opcode>,
     pub(crate) simulation: Option<Simulation>,
     pub(crate) driver_thread: bool,
+    /// A runtime drives it, whose threads sleep on its descriptor.
+    pub(crate) is_portable: bool,
 }
 
 impl Default for Builder {
@@ -325,6 +327,7 @@ impl Default for Builder {
             avoided: Vec::new(),
             simulation: None,
             driver_thread: false,
+            is_portable: false,
         }
     }
 }
@@ -384,7 +387,8 @@ impl Builder {
 
     /// Polls the device for completions (`IOPOLL`); off unless turned on. Such a ring does direct
     /// reads and writes only, and needs a device with polling queues: see
-    /// [`Local::probe_iopoll`].
+    /// [`Local::probe_iopoll`]. Somebody has to poll: a [`Ring`] that a tokio runtime drives does
+    /// not, and its [`Setup::iopoll`] says so; one with a [`driver_thread`](Self::driver_thread) does.
     #[must_use]
     pub fn iopoll(mut self, on: bool) -> Self {
         self.flags = self.flags.without(SetupFlags::IOPOLL);

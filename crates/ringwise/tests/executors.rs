@@ -18,12 +18,13 @@ use futures::{
     StreamExt,
     channel::mpsc,
     executor::{LocalPool, ThreadPool},
-    future::join_all,
+    future::{join_all, poll_immediate},
     task::SpawnExt,
 };
 use rings::{in_child, read_write, skip};
 use ringwise::{
-    BackendChoice, Builder, Descriptor, Local, Operation, Ring, fs, fs::File, sim::Simulation,
+    BackendChoice, Builder, Descriptor, Effect, Local, Operation, Ring, fs, fs::File,
+    sim::Simulation,
 };
 use tokio::runtime::{Builder as RuntimeBuilder, Runtime};
 
@@ -499,4 +500,67 @@ fn a_forked_child_may_drop_the_runtime() {
             assert_eq!(done.result().unwrap(), 4);
         }
     });
+}
+
+/// A ring that cannot hand anything over goes on with what it has: those whose results had come
+/// waited as long as the error lasted.
+#[test]
+fn results_are_told_while_nothing_can_be_handed_over() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use std::os::fd::{AsRawFd, OwnedFd};
+    in_child("results_are_told_while_nothing_can_be_handed_over", || {
+        let runtime = RuntimeBuilder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let ring = Local::builder().backend(BackendChoice::Classic).build_ring().unwrap();
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            let reader = Descriptor::from(OwnedFd::from(reader));
+            let mut read = Box::pin(ring.submit(Operation::read_at(&reader, vec![0; 8], 0)));
+            assert!(poll_immediate(&mut read).await.is_none());
+            // None is left for the timer by which a runtime is told of a timeout.
+            let lowest = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
+            let before = getrlimit(Resource::Nofile);
+            setrlimit(Resource::Nofile, Rlimit { current: Some(lowest as u64), ..before }).unwrap();
+            let mut timeout = Box::pin(ring.submit(Operation::timeout(60 * SECOND)));
+            assert!(poll_immediate(&mut timeout).await.is_none());
+            std::io::Write::write_all(&mut writer, b"now").unwrap();
+            let done = tokio::time::timeout(10 * SECOND, read).await.expect("nobody told it");
+            assert_eq!(done.result().unwrap(), 3);
+            setrlimit(Resource::Nofile, before).unwrap();
+            drop(timeout);
+            ring.shutdown(10 * SECOND).await.unwrap();
+        });
+    });
+}
+
+/// It was polled by nobody, and panicked or hung at what it cannot poll for.
+#[test]
+fn a_ring_in_a_runtime_does_not_poll() {
+    let polled = Local::builder().backend(BackendChoice::Uring).iopoll(true);
+    if let Err(error) = polled.clone().build() {
+        return skip(&error.to_string());
+    }
+    for has_thread in [false, true] {
+        let runtime = RuntimeBuilder::new_current_thread().enable_all().build().unwrap();
+        let ring = runtime.block_on(async {
+            let ring = polled.clone().driver_thread(has_thread).build_ring().unwrap();
+            let operations = async {
+                ring.submit(Operation::timeout(SECOND / 100)).await.result().unwrap();
+                ring.submit(Operation::statx("/proc")).await.metadata().unwrap();
+                ring.submit(Operation::nop()).await.result().unwrap();
+            };
+            tokio::time::timeout(10 * SECOND, operations).await.expect("it hangs");
+            ring.shutdown(10 * SECOND).await.unwrap();
+            ring
+        });
+        let setup = ring.setup();
+        assert!(setup.asked().has("IOPOLL"));
+        assert_eq!(setup.granted().has("IOPOLL"), has_thread);
+        match setup.iopoll() {
+            Effect::Unknown => assert!(has_thread),
+            Effect::Ineffective(reason) => {
+                assert!(!has_thread && reason.contains("a runtime"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -201,6 +201,9 @@ impl Classic {
     /// Makes one call that waits for a thread, where none could be started: then the loop's own
     /// has to do. Whether there was one.
     pub(super) fn rescue(&mut self) -> bool {
+        if self.with_pool == 0 {
+            return false;
+        }
         let rescued = self.pool.run_one_if_deserted();
         self.with_pool -= usize::from(rescued.is_some());
         self.ready.extend(rescued);
@@ -262,7 +265,7 @@ impl Classic {
     #[cfg(feature = "tokio")]
     pub(super) fn submit_and_arm(&mut self) -> Result<(), Errno> {
         self.submit(0, None)?;
-        while !self.prepare_sleep() {
+        while self.rescue() || !self.prepare_sleep() {
             self.look();
         }
         let next = self.next_timer();

@@ -69,6 +69,8 @@ pub(crate) struct Uring {
     companion: Option<Box<Classic>>,
     threads_max: usize,
     poll_armed: bool,
+    /// What wakes the loop was heard, and nobody has looked yet at what it was for.
+    is_roused: bool,
     /// Calls that a polled ring has; others need not know.
     polled_in_flight: usize,
     reaped: Reaped,
@@ -103,6 +105,7 @@ impl Uring {
             companion: None,
             threads_max: builder.classic_threads,
             poll_armed: false,
+            is_roused: false,
             polled_in_flight: 0,
             reaped: Reaped::default(),
             links: Links::default(),
@@ -271,7 +274,7 @@ impl Uring {
             self.polled_in_flight -= taken;
         }
         if self.poll_armed && self.reaped.remove(OWN_POLL) {
-            self.poll_armed = false;
+            (self.poll_armed, self.is_roused) = (false, true);
             self.companion.as_ref().expect("it has the poll").clear_wake();
         }
     }
@@ -317,6 +320,7 @@ impl Uring {
     fn look(&mut self) {
         self.reap();
         if let Some(companion) = &mut self.companion {
+            self.is_roused = false;
             companion.look();
             self.reaped.extend(companion.take_ready());
         }
@@ -360,10 +364,20 @@ impl Uring {
             return self.enter(0, None).map(drop);
         }
         self.submit_both(0, None)?;
-        while !self.arm_wake()? {
+        while self.with_companion(Classic::rescue) || !self.arm_wake()? {
             self.look();
         }
         self.enter(0, None).map(drop)
+    }
+
+    /// Whether all that comes later makes the ring readable, after the results that are there were
+    /// taken: not where they were in the way of entries or of other results, which the kernel then
+    /// holds back and does not tell of again, nor where the companion's wake was among them.
+    #[cfg(feature = "tokio")]
+    pub(super) fn is_armed(&mut self) -> bool {
+        let by_thread = self.is_polled_by_thread();
+        let queue = self.ring.submission();
+        !self.is_roused && !queue.cq_overflow() && (by_thread || queue.is_empty())
     }
 
     /// A polled ring takes no poll on a descriptor. While it has calls its user asked for spinning;
@@ -603,8 +617,13 @@ fn describe(builder: &Builder, granted: SetupFlags, ring: &IoUring, handle: &Ent
     } else {
         Effect::Ineffective("the kernel refused a submission thread (EPERM)".into())
     };
-    let iopoll =
-        if granted.contains(SetupFlags::IOPOLL) { Effect::Unknown } else { Effect::NotAsked };
+    let iopoll = if !builder.flags.contains(SetupFlags::IOPOLL) {
+        Effect::NotAsked
+    } else if granted.contains(SetupFlags::IOPOLL) {
+        Effect::Unknown
+    } else {
+        Effect::Ineffective("a ring that a runtime drives does not poll".into())
+    };
     Setup {
         backend: crate::setup::Backend::Uring,
         fallback: None,

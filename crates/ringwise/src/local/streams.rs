@@ -371,6 +371,8 @@ impl Local {
         match Ticket::from_user_data(cqe.user_data, self.number) {
             Some(ticket) => self.complete_watched(ticket, cqe),
             None => {
+                // Whoever takes it out has yet to look for what it was for.
+                self.streams.is_unheeded |= cqe.user_data & !BY_THREAD == OWN_NUDGE;
                 self.complete_own(cqe);
                 None
             }

@@ -364,6 +364,12 @@ impl Driver {
         cancels || begins || ends || self.local.has_due_steps() || self.local.has_unheeded()
     }
 
+    /// Whether there is something to do that nothing will wake a sleeping driver for.
+    #[cfg(feature = "tokio")]
+    pub(super) fn needs_turn(&mut self) -> bool {
+        self.has_startable_backlog() || !self.local.is_armed()
+    }
+
     fn begin_closing(&mut self, time: Duration) {
         let deadline = Instant::now().checked_add(time);
         self.closing = Some(Closing { deadline, told: false, has_cancelled: false });

@@ -28,7 +28,7 @@ impl Portable {
     /// Builds a loop without what ties one to a thread.
     pub(super) fn build(builder: Builder, hub: &Arc<Hub>) -> Result<Portable, SetupError> {
         let untied = builder.single_issuer(false).defer_taskrun(false).registered_ring(false);
-        let local = Local::build(untied)?;
+        let local = Local::build(Builder { is_portable: true, ..untied })?;
         let (setup, hub) = (local.setup(), hub.clone());
         assert!(!setup.granted().has("SINGLE_ISSUER") && !setup.is_ring_registered());
         let mut driver = Driver::new(local, hub);

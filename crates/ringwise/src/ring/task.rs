@@ -75,8 +75,7 @@ impl SharedDriver {
         let submitted = self.submitting.time(|| driver.local.submit_and_arm());
         driver.reap();
         let results = driver.take_results();
-        let needs_driver =
-            submitted.is_err() || driver.is_closing() || driver.has_startable_backlog();
+        let needs_driver = submitted.is_err() || driver.is_closing() || driver.needs_turn();
         drop(guard);
         if results.keep(hub, By::Caller) {
             self.ring_the_bell();
@@ -173,21 +172,21 @@ impl Task {
                 let local = &mut driver.local;
                 let submitted = self.driver.submitting.time(|| local.submit_and_arm());
                 driver.reap();
-                let has_more = driver.has_startable_backlog();
+                let has_more = driver.needs_turn();
                 let results = driver.take_results();
                 drop(guard);
                 results.keep(&self.hub, By::Driver);
                 (submitted, has_more)
             };
+            let (woken, others_wait) =
+                self.hub.begin_turn(self.pace.spread(&self.driver.submitting));
+            let count = woken.len();
+            woken.into_iter().for_each(|waker| wake(Some(waker)));
             if submitted.is_err() {
                 // What the kernel did not take stays queued, and nothing else would hand it over.
                 Driver::pause();
                 return Turn::Again;
             }
-            let (woken, others_wait) =
-                self.hub.begin_turn(self.pace.spread(&self.driver.submitting));
-            let count = woken.len();
-            woken.into_iter().for_each(|waker| wake(Some(waker)));
             if others_wait {
                 self.pace.go_on(&self.driver.submitting);
             }

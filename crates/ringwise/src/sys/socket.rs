@@ -11,7 +11,7 @@ use std::os::fd::RawFd;
 use libc::{c_int, c_void};
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
-    net::{SocketType, sockopt},
+    net::{ipproto, sockopt},
 };
 
 use super::{
@@ -261,13 +261,15 @@ pub(crate) unsafe fn make_nonblocking(listener: RawFd) {
     }
 }
 
-/// Whether bytes that were sent apart may be received together: then a receive that gets less than
-/// it has room for has emptied the socket.
+/// Whether a receive that gets less than it has room for has emptied the socket: bytes that were
+/// sent apart are received together, unless one is marked as urgent. Unix sockets end a receive too
+/// where descriptors were sent with what comes next (net/unix/af_unix.c, unix_stream_read_generic).
 ///
 /// # Safety
 ///
 /// The descriptor is open.
-pub(crate) unsafe fn is_stream(socket: RawFd) -> bool {
+pub(crate) unsafe fn is_tcp(socket: RawFd) -> bool {
     // SAFETY: the caller vouches.
-    sockopt::socket_type(unsafe { borrow(socket) }).is_ok_and(|kind| kind == SocketType::STREAM)
+    let socket = unsafe { borrow(socket) };
+    sockopt::socket_protocol(socket).is_ok_and(|protocol| protocol == Some(ipproto::TCP))
 }

@@ -10,6 +10,7 @@ mod loops;
 mod peers;
 
 // The operations, each with what can go wrong with it.
+mod boundaries;
 mod control;
 mod descriptors;
 mod files;
@@ -140,6 +141,9 @@ suite! {
         a_flood_leaves_room_for_others
         a_dropped_loop_lets_go_of_its_sockets
         work_is_seen_before_it_is_waited_for;
+    boundaries:
+        what_lies_behind_descriptors_is_received
+        what_lies_behind_urgent_data_is_received;
     control:
         a_noop_completes_with_its_tag
         a_timeout_takes_its_time

@@ -2,8 +2,8 @@
 //!
 //! A socket is registered edge-triggered when a call on it first has to wait, and stays: no system
 //! call for each wait. What the last call said of it is remembered, so that none is made whose
-//! answer is known, and a receive that got less than it had room for says that the socket is empty
-//! (epoll(7)). Calls in one direction keep the order in which they came. A call that has several
+//! answer is known, and a receive that got less than it had room for says that a TCP socket is empty
+//! (epoll(7)), unless urgent data came: what lies behind the mark makes no event of its own. Calls in one direction keep the order in which they came. A call that has several
 //! results has at most 32 in a row, then the others have theirs.
 //!
 //! Buffers of a group are taken when a socket is ready: those that are silent keep none.
@@ -33,8 +33,8 @@ use crate::{
     sys::{
         ring::borrow,
         socket::{
-            begin_connect, end_connect, is_stream, make_nonblocking, receive_chosen, remaining,
-            send, send_message, transfer,
+            begin_connect, end_connect, is_tcp, make_nonblocking, receive_chosen, remaining, send,
+            send_message, transfer,
         },
     },
 };
@@ -59,7 +59,9 @@ pub(super) struct Sockets {
 struct Socket {
     serial: u64,
     is_registered: bool,
-    is_stream: bool,
+    is_tcp: bool,
+    /// Urgent data came once: a receive ends at its mark, and more may lie behind it.
+    had_urgent: bool,
     /// The set was asked to tell of room for sending.
     watches_sends: bool,
     /// The last receive emptied it, and no event came since.
@@ -163,6 +165,7 @@ impl Sockets {
         let has_ended = events.intersects(gone);
         let before = socket.len();
         socket.has_ended |= has_ended;
+        socket.had_urgent |= events.contains(EventFlags::PRI);
         if has_ended || events.intersects(EventFlags::IN | EventFlags::PRI) {
             socket.is_drained = false;
             socket.receive(fd, ready, &mut self.leftover);
@@ -222,11 +225,11 @@ impl Socket {
                 Step::Done(cqe, is_short) => {
                     self.receivers.pop();
                     ready.extend([cqe]);
-                    self.is_drained = is_short && self.is_stream && !self.has_ended;
+                    self.is_drained = is_short && self.tells_end();
                 }
                 Step::One(cqe, is_short) => {
                     ready.extend([cqe]);
-                    self.is_drained = is_short && self.is_stream && !self.has_ended;
+                    self.is_drained = is_short && self.tells_end();
                 }
                 Step::NotReady | Step::MustBlock => {
                     self.is_drained = true;
@@ -238,6 +241,11 @@ impl Socket {
         if has_more && !std::mem::replace(&mut self.in_leftover, true) {
             leftover.push(fd);
         }
+    }
+
+    /// Whether a receive that gets less than it has room for says that there is no more.
+    fn tells_end(&self) -> bool {
+        self.is_tcp && !self.has_ended && !self.had_urgent
     }
 
     /// Begins a sending call. It comes back where it can only be made by blocking.
@@ -301,10 +309,10 @@ impl Socket {
         let file = unsafe { borrow(fd) };
         if !self.is_registered {
             // SAFETY: as above.
-            self.is_stream = unsafe { is_stream(fd) };
+            self.is_tcp = unsafe { is_tcp(fd) };
         }
         self.watches_sends |= !self.senders.is_empty();
-        let mut events = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        let mut events = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
         events.set(EventFlags::OUT, self.watches_sends);
         let data = EventData::new_u64(SOCKET | fd as u64);
         // Either tells of what is ready by now, so nothing is missed.

@@ -37,6 +37,10 @@ const LADDER: [(SetupFlags, &str); 7] = [
 /// Opens a ring with as many of the asked flags as the kernel takes.
 pub(super) fn open(builder: &Builder) -> Result<(IoUring, SetupFlags), FallbackReason> {
     let mut asked = builder.flags;
+    if builder.is_portable {
+        // Nothing makes the descriptor of a polled ring readable.
+        asked = asked.without(SetupFlags::IOPOLL);
+    }
     let mut flags = compatible(asked);
     let mut entries = builder.entries;
     let mut steps = LADDER.iter();
