@@ -196,8 +196,8 @@ mod tests {
         assert_eq!(overload(&mut pace, start, 3).0, Spread::InTurn);
         pace.rest();
         // A rest in between: it begins anew.
-        assert_eq!(overload(&mut pace, start, 3).0, Spread::InTurn);
-        assert_eq!(pace.spread(&start.after(4)), Spread::AtOnce);
+        assert_eq!(overload(&mut pace, start.after(3), 3).0, Spread::InTurn);
+        assert_eq!(pace.spread(&start.after(7)), Spread::AtOnce);
     }
 
     #[test]
