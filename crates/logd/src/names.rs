@@ -3,8 +3,10 @@
 //!
 //! A name's number is stored with the batch that has its lines, in the index, so that both are
 //! there after a crash or neither is. One connection at a time has a name: who comes with it takes
-//! it over, and the one before is not listened to any more. What it does not do: tell who may use
-//! which name. Where clients show certificates, a name is one of its tenant's.
+//! it over, and the one before is not listened to any more. A name that has lines is never forgotten:
+//! its client would be told 0 and, after a restart, its old number again, by which it would drop lines
+//! that are not stored. What it does not do: tell who may use which name. Where clients show
+//! certificates, a name is one of its tenant's.
 
 use std::{
     collections::HashMap,
@@ -14,7 +16,7 @@ use std::{
     },
 };
 
-/// Names that are remembered; of more, the one that was not used for longest is forgotten.
+/// Names that are remembered, those that have lines and those that are in use; no more are taken.
 const NAMES_MAX: usize = 10_000;
 /// The longest name that a client may give itself, in bytes.
 const NAME_BYTES: usize = 64;
@@ -25,10 +27,14 @@ pub(crate) type Mark = (Arc<str>, u64);
 /// All names of a daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    known: Mutex<HashMap<Arc<str>, Arc<Name>>>,
+    known: Arc<Known>,
     /// Counts claims: each has a number of its own.
     claims: AtomicU64,
 }
+
+/// Whoever locks it and a name's state locks it first.
+#[derive(Debug, Default)]
+struct Known(Mutex<HashMap<Arc<str>, Arc<Name>>>);
 
 #[derive(Debug)]
 struct Name {
@@ -40,8 +46,6 @@ struct Name {
 struct State {
     /// The claim that has it; 0 is none.
     holder: u64,
-    /// The newest claim, to know what was not used for long.
-    used: u64,
     /// The claim that has lines which are not committed yet; 0 is none.
     pending: u64,
     stored: u64,
@@ -54,7 +58,7 @@ pub(crate) enum Refusal {
     Wrong,
     /// Its lines from before are on their way: soon.
     Busy,
-    /// All that are remembered are in use.
+    /// As many as are remembered have lines or are in use.
     Many,
 }
 
@@ -72,6 +76,7 @@ impl Refusal {
 /// A connection's hold on a name.
 #[derive(Debug)]
 pub(crate) struct Claim {
+    known: Arc<Known>,
     name: Arc<Name>,
     number: u64,
 }
@@ -79,7 +84,7 @@ pub(crate) struct Claim {
 impl Names {
     /// Knows that a name's lines are stored up to this one.
     pub(crate) fn restore(&self, key: &str, stored: u64) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let name = known.entry(key.into()).or_insert_with_key(|key| Name::new(key.clone()));
         let mut state = name.state();
         state.stored = state.stored.max(stored);
@@ -100,15 +105,11 @@ impl Names {
             return Err(Refusal::Wrong);
         }
         let number = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known.len() >= NAMES_MAX && !known.contains_key(&*key) {
-            let unused = known.values().filter(|name| name.is_unused());
-            let oldest = unused.min_by_key(|name| name.state().used);
-            let oldest = oldest.map(|name| name.key.clone()).ok_or(Refusal::Many)?;
-            known.remove(&oldest);
+            return Err(Refusal::Many);
         }
         let name = known.entry(key.into()).or_insert_with_key(|key| Name::new(key.clone())).clone();
-        drop(known);
         let mut state = name.state();
         if state.pending != 0 {
             // Whoever has it is stored first, and told to go.
@@ -116,21 +117,23 @@ impl Names {
             return Err(Refusal::Busy);
         }
         // Until it is known that no lines came with the greeting.
-        (state.holder, state.used, state.pending) = (number, number, number);
+        (state.holder, state.pending) = (number, number);
         let stored = state.stored;
         drop(state);
-        Ok((Claim { name, number }, stored))
+        Ok((Claim { known: self.known.clone(), name, number }, stored))
     }
 
     /// All names that have lines.
     pub(crate) fn marks(&self) -> Vec<Mark> {
-        let known = self.known();
+        let known = self.known.lock();
         let marks = known.values().map(|name| (name.key.clone(), name.state().stored));
         marks.filter(|(_, stored)| *stored > 0).collect()
     }
+}
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Name>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Name>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,13 +143,8 @@ pub(crate) const KEY_BYTES: usize = 160;
 
 impl Name {
     fn new(key: Arc<str>) -> Arc<Name> {
-        let state = State { holder: 0, used: 0, pending: 0, stored: 0 };
+        let state = State { holder: 0, pending: 0, stored: 0 };
         Arc::new(Name { key, state: Mutex::new(state) })
-    }
-
-    fn is_unused(&self) -> bool {
-        let state = self.state();
-        state.holder == 0 && state.pending == 0
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -188,12 +186,17 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        let mut known = self.known.lock();
         let mut state = self.name.state();
         if state.holder == self.number {
             state.holder = 0;
         }
         if state.pending == self.number {
             state.pending = 0;
+        }
+        // Without lines there is nothing to remember.
+        if state.holder == 0 && state.pending == 0 && state.stored == 0 {
+            known.remove(&self.name.key);
         }
     }
 }
@@ -249,16 +252,30 @@ mod tests {
         assert_eq!(names.claim(Some(&tenant), &"x".repeat(60)).unwrap_err(), Refusal::Wrong);
     }
 
+    /// One that was forgotten was told 0, and after a restart its old number: its client dropped lines
+    /// that were not stored.
     #[test]
-    fn what_was_not_used_for_longest_is_forgotten_and_what_is_in_use_is_not() {
+    fn a_name_that_has_lines_is_never_forgotten() {
+        let names = Names::default();
+        names.claim(None, "web").unwrap().0.committed(1000);
+        for number in 0..=NAMES_MAX {
+            names.claim(None, &number.to_string()).unwrap();
+        }
+        assert_eq!(names.claim(None, "web").unwrap().1, 1000);
+        assert_eq!(names.marks(), [("web".into(), 1000)]);
+        assert_eq!(names.known.lock().len(), 1, "those without lines are not remembered");
+    }
+
+    #[test]
+    fn when_as_many_as_are_remembered_have_lines_no_other_is_taken() {
         let names = Names::default();
         let (held, _) = names.claim(None, "held").unwrap();
         for number in 1..NAMES_MAX {
             names.claim(None, &number.to_string()).unwrap().0.committed(1);
         }
-        names.claim(None, "new").unwrap();
-        assert!(held.take());
-        assert_eq!(names.claim(None, "2").unwrap().1, 1);
-        assert_eq!(names.claim(None, "1").unwrap().1, 0, "forgotten");
+        assert_eq!(names.claim(None, "new").unwrap_err(), Refusal::Many);
+        assert_eq!(names.claim(None, "1").unwrap().1, 1, "who is known comes back");
+        drop(held);
+        assert_eq!(names.claim(None, "new").unwrap().1, 0, "there is a place");
     }
 }
