@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, Write},
+    ops::Range,
     path::Path,
     time::Duration,
 };
@@ -12,7 +13,7 @@ use crate::{
     error::LogdError,
     segment::{
         name::{Content, Stream},
-        reader::{end_of, streams, verify, views, write_lines},
+        reader::{end_of, place_of, streams, verify, views, write_lines},
     },
 };
 
@@ -27,8 +28,9 @@ pub(crate) fn run(tool: &Tool, out: &mut impl Write) -> Result<(), LogdError> {
         Tool::Cat { directory, stream, from, dead } => {
             let wanted = Wanted::new(*stream, *dead);
             for (stream, serials) in wanted.among(streams(directory)?) {
-                let views = views(directory, stream, &serials)?;
-                write_lines(&views, *from, out)?;
+                let views = views(directory, stream, &serials, 0)?;
+                // What is missing is a problem that is told below, or was removed by retention.
+                write_lines(&views, *from, |_| {}, out)?;
                 let problems = verify(&views).problems;
                 if let Some(problem) = problems.first() {
                     return Err(LogdError::Failed(format!("{problem}; the rest was printed")));
@@ -73,22 +75,20 @@ fn tail(
     once: bool,
     out: &mut impl Write,
 ) -> Result<(), LogdError> {
-    let mut next: BTreeMap<Stream, u64> = BTreeMap::new();
+    let mut places: BTreeMap<Stream, Place> = BTreeMap::new();
     let mut is_first = true;
     loop {
         for (stream, mut serials) in wanted.among(streams(directory)?) {
-            // What was sealed before the last look has nothing new; two, for the change between.
-            if !is_first {
-                serials.drain(..serials.len().saturating_sub(2));
-            }
-            let views = views(directory, stream, &serials)?;
-            let start = match (next.get(&stream), from) {
-                (Some(next), _) => *next,
+            let next = match (places.get(&stream), from) {
+                (Some(place), _) => {
+                    serials.retain(|serial| *serial >= place.serial);
+                    place.next
+                }
                 (None, Some(from)) => from,
-                (None, None) if is_first => end_of(&views).saturating_sub(TAIL_LINES),
+                (None, None) if is_first => last_lines(directory, stream, &serials)?,
                 (None, None) => 0,
             };
-            next.insert(stream, write_lines(&views, start, out)?);
+            places.insert(stream, follow(directory, stream, &serials, next, out)?);
         }
         out.flush().map_err(|error| LogdError::output(&error))?;
         if once {
@@ -99,10 +99,46 @@ fn tail(
     }
 }
 
+/// How far a stream was printed.
+struct Place {
+    /// The segment that has the next line, or will be followed by it.
+    serial: u64,
+    next: u64,
+}
+
+/// Prints a stream's lines from `next` on, and says which are not there.
+fn follow(
+    directory: &Path,
+    stream: Stream,
+    serials: &[u64],
+    next: u64,
+    out: &mut impl Write,
+) -> Result<Place, LogdError> {
+    let first = place_of(directory, stream, serials, next)?;
+    let views = views(directory, stream, &serials[first..], next)?;
+    let skip = |lines: Range<u64>| {
+        let (from, to) = (lines.start, lines.end - 1);
+        let _ =
+            writeln!(io::stderr(), "ringwise: logd: {stream}: lines {from} to {to} are not there");
+    };
+    let next = write_lines(&views, next, skip, out)?;
+    Ok(Place { serial: serials.get(first).copied().unwrap_or(0), next })
+}
+
+/// Where the last lines of a stream begin.
+fn last_lines(directory: &Path, stream: Stream, serials: &[u64]) -> Result<u64, LogdError> {
+    for place in (0..serials.len()).rev() {
+        if let Some(end) = end_of(&views(directory, stream, &serials[place..], 0)?) {
+            return Ok(end.saturating_sub(TAIL_LINES));
+        }
+    }
+    Ok(0)
+}
+
 fn verify_all(directory: &Path, out: &mut impl Write) -> Result<(), LogdError> {
     let mut problems = 0;
     for (stream, serials) in streams(directory)? {
-        let verdict = verify(&views(directory, stream, &serials)?);
+        let verdict = verify(&views(directory, stream, &serials, 0)?);
         for line in &verdict.lines {
             writeln!(out, "{line}").map_err(|error| LogdError::output(&error))?;
         }

@@ -81,6 +81,11 @@ impl Entry {
         (self.flags >> NAMES_SHIFT) as usize
     }
 
+    /// Of a batch: the number of the line that comes after its last.
+    pub(crate) fn line_end(&self) -> u64 {
+        self.first_line.saturating_add(self.lines)
+    }
+
     /// The entries of a name whose lines are stored up to `sequence`.
     pub(crate) fn of_name(name: &str, sequence: u64) -> impl Iterator<Item = Entry> {
         name.as_bytes().chunks(PIECE_BYTES).enumerate().map(move |(place, piece)| {

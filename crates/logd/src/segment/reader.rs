@@ -5,15 +5,16 @@
 //! it works beside a daemon that writes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fs::File,
     io::{self, Write},
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 use super::{
-    entry::Entry,
+    entry::{ENTRY_BYTES, Entry, Kind},
     name::{Part, Stream, parse},
     scan::{Scan, State},
     unpack::Unpacker,
@@ -64,7 +65,8 @@ pub(crate) struct View<D> {
 }
 
 impl<D: Data> View<D> {
-    fn new(name: PathBuf, index: &[u8], data: Option<D>) -> io::Result<View<D>> {
+    /// Looks at a segment. Batches whose lines all come before `from` are not checked.
+    fn new(name: PathBuf, index: &[u8], data: Option<D>, from: u64) -> io::Result<View<D>> {
         if data.is_none()
             && let Some(scan) = Scan::removed(index)
         {
@@ -73,6 +75,9 @@ impl<D: Data> View<D> {
         let data_bytes = data.as_ref().map_or(Ok(0), Data::len)?;
         let scan = Scan::new(index, |batch| {
             let Some(data) = &data else { return Ok(false) };
+            if batch.line_end() <= from {
+                return Ok(true);
+            }
             Ok::<_, io::Error>(whole(data, data_bytes, batch)?.is_some())
         })?;
         Ok(View { name, scan, data, data_bytes, until_line: u64::MAX })
@@ -84,11 +89,17 @@ impl<D: Data> View<D> {
         all.filter(|batch| batch.first_line < self.until_line)
     }
 
-    /// Writes out the lines from `from` on; gives the number of the line after the last.
-    fn write(&self, from: u64, out: &mut dyn Write) -> Result<u64, LogdError> {
+    /// Writes out the lines from `from` on; gives the number of the line after the last. `skip` is
+    /// told of lines that are not there.
+    fn write(
+        &self,
+        from: u64,
+        skip: &mut dyn FnMut(Range<u64>),
+        out: &mut dyn Write,
+    ) -> Result<u64, LogdError> {
         let mut next = from;
         for batch in self.batches() {
-            let end = batch.first_line.saturating_add(batch.lines);
+            let end = batch.line_end();
             if end <= next {
                 continue;
             }
@@ -96,8 +107,11 @@ impl<D: Data> View<D> {
             let bytes = whole(data, self.data_bytes, batch)
                 .map_err(|error| LogdError::on(&self.name, &error))?;
             let Some(bytes) = bytes else { break };
-            let skipped = next.saturating_sub(batch.first_line);
-            out.write_all(after_lines(&bytes, skipped)).map_err(|e| LogdError::output(&e))?;
+            if next < batch.first_line {
+                skip(next..batch.first_line);
+            }
+            let before = next.saturating_sub(batch.first_line);
+            out.write_all(after_lines(&bytes, before)).map_err(|e| LogdError::output(&e))?;
             next = end;
         }
         Ok(next)
@@ -174,11 +188,41 @@ fn add_unlisted(directory: &Path, stream: Stream, serials: &mut Vec<u64>) {
     serials.sort_unstable();
 }
 
-/// Looks at a stream's segments, from the number `from` on.
+/// The place among the segments `serials` of the one that has a line: the last that begins with it or
+/// before it, else the first.
+pub(crate) fn place_of(
+    directory: &Path,
+    stream: Stream,
+    serials: &[u64],
+    line: u64,
+) -> Result<usize, LogdError> {
+    for (place, &serial) in serials.iter().enumerate().rev() {
+        let path = directory.join(stream.file(serial, Part::Index));
+        let mut head = [0; ENTRY_BYTES];
+        let read = File::open(&path).and_then(|file| file.read_exact_at(&mut head, 0));
+        match read {
+            Err(error) if is_missing(&error) => continue,
+            read => read.map_err(|error| LogdError::on(&path, &error))?,
+        }
+        let head = Entry::decode(&head).filter(|entry| entry.kind == Kind::Head);
+        if head.is_some_and(|head| head.first_line <= line) {
+            return Ok(place);
+        }
+    }
+    Ok(0)
+}
+
+/// Whether an index is not there, or not whole to its first entry.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
+}
+
+/// Looks at a stream's segments. Batches whose lines all come before `from` are not checked.
 pub(crate) fn views(
     directory: &Path,
     stream: Stream,
     serials: &[u64],
+    from: u64,
 ) -> Result<Vec<View<Lines>>, LogdError> {
     let mut views = Vec::new();
     for &serial in serials {
@@ -210,52 +254,57 @@ pub(crate) fn views(
             data = Some(Lines::Packed(unpacker));
         }
         let path = directory.join(&name);
-        let view = View::new(name, &index, data).map_err(|error| LogdError::on(&path, &error))?;
+        let view = View::new(name, &index, data, from);
+        let view = view.map_err(|error| LogdError::on(&path, &error))?;
         views.push(view);
     }
     bound(&mut views);
     Ok(views)
 }
 
-/// Writes out a stream's lines from the number `from` on; gives the number after the last.
+/// Writes out a stream's lines from the number `from` on; gives the number after the last. `skip` is
+/// told of lines that are not there.
 pub(crate) fn write_lines(
     views: &[View<Lines>],
     from: u64,
+    mut skip: impl FnMut(Range<u64>),
     out: &mut dyn Write,
 ) -> Result<u64, LogdError> {
     let mut next = from;
     for view in views {
-        next = view.write(next, out)?;
+        next = view.write(next, &mut skip, out)?;
     }
     Ok(next)
 }
 
-/// Up to which line the clients' are stored that named themselves, of all streams.
+/// Up to which line the clients' are stored that named themselves, as each stream has it last. It may
+/// have had a larger number before: names were once forgotten and began anew.
 pub(crate) fn names(directory: &Path) -> Result<Vec<(String, u64)>, LogdError> {
     let mut names = Vec::new();
     for (stream, serials) in streams(directory)? {
+        let mut newest = HashMap::new();
         // The first batch of each segment has what those before it knew. A batch that the next
         // segment was to have, and that a start cuts, is none.
         for start in (0..serials.len()).rev() {
-            let mut views = views(directory, stream, &serials[start..])?;
+            let mut views = views(directory, stream, &serials[start..], 0)?;
             views.iter_mut().for_each(|view| view.scan.end_at(view.until_line));
-            names.extend(views[0].scan.names());
+            let found: HashMap<String, u64> = views[0].scan.names().into_iter().collect();
+            for (name, line) in found {
+                newest.entry(name).or_insert(line);
+            }
             if views[0].scan.has_first_batch() {
                 break;
             }
         }
+        names.extend(newest);
     }
     Ok(names)
 }
 
-/// The number of the line that comes after a stream's last.
-pub(crate) fn end_of(views: &[View<Lines>]) -> u64 {
-    views
-        .iter()
-        .flat_map(View::batches)
-        .map(|batch| batch.first_line + batch.lines)
-        .max()
-        .unwrap_or(0)
+/// The number of the line that comes after a stream's last, where that is known.
+pub(crate) fn end_of(views: &[View<Lines>]) -> Option<u64> {
+    let known = views.iter().filter(|view| view.scan.state() != State::Empty);
+    known.map(|view| view.scan.next_line().min(view.until_line)).max()
 }
 
 /// What a look at a stream found.
@@ -329,8 +378,8 @@ impl Data for Vec<u8> {
 pub(crate) fn whole_lines(index: &[u8], data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     // In memory no call fails.
-    if let Ok(view) = View::new(PathBuf::from("memory"), index, Some(data.to_vec())) {
-        let _ = view.write(0, &mut out);
+    if let Ok(view) = View::new(PathBuf::from("memory"), index, Some(data.to_vec()), 0) {
+        let _ = view.write(0, &mut |_| {}, &mut out);
         let _ = verify(&[view]);
     }
     out
@@ -343,7 +392,7 @@ pub(crate) fn lines_of(files: Vec<(u64, Part, Vec<u8>)>) -> (Vec<String>, Vec<St
     let mut out = Vec::new();
     let mut next = 0;
     for view in &views {
-        next = view.write(next, &mut out).unwrap();
+        next = view.write(next, &mut |_| {}, &mut out).unwrap();
     }
     let text = String::from_utf8(out).unwrap();
     (text.lines().map(str::to_owned).collect(), verify(&views).problems)
@@ -359,7 +408,7 @@ fn views_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<View<Vec<u8>>> {
     let mut views: Vec<View<Vec<u8>>> = pairs
         .into_iter()
         .map(|(serial, (index, data))| {
-            View::new(PathBuf::from(serial.to_string()), &index, data).unwrap()
+            View::new(PathBuf::from(serial.to_string()), &index, data, 0).unwrap()
         })
         .collect();
     bound(&mut views);
@@ -378,7 +427,10 @@ pub(crate) fn names_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<(String, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::{entry::index_of, name::Content};
+    use crate::segment::{
+        entry::{NAMES_SHIFT, index_of},
+        name::Content,
+    };
 
     fn segment(batches: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
         let batches: Vec<Vec<u8>> = batches.iter().map(|batch| batch.to_vec()).collect();
@@ -433,6 +485,30 @@ mod tests {
         let (lines, problems) = lines_of(vec![(0, Part::Index, index), (0, Part::Data, data)]);
         assert_eq!(lines, ["1", "3"]);
         assert_eq!(problems, ["0: damaged after 1 whole batches, at byte 2"]);
+    }
+
+    /// A directory of a daemon that had forgotten a name and taken it anew.
+    #[test]
+    fn of_a_name_the_newest_number_counts_and_not_the_largest() {
+        let directory = tempfile::tempdir().unwrap();
+        let stream = Stream { content: Content::Lines, number: 0 };
+        let batch = |number: u64| Entry {
+            number,
+            flags: 1 << NAMES_SHIFT,
+            offset: number * 2,
+            bytes: 2,
+            lines: 1,
+            first_line: number,
+            checksum: crc32fast::hash(b"1\n"),
+            ..Entry::new(Kind::Batch)
+        };
+        let name = |line| Entry::of_name("web", line).next().unwrap();
+        let entries = [Entry::new(Kind::Head), name(1000), batch(0), name(5), batch(1)];
+        let index: Vec<u8> = entries.iter().flat_map(Entry::encode).collect();
+        let path = |part| directory.path().join(stream.file(0, part));
+        std::fs::write(path(Part::Index), index).unwrap();
+        std::fs::write(path(Part::Data), b"1\n1\n").unwrap();
+        assert_eq!(names(directory.path()).unwrap(), [("web".to_owned(), 5)]);
     }
 
     #[test]

@@ -154,11 +154,10 @@ impl Scan {
 
     /// The number of the line that comes after all that are known.
     pub(crate) fn next_line(&self) -> u64 {
-        let after = |batch: &Entry| batch.first_line.saturating_add(batch.lines);
         let head = self.head.map_or(0, |head| head.first_line);
-        let last = self.batches.last().map_or(head, after);
+        let last = self.batches.last().map_or(head, Entry::line_end);
         let last = self.seal.map_or(last, |seal| seal.first_line);
-        self.beyond.iter().map(after).max().unwrap_or(0).max(last)
+        self.beyond.iter().map(Entry::line_end).max().unwrap_or(0).max(last)
     }
 
     pub(crate) fn state(&self) -> State {

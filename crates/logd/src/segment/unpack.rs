@@ -108,9 +108,9 @@ mod tests {
     }
 
     fn read(directory: &Path, from: u64) -> (Vec<u8>, Vec<String>) {
-        let views = views(directory, STREAM, &[0]).unwrap();
+        let views = views(directory, STREAM, &[0], from).unwrap();
         let mut out = Vec::new();
-        write_lines(&views, from, &mut out).unwrap();
+        write_lines(&views, from, |_| {}, &mut out).unwrap();
         (out, verify(&views).problems)
     }
 
