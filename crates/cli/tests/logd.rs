@@ -15,6 +15,8 @@ use std::{
 mod daemon;
 #[path = "logd/disk.rs"]
 mod disk;
+#[path = "logd/limits.rs"]
+mod limits;
 #[path = "logd/storage.rs"]
 mod storage;
 
@@ -353,11 +355,13 @@ fn what_cannot_be_is_said_in_one_line() {
     for (arguments, status, word) in [
         (vec!["--dir", path], 1, "another daemon"),
         (vec!["--dir", "/proc/nowhere"], 1, "/proc/nowhere"),
-        (vec!["--listen", &taken, "--dir", "DIRECTORY"], 1, "in use"),
+        (vec!["--listen", &taken, "--dir", "DIRECTORY"], 1, "another program listens"),
         (vec!["--ack", "maybe"], 2, "durable"),
         (vec!["--require", "a:text"], 2, "NAME:TYPE"),
         (vec!["--max-line", "0"], 2, "1g"),
         (vec!["--max-line", "100m", "--check"], 2, "--budget"),
+        (vec!["--max-connections", "1000000", "--check"], 1, "--max-connections"),
+        (vec!["--idle", "0", "--check"], 2, "--idle"),
         (vec!["--config", "/no/such.toml", "--check"], 1, "/no/such.toml"),
         (vec!["--tls-cert", "x"], 2, "--tls-cert"),
         (vec!["cat", "/no/such"], 1, "/no/such"),
@@ -396,8 +400,40 @@ fn tail_goes_on_as_lines_are_stored() {
         client.until(number);
         assert_eq!(lines.next().unwrap().unwrap(), number.to_string());
     }
+    // Many segments between two looks.
+    daemon::signal(&tail, "-STOP");
+    for number in 8..28_u64 {
+        writeln!(client.stream, "{number}").unwrap();
+        client.until(number);
+    }
+    daemon::signal(&tail, "-CONT");
+    for number in 8..28_u64 {
+        assert_eq!(lines.next().unwrap().unwrap(), number.to_string());
+    }
     tail.kill().unwrap();
     tail.wait().unwrap();
+}
+
+#[test]
+fn tail_says_what_is_not_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(daemon) = start("epoll", directory.path(), &["--segment-size", "1"]) else {
+        return;
+    };
+    let mut client = Client::new(&daemon, "LOGD 1\n");
+    for number in 1..=5_u64 {
+        writeln!(client.stream, "{number}").unwrap();
+        client.until(number);
+    }
+    daemon.end();
+    for number in [1, 2] {
+        let name = format!("lines-000-000000000{number}.ndjson");
+        std::fs::remove_file(directory.path().join(name)).unwrap();
+    }
+    let output = logd(&["tail", "--once", "--from", "0"], directory.path());
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1\n4\n5\n");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "ringwise: logd: lines-000: lines 1 to 2 are not there\n");
 }
 
 /// The daemon is killed under load, again and again: every acknowledged line is there, once, in

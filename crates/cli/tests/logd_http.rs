@@ -7,7 +7,7 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixDatagram},
     path::Path,
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 #[path = "harness/daemon.rs"]
@@ -144,6 +144,32 @@ fn it_lives_and_is_ready_until_it_drains() {
         assert_eq!(figure(&get(http, "/metrics").1, "logd_draining"), 1.0);
         drop(stays);
         daemon.output();
+    }
+}
+
+/// Clients that send a byte at a time, for as many places as there are, twice over.
+#[test]
+fn who_is_slow_does_not_hide_that_it_lives() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_daemon, http) = start("epoll", directory.path(), &[]).unwrap();
+    let mut slow: Vec<TcpStream> = (0..16).map(|_| TcpStream::connect(http).unwrap()).collect();
+    for stream in &mut slow {
+        stream.write_all(b"GET").unwrap();
+    }
+    wait_until("all places are taken", || get(http, "/metrics").0 == 503);
+    assert_eq!(get(http, "/livez"), (200, "ok\n".to_owned()));
+    assert_eq!(get(http, "/readyz"), (200, "ok\n".to_owned()));
+    // Answered, they go on sending, and get no more time for that.
+    for stream in &mut slow {
+        stream.write_all(b" /livez HTTP/1.1\r\n\r\n").unwrap();
+    }
+    let begin = Instant::now();
+    while get(http, "/metrics").0 == 503 {
+        assert!(begin.elapsed() < Duration::from_secs(3), "they hold their places");
+        for stream in &mut slow {
+            let _ = stream.write_all(b"x");
+        }
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 

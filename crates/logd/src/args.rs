@@ -203,6 +203,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     tls_handshake: Option<Duration>,
 
+    /// End connections from which nothing came for so long, also before their first line [default:
+    /// never]
+    #[arg(long, value_name = "TIME", value_parser = idle_time)]
+    idle: Option<Duration>,
+
     /// Results of operations that are looked at before the next are asked for [default: all]; 1
     /// also sends each answer by itself, to measure what that costs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -253,6 +258,7 @@ impl ServeArgs {
             budget_all: budget / threads as usize,
             // More saves no call that counts, and leaves the processor's caches.
             commit_max: flags.commit_size.or(file.commit_size).unwrap_or(4 << 20),
+            idle: flags.idle.or(file.idle),
             turn_max: flags.batch.or(file.batch).map_or(usize::MAX, |count| count as usize),
         };
         // Unfinished lines have half of a thread's budget: one has to fit.
@@ -361,6 +367,13 @@ pub(crate) fn parse(text: &str) -> Result<ServeArgs, String> {
     ServeArgs::from_arg_matches(&matches).map_err(|error| error.to_string())
 }
 
+fn idle_time(text: &str) -> Result<Duration, String> {
+    match quantity::parse_duration(text).map_err(|error| error.to_string())? {
+        Duration::ZERO => Err("expected more than nothing".to_owned()),
+        time => Ok(time),
+    }
+}
+
 fn line_size(text: &str) -> Result<usize, String> {
     const MOST: u64 = 1 << 30;
     match quantity::parse_size(text).map_err(|error| error.to_string())? {
@@ -459,6 +472,7 @@ mod tests {
             ("tls-client-ca", "ca.pem"),
             ("tls-client-auth", "required"),
             ("tls-handshake", "3s"),
+            ("idle", "5m"),
             ("batch", "1"),
             ("log", "json"),
             ("drain", "9s"),

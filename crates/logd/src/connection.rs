@@ -6,7 +6,12 @@
 //! after them one `A 9` for all up to there. One send is in flight at a time, and only the newest
 //! acknowledgement waits for it, so who reads slowly gets fewer and nobody waits.
 
-use std::{collections::VecDeque, io::Write as _, ops::Range, time::Duration};
+use std::{
+    collections::VecDeque,
+    io::Write as _,
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use crate::{
     framing::{Frame, Framer, Framing, octets::Octets},
@@ -19,10 +24,14 @@ use crate::{
 };
 
 mod batch;
+mod state;
+mod time;
 mod wish;
 
 pub(crate) use batch::Batch;
 use batch::Run;
+pub(crate) use state::Step;
+use state::{Greeting, Receiving, Stage};
 use wish::{Wish, greets};
 
 /// Answers that wait for a client to read, in bytes, from which on nothing more is received.
@@ -43,6 +52,8 @@ pub(crate) struct Limits {
     pub(crate) commit_max: usize,
     /// Completions that are looked at in a turn; at 1 each answer is a send of its own too.
     pub(crate) turn_max: usize,
+    /// How long nothing may come from a connection, if there is a limit.
+    pub(crate) idle: Option<Duration>,
 }
 
 /// What the connections of a thread share.
@@ -65,6 +76,8 @@ pub(crate) struct Connection {
     tls: Option<Session>,
     /// Whose certificate it showed.
     tenant: Option<String>,
+    /// As it was when it came: what it has begun to say is not read in another way.
+    framing: Framing,
     framer: Framer,
     /// Instead, where messages are counted.
     octets: Octets,
@@ -92,6 +105,8 @@ pub(crate) struct Connection {
     receiving: Receiving,
     stage: Stage,
     was_broken: bool,
+    /// When something came, or when its parting began.
+    heard: Instant,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,59 +115,20 @@ struct Share {
     sequence: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Greeting {
-    Awaited,
-    Silent,
-    Wanted,
-    /// It asked for what is not to be had.
-    Refused,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Receiving {
-    Armed,
-    /// Armed, and to end.
-    Stopping,
-    Stopped,
-    /// Nothing will ever come.
-    Ended,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Open,
-    /// Nothing more is taken from it; what was is committed and acknowledged.
-    Draining,
-    /// All is acknowledged and the end of writing sent; what comes is read and dropped, since to
-    /// close over unread bytes would take back what was sent last.
-    Parting,
-    /// An error ended it.
-    Broken,
-    Closed,
-}
-
-/// What to do next.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Send all of this, and tell when it is done.
-    Send(Vec<u8>),
-    Receive,
-    StopReceiving,
-    /// The other end is to learn that nothing more comes.
-    EndWriting,
-    /// Nothing is in flight: close.
-    Close,
-}
-
 impl Connection {
     /// A connection that receives.
-    pub(crate) fn new(number: u64, peer: String, tls: Option<Session>) -> Connection {
+    pub(crate) fn new(
+        number: u64,
+        peer: String,
+        framing: Framing,
+        tls: Option<Session>,
+    ) -> Connection {
         Connection {
             number,
             peer,
             tls,
             tenant: None,
+            framing,
             framer: Framer::default(),
             octets: Octets::default(),
             backlog: Vec::new(),
@@ -171,12 +147,16 @@ impl Connection {
             receiving: Receiving::Armed,
             stage: Stage::Open,
             was_broken: false,
+            heard: Instant::now(),
         }
     }
 
     /// Bytes came. Says whether the connection has lines in the batch now and had none before.
     pub(crate) fn received(&mut self, bytes: &[u8], desk: &mut Desk<'_>) -> bool {
         let before = self.filling.sequence;
+        if self.stage != Stage::Parting {
+            self.heard = Instant::now();
+        }
         match self.tls.take() {
             None => self.take(bytes, desk),
             Some(mut tls) => {
@@ -228,15 +208,6 @@ impl Connection {
         self.drain();
     }
 
-    /// Ends it if its handshake takes longer than it may.
-    pub(crate) fn look_at_handshake(&mut self, limit: Duration, desk: &mut Desk<'_>) -> bool {
-        let is_late = self.tls.as_ref().is_some_and(|tls| tls.is_late(limit));
-        if is_late && self.stage == Stage::Open {
-            self.session_failed("no handshake within --tls-handshake", desk);
-        }
-        false
-    }
-
     /// What came was not the TLS that it has to be. Lines before it are stored, and nothing can be
     /// sent any more but that it failed.
     fn session_failed(&mut self, why: &str, desk: &mut Desk<'_>) {
@@ -279,6 +250,7 @@ impl Connection {
         let mut framer = std::mem::take(&mut self.framer);
         let mut octets = std::mem::take(&mut self.octets);
         *desk.partials -= framer.held() + octets.held();
+        let framing = self.framing;
         let mut rest = bytes;
         while !rest.is_empty()
             && !self.is_full(desk.limits, framer.held() + octets.held(), desk.batch.bytes())
@@ -295,7 +267,7 @@ impl Connection {
                 let (limits, names) = (desk.limits, (desk.guarantee, desk.names));
                 self.frame(frame, &mut run, limits, names, desk.batch);
             };
-            match desk.limits.framing {
+            match framing {
                 Framing::Lines => framer.feed(piece, line_max, keep_max, take),
                 Framing::OctetCounting => octets.feed(piece, line_max, keep_max, take),
             }
@@ -587,7 +559,7 @@ impl Connection {
             if self.greeting == Greeting::Silent || self.greeting == Greeting::Awaited {
                 return Some(self.close());
             }
-            self.stage = Stage::Parting;
+            (self.stage, self.heard) = (Stage::Parting, Instant::now());
             return Some(Step::EndWriting);
         }
         let is_full = is_over || self.held() > limits.budget_each || self.answers_are_many();

@@ -1,9 +1,12 @@
 //! What is around the threads: the directory's lock, what may be read again, the end.
 
 use std::{
-    fs::File,
+    fs::{File, Permissions},
     io::Write,
-    os::fd::OwnedFd,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{OpenOptionsExt, PermissionsExt},
+    },
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -23,26 +26,32 @@ use crate::{
     names::Names,
     segment::reader,
     stats::Stats,
+    storage::end_others,
     worker::{Live, Order, Worker},
 };
 
 /// Serves until a signal ends it.
 pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdError> {
     let options = args.decide()?;
+    let connections_max = make_room(options.connections, options.threads)?;
+    Worker::check_room(connections_max, options.threads)?;
     if args.check {
         return writeln!(out, "the options are right").map_err(|error| LogdError::output(&error));
     }
     log::set_form(options.log);
+    // Before anything is written: a limit on the size of files is a signal too.
+    let signals = signals(true)?;
     let plan = Plan {
         name: "logd",
         listen: options.listen,
         listener: given_listener()?,
         threads: options.threads,
-        connections_max: make_room(options.connections, options.threads)?,
+        connections_max,
         engine: options.engine,
         say: Arc::new(|remark| log::remark("server", remark)),
     };
     let _lock = lock(&options.directory)?;
+    end_others(&options.directory, options.threads)?;
     let live = Arc::new(Mutex::new(options.live.clone()));
     // Before anybody is listened to, and of all streams: a client may come back on another thread.
     let names = Arc::new(Names::default());
@@ -59,7 +68,6 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
         keeper: keeper.tasks(),
     };
     let http = options.http.map(http::listen).transpose()?;
-    let signals = signals(true)?;
     let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
     let panel = server.panel();
     let facts = Facts {
@@ -156,8 +164,15 @@ fn lock(directory: &Path) -> Result<File, LogdError> {
         }
     }
     let path = directory.join("lock");
-    let made = File::options().write(true).create(true).truncate(false).open(&path);
-    drop(made.map_err(|error| LogdError::on(&path, &error))?);
+    // Who can open it can lock it, and keep the daemon from its start.
+    let own = 0o600;
+    let made = File::options().write(true).create(true).truncate(false).mode(own).open(&path);
+    let made = made.map_err(|error| LogdError::on(&path, &error))?;
+    if let Err(error) = made.set_permissions(Permissions::from_mode(own)) {
+        let path = path.display();
+        log::remark("lock", format_args!("{path}: others may take it: {error}"));
+    }
+    drop(made);
     // Held for reading: whoever has to make the file system read-only can.
     let file = File::open(&path).map_err(|error| LogdError::on(&path, &error))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {

@@ -75,11 +75,12 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
         budget_all: 10_000,
         commit_max: usize::MAX,
         turn_max: usize::MAX,
+        idle: None,
     };
     let names = Names::default();
     names.restore("web", 5);
     let (mut partials, mut tls_failures, mut batch) = (0, 0, Batch::default());
-    let mut connection = Connection::new(1, "peer".to_owned(), None);
+    let mut connection = Connection::new(1, "peer".to_owned(), limits.framing, None);
     let (mut said, mut stored) = (Vec::new(), 0);
     let mut pieces = bytes.chunks(piece_bytes.max(1));
     let mut has_ended = false;

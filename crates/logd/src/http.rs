@@ -1,8 +1,8 @@
 //! The daemon's own page: figures for Prometheus, whether it lives and is ready, and a status page.
 //!
 //! Requests come seldom and from people's own machines, so each has a thread for as long as it
-//! takes, [`ANSWERS_MAX`] at a time, and a connection is closed after its answer. What it does not
-//! do: take log lines, or keep anybody waiting who sends some.
+//! takes, [`ANSWERS_MAX`] at a time, and a connection is closed after its answer. Beyond them there
+//! are places for short questions alone, whether it lives and is ready. What it does not do: take log lines, or keep anybody waiting who sends some.
 
 use std::{
     io::{self, Read, Write},
@@ -25,6 +25,11 @@ const ANSWERS_MAX: usize = 16;
 /// What a request may have, in bytes, and how long it may take to come.
 const REQUEST_BYTES: usize = 8 << 10;
 const REQUEST_TIME: Duration = Duration::from_secs(5);
+/// Places beside for `/livez` and `/readyz`, and how long such a request may take to come.
+const STATES_MAX: usize = 16;
+const STATE_TIME: Duration = Duration::from_millis(500);
+/// How long a client has to close after its answer.
+const PARTING_TIME: Duration = Duration::from_millis(500);
 const HEADERS_MAX: usize = 64;
 
 /// Listens; nothing is answered yet.
@@ -59,16 +64,18 @@ fn serve(listener: &TcpListener, monitor: &Arc<Monitor>) {
                 continue;
             }
         };
-        if active.fetch_add(1, Ordering::Relaxed) >= ANSWERS_MAX {
+        let before = active.fetch_add(1, Ordering::Relaxed);
+        if before >= ANSWERS_MAX + STATES_MAX {
             active.fetch_sub(1, Ordering::Relaxed);
             let _ = stream.set_nonblocking(true);
             let _ = Answer::text(503, "busy\n").write(&mut stream, true);
             continue;
         }
+        let place = if before < ANSWERS_MAX { Place::Any } else { Place::State };
         let (monitor, own) = (Arc::clone(monitor), Arc::clone(&active));
         let work = move || {
             // Whoever went away does not miss its answer.
-            let _ = converse(&mut stream, &monitor);
+            let _ = converse(&mut stream, &monitor, place);
             own.fetch_sub(1, Ordering::Relaxed);
         };
         if let Err(error) = thread::Builder::new().name("logd-http".to_owned()).spawn(work) {
@@ -78,10 +85,24 @@ fn serve(listener: &TcpListener, monitor: &Arc<Monitor>) {
     }
 }
 
+/// What a connection may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Any,
+    /// Whether it lives and is ready: all other places are taken.
+    State,
+}
+
 /// One request and its answer.
-fn converse(stream: &mut TcpStream, monitor: &Monitor) -> io::Result<()> {
-    stream.set_write_timeout(Some(REQUEST_TIME))?;
-    let (answer, has_body) = match read(stream)? {
+fn converse(stream: &mut TcpStream, monitor: &Monitor, place: Place) -> io::Result<()> {
+    let time = if place == Place::Any { REQUEST_TIME } else { STATE_TIME };
+    stream.set_write_timeout(Some(time))?;
+    let (answer, has_body) = match read(stream, Instant::now() + time)? {
+        Asked::For { path, .. }
+            if place == Place::State && !matches!(&*path, "/livez" | "/readyz") =>
+        {
+            (Answer::text(503, "busy\n"), true)
+        }
         Asked::For { method, path } if method == "GET" || method == "HEAD" => {
             (answer(&path, monitor), method == "GET")
         }
@@ -91,8 +112,23 @@ fn converse(stream: &mut TcpStream, monitor: &Monitor) -> io::Result<()> {
     answer.write(stream, has_body)?;
     stream.shutdown(Shutdown::Write)?;
     // To close over unread bytes would take the answer back.
-    stream.set_read_timeout(Some(Duration::from_millis(500)))?;
-    io::copy(&mut stream.take(REQUEST_BYTES as u64), &mut io::sink()).map(drop)
+    drain(stream, Instant::now() + PARTING_TIME)
+}
+
+/// Reads until the other end closes, or for so long in all, however slowly it sends.
+fn drain(stream: &mut TcpStream, until: Instant) -> io::Result<()> {
+    let mut piece = [0; 1024];
+    for _ in 0..REQUEST_BYTES / piece.len() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        stream.set_read_timeout(Some(left))?;
+        if stream.read(&mut piece)? == 0 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 enum Asked {
@@ -100,8 +136,7 @@ enum Asked {
     Wrongly(u16, &'static str),
 }
 
-fn read(stream: &mut TcpStream) -> io::Result<Asked> {
-    let until = Instant::now() + REQUEST_TIME;
+fn read(stream: &mut TcpStream, until: Instant) -> io::Result<Asked> {
     let mut bytes = Vec::new();
     let mut piece = [0; 1024];
     loop {

@@ -5,6 +5,7 @@
 //! no batch begins.
 
 use std::{
+    collections::BTreeSet,
     path::Path,
     sync::{Arc, mpsc::Sender},
     time::Duration,
@@ -22,8 +23,8 @@ use crate::{
     segment::{
         appender::{Appender, Fatal, Limits, Plan, Progress},
         call::open_directory,
-        name::{Content, Stream},
-        recovery::recover,
+        name::{Content, Stream, parse},
+        recovery::{Recovered, recover},
     },
     space::Floor,
 };
@@ -86,10 +87,7 @@ impl Storage {
         let names = names(directory)?;
         let mut part = |content, tag| -> Result<Part, LogdError> {
             let stream = Stream { content, number };
-            let recovered = recover(local, directory, &names, stream).map_err(LogdError::failed)?;
-            for remark in recovered.remarks {
-                log::remark("storage", format_args!("{remark}"));
-            }
+            let recovered = end_last(local, directory, &names, stream)?;
             let plan = Plan {
                 directory: directory.to_owned(),
                 stream,
@@ -335,6 +333,33 @@ impl Part {
             }
         }
     }
+}
+
+/// Ends what the last run left of streams that no thread has any more: it had more of them.
+pub(crate) fn end_others(directory: &Path, threads: u32) -> Result<(), LogdError> {
+    let names = names(directory)?;
+    let streams = names.iter().filter_map(|name| parse(name)).map(|(stream, _, _)| stream);
+    let others: BTreeSet<Stream> = streams.filter(|stream| stream.number >= threads).collect();
+    let local = Local::builder().backend(BackendChoice::Classic).build();
+    let mut local = local.map_err(LogdError::failed)?;
+    for stream in others {
+        end_last(&mut local, directory, &names, stream)?;
+    }
+    Ok(())
+}
+
+/// Ends what the last run left of a stream, and says what an operator should know.
+fn end_last(
+    local: &mut Local,
+    directory: &Path,
+    names: &[String],
+    stream: Stream,
+) -> Result<Recovered, LogdError> {
+    let mut recovered = recover(local, directory, names, stream)?;
+    for remark in recovered.remarks.drain(..) {
+        log::remark("storage", format_args!("{remark}"));
+    }
+    Ok(recovered)
 }
 
 fn names(directory: &Path) -> Result<Vec<String>, LogdError> {

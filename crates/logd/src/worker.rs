@@ -13,7 +13,7 @@ use std::{
 };
 
 use ringwise::{BufferGroup, Completion, Descriptor, Local, Operation, Setup, Ticket, net};
-use ringwise_serve::{Door, Ear, Request, Seat};
+use ringwise_serve::{Door, Ear, Request, Seat, loop_room};
 
 use crate::{
     connection::{Batch, Connection, Desk, Limits, Step},
@@ -44,7 +44,7 @@ const OPERATIONS_BESIDE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long nothing may come before a drain takes it that all has come.
 const QUIET_TIME: Duration = Duration::from_millis(100);
-/// How often handshakes are looked at.
+/// How often it is looked at what takes too long.
 const LOOK_TIME: Duration = Duration::from_millis(900);
 /// How often a drain looks at the clock.
 const DRAIN_TICK: Duration = Duration::from_millis(20);
@@ -92,7 +92,7 @@ pub(crate) struct Worker {
     limits: Limits,
     tls: Option<Arc<rustls::ServerConfig>>,
     handshake: Duration,
-    /// When handshakes were last looked at.
+    /// When it was last looked at what takes too long.
     looked: Instant,
     live: Arc<Mutex<Live>>,
     door: Door,
@@ -142,6 +142,12 @@ struct Draining {
 }
 
 impl Worker {
+    /// Says whether the threads' loops hold so many connections.
+    pub(crate) fn check_room(connections_max: usize, threads: u32) -> Result<(), LogdError> {
+        let each = connections_max.div_ceil(threads as usize);
+        Ok(loop_room(each, OPERATIONS_EACH, OPERATIONS_BESIDE).map(drop)?)
+    }
+
     /// Opens a loop on this thread, ends what the last run left, and listens.
     pub(crate) fn new(seat: Seat<Stats>, order: &Order) -> Result<Worker, LogdError> {
         let mut local = seat.open_loop(OPERATIONS_EACH, OPERATIONS_BESIDE)?;
@@ -202,7 +208,7 @@ impl Worker {
             self.wait()?;
             self.take_turn()?;
             self.look_at_drain();
-            self.look_at_handshakes();
+            self.look_at_clock();
             self.resume_backlogs();
             self.begin_batch()?;
             self.act()?;
@@ -491,7 +497,8 @@ impl Worker {
         let receive = Operation::recv_multi(&socket, &self.group);
         let receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
         self.counts.connections += 1;
-        let connection = Connection::new(self.counts.connections, peer, tls);
+        let framing = self.limits.framing;
+        let connection = Connection::new(self.counts.connections, peer, framing, tls);
         self.clients[index] = Some(Client { socket, connection, receive, is_touched: false });
         Ok(())
     }
@@ -535,17 +542,23 @@ impl Worker {
     }
 
     /// Ends those that take too long. Storage wakes the thread each second.
-    fn look_at_handshakes(&mut self) {
-        if self.tls.is_none() || self.looked.elapsed() < LOOK_TIME {
+    fn look_at_clock(&mut self) {
+        let now = Instant::now();
+        if now.saturating_duration_since(self.looked) < LOOK_TIME {
             return;
         }
-        self.looked = Instant::now();
-        let limit = self.handshake;
+        self.looked = now;
+        let (handshake, idle) = (self.handshake, self.limits.idle);
         for index in 0..self.clients.len() {
-            self.tell_connection(index, |connection, desk| {
-                connection.look_at_handshake(limit, desk)
-            });
-            self.touch(index);
+            let client = self.clients[index].as_ref();
+            let late = client.and_then(|client| client.connection.late(now, handshake, idle));
+            if let Some(late) = late {
+                self.tell_connection(index, |connection, desk| {
+                    connection.end_for(late, desk);
+                    false
+                });
+                self.touch(index);
+            }
         }
     }
 

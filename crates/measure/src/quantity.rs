@@ -1,7 +1,7 @@
 //! Sizes and durations as people type and read them.
 //!
 //! Typed sizes are whole numbers with k, m or g (powers of 1024); typed
-//! durations are whole numbers with us, ms, s or m. What is not understood is an
+//! durations are whole numbers with us, ms, s, m, h or d. What is not understood is an
 //! error that names what is.
 
 use std::fmt;
@@ -45,7 +45,7 @@ pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
     number.and_then(|number| number.checked_mul(factor)).ok_or_else(error)
 }
 
-/// Reads a duration: `50us`, `10ms`, `5s`, `2m`; a bare number is seconds.
+/// Reads a duration: `50us`, `10ms`, `5s`, `2m`, `3h`, `7d`; a bare number is seconds.
 ///
 /// # Errors
 /// Anything else, and what does not fit into 64 bits of microseconds.
@@ -53,7 +53,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     let error = || QuantityError {
         kind: "duration",
         input: text.to_owned(),
-        accepted: "a whole number with us, ms, s or m (minutes), such as 10ms, or of seconds",
+        accepted: "a whole number with us, ms, s, m (minutes), h or d, such as 10ms, or of seconds",
     };
     let (number, unit) = split(text);
     let microseconds: u64 = match unit.to_ascii_lowercase().as_str() {
@@ -61,6 +61,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
         "ms" => 1_000,
         "s" | "" => 1_000_000,
         "m" => 60_000_000,
+        "h" => 3_600_000_000,
+        "d" => 86_400_000_000,
         _ => return Err(error()),
     };
     let number = number.and_then(|number| number.checked_mul(microseconds));
@@ -181,12 +183,14 @@ mod tests {
             ("5s", 5_000_000),
             ("2m", 120_000_000),
             ("60", 60_000_000),
+            ("3h", 10_800_000_000),
+            ("7D", 604_800_000_000),
         ] {
             assert_eq!(parse_duration(text), Ok(Duration::from_micros(microseconds)), "{text}");
         }
-        for text in ["", "s", "5h", "1.5s", "5 s", "-5s", "999999999999999999m"] {
+        for text in ["", "s", "5w", "1.5s", "5 s", "-5s", "999999999999999999m"] {
             let message = parse_duration(text).unwrap_err().to_string();
-            assert!(message.contains("us, ms, s or m"), "{message}");
+            assert!(message.contains("us, ms, s, m (minutes), h or d"), "{message}");
         }
     }
 

@@ -22,5 +22,5 @@ pub use door::Door;
 pub use engine::EngineChoice;
 pub use error::ServeError;
 pub use panel::{Ear, Panel, Request};
-pub use seat::Seat;
+pub use seat::{Seat, loop_room};
 pub use server::{Plan, Server, Worker, signals};

@@ -8,6 +8,7 @@ use std::{
         unix::net::UnixStream,
     },
     sync::mpsc::Sender,
+    time::{Duration, Instant},
 };
 
 use ringwise::{BackendChoice, Descriptor, Local, net, net::ListenOptions};
@@ -49,6 +50,48 @@ impl Listen {
     }
 }
 
+/// Operations of so many connections, `each` of one and those `beside` them, where one thread's loop
+/// holds them.
+///
+/// # Errors
+///
+/// It does not.
+pub fn loop_room(connections: usize, each: usize, beside: usize) -> Result<usize, ServeError> {
+    let operations = connections * each + beside;
+    if operations > OPERATIONS_MAX {
+        return Err(ServeError::new(format!(
+            "{connections} connections are more than one thread's loop holds: ask for --threads {}",
+            operations.div_ceil(OPERATIONS_MAX) + 1
+        )));
+    }
+    Ok(operations)
+}
+
+/// How long an address is asked for that is in use: the end of a ring, which may hold a listener,
+/// comes after that of its process (io_ring_exit_work, io_uring/io_uring.c).
+const LISTEN_TIME: Duration = Duration::from_secs(2);
+const LISTEN_PAUSE: Duration = Duration::from_millis(20);
+
+/// Listens on an address.
+pub(crate) fn listen(
+    address: &SocketAddr,
+    options: &ListenOptions,
+) -> Result<Descriptor, ServeError> {
+    let in_use = rustix::io::Errno::ADDRINUSE.raw_os_error();
+    let until = Instant::now() + LISTEN_TIME;
+    loop {
+        match net::listen_tcp(address, options) {
+            Err(error) if error.errno() == in_use => {
+                if Instant::now() >= until {
+                    return Err(ServeError::new(format!("{error}: another program listens there")));
+                }
+                std::thread::sleep(LISTEN_PAUSE);
+            }
+            listened => return listened.map_err(ServeError::new),
+        }
+    }
+}
+
 impl<S> Seat<S> {
     /// Opens a loop on this thread, with room for `each` operations of a connection and those
     /// `beside` them.
@@ -57,14 +100,7 @@ impl<S> Seat<S> {
     ///
     /// The engine is not to be had, or one loop does not hold so many.
     pub fn open_loop(&self, each: usize, beside: usize) -> Result<Local, ServeError> {
-        let operations = self.connections_max * each + beside;
-        if operations > OPERATIONS_MAX {
-            return Err(ServeError::new(format!(
-                "{} connections are more than one thread's loop holds: ask for --threads {}",
-                self.connections_max,
-                operations.div_ceil(OPERATIONS_MAX) + 1
-            )));
-        }
+        let operations = loop_room(self.connections_max, each, beside)?;
         let builder = Local::builder().backend(self.backend);
         let entries = (operations.div_ceil(2) + 1).max(64);
         builder.entries(entries as u32).build().map_err(ServeError::new)
@@ -85,9 +121,7 @@ impl<S> Seat<S> {
     ) -> Result<(Door, Ear, Sender<S>), ServeError> {
         let is_own = matches!(self.listen, Listen::Address(..));
         let listener = match self.listen {
-            Listen::Address(address, options) => {
-                net::listen_tcp(&address, &options).map_err(ServeError::new)?
-            }
+            Listen::Address(address, options) => listen(&address, &options)?,
             Listen::Given(socket) => Descriptor::from(socket),
         };
         let door = Door::new(listener, is_own, self.connections_max, accept, nothing);

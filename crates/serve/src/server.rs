@@ -9,9 +9,9 @@ use std::{
     thread::JoinHandle,
 };
 
-use ringwise::{Backend, Setup, net, net::ListenOptions};
+use ringwise::{Backend, Setup, net::ListenOptions};
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1},
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ},
     iterator::{Handle, Signals},
 };
 
@@ -19,7 +19,7 @@ use crate::{
     engine::EngineChoice,
     error::ServeError,
     panel::{Line, Panel, Request},
-    seat::{Listen, Seat},
+    seat::{self, Listen, Seat},
 };
 
 /// One thread's loop.
@@ -72,8 +72,8 @@ pub struct Plan {
 /// The kernel refuses.
 pub fn signals(reloads: bool) -> Result<Signals, ServeError> {
     let taken: &[i32] = match reloads {
-        true => &[SIGTERM, SIGINT, SIGUSR1, SIGHUP],
-        false => &[SIGTERM, SIGINT, SIGUSR1],
+        true => &[SIGTERM, SIGINT, SIGUSR1, SIGXFSZ, SIGHUP],
+        false => &[SIGTERM, SIGINT, SIGUSR1, SIGXFSZ],
     };
     Signals::new(taken).map_err(|error| ServeError::at("watching for signals", &error))
 }
@@ -112,7 +112,7 @@ impl<W: Worker> Server<W> {
         };
         if shared && let Listen::Address(address, _) = &listen {
             // With SO_REUSEPORT a port in use by another server would be shared in silence.
-            net::listen_tcp(address, &ListenOptions::default()).map_err(ServeError::new)?;
+            seat::listen(address, &ListenOptions::default())?;
         }
         let end = Arc::new(CloseOnDrop(Some(signals.clone())));
         for number in 0..plan.threads {
@@ -218,6 +218,8 @@ impl<W: Worker> Server<W> {
                     }
                 }
                 SIGHUP => reload(),
+                // The write that was too far says so (setrlimit(2)).
+                SIGXFSZ => {}
                 _ => self.panel.tell_all(Request::Drain),
             }
             if self.workers.iter().all(JoinHandle::is_finished) {

@@ -67,8 +67,7 @@ impl Daemon {
     }
 
     pub fn signal(&self, name: &str) {
-        let killed = Command::new("kill").args([name, &self.child.id().to_string()]).status();
-        assert!(killed.unwrap().success());
+        signal(&self.child, name);
     }
 
     /// Ends it with SIGTERM; gives all that it printed on standard error.
@@ -103,6 +102,12 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Sends a signal.
+pub fn signal(child: &Child, name: &str) {
+    let killed = Command::new("kill").args([name, &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
 }
 
 /// The number before a word of the statistics.

@@ -1,6 +1,6 @@
 //! The rules of a connection, each as what happened and what is to be done.
 
-use super::*;
+use super::{time::Late, *};
 
 struct Table {
     limits: Limits,
@@ -21,6 +21,7 @@ impl Table {
             budget_all: 1000,
             commit_max: usize::MAX,
             turn_max: usize::MAX,
+            idle: None,
         };
         let (partials, batch) = (0, Batch::default());
         let names = Names::default();
@@ -60,7 +61,11 @@ impl Table {
 }
 
 fn connection() -> Connection {
-    Connection::new(1, "peer".to_owned(), None)
+    framed(Framing::Lines)
+}
+
+fn framed(framing: Framing) -> Connection {
+    Connection::new(1, "peer".to_owned(), framing, None)
 }
 
 fn send(text: &str) -> Step {
@@ -210,8 +215,8 @@ fn who_sends_more_than_is_stored_is_not_received_from() {
 /// Messages that are counted may have anything within but a line's end; a count that is none ends it.
 #[test]
 fn counted_messages_are_taken_until_a_count_is_none() {
-    let (mut desk, mut connection) = (Table::new(), connection());
-    desk.limits.framing = Framing::OctetCounting;
+    // Others may come with another framing meanwhile.
+    let (mut desk, mut connection) = (Table::new(), framed(Framing::OctetCounting));
     desk.receive(&mut connection, b"6 LOGD 12 {}4 [\n1]5 null\nx2 {}");
     assert_eq!(desk.batch.lines, b"{}\nnull\n");
     assert_eq!(desk.steps(&mut connection), [send("H 1 durable\n"), Step::StopReceiving]);
@@ -222,8 +227,7 @@ fn counted_messages_are_taken_until_a_count_is_none() {
     connection.receiving_stopped();
     assert_eq!(desk.steps(&mut connection), [Step::EndWriting, Step::Receive]);
     // In the middle of a message.
-    let (mut desk, mut connection) = (Table::new(), self::connection());
-    desk.limits.framing = Framing::OctetCounting;
+    let (mut desk, mut connection) = (Table::new(), framed(Framing::OctetCounting));
     desk.receive(&mut connection, b"10 {\"a\"");
     assert_eq!(desk.partials, 4);
     desk.end(&mut connection);
@@ -310,4 +314,44 @@ fn a_drain_acknowledges_all_that_came_and_parts() {
     assert_eq!(desk.steps(&mut connection), [Step::EndWriting, Step::Receive]);
     desk.receive(&mut connection, b"3\n");
     assert!(desk.batch.is_empty(), "what comes after the last word is not taken");
+}
+
+/// Who was refused held its place for as long as it liked.
+#[test]
+fn who_was_told_everything_has_a_limited_time_to_go() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    let handshake = Duration::from_secs(10);
+    let soon = Instant::now() + Duration::from_secs(60);
+    desk.receive(&mut connection, b"LOGD 9\n");
+    let _ = desk.steps(&mut connection);
+    connection.sent(b"");
+    assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
+    connection.receiving_stopped();
+    assert_eq!(desk.steps(&mut connection), [Step::EndWriting, Step::Receive]);
+    desk.receive(&mut connection, b"it goes on talking\n");
+    assert_eq!(connection.late(Instant::now(), handshake, None), None);
+    assert_eq!(connection.late(soon, handshake, None), Some(Late::Parting));
+    connection.end_for(Late::Parting, &mut desk.desk());
+    assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
+    connection.receiving_stopped();
+    assert_eq!(desk.steps(&mut connection), [Step::Close]);
+    assert!(!connection.is_broken());
+}
+
+#[test]
+fn who_is_silent_is_ended_where_that_is_asked_for_and_not_before_its_lines_are_stored() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    let (handshake, idle) = (Duration::from_secs(10), Some(Duration::from_secs(5)));
+    let soon = Instant::now() + Duration::from_secs(60);
+    assert_eq!(connection.late(soon, handshake, None), None);
+    assert_eq!(connection.late(soon, handshake, idle), Some(Late::Silence), "it never spoke");
+    desk.receive(&mut connection, b"1\n");
+    assert_eq!(connection.late(soon, handshake, idle), None);
+    desk.commit(&mut connection);
+    assert_eq!(connection.late(Instant::now(), handshake, idle), None);
+    assert_eq!(connection.late(soon, handshake, idle), Some(Late::Silence));
+    connection.end_for(Late::Silence, &mut desk.desk());
+    assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
+    connection.receiving_stopped();
+    assert_eq!(desk.steps(&mut connection), [Step::Close]);
 }

@@ -5,7 +5,7 @@
 //! after that, so at most one is torn by a loss of power, and whatever arrives meanwhile rides with
 //! it. A sync that failed is never asked for again: the segment is left as it is, and the batch,
 //! which is still in memory, is written to a new one. Where there is no space a write is made again
-//! when there may be.
+//! when there may be; where the file may not grow the segment ends before the batch.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use std::{
 use ringwise::{Completion, Descriptor, Local, OpenOptions, Operation};
 
 use super::{
-    call::{is_cancelled, is_invalid, is_space, is_transient, run, sync, write_all},
+    call::{is_cancelled, is_invalid, is_space, is_too_large, is_transient, run, sync, write_all},
     entry::{AFTER_SYNC, Entry, Kind, NAMES_SHIFT},
     name::{Part, Stream},
     staging::{BLOCK_BYTES, Staging},
@@ -72,6 +72,8 @@ pub(crate) struct Appender {
     /// Ended, and not handed on yet.
     seals: Vec<Unsealed>,
     failures: u32,
+    /// The size of files that was not to be had, if one was not.
+    file_max: u64,
     /// Segments that failed and are not written to any more.
     pub(crate) dead_segments: u64,
     /// Syncs that were asked for.
@@ -124,6 +126,8 @@ enum Trouble {
     Space(String),
     /// The segment is not to be trusted any more.
     Segment(String),
+    /// It may not grow as far as that: the batch is for the next.
+    Size(String),
     /// Neither is it, and there may be no space for another yet.
     SegmentAndSpace(String),
 }
@@ -159,6 +163,7 @@ impl Appender {
             staging: Staging::default(),
             seals: Vec::new(),
             failures: 0,
+            file_max: u64::MAX,
             dead_segments: 0,
             syncs: 0,
         }
@@ -182,6 +187,7 @@ impl Appender {
         names: Vec<Mark>,
     ) -> Result<Progress, Fatal> {
         assert!(self.commit.is_none() && !data.is_empty(), "one batch at a time, of lines");
+        let data_bytes = data.len();
         self.commit = Some(Commit {
             lines,
             names,
@@ -197,8 +203,10 @@ impl Appender {
             sync: Sync::Unasked,
             trouble: None,
         });
+        let grown = (data_bytes + BLOCK_BYTES) as u64;
         let is_over = self.segment.as_ref().is_some_and(|segment| {
             segment.bytes >= self.plan.limits.bytes
+                || segment.bytes + grown > self.file_max
                 || segment.opened.elapsed() >= self.plan.limits.age
         });
         if is_over {
@@ -296,6 +304,13 @@ impl Appender {
                 }
                 commit.trouble.get_or_insert(Trouble::Space(error.to_string()));
             }
+            Err(error) if is_too_large(&error) => {
+                commit.trouble = Some(Trouble::Size(error.to_string()));
+                if let Some(segment) = self.segment.as_ref().filter(|_| kind == WRITE_DATA) {
+                    let reached = segment.bytes + commit.data_done as u64;
+                    self.file_max = self.file_max.min(reached);
+                }
+            }
             // Blocks that were to be found when they are written back, and were not.
             Err(error) if is_space(&error) => {
                 commit.trouble = Some(Trouble::SegmentAndSpace(error.to_string()));
@@ -364,6 +379,15 @@ impl Appender {
         let what = match trouble {
             Trouble::Space(what) => what,
             Trouble::SegmentAndSpace(what) => self.abandon(&what),
+            Trouble::Size(what) if self.segment.as_ref().is_some_and(|it| it.batches > 0) => {
+                self.end_before_batch();
+                format!("{what}; the segment ends, and the batch goes to another")
+            }
+            Trouble::Size(what) => {
+                self.failures += 1;
+                let what = self.abandon(&what);
+                format!("{what}; raise the limit of file sizes (ulimit -f, LimitFSIZE=)")
+            }
             Trouble::Segment(what) => {
                 self.failures += 1;
                 self.abandon(&what)
@@ -378,14 +402,27 @@ impl Appender {
     /// Closes the segment, never to be touched again; the batch goes to another.
     fn abandon(&mut self, what: &str) -> String {
         let dead = self.segment.take();
-        if let Some(commit) = &mut self.commit {
-            (commit.data_done, commit.data_len, commit.entry_done) = (0, 0, 0);
-            (commit.entry, commit.sync) = (None, Sync::Unasked);
-        }
+        self.begin_again();
         let Some(dead) = dead else { return what.to_owned() };
         self.dead_segments += 1;
         let name = self.plan.stream.file(dead.serial, Part::Data);
         format!("{what}; {} is dead, its last batch goes to another", name.display())
+    }
+
+    /// Ends the segment with the batches before the one on its way, which goes to another.
+    fn end_before_batch(&mut self) {
+        self.seal();
+        if let Some(unsealed) = self.seals.last_mut() {
+            unsealed.is_torn = true;
+        }
+        self.begin_again();
+    }
+
+    fn begin_again(&mut self) {
+        if let Some(commit) = &mut self.commit {
+            (commit.data_done, commit.data_len, commit.entry_done) = (0, 0, 0);
+            (commit.entry, commit.sync) = (None, Sync::Unasked);
+        }
     }
 
     /// Writes what is left of the batch, if anything is, and syncs it behind the write: linked, so
@@ -509,6 +546,7 @@ impl Appender {
             is_synced: self.plan.guarantee == Guarantee::Durable,
             index_bytes: segment.index_bytes,
             is_filled: segment.is_direct,
+            is_torn: false,
             batches: segment.batches,
             bytes: segment.bytes,
             lines: segment.lines,
@@ -532,6 +570,8 @@ pub(crate) struct Unsealed {
     index_bytes: u64,
     /// Whether something stands behind the last line that is to go.
     is_filled: bool,
+    /// Whether it has something of a batch that went to another.
+    is_torn: bool,
     batches: u64,
     bytes: u64,
     lines: u64,
@@ -551,13 +591,16 @@ impl Unsealed {
     /// What could not be written or synced. Without its seal it is read up to its last whole batch,
     /// which is all of it.
     pub(crate) fn seal(&self, local: &mut Local) -> Result<(), ringwise::Error> {
-        if self.is_filled {
+        if self.is_filled || self.is_torn {
             run(local, || Operation::set_len(&self.data, self.bytes)).map(drop)?;
         }
-        if self.is_filled || !self.is_synced {
+        if self.is_filled || self.is_torn || !self.is_synced {
             sync(local, &self.data)?;
         }
-        if !self.is_synced {
+        if self.is_torn {
+            run(local, || Operation::set_len(&self.index, self.index_bytes)).map(drop)?;
+        }
+        if self.is_torn || !self.is_synced {
             sync(local, &self.index)?;
         }
         let seal = Entry {

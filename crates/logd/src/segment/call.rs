@@ -84,11 +84,17 @@ pub(crate) fn is_transient(error: &ringwise::Error) -> bool {
     error.kind() == ErrorKind::Interrupted || error.errno() == Errno::AGAIN.raw_os_error()
 }
 
-/// No space, no quota, or a limit on the size of files: nothing was lost, and it may pass.
+/// No space, or no quota: nothing was lost, and it may pass.
 pub(crate) fn is_space(error: &ringwise::Error) -> bool {
     use rustix::io::Errno;
-    let errnos = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
+    let errnos = [Errno::NOSPC, Errno::DQUOT];
     errnos.iter().any(|errno| errno.raw_os_error() == error.errno())
+}
+
+/// A limit on the size of files (setrlimit(2), `RLIMIT_FSIZE`, or the file system's): not for a file
+/// that begins.
+pub(crate) fn is_too_large(error: &ringwise::Error) -> bool {
+    error.errno() == rustix::io::Errno::FBIG.raw_os_error()
 }
 
 /// What direct I/O is refused with.

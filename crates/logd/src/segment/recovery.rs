@@ -10,12 +10,13 @@ use std::{collections::BTreeSet, path::Path};
 use ringwise::{Descriptor, ErrorKind, Local, OpenOptions, Operation};
 
 use super::{
-    call::{open_directory, read, run, sync, write_all},
+    call::{is_space, open_directory, read, run, sync, write_all},
     entry::{Entry, Kind},
     name::{Part, Stream, parse},
     scan::{Scan, State},
     staging::FILLER,
 };
+use crate::error::LogdError;
 
 /// Where a stream goes on.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -31,13 +32,13 @@ pub(crate) struct Recovered {
 ///
 /// # Errors
 ///
-/// What a call failed with. Doing it again does no harm.
+/// What a call failed with, and on which segment. Doing it again does no harm.
 pub(crate) fn recover(
     local: &mut Local,
     directory: &Path,
     names: &[String],
     stream: Stream,
-) -> Result<Recovered, ringwise::Error> {
+) -> Result<Recovered, LogdError> {
     let own = names.iter().filter_map(|name| parse(name)).filter(|(of, _, _)| *of == stream);
     let serials: BTreeSet<u64> = own.map(|(_, serial, _)| serial).collect();
     let mut recovered = Recovered {
@@ -46,9 +47,10 @@ pub(crate) fn recover(
     };
     let mut until_line = None;
     for &serial in serials.iter().rev() {
-        let files = Files::open(local, directory, stream, serial)?;
-        let mut scan = files.scan(local)?;
         let name = stream.file(serial, Part::Data);
+        let failed = |error| failed(&directory.join(&name), &error);
+        let files = Files::open(local, directory, stream, serial).map_err(failed)?;
+        let mut scan = files.scan(local).map_err(failed)?;
         match scan.state() {
             // Its first batch was never whole: the stream ends before it.
             State::Empty => continue,
@@ -57,13 +59,16 @@ pub(crate) fn recover(
                 // What it had on its way when it failed was written to the next.
                 scan.end_at(until_line.unwrap_or(u64::MAX));
                 let torn = stream.file(serial, Part::Torn);
-                let cut = files.cut(local, &scan, directory, &torn)?;
+                let (cut, is_kept) = files.cut(local, &scan, directory, &torn).map_err(failed)?;
                 if cut > 0 && until_line.is_none() {
+                    let place = match is_kept {
+                        true => format!("they are in {}", torn.display()),
+                        false => "there was no space to keep them".to_owned(),
+                    };
                     recovered.remarks.push(format!(
                         "{}: {cut} bytes after the last whole batch were not acknowledged as \
-                         durable; they are in {}",
+                         durable; {place}",
                         name.display(),
-                        torn.display(),
                     ));
                 }
             }
@@ -82,6 +87,12 @@ pub(crate) fn recover(
         }
     }
     Ok(recovered)
+}
+
+fn failed(path: &Path, error: &ringwise::Error) -> LogdError {
+    let remedy = if is_space(error) { ": free some space, and start again" } else { "" };
+    let path = path.display();
+    LogdError::Failed(format!("{path}: ending it after the last run: {error}{remedy}"))
 }
 
 /// A segment's files; one that is missing is as good as empty.
@@ -135,15 +146,16 @@ impl Files {
         })
     }
 
-    /// Cuts what comes after the last whole batch, and seals. Says how many bytes that was.
+    /// Cuts what comes after the last whole batch, and seals. Says how many bytes that was, and
+    /// whether they are kept: without space they are not, since to cut them makes some.
     fn cut(
         &self,
         local: &mut Local,
         scan: &Scan,
         directory: &Path,
         torn: &Path,
-    ) -> Result<u64, ringwise::Error> {
-        let (Some(data), Some(index)) = (&self.data, &self.index) else { return Ok(0) };
+    ) -> Result<(u64, bool), ringwise::Error> {
+        let (Some(data), Some(index)) = (&self.data, &self.index) else { return Ok((0, true)) };
         let mut rest = Vec::new();
         let len = scan.end()
             + read(local, data, scan.end(), u64::MAX, |bytes| rest.extend_from_slice(bytes))?;
@@ -151,8 +163,17 @@ impl Files {
         while rest.last() == Some(&FILLER) {
             rest.pop();
         }
+        let mut is_kept = true;
         if !rest.is_empty() {
-            keep(local, &rest, directory, torn)?;
+            match keep(local, &rest, directory, torn) {
+                Err(error) if is_space(&error) => {
+                    is_kept = false;
+                    // What was written of it takes space that the seal needs.
+                    let path = directory.join(torn);
+                    let _ = run(local, || Operation::unlink(&path));
+                }
+                kept => kept?,
+            }
         }
         if len > scan.end() {
             run(local, || Operation::set_len(data, scan.end())).map(drop)?;
@@ -175,7 +196,7 @@ impl Files {
         };
         write_all(local, index, &seal.encode(), scan.index_end())?;
         sync(local, index)?;
-        Ok(rest.len() as u64)
+        Ok((rest.len() as u64, is_kept))
     }
 }
 
