@@ -1,9 +1,10 @@
 //! Retention: which segments go, oldest first, and how one goes.
 //!
+//! For size dead letters go before lines: who sends what is none removes nobody's lines by it.
 //! A segment that is written to never goes. Of the last one of a stream the index stays, since it
 //! knows the number of the next line.
 
-use std::{path::Path, time::Duration};
+use std::{cmp::Reverse, path::Path, time::Duration};
 
 use ringwise::{ErrorKind, Local, Operation};
 
@@ -41,11 +42,17 @@ pub(crate) struct Kept {
 pub(crate) fn overdue(all: &[Kept], policy: Policy, age_ms: impl Fn(u64) -> u64) -> Vec<Kept> {
     let mut total: u64 = all.iter().map(|one| one.bytes).sum();
     let mut ended: Vec<&Kept> = all.iter().filter(|one| one.ended_ms.is_some()).collect();
-    ended.sort_by_key(|one| (one.ended_ms, one.stream, one.serial));
+    let is_old = |one: &Kept| {
+        let age_ms = one.ended_ms.map_or(0, &age_ms);
+        policy.age.is_some_and(|age| u128::from(age_ms) > age.as_millis())
+    };
+    // Those that go for their age make room before any goes for size.
+    ended.sort_by_key(|one| {
+        (!is_old(one), Reverse(one.stream.content), one.ended_ms, one.stream, one.serial)
+    });
     let mut overdue = Vec::new();
     for one in ended {
-        let age_ms = one.ended_ms.map_or(0, &age_ms);
-        let is_old = policy.age.is_some_and(|age| u128::from(age_ms) > age.as_millis());
+        let is_old = is_old(one);
         let is_much = policy.bytes.is_some_and(|bytes| total > bytes);
         // Of one that is over, and whose index stays, there is nothing more to remove.
         let is_left = one.is_last && !one.has_lines;
@@ -124,6 +131,24 @@ mod tests {
         // A clock that was set back makes nothing old.
         assert_eq!(serials(&all, age, 0), []);
         assert_eq!(serials(&all, Policy::default(), u64::MAX), []);
+    }
+
+    #[test]
+    fn for_size_dead_letters_go_before_lines() {
+        let stream = Stream { content: Content::DeadLetters, number: 0 };
+        let letters = |serial, ended| Kept { stream, ..kept(0, serial, Some(ended), false) };
+        let all = [
+            kept(0, 0, Some(1000), false),
+            kept(0, 1, Some(2000), false),
+            letters(7, 5000),
+            letters(8, 4000),
+        ];
+        let policy = |bytes, age| Policy { bytes: Some(bytes), age };
+        assert_eq!(serials(&all, policy(399, None), 9000), [(0, 8)]);
+        assert_eq!(serials(&all, policy(199, None), 9000), [(0, 8), (0, 7), (0, 0)]);
+        // One that goes for its age makes the room.
+        let age = Some(Duration::from_millis(7500));
+        assert_eq!(serials(&all, policy(300, age), 9000), [(0, 0)]);
     }
 
     #[test]
