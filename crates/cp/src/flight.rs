@@ -63,8 +63,13 @@ impl Descriptors {
         let free = limit.saturating_sub(DESCRIPTORS_KEPT);
         Descriptors {
             files: usize::try_from(free / 4).unwrap_or(256).clamp(1, 256),
-            directories: usize::try_from(free / 8).unwrap_or(64).clamp(2, 64),
+            directories: usize::try_from(free / 8).unwrap_or(64).clamp(1, 64),
         }
+    }
+
+    /// Whether they are for one file at a time, and none for an engine.
+    fn are_few(self) -> bool {
+        self.files == 1
     }
 }
 
@@ -92,18 +97,20 @@ impl Flight {
         let ring = match options.engine {
             EngineChoice::Sync => Lazy::Missing,
             EngineChoice::Uring => Lazy::Open(RingEngine::open(options, descriptors.files, true)?),
+            EngineChoice::Auto if descriptors.are_few() => Lazy::Missing,
             EngineChoice::Auto => Lazy::Untried,
         };
         let mapped = match options.engine {
-            EngineChoice::Auto => Lazy::Untried,
-            EngineChoice::Sync | EngineChoice::Uring => Lazy::Missing,
+            EngineChoice::Auto if !descriptors.are_few() => Lazy::Untried,
+            EngineChoice::Auto | EngineChoice::Sync | EngineChoice::Uring => Lazy::Missing,
         };
         let jobs = options.jobs.unwrap_or_else(|| match options.engine {
             // One file alone gives a thread nothing to do beside it.
             EngineChoice::Auto if options.recursive || options.sources.len() > 1 => default_jobs(),
             EngineChoice::Auto | EngineChoice::Sync | EngineChoice::Uring => 1,
         });
-        let threads = (jobs > 1).then(|| Threads::new(jobs, descriptors.files));
+        let threads =
+            (jobs > 1 && !descriptors.are_few()).then(|| Threads::new(jobs, descriptors.files));
         Ok(Flight {
             options: options.clone(),
             ring,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat},
+    fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat},
     io::Errno,
 };
 
@@ -106,6 +106,19 @@ impl Place {
 
     pub(crate) fn rename(&self, to: &Place) -> Result<(), Errno> {
         fs::renameat(self.directory(), self.name(), to.directory(), to.name())
+    }
+
+    /// Renames, and replaces nothing.
+    pub(crate) fn rename_to_free(&self, to: &Place) -> Result<(), Errno> {
+        let (one, other) = ((self.directory(), self.name()), (to.directory(), to.name()));
+        match fs::renameat_with(one.0, one.1, other.0, other.1, RenameFlags::NOREPLACE) {
+            // Not every file system can (renameat2(2)).
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                fs::linkat(one.0, one.1, other.0, other.1, AtFlags::empty())?;
+                self.unlink()
+            }
+            renamed => renamed,
+        }
     }
 
     pub(crate) fn read_link(&self) -> Result<Vec<u8>, Errno> {

@@ -18,7 +18,7 @@ use std::{
 
 use indicatif::ProgressBar;
 use rustix::{
-    fs::{self, AtFlags, CWD, OFlags, RenameFlags},
+    fs::{self, AtFlags, CWD, OFlags},
     io::Errno,
 };
 use signal_hook::{
@@ -93,7 +93,7 @@ impl Temporary {
         let Some(place) = names.get(&number) else { return Err(Errno::NOENT) };
         match self.existing {
             Existing::Replaced => place.rename(&self.target)?,
-            Existing::Nothing => move_to_free(place, &self.target)?,
+            Existing::Nothing => place.rename_to_free(&self.target)?,
         }
         names.remove(&number);
         self.number = None;
@@ -108,19 +108,6 @@ impl Drop for Temporary {
             // It failed already, and that is said.
             let _ = place.unlink();
         }
-    }
-}
-
-/// Renames, and replaces nothing.
-fn move_to_free(from: &Place, to: &Place) -> Result<(), Errno> {
-    let (one, other) = ((from.directory(), from.name()), (to.directory(), to.name()));
-    match fs::renameat_with(one.0, one.1, other.0, other.1, RenameFlags::NOREPLACE) {
-        // Not every file system can (renameat2(2)).
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            fs::linkat(one.0, one.1, other.0, other.1, AtFlags::empty())?;
-            from.unlink()
-        }
-        renamed => renamed,
     }
 }
 

@@ -121,6 +121,32 @@ fn many_files_are_copied_with_few_descriptors() {
     }
 }
 
+/// As few as GNU cp copies a tree with.
+#[test]
+fn ten_descriptors_are_enough_for_a_tree() {
+    let scene = scene();
+    let script = "mkdir -p s/d/e/f/g/h s/d/i && for n in 1 2 3; do echo $n > s/d/e/f/g/$n; \
+                  echo $n > s/d/$n; ln -s $n s/d/i/$n; done && mkfifo s/d/e/fifo";
+    let made = Command::new("sh").args(["-c", script]).current_dir(scene.path()).status();
+    assert!(made.unwrap().success());
+    for engine in ["--engine=auto", "--engine=sync"] {
+        for flags in ["-r", "-a", "-a --jobs=4", "-a --verify"] {
+            // What this test has open is the copy's no more.
+            let copy = format!(
+                "for n in 3 4 5 6 7 8 9; do eval \"exec $n>&-\"; done; mkdir d; ulimit -n 10; \
+                 {} {engine} {flags} s d && diff -r --no-dereference s/d/e/f d/s/d/e/f",
+                machine::ours().display()
+            );
+            let output = Command::new("sh").args(["-c", &copy]).current_dir(scene.path()).output();
+            let output = output.unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.is_empty(), "{engine} {flags}: {said}");
+            assert!(scene.path().join("d/s/d/e/fifo").exists(), "{engine} {flags}");
+            fs::remove_dir_all(scene.path().join("d")).unwrap();
+        }
+    }
+}
+
 /// Files that share an inode at the destination are written one after the other, never mixed.
 #[test]
 fn copies_onto_one_inode_are_not_mixed() {

@@ -305,3 +305,29 @@ fn owners_that_cannot_be_given_are_told_as_gnu_cp_tells_it() {
         }
     }
 }
+
+#[test]
+fn a_backup_of_a_long_name_is_shortened_and_replaces_no_numbered_one() {
+    let scene = scene();
+    let at = scene.path();
+    let (full, shorter) = ("n".repeat(255), "m".repeat(250));
+    let again = || {
+        let made = format!("echo old > d/{full}; echo old > d/{shorter}; echo new > s");
+        empty_d(at);
+        assert!(machine::has_oracle() && shell(at, &made));
+    };
+    for flags in ["-b", "--backup=simple", "--backup=numbered", "-b -S.backup", "-v -b"] {
+        for name in [&full, &shorter] {
+            let line = format!("{flags} s d/{name}");
+            same(at, &line, &Setting::default(), "d", &again);
+        }
+    }
+    let with_another = || {
+        again();
+        fs::write(at.join("d").join(format!("{}~", &full[2..])), "another's").unwrap();
+    };
+    for flags in ["-b", "--backup=numbered"] {
+        let line = format!("{flags} s d/{full}");
+        same(at, &line, &Setting::default(), "d", &with_another);
+    }
+}

@@ -1,7 +1,7 @@
 //! Names of backups, and files that become backups.
 
 use rustix::{
-    fs::{AtFlags, OFlags, Stat, statat},
+    fs::{AtFlags, OFlags, Stat, fstatvfs, statat},
     io::Errno,
 };
 
@@ -9,15 +9,36 @@ use super::{Copier, Existed, Visit};
 use crate::{
     listing::Listing,
     options::Backup,
-    place::{Identity, Place, split},
+    place::{Identity, Place, open_to_go_through, split},
 };
 
 impl Copier {
     /// Moves what is at the target to a backup's name.
     pub(super) fn back_up(&self, target: &Place) -> Result<Place, Errno> {
         let backup = self.backup_place(target)?;
-        target.rename(&backup)?;
-        Ok(backup)
+        match target.rename(&backup) {
+            Err(Errno::NAMETOOLONG) if self.options.backup != Backup::Simple => {
+                self.back_up_shortened(target, &backup)
+            }
+            renamed => renamed.map(|()| backup),
+        }
+    }
+
+    /// As GNU cp shortens a name: `~` behind as much of it as fits, but for one byte.
+    fn back_up_shortened(&self, target: &Place, backup: &Place) -> Result<Place, Errno> {
+        let (parent, last) = split(target.name());
+        let directory = open_to_go_through(target.directory(), parent)?;
+        let most = usize::try_from(fstatvfs(directory)?.f_namemax).unwrap_or(usize::MAX);
+        let kept = last.len().min(most.saturating_sub(2));
+        let shortened = target.sibling(&[&last[..kept], b"~"].concat());
+        let simple = [last, &self.options.suffix].concat();
+        if self.options.backup == Backup::Existing && backup.path.ends_with(&simple) {
+            target.rename(&shortened)?;
+        } else {
+            // Without its number it could be the name of another backup.
+            target.rename_to_free(&shortened)?;
+        }
+        Ok(shortened)
     }
 
     /// Where a backup of the target goes.
