@@ -173,7 +173,9 @@ fn a_copy_is_not_open_to_others_before_it_has_its_owner() {
         let made: Vec<&str> = made.collect();
         assert!(!made.is_empty(), "{trace}");
         for line in made {
-            assert!(line.contains(", 0600)"), "{words:?}: {line}");
+            // In two lines where another thread did something meanwhile.
+            let is_closed = line.contains(", 0600)") || line.contains(", 0600 <unfinished");
+            assert!(is_closed, "{words:?}: {line}");
         }
     }
 }
