@@ -48,6 +48,10 @@ pub fn a_wait_ends_at_its_deadline(way: Loop) {
     assert!(start.elapsed() >= Duration::from_millis(30));
     assert_eq!(local.submit_and_wait_timeout(1, Duration::ZERO).unwrap(), 0);
     assert_eq!(local.in_flight(), 1);
+    // Where some results are ready, and not as many as were to be waited for, too.
+    local.push(Operation::nop(), 1).unwrap();
+    assert_eq!(local.submit_and_wait_timeout(2, Duration::from_millis(30)).unwrap(), 1);
+    assert_eq!(local.next_completion().map(|done| done.tag()), Some(1));
 }
 
 /// A read that waits for a pipe to hold something.
