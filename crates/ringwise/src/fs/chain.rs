@@ -43,9 +43,7 @@ impl Timer {
     /// Whether the time is over, of which the caller is told once.
     fn poll(&mut self, context: &mut std::task::Context<'_>) -> bool {
         let Timer::Running(timeout) = self else { return false };
-        let Poll::Ready(ended) = Pin::new(timeout).poll(context) else { return false };
-        // A ring that closes ends the timeout too: that is no time that is over.
-        let is_over = ended.result().is_ok();
+        let Poll::Ready(is_over) = timeout.poll_timeout(context) else { return false };
         *self = if is_over { Timer::Over } else { Timer::Endless };
         is_over
     }

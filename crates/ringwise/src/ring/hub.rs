@@ -139,6 +139,8 @@ struct State {
     /// The driver was called while it did not sleep: there is something to do that is no order.
     is_called: bool,
     phase: Phase,
+    /// The phase as the driver knows it, since it last took orders.
+    told: Phase,
     ended: Option<Result<(), Leaked>>,
     /// Operations that were handed in and whose result was not taken: with a task for each, how
     /// many there are, even while a batch of results is on its way to them.
@@ -172,6 +174,7 @@ impl Hub {
             asleep: None,
             is_called: false,
             phase: Phase::Open,
+            told: Phase::Open,
             ended: None,
             open: 0,
             callers_hand_over: false,
@@ -359,6 +362,7 @@ impl Hub {
     pub(super) fn take_orders(&self, into: &mut Vec<Order>) -> Phase {
         let mut state = self.lock();
         std::mem::swap(&mut state.orders, into);
+        state.told = state.phase;
         state.phase
     }
 
@@ -369,12 +373,11 @@ impl Hub {
     }
 
     /// The driver is about to sleep: false, and it should not, if there is an order, somebody called
-    /// it since it looked, or the ring is closing, unless it `knows` that.
-    pub(super) fn sleep(&self, waker: &Waker, knows: bool) -> bool {
+    /// it since it looked, or the ring is closing and it was not told.
+    pub(super) fn sleep(&self, waker: &Waker) -> bool {
         let mut state = self.lock();
         let was_called = std::mem::take(&mut state.is_called);
-        let is_open = state.phase == Phase::Open || knows;
-        let idle = state.orders.is_empty() && is_open && !was_called;
+        let idle = state.orders.is_empty() && state.phase == state.told && !was_called;
         state.asleep = idle.then(|| waker.clone());
         idle
     }

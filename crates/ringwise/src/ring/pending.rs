@@ -95,6 +95,11 @@ impl Pending {
         Deadline { operation: self, timer, has_expired: false }
     }
 
+    /// Of a timeout: whether its time is over. A ring that closes ends it too, and it is not.
+    pub(crate) fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        Pin::new(self).poll(context).map(|ended| ended.result().is_ok())
+    }
+
     /// Leaves the operation to itself as a drop does, except that its completion is kept, to be
     /// waited for later. Nothing where the driver has not got it.
     pub(crate) fn set_aside(self) -> Option<Pending> {
@@ -214,11 +219,10 @@ impl Future for Deadline {
             return Poll::Ready(done);
         }
         if let Some(timer) = &mut this.timer
-            && let Poll::Ready(timeout) = Pin::new(timer).poll(context)
+            && let Poll::Ready(is_over) = timer.poll_timeout(context)
         {
             this.timer = None;
-            // A ring that closes ends the timeout too: that is no time that is over.
-            this.has_expired = timeout.result().is_ok();
+            this.has_expired = is_over;
             if this.has_expired {
                 this.operation.cancel();
             }

@@ -192,10 +192,7 @@ impl Task {
             }
             // One task goes on and hands over what it brings; several are waited for.
             let is_done = count <= 1 && !others_wait && !has_more;
-            if is_done
-                && !is_ready(&self.news.events, context)
-                && self.hub.sleep(context.waker(), false)
-            {
+            if is_done && !is_ready(&self.news.events, context) && self.hub.sleep(context.waker()) {
                 self.pace.rest();
                 return Turn::Sleep;
             }

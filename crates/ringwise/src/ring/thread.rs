@@ -132,8 +132,7 @@ impl Thread {
             || self.driver.has_startable_backlog()
             // Only the read on the bell is left.
             || self.driver.has_ended();
-        let is_closing = self.driver.is_closing();
-        let sleeps = !busy && self.driver.hub.sleep(&self.waker, is_closing);
+        let sleeps = !busy && self.driver.hub.sleep(&self.waker);
         let deadline = self.driver.closing_deadline();
         let local = &mut self.driver.local;
         match deadline {

@@ -57,7 +57,7 @@ fn drive(hub: &Hub) {
         } else if phase != Phase::Open {
             hub.closed();
             return hub.end(Ok(()));
-        } else if hub.sleep(&waker, false) {
+        } else if hub.sleep(&waker) {
             bell.wait();
         }
     }

@@ -247,22 +247,22 @@ fn a_driver_does_not_sleep_on_orders() {
     let hub = Hub::new();
     let (rung, bell) = waker();
     let dropped = Arc::default();
-    assert!(hub.sleep(&bell, false));
+    assert!(hub.sleep(&bell));
     let (_, next) = submit(&hub, operation(&dropped, false), waker().1);
     assert!(matches!(next, Next::Wake(_)));
     let (_, next) = submit(&hub, operation(&dropped, false), waker().1);
     assert!(matches!(next, Next::Nothing), "it is woken once");
-    assert!(!hub.sleep(&bell, false), "orders are there");
+    assert!(!hub.sleep(&bell), "orders are there");
     let mut orders = Vec::new();
     assert_eq!(hub.take_orders(&mut orders), Phase::Open);
     assert_eq!(orders.len(), 2);
-    assert!(hub.sleep(&bell, false));
+    assert!(hub.sleep(&bell));
     assert!(hub.visit(Box::new(|_| ())).is_ok());
     assert_eq!(rung.get(), 1);
     hub.awake();
     orders.clear();
     hub.take_orders(&mut orders);
-    assert!(hub.sleep(&bell, false));
+    assert!(hub.sleep(&bell));
     hub.awake();
     let (_, next) = submit(&hub, operation(&dropped, false), waker().1);
     assert!(matches!(next, Next::Nothing), "it is up, and looks before it sleeps");
@@ -273,12 +273,12 @@ fn a_driver_does_not_sleep_on_orders() {
 fn an_end_is_heard_and_told_once() {
     let hub = Hub::new();
     let ((rung, bell), (told, mourner)) = (waker(), waker());
-    assert!(hub.sleep(&bell, false));
+    assert!(hub.sleep(&bell));
     assert_eq!(hub.poll_ended(&mourner), None);
     hub.close(Duration::from_secs(1));
     hub.close(Duration::from_secs(2));
     assert_eq!(rung.get(), 1);
-    assert!(!hub.sleep(&bell, false), "it is closing");
+    assert!(!hub.sleep(&bell), "it is closing");
     assert_eq!(hub.take_orders(&mut Vec::new()), Phase::Closing(Duration::from_secs(1)));
     let dropped = Arc::default();
     let (kept, refused) = waker();
@@ -349,7 +349,7 @@ fn a_waker_that_uses_the_ring_when_dropped() {
     let done = |key| (key, Completion::refused(Operation::nop(), 0));
     hub.deliver(&mut vec![done(polled), done(abandoned), done(delivered)], Stats::default());
     assert_eq!(dropped.get(), 4);
-    hub.sleep(&reentrant(), false);
+    hub.sleep(&reentrant());
     hub.close(Duration::ZERO);
     let refused = hub.submit(Operation::nop(), reentrant());
     assert!(matches!(refused, Admission::Refused(_)));
@@ -404,12 +404,12 @@ fn a_driver_that_was_called_looks_again_before_it_sleeps() {
     let (told, driver) = waker();
     hub.awake();
     hub.wake_driver();
-    assert!(!hub.sleep(&driver, false), "called since it looked");
-    assert!(hub.sleep(&driver, false), "and has looked again");
+    assert!(!hub.sleep(&driver), "called since it looked");
+    assert!(hub.sleep(&driver), "and has looked again");
     hub.wake_driver();
     assert_eq!(told.get(), 1);
     hub.awake();
-    assert!(hub.sleep(&driver, false), "the call was heard");
+    assert!(hub.sleep(&driver), "the call was heard");
 }
 
 /// While nobody waits for a turn, whoever brings results wakes the first of them: the driver may
@@ -476,8 +476,8 @@ fn a_cancel_is_heard_while_the_ring_closes() {
     let (key, _) = submit(&hub, operation(&dropped, false), waker().1);
     hub.close(Duration::from_secs(1));
     hub.take_orders(&mut Vec::new());
-    assert!(hub.sleep(&bell, true));
+    assert!(hub.sleep(&bell));
     hub.cancel(key);
     assert_eq!(rung.get(), 1);
-    assert!(!hub.sleep(&bell, true), "the cancel is there");
+    assert!(!hub.sleep(&bell), "the cancel is there");
 }
