@@ -6,6 +6,7 @@
 
 use std::{
     fmt, io,
+    os::fd::RawFd,
     path::{Path, PathBuf},
 };
 
@@ -121,6 +122,7 @@ struct Detail {
     errno: Errno,
     opcode: Opcode,
     path: Option<PathBuf>,
+    descriptor: Option<RawFd>,
     offset: Option<u64>,
     advice: Option<&'static str>,
 }
@@ -132,15 +134,17 @@ impl Error {
             errno,
             opcode,
             path: None,
+            descriptor: None,
             offset: None,
             advice: advice(opcode, errno),
         }))
     }
 
-    /// An error with the path and offset that `operation` was working on.
+    /// An error with the path or descriptor, and the offset, that `operation` was working on.
     pub(crate) fn of(operation: &Operation, errno: Errno) -> Error {
         let mut error = Error::new(operation.opcode(), errno);
         error.0.path = operation.path();
+        error.0.descriptor = operation.descriptor();
         error.0.offset = operation.offset();
         error.0.advice = advice_on(operation, errno).or(error.0.advice);
         error
@@ -178,6 +182,18 @@ impl Error {
         self.0.path.as_deref()
     }
 
+    /// The number of the open file that the operation was for, which may be another file's by now;
+    /// none of an entry of a loop's table.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.0.descriptor
+    }
+
+    /// The same, of an open file.
+    pub(crate) fn on_descriptor(mut self, number: RawFd) -> Error {
+        self.0.descriptor = Some(number);
+        self
+    }
+
     /// Of an operation at another offset than the one that was made.
     pub(crate) fn at_offset(mut self, offset: u64) -> Error {
         self.0.offset = Some(offset);
@@ -196,6 +212,8 @@ impl fmt::Display for Error {
         write!(f, "{}", detail.opcode)?;
         if let Some(path) = &detail.path {
             write!(f, " {}", path.display())?;
+        } else if let Some(number) = detail.descriptor {
+            write!(f, " of descriptor {number}")?;
         }
         if let Some(offset) = detail.offset {
             write!(f, " at offset {offset}")?;
@@ -370,7 +388,9 @@ fn advice(opcode: Opcode, errno: Errno) -> Option<&'static str> {
 fn advice_on(operation: &Operation, errno: Errno) -> Option<&'static str> {
     match (errno.0, operation.0.as_deref()?) {
         (libc::EINVAL, Kind::Unrepresentable(_)) => Some("the path has a NUL byte"),
-        (libc::EINVAL, _) if operation.offset().is_some_and(|offset| offset > OFFSET_MAX) => {
+        (libc::EINVAL | libc::EFBIG, _)
+            if operation.end_offset().is_some_and(|end| end > OFFSET_MAX) =>
+        {
             Some("offsets of files are below 2^63")
         }
         (libc::EFAULT, Kind::Read { buffer, .. }) if !buffer.is_writable() => {

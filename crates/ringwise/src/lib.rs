@@ -32,7 +32,7 @@
 //! - What the kernel may touch is owned by the loop until the kernel is done with it, whatever
 //!   becomes of its user. The invariants are numbered in docs/ownership.md.
 //! - Nothing is silently dropped: refused flags, fallbacks and polling modes without effect can be
-//!   read from [`Setup`], and every error keeps its number, path and offset.
+//!   read from [`Setup`], and every error keeps its number, its path or descriptor, and its offset.
 //! - All backends pass one test suite, the simulated one of [`sim`] among them: with it, code that
 //!   stores data can be tested against what kernels and disks do rarely.
 //!

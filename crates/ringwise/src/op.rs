@@ -13,7 +13,12 @@ mod options;
 mod path;
 mod witness;
 
-use std::{ffi::CString, path::PathBuf, sync::Arc};
+use std::{
+    ffi::CString,
+    os::fd::{AsRawFd, RawFd},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use crate::{
     buf::{Buffer, BufferGroup, MappedPart, Received},
@@ -284,6 +289,45 @@ impl Operation {
             | Kind::WriteVectored { offset, .. }
             | Kind::Allocate { offset, .. } => Some(offset),
             _ => None,
+        }
+    }
+
+    /// How many bytes it is to move, of those that move any.
+    pub(crate) fn byte_count(&self) -> Option<u64> {
+        let all = |buffers: &[Buffer]| buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        Some(match &**self.0.as_ref()? {
+            Kind::Read { buffer, .. }
+            | Kind::Write { buffer, .. }
+            | Kind::Receive { buffer, .. }
+            | Kind::Send { buffer, .. } => buffer.len() as u64,
+            Kind::WriteMapped { part, .. } => part.len() as u64,
+            Kind::ReadVectored { vectored, .. } | Kind::WriteVectored { vectored, .. } => {
+                all(&vectored.buffers)
+            }
+            Kind::ReceiveMessage { message, .. } | Kind::SendMessage { message, .. } => {
+                all(message.buffers())
+            }
+            _ => return None,
+        })
+    }
+
+    /// Where what it moves ends, for positioned operations.
+    pub(crate) fn end_offset(&self) -> Option<u64> {
+        Some(self.offset()?.saturating_add(self.byte_count().unwrap_or(0)))
+    }
+
+    /// The number of the open file that it works on; none of an entry of a loop's table.
+    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+        match &**self.0.as_ref()? {
+            Kind::Statx(statx) if statx.name.path.is_empty() => {
+                statx.name.directory.as_ref().map(AsRawFd::as_raw_fd)
+            }
+            Kind::Close(Closing::Descriptor(descriptor)) => Some(descriptor.as_raw_fd()),
+            Kind::Close(Closing::Released(number)) => Some(*number),
+            _ => match self.target()? {
+                Target::Descriptor(descriptor) => Some(descriptor.as_raw_fd()),
+                Target::Registered(_) => None,
+            },
         }
     }
 

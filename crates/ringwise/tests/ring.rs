@@ -455,6 +455,27 @@ fn dropped_at_every_stage() {
 }
 
 #[test]
+fn a_shutdown_ends_the_reads_that_are_in_flight() {
+    for ring in rings() {
+        let (reader, _writer) = pipe();
+        let read = |_| Box::pin(ring.submit(Operation::read_at(&reader, vec![5; 32], 0)));
+        let mut reads: Vec<_> = (0..40).map(read).collect();
+        for read in &mut reads {
+            assert!(poll_once(read.as_mut()).is_pending());
+        }
+        block_on(ring.shutdown(Duration::from_secs(20))).unwrap();
+        for read in reads {
+            let done = block_on(read);
+            assert_eq!(done.result().unwrap_err().kind(), ErrorKind::Cancelled);
+            assert_eq!(done.into_buffer().unwrap().as_slice(), [5; 32]);
+        }
+        let stats = ring.stats();
+        assert_eq!((stats.submitted, stats.delivered, stats.local.in_flight), (40, 40, 0));
+        assert!(reader.into_owned().is_ok(), "no operation holds it");
+    }
+}
+
+#[test]
 fn a_shutdown_is_told_when_it_takes_too_long() {
     for ring in rings() {
         let (reader, mut writer) = pipe();
@@ -549,9 +570,20 @@ fn errors_keep_what_they_were_about() {
             assert_eq!(error.kind(), ErrorKind::NotFound);
             assert!(error.to_string().starts_with("open /no/such/file: "), "{error}");
             let file = File::from_std(&ring, std::fs::File::open("/dev/null").unwrap());
+            let number = std::os::fd::AsRawFd::as_raw_fd(file.descriptor());
             let (result, buffer) = file.write_at(b"x".to_vec(), 3).await;
-            assert_eq!(result.unwrap_err().kind(), ErrorKind::BadDescriptor);
+            let error = result.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BadDescriptor);
+            assert_eq!((error.descriptor(), error.offset()), (Some(number), Some(3)));
+            let about = format!("write of descriptor {number} at offset 3: ");
+            assert!(error.to_string().starts_with(&about), "{error}");
             assert_eq!(buffer, b"x");
+            let (result, _) = file.read_exact_at(vec![0; 8], 5).await;
+            let error = result.unwrap_err();
+            assert_eq!(error.errno(), libc::ENODATA);
+            assert_eq!((error.descriptor(), error.offset()), (Some(number), Some(5)));
+            let error = file.set_len(7).await.unwrap_err();
+            assert_eq!((error.descriptor(), error.offset()), (Some(number), None));
         });
     }
 }

@@ -1,6 +1,12 @@
 //! An open file: reads and writes at offsets, from any task.
 
-use std::{future::poll_fn, os::fd::AsFd, path::Path, sync::Arc, task::Poll};
+use std::{
+    future::poll_fn,
+    os::fd::{AsFd, AsRawFd},
+    path::Path,
+    sync::Arc,
+    task::Poll,
+};
 
 use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2};
 
@@ -126,7 +132,8 @@ impl File {
     /// past it.
     ///
     /// On a direct file an offset, a length or a buffer that is not aligned is served by a read of
-    /// all the blocks that it touches, and a copy.
+    /// all the blocks that it touches, and a copy. Where that is to be an error instead, submit
+    /// [`Operation::read_at`] on the [`descriptor`](Self::descriptor).
     ///
     /// # Errors
     ///
@@ -155,6 +162,7 @@ impl File {
             match result {
                 Ok(0) => {
                     let error = self.error(Opcode::Read, libc::ENODATA);
+                    let error = error.at_offset(offset.saturating_add(done as u64));
                     break Err(error.advise("the file ends before the buffer is full"));
                 }
                 Ok(count) => done += count,
@@ -237,7 +245,10 @@ impl File {
             buffer = back;
             match result {
                 // It moved nothing and had no reason not to: go on would be for ever.
-                Ok(0) => break Err(self.error(Opcode::Write, libc::EIO)),
+                Ok(0) => {
+                    let error = self.error(Opcode::Write, libc::EIO);
+                    break Err(error.at_offset(offset.saturating_add(done as u64)));
+                }
                 Ok(count) => done += count,
                 Err(error) => break Err(error),
             }
@@ -456,7 +467,7 @@ impl File {
         let Some(end) =
             offset.checked_add(wanted as u64).map(|end| end.next_multiple_of(alignment))
         else {
-            return (Err(self.error(Opcode::Read, libc::EINVAL)), buffer);
+            return (Err(self.error(Opcode::Read, libc::EINVAL).at_offset(offset)), buffer);
         };
         let superset = AlignedBuf::zeroed((end - start) as usize, alignment as usize);
         let operation = Operation::read_at(&self.descriptor, superset, start);
@@ -484,7 +495,7 @@ impl File {
     }
 
     pub(super) fn error(&self, opcode: Opcode, errno: i32) -> Error {
-        Error::new(opcode, Errno(errno))
+        Error::new(opcode, Errno(errno)).on_descriptor(self.descriptor.as_raw_fd())
     }
 }
 

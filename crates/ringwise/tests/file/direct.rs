@@ -2,7 +2,7 @@
 
 use futures::executor::block_on;
 use ringwise::{
-    AlignedBuf, Buffer, ErrorKind, Opcode, OpenOptions,
+    AlignedBuf, Buffer, ErrorKind, Opcode, OpenOptions, Operation,
     fs::File,
     sim::{Fault, Simulation, When},
 };
@@ -124,6 +124,23 @@ fn a_short_read_is_not_the_end_of_a_direct_file() {
             assert!(read.is_ok(), "seed {seed}: {read:?}");
             assert!(bytes == content()[8096..11_096], "seed {seed}");
             assert!(file.read_to_end().await.unwrap() == content(), "seed {seed}");
+        });
+    }
+}
+
+/// Who wants no superset read asks for the operation itself.
+#[test]
+fn an_unaligned_direct_operation_is_a_clear_error() {
+    for place in places() {
+        block_on(async {
+            let Some(file) = direct(&place).await else { return };
+            let read = Operation::read_at(file.descriptor(), vec![7; 100], 10);
+            let done = place.ring.submit(read).await;
+            let error = done.result().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{}: {error}", place.name);
+            assert!(error.to_string().contains("aligned"), "{error}");
+            assert_eq!(error.offset(), Some(10));
+            assert_eq!(done.into_buffer().unwrap().as_slice(), [7; 100]);
         });
     }
 }

@@ -1,7 +1,10 @@
 //! Input that no file can serve, and limits that are reached: an error that names the cause, the
 //! buffer back, nothing lost, nothing hung.
 
-use std::{fs::File as StdFile, os::fd::FromRawFd};
+use std::{
+    fs::File as StdFile,
+    os::fd::{AsFd, AsRawFd, FromRawFd},
+};
 
 use futures::executor::block_on;
 use ringwise::{
@@ -44,6 +47,7 @@ fn an_offset_beyond_the_kernels_is_named() {
                             let what = format!("{} #{number}, {len}: {error}", place.name);
                             assert_eq!(error.errno(), libc::EINVAL, "{what}");
                             assert_eq!(error.offset(), Some(offset), "{what}");
+                            assert_eq!(error.descriptor(), Some(file.as_fd().as_raw_fd()));
                             assert!(error.to_string().contains("2^63"), "{what}");
                         }
                         assert_eq!([first, second, third, fourth], [(); 4].map(|()| buffer()));
@@ -70,7 +74,10 @@ fn reads_at_the_largest_offset_end() {
                     // Past the end, or beyond what an offset can be: either is right.
                     match result {
                         Ok(count) => assert_eq!(count, 0),
-                        Err(error) => assert_eq!(error.errno(), libc::EINVAL, "{error}"),
+                        Err(error) => {
+                            assert_eq!(error.errno(), libc::EINVAL, "{error}");
+                            assert!(back >= 4096 || error.to_string().contains("2^63"), "{error}");
+                        }
                     }
                     assert_eq!(buffer, vec![7; 4096]);
                     let (result, buffer) =
@@ -79,6 +86,25 @@ fn reads_at_the_largest_offset_end() {
                     assert_eq!(buffer.len(), 4096);
                 }
             }
+        });
+    }
+}
+
+/// A write that would end beyond them moves nothing there, and says why.
+#[test]
+fn a_write_beyond_the_largest_offset_is_an_error() {
+    for place in places() {
+        place.write("file", &[5; 5000]);
+        block_on(async {
+            let file = place.open("file", read_write()).await;
+            let offset = i64::MAX as u64 - 100;
+            let (result, buffer) = file.write_at(vec![7; 4096], offset).await;
+            let error = result.unwrap_err();
+            let known = [libc::EINVAL, libc::EFBIG].contains(&error.errno());
+            assert!(known, "{}: {error}", place.name);
+            assert!(error.to_string().contains("2^63"), "{}: {error}", place.name);
+            assert_eq!((error.offset(), buffer), (Some(offset), vec![7; 4096]));
+            assert_eq!(place.read("file"), [5; 5000]);
         });
     }
 }
@@ -149,7 +175,7 @@ fn a_descriptor_that_somebody_closed() {
             place.write("file", b"content");
             block_on(async {
                 let file = place.open("file", read_write()).await;
-                let number = std::os::fd::AsRawFd::as_raw_fd(file.descriptor());
+                let number = file.descriptor().as_raw_fd();
                 // SAFETY: what this process must not do, done to see what it leads to; the process
                 // opens nothing until the file, whose number this was, is forgotten.
                 drop(unsafe { StdFile::from_raw_fd(number) });
@@ -195,7 +221,7 @@ fn a_file_of_another_machine_or_ring() {
 /// Leaves room for this many more descriptors.
 fn limit_descriptors(more: u64) {
     let next = StdFile::open("/dev/null").unwrap();
-    let number = std::os::fd::AsRawFd::as_raw_fd(&next) as u64;
+    let number = next.as_raw_fd() as u64;
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(number + more), maximum }).unwrap();
 }
