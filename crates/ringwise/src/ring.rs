@@ -36,7 +36,7 @@ use crate::{
     error::Error,
     local::Leaked,
     op::Operation,
-    setup::{Builder, Setup, SetupError},
+    setup::{Backend, Builder, FallbackReason, Setup, SetupError},
     sim::Simulation,
     stats::Stats,
     sys::fork::ProcessMark,
@@ -281,15 +281,17 @@ impl Ring {
         &self.0.setup
     }
 
-    /// What the ring did so far; nothing in a process that was forked from the ring's own.
+    /// What the ring did so far, and on what; no counts in a process that was forked from the ring's
+    /// own.
     pub fn stats(&self) -> RingStats {
-        if self.is_foreign() {
-            return RingStats::default();
-        }
-        let (counts, local) = self.0.hub.counts();
+        let ((counts, local), inline_hits) = if self.is_foreign() {
+            Default::default()
+        } else {
+            (self.0.hub.counts(), self.0.inline_hits.load(Ordering::Relaxed))
+        };
         let Counts { submitted, delivered, reclaimed, wakes } = counts;
-        let inline_hits = self.0.inline_hits.load(Ordering::Relaxed);
-        RingStats { submitted, delivered, reclaimed, wakes, inline_hits, local }
+        let (backend, fallback) = (self.0.setup.backend(), self.0.setup.fallback().cloned());
+        RingStats { submitted, delivered, reclaimed, wakes, inline_hits, local, backend, fallback }
     }
 
     /// A read was served by the caller's thread.
@@ -346,7 +348,7 @@ impl std::fmt::Debug for Ring {
 
 /// What a ring did since it was built. Counts are totals.
 #[non_exhaustive]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct RingStats {
     /// Operations handed in.
     pub submitted: u64,
@@ -361,4 +363,8 @@ pub struct RingStats {
     pub inline_hits: u64,
     /// Of the loop, as of the last results.
     pub local: Stats,
+    /// What makes its operations.
+    pub backend: Backend,
+    /// Why that is not a ring, where it is not: asked for, or what stood in the way.
+    pub fallback: Option<FallbackReason>,
 }

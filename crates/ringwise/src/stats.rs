@@ -2,7 +2,8 @@
 
 /// What a loop did since it was built. Counts are totals.
 ///
-/// Operations per enter, `submitted / enters`, tells whether batching works; a ring pays by it.
+/// [`operations_per_enter`](Self::operations_per_enter) tells whether batching works; a ring pays by
+/// it.
 ///
 /// There is no count of operations that the kernel handed to its own worker threads (io-wq): it tells
 /// no ring of them. They can be counted from outside, for a process or the machine, at the tracepoint
@@ -23,10 +24,19 @@ pub struct Stats {
     /// Operations that a thread of the loop was given because the ring has no such call, or was
     /// to be avoided for it. On classic all that is not a no-op, a timeout or a cancel counts.
     pub fallback_operations: u64,
-    /// Completions that the kernel could not place in the queue at once; it keeps them, so none is
-    /// lost. Stays 0 without operations that have several completions: what can be in flight is
-    /// bounded by the queue.
+    /// How often the loop found the completion queue full and more behind it, which the kernel keeps,
+    /// so that none is lost. Stays 0 without operations that have several completions: what can be in
+    /// flight is bounded by the queue.
     pub overflows: u64,
     /// Completions for an operation that is no longer there. Stays 0.
     pub stale_completions: u64,
+}
+
+impl Stats {
+    /// Operations that the ring made, for each time the kernel was entered for them; nothing where it
+    /// never was, as on classic.
+    pub fn operations_per_enter(&self) -> Option<f64> {
+        let by_ring = self.submitted.saturating_sub(self.fallback_operations);
+        (self.enters > 0).then(|| by_ring as f64 / self.enters as f64)
+    }
 }

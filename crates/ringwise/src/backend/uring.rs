@@ -77,6 +77,8 @@ pub(crate) struct Uring {
     links: Links,
     pools: Option<u32>,
     enters: u64,
+    /// How often the kernel was seen to hold completions back.
+    overflows: u64,
     by_thread: u64,
 }
 
@@ -111,6 +113,7 @@ impl Uring {
             links: Links::default(),
             pools: None,
             enters: 0,
+            overflows: 0,
             by_thread: 0,
         };
         Ok((uring, setup))
@@ -120,7 +123,9 @@ impl Uring {
     pub(super) fn count(&mut self, stats: &mut Stats) {
         stats.enters = self.enters;
         stats.fallback_operations = self.by_thread;
-        stats.overflows = u64::from(self.ring.completion().overflow());
+        // The kernel's own count is only of those that it had no memory to keep (io_uring/io_uring.c,
+        // io_cqring_add_overflow).
+        stats.overflows = self.overflows + u64::from(self.ring.completion().overflow());
     }
 
     /// Puts a file into the registered table, or takes it out.
@@ -251,7 +256,9 @@ impl Uring {
         let polled = self.is_polled();
         let queue = self.ring.submission();
         let mut flags = IoringEnterFlags::empty();
-        if queue.taskrun() || queue.cq_overflow() || (polled && queue.is_empty()) {
+        let is_held_back = queue.cq_overflow();
+        self.overflows += u64::from(is_held_back);
+        if is_held_back || queue.taskrun() || (polled && queue.is_empty()) {
             flags |= IoringEnterFlags::GETEVENTS;
         }
         if !polled_by_thread {
