@@ -10,6 +10,8 @@ mod hub;
 mod pending;
 #[cfg(feature = "tokio")]
 mod portable;
+#[cfg(feature = "tracing")]
+mod span;
 #[cfg(feature = "tokio")]
 mod task;
 mod thread;
@@ -211,13 +213,11 @@ impl Ring {
     }
 
     fn submit_together(&self, operations: Vec<Operation>, together: Together) -> Vec<Pending> {
-        // A future that knows its kind, and nothing of the operation yet.
-        let blank =
-            |operation: &Operation| Pending::new(self.clone(), Operation::nop()).like(operation);
         if self.is_foreign() {
             return operations.into_iter().map(|operation| self.submit(operation)).collect();
         }
-        let futures: Vec<Pending> = operations.iter().map(blank).collect();
+        let future = |operation| Pending::of(self.clone(), operation);
+        let futures: Vec<Pending> = operations.iter().map(future).collect();
         match self.hub().submit_all(operations, together, Waker::noop()) {
             Ok((keys, next)) => {
                 let futures = futures.into_iter().zip(keys);
@@ -227,7 +227,8 @@ impl Ring {
             }
             // Each is refused when it is polled.
             Err(operations) => {
-                operations.into_iter().map(|operation| self.submit(operation)).collect()
+                let futures = futures.into_iter().zip(operations);
+                futures.map(|(future, operation)| future.with(operation)).collect()
             }
         }
     }

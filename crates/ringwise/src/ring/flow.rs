@@ -16,6 +16,8 @@ pub(crate) struct Flow {
     ring: Ring,
     /// None after the last.
     key: Option<Key>,
+    #[cfg(feature = "tracing")]
+    span: tracing::Span,
 }
 
 impl Flow {
@@ -30,10 +32,17 @@ impl Flow {
         if ring.is_foreign() {
             return Err(Completion::refused(operation, libc::EOWNERDEAD));
         }
+        #[cfg(feature = "tracing")]
+        let span = super::span::of(&operation);
         match ring.hub().submit_flow(operation, credit, context.waker().clone()) {
             Admission::Taken(key, next) => {
                 ring.follow(next);
-                Ok(Flow { ring: ring.clone(), key: Some(key) })
+                Ok(Flow {
+                    ring: ring.clone(),
+                    key: Some(key),
+                    #[cfg(feature = "tracing")]
+                    span,
+                })
             }
             Admission::Refused(operation) => Err(Completion::refused(operation, libc::ESHUTDOWN)),
         }
@@ -50,6 +59,8 @@ impl Flow {
         };
         if !part.has_more() {
             self.key = None;
+            #[cfg(feature = "tracing")]
+            super::span::end(&std::mem::replace(&mut self.span, tracing::Span::none()), &part);
         }
         Poll::Ready(Some(part))
     }

@@ -39,19 +39,23 @@ enum Stage {
 
 impl Pending {
     pub(super) fn new(ring: Ring, operation: Operation) -> Pending {
-        let cancels = operation.opcode().cancels_on_shutdown();
+        Pending::of(ring, &operation).with(operation)
+    }
+
+    /// Of an operation that it is [given](Self::with), or that the driver [gets](Self::submitted).
+    pub(super) fn of(ring: Ring, operation: &Operation) -> Pending {
         Pending {
             ring,
-            cancels,
+            stage: Stage::Over,
+            cancels: operation.opcode().cancels_on_shutdown(),
             #[cfg(feature = "tracing")]
-            span: tracing::trace_span!("operation", name = operation.opcode().name()),
-            stage: Stage::New(operation),
+            span: super::span::of(operation),
         }
     }
 
-    /// Dropped as a future of `operation` would be.
-    pub(super) fn like(mut self, operation: &Operation) -> Pending {
-        self.cancels = operation.opcode().cancels_on_shutdown();
+    /// Of an operation that is handed in when it is polled.
+    pub(super) fn with(mut self, operation: Operation) -> Pending {
+        self.stage = Stage::New(operation);
         self
     }
 
@@ -134,6 +138,24 @@ impl Pending {
         self
     }
 
+    fn poll_stage(&mut self, context: &Context<'_>) -> Poll<Completion> {
+        if matches!(self.stage, Stage::Submitted(_)) && self.ring.is_foreign() {
+            // It is the other process's, and the hub's lock may be held by a thread of that.
+            return Poll::Pending;
+        }
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::New(operation) => self.submit(operation, context),
+            Stage::Submitted(key) => match self.ring.hub().poll(key, context.waker()) {
+                Some(completion) => Poll::Ready(completion),
+                None => {
+                    self.stage = Stage::Submitted(key);
+                    Poll::Pending
+                }
+            },
+            Stage::Over => panic!("a future was polled after its end"),
+        }
+    }
+
     fn submit(&mut self, operation: Operation, context: &Context<'_>) -> Poll<Completion> {
         if self.ring.is_foreign() {
             return Poll::Ready(Completion::refused(operation, libc::EOWNERDEAD));
@@ -156,22 +178,14 @@ impl Future for Pending {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {
         #[cfg(feature = "tracing")]
-        let _span = self.span.clone().entered();
-        if matches!(self.stage, Stage::Submitted(_)) && self.ring.is_foreign() {
-            // It is the other process's, and the hub's lock may be held by a thread of that.
-            return Poll::Pending;
+        let entered = std::mem::replace(&mut self.span, tracing::Span::none()).entered();
+        let polled = self.poll_stage(context);
+        #[cfg(feature = "tracing")]
+        match &polled {
+            Poll::Ready(completion) => super::span::end(&entered, completion),
+            Poll::Pending => self.span = entered.exit(),
         }
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::New(operation) => self.submit(operation, context),
-            Stage::Submitted(key) => match self.ring.hub().poll(key, context.waker()) {
-                Some(completion) => Poll::Ready(completion),
-                None => {
-                    self.stage = Stage::Submitted(key);
-                    Poll::Pending
-                }
-            },
-            Stage::Over => panic!("a future was polled after its end"),
-        }
+        polled
     }
 }
 
