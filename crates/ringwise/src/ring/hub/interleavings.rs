@@ -183,3 +183,138 @@ fn a_visit_is_heard() {
     }
     check(&[visit, run]);
 }
+
+/// A ring in a runtime: who brings an order hands it over while nobody else is at that, and those whose
+/// results are there are woken in turn (`ring/task.rs`).
+#[cfg(feature = "tokio")]
+mod in_turn {
+    use super::*;
+
+    #[derive(Default)]
+    struct Shared {
+        /// Held by whoever enters the loop, which makes each operation at once.
+        entering: LoomMutex<()>,
+        bell: Arc<Bell>,
+    }
+
+    type Body = fn(&Hub, &Shared);
+
+    fn take_results(hub: &Hub) -> (Phase, Vec<(Key, Completion)>) {
+        let mut orders = Vec::new();
+        let phase = hub.take_orders(&mut orders);
+        let result = |order| match order {
+            Order::Start(key, operation) => Some((key, Completion::refused(operation, 0))),
+            _ => None,
+        };
+        (phase, orders.into_iter().filter_map(result).collect())
+    }
+
+    fn keep(hub: &Hub, by: By, mut results: Vec<(Key, Completion)>) -> bool {
+        hub.keep(by, &mut results, Vec::new(), Stats::default())
+    }
+
+    fn begin_turn(hub: &Hub, spread: Spread) -> (usize, bool) {
+        let (woken, others_wait) = hub.begin_turn(spread);
+        let count = woken.len();
+        woken.into_iter().for_each(|waker| wake(Some(waker)));
+        (count, others_wait)
+    }
+
+    fn drive(hub: &Hub, shared: &Shared) {
+        let waker = Waker::from(shared.bell.clone());
+        hub.awake();
+        loop {
+            let entering = shared.entering.lock().unwrap();
+            let (phase, results) = take_results(hub);
+            drop(entering);
+            keep(hub, By::Driver, results);
+            if phase != Phase::Open {
+                begin_turn(hub, Spread::AtOnce);
+                hub.closed();
+                return hub.end(Ok(()));
+            }
+            let (count, others_wait) = begin_turn(hub, Spread::InTurn);
+            if count <= 1 && !others_wait && hub.sleep(&waker) {
+                shared.bell.wait();
+            }
+            hub.awake();
+        }
+    }
+
+    fn hand_over(hub: &Hub, shared: &Shared) {
+        let Ok(entering) = shared.entering.try_lock() else { return hub.wake_driver() };
+        let (phase, results) = take_results(hub);
+        drop(entering);
+        if keep(hub, By::Caller, results) {
+            Waker::from(shared.bell.clone()).wake();
+        }
+        if phase != Phase::Open {
+            hub.wake_driver();
+        }
+    }
+
+    fn submit(hub: &Hub, shared: &Shared, waker: Waker) -> Key {
+        let Admission::Taken(key, next) = hub.submit(Operation::nop(), waker) else {
+            panic!("the hub is open")
+        };
+        match next {
+            Next::HandOver => hand_over(hub, shared),
+            Next::Wake(driver) => driver.wake(),
+            Next::Nothing => {}
+        }
+        key
+    }
+
+    fn run(hub: &Hub, shared: &Shared) {
+        let (bell, waker) = bell();
+        let key = submit(hub, shared, waker.clone());
+        while hub.poll(key, &waker).is_none() {
+            bell.wait();
+        }
+    }
+
+    fn submit_and_drop(hub: &Hub, shared: &Shared) {
+        let key = submit(hub, shared, Waker::noop().clone());
+        let (next, completion) = hub.abandon(key, true);
+        wake(next);
+        drop(completion);
+    }
+
+    fn check(bodies: &'static [Body]) {
+        let mut settings = loom::model::Builder::new();
+        settings.preemption_bound = Some(2);
+        settings.check(move || {
+            let both = Arc::new((Hub::new(), Shared::default()));
+            both.0.let_callers_hand_over(true);
+            let spawn = |body: Body| {
+                let both = both.clone();
+                thread::spawn(move || body(&both.0, &both.1))
+            };
+            let driver = spawn(drive);
+            let (last, others) = bodies.split_last().unwrap();
+            let threads: Vec<_> = others.iter().copied().map(spawn).collect();
+            last(&both.0, &both.1);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            close_and_wait(&both.0);
+            driver.join().unwrap();
+            let (counts, _) = both.0.counts();
+            assert_eq!(counts.delivered + counts.reclaimed, counts.submitted);
+        });
+    }
+
+    #[test]
+    fn an_order_is_handed_over_and_its_result_told() {
+        check(&[run]);
+    }
+
+    #[test]
+    fn two_have_their_turns() {
+        check(&[run, run]);
+    }
+
+    /// One that leaves when it is its turn passes that on.
+    #[test]
+    fn who_is_dropped_holds_nobody_up() {
+        check(&[run, submit_and_drop]);
+    }
+}

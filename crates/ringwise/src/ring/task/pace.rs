@@ -232,6 +232,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no clock of a thread's CPU time")]
     fn what_is_submitted_takes_time() {
         let submitting = Submitting::default();
         let before = submitting.used();
