@@ -359,8 +359,8 @@ pub struct RingStats {
     pub reclaimed: u64,
     /// Times the driver was woken for an order. Orders that come while it is busy wake nobody.
     pub wakes: u64,
-    /// Reads of files that the caller's thread served by itself, from the page cache or from
-    /// memory; they are in no other count.
+    /// Reads and writes of files that the caller's thread served by itself, from or into the page
+    /// cache or memory; they are in no other count.
     pub inline_hits: u64,
     /// Of the loop, as of the last results.
     pub local: Stats,

@@ -8,7 +8,7 @@ use std::{
     task::Poll,
 };
 
-use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2};
+use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2, pwritev2};
 
 use super::{
     Outcome,
@@ -405,7 +405,7 @@ impl File {
     fn is_partly_cold(&self, offset: u64, len: usize) -> bool {
         let page = rustix::param::page_size() as u64;
         let Some(end) = offset.checked_add(len as u64) else { return false };
-        self.shared.nature.way() == Way::Cache
+        self.shared.nature.read_way() == Way::Cache
             && page_cache(&self.descriptor, offset, len as u64)
                 .is_ok_and(|state| state.cached_pages < end.div_ceil(page) - offset / page)
     }
@@ -423,30 +423,52 @@ impl File {
     /// Reads the next part on this thread, if that needs no waiting.
     fn read_inline(&self, bytes: &mut [u8], offset: u64) -> Inline {
         let nature = &self.shared.nature;
-        let flags = match nature.way() {
-            Way::Ring => return Inline::Missed,
-            Way::Memory => ReadWriteFlags::empty(),
-            Way::Cache => ReadWriteFlags::NOWAIT,
-        };
-        if self.ring.is_foreign() {
-            // A child of fork(2) could, and is refused by the ring as it is everything else.
-            return Inline::Missed;
-        }
         let len = bytes.len().min(INLINE_BYTES_MAX);
-        if len == 0 || offset > OFFSET_MAX {
+        let Some(flags) = self.inline_flags(nature.read_way(), len, offset) else {
             return Inline::Missed;
-        }
+        };
         let mut vector = [std::io::IoSliceMut::new(&mut bytes[..len])];
         match preadv2(self.descriptor.as_fd(), &mut vector, offset, flags) {
             Ok(count) if count == len => Inline::Some(count),
             Ok(count) if flags.is_empty() => Inline::End(count),
             Err(RawErrno::OPNOTSUPP) => {
-                nature.learn_that_it_waits();
+                nature.learn_that_reads_wait();
                 Inline::Missed
             }
             // Fewer may be the end of the file, or of what the cache has: the ring tells.
             Ok(_) | Err(_) => Inline::Missed,
         }
+    }
+
+    /// Writes as much as needs no waiting on this thread; 0 where that is nothing, for whatever
+    /// reason: the ring tells it. A long write is not taken apart, since other writes of the file
+    /// could come in between its parts.
+    fn write_inline(&self, bytes: &[u8], offset: u64) -> usize {
+        let nature = &self.shared.nature;
+        if bytes.len() > INLINE_BYTES_MAX {
+            return 0;
+        }
+        let Some(flags) = self.inline_flags(nature.write_way(), bytes.len(), offset) else {
+            return 0;
+        };
+        let vector = [std::io::IoSlice::new(bytes)];
+        pwritev2(self.descriptor.as_fd(), &vector, offset, flags).unwrap_or_else(|errno| {
+            if errno == RawErrno::OPNOTSUPP {
+                nature.learn_that_writes_wait();
+            }
+            0
+        })
+    }
+
+    /// With which flags so many bytes are moved on this thread; none where the ring is to do it.
+    fn inline_flags(&self, way: Way, len: usize, offset: u64) -> Option<ReadWriteFlags> {
+        let flags = match way {
+            Way::Ring => return None,
+            Way::Memory => ReadWriteFlags::empty(),
+            Way::Cache => ReadWriteFlags::NOWAIT,
+        };
+        // A child of fork(2) could, and is refused by the ring as it is everything else.
+        (len > 0 && offset <= OFFSET_MAX && !self.ring.is_foreign()).then_some(flags)
     }
 
     pub(super) fn is_aligned(&self, buffer: &Buffer, offset: u64) -> bool {
@@ -486,6 +508,23 @@ impl File {
         if let Err(error) = self.check_sync(Opcode::Write) {
             return (Err(error), buffer);
         }
+        let whole = buffer.range();
+        let done = self.write_inline(buffer.selected(), offset);
+        if done == 0 {
+            return self.write_through(buffer, offset).await;
+        }
+        if done == whole.len() {
+            self.ring.count_inline_hit();
+            return (Ok(done), buffer);
+        }
+        let rest = buffer.slice(whole.start + done..whole.end);
+        let (result, buffer) = self.write_through(rest, offset + done as u64).await;
+        // What was written was written; the next write meets the error again.
+        (Ok(done + result.unwrap_or(0)), buffer.slice(whole))
+    }
+
+    /// Writes through the ring.
+    async fn write_through(&self, buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
         let operation = if self.shared.nature.writes_by_thread(buffer.selected().len()) {
             Operation::write_by_thread(&self.descriptor, buffer, offset)
         } else {

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::fstatfs;
+use rustix::fs::{fcntl_getfl, fstatfs};
 
 use crate::{backend::Blocking, descriptor::Descriptor};
 
@@ -11,6 +11,8 @@ use crate::{backend::Blocking, descriptor::Descriptor};
 const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 const EXT4: u64 = 0xef53;
+/// Of the same call's flags, `ST_SYNCHRONOUS` (include/linux/statfs.h): mounted with `-o sync`.
+const MOUNTED_SYNCHRONOUS: u64 = 0x10;
 
 /// Cached writes from here on are a thread's on ext4 (`cargo bench -p ringwise-lab --bench
 /// transfers -- write`).
@@ -26,16 +28,20 @@ pub(super) struct Nature {
     /// It writes through the page cache, and a ring hands each such write to a kernel's worker,
     /// which takes longer for a large one than a thread of the loop.
     is_slow_by_worker: bool,
+    /// Each write is made durable before it ends: by the file's flags, or by its mount's.
+    is_synchronous: bool,
     /// The file system does not know reads that must not wait.
-    always_waits: AtomicBool,
+    reads_wait: AtomicBool,
+    /// It does not know writes that must not wait.
+    writes_wait: AtomicBool,
     /// What offsets, lengths and addresses have to be multiples of; 1 where nothing is asked.
     pub(super) alignment: usize,
 }
 
-/// How a read is best begun.
+/// How a read or a write is best begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// By the caller's thread, if the page cache has it all.
+    /// By the caller's thread, if the page cache has it all, or takes it all, without waiting.
     Cache,
     /// By the caller's thread, whatever it takes: a copy of memory.
     Memory,
@@ -46,22 +52,35 @@ pub(super) enum Way {
 impl Nature {
     /// Of a file that is not open for direct I/O, or whose alignment is known.
     pub(super) fn of(file: &Descriptor, alignment: usize) -> Nature {
-        let magic = fstatfs(file).map_or(0, |filesystem| filesystem.f_type as u64);
+        let (magic, mounted) = fstatfs(file)
+            .map_or((0, 0), |filesystem| (filesystem.f_type as u64, filesystem.f_flags as u64));
         let is_cached = file.blocking() == Blocking::Cached;
         Nature {
             is_cached,
             is_in_memory: is_cached && matches!(magic, TMPFS | RAMFS),
             is_slow_by_worker: is_cached && magic == EXT4,
-            always_waits: AtomicBool::new(false),
+            // By libc's number, which O_SYNC includes: rustix 1.1 has O_SYNC's for both.
+            is_synchronous: mounted & MOUNTED_SYNCHRONOUS != 0
+                || fcntl_getfl(file).is_ok_and(|flags| flags.bits() & libc::O_DSYNC as u32 != 0),
+            reads_wait: AtomicBool::new(false),
+            writes_wait: AtomicBool::new(false),
             alignment,
         }
     }
 
-    pub(super) fn way(&self) -> Way {
+    pub(super) fn read_way(&self) -> Way {
+        self.way(&self.reads_wait)
+    }
+
+    pub(super) fn write_way(&self) -> Way {
+        if self.is_synchronous { Way::Ring } else { self.way(&self.writes_wait) }
+    }
+
+    fn way(&self, waits: &AtomicBool) -> Way {
         match self {
             _ if !self.is_cached => Way::Ring,
             _ if self.is_in_memory => Way::Memory,
-            _ if self.always_waits.load(Ordering::Relaxed) => Way::Ring,
+            _ if waits.load(Ordering::Relaxed) => Way::Ring,
             _ => Way::Cache,
         }
     }
@@ -72,7 +91,12 @@ impl Nature {
     }
 
     /// A read that must not wait was refused as such.
-    pub(super) fn learn_that_it_waits(&self) {
-        self.always_waits.store(true, Ordering::Relaxed);
+    pub(super) fn learn_that_reads_wait(&self) {
+        self.reads_wait.store(true, Ordering::Relaxed);
+    }
+
+    /// A write that must not wait was refused as such.
+    pub(super) fn learn_that_writes_wait(&self) {
+        self.writes_wait.store(true, Ordering::Relaxed);
     }
 }

@@ -3,6 +3,7 @@
 mod buffers;
 mod direct;
 mod durability;
+mod inline;
 mod limits;
 #[path = "../shared/rings.rs"]
 mod rings;

@@ -21,10 +21,9 @@ pub enum Flow {
     Barrier,
 }
 
-/// Kernel workers for writes and syncs. Syncs of a file that wait together share what the file
-/// system does for one (ext4: a commit of its journal, a flush of the device's cache), so that many
-/// workers that wait are not many flushes.
-const WORKER_THREADS: usize = 64;
+/// Kernel workers: one for each sync that waits, up to here. Syncs that wait together share what the
+/// file system does for one (ext4: a commit of its journal, a flush of the device's cache).
+const WORKER_THREADS_MAX: usize = 256;
 
 /// The engine.
 #[derive(Debug)]
@@ -40,7 +39,7 @@ impl Engine for RingChain {
         let steps = self.sync.steps();
         let entries = u32::try_from(job.depth * steps).unwrap_or(u32::MAX);
         let builder = Local::builder().backend(BackendChoice::Uring).entries(entries);
-        let mut local = builder.worker_threads(WORKER_THREADS).build().map_err(unavailable)?;
+        let mut local = builder.worker_threads(job.depth.min(WORKER_THREADS_MAX)).build().map_err(unavailable)?;
         let file = local.register_file(&open(job, self.sync)?.into()).map_err(unavailable)?;
         let detail = local.setup().granted().to_string();
         let before = local.stats();
@@ -127,7 +126,9 @@ impl rolling::Queue for Queue<'_> {
 
     fn submit_and_wait(&mut self, _want: usize) -> Result<(), Failure> {
         let chains = match self.flow {
-            Flow::Rolling => self.pushed - self.pushed / ROLLING_LEFT,
+            // Filled up again when half of it is done: syncs that come together share a commit and a
+            // flush, and while one half waits for its own the other half is written.
+            Flow::Rolling => self.pushed.div_ceil(2),
             Flow::Barrier => self.pushed,
         };
         let open: usize = self.slots.iter().map(|slot| slot.open).sum();
@@ -148,13 +149,6 @@ impl rolling::Queue for Queue<'_> {
         Ok(())
     }
 }
-
-/// One chain in so many may still be under way when the window is filled up again. Syncs that come
-/// together share a commit and a flush, so that few large waves cost less than many small ones; what
-/// is left keeps the device at work meanwhile, and the slowest chains keep nobody waiting. (With half
-/// a window at a time it had 0.94 [0.89, 0.99] of the pages of whole batches; docs/benchmarking.md has
-/// the command.)
-const ROLLING_LEFT: usize = 8;
 
 impl Queue<'_> {
     /// Takes a step's completion, which must be a success in full.

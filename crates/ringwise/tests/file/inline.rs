@@ -1,0 +1,143 @@
+//! Writes that the caller's thread makes by itself, and those that it must leave to the ring.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use futures::executor::block_on;
+use ringwise::{OpenOptions, Ring, fs::File};
+
+use super::rings::{read_write, real_places, skip};
+
+/// How many writes the caller's thread made, and how many orders the ring was given.
+fn counts(ring: &Ring) -> (u64, u64) {
+    let stats = ring.stats();
+    (stats.inline_hits, stats.submitted)
+}
+
+/// What writing so many bytes added to the counts. The bytes are looked at.
+async fn count_write(ring: &Ring, path: &Path, options: OpenOptions, len: usize) -> (u64, u64) {
+    let file = File::open(ring, path, options.create(true)).await.unwrap();
+    // What is there is replaced: a file system may have to wait for new blocks.
+    std::fs::write(path, vec![1; len + 10]).unwrap();
+    let before = counts(ring);
+    let (written, back) = file.write_at(vec![7; len], 3).await;
+    let after = counts(ring);
+    assert_eq!((written.unwrap(), back.len()), (len, len));
+    let bytes = std::fs::read(path).unwrap();
+    assert!(bytes[..3].iter().chain(&bytes[len + 3..]).all(|byte| *byte == 1));
+    assert!(bytes[3..len + 3].iter().all(|byte| *byte == 7));
+    (after.0 - before.0, after.1 - before.1)
+}
+
+const BY_CALLER: (u64, u64) = (1, 0);
+const BY_RING: (u64, u64) = (0, 1);
+
+#[test]
+fn small_writes_of_memory_files_are_the_callers() {
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
+        return skip("no /dev/shm");
+    };
+    for place in real_places() {
+        println!("{}", place.name);
+        let path = directory.path().join(place.name);
+        let count = |options, len| block_on(count_write(&place.ring, &path, options, len));
+        assert_eq!(count(read_write(), 5), BY_CALLER);
+        assert_eq!(count(read_write(), 512 << 10), BY_CALLER);
+        assert_eq!(count(read_write(), (512 << 10) + 1), BY_RING, "long ones are not taken apart");
+        // Such a write ends when it is durable; who knows how long that takes.
+        assert_eq!(count(read_write().custom_flags(libc::O_DSYNC), 5), BY_RING);
+        assert_eq!(count(read_write().custom_flags(libc::O_SYNC), 5), BY_RING);
+    }
+}
+
+/// XFS takes writes that must not wait, ext4 knows none (fs/ext4/file.c, Linux 6.18).
+#[test]
+fn writes_that_need_no_waiting_are_the_callers_where_the_file_system_knows_them() {
+    let Some(disk) = Disk::mount("mkfs.xfs", &["-q", "-f"], 320) else { return };
+    let Some(other) = Disk::mount("mkfs.ext4", &["-q", "-F"], 16) else { return };
+    for place in real_places() {
+        println!("{}", place.name);
+        let count = |disk: &Disk, options, len| {
+            block_on(count_write(&place.ring, &disk.path().join("file"), options, len))
+        };
+        assert_eq!(count(&disk, read_write(), 4096), BY_CALLER);
+        assert_eq!(count(&disk, read_write().custom_flags(libc::O_DSYNC), 4096), BY_RING);
+        assert_eq!(count(&other, read_write(), 4096), BY_RING);
+    }
+}
+
+#[test]
+fn a_memory_file_system_that_is_full_says_so() {
+    let Some(disk) = Disk::memory(64 << 10) else { return };
+    for place in real_places() {
+        let path = disk.path().join("file");
+        block_on(async {
+            let file = File::open(&place.ring, &path, read_write().create(true)).await.unwrap();
+            let (written, _) = file.write_at(vec![7; 100 << 10], 0).await;
+            assert_eq!(written.unwrap(), 64 << 10, "{}: as much as fits", place.name);
+            let (written, back) = file.write_all_at(vec![8; 5], 64 << 10).await;
+            assert_eq!(written.unwrap_err().errno(), libc::ENOSPC, "{}", place.name);
+            assert_eq!(back, [8; 5]);
+        });
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// A file system that is mounted for a test, by root.
+struct Disk {
+    directory: tempfile::TempDir,
+}
+
+impl Disk {
+    fn mount(make: &str, options: &[&str], mebibytes: u64) -> Option<Disk> {
+        let disk = Disk::unmounted();
+        let image = disk.directory.path().join("image");
+        std::fs::File::create(&image).unwrap().set_len(mebibytes << 20).unwrap();
+        let made = run(Command::new(make).args(options).arg(&image));
+        let mounted = made.and_then(|()| {
+            run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(disk.path()))
+        });
+        disk.if_done(mounted)
+    }
+
+    fn memory(bytes: u64) -> Option<Disk> {
+        let disk = Disk::unmounted();
+        let size = format!("size={bytes}");
+        let mut mount = Command::new("mount");
+        let mounted =
+            run(mount.args(["-t", "tmpfs", "-o", &size, "ringwise-test"]).arg(disk.path()));
+        disk.if_done(mounted)
+    }
+
+    fn unmounted() -> Disk {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        std::fs::create_dir(directory.path().join("mounted")).unwrap();
+        Disk { directory }
+    }
+
+    fn if_done(self, mounted: Result<(), String>) -> Option<Disk> {
+        if let Err(error) = mounted {
+            skip(&error);
+            return None;
+        }
+        Some(self)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("mounted")
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = run(Command::new("umount").arg("-l").arg(self.path()));
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let done = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let text = String::from_utf8_lossy(&done.stderr);
+    if done.status.success() { Ok(()) } else { Err(format!("{command:?}: {text}")) }
+}
