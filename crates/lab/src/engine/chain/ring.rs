@@ -39,7 +39,10 @@ impl Engine for RingChain {
         let steps = self.sync.steps();
         let entries = u32::try_from(job.depth * steps).unwrap_or(u32::MAX);
         let builder = Local::builder().backend(BackendChoice::Uring).entries(entries);
-        let mut local = builder.worker_threads(job.depth.min(WORKER_THREADS_MAX)).build().map_err(unavailable)?;
+        let mut local = builder
+            .worker_threads(job.depth.min(WORKER_THREADS_MAX))
+            .build()
+            .map_err(unavailable)?;
         let file = local.register_file(&open(job, self.sync)?.into()).map_err(unavailable)?;
         let detail = local.setup().granted().to_string();
         let before = local.stats();
