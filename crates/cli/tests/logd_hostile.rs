@@ -114,6 +114,53 @@ fn a_line_of_a_hundred_megabytes_costs_its_limit() {
     }
 }
 
+/// Who comes when others have filled the memory for unfinished lines had its own called too long.
+#[test]
+fn who_ends_lines_loses_none_to_those_who_end_none() {
+    let flags = ["--budget", "4m", "--connection-budget", "1m", "--max-line", "1m"];
+    let flags = [&flags[..], &["--http", "127.0.0.1:0"]].concat();
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(mut daemon) = start(engine, directory.path(), &flags) else { continue };
+        let page = daemon.line();
+        let page = page.trim().strip_prefix("status page on http://").unwrap();
+        let page = page.trim_end_matches('/').to_owned();
+        let uncommitted = || {
+            let mut stream = TcpStream::connect(&page).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            let figure = text.lines().find(|line| line.starts_with("logd_uncommitted_bytes{"));
+            let (_, bytes) = figure.unwrap().rsplit_once(' ').unwrap();
+            bytes.parse::<u64>().unwrap()
+        };
+        // Of one that sends a few long ones, and of one that sends many.
+        for (count, bytes) in [(8, 500_000), (200, 20_000)] {
+            let hostile: Vec<TcpStream> = (0..count)
+                .map(|_| {
+                    let mut stream = daemon.connect();
+                    stream.write_all(&vec![b'x'; bytes]).unwrap();
+                    stream
+                })
+                .collect();
+            wait_until("memory is filled", || uncommitted() > 1 << 20);
+            let mut honest = Honest::new(&daemon);
+            let text = "y".repeat(100_000);
+            for number in 1..=20 {
+                writeln!(honest.stream, "\"{text}\"").unwrap();
+                let mut line = String::new();
+                honest.answers.read_line(&mut line).unwrap();
+                assert_eq!(line, format!("A {number}\n"), "{count} connections of {bytes} bytes");
+            }
+            assert!(uncommitted() > 1 << 20, "they gave up all: the test is void");
+            drop((honest, hostile));
+            wait_until("memory is free", || uncommitted() == 0);
+        }
+        let output = daemon.end();
+        assert!(output.contains("unfinished lines are given up"), "{output}");
+    }
+}
+
 /// With unread bytes in it a socket closes by a reset.
 #[test]
 fn resets_in_the_middle_of_lines_leave_nothing() {

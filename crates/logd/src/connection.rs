@@ -21,6 +21,7 @@ use crate::{
     log,
     names::{Claim, Mark, Names},
     tls::{Session, Taken},
+    unfinished::{FREE_BYTES, Held},
 };
 
 mod batch;
@@ -60,8 +61,8 @@ pub(crate) struct Limits {
 pub(crate) struct Desk<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) guarantee: Guarantee,
-    /// What all connections keep of unfinished lines, in bytes.
-    pub(crate) partials: &'a mut usize,
+    /// What all connections keep of unfinished lines.
+    pub(crate) partials: &'a mut Held,
     pub(crate) batch: &'a mut Batch,
     pub(crate) names: &'a Names,
     /// Connections that ended because what came was not the TLS that it has to be.
@@ -81,6 +82,8 @@ pub(crate) struct Connection {
     framer: Framer,
     /// Instead, where messages are counted.
     octets: Octets,
+    /// When the first byte came of a line that is not finished.
+    unfinished_since: Option<Instant>,
     /// Received, and not looked at yet: it would make more than there is room for.
     backlog: Vec<u8>,
     greeting: Greeting,
@@ -131,6 +134,7 @@ impl Connection {
             framing,
             framer: Framer::default(),
             octets: Octets::default(),
+            unfinished_since: None,
             backlog: Vec::new(),
             greeting: Greeting::Awaited,
             claim: None,
@@ -245,36 +249,35 @@ impl Connection {
     fn feed(&mut self, bytes: &[u8], desk: &mut Desk<'_>) -> usize {
         /// A letter may be a hundred times as long as its line: not too many at a time.
         const PIECE_BYTES: usize = 16 << 10;
-        /// What each may keep of an unfinished line whatever the others do.
-        const PARTIAL_BYTES: usize = 4 << 10;
         let mut framer = std::mem::take(&mut self.framer);
         let mut octets = std::mem::take(&mut self.octets);
-        *desk.partials -= framer.held() + octets.held();
-        let framing = self.framing;
+        desk.partials.remove(framer.held() + octets.held());
+        let (framing, before) = (self.framing, self.sequence);
         let mut rest = bytes;
         while !rest.is_empty()
             && !self.is_full(desk.limits, framer.held() + octets.held(), desk.batch.bytes())
         {
             let (piece, after) = rest.split_at(PIECE_BYTES.min(rest.len()));
             rest = after;
-            // Half of the memory for unfinished lines: they wait for their own ends, so were they
-            // to fill all of it nothing would ever go on.
-            let room = (desk.limits.budget_all / 2).saturating_sub(*desk.partials);
             let line_max = desk.limits.line_max;
-            let keep_max = line_max.min(room.max(PARTIAL_BYTES));
             let mut run = Run { piece, place: 0..0 };
             let take = |frame: Frame<'_>| {
                 let (limits, names) = (desk.limits, (desk.guarantee, desk.names));
                 self.frame(frame, &mut run, limits, names, desk.batch);
             };
             match framing {
-                Framing::Lines => framer.feed(piece, line_max, keep_max, take),
-                Framing::OctetCounting => octets.feed(piece, line_max, keep_max, take),
+                Framing::Lines => framer.feed(piece, line_max, take),
+                Framing::OctetCounting => octets.feed(piece, line_max, take),
             }
             run.copy(desk.batch);
         }
-        *desk.partials += framer.held() + octets.held();
         (self.framer, self.octets) = (framer, octets);
+        desk.partials.add(self.partial());
+        if self.partial() == 0 {
+            self.unfinished_since = None;
+        } else if self.unfinished_since.is_none() || self.sequence != before {
+            self.unfinished_since = Some(self.heard);
+        }
         if let Some(claim) = &self.claim {
             claim.hold(self.has_uncommitted() || !rest.is_empty());
         }
@@ -283,7 +286,7 @@ impl Connection {
 
     fn finish(&mut self, desk: &mut Desk<'_>) -> bool {
         let before = self.filling.sequence;
-        *desk.partials -= self.partial();
+        desk.partials.remove(self.partial());
         let mut framer = std::mem::take(&mut self.framer);
         let mut octets = std::mem::take(&mut self.octets);
         let is_taking = self.stage == Stage::Open || self.has_ended;
@@ -478,10 +481,10 @@ impl Connection {
     }
 
     /// Receiving failed.
-    pub(crate) fn receiving_failed(&mut self, partials: &mut usize) {
+    pub(crate) fn receiving_failed(&mut self, partials: &mut Held) {
         self.receiving = Receiving::Ended;
         self.break_off();
-        *partials -= self.partial();
+        partials.remove(self.partial());
         (self.framer, self.octets) = (Framer::default(), Octets::default());
         self.backlog = Vec::new();
     }
@@ -505,6 +508,19 @@ impl Connection {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.receiving == Receiving::Stopped && self.stage == Stage::Open
+    }
+
+    /// Since when it has a line without an end, if it has one; and whose certificate it showed.
+    pub(crate) fn unfinished(&self) -> Option<(Instant, Option<&str>)> {
+        self.unfinished_since.map(|since| (since, self.tenant.as_deref()))
+    }
+
+    /// Keeps no more of such a line than each may: it is too long for the memory that there is.
+    pub(crate) fn give_up_line(&mut self, partials: &mut Held) {
+        partials.remove(self.partial());
+        self.framer.give_up(FREE_BYTES);
+        self.octets.give_up(FREE_BYTES);
+        partials.add(self.partial());
     }
 
     /// Bytes that it keeps of a line without an end.

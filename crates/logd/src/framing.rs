@@ -42,16 +42,8 @@ pub(crate) enum Frame<'a> {
 }
 
 impl Framer {
-    /// Takes a piece, and gives each line that ends in it. Lines without a byte are none. Of a line
-    /// whose end has not come, `keep_max` bytes are kept at most: where that is less than
-    /// `line_max`, for want of memory, it counts as too long.
-    pub(crate) fn feed(
-        &mut self,
-        piece: &[u8],
-        line_max: usize,
-        keep_max: usize,
-        mut take: impl FnMut(Frame<'_>),
-    ) {
+    /// Takes a piece, and gives each line that ends in it. Lines without a byte are none.
+    pub(crate) fn feed(&mut self, piece: &[u8], line_max: usize, mut take: impl FnMut(Frame<'_>)) {
         let mut start = 0;
         for end in memchr::memchr_iter(b'\n', piece) {
             if self.partial.is_empty() && self.too_long.is_none() {
@@ -63,7 +55,7 @@ impl Framer {
             start = end + 1;
         }
         if start < piece.len() {
-            self.keep(&piece[start..], keep_max);
+            self.keep(&piece[start..], line_max);
         }
     }
 
@@ -71,6 +63,15 @@ impl Framer {
     pub(crate) fn finish(&mut self, mut take: impl FnMut(Frame<'_>)) {
         if self.held() > 0 || self.too_long.is_some() {
             self.end(usize::MAX, &mut take);
+        }
+    }
+
+    /// Keeps `bytes` of an unfinished line and no more, so that it counts as too long.
+    pub(crate) fn give_up(&mut self, bytes: usize) {
+        if self.partial.len() > bytes {
+            self.too_long.get_or_insert(self.partial.len() as u64);
+            self.partial.truncate(bytes);
+            self.partial.shrink_to_fit();
         }
     }
 
@@ -151,7 +152,7 @@ mod tests {
             });
         };
         for piece in pieces {
-            framer.feed(piece, line_max, line_max, |frame| note(piece, frame));
+            framer.feed(piece, line_max, |frame| note(piece, frame));
             assert!(framer.held() <= line_max + 1, "{} bytes are kept", framer.held());
         }
         framer.finish(|frame| note(b"", frame));
@@ -180,12 +181,21 @@ mod tests {
     }
 
     #[test]
-    fn want_of_memory_spares_lines_that_are_whole() {
+    fn a_line_that_is_given_up_is_too_long_and_no_other() {
         let mut framer = Framer::default();
         let mut found = Vec::new();
-        for piece in [&b"whole\nfir"[..], b"st\nwhole\n"] {
-            framer.feed(piece, 8, 0, |frame| found.push(matches!(frame, Frame::Line { .. })));
+        for piece in [&b"whole\nfir"[..], b"st", b"!\nwhole\nx", b"y\n"] {
+            framer.feed(piece, 8, |frame| found.push(format!("{frame:?}")));
+            framer.give_up(3);
         }
-        assert_eq!(found, [true, false, true]);
+        let line = |line: &'static [u8], place| format!("{:?}", Frame::Line { line, place });
+        let too_long = Frame::TooLong { start: b"fir", bytes: 6 };
+        let expected = [
+            line(b"whole", Some(0..6)),
+            format!("{too_long:?}"),
+            line(b"whole", Some(2..8)),
+            line(b"xy", None),
+        ];
+        assert_eq!(found, expected);
     }
 }

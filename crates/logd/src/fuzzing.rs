@@ -11,6 +11,7 @@ use crate::{
     json::Rules,
     names::Names,
     segment,
+    unfinished::Held,
 };
 
 /// Lines are the same in whatever pieces they come, and no more than the limit is kept of any.
@@ -47,8 +48,8 @@ fn frames(
     for piece in pieces {
         let mut take = |frame: Frame<'_>| note(piece, frame);
         match is_counted {
-            true => octets.feed(piece, line_max, line_max, &mut take),
-            false => framer.feed(piece, line_max, line_max, &mut take),
+            true => octets.feed(piece, line_max, &mut take),
+            false => framer.feed(piece, line_max, &mut take),
         }
         assert!(framer.held() + octets.held() <= line_max + 2);
     }
@@ -79,7 +80,7 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
     };
     let names = Names::default();
     names.restore("web", 5);
-    let (mut partials, mut tls_failures, mut batch) = (0, 0, Batch::default());
+    let (mut partials, mut tls_failures, mut batch) = (Held::default(), 0, Batch::default());
     let mut connection = Connection::new(1, "peer".to_owned(), limits.framing, None);
     let (mut said, mut stored) = (Vec::new(), 0);
     let mut pieces = bytes.chunks(piece_bytes.max(1));

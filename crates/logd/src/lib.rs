@@ -32,6 +32,7 @@ mod stats;
 mod storage;
 mod tls;
 mod tool;
+mod unfinished;
 mod worker;
 
 use std::io::Write;

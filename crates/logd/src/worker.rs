@@ -20,11 +20,13 @@ use crate::{
     error::LogdError,
     guarantee::Guarantee,
     keeper::{Care, Task},
+    log,
     names::Names,
     segment::appender::Limits as SegmentLimits,
     stats::Stats,
     storage::{Storage, TAGS},
     tls::Session,
+    unfinished::{self, Held, Line, Owner},
 };
 
 /// Buffers that the connections of a thread share, and the size of each.
@@ -113,8 +115,8 @@ pub(crate) struct Worker {
     committing_since: Option<Instant>,
     /// Whether a batch was begun in this turn.
     has_begun: bool,
-    /// Bytes of lines without an end, of all connections.
-    partials: usize,
+    /// What all connections keep of lines without an end.
+    partials: Held,
     /// Connections that wait for all to hold less.
     held_back: Vec<usize>,
     drain: Duration,
@@ -126,6 +128,7 @@ pub(crate) struct Worker {
 struct Client {
     socket: Descriptor,
     connection: Connection,
+    peer: Option<SocketAddr>,
     receive: Ticket,
     is_touched: bool,
 }
@@ -190,7 +193,7 @@ impl Worker {
             filling_since: None,
             committing_since: None,
             has_begun: false,
-            partials: 0,
+            partials: Held::default(),
             held_back: Vec::new(),
             drain: order.drain,
             draining: None,
@@ -335,6 +338,32 @@ impl Worker {
         }
         self.counts.accepted_lines += self.batch.line_count - before.0;
         self.counts.rejected_lines += self.batch.letter_count - before.1;
+        self.give_up_lines();
+    }
+
+    /// Has unfinished lines given up that have more memory than all of them may: half of what there
+    /// is, since were they to fill all of it nothing would ever go on.
+    fn give_up_lines(&mut self) {
+        let Some(excess) = self.partials.excess(self.limits.budget_all / 2) else { return };
+        let lines = self.clients.iter().enumerate().filter_map(|(connection, client)| {
+            let client = client.as_ref()?;
+            let (since, tenant) = client.connection.unfinished()?;
+            let owner = Owner::new(tenant, client.peer);
+            Some(Line { connection, owner, bytes: client.connection.partial(), since })
+        });
+        let given_up = unfinished::to_give_up(lines, excess);
+        log::remark(
+            "unfinished",
+            format_args!(
+                "{} unfinished lines are given up, of who has the most: too little memory (--budget)",
+                given_up.len()
+            ),
+        );
+        for index in given_up {
+            if let Some(client) = &mut self.clients[index] {
+                client.connection.give_up_line(&mut self.partials);
+            }
+        }
     }
 
     fn take_sent(&mut self, index: usize, completion: Completion) {
@@ -406,7 +435,7 @@ impl Worker {
 
     /// Whether all connections together hold more than they may.
     fn is_over(&self) -> bool {
-        self.batch.bytes() + self.committing_bytes + self.partials > self.limits.budget_all
+        self.batch.bytes() + self.committing_bytes + self.partials.bytes > self.limits.budget_all
     }
 
     /// Whether the batch that is filled is large enough to go next. What comes until it does is left
@@ -465,7 +494,7 @@ impl Worker {
     fn close(&mut self, index: usize) {
         let client = self.clients[index].take().expect("it was asked just now");
         self.counts.broken += u64::from(client.connection.is_broken());
-        self.partials -= client.connection.partial();
+        self.partials.remove(client.connection.partial());
         self.door.left();
         self.vacant.push(index);
     }
@@ -485,9 +514,10 @@ impl Worker {
     fn welcome(&mut self, socket: Descriptor) -> Result<(), LogdError> {
         // These fail where the other end has gone already, which the receive tells as well.
         let peer = match net::peer_address(&socket) {
-            Ok(net::Address::Ip(address)) => address.to_string(),
-            _ => "unknown".to_owned(),
+            Ok(net::Address::Ip(address)) => Some(address),
+            _ => None,
         };
+        let name = peer.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
         let _ = net::set_nodelay(&socket, true);
         let index = self.vacant.pop().unwrap_or_else(|| {
             self.clients.push(None);
@@ -498,8 +528,8 @@ impl Worker {
         let receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
         self.counts.connections += 1;
         let framing = self.limits.framing;
-        let connection = Connection::new(self.counts.connections, peer, framing, tls);
-        self.clients[index] = Some(Client { socket, connection, receive, is_touched: false });
+        let connection = Connection::new(self.counts.connections, name, framing, tls);
+        self.clients[index] = Some(Client { socket, connection, peer, receive, is_touched: false });
         Ok(())
     }
 
@@ -592,7 +622,7 @@ impl Worker {
 
     /// Tells what was counted. Nobody listens any more at the end of everything.
     fn tell(&mut self) {
-        let uncommitted = self.batch.bytes() + self.committing_bytes + self.partials;
+        let uncommitted = self.batch.bytes() + self.committing_bytes + self.partials.bytes;
         let stats = Stats {
             uncommitted_bytes: uncommitted as u64,
             open: self.door.open() as u64,

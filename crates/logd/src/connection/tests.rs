@@ -4,7 +4,7 @@ use super::{time::Late, *};
 
 struct Table {
     limits: Limits,
-    partials: usize,
+    partials: Held,
     batch: Batch,
     tls_failures: u64,
     names: Names,
@@ -23,7 +23,7 @@ impl Table {
             turn_max: usize::MAX,
             idle: None,
         };
-        let (partials, batch) = (0, Batch::default());
+        let (partials, batch) = (Held::default(), Batch::default());
         let names = Names::default();
         Table { limits, partials, batch, tls_failures: 0, names, has: Guarantee::Durable }
     }
@@ -186,9 +186,9 @@ fn nobody_is_promised_more_than_is_so() {
 fn the_end_of_input_waits_for_the_commit() {
     let (mut desk, mut connection) = (Table::new(), connection());
     desk.receive(&mut connection, b"LOGD 1\n1\n12");
-    assert_eq!(desk.partials, 2);
+    assert_eq!(desk.partials.bytes, 2);
     desk.end(&mut connection);
-    assert_eq!(desk.partials, 0);
+    assert_eq!(desk.partials.bytes, 0);
     assert_eq!(desk.steps(&mut connection), [send("H 1 durable\n")]);
     connection.sent(b"");
     assert_eq!(desk.steps(&mut connection), []);
@@ -229,9 +229,9 @@ fn counted_messages_are_taken_until_a_count_is_none() {
     // In the middle of a message.
     let (mut desk, mut connection) = (Table::new(), framed(Framing::OctetCounting));
     desk.receive(&mut connection, b"10 {\"a\"");
-    assert_eq!(desk.partials, 4);
+    assert_eq!(desk.partials.bytes, 4);
     desk.end(&mut connection);
-    assert_eq!((desk.partials, desk.batch.letter_count), (0, 1));
+    assert_eq!((desk.partials.bytes, desk.batch.letter_count), (0, 1));
 }
 
 #[test]
@@ -242,14 +242,33 @@ fn all_together_may_hold_so_much() {
     connection.receiving_stopped();
     assert_eq!(connection.step(&desk.limits, true), None);
     assert_eq!(connection.step(&desk.limits, false), Some(Step::Receive));
-    // Unfinished lines have half of it.
-    desk.limits.line_max = 100_000;
-    desk.limits.budget_all = 100_000;
-    let mut hostile: Vec<Connection> = (0..10).map(|_| self::connection()).collect();
-    for one in &mut hostile {
-        desk.receive(one, &[b'x'; 16_000]);
+}
+
+/// What is given up is a dead letter when its end comes, and the line after it is none.
+#[test]
+fn a_line_that_is_given_up_is_told_at_its_end() {
+    for (framing, pieces) in [
+        (Framing::Lines, [[&b"{}\n"[..], &[b'x'; 10_000]].concat(), b"xx\n{}\n".to_vec()]),
+        (
+            Framing::OctetCounting,
+            [[&b"2 {}10002 "[..], &[b'x'; 10_000]].concat(), b"xx2 {}".to_vec()],
+        ),
+    ] {
+        let (mut desk, mut connection) = (Table::new(), framed(framing));
+        (desk.limits.line_max, desk.limits.budget_each) = (100_000, 100_000);
+        assert_eq!(connection.unfinished(), None);
+        desk.receive(&mut connection, &pieces[0]);
+        assert_eq!(desk.partials.bytes, 10_000);
+        assert!(connection.unfinished().is_some());
+        connection.give_up_line(&mut desk.partials);
+        assert_eq!(desk.partials.bytes, FREE_BYTES);
+        desk.receive(&mut connection, &pieces[1]);
+        assert_eq!(desk.partials, Held::default());
+        assert_eq!(connection.unfinished(), None);
+        assert_eq!((desk.batch.line_count, desk.batch.letter_count), (2, 1));
+        let letter: serde_json::Value = serde_json::from_slice(&desk.batch.letters).unwrap();
+        assert_eq!((&letter["reason"], &letter["bytes"]), (&"too-long".into(), &10_002.into()));
     }
-    assert!(desk.partials <= 50_000 + hostile.len() * 4097, "{}", desk.partials);
 }
 
 #[test]
@@ -290,7 +309,7 @@ fn an_error_closes_when_nothing_is_in_flight() {
     desk.receive(&mut connection, b"LOGD 1\n1\n12");
     let _ = desk.steps(&mut connection);
     connection.receiving_failed(&mut desk.partials);
-    assert_eq!(desk.partials, 0);
+    assert_eq!(desk.partials.bytes, 0);
     connection.sending_failed();
     assert_eq!(desk.steps(&mut connection), [], "its line is not stored yet");
     desk.commit(&mut connection);

@@ -18,8 +18,16 @@ pub(crate) struct Octets {
 
 #[derive(Debug)]
 enum Stage {
-    Count { value: u64, digits: u32 },
-    Message { bytes: u64, left: u64 },
+    Count {
+        value: u64,
+        digits: u32,
+    },
+    /// `is_given_up`: no more is kept of it than there is.
+    Message {
+        bytes: u64,
+        left: u64,
+        is_given_up: bool,
+    },
     Lost,
 }
 
@@ -30,15 +38,8 @@ impl Default for Stage {
 }
 
 impl Octets {
-    /// Takes a piece, and gives each message that ends in it; of one that is not whole `keep_max`
-    /// bytes are kept at most.
-    pub(crate) fn feed(
-        &mut self,
-        piece: &[u8],
-        line_max: usize,
-        keep_max: usize,
-        mut take: impl FnMut(Frame<'_>),
-    ) {
+    /// Takes a piece, and gives each message that ends in it.
+    pub(crate) fn feed(&mut self, piece: &[u8], line_max: usize, mut take: impl FnMut(Frame<'_>)) {
         let mut rest = piece;
         while let Some((&byte, after)) = rest.split_first() {
             match &mut self.stage {
@@ -51,7 +52,8 @@ impl Octets {
                             *digits += 1;
                         }
                         b' ' if !is_first => {
-                            self.stage = Stage::Message { bytes: *value, left: *value };
+                            let (bytes, left) = (*value, *value);
+                            self.stage = Stage::Message { bytes, left, is_given_up: false };
                         }
                         // Some end each message by a line's end that they do not count.
                         b'\n' | b'\r' if is_first => {}
@@ -61,23 +63,23 @@ impl Octets {
                         }
                     }
                 }
-                Stage::Message { bytes, left } => {
+                Stage::Message { bytes, left, is_given_up } => {
                     let own = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
                     let (message, after) = rest.split_at(own);
                     rest = after;
                     *left -= own as u64;
+                    // Two bytes more for the end of a line that is as long as may be.
+                    let kept_max = if *is_given_up { 0 } else { line_max + 2 };
+                    let room = kept_max.saturating_sub(self.partial.len()).min(own);
                     if *left > 0 {
-                        // Two bytes more for the end of a line that is as long as may be.
-                        let room = (keep_max + 2).saturating_sub(self.partial.len());
-                        self.partial.extend_from_slice(&message[..room.min(own)]);
+                        self.partial.extend_from_slice(&message[..room]);
                         continue;
                     }
                     let bytes = *bytes;
                     if self.partial.is_empty() {
                         end(message, bytes, line_max, &mut take);
                     } else {
-                        let room = (line_max + 2).saturating_sub(self.partial.len());
-                        self.partial.extend_from_slice(&message[..room.min(own)]);
+                        self.partial.extend_from_slice(&message[..room]);
                         end(&self.partial, bytes, line_max, &mut take);
                         self.partial.clear();
                         self.partial.shrink_to(4096);
@@ -91,10 +93,21 @@ impl Octets {
 
     /// What came of a message that is not whole; nothing comes any more.
     pub(crate) fn finish(&mut self, mut take: impl FnMut(Frame<'_>)) {
-        if let Stage::Message { bytes, left } = self.stage {
+        if let Stage::Message { bytes, left, .. } = self.stage {
             take(Frame::TooLong { start: &self.partial, bytes: bytes - left });
         }
         *self = Octets::default();
+    }
+
+    /// Keeps `bytes` of a message that is not whole and no more, so that it counts as too long.
+    pub(crate) fn give_up(&mut self, bytes: usize) {
+        if let Stage::Message { is_given_up, .. } = &mut self.stage
+            && self.partial.len() > bytes
+        {
+            *is_given_up = true;
+            self.partial.truncate(bytes);
+            self.partial.shrink_to_fit();
+        }
     }
 
     /// Bytes kept.
@@ -138,7 +151,7 @@ mod tests {
             });
         };
         for piece in pieces {
-            octets.feed(piece, line_max, line_max, &mut take);
+            octets.feed(piece, line_max, &mut take);
             assert!(octets.held() <= line_max + 2, "{} bytes are kept", octets.held());
         }
         octets.finish(&mut take);
@@ -182,6 +195,22 @@ mod tests {
         ] {
             assert_eq!(frames(&[text.as_bytes()], 8), ["{}".to_owned(), format!("lost at {at:?}")]);
         }
+    }
+
+    #[test]
+    fn a_message_that_is_given_up_is_too_long_and_no_other() {
+        let mut octets = Octets::default();
+        let mut found = Vec::new();
+        for piece in [&b"5 who"[..], b"le5 fir", b"st2 xy"] {
+            octets.give_up(3);
+            octets.feed(piece, 8, |frame| found.push(format!("{frame:?}")));
+            if piece.starts_with(b"le") {
+                octets.give_up(2);
+            }
+        }
+        let line = |line: &'static [u8]| format!("{:?}", Frame::Line { line, place: None });
+        let too_long = format!("{:?}", Frame::TooLong { start: b"fi", bytes: 5 });
+        assert_eq!(found, [line(b"whole"), too_long, line(b"xy")]);
     }
 
     #[test]
