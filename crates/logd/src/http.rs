@@ -2,7 +2,8 @@
 //!
 //! Requests come seldom and from people's own machines, so each has a thread for as long as it
 //! takes, [`ANSWERS_MAX`] at a time, and a connection is closed after its answer. Beyond them there
-//! are places for short questions alone, whether it lives and is ready. What it does not do: take log lines, or keep anybody waiting who sends some.
+//! are places for short questions alone, whether it lives and is ready. What it does not do: take log
+//! lines, or keep anybody waiting who sends some.
 
 use std::{
     io::{self, Read, Write},

@@ -128,7 +128,8 @@ fn follow(
 /// Where the last lines of a stream begin.
 fn last_lines(directory: &Path, stream: Stream, serials: &[u64]) -> Result<u64, LogdError> {
     for place in (0..serials.len()).rev() {
-        if let Some(end) = end_of(&views(directory, stream, &serials[place..], 0)?) {
+        // None of those behind it has a line that would bound it.
+        if let Some(end) = end_of(&views(directory, stream, &serials[place..=place], 0)?) {
             return Ok(end.saturating_sub(TAIL_LINES));
         }
     }

@@ -265,6 +265,11 @@ impl Appender {
         let is_direct = self.segment.as_ref().is_some_and(|segment| segment.is_direct);
         commit.in_flight -= 1;
         let again = matches!(&result, Err(error) if is_transient(error));
+        let reached = result.as_ref().map_or(0, |count| commit.data_done + count);
+        if (kind == WRITE_DATA && reached < commit.data_len) || (kind == SYNC_DATA && again) {
+            // What is missing is to be synced too. A sync that was interrupted has told of nothing yet.
+            commit.sync = Sync::Unasked;
+        }
         match kind {
             WRITE_DATA if is_direct => self.staging.take_back(completion.into_buffer()),
             WRITE_DATA => commit.data = completion.into_buffer().and_then(|b| b.into_vec().ok()),
@@ -278,9 +283,6 @@ impl Appender {
                     // A block that was not written whole is written again.
                     let torn = if is_direct && is_short { count % BLOCK_BYTES } else { 0 };
                     commit.data_done += count - torn;
-                    if is_short {
-                        commit.sync = Sync::Unasked;
-                    }
                 }
                 WRITE_INDEX => commit.entry_done += count,
                 SYNC_DATA => commit.sync = Sync::Done,
@@ -292,16 +294,9 @@ impl Appender {
             },
             // The write that it was linked to was short or failed, and asks for another.
             Err(error) if kind == SYNC_DATA && is_cancelled(&error) => {}
-            // It did nothing; a sync that was interrupted has told of nothing yet.
-            Err(_) if again => {
-                if matches!(kind, WRITE_DATA | SYNC_DATA) {
-                    commit.sync = Sync::Unasked;
-                }
-            }
+            // It did nothing.
+            Err(_) if again => {}
             Err(error) if is_space(&error) && matches!(kind, WRITE_DATA | WRITE_INDEX) => {
-                if kind == WRITE_DATA {
-                    commit.sync = Sync::Unasked;
-                }
                 commit.trouble.get_or_insert(Trouble::Space(error.to_string()));
             }
             Err(error) if is_too_large(&error) => {
