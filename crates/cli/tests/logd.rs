@@ -19,6 +19,8 @@ mod disk;
 mod limits;
 #[path = "logd/storage.rs"]
 mod storage;
+#[path = "logd/submission.rs"]
+mod submission;
 
 use daemon::{Daemon, ENGINES, count, wait_until};
 

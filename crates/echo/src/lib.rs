@@ -40,6 +40,7 @@ pub fn run(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
         threads: args.threads,
         connections_max: make_room(args.max_connections, args.threads)?,
         engine: args.engine,
+        sqpoll: None,
         say: Arc::new(|remark| {
             let _ = writeln!(io::stderr(), "ringwise: echo: {remark}");
         }),

@@ -104,7 +104,8 @@ pub struct Args {
 
     /// For echo and log: another server that is running, beside the engines uring, uring+spin,
     /// uring-spin, epoll, tokio, blocking, node of echo, and uring, epoll, rsyslog-imtcp,
-    /// rsyslog-imptcp, rsyslog-relp, syslog-ng of log (--quick: the first three); may be repeated
+    /// rsyslog-imptcp, rsyslog-relp, syslog-ng, uring+sqpoll of log (--quick: the first three); may
+    /// be repeated
     #[arg(long, value_name = "NAME=IP:PORT")]
     pub target: Vec<String>,
 

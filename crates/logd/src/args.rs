@@ -109,6 +109,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum)]
     engine: Option<EngineChoice>,
 
+    /// On a ring: a thread of the kernel for each of the daemon's takes what the ring is asked for, so
+    /// that no call has to be made; it spins, and sleeps when it was idle for so long [default: none]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    sqpoll: Option<Duration>,
+
     /// Threads, each with a listener and streams of its own (SO_REUSEPORT) [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
@@ -205,7 +210,7 @@ pub(crate) struct ServeArgs {
 
     /// End connections from which nothing came for so long, also before their first line [default:
     /// never]
-    #[arg(long, value_name = "TIME", value_parser = idle_time)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     idle: Option<Duration>,
 
     /// Results of operations that are looked at before the next are asked for [default: all]; 1
@@ -229,6 +234,7 @@ pub(crate) struct Options {
     pub(crate) directory: PathBuf,
     pub(crate) guarantee: Guarantee,
     pub(crate) engine: EngineChoice,
+    pub(crate) sqpoll: Option<Duration>,
     pub(crate) threads: u32,
     pub(crate) connections: Option<u32>,
     pub(crate) drain: Duration,
@@ -283,6 +289,8 @@ impl ServeArgs {
             },
             pack_level: flags.pack.or(file.pack).and_then(|Packing(level)| level),
         };
+        let sqpoll = flags.sqpoll.or(file.sqpoll);
+        let engine = engine_with(flags.engine.or(file.engine), sqpoll)?;
         let listen = flags.listen.or(file.listen);
         let files = tls_files(
             flags.tls_cert.or(file.tls_cert),
@@ -297,7 +305,8 @@ impl ServeArgs {
             listen: listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9000))),
             directory: flags.dir.or(file.dir).unwrap_or_else(|| "logd-data".into()),
             guarantee: flags.ack.or(file.ack).unwrap_or(Guarantee::Durable),
-            engine: flags.engine.or(file.engine).unwrap_or(EngineChoice::Auto),
+            engine,
+            sqpoll,
             threads,
             connections: flags.max_connections.or(file.max_connections),
             drain: flags.drain.or(file.drain).unwrap_or(Duration::from_secs(5)),
@@ -305,6 +314,19 @@ impl ServeArgs {
             log: flags.log.or(file.log).unwrap_or(Form::Text),
             live: Live { limits, segments, care, tls, handshake },
         })
+    }
+}
+
+/// The engine, if what is asked of a ring goes with it.
+fn engine_with(
+    engine: Option<EngineChoice>,
+    sqpoll: Option<Duration>,
+) -> Result<EngineChoice, LogdError> {
+    match engine.unwrap_or(EngineChoice::Auto) {
+        EngineChoice::Epoll if sqpoll.is_some() => Err(LogdError::Usage(
+            "--sqpoll is a ring's: it goes with --engine uring or auto, and not with epoll".into(),
+        )),
+        engine => Ok(engine),
     }
 }
 
@@ -367,7 +389,7 @@ pub(crate) fn parse(text: &str) -> Result<ServeArgs, String> {
     ServeArgs::from_arg_matches(&matches).map_err(|error| error.to_string())
 }
 
-fn idle_time(text: &str) -> Result<Duration, String> {
+fn some_time(text: &str) -> Result<Duration, String> {
     match quantity::parse_duration(text).map_err(|error| error.to_string())? {
         Duration::ZERO => Err("expected more than nothing".to_owned()),
         time => Ok(time),
@@ -450,6 +472,7 @@ mod tests {
             ("dir", "elsewhere"),
             ("ack", "written"),
             ("engine", "epoll"),
+            ("sqpoll", "20ms"),
             ("threads", "3"),
             ("max-connections", "7"),
             ("framing", "octet-counting"),
@@ -498,6 +521,21 @@ mod tests {
             assert_eq!(typed, read, "{name}");
             assert_ne!(typed, unchanged, "{name} changes nothing");
         }
+    }
+
+    #[test]
+    fn a_submission_thread_is_a_ring_s() {
+        for engine in [None, Some(EngineChoice::Auto), Some(EngineChoice::Uring)] {
+            let sqpoll = Some(Duration::from_millis(20));
+            let args = ServeArgs { engine, sqpoll, ..ServeArgs::default() };
+            assert_eq!(args.decide().unwrap().sqpoll, sqpoll);
+        }
+        let mut args = parse("sqpoll = \"20ms\"").unwrap();
+        args.engine = Some(EngineChoice::Epoll);
+        let error = args.decide().unwrap_err();
+        assert_eq!(error.exit_status(), 2);
+        assert!(error.to_string().contains("--sqpoll is a ring's"), "{error}");
+        assert!(parse("sqpoll = \"0s\"").is_err());
     }
 
     #[test]

@@ -12,7 +12,6 @@ use std::{
 };
 
 use listenfd::ListenFd;
-use ringwise::Backend;
 use ringwise_serve::{Panel, Plan, Request, Server, make_room, signals};
 use rustix::fs::{FlockOperation, flock};
 
@@ -48,6 +47,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
         threads: options.threads,
         connections_max,
         engine: options.engine,
+        sqpoll: options.sqpoll,
         say: Arc::new(|remark| log::remark("server", remark)),
     };
     let _lock = lock(&options.directory)?;
@@ -74,10 +74,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
         directory: options.directory.clone(),
         address: server.address().to_string(),
         guarantee: options.guarantee.name(),
-        engine: match server.backend() {
-            Backend::Uring => "io_uring",
-            _ => "epoll",
-        },
+        engine: server.engine(),
     };
     let monitor = Monitor::new(panel.clone(), facts);
     let http = http.map(|listener| http::start(listener, monitor.clone())).transpose()?;
@@ -105,6 +102,7 @@ fn reload(args: &ServeArgs, before: &Options, live: &Mutex<Live>, panel: &Panel<
         || options.directory != before.directory
         || options.guarantee != before.guarantee
         || options.engine != before.engine
+        || options.sqpoll != before.sqpoll
         || options.threads != before.threads
         || options.connections != before.connections
         || options.drain != before.drain
@@ -114,8 +112,8 @@ fn reload(args: &ServeArgs, before: &Options, live: &Mutex<Live>, panel: &Panel<
     {
         log::remark(
             "reload",
-            "listen, dir, ack, engine, threads, max-connections, drain, log, http and whether there is \
-             TLS change with a restart only",
+            "listen, dir, ack, engine, sqpoll, threads, max-connections, drain, log, http and whether \
+             there is TLS change with a restart only",
         );
     }
     let mut new = options.live;

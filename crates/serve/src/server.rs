@@ -7,9 +7,10 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},
     sync::{Arc, mpsc::channel},
     thread::JoinHandle,
+    time::Duration,
 };
 
-use ringwise::{Backend, Setup, net::ListenOptions};
+use ringwise::{Backend, Effect, FallbackReason, Setup, net::ListenOptions};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ},
     iterator::{Handle, Signals},
@@ -61,6 +62,9 @@ pub struct Plan {
     pub connections_max: usize,
     /// What moves the bytes.
     pub engine: EngineChoice,
+    /// On a ring: a thread of the kernel takes what it is asked for, and sleeps when it was idle for
+    /// so long (SQPOLL).
+    pub sqpoll: Option<Duration>,
     /// Where a remark for the operator goes.
     pub say: Arc<dyn Fn(&str) + Send + Sync>,
 }
@@ -81,7 +85,7 @@ pub fn signals(reloads: bool) -> Result<Signals, ServeError> {
 /// Workers that run.
 pub struct Server<W: Worker> {
     address: SocketAddr,
-    backend: Option<Backend>,
+    setup: Option<Setup>,
     workers: Vec<JoinHandle<Result<(), W::Error>>>,
     panel: Panel<W::Stats>,
     say: Arc<dyn Fn(&str) + Send + Sync>,
@@ -100,7 +104,7 @@ impl<W: Worker> Server<W> {
     ) -> Result<Server<W>, W::Error> {
         let mut server = Server {
             address: plan.listen,
-            backend: None,
+            setup: None,
             workers: Vec::new(),
             panel: Panel::new(),
             say: plan.say,
@@ -123,6 +127,7 @@ impl<W: Worker> Server<W> {
                 number,
                 connections_max: plan.connections_max.div_ceil(plan.threads as usize),
                 backend: plan.engine.backend(),
+                sqpoll: plan.sqpoll,
                 listen: listen.another().map_err(|error| ServeError::at("a listener", &error))?,
                 control: theirs,
                 stats: send_stats,
@@ -131,11 +136,13 @@ impl<W: Worker> Server<W> {
             let (address, setup) = server.start_worker(name, seat, &end, make.clone())?;
             if number == 0 {
                 server.address = address;
-                server.backend = Some(setup.backend());
                 if let Listen::Address(wanted, _) = &mut listen {
                     *wanted = address;
                 }
-                server.tell_fallback(plan.engine, &setup);
+                if let Some(remark) = fallback(plan.engine, setup.fallback(), setup.sqpoll()) {
+                    (server.say)(&remark);
+                }
+                server.setup = Some(setup);
             }
             server.panel.add(Line::new(ours, stats));
         }
@@ -178,22 +185,19 @@ impl<W: Worker> Server<W> {
         told
     }
 
-    fn tell_fallback(&self, engine: EngineChoice, setup: &Setup) {
-        if setup.backend() == Backend::Classic
-            && let Some(reason) = setup.fallback().filter(|_| engine == EngineChoice::Auto)
-        {
-            (self.say)(&format!("on epoll: {reason}"));
-        }
-    }
-
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it runs on.
-    pub fn backend(&self) -> Backend {
-        self.backend.expect("it has at least one worker")
+    /// What it runs on, in a word or two.
+    pub fn engine(&self) -> &'static str {
+        let setup = self.setup.as_ref().expect("it has at least one worker");
+        match (setup.backend(), setup.sqpoll()) {
+            (Backend::Uring, Effect::Effective) => "io_uring with SQPOLL",
+            (Backend::Uring, _) => "io_uring",
+            _ => "epoll",
+        }
     }
 
     /// What asks its workers.
@@ -245,6 +249,19 @@ impl<W: Worker> Server<W> {
     }
 }
 
+/// What is to be said where it does not run on what it was to.
+fn fallback(
+    engine: EngineChoice,
+    reason: Option<&FallbackReason>,
+    sqpoll: &Effect,
+) -> Option<String> {
+    match (reason, sqpoll) {
+        (Some(reason), _) if engine == EngineChoice::Auto => Some(format!("on epoll: {reason}")),
+        (None, Effect::Ineffective(reason)) => Some(format!("without SQPOLL: {reason}")),
+        _ => None,
+    }
+}
+
 fn panicked() -> ServeError {
     ServeError::new("a thread panicked")
 }
@@ -257,5 +274,23 @@ impl Drop for CloseOnDrop {
         if let Some(signals) = &self.0 {
             signals.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_for_and_is_not_there_is_told() {
+        let refused = Effect::Ineffective("the kernel refused".to_owned());
+        let told = |engine, reason, sqpoll| fallback(engine, reason, sqpoll).unwrap_or_default();
+        let (auto, lacks) = (EngineChoice::Auto, Some(&FallbackReason::Lacks("waits")));
+        assert_eq!(told(auto, None, &Effect::Effective), "");
+        assert_eq!(told(auto, None, &refused), "without SQPOLL: the kernel refused");
+        assert_eq!(told(EngineChoice::Uring, None, &refused), "without SQPOLL: the kernel refused");
+        // One reason: what is not on a ring has no thread of one.
+        assert!(told(auto, lacks, &refused).starts_with("on epoll: the kernel's io_uring lacks"));
+        assert_eq!(told(EngineChoice::Epoll, Some(&FallbackReason::Chosen), &refused), "");
     }
 }

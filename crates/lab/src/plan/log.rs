@@ -66,6 +66,8 @@ pub enum Guarantee {
 pub enum LogServer {
     /// `ringwise logd` on a ring.
     Uring,
+    /// The same with a thread of the kernel that takes what the ring is asked for.
+    UringSqpoll,
     /// `ringwise logd` on classic calls.
     Epoll,
     /// rsyslog, by one of its inputs, into a file.
@@ -94,18 +96,20 @@ pub enum RsyslogInput {
 
 impl LogServer {
     /// The daemons that are compared where none is named.
-    pub const DEFAULT: [LogServer; 6] = [
+    pub const DEFAULT: [LogServer; 7] = [
         LogServer::Uring,
         LogServer::Epoll,
         LogServer::Rsyslog(RsyslogInput::Imtcp),
         LogServer::Rsyslog(RsyslogInput::Imptcp),
         LogServer::Rsyslog(RsyslogInput::Relp),
         LogServer::SyslogNg,
+        LogServer::UringSqpoll,
     ];
     /// The same where half a minute has to do.
     pub const QUICK: [LogServer; 3] =
         [LogServer::Uring, LogServer::Epoll, LogServer::Rsyslog(RsyslogInput::Imtcp)];
-    const NAMES: &str = "uring, epoll, rsyslog-imtcp, rsyslog-imptcp, rsyslog-relp, syslog-ng";
+    const NAMES: &str =
+        "uring, epoll, rsyslog-imtcp, rsyslog-imptcp, rsyslog-relp, syslog-ng, uring+sqpoll";
 
     fn parse(text: &str) -> Result<LogServer, LabError> {
         let found = LogServer::DEFAULT.into_iter().find(|server| server.to_string() == text);
@@ -130,7 +134,7 @@ impl LogServer {
     /// for another reason: it syncs what it stores.
     pub fn belongs_to(&self, group: LogGroup) -> bool {
         match self {
-            LogServer::Uring | LogServer::Epoll => true,
+            LogServer::Uring | LogServer::UringSqpoll | LogServer::Epoll => true,
             LogServer::Target { .. } => group.transport == Transport::Plain,
             LogServer::Rsyslog(RsyslogInput::Relp) => {
                 group.transport == Transport::Plain && group.guarantee != Guarantee::None
@@ -146,6 +150,7 @@ impl fmt::Display for LogServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             LogServer::Uring => "uring",
+            LogServer::UringSqpoll => "uring+sqpoll",
             LogServer::Epoll => "epoll",
             LogServer::Rsyslog(RsyslogInput::Imtcp) => "rsyslog-imtcp",
             LogServer::Rsyslog(RsyslogInput::Imptcp) => "rsyslog-imptcp",
@@ -309,8 +314,9 @@ mod tests {
             let found = all.filter(|server| server.belongs_to(group(guarantee)));
             found.map(|server| server.to_string()).collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(names(Guarantee::Written), "uring epoll rsyslog-relp");
-        assert_eq!(names(Guarantee::None), "uring epoll rsyslog-imtcp rsyslog-imptcp syslog-ng");
+        assert_eq!(names(Guarantee::Written), "uring epoll rsyslog-relp uring+sqpoll");
+        let unacknowledged = "uring epoll rsyslog-imtcp rsyslog-imptcp syslog-ng uring+sqpoll";
+        assert_eq!(names(Guarantee::None), unacknowledged);
         assert!(
             !relp.belongs_to(LogGroup { transport: Transport::Tls, ..group(Guarantee::Durable) })
         );

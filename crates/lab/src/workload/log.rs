@@ -170,8 +170,7 @@ impl Served {
     ) -> Result<load::Plan, Failure> {
         let is_relp = matches!(self.server, LogServer::Rsyslog(RsyslogInput::Relp));
         let protocol = if is_relp { load::Protocol::Relp } else { load::Protocol::Lines };
-        let is_asked = matches!(self.server, LogServer::Uring | LogServer::Epoll)
-            || matches!(self.server, LogServer::Target { .. });
+        let is_asked = !matches!(self.server, LogServer::Rsyslog(_) | LogServer::SyslogNg);
         let ack = match self.group.guarantee {
             Guarantee::Written if is_asked => Some(load::Guarantee::Written),
             Guarantee::Durable if is_asked => Some(load::Guarantee::Durable),
@@ -248,6 +247,7 @@ fn servers(plan: &LogPlan, group: LogGroup) -> Vec<(&LogServer, RowKind)> {
     let of_group = plan.servers.iter().filter(|server| server.belongs_to(group));
     with_control(of_group, |server| match server {
         LogServer::Uring => RowKind::Subject,
+        LogServer::UringSqpoll => RowKind::Variant,
         LogServer::Epoll => RowKind::Rival,
         _ => RowKind::Program,
     })

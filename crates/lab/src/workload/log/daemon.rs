@@ -17,6 +17,9 @@ use crate::{
 /// Where Debian and others keep daemons, which is not in everyone's path.
 const SYSTEM_DIRECTORIES: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
+/// For how long a ring's thread spins: as in the lab's other rows of it.
+const SQPOLL_IDLE: &str = "10ms";
+
 /// A daemon that is running.
 #[derive(Debug)]
 pub(super) struct Daemon {
@@ -42,8 +45,9 @@ impl Daemon {
                 let server = Server::running(*address, processors.server)?;
                 return Ok(Daemon { server });
             }
-            LogServer::Uring => (logd("uring", group, scratch, connections), Announced::Printed),
-            LogServer::Epoll => (logd("epoll", group, scratch, connections), Announced::Printed),
+            LogServer::Uring | LogServer::UringSqpoll | LogServer::Epoll => {
+                (logd(server, group, scratch, connections), Announced::Printed)
+            }
             LogServer::Rsyslog(input) => {
                 let address = free_address().map_err(unavailable)?;
                 let command = rsyslog(*input, group.guarantee, scratch, address, connections);
@@ -66,13 +70,17 @@ impl Daemon {
 }
 
 fn logd(
-    engine: &str,
+    server: &LogServer,
     group: LogGroup,
     scratch: &Scratch,
     connections: usize,
 ) -> Result<Command, String> {
     let mut command = own()?;
-    command.args(["logd", "--listen", "127.0.0.1:0", "--threads", "1", "--engine", engine]);
+    command.args(["logd", "--listen", "127.0.0.1:0", "--threads", "1", "--engine"]);
+    command.arg(if *server == LogServer::Epoll { "epoll" } else { "uring" });
+    if *server == LogServer::UringSqpoll {
+        command.args(["--sqpoll", SQPOLL_IDLE]);
+    }
     command.args(["--ack", group.guarantee.name(), "--dir"]).arg(scratch.stored());
     command.args(["--max-connections", &(connections + 64).to_string()]);
     // Segments that are not ended within a sample, so that what is compared is the taking.
