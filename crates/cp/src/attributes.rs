@@ -77,10 +77,21 @@ pub(crate) struct Finish<'a> {
     pub(crate) copy_path: &'a [u8],
     /// What the copy was, where it was there before.
     pub(crate) copy_stat: Option<&'a Stat>,
-    pub(crate) is_link: bool,
-    pub(crate) is_directory: bool,
+    pub(crate) what: Copied,
     /// What to do where permissions are not preserved.
     pub(crate) otherwise: Otherwise,
+}
+
+/// What a copy is, as far as it decides what becomes of its attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copied {
+    File,
+    /// What has no content: a fifo, a socket, a device.
+    Special,
+    Link,
+    Directory,
+    /// A directory on the way to what is copied, made for `--parents`.
+    Parent,
 }
 
 /// Permissions of a copy that does not get its source's.
@@ -112,6 +123,8 @@ impl Finish<'_> {
         if preserve.ownership && !self.has_owner_already() {
             match self.set_owner(lines) {
                 Owned::Yes => {}
+                // GNU cp leaves a directory on the way its bits, which run nothing.
+                Owned::No if self.what == Copied::Parent => {}
                 // Another's program must not run as us.
                 Owned::No => mode &= !0o7000,
                 Owned::Failed => return false,
@@ -119,11 +132,10 @@ impl Finish<'_> {
         }
         let lacks = preserve.xattr && !self.copy_extended(lines) && preserve.xattr_required;
         // GNU cp sets a file's permissions all the same, and no others.
-        let is_file = matches!(self.copy, To::Open(_)) && !self.is_directory;
-        if lacks && !is_file {
+        if lacks && self.what != Copied::File {
             return false;
         }
-        if self.is_link {
+        if self.what == Copied::Link {
             return true;
         }
         let (template, set) = match (preserve.mode, self.otherwise) {
@@ -176,7 +188,7 @@ impl Finish<'_> {
 
     fn set_owner(&self, lines: &mut Vec<Line>) -> Owned {
         let preserve = &self.options.preserve;
-        if let (true, Some(old)) = (preserve.mode && !self.is_link, self.copy_stat) {
+        if let (true, Some(old)) = (preserve.mode && self.what != Copied::Link, self.copy_stat) {
             // A new owner must not get what the old permissions gave another.
             let both = old.st_mode & self.source_stat.st_mode & 0o700;
             if let Err(errno) = self.set_permissions(both, None) {

@@ -12,7 +12,7 @@ use rustix::{
 };
 
 use crate::{
-    attributes::{Caller, Finish, Of, Otherwise, To, set_mode},
+    attributes::{Caller, Copied, Finish, Of, Otherwise, To, set_mode},
     events,
     options::Options,
     place::{Identity, retry},
@@ -168,8 +168,7 @@ impl Job {
             copy: To::from(&self.copy),
             copy_path: &self.copy_path,
             copy_stat: (!self.is_new || self.has_owner()).then_some(&self.copy_stat),
-            is_link: false,
-            is_directory: false,
+            what: Copied::File,
             otherwise,
         };
         finish.run(lines)

@@ -8,7 +8,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Finish, Of, To, through};
+use super::{Copied, Finish, Of, To, through};
 use crate::report::{Line, compose};
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -97,7 +97,7 @@ impl Finish<'_> {
             Err(errno) => return Err(errno),
         };
         self.set_permissions(mode, acl.as_deref())?;
-        if !self.is_directory {
+        if !matches!(self.what, Copied::Directory | Copied::Parent) {
             return Ok(());
         }
         match get(self.source, DEFAULT_ACL) {

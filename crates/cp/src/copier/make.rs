@@ -10,7 +10,7 @@ use rustix::{
 
 use super::{Copier, Existed, Visit, Visited, held::Held, omitted_at_first, tree::Entered};
 use crate::{
-    attributes::{Finish, MODE_BITS, Of, Otherwise, To, set_mode},
+    attributes::{Copied, Finish, MODE_BITS, Of, Otherwise, To, set_mode},
     options::{Making, Options},
     place::{Identity, Place, kind},
     temporary,
@@ -146,7 +146,7 @@ impl Copier {
         // A link to the source and no copy of it: its owner is who made it.
         let mut options = (*self.options).clone();
         options.preserve.ownership = false;
-        self.finish_name(&options, visit, (stat, existed), true, 0)
+        self.finish_name(&options, visit, (stat, existed), Copied::Link, 0)
     }
 
     /// A symbolic link like the source.
@@ -170,7 +170,7 @@ impl Copier {
                 return self.fail(template, &[&target.path], Some(errno));
             }
         }
-        self.finish_name(&self.options.clone(), visit, (stat, existed), true, 0)
+        self.finish_name(&self.options.clone(), visit, (stat, existed), Copied::Link, 0)
     }
 
     fn make_special(&mut self, visit: &Visit<'_>, stat: &Stat, existed: &Existed) -> Visited {
@@ -186,7 +186,7 @@ impl Copier {
             };
             return self.fail(template, &[&target.path], Some(errno));
         }
-        self.finish_name(&self.options.clone(), visit, (stat, existed), false, omitted)
+        self.finish_name(&self.options.clone(), visit, (stat, existed), Copied::Special, omitted)
     }
 
     /// Attributes of what has no content.
@@ -195,11 +195,11 @@ impl Copier {
         options: &Options,
         visit: &Visit<'_>,
         (stat, existed): (&Stat, &Existed),
-        is_link: bool,
+        what: Copied,
         omitted: u32,
     ) -> Visited {
-        let what = if is_link { FileType::Symlink } else { kind(stat) };
-        let made = match self.open_made(&visit.target, what, stat.st_rdev) {
+        let made_as = if what == Copied::Link { FileType::Symlink } else { kind(stat) };
+        let made = match self.open_made(&visit.target, made_as, stat.st_rdev) {
             Ok(made) => made,
             Err(visited) => return visited,
         };
@@ -215,8 +215,7 @@ impl Copier {
             copy: To::Through(made.as_fd()),
             copy_path: &visit.target.path,
             copy_stat: existed.stat.as_ref(),
-            is_link,
-            is_directory: false,
+            what,
             otherwise,
         };
         let mut lines = Vec::new();

@@ -12,7 +12,7 @@ use rustix::{
 
 use super::{Copier, held::Held};
 use crate::{
-    attributes::{Finish, MODE_BITS, Of, Otherwise, set_mode},
+    attributes::{Copied, Finish, MODE_BITS, Of, Otherwise, set_mode},
     place::{Place, join, kind, split},
 };
 
@@ -180,8 +180,7 @@ fn protect(copier: &mut Copier, parent: &Parent) {
         copy,
         copy_path: &parent.path,
         copy_stat: None,
-        is_link: false,
-        is_directory: true,
+        what: Copied::Parent,
         otherwise: if parent.restore { Otherwise::Exactly(mode) } else { Otherwise::Leave },
     };
     let mut lines = Vec::new();

@@ -9,7 +9,7 @@ use rustix::fs::{OFlags, Stat};
 
 use super::{Copier, Root, Visit, Visited, held::Held};
 use crate::{
-    attributes::{Finish, Of},
+    attributes::{Copied, Finish, Of},
     listing::Listing,
     place::{Identity, Place},
 };
@@ -226,8 +226,7 @@ impl Tree {
             copy,
             copy_path: &self.target_path,
             copy_stat: frame.existed.as_ref(),
-            is_link: false,
-            is_directory: true,
+            what: Copied::Directory,
             otherwise: copier.otherwise(
                 frame.existed.is_none().then_some(0o777),
                 frame.omitted,
