@@ -10,6 +10,7 @@ use std::{
 };
 
 use indicatif::ProgressBar;
+use ringwise::StandardStream;
 use ringwise_measure::plain;
 use rustix::io::Errno;
 
@@ -59,6 +60,9 @@ pub(crate) struct Report {
     out: BufWriter<Stdout>,
     queue: VecDeque<Item>,
     write_error: Option<io::Error>,
+    /// Standard input could not be read, and why closing it would fail too.
+    read_error: Option<Option<Errno>>,
+    is_closed: bool,
     at_once: bool,
     /// Lines are events.
     json: bool,
@@ -78,8 +82,10 @@ impl Report {
         let stdout = io::stdout();
         let at_once = stdout.is_terminal();
         let out = BufWriter::with_capacity(16 << 10, stdout);
-        let (queue, write_error, json, bar) = (VecDeque::new(), None, false, None);
-        Report { locale, out, queue, write_error, at_once, json, bar }
+        let (queue, write_error, read_error) = (VecDeque::new(), None, None);
+        let is_closed = ringwise::was_closed_at_start(StandardStream::Output);
+        let (json, bar) = (false, None);
+        Report { locale, out, queue, write_error, read_error, is_closed, at_once, json, bar }
     }
 
     /// How lines are said from now on.
@@ -140,6 +146,7 @@ impl Report {
     fn print_now(&mut self, line: &Line) {
         match line {
             Line::Out(text) if self.json => self.print_now(&events::output(text)),
+            Line::Out(_) | Line::Event(_) if self.is_closed => self.keep(Err(Errno::BADF.into())),
             Line::Out(text) | Line::Event(text) => {
                 let mut written = self.out.write_all(text).and_then(|()| self.out.write_all(b"\n"));
                 if self.at_once {
@@ -164,23 +171,32 @@ impl Report {
         }
     }
 
+    /// An answer could not be read: the run ends with that, as GNU cp's does.
+    pub(crate) fn input_failed(&mut self, errno: Option<Errno>) {
+        self.read_error = Some(errno);
+    }
+
     pub(crate) fn flush(&mut self) {
         let flushed = self.out.flush();
         self.keep(flushed);
     }
 
-    /// Prints what is left. Whether standard output took everything; a reader that went away is
-    /// no error.
+    /// Prints what is left. Whether standard input gave what was asked for and standard output took
+    /// everything; a reader that went away is no error.
     pub(crate) fn finish(mut self) -> bool {
         debug_assert!(self.queue.is_empty(), "a file in flight was not waited for");
         self.flush();
+        let read_error = self.read_error.take();
+        if let Some(errno) = read_error {
+            self.print(&Line::Error(compose(self.locale, "error closing file", &[], errno)));
+        }
         match self.write_error.take() {
             Some(error) if error.kind() != ErrorKind::BrokenPipe => {
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
                 self.print(&Line::Error(format!("write error: {}", errno_text(errno)).into()));
                 false
             }
-            _ => true,
+            _ => read_error.is_none(),
         }
     }
 }

@@ -82,6 +82,8 @@ pub use setup::{
 };
 pub use slot::Ticket;
 pub use stats::Stats;
+#[cfg(feature = "standard-streams")]
+pub use sys::streams::{StandardStream, was_closed_at_start};
 pub use sys::{
     cache::{CacheState, drop_page_cache, page_cache},
     extent::{Extent, extents},

@@ -18,5 +18,7 @@ pub(crate) mod perform;
 pub(crate) mod ring;
 pub(crate) mod socket;
 pub(crate) mod statx;
+#[cfg(feature = "standard-streams")]
+pub(crate) mod streams;
 pub(crate) mod time;
 pub(crate) mod vector;

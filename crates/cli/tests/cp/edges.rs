@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What is mounted, for as long as this lives.
-struct Mounted<'a>(&'a Path);
+pub struct Mounted<'a>(&'a Path);
 
 impl Drop for Mounted<'_> {
     fn drop(&mut self) {
@@ -28,7 +28,7 @@ impl Drop for Mounted<'_> {
 }
 
 /// Mounts at a new directory, or says why not.
-fn mount<'a>(arguments: &[&str], at: &'a Path) -> Option<Mounted<'a>> {
+pub fn mount<'a>(arguments: &[&str], at: &'a Path) -> Option<Mounted<'a>> {
     if !machine::is_root() {
         machine::skip("only root can mount");
         return None;
@@ -42,7 +42,7 @@ fn mount<'a>(arguments: &[&str], at: &'a Path) -> Option<Mounted<'a>> {
     Some(Mounted(at))
 }
 
-fn shell(at: &Path, script: &str) -> bool {
+pub fn shell(at: &Path, script: &str) -> bool {
     Command::new("sh").args(["-c", script]).current_dir(at).status().unwrap().success()
 }
 
@@ -310,14 +310,17 @@ fn owners_that_cannot_be_given_are_told_as_gnu_cp_tells_it() {
 fn a_backup_of_a_long_name_is_shortened_and_replaces_no_numbered_one() {
     let scene = scene();
     let at = scene.path();
-    let (full, shorter) = ("n".repeat(255), "m".repeat(250));
+    let names = [255, 254, 253, 251, 250].map(|len| "n".repeat(len));
+    let full = &names[0];
     let again = || {
-        let made = format!("echo old > d/{full}; echo old > d/{shorter}; echo new > s");
         empty_d(at);
-        assert!(machine::has_oracle() && shell(at, &made));
+        for name in &names {
+            assert!(machine::has_oracle() && shell(at, &format!("echo old > d/{name}")));
+        }
+        assert!(shell(at, "echo new > s"));
     };
     for flags in ["-b", "--backup=simple", "--backup=numbered", "-b -S.backup", "-v -b"] {
-        for name in [&full, &shorter] {
+        for name in &names {
             let line = format!("{flags} s d/{name}");
             same(at, &line, &Setting::default(), "d", &again);
         }
@@ -329,5 +332,44 @@ fn a_backup_of_a_long_name_is_shortened_and_replaces_no_numbered_one() {
     for flags in ["-b", "--backup=numbered"] {
         let line = format!("{flags} s d/{full}");
         same(at, &line, &Setting::default(), "d", &with_another);
+    }
+}
+
+/// Whoever may not give them away keeps them with the permissions of their sources, all bits.
+#[test]
+fn directories_on_the_way_keep_their_special_bits() {
+    let scene = scene();
+    let at = scene.path();
+    if !machine::is_root() {
+        return machine::skip("only root can become another");
+    }
+    let made = "mkdir -p s/open && echo f > s/open/f && chmod 2775 s && chmod 7755 s/open";
+    assert!(machine::has_oracle() && shell(at, made));
+    let setting = Setting { as_nobody: true, ..Setting::default() };
+    for line in ["-p --parents s/open/f d", "-R --preserve --parents s/missing s/open d"] {
+        let prepare = || {
+            empty_d(at);
+            assert!(shell(at, "chmod 777 d"));
+        };
+        same(at, line, &setting, "d", &prepare);
+    }
+}
+
+#[test]
+fn names_of_one_file_that_are_up_to_date_are_linked_as_gnu_cp_links_them() {
+    let scene = scene();
+    let at = scene.path();
+    let made = "mkdir s && echo f > s/f && ln s/f s/g && echo h > s/h && touch -d 2001-01-01 s/*";
+    assert!(machine::has_oracle() && shell(at, made));
+    let both = "mkdir d/s && echo own > d/s/f && echo other > d/s/g && echo h > d/s/h";
+    let one = "mkdir d/s && echo own > d/s/f && echo old > d/s/g && touch -d 2000-01-01 d/s/g";
+    for there in [both, one] {
+        for line in ["-ru s d", "-vru s d", "-au s d", "-Lru s d", "-u s/f s/g s/f d/s"] {
+            let prepare = || {
+                empty_d(at);
+                assert!(shell(at, there));
+            };
+            same(at, line, &Setting::default(), "d", &prepare);
+        }
     }
 }

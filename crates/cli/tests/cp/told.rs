@@ -128,3 +128,41 @@ fn help_that_nobody_can_take_is_an_error() {
         assert!(!ran.out.ends_with("\n\n"), "{flag}");
     }
 }
+
+/// A program in Rust has `/dev/null` where a stream was closed; that is not what was asked for.
+#[test]
+fn streams_that_are_closed_or_cannot_be_read_are_told() {
+    if !machine::has_oracle() {
+        return;
+    }
+    let scene = scene();
+    let run = |cp: &str, line: &str| {
+        fs::write(scene.path().join("a"), "new").unwrap();
+        fs::write(scene.path().join("b"), "old").unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec {cp} {line}")]).current_dir(scene.path());
+        let output = shell.env("LC_ALL", "C").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said, fs::read(scene.path().join("b")).unwrap())
+    };
+    for line in [
+        "-v a b >&-",
+        "a b >&-",
+        "--help >&-",
+        "--version >&-",
+        "-i a b <&-",
+        "a b <&-",
+        "-i a b < .",
+        "-iv a b <&- >&-",
+        "-v a b 2>&-",
+        "missing b 2>&-",
+        "-v a b >/dev/null",
+        "-i a b </dev/null",
+    ] {
+        let gnu = run("cp", line);
+        for engine in machine::engines() {
+            let ours = run(&format!("{} {engine}", machine::ours().display()), line);
+            assert_eq!(ours, gnu, "{engine} {line}");
+        }
+    }
+}

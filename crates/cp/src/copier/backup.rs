@@ -12,23 +12,32 @@ use crate::{
     place::{Identity, Place, open_to_go_through, split},
 };
 
+/// A name of this length fits into any file system (POSIX, _POSIX_NAME_MAX).
+const ALWAYS_FITS_BYTES: usize = 14;
+
 impl Copier {
     /// Moves what is at the target to a backup's name.
     pub(super) fn back_up(&self, target: &Place) -> Result<Place, Errno> {
         let backup = self.backup_place(target)?;
-        match target.rename(&backup) {
-            Err(Errno::NAMETOOLONG) if self.options.backup != Backup::Simple => {
-                self.back_up_shortened(target, &backup)
+        let (parent, last) = split(target.name());
+        let (_, name) = split(backup.name());
+        if self.options.backup != Backup::Simple && name.len() > ALWAYS_FITS_BYTES {
+            let directory = open_to_go_through(target.directory(), parent)?;
+            let most = usize::try_from(fstatvfs(directory)?.f_namemax).unwrap_or(usize::MAX);
+            if name.len() >= most {
+                return self.back_up_shortened(target, &backup, (last, most));
             }
-            renamed => renamed.map(|()| backup),
         }
+        target.rename(&backup).map(|()| backup)
     }
 
     /// As GNU cp shortens a name: `~` behind as much of it as fits, but for one byte.
-    fn back_up_shortened(&self, target: &Place, backup: &Place) -> Result<Place, Errno> {
-        let (parent, last) = split(target.name());
-        let directory = open_to_go_through(target.directory(), parent)?;
-        let most = usize::try_from(fstatvfs(directory)?.f_namemax).unwrap_or(usize::MAX);
+    fn back_up_shortened(
+        &self,
+        target: &Place,
+        backup: &Place,
+        (last, most): (&[u8], usize),
+    ) -> Result<Place, Errno> {
         let kept = last.len().min(most.saturating_sub(2));
         let shortened = target.sibling(&[&last[..kept], b"~"].concat());
         let simple = [last, &self.options.suffix].concat();

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, Write};
 
+use ringwise::StandardStream;
 use rustix::{
     fs::{Access, AtFlags, FileType, Stat, accessat},
     io::Errno,
@@ -104,13 +105,14 @@ impl Copier {
         }
     }
 
-    /// A copy that is new enough is still the one that other names of its source are linked to.
+    /// A copy that is new enough is still the one that other names of its source are linked to,
+    /// with GNU cp even where links are not preserved.
     fn link_up_to_date(&mut self, visit: &Visit<'_>, source: &Stat) -> Visited {
         // Of one name each, only several operands or links lead to a file twice.
         let may_return = source.st_nlink > 1
             || self.named.is_some()
             || self.options.dereference == Dereference::Always;
-        if !(self.options.preserve.links && may_return) {
+        if !may_return {
             return Visited::Done;
         }
         let identity = Identity::of(source);
@@ -148,8 +150,14 @@ impl Copier {
         // Nobody is left to be asked where nobody reads.
         let _ = io::stderr().lock().write_all(&text);
         let mut answer = Vec::new();
-        let read = io::stdin().lock().read_until(b'\n', &mut answer);
-        read.is_ok() && matches!(answer.first(), Some(b'y' | b'Y'))
+        match io::stdin().lock().read_until(b'\n', &mut answer) {
+            _ if ringwise::was_closed_at_start(StandardStream::Input) => {
+                self.report.input_failed(Some(Errno::BADF));
+            }
+            Ok(_) => {}
+            Err(_) => self.report.input_failed(None),
+        }
+        matches!(answer.first(), Some(b'y' | b'Y'))
     }
 
     /// Directories replace only directories, and nothing replaces what this run just made.
