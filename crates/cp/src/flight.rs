@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::{
     data::{self, ahead},
     job::{Job, Outcome},
-    options::{EngineChoice, Options},
+    options::{EngineChoice, Options, Reflink, Sparse},
     place::{Identity, kind},
     report::{Line, Report},
     way::{self, Chosen, MAPPED_BYTES_MIN, Means, Pairs, SMALL_BYTES, Way},
@@ -32,6 +32,10 @@ const WAITING_LINES_MAX: usize = 4096;
 /// Descriptors that the process keeps for other things than files in flight.
 const DESCRIPTORS_KEPT: u64 = 24;
 
+/// Bytes that a run gives its threads before the device gets some beside them: a shorter run would
+/// return sooner than the device is done with its part (docs/copying.md).
+const BESIDE_FROM_BYTES: u64 = 128 << 20;
+
 /// What copies files, and the files that are being copied.
 #[derive(Debug)]
 pub(crate) struct Flight {
@@ -42,6 +46,8 @@ pub(crate) struct Flight {
     files_max: usize,
     pairs: Pairs,
     memory: Memory,
+    /// Bytes of all files that were to be moved.
+    given_bytes: u64,
     /// Source and copy of each job.
     flying: HashMap<u64, (Identity, Identity)>,
     next_number: u64,
@@ -119,6 +125,7 @@ impl Flight {
             files_max: descriptors.files,
             pairs: Pairs::default(),
             memory: Memory::default(),
+            given_bytes: 0,
             flying: HashMap::new(),
             next_number: 1,
             failed: false,
@@ -141,6 +148,9 @@ impl Flight {
 
     /// Copies a file, now or in flight. False: it failed already.
     pub(crate) fn submit(&mut self, mut job: Job, report: &mut Report) -> bool {
+        if self.threads_share(&job) {
+            return self.share_by_thread(job, report);
+        }
         if let Err(line) = self.share_blocks(&mut job) {
             let outcome = job.end(Err(line));
             return self.end_now(outcome, report);
@@ -154,6 +164,7 @@ impl Flight {
             self.wait_for_room(report);
         }
         let (way, reason) = self.choose(&job);
+        self.given_bytes += if moves { job.size() } else { 0 };
         if job.way.is_empty() {
             job.way = self.way_name(&job, way);
         }
@@ -264,14 +275,14 @@ impl Flight {
 
     /// Whether a file may go straight to the device. The page cache takes it sooner, unless the run
     /// waits for the device anyway, the content would be copied twice, it has no room for the file,
-    /// or all threads are busy and the device is not.
+    /// or the run is a long one, all threads are busy and the device is not.
     fn may_map(&self, job: &Job) -> bool {
         let waits = self.options.durable
             || !way::may_range(job, &self.options)
             || memory::would_be_throttled(job.size());
-        let is_free = |wants_more: bool| {
-            waits || (wants_more && self.threads.as_ref().is_some_and(Threads::are_busy))
-        };
+        let is_long = self.given_bytes >= BESIDE_FROM_BYTES;
+        let are_busy = || self.threads.as_ref().is_some_and(Threads::are_busy);
+        let is_free = |wants_more: bool| waits || (is_long && wants_more && are_busy());
         match &self.mapped {
             Lazy::Missing => false,
             Lazy::Untried => is_free(true),
@@ -322,12 +333,38 @@ impl Flight {
         }
     }
 
+    /// Whether sharing blocks is the threads' work: that of small files, of which there are many. It
+    /// costs more CPU time than by the walk alone, since they wait for each other in the file system.
+    fn threads_share(&self, job: &Job) -> bool {
+        let options = &self.options;
+        let is_optional = options.reflink == Reflink::Auto && options.sparse == Sparse::Auto;
+        let is_plain = options.data && !options.verify && !options.durable && !job.cloned;
+        let are_files = kind(&job.source_stat).is_file() && kind(&job.copy_stat).is_file();
+        let may = is_optional && is_plain && are_files && self.threads.is_some();
+        may && job.size() <= SMALL_BYTES && self.pairs.are_known_to_clone(job)
+    }
+
+    fn share_by_thread(&mut self, mut job: Job, report: &mut Report) -> bool {
+        job.way = Way::Share.name();
+        if self.options.debug {
+            let text = self.plan_text(&job, "the file system can");
+            report.say(Line::Out(text));
+        }
+        depart(&mut self.flying, &job, report);
+        let ended = match &mut self.threads {
+            Some(threads) => threads.start(job, Way::Share),
+            None => unreachable!("asked just now"),
+        };
+        self.land(ended, report);
+        self.bound(report);
+        true
+    }
+
     /// Tries to, where that is wanted.
     fn share_blocks(&mut self, job: &mut Job) -> Result<(), Line> {
-        use crate::options::Reflink;
         let wanted = self.options.data && !job.cloned && self.options.reflink != Reflink::Never;
         let optional = self.options.reflink == Reflink::Auto;
-        let may = optional && self.options.sparse == crate::options::Sparse::Auto;
+        let may = optional && self.options.sparse == Sparse::Auto;
         if !wanted || (optional && !may) || !kind(&job.source_stat).is_file() && optional {
             return Ok(());
         }
@@ -344,15 +381,10 @@ impl Flight {
     }
 
     fn way_name(&self, job: &Job, way: Way) -> &'static str {
-        match (self.options.data, job.cloned, way) {
-            (false, ..) => "attributes only",
-            (_, true, _) => "shared blocks",
-            (_, _, Way::Plain) => "read and write",
-            (_, _, Way::Range) => "copy_file_range",
-            (_, _, Way::Extents) => "extents",
-            (_, _, Way::Zeros) => "search for zeros",
-            (_, _, Way::Ring) => "ring",
-            (_, _, Way::Mapped) => "mapped",
+        match (self.options.data, job.cloned) {
+            (false, _) => "attributes only",
+            (_, true) => Way::Share.name(),
+            _ => way.name(),
         }
     }
 

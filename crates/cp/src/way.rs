@@ -2,11 +2,11 @@
 //!
 //! | first that fits | way |
 //! |---|---|
-//! | the file systems share blocks (`--reflink`) | one FICLONE, made before this table is asked |
+//! | the file systems share blocks (`--reflink`) | one FICLONE, before this table is asked: by the walk for the first file and with `--durable`, which saves CPU time, else that of small files by the threads, which saves wall time |
 //! | either side is no regular file, or the source says it has no bytes | read and write |
 //! | holes are to be made: `--sparse=always`, or the source has fewer blocks than bytes | by extents (`SEEK_DATA`), or by looking for zeros where there is no such call |
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
-//! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, and one of: `--durable`; no copy_file_range; more bytes than the kernel lets be dirty; all threads are busy and the device is not | mapped: the device takes the pages of the source, by direct writes |
+//! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, and one of: `--durable`; no copy_file_range; more bytes than the kernel lets be dirty; after the first 128 MiB of a run, all threads are busy and the device is not | mapped: the device takes the pages of the source, by direct writes |
 //! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two, and one call for a small file |
 //! | most of the source is not in memory | read and write, with advice to read ahead |
 //! | at most [`SMALL_BYTES`] | read and write |
@@ -54,6 +54,23 @@ pub(crate) enum Way {
     Zeros,
     Ring,
     Mapped,
+    /// One FICLONE, by a thread: this pair of file systems is known to share blocks.
+    Share,
+}
+
+impl Way {
+    /// As `--debug` and `--json` call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Way::Plain => "read and write",
+            Way::Range => "copy_file_range",
+            Way::Extents => "extents",
+            Way::Zeros => "search for zeros",
+            Way::Ring => "ring",
+            Way::Mapped => "mapped",
+            Way::Share => "shared blocks",
+        }
+    }
 }
 
 /// What there is to move it with.
@@ -72,6 +89,7 @@ pub(crate) type Chosen = (Way, &'static str);
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
     without_clone: HashSet<(u64, u64)>,
+    with_clone: HashSet<(u64, u64)>,
     direct: HashMap<u64, bool>,
 }
 
@@ -91,6 +109,11 @@ impl Pairs {
         *self.direct.entry(job.copy_stat.st_dev).or_insert_with(|| asks().unwrap_or(false))
     }
 
+    /// Whether a thread may try to share the source's blocks: others of these file systems did.
+    pub(crate) fn are_known_to_clone(&self, job: &Job) -> bool {
+        self.with_clone.contains(&(job.source_stat.st_dev, job.copy_stat.st_dev))
+    }
+
     /// Tries to share the source's blocks. `Ok(false)`: these file systems or files cannot.
     pub(crate) fn clone_content(&mut self, job: &Job) -> Result<bool, Errno> {
         let pair = (job.source_stat.st_dev, job.copy_stat.st_dev);
@@ -99,7 +122,10 @@ impl Pairs {
             return Ok(false);
         }
         match fs::ioctl_ficlone(&job.copy, &job.source) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.with_clone.insert(pair);
+                Ok(true)
+            }
             Err(errno) if optional => {
                 if matches!(errno, Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS) {
                     self.without_clone.insert(pair);
@@ -109,6 +135,17 @@ impl Pairs {
             Err(errno) => Err(errno),
         }
     }
+}
+
+/// Shares the blocks of a file of which that was expected, or gives the way that it goes instead.
+pub(crate) fn share(job: &mut Job) -> Way {
+    if fs::ioctl_ficlone(&job.copy, &job.source).is_ok() {
+        job.cloned = true;
+        return Way::Share;
+    }
+    let (way, _) = choose(job, &job.options, Means::default());
+    job.way = way.name();
+    way
 }
 
 /// Chooses.

@@ -25,6 +25,7 @@ mod oracle;
 mod random;
 mod resumed;
 mod scripts;
+mod shared;
 mod snapshot;
 mod swapped;
 mod told;

@@ -15,7 +15,7 @@ use std::{
 use crate::{
     data,
     job::{Job, Outcome},
-    way::{SMALL_BYTES, Way},
+    way::{self, SMALL_BYTES, Way},
 };
 
 /// Small files that are handed over at once, where descriptors allow it. docs/copying.md has what
@@ -86,7 +86,8 @@ impl Threads {
     pub(crate) fn start(&mut self, job: Job, way: Way) -> Vec<Outcome> {
         // What is read from the device is begun as early as can be.
         let goes_alone = job.size() > SMALL_BYTES && job.is_cold();
-        self.gathered_bytes += job.size();
+        // What shares blocks is as little work as a small file.
+        self.gathered_bytes += if way == Way::Share { 0 } else { job.size() };
         self.gathered.push((job, way));
         let is_full = self.gathered.len() >= self.batch_files || self.gathered_bytes >= BATCH_BYTES;
         if !goes_alone && !is_full {
@@ -168,7 +169,8 @@ impl Threads {
 }
 
 fn copy(batch: Batch) -> Vec<Outcome> {
-    let end = |(job, way): (Job, Way)| {
+    let end = |(mut job, way): (Job, Way)| {
+        let way = if way == Way::Share { way::share(&mut job) } else { way };
         let moved = data::copy(&job, way);
         job.end(moved)
     };
