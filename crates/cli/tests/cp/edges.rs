@@ -211,12 +211,16 @@ fn overlays_are_copied_from_and_to() {
     let made = "mkdir -p low/sub up work && echo low > low/sub/f && ln low/sub/f low/g && echo x > \
                 low/gone && head -c 3000000 /dev/urandom > low/big && ln -s f low/sub/l";
     assert!(machine::has_oracle() && shell(at, made));
+    assert!(shell(at, "find low -exec touch -hd 2001-01-01 {} +"));
     let path = at.to_str().unwrap();
     let layers = format!("lowerdir={path}/low,upperdir={path}/up,workdir={path}/work");
     let both = at.join("both");
     let options = ["-t", "overlay", "-o", &layers, "overlay"];
     let Some(_mounted) = mount(&options, &both) else { return };
-    assert!(shell(at, "rm both/gone && echo up > both/sub/new && ln both/sub/new both/h"));
+    // Nothing is of this second: what is, is told otherwise in the next.
+    let changed = "rm both/gone && echo up > both/sub/new && ln both/sub/new both/h && \
+                   touch -d 2001-01-01 both/sub/new both/sub both";
+    assert!(shell(at, changed));
     same_each(at, &["-a both d", "-r both d", "-ax both/sub both/big d"], &|| empty_d(at));
     let lines = ["-a low both/d", "-rl both/sub both/d"];
     for line in lines {
@@ -343,7 +347,8 @@ fn directories_on_the_way_keep_their_special_bits() {
     if !machine::is_root() {
         return machine::skip("only root can become another");
     }
-    let made = "mkdir -p s/open && echo f > s/open/f && chmod 2775 s && chmod 7755 s/open";
+    let made = "mkdir -p s/open && echo f > s/open/f && chmod 2775 s && chmod 7755 s/open && \
+                touch -d 2001-01-01 s/open/f s/open s";
     assert!(machine::has_oracle() && shell(at, made));
     let setting = Setting { as_nobody: true, ..Setting::default() };
     for line in ["-p --parents s/open/f d", "-R --preserve --parents s/missing s/open d"] {
@@ -359,11 +364,13 @@ fn directories_on_the_way_keep_their_special_bits() {
 fn names_of_one_file_that_are_up_to_date_are_linked_as_gnu_cp_links_them() {
     let scene = scene();
     let at = scene.path();
-    let made = "mkdir s && echo f > s/f && ln s/f s/g && echo h > s/h && touch -d 2001-01-01 s/*";
+    let made = "mkdir s && echo f > s/f && ln s/f s/g && echo h > s/h && touch -d 2001-01-01 s/* s";
     assert!(machine::has_oracle() && shell(at, made));
-    let both = "mkdir d/s && echo own > d/s/f && echo other > d/s/g && echo h > d/s/h";
-    let one = "mkdir d/s && echo own > d/s/f && echo old > d/s/g && touch -d 2000-01-01 d/s/g";
-    for there in [both, one] {
+    // Nothing is of this second: what is, is told otherwise in the next.
+    let newer = "mkdir d/s && echo own > d/s/f && echo other > d/s/g && touch -d 2002-01-01 d/s/*";
+    let both = format!("{newer} d/s d");
+    let one = format!("{newer} && touch -d 2000-01-01 d/s/g && touch -d 2002-01-01 d/s d");
+    for there in [&both, &one] {
         for line in ["-ru s d", "-vru s d", "-au s d", "-Lru s d", "-u s/f s/g s/f d/s"] {
             let prepare = || {
                 empty_d(at);
