@@ -1,8 +1,9 @@
 //! Files and names, through a [`Ring`]: what most programs call.
 //!
-//! A [`File`] takes the cheapest way to the same result: a read that the page cache can serve is
-//! served by the caller's own thread, and only what has to wait goes through the ring. The functions
-//! beside it are for whole files and names, in the manner of [`std::fs`].
+//! A [`File`] takes the cheapest way to the same result: a read that the page cache can serve, or a
+//! small write that it can take, is made by the caller's own thread, and only what has to wait goes
+//! through the ring. The functions beside it are for whole files and names, in the manner of
+//! [`std::fs`].
 //!
 //! Any future here may be dropped at any moment. Of its operation that is under way then a read is
 //! cancelled, a file that is being opened is closed, and everything else goes on to its end; what it

@@ -28,11 +28,10 @@ pub(super) struct Nature {
     /// It writes through the page cache, and a ring hands each such write to a kernel's worker,
     /// which takes longer for a large one than a thread of the loop.
     is_slow_by_worker: bool,
-    /// Each write is made durable before it ends: by the file's flags, or by its mount's.
-    is_synchronous: bool,
     /// The file system does not know reads that must not wait.
     reads_wait: AtomicBool,
-    /// It does not know writes that must not wait.
+    /// It does not know writes that must not wait, or each is made durable before it ends: by the
+    /// file's flags, or by its mount's.
     writes_wait: AtomicBool,
     /// What offsets, lengths and addresses have to be multiples of; 1 where nothing is asked.
     pub(super) alignment: usize,
@@ -55,15 +54,16 @@ impl Nature {
         let (magic, mounted) = fstatfs(file)
             .map_or((0, 0), |filesystem| (filesystem.f_type as u64, filesystem.f_flags as u64));
         let is_cached = file.blocking() == Blocking::Cached;
+        // By libc's number, which O_SYNC includes: rustix 1.1 has O_SYNC's for both.
+        let flags = || fcntl_getfl(file).map_or(0, |flags| flags.bits());
+        let is_synchronous = is_cached
+            && (mounted & MOUNTED_SYNCHRONOUS != 0 || flags() & libc::O_DSYNC as u32 != 0);
         Nature {
             is_cached,
             is_in_memory: is_cached && matches!(magic, TMPFS | RAMFS),
             is_slow_by_worker: is_cached && magic == EXT4,
-            // By libc's number, which O_SYNC includes: rustix 1.1 has O_SYNC's for both.
-            is_synchronous: mounted & MOUNTED_SYNCHRONOUS != 0
-                || fcntl_getfl(file).is_ok_and(|flags| flags.bits() & libc::O_DSYNC as u32 != 0),
             reads_wait: AtomicBool::new(false),
-            writes_wait: AtomicBool::new(false),
+            writes_wait: AtomicBool::new(is_synchronous),
             alignment,
         }
     }
@@ -73,14 +73,14 @@ impl Nature {
     }
 
     pub(super) fn write_way(&self) -> Way {
-        if self.is_synchronous { Way::Ring } else { self.way(&self.writes_wait) }
+        self.way(&self.writes_wait)
     }
 
     fn way(&self, waits: &AtomicBool) -> Way {
         match self {
             _ if !self.is_cached => Way::Ring,
-            _ if self.is_in_memory => Way::Memory,
             _ if waits.load(Ordering::Relaxed) => Way::Ring,
+            _ if self.is_in_memory => Way::Memory,
             _ => Way::Cache,
         }
     }

@@ -1,5 +1,5 @@
-//! Spans of `tracing`: one for each operation of a ring, from its future to its last result. Reads that
-//! the caller's own thread serves make none (`RingStats::inline_hits` counts them).
+//! Spans of `tracing`: one for each operation of a ring, from its future to its last result. What the
+//! caller's own thread reads or writes makes none (`RingStats::inline_hits` counts them).
 //!
 //! A span is open as long as somebody can be given the result: it closes when the future has given
 //! it, or is dropped. What an operation is about is looked at only where somebody listens.
