@@ -194,12 +194,7 @@ impl Flight {
             ahead::begin(&job);
         }
         if moves && kind(&job.source_stat).is_file() && self.threads.is_some() {
-            depart(&mut self.flying, &job, report);
-            let threads = self.threads.as_mut().expect("seen just now");
-            let ended = threads.start(job, way);
-            self.land(ended, report);
-            self.bound(report);
-            return true;
+            return self.begin_by_thread(job, way, report);
         }
         let moved = data::copy(&job, way);
         let outcome = job.end(moved);
@@ -350,11 +345,14 @@ impl Flight {
             let text = self.plan_text(&job, "the file system can");
             report.say(Line::Out(text));
         }
+        self.begin_by_thread(job, Way::Share, report)
+    }
+
+    /// Hands a file to the threads, where there are some.
+    fn begin_by_thread(&mut self, job: Job, way: Way, report: &mut Report) -> bool {
         depart(&mut self.flying, &job, report);
-        let ended = match &mut self.threads {
-            Some(threads) => threads.start(job, Way::Share),
-            None => unreachable!("asked just now"),
-        };
+        let threads = self.threads.as_mut().expect("seen just now");
+        let ended = threads.start(job, way);
         self.land(ended, report);
         self.bound(report);
         true
