@@ -100,6 +100,8 @@ impl Cqe {
 pub(crate) enum Blocking {
     /// Ends by itself, and a read of cached data does not wait: a file read through the cache.
     Cached,
+    /// The same, of a read for which the cache was asked in vain, or is not to be asked.
+    Missed,
     /// Ends by itself after a device was asked.
     Device,
     /// May wait without end: a pipe, a terminal.
@@ -107,6 +109,14 @@ pub(crate) enum Blocking {
     /// May wait without end, and can be asked not to call by call. `serial` is its descriptor's
     /// own: the number is another socket's after it closed.
     Socket { serial: u64 },
+}
+
+impl Blocking {
+    /// Whether the file is read through the page cache.
+    #[inline]
+    pub(crate) fn is_cached(self) -> bool {
+        matches!(self, Blocking::Cached | Blocking::Missed)
+    }
 }
 
 /// Takes calls and gives results.
@@ -249,6 +259,14 @@ impl AnyDriver {
             AnyDriver::Uring(uring) => uring.submit_and_arm(),
             AnyDriver::Classic(classic) => classic.submit_and_arm(),
             AnyDriver::Simulated(_) => unreachable!("it has no event descriptor"),
+        }
+    }
+
+    /// Has the threads that make its calls hand out results by themselves, where there are no others.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn hand_out_by(&self, hand_out: classic::pool::HandOut) {
+        if let AnyDriver::Classic(classic) = self {
+            classic.hand_out_by(hand_out);
         }
     }
 

@@ -307,7 +307,11 @@ impl Local {
         };
         match target {
             Target::Descriptor(descriptor) => {
-                let blocking = if by_ring { Blocking::Device } else { descriptor.blocking() };
+                let blocking = match operation.0.as_deref() {
+                    _ if by_ring => Blocking::Device,
+                    Some(Kind::Read { hint, .. }) => hint.applied_to(descriptor.blocking()),
+                    _ => descriptor.blocking(),
+                };
                 Ok((Some(File::Fd(descriptor.as_raw_fd())), blocking))
             }
             Target::Registered(name) => match self.registry.resolve(*name, by_ring) {

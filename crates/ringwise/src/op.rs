@@ -21,6 +21,7 @@ use std::{
 };
 
 use crate::{
+    backend::Blocking,
     buf::{Buffer, BufferGroup, MappedPart, Received},
     descriptor::{Descriptor, RegisteredFile, Target},
     net::Address,
@@ -41,6 +42,24 @@ pub(crate) use witness::Witness;
 #[must_use = "an operation does nothing until it is pushed"]
 pub struct Operation(pub(crate) Option<Box<Kind>>);
 
+/// What is known of a read before it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadHint {
+    Nothing,
+    /// The page cache was asked for it, and did not have it all.
+    Missed,
+    /// A thread of the loop makes it at less cost than the ring.
+    ByThread,
+}
+
+impl ReadHint {
+    /// How a file behaves, where so much is known.
+    pub(crate) fn applied_to(self, blocking: Blocking) -> Blocking {
+        let is_known = self != ReadHint::Nothing && blocking == Blocking::Cached;
+        if is_known { Blocking::Missed } else { blocking }
+    }
+}
+
 /// The operation's content; a no-op has none. Boxed, because it moves from the caller into a slot,
 /// out of it into the completion and to the caller again: measured on no-ops, each move of eighty
 /// bytes cost more than the allocation, and the table of slots no longer fitted the first cache.
@@ -52,6 +71,7 @@ pub(crate) enum Kind {
         target: Target,
         buffer: Buffer,
         offset: u64,
+        hint: ReadHint,
     },
     Write {
         target: Target,

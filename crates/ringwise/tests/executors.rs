@@ -233,6 +233,54 @@ fn has_thread(builder: &Builder) -> bool {
     false
 }
 
+/// Keeps the name of the thread that woke it.
+#[cfg(feature = "tokio")]
+struct WokenBy(Thread, std::sync::Mutex<Option<String>>);
+
+#[cfg(feature = "tokio")]
+impl Wake for WokenBy {
+    fn wake(self: Arc<Self>) {
+        let name = std::thread::current().name().map(str::to_owned);
+        *self.1.lock().unwrap() = name;
+        self.0.unpark();
+    }
+}
+
+/// On classic calls, in a runtime: that is a wake-up less than by way of the driver's task.
+#[cfg(feature = "tokio")]
+#[test]
+fn a_threads_result_is_handed_out_by_that_thread() {
+    for runtime in tokio_runtimes() {
+        let ring = {
+            let _context = runtime.enter();
+            Local::builder().backend(BackendChoice::Classic).build_ring().unwrap()
+        };
+        // A runtime of one thread drives what it runs only while somebody waits for it.
+        let by_thread = runtime.block_on(async {
+            let looks = tokio::task::spawn_blocking(move || {
+                // Not each time: somebody else may use the loop just then.
+                (0..100).any(|_| name_of_waker(&ring).as_deref() == Some("ringwise-worker"))
+            });
+            looks.await.unwrap()
+        });
+        assert!(by_thread);
+    }
+}
+
+/// Who wakes the task that waits for a call which a thread makes.
+#[cfg(feature = "tokio")]
+fn name_of_waker(ring: &Ring) -> Option<String> {
+    let woken_by = Arc::new(WokenBy(std::thread::current(), std::sync::Mutex::default()));
+    let waker = Waker::from(woken_by.clone());
+    let mut statx = Box::pin(ring.submit(Operation::statx("/proc")));
+    let start = Instant::now();
+    while statx.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+        assert!(start.elapsed() < 10 * SECOND, "it hangs");
+        std::thread::park_timeout(SECOND / 50);
+    }
+    woken_by.1.lock().unwrap().take()
+}
+
 /// Reads of pipes and timeouts in flight, some awaited by tasks of the runtime that dies and some
 /// by a thread that does not.
 #[test]

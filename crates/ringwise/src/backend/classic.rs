@@ -21,6 +21,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[cfg(feature = "tokio")]
+use pool::HandOut;
 use pool::{Job, Wake, WorkerPool};
 use readiness::Readiness;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -270,6 +272,12 @@ impl Classic {
         }
         let next = self.next_timer();
         self.readiness.arm(next).map_err(|errno| Errno(errno.raw_os_error()))
+    }
+
+    /// See [`WorkerPool::hand_out_by`].
+    #[cfg(feature = "tokio")]
+    pub(crate) fn hand_out_by(&self, hand_out: HandOut) {
+        self.pool.hand_out_by(hand_out);
     }
 
     /// Resets what woke the loop.

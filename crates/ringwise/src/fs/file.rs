@@ -20,14 +20,17 @@ use crate::{
     descriptor::Descriptor,
     error::{Errno, Error, OFFSET_MAX},
     metadata::{DirectAlignment, Metadata},
-    op::{AllocateMode, Opcode, OpenOptions, Operation, Witness},
+    op::{AllocateMode, Opcode, OpenOptions, Operation, ReadHint, Witness},
     ring::Ring,
     sys::cache::page_cache,
 };
 
 /// What is copied on the caller's thread at a time; between two parts of a longer read other tasks
 /// run.
-const INLINE_BYTES_MAX: usize = 512 << 10;
+const INLINE_BYTES_MAX: usize = 1 << 20;
+/// A longer read is a thread's, cached or not: parts of it would wander between the runtime's threads
+/// (docs/benchmarking.md, "Which way a read takes").
+const COPIED_BYTES_MAX: usize = 4 << 20;
 /// How much is read at a time from a file of unknown length.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -372,8 +375,8 @@ impl File {
         offset: u64,
     ) -> Outcome<usize, Buffer> {
         let whole = buffer.range();
-        if whole.len() > INLINE_BYTES_MAX && self.is_partly_cold(offset, whole.len()) {
-            return self.read_through(buffer, offset).await;
+        if whole.len() > INLINE_BYTES_MAX && self.is_left_to_a_thread(offset, whole.len()) {
+            return self.read_through(buffer, offset, ReadHint::ByThread).await;
         }
         let mut done = 0;
         loop {
@@ -384,7 +387,9 @@ impl File {
                     self.ring.count_inline_hit();
                     return (Ok(done + count), buffer);
                 }
-                Inline::Missed if done == 0 => return self.read_through(buffer, offset).await,
+                Inline::Missed if done == 0 => {
+                    return self.read_through(buffer, offset, ReadHint::Missed).await;
+                }
                 Inline::Missed => break,
             }
             if done == whole.len() {
@@ -395,13 +400,21 @@ impl File {
             yield_now().await;
         }
         let rest = buffer.slice(whole.start + done..whole.end);
-        let (result, buffer) = self.read_through(rest, offset + done as u64).await;
+        let (result, buffer) =
+            self.read_through(rest, offset + done as u64, ReadHint::Missed).await;
         // What was read was read; the next read meets the error again.
         (Ok(done + result.unwrap_or(0)), buffer.slice(whole))
     }
 
-    /// Whether the page cache is known not to have all of a long read. An attempt at its first part
-    /// would have the kernel read ahead for that part only (mm/filemap.c, `filemap_get_pages`).
+    /// Whether a long read through the page cache is better made by a thread: one of which the cache
+    /// has not all, since an attempt at its first part would have the kernel read ahead for that part
+    /// only (mm/filemap.c, `filemap_get_pages`), and one that is long to copy.
+    fn is_left_to_a_thread(&self, offset: u64, len: usize) -> bool {
+        let is_long = len > COPIED_BYTES_MAX && self.shared.nature.read_way() != Way::Ring;
+        is_long || self.is_partly_cold(offset, len)
+    }
+
+    /// Whether the page cache is known not to have all of a read.
     fn is_partly_cold(&self, offset: u64, len: usize) -> bool {
         let page = rustix::param::page_size() as u64;
         let Some(end) = offset.checked_add(len as u64) else { return false };
@@ -411,12 +424,17 @@ impl File {
     }
 
     /// Reads through the ring.
-    async fn read_through(&self, buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
+    async fn read_through(
+        &self,
+        buffer: Buffer,
+        offset: u64,
+        hint: ReadHint,
+    ) -> Outcome<usize, Buffer> {
         // What lies beyond every file is the loop's to refuse.
         if offset <= OFFSET_MAX && !self.is_aligned(&buffer, offset) {
             return self.read_superset(buffer, offset).await;
         }
-        let operation = Operation::read_at(&self.descriptor, buffer, offset);
+        let operation = Operation::read_with_hint(&self.descriptor, buffer, offset, hint);
         single(self.ring.submit(operation).await)
     }
 

@@ -8,7 +8,7 @@
 use std::os::fd::BorrowedFd;
 
 use super::Local;
-use crate::{error::Error, op::Opcode};
+use crate::{backend::classic::pool::HandOut, error::Error, op::Opcode};
 
 impl Local {
     /// What becomes readable when a completion comes that the loop does not wait for itself, or the
@@ -27,6 +27,12 @@ impl Local {
             self.drive_chains(0, None)?;
         }
         self.driver.submit_and_arm().map_err(|errno| Error::new(Opcode::Submit, errno))
+    }
+
+    /// Has the threads of a classic loop call this when a result would wake it: whether they have
+    /// handed it out.
+    pub(crate) fn hand_out_by(&self, hand_out: HandOut) {
+        self.driver.hand_out_by(hand_out);
     }
 
     /// Whether it may be slept on the event descriptor, after the completions that

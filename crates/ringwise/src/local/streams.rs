@@ -18,7 +18,7 @@ use crate::{
     descriptor::closing,
     error::{Errno, Error, PushError, PushRefusal},
     local::Local,
-    op::{Kind, Manner, Opcode, Operation},
+    op::{Kind, Manner, Opcode, Operation, ReadHint},
     slot::{BY_THREAD, OWN_NUDGE, Slots, Ticket},
 };
 
@@ -360,6 +360,7 @@ impl Local {
         let suits = match operation.0.as_deref() {
             Some(Kind::ReceiveMulti { group, .. }) => group.is_registered(),
             Some(Kind::Write { by_thread, .. }) => !by_thread,
+            Some(Kind::Read { hint, .. }) => *hint != ReadHint::ByThread,
             _ => true,
         };
         suits && self.driver.supports(operation.opcode())

@@ -3,7 +3,7 @@
 use crate::{
     buf::{Buffer, Mapping},
     descriptor::{Descriptor, Target},
-    op::{AllocateMode, Closing, Kind, Operation, Vectored},
+    op::{AllocateMode, Closing, Kind, Operation, ReadHint, Vectored},
     sys::vector::Vectors,
 };
 
@@ -31,7 +31,22 @@ impl Operation {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_at(target: impl Into<Target>, buffer: impl Into<Buffer>, offset: u64) -> Operation {
-        Operation::of(Kind::Read { target: target.into(), buffer: buffer.into(), offset })
+        Operation::of(Kind::Read {
+            target: target.into(),
+            buffer: buffer.into(),
+            offset,
+            hint: ReadHint::Nothing,
+        })
+    }
+
+    /// The same, of which something is known already.
+    pub(crate) fn read_with_hint(
+        file: &Descriptor,
+        buffer: Buffer,
+        offset: u64,
+        hint: ReadHint,
+    ) -> Operation {
+        Operation::of(Kind::Read { target: Target::from(file), buffer, offset, hint })
     }
 
     /// Writes the selected part of `buffer` at `offset` bytes, as pwrite(2).
@@ -149,4 +164,44 @@ impl Operation {
 
 fn sync(target: Target, data_only: bool) -> Operation {
     Operation::of(Kind::Sync { target, data_only, witness: None, failed_with_another: false })
+}
+
+#[cfg(all(not(ringwise_loom), test))]
+mod tests {
+    use super::*;
+    use crate::{local::Local, setup::BackendChoice};
+
+    /// How many reads this thread has made.
+    fn reads_of_this_thread() -> u64 {
+        let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("syscr: "));
+        line.unwrap().parse().unwrap()
+    }
+
+    /// How many reads the loop's thread makes for one of a cached file that is not alone, and to be
+    /// told of that.
+    fn reads_for(local: &mut Local, file: &Descriptor, hint: ReadHint) -> u64 {
+        let before = reads_of_this_thread();
+        local.push(Operation::nop(), 0).unwrap();
+        let read = Operation::read_with_hint(file, Buffer::from(vec![0; 100]), 0, hint);
+        local.push(read, 1).unwrap();
+        for _ in 0..2 {
+            while local.next_completion().is_none() {
+                local.submit_and_wait(1).unwrap();
+            }
+        }
+        reads_of_this_thread() - before
+    }
+
+    #[test]
+    fn a_read_that_missed_the_cache_is_not_looked_for_in_it_again() {
+        let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &[7; 100]).unwrap();
+        let file = Descriptor::from(file);
+        let looked = reads_for(&mut local, &file, ReadHint::Nothing);
+        // A thread's result may take a read of the eventfd that told of it.
+        let missed = (0..100).map(|_| reads_for(&mut local, &file, ReadHint::Missed)).min();
+        assert!(missed.unwrap() < looked, "{missed:?}, {looked}");
+    }
 }

@@ -63,14 +63,20 @@ impl SharedDriver {
 
     /// Hands over the orders that are there, if nobody else is at it; else the driver is woken.
     pub(super) fn hand_over(&self, hub: &Hub) {
+        if !self.has_gone_round(hub) {
+            hub.wake_driver();
+        }
+    }
+
+    /// Hands over orders and hands out results, if nobody else is at it and the driver has not gone
+    /// on with a thread.
+    fn has_gone_round(&self, hub: &Hub) -> bool {
         let mut guard = match self.driver.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return hub.wake_driver(),
+            Err(TryLockError::WouldBlock) => return false,
         };
-        let Some(driver) = guard.as_mut().map(Portable::get_mut) else {
-            return hub.wake_driver();
-        };
+        let Some(driver) = guard.as_mut().map(Portable::get_mut) else { return false };
         driver.take_orders();
         let submitted = self.submitting.time(|| driver.local.submit_and_arm());
         driver.reap();
@@ -82,6 +88,20 @@ impl SharedDriver {
         }
         if needs_driver {
             hub.wake_driver();
+        }
+        true
+    }
+
+    /// Has the threads of a classic loop hand results out by themselves: that is a wake-up less.
+    fn let_threads_hand_out(self: &Arc<SharedDriver>, hub: &Arc<Hub>) {
+        // They end after their loop does, and keep nothing of it.
+        let (driver, hub) = (Arc::downgrade(self), Arc::downgrade(hub));
+        let hand_out = move || {
+            let (driver, hub) = (driver.upgrade(), hub.upgrade());
+            driver.zip(hub).is_some_and(|(driver, hub)| driver.has_gone_round(&hub))
+        };
+        if let Some(driver) = self.lock().as_mut().map(Portable::get_mut) {
+            driver.local.hand_out_by(Box::new(hand_out));
         }
     }
 
@@ -113,6 +133,7 @@ pub(super) fn start(
         submitting: Submitting::default(),
     });
     hub.let_callers_hand_over(true);
+    driver.let_threads_hand_out(hub);
     let pace = Pace::default();
     let news = ManuallyDrop::new(News { events, turns });
     let (hub, process) = (hub.clone(), process.clone());

@@ -1,4 +1,5 @@
-//! Writes that the caller's thread makes by itself, and those that it must leave to the ring.
+//! Reads and writes that the caller's thread makes by itself, and those that it must leave to the
+//! ring, or to a thread.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,7 +7,7 @@ use std::{
 };
 
 use futures::executor::block_on;
-use ringwise::{OpenOptions, Ring, fs::File};
+use ringwise::{Backend, OpenOptions, Ring, drop_page_cache, fs::File, page_cache};
 
 use super::rings::{read_write, real_places, skip};
 
@@ -44,11 +45,52 @@ fn small_writes_of_memory_files_are_the_callers() {
         let path = directory.path().join(place.name);
         let count = |options, len| block_on(count_write(&place.ring, &path, options, len));
         assert_eq!(count(read_write(), 5), BY_CALLER);
-        assert_eq!(count(read_write(), 512 << 10), BY_CALLER);
-        assert_eq!(count(read_write(), (512 << 10) + 1), BY_RING, "long ones are not taken apart");
+        assert_eq!(count(read_write(), 1 << 20), BY_CALLER);
+        assert_eq!(count(read_write(), (1 << 20) + 1), BY_RING, "long ones are not taken apart");
         // Such a write ends when it is durable; who knows how long that takes.
         assert_eq!(count(read_write().custom_flags(libc::O_DSYNC), 5), BY_RING);
         assert_eq!(count(read_write().custom_flags(libc::O_SYNC), 5), BY_RING);
+    }
+}
+
+/// How many reads of a file the caller's thread made, how many the ring was given, and how many of
+/// those a thread made that stands beside it. The bytes are looked at.
+async fn count_read(file: &File, content: &[u8], len: usize) -> (u64, u64, u64) {
+    let stats = || {
+        let stats = file.ring().stats();
+        let is_beside = file.ring().setup().backend() == Backend::Uring;
+        let beside = if is_beside { stats.local.fallback_operations } else { 0 };
+        [stats.inline_hits, stats.submitted, beside]
+    };
+    let before = stats();
+    let (read, bytes) = file.read_at(vec![0; len], 3).await;
+    let after = stats();
+    assert_eq!(read.unwrap(), len);
+    assert!(bytes == content[3..len + 3]);
+    (after[0] - before[0], after[1] - before[1], after[2] - before[2])
+}
+
+#[test]
+fn reads_that_are_long_to_copy_or_not_in_the_cache_are_a_threads() {
+    let content: Vec<u8> = (0..5 << 20_u32).map(|at| (at % 251) as u8).collect();
+    for place in real_places() {
+        println!("{}", place.name);
+        let by_thread = (0, 1, u64::from(place.ring.setup().backend() == Backend::Uring));
+        place.write("file", &content);
+        block_on(async {
+            let file = place.open("file", read_write()).await;
+            assert_eq!(count_read(&file, &content, 1 << 20).await, (1, 0, 0));
+            assert_eq!(count_read(&file, &content, 4 << 20).await, (1, 0, 0));
+            assert_eq!(count_read(&file, &content, (4 << 20) + 1).await, by_thread);
+            let forget = || drop_page_cache(file.descriptor(), 0, 0).unwrap();
+            forget();
+            if page_cache(file.descriptor(), 0, 0).is_ok_and(|state| state.cached_pages > 0) {
+                return skip("the file stays in memory");
+            }
+            assert_eq!(count_read(&file, &content, (1 << 20) + 1).await, by_thread);
+            forget();
+            assert_eq!(count_read(&file, &content, 100).await, (0, 1, 0), "a short one");
+        });
     }
 }
 

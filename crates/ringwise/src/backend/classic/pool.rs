@@ -12,9 +12,11 @@
 //! is dropped with calls running leaves its loop to leak the slots (invariant 7).
 #![allow(unsafe_code)]
 
+#[cfg(feature = "tokio")]
+use std::sync::OnceLock;
 use std::{
     collections::VecDeque,
-    io,
+    fmt, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
@@ -167,11 +169,24 @@ pub(crate) struct WorkerPool {
     threads_max: usize,
 }
 
-#[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     work: Condvar,
     wake: OwnedFd,
+    /// Hands results out on the thread that made the call, where the loop may be used by any; false
+    /// where somebody else uses it.
+    #[cfg(feature = "tokio")]
+    hand_out: OnceLock<HandOut>,
+}
+
+/// See [`WorkerPool::hand_out_by`].
+#[cfg(feature = "tokio")]
+pub(crate) type HandOut = Box<dyn Fn() -> bool + Send + Sync>;
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("state", &self.state).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -212,8 +227,22 @@ impl Wake {
 impl WorkerPool {
     pub(crate) fn new(threads_max: usize) -> io::Result<WorkerPool> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let shared = Shared { state: Mutex::default(), work: Condvar::new(), wake };
+        let shared = Shared {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            wake,
+            #[cfg(feature = "tokio")]
+            hand_out: OnceLock::new(),
+        };
         Ok(WorkerPool { shared: Arc::new(shared), threads_max })
+    }
+
+    /// From now on a thread whose result would wake the loop calls this instead, without a lock, and
+    /// wakes the loop only where it says false.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn hand_out_by(&self, hand_out: HandOut) {
+        // Only the first counts: a loop is driven by one driver.
+        let _ = self.shared.hand_out.set(hand_out);
     }
 
     /// Queues a job and makes sure that a thread will take it.
@@ -348,10 +377,22 @@ impl Shared {
         let mut state = self.lock();
         state.running.retain(|running| *running != job.user_data);
         state.done.push(cqe);
-        if std::mem::take(&mut state.loop_sleeps) {
+        if !std::mem::take(&mut state.loop_sleeps) {
+            return state;
+        }
+        drop(state);
+        if !self.hands_out() {
             signal(&self.wake);
         }
-        state
+        self.lock()
+    }
+
+    /// Whether this thread has handed out what there is.
+    fn hands_out(&self) -> bool {
+        #[cfg(feature = "tokio")]
+        return self.hand_out.get().is_some_and(|hand_out| hand_out());
+        #[cfg(not(feature = "tokio"))]
+        false
     }
 }
 
