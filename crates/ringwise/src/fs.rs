@@ -12,6 +12,7 @@
 mod chain;
 mod file;
 mod nature;
+mod turn;
 
 use std::path::Path;
 

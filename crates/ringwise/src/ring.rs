@@ -6,6 +6,7 @@
 
 mod driver;
 mod flow;
+mod hits;
 mod hub;
 mod pending;
 #[cfg(feature = "tokio")]
@@ -19,15 +20,13 @@ mod visit;
 
 use std::{
     future::{Future, poll_fn},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::{Poll, Waker},
     time::Duration,
 };
 
 pub(crate) use flow::Flow;
+use hits::Hits;
 pub(crate) use hub::wake;
 use hub::{Counts, Hub, Next, Together};
 pub use pending::{Deadline, Pending};
@@ -78,7 +77,7 @@ struct Inner {
     setup: Setup,
     process: Arc<ProcessMark>,
     /// Reads that the caller's thread served by itself.
-    inline_hits: AtomicU64,
+    inline_hits: Hits,
     simulation: Option<Simulation>,
     #[cfg(feature = "tokio")]
     driver: Option<Arc<task::SharedDriver>>,
@@ -105,7 +104,7 @@ impl Ring {
             && let Some(started) = task::start(&builder, &hub, &process)
         {
             let (setup, driver) = started?;
-            let inline_hits = AtomicU64::new(0);
+            let inline_hits = Hits::default();
             let driver = Some(driver);
             return Ok(Ring(Arc::new(Inner {
                 hub,
@@ -121,7 +120,7 @@ impl Ring {
             hub,
             setup,
             process,
-            inline_hits: AtomicU64::new(0),
+            inline_hits: Hits::default(),
             simulation,
             #[cfg(feature = "tokio")]
             driver: None,
@@ -288,7 +287,7 @@ impl Ring {
         let ((counts, local), inline_hits) = if self.is_foreign() {
             Default::default()
         } else {
-            (self.0.hub.counts(), self.0.inline_hits.load(Ordering::Relaxed))
+            (self.0.hub.counts(), self.0.inline_hits.sum())
         };
         let Counts { submitted, delivered, reclaimed, wakes } = counts;
         let (backend, fallback) = (self.0.setup.backend(), self.0.setup.fallback().cloned());
@@ -298,7 +297,7 @@ impl Ring {
     /// A read was served by the caller's thread.
     #[inline]
     pub(crate) fn count_inline_hit(&self) {
-        self.0.inline_hits.fetch_add(1, Ordering::Relaxed);
+        self.0.inline_hits.count();
     }
 
     /// Ends the ring, for all its handles: nothing new is taken (`ESHUTDOWN`), reads and timeouts

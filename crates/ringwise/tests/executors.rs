@@ -281,6 +281,38 @@ fn name_of_waker(ring: &Ring) -> Option<String> {
     woken_by.1.lock().unwrap().take()
 }
 
+/// A task that finds all it reads in the page cache never waits: others on its thread get on all the
+/// same.
+#[test]
+fn reads_that_never_wait_let_other_tasks_run() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, [7; 4096]).unwrap();
+    let reads = async |ring: Ring| {
+        let file = File::open(&ring, &path, read_write()).await.unwrap();
+        let is_over = std::cell::Cell::new(false);
+        let reads = async {
+            for _ in 0..100_000 {
+                file.read_exact_at(vec![0; 4096], 0).await.0.unwrap();
+                if is_over.get() {
+                    return true;
+                }
+            }
+            false
+        };
+        let other = async { is_over.set(true) };
+        assert!(futures::future::join(reads, other).await.0, "in no turn");
+    };
+    for (builder, is_simulated) in builders() {
+        if is_simulated {
+            continue;
+        }
+        let runtime = RuntimeBuilder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { reads(builder.clone().build_ring().unwrap()).await });
+        futures::executor::block_on(reads(builder.build_ring().unwrap()));
+    }
+}
+
 /// Reads of pipes and timeouts in flight, some awaited by tasks of the runtime that dies and some
 /// by a thread that does not.
 #[test]

@@ -1,11 +1,9 @@
 //! An open file: reads and writes at offsets, from any task.
 
 use std::{
-    future::poll_fn,
     os::fd::{AsFd, AsRawFd},
     path::Path,
     sync::Arc,
-    task::Poll,
 };
 
 use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2, pwritev2};
@@ -13,6 +11,7 @@ use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2, pwritev2};
 use super::{
     Outcome,
     nature::{Nature, Way},
+    turn,
 };
 use crate::{
     buf::{AlignedBuf, Buffer, OwnedBuffer, OwnedBufferMut},
@@ -25,8 +24,7 @@ use crate::{
     sys::cache::page_cache,
 };
 
-/// What is copied on the caller's thread at a time; between two parts of a longer read other tasks
-/// run.
+/// What is copied on the caller's thread at a time.
 const INLINE_BYTES_MAX: usize = 1 << 20;
 /// A longer read is a thread's, cached or not: parts of it would wander between the runtime's threads
 /// (docs/benchmarking.md, "Which way a read takes").
@@ -381,23 +379,23 @@ impl File {
         let mut done = 0;
         loop {
             let rest = &mut buffer.selected_mut()[done..];
-            match self.read_inline(rest, offset.saturating_add(done as u64)) {
-                Inline::Some(count) => done += count,
-                Inline::End(count) => {
-                    self.ring.count_inline_hit();
-                    return (Ok(done + count), buffer);
-                }
+            let read = self.read_inline(rest, offset.saturating_add(done as u64));
+            let (count, is_end) = match read {
+                Inline::Some(count) => (count, done + count == whole.len()),
+                Inline::End(count) => (count, true),
                 Inline::Missed if done == 0 => {
                     return self.read_through(buffer, offset, ReadHint::Missed).await;
                 }
                 Inline::Missed => break,
-            }
-            if done == whole.len() {
+            };
+            done += count;
+            if is_end {
                 self.ring.count_inline_hit();
+            }
+            turn::copied(count).await;
+            if is_end {
                 return (Ok(done), buffer);
             }
-            // A long copy lets other tasks of the thread run in between.
-            yield_now().await;
         }
         let rest = buffer.slice(whole.start + done..whole.end);
         let (result, buffer) =
@@ -533,6 +531,7 @@ impl File {
         }
         if done == whole.len() {
             self.ring.count_inline_hit();
+            turn::copied(done).await;
             return (Ok(done), buffer);
         }
         let rest = buffer.slice(whole.start + done..whole.end);
@@ -570,19 +569,6 @@ enum Inline {
     End(usize),
     /// Nothing that could be told from the end of the file.
     Missed,
-}
-
-/// Lets other tasks run.
-async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 fn single(completion: Completion) -> Outcome<usize, Buffer> {

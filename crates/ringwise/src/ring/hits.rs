@@ -1,0 +1,33 @@
+//! How often callers' threads did by themselves what would have been an operation. Each thread counts
+//! in a place of its own: a number that all of them count up is a line of cache that wanders between
+//! the processors, and costs a read of cached data a tenth of its time (docs/benchmarking.md).
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// More threads than that share places.
+const PLACES: usize = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct Hits([Place; PLACES]);
+
+/// Two lines of cache: the processor fetches them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Place(AtomicU64);
+
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static PLACE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % PLACES;
+}
+
+impl Hits {
+    #[inline]
+    pub(super) fn count(&self) {
+        self.0[PLACE.with(|place| *place)].0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn sum(&self) -> u64 {
+        self.0.iter().map(|place| place.0.load(Ordering::Relaxed)).sum()
+    }
+}
