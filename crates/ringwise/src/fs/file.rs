@@ -38,6 +38,10 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// future of a read may be dropped at any moment; a write or a sync whose future is dropped goes on
 /// to its end. A buffer comes back with the result, on failure too.
 ///
+/// What the page cache has, and takes, without waiting is read and written by the thread that polls,
+/// up to 4 and 1 MiB at a time; after each mebibyte so copied, or 128 calls, the future lets other
+/// tasks run. The rest goes to the ring, or to a thread where that is known to be cheaper.
+///
 /// # Examples
 ///
 /// ```

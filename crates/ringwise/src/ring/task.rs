@@ -1,7 +1,8 @@
 //! A driver as a task of a tokio runtime: results come through the runtime's own epoll, so that a
 //! completion wakes the thread that goes on with it, and no other in between. So do those of classic
-//! calls, whose epoll set is readable too: they cost no wake-up more than the runtime's own blocking
-//! threads do.
+//! calls, whose epoll set is readable too, where the thread that made the call cannot hand its result
+//! out itself because somebody else uses the loop: they cost no wake-up more than the runtime's own
+//! blocking threads do.
 //!
 //! Whoever brings an order while the driver sleeps hands it over itself: no other task is woken for
 //! it. Of the tasks that results are for one is woken at a time ([`turns`](super::hub)), and their
