@@ -279,6 +279,14 @@ impl AnyDriver {
         }
     }
 
+    /// Has no ring make such operations any more; false where it does not anyway.
+    pub(crate) fn leave_to_threads(&mut self, opcode: Opcode) -> bool {
+        match self {
+            AnyDriver::Uring(uring) => uring.leave_to_threads(opcode),
+            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => false,
+        }
+    }
+
     /// Gives the kernel a queue of buffers to choose from, and tells the number that it has there.
     pub(crate) fn register_entries(&mut self, entries: &Entries) -> Result<u16, String> {
         match self {

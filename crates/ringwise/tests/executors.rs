@@ -281,6 +281,43 @@ fn name_of_waker(ring: &Ring) -> Option<String> {
     woken_by.1.lock().unwrap().take()
 }
 
+/// What needs a worker of the kernel is cancelled where it may start none (io_uring/io-wq.c,
+/// io_wq_enqueue): it was handed over again without end.
+#[test]
+fn what_the_kernel_has_no_thread_for_ends() {
+    in_child("what_the_kernel_has_no_thread_for_ends", || {
+        use rustix::{
+            process::{Resource, Rlimit, Uid, setrlimit},
+            thread::set_thread_res_uid,
+        };
+        let builder = Local::builder().backend(BackendChoice::Uring);
+        if let Err(error) = builder.clone().build() {
+            return skip(&error.to_string());
+        }
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let path = directory.path().join("file");
+        let runtime = RuntimeBuilder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let ring = builder.build_ring().unwrap();
+            // Opened by the ring it would have left a worker behind.
+            let file = File::from_std(&ring, std::fs::File::create(&path).unwrap());
+            // A user of whom nobody else is: this thread is its first, and may have no second.
+            setrlimit(Resource::Nproc, Rlimit { current: Some(1), maximum: Some(1) }).unwrap();
+            let user = Uid::from_raw(1 << 30 | std::process::id());
+            if let Err(error) = set_thread_res_uid(user, user, user) {
+                return skip(&format!("not root: {error}"));
+            }
+            let write = file.write_all_at(vec![7; 4096], 0);
+            let (written, back) = tokio::time::timeout(10 * SECOND, write).await.expect("it ends");
+            assert_eq!((written.unwrap(), back.len()), ((), 4096));
+            let chain = file.chain().write_at(vec![8; 10], 4096).sync_data();
+            let outcomes = tokio::time::timeout(10 * SECOND, chain.run()).await.expect("it ends");
+            assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
+            assert_eq!(std::fs::read(&path).unwrap(), [vec![7; 4096], vec![8; 10]].concat());
+        });
+    });
+}
+
 /// A task that finds all it reads in the page cache never waits: others on its thread get on all the
 /// same.
 #[test]

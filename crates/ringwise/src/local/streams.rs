@@ -366,6 +366,12 @@ impl Local {
         suits && self.driver.supports(operation.opcode())
     }
 
+    /// Leaves such operations to threads from now on, where the kernel has none for them. False where
+    /// they are not a ring's.
+    pub(crate) fn leave_to_threads(&mut self, opcode: Opcode) -> bool {
+        self.driver.leave_to_threads(opcode)
+    }
+
     /// A result that is the loop's own, or of an operation of this kind.
     #[inline(never)]
     pub(super) fn complete_special(&mut self, cqe: Cqe) -> Option<Part> {

@@ -47,6 +47,8 @@ pub(super) struct Driver {
     /// submitted it (io_uring/io_uring.c, io_req_task_work_add falls back where the task is
     /// exiting, and the request fails with `ECANCELED`). Nobody asked for that, so it begins anew.
     is_shared: bool,
+    /// Operations that ended once because there was no thread for them.
+    lost: Vec<Key>,
     /// What is to be cancelled.
     cancels: VecDeque<Key>,
     results: Vec<(Key, Completion)>,
@@ -132,6 +134,7 @@ impl Driver {
             syncs: Syncs::default(),
             tickets: Vec::new(),
             is_shared: false,
+            lost: Vec::new(),
             cancels: VecDeque::new(),
             results: Vec::new(),
             woken: Vec::new(),
@@ -339,15 +342,31 @@ impl Driver {
         if let Some(member) = flight.and_then(|flight| flight.member) {
             return self.keep_member(key, member, completion, was_asked_for);
         }
-        if self.is_shared && !was_asked_for && lost_its_thread(&completion) {
+        if !was_asked_for && self.goes_again(key, &completion) {
             self.syncs.retract(key, &completion.operation, &mut self.results);
             return self.backlog.push_back(Work::Single(key, completion.operation));
         }
         self.finish(key, completion);
     }
 
+    /// Whether an operation that nobody asked the end of is to be made again: its thread ended, or the
+    /// kernel has none for it. The second time it is the latter, and such operations are left to the
+    /// loop's own threads from then on.
+    fn goes_again(&mut self, key: Key, completion: &Completion) -> bool {
+        if !lost_its_thread(completion) {
+            return false;
+        }
+        // A driver's own thread does not end.
+        if self.is_shared && !self.lost.contains(&key) {
+            self.lost.push(key);
+            return true;
+        }
+        self.local.leave_to_threads(completion.opcode())
+    }
+
     /// An operation has come to its end.
     fn finish(&mut self, key: Key, completion: Completion) {
+        self.lost.retain(|lost| *lost != key);
         self.syncs.end(key, completion, &mut self.results);
     }
 
@@ -442,8 +461,8 @@ impl Driver {
     }
 }
 
-/// Whether an operation ended because the thread that submitted it did: one that may be made again,
-/// whatever became of it. (A name may have been made or removed by the first attempt.)
+/// Whether an operation ended because the thread that submitted it did, or the kernel has none that
+/// could make it (io_uring/io-wq.c, io_wq_enqueue): one that may be made again, whatever became of it. (A name may have been made or removed by the first attempt.)
 fn lost_its_thread(completion: &Completion) -> bool {
     use Opcode::{Accept, Receive, ReceiveMessage, Send, SendMessage};
     use Opcode::{Allocate, Read, ReadVectored, SetLen, Statx, Sync, Write, WriteVectored};

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Driver, Key, Work, lost_its_thread};
+use super::{Driver, Key, Work};
 use crate::{completion::Completion, error::PushRefusal, local::is_whole, op::Operation};
 
 /// A place in a chain.
@@ -158,17 +158,18 @@ impl Driver {
 
     /// All of a part have their results. Tells what of it was cancelled, or begins that anew.
     fn end_part(&mut self, number: u64) {
-        let is_shared = self.is_shared;
         let chain = self.chains.chains.get_mut(&number).expect("its part ended just now");
         let mut cancelled = std::mem::take(&mut chain.cancelled);
         cancelled.sort_unstable_by_key(|each| each.place);
         let Some(first) = cancelled.first() else { return };
         let is_the_end = first.place + cancelled.len() == chain.part;
-        let was_lost = is_shared && is_the_end && lost_its_thread(&first.completion);
         // What somebody asked the end of does not begin anew, nor does what comes after it.
         let asked = cancelled.iter().position(|each| each.was_asked_for);
-        let again = if was_lost && !chain.is_broken { asked.unwrap_or(cancelled.len()) } else { 0 };
+        let may_go_on = is_the_end && !chain.is_broken && asked != Some(0);
+        let goes_on = may_go_on && self.goes_again(first.key, &first.completion);
+        let again = if goes_on { asked.unwrap_or(cancelled.len()) } else { 0 };
         let ended = cancelled.split_off(again);
+        let chain = self.chains.chains.get_mut(&number).expect("it has not ended");
         let mut severed = VecDeque::new();
         if !ended.is_empty() {
             severed = std::mem::take(&mut chain.rest);
