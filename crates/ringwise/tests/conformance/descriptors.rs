@@ -93,6 +93,29 @@ pub fn a_table_entry_waits_for_its_operations(way: Loop) {
     local.register_file(&reader).unwrap();
 }
 
+/// Its entry would be another file's while the read still goes by it.
+pub fn a_registered_file_is_not_closed_under_an_operation(way: Loop) {
+    let mut local = way.builder().registered_files(1).build().unwrap();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let reader = Descriptor::from(OwnedFd::from(reader));
+    let fixed = local.register_file(&reader).unwrap();
+    local.push(Operation::read_at(fixed, vec![0; 8], 0), 0).unwrap();
+    for _ in 0..2 {
+        let refused = local.push(Operation::close(fixed), 1).unwrap_err();
+        assert!(matches!(refused.reason, PushRefusal::Rejected(ref error)
+            if error.kind() == ErrorKind::Busy));
+        assert!(local.register_file(&reader).is_err(), "its entry is not free");
+        // Once more, when the read was handed over.
+        local.submit().unwrap();
+    }
+    writer.write_all(b"kept").unwrap();
+    assert_eq!(next(&mut local).result().unwrap(), 4);
+    run(&mut local, Operation::close(fixed)).result().unwrap();
+    let stale = local.run(Operation::read_at(fixed, vec![0; 8], 0)).unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::BadDescriptor);
+    local.register_file(&reader).unwrap();
+}
+
 pub fn a_file_is_opened_into_the_table_and_closed_in_it(way: Loop) {
     let (mut local, directory) = (way.build(), way.disk());
     let path = directory.counted_file(100);

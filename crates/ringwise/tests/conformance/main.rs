@@ -83,6 +83,7 @@ suite! {
         an_open_that_nobody_takes_is_closed
         a_file_goes_into_the_table_and_out
         a_table_entry_waits_for_its_operations
+        a_registered_file_is_not_closed_under_an_operation
         a_file_is_opened_into_the_table_and_closed_in_it
         another_loops_entry_is_refused
         a_full_table_is_an_error
