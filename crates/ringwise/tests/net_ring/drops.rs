@@ -9,7 +9,7 @@ use std::{
 
 use futures::future::{Either, select};
 use ringwise::{
-    Ring,
+    Operation, Ring,
     net::{TcpStream, UdpSocket},
 };
 
@@ -272,6 +272,31 @@ fn a_send_that_fails_unseen_is_told_to_the_next() {
         let error = client.flush().await.unwrap_err();
         assert!(matches!(error.errno(), libc::ECONNRESET | libc::EPIPE), "{error}");
         client.flush().await.unwrap();
+    });
+}
+
+/// The kernel tells of a reset once, here to a receive whose future is gone before it looked.
+#[test]
+fn a_receive_that_fails_unseen_is_told_to_the_next() {
+    everywhere(|ring| async move {
+        let (client, server) = pair(&ring).await;
+        let mut receive = Box::pin(client.recv(vec![0; 10]));
+        assert!(poll_once(receive.as_mut()).is_pending());
+        server.set_reset_on_close().unwrap();
+        server.close().await.unwrap();
+        // The counts are those of the last result that was handed out.
+        loop {
+            ring.submit(Operation::nop()).await.result().unwrap();
+            if ring.stats().local.in_flight == 0 {
+                break;
+            }
+            yield_now().await;
+        }
+        drop(receive);
+        let (result, buffer) = client.recv(vec![7; 10]).await;
+        assert_eq!(result.unwrap_err().errno(), libc::ECONNRESET);
+        assert_eq!(buffer, [7; 10]);
+        assert_eq!(client.recv(buffer).await.0.unwrap(), 0, "once");
     });
 }
 
