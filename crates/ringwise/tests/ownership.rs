@@ -6,16 +6,23 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     io::{Read, Write},
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
-use ringwise::{BackendChoice, Descriptor, Leaked, Local, OpenOptions, Operation};
+use ringwise::{BackendChoice, BufferGroup, Descriptor, Leaked, Local, OpenOptions, Operation};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 struct Overwriting;
 
 const FREED: u8 = 0xDD;
+/// The memory of a pool or a group that is watched: nothing else here is as long and as aligned.
+const WATCHED: (usize, usize) = (7 * 4096, 4096);
+static WATCHED_FREED: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: hands everything to the system's allocator; what it frees it overwrites before.
 unsafe impl GlobalAlloc for Overwriting {
@@ -25,6 +32,9 @@ unsafe impl GlobalAlloc for Overwriting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if (layout.size(), layout.align()) == WATCHED {
+            WATCHED_FREED.fetch_add(1, Ordering::Relaxed);
+        }
         // SAFETY: the memory is the caller's to free, so it is nobody's to read.
         unsafe {
             std::ptr::write_bytes(pointer, FREED, layout.size());
@@ -142,6 +152,38 @@ fn a_lease_outlives_its_loop() {
         let other = vec![0_u8; 8192];
         assert!(lease.iter().all(|&byte| byte == 7));
         drop(other);
+    }
+}
+
+/// The kernel has the pages of a pool and of a group, whoever else has gone.
+#[test]
+fn what_is_registered_lives_as_long_as_its_loop() {
+    for mut local in loops() {
+        let pool = local.register_pool(7, 4096).unwrap();
+        let group = BufferGroup::new(&mut local, 16, 1792).unwrap();
+        let registered = usize::from(pool.is_registered()) + usize::from(group.is_registered());
+        let before = WATCHED_FREED.load(Ordering::Relaxed);
+        let freed = || WATCHED_FREED.load(Ordering::Relaxed) - before;
+        drop((pool, group));
+        assert_eq!(freed(), 2 - registered);
+        drop(local);
+        assert_eq!(freed(), 2);
+    }
+}
+
+#[test]
+fn a_group_lives_as_long_as_a_receive_from_it() {
+    for mut local in loops() {
+        let group = BufferGroup::new(&mut local, 2, 64).unwrap();
+        let (own, mut peer) = UnixStream::pair().unwrap();
+        let own = Descriptor::from(OwnedFd::from(own));
+        local.push(Operation::recv_multi(&own, &group), 0).unwrap();
+        local.submit().unwrap();
+        drop(group);
+        peer.write_all(b"kept").unwrap();
+        local.submit_and_wait(1).unwrap();
+        let lease = local.next_completion().unwrap().into_received().unwrap();
+        assert_eq!(&*lease, b"kept");
     }
 }
 
