@@ -12,7 +12,7 @@ mod pending;
 #[cfg(feature = "tokio")]
 mod portable;
 #[cfg(feature = "tracing")]
-mod span;
+pub(crate) mod span;
 #[cfg(feature = "tokio")]
 mod task;
 mod thread;

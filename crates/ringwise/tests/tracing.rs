@@ -18,6 +18,7 @@ use std::{
 use futures::executor::block_on;
 use ringwise::{
     BackendChoice, Descriptor, Local, OpenOptions, Operation, Ring,
+    fs::File,
     net::{ListenOptions, TcpListener},
 };
 use tracing::{
@@ -135,6 +136,51 @@ fn a_span_says_what_an_operation_was_and_came_to() {
             assert!(seen.closed && seen.inside == 0, "{seen:?}");
             assert!(seen.entered >= 2, "polled until it was ready: {seen:?}");
         }
+    }
+}
+
+/// What the caller's own thread moves is told as what the ring does, and what it could not serve is
+/// told once, by the ring.
+#[test]
+fn a_read_or_write_of_the_callers_thread_has_its_own() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        assert!(std::env::var_os("CI").is_none(), "skipped in CI: no /dev/shm");
+        return println!("skipped: no /dev/shm");
+    };
+    let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let observed = observe(|ring| {
+        let open = |path: std::path::PathBuf| {
+            std::fs::write(&path, [7; 100]).unwrap();
+            File::from_std(
+                ring,
+                std::fs::File::options().read(true).write(true).open(path).unwrap(),
+            )
+        };
+        let file = open(memory.path().join("file"));
+        block_on(file.write_at(vec![8; 10], 5)).0.unwrap();
+        block_on(file.read_at(vec![0; 64], 50)).0.unwrap();
+        block_on(file.read_at(vec![0; 64], 100)).0.unwrap();
+        let number = file.descriptor().as_raw_fd().to_string();
+        assert!(spans().values().all(|seen| seen.field("descriptor") == number));
+        // Nobody but the kernel knows whether there is more: it is not in the cache.
+        let file = open(disk.path().join("file"));
+        block_on(file.read_at(vec![0; 64], 100)).0.unwrap();
+    });
+    for spans in observed {
+        let told: Vec<_> = spans
+            .iter()
+            .map(|seen| {
+                ["name", "offset", "bytes", "result", "inline"].map(|name| seen.field(name))
+            })
+            .collect();
+        let expected = [
+            ["write", "5", "10", "10", "true"],
+            ["read", "50", "64", "50", "true"],
+            ["read", "100", "64", "0", "true"],
+            ["read", "100", "64", "0", ""],
+        ];
+        assert_eq!(told, expected);
+        assert!(spans.iter().all(|seen| seen.closed && seen.inside == 0), "{spans:?}");
     }
 }
 

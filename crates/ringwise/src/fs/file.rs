@@ -448,7 +448,7 @@ impl File {
             return Inline::Missed;
         };
         let mut vector = [std::io::IoSliceMut::new(&mut bytes[..len])];
-        match preadv2(self.descriptor.as_fd(), &mut vector, offset, flags) {
+        let read = match preadv2(self.descriptor.as_fd(), &mut vector, offset, flags) {
             Ok(count) if count == len => Inline::Some(count),
             Ok(count) if flags.is_empty() => Inline::End(count),
             Err(RawErrno::OPNOTSUPP) => {
@@ -457,7 +457,18 @@ impl File {
             }
             // Fewer may be the end of the file, or of what the cache has: the ring tells.
             Ok(_) | Err(_) => Inline::Missed,
+        };
+        #[cfg(feature = "tracing")]
+        if let Inline::Some(count) | Inline::End(count) = read {
+            crate::ring::span::tell_inline(
+                Opcode::Read,
+                self.descriptor.as_raw_fd(),
+                offset,
+                len,
+                count,
+            );
         }
+        read
     }
 
     /// Writes as much as needs no waiting on this thread; 0 where that is nothing, for whatever
@@ -472,12 +483,19 @@ impl File {
             return 0;
         };
         let vector = [std::io::IoSlice::new(bytes)];
-        pwritev2(self.descriptor.as_fd(), &vector, offset, flags).unwrap_or_else(|errno| {
+        let written = pwritev2(self.descriptor.as_fd(), &vector, offset, flags);
+        let count = written.unwrap_or_else(|errno| {
             if errno == RawErrno::OPNOTSUPP {
                 nature.learn_that_writes_wait();
             }
             0
-        })
+        });
+        #[cfg(feature = "tracing")]
+        if count > 0 {
+            let descriptor = self.descriptor.as_raw_fd();
+            crate::ring::span::tell_inline(Opcode::Write, descriptor, offset, bytes.len(), count);
+        }
+        count
     }
 
     /// With which flags so many bytes are moved on this thread; none where the ring is to do it.

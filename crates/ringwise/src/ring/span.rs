@@ -1,12 +1,17 @@
-//! Spans of `tracing`: one for each operation of a ring, from its future to its last result. What the
-//! caller's own thread reads or writes makes none (`RingStats::inline_hits` counts them).
+//! Spans of `tracing`: one for each operation of a ring, from its future to its last result, and one
+//! for each call by which the caller's own thread read or wrote instead.
 //!
 //! A span is open as long as somebody can be given the result: it closes when the future has given
 //! it, or is dropped. What an operation is about is looked at only where somebody listens.
 
+use std::os::fd::RawFd;
+
 use tracing::{Span, field::Empty};
 
-use crate::{completion::Completion, op::Operation};
+use crate::{
+    completion::Completion,
+    op::{Opcode, Operation},
+};
 
 /// The span of an operation that is handed in.
 pub(super) fn of(operation: &Operation) -> Span {
@@ -24,4 +29,24 @@ pub(super) fn of(operation: &Operation) -> Span {
 /// Notes what it came to.
 pub(super) fn end(span: &Span, completion: &Completion) {
     span.record("result", completion.raw_result());
+}
+
+/// Tells of what the caller's own thread read or wrote. The span is over at once: what cannot be served
+/// so is known after the call only, and is the ring's to tell.
+pub(crate) fn tell_inline(
+    opcode: Opcode,
+    descriptor: RawFd,
+    offset: u64,
+    bytes: usize,
+    count: usize,
+) {
+    tracing::trace_span!(
+        "operation",
+        name = opcode.name(),
+        descriptor,
+        offset,
+        bytes,
+        result = count as i64,
+        inline = true,
+    );
 }
