@@ -19,11 +19,11 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Keeps in mind how a sync ended. Whether it failed.
+    /// Keeps in mind how a sync ended that the loop had: one that it was never given, since the ring was
+    /// shut down, says nothing about the file. Whether it failed.
     pub(crate) fn judge(&self, result: i32) -> bool {
-        // What was cancelled, and what never reached the file, says nothing about it.
-        let says_nothing = matches!(-result, libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED);
-        let is_failure = result < 0 && !says_nothing;
+        // What was cancelled says nothing about it either.
+        let is_failure = result < 0 && result != -libc::ECANCELED;
         if is_failure {
             self.errno.store(-result, Ordering::Relaxed);
         }

@@ -83,7 +83,7 @@ fn a_sync_that_fails_unseen_poisons_the_file() {
     }
 }
 
-/// What never reached the file says nothing about it.
+/// What never reached the file says nothing about it: a sync that is refused is not judged.
 #[test]
 fn a_ring_that_is_shut_down_poisons_no_file() {
     for place in places() {
