@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::executor::block_on;
-use ringwise::{Backend, OpenOptions, Ring, drop_page_cache, fs::File, page_cache};
+use ringwise::{Backend, Descriptor, OpenOptions, Ring, drop_page_cache, fs::File, page_cache};
 
 use super::rings::{read_write, real_places, skip};
 
@@ -107,6 +107,31 @@ fn writes_that_need_no_waiting_are_the_callers_where_the_file_system_knows_them(
         assert_eq!(count(&disk, read_write(), 4096), BY_CALLER);
         assert_eq!(count(&disk, read_write().custom_flags(libc::O_DSYNC), 4096), BY_RING);
         assert_eq!(count(&other, read_write(), 4096), BY_RING);
+    }
+}
+
+/// The page cache ends where the file does not.
+#[test]
+fn a_read_that_is_cached_in_part_is_whole() {
+    const LEN: usize = 64 << 10;
+    for place in real_places() {
+        let path = place.path("file");
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let opened = std::fs::File::open(&path).unwrap();
+        opened.sync_all().unwrap();
+        // No reading ahead, so that one page comes alone.
+        rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::Random).unwrap();
+        let descriptor = Descriptor::from(opened);
+        drop_page_cache(&descriptor, 0, 0).unwrap();
+        let file = File::from_std(&place.ring, descriptor.into_file().unwrap());
+        block_on(file.read_exact_at(vec![0; 4096], 0)).0.unwrap();
+        match page_cache(file.descriptor(), 0, LEN as u64) {
+            Ok(state) if state.cached_pages < 16 => assert!(state.cached_pages > 0),
+            other => return skip(&format!("the file is not partly cached: {other:?}")),
+        }
+        let (count, bytes) = block_on(file.read_at(vec![0; LEN], 0));
+        assert_eq!(count.unwrap(), LEN, "{}", place.name);
+        assert!(bytes.iter().all(|byte| *byte == 7), "{}", place.name);
     }
 }
 
