@@ -17,6 +17,8 @@ mod daemon;
 mod disk;
 #[path = "logd/limits.rs"]
 mod limits;
+#[path = "logd/long.rs"]
+mod long;
 #[path = "logd/storage.rs"]
 mod storage;
 #[path = "logd/submission.rs"]

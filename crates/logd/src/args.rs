@@ -14,7 +14,7 @@ use ringwise_measure::quantity;
 use ringwise_serve::EngineChoice;
 
 use crate::{
-    connection::Limits,
+    connection::{Limits, LongLines},
     error::LogdError,
     framing::Framing,
     guarantee::Guarantee,
@@ -127,9 +127,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum)]
     framing: Option<Framing>,
 
-    /// The longest line, without its end; longer ones are dead letters [default: 1m]
+    /// The longest line, without its end [default: 1m]
     #[arg(long, value_name = "SIZE", value_parser = line_size)]
     max_line: Option<usize>,
+
+    /// What becomes of lines that are longer [default: dead-letter]
+    #[arg(long, value_enum)]
+    long_lines: Option<LongLines>,
 
     /// How deeply values may nest [default: 64]
     #[arg(long, value_name = "N",
@@ -259,6 +263,7 @@ impl ServeArgs {
         let limits = Limits {
             rules: Rules::new(depth_max, fields),
             line_max,
+            long_lines: flags.long_lines.or(file.long_lines).unwrap_or(LongLines::DeadLetter),
             framing: flags.framing.or(file.framing).unwrap_or(Framing::Lines),
             budget_each: flags.connection_budget.or(file.connection_budget).unwrap_or(4 << 20),
             budget_all: budget / threads as usize,
@@ -477,6 +482,7 @@ mod tests {
             ("max-connections", "7"),
             ("framing", "octet-counting"),
             ("max-line", "5k"),
+            ("long-lines", "refuse"),
             ("max-depth", "3"),
             ("require", "ts:string"),
             ("connection-budget", "9m"),

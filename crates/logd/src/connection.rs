@@ -25,12 +25,14 @@ use crate::{
 };
 
 mod batch;
+mod long;
 mod state;
 mod time;
 mod wish;
 
 pub(crate) use batch::Batch;
 use batch::Run;
+pub(crate) use long::LongLines;
 pub(crate) use state::Step;
 use state::{Greeting, Receiving, Stage};
 use wish::{Wish, greets};
@@ -44,6 +46,7 @@ pub(crate) struct Limits {
     pub(crate) rules: Rules,
     /// Bytes of a line.
     pub(crate) line_max: usize,
+    pub(crate) long_lines: LongLines,
     pub(crate) framing: Framing,
     /// Bytes of one connection that are not committed, from which on nothing more is received.
     pub(crate) budget_each: usize,
@@ -270,6 +273,10 @@ impl Connection {
                 Framing::OctetCounting => octets.feed(piece, line_max, take),
             }
             run.copy(desk.batch);
+            if desk.limits.long_lines == LongLines::Refuse {
+                framer.forget(line_max);
+                octets.forget(line_max);
+            }
         }
         (self.framer, self.octets) = (framer, octets);
         desk.partials.add(self.partial());
@@ -297,8 +304,11 @@ impl Connection {
                     Frame::TooLong { start, bytes } => (start, bytes),
                     Frame::Broken { .. } | Frame::Lost { .. } => return,
                 };
-                // It may be the beginning of another line: 1 of 12.
                 self.sequence += 1;
+                if desk.limits.refuses(bytes) {
+                    return self.refuse(bytes, desk.limits, desk.batch);
+                }
+                // It may be the beginning of another line: 1 of 12.
                 self.reject("unterminated", bytes, bytes, line, desk.batch);
             };
             framer.finish(&mut take);
@@ -338,7 +348,7 @@ impl Connection {
             Frame::TooLong { start, bytes } => {
                 self.speak();
                 self.sequence += 1;
-                self.reject("too-long", start.len() as u64, bytes, start, batch);
+                self.end_long_line(start, bytes, limits, batch);
             }
             Frame::Broken { line, offset } => {
                 self.speak();

@@ -75,6 +75,13 @@ impl Framer {
         }
     }
 
+    /// Keeps nothing of an unfinished line that is longer than the limit.
+    pub(crate) fn forget(&mut self, line_max: usize) {
+        if self.too_long.is_some_and(|bytes| bytes > line_max as u64) {
+            self.partial = Vec::new();
+        }
+    }
+
     /// Bytes kept.
     pub(crate) fn held(&self) -> usize {
         self.partial.len()
@@ -178,6 +185,30 @@ mod tests {
         let piece = [b'x'; 1000];
         let pieces = vec![&piece[..]; 1000];
         assert_eq!(frames(&pieces, 10), ["1000000: xxxxxxxxxx"]);
+    }
+
+    /// And what comes after it is told apart as before.
+    #[test]
+    fn what_is_forgotten_takes_no_memory() {
+        let text = b"one\n123456789\ntwo\r\nlong long line\n12345678\r\nlong long rest";
+        let expected = ["3", "9", "3", "14", "8", "14"];
+        for size in 1..=text.len() {
+            let (mut framer, mut found) = (Framer::default(), Vec::new());
+            let mut note = |frame: Frame<'_>| {
+                found.push(match frame {
+                    Frame::Line { line, .. } => line.len().to_string(),
+                    Frame::TooLong { bytes, .. } => bytes.to_string(),
+                    other => panic!("{other:?} of lines"),
+                });
+            };
+            for piece in text.chunks(size) {
+                framer.feed(piece, 8, &mut note);
+                framer.forget(8);
+                assert!(framer.too_long.is_none() || framer.held() == 0);
+            }
+            framer.finish(&mut note);
+            assert_eq!(found, expected, "in pieces of {size}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use crate::{
     args,
-    connection::{Batch, Connection, Desk, Limits, Step},
+    connection::{Batch, Connection, Desk, Limits, LongLines, Step},
     framing::{Frame, Framer, Framing, octets::Octets},
     guarantee::Guarantee,
     json::Rules,
@@ -71,6 +71,11 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
     let limits = Limits {
         rules: Rules::new(8, Vec::new()),
         line_max: 200,
+        long_lines: if piece_bytes.is_multiple_of(2) {
+            LongLines::Refuse
+        } else {
+            LongLines::DeadLetter
+        },
         framing: if is_counted { Framing::OctetCounting } else { Framing::Lines },
         budget_each: 1000,
         budget_all: 10_000,
@@ -102,7 +107,7 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
             None => drop(connection.resume(&mut desk)),
         }
         let full = std::mem::take(&mut batch);
-        stored += full.line_count + full.letter_count;
+        stored += full.line_count + full.letter_count + full.refused_count;
         connection.batch_began(&mut Vec::new());
         connection.batch_committed();
         let mut is_closed = false;

@@ -80,6 +80,8 @@ pub(crate) struct Stats {
     pub(crate) receives: u64,
     pub(crate) accepted_lines: u64,
     pub(crate) rejected_lines: u64,
+    /// Of which nothing is stored.
+    pub(crate) refused_lines: u64,
     pub(crate) committed_bytes: u64,
     pub(crate) commits: u64,
     pub(crate) syncs: u64,
@@ -112,6 +114,7 @@ impl Sum for Stats {
             receives: sum.receives + one.receives,
             accepted_lines: sum.accepted_lines + one.accepted_lines,
             rejected_lines: sum.rejected_lines + one.rejected_lines,
+            refused_lines: sum.refused_lines + one.refused_lines,
             committed_bytes: sum.committed_bytes + one.committed_bytes,
             commits: sum.commits + one.commits,
             syncs: sum.syncs + one.syncs,
@@ -133,7 +136,7 @@ impl fmt::Display for Stats {
         write!(
             f,
             "{} connections, {} open, {} broken, {} refused by TLS; {} lines accepted, {} \
-             rejected; {} bytes received by {} receives, {} committed by {} commits and {} syncs; {} \
+             rejected; {} refused for their length; {} bytes received by {} receives, {} committed by {} commits and {} syncs; {} \
              sends, {} senders stopped, {} stalls, {} threads stalled, {} short of space, {} dead segments, {} enters",
             self.connections,
             self.open,
@@ -141,6 +144,7 @@ impl fmt::Display for Stats {
             self.tls_failures,
             self.accepted_lines,
             self.rejected_lines,
+            self.refused_lines,
             self.received_bytes,
             self.receives,
             self.committed_bytes,

@@ -180,14 +180,21 @@ impl Storage {
         self.lines.appender.syncs + self.letters.appender.syncs
     }
 
-    /// Sends a batch on its way; leaves an empty one.
-    pub(crate) fn begin(&mut self, local: &mut Local, batch: &mut Batch) -> Result<(), Fatal> {
+    /// Sends a batch on its way; leaves an empty one. False: there is nothing in it to store, so it is
+    /// committed.
+    pub(crate) fn begin(&mut self, local: &mut Local, batch: &mut Batch) -> Result<bool, Fatal> {
         let full = std::mem::take(batch);
+        let is_refused = full.lines.is_empty() && full.letters.is_empty();
+        if is_refused && full.names.is_empty() {
+            (batch.lines, batch.letters) = (full.lines, full.letters);
+            return Ok(false);
+        }
         self.commits += 1;
         let has_both = !full.lines.is_empty() && !full.letters.is_empty();
-        if full.lines.is_empty() {
+        if full.lines.is_empty() && !is_refused {
             batch.lines = full.lines;
         } else {
+            // Lines that were refused have their clients' numbers to store: a batch without a byte.
             batch.lines = std::mem::take(&mut self.lines.spare);
             if has_both && !full.names.is_empty() {
                 // A client is told of its lines by what is stored with them: its dead letters have to
@@ -206,7 +213,8 @@ impl Storage {
         }
         self.go_on(local)?;
         self.hand_on();
-        self.look(local)
+        self.look(local)?;
+        Ok(true)
     }
 
     /// Begins the lines whose dead letters are stored.

@@ -213,7 +213,9 @@ impl Worker {
             self.look_at_drain();
             self.look_at_clock();
             self.resume_backlogs();
-            self.begin_batch()?;
+            while self.begin_batch()? {
+                self.resume_backlogs();
+            }
             self.act()?;
         }
         let is_stored = self.batch.is_empty() && !self.storage.is_busy();
@@ -321,7 +323,8 @@ impl Worker {
         look: impl FnOnce(&mut Connection, &mut Desk<'_>) -> bool,
     ) {
         let Some(client) = &mut self.clients[index] else { return };
-        let before = (self.batch.line_count, self.batch.letter_count);
+        let counts = |batch: &Batch| (batch.line_count, batch.letter_count, batch.refused_count);
+        let before = counts(&self.batch);
         let mut desk = Desk {
             limits: &self.limits,
             guarantee: self.guarantee,
@@ -336,8 +339,10 @@ impl Worker {
         if self.filling_since.is_none() && !self.batch.is_empty() {
             self.filling_since = Some(Instant::now());
         }
-        self.counts.accepted_lines += self.batch.line_count - before.0;
-        self.counts.rejected_lines += self.batch.letter_count - before.1;
+        let after = counts(&self.batch);
+        self.counts.accepted_lines += after.0 - before.0;
+        self.counts.rejected_lines += after.1 - before.1;
+        self.counts.refused_lines += after.2 - before.2;
         self.give_up_lines();
     }
 
@@ -386,10 +391,11 @@ impl Worker {
         }
     }
 
-    /// Sends all lines that have come on their way, if none are.
-    fn begin_batch(&mut self) -> Result<(), LogdError> {
+    /// Sends all lines that have come on their way, if none are. True: there was nothing to store of
+    /// them, so they are answered already and more may be looked at.
+    fn begin_batch(&mut self) -> Result<bool, LogdError> {
         if self.batch.is_empty() || !self.storage.is_ready() {
-            return Ok(());
+            return Ok(false);
         }
         self.committing_bytes = self.batch.bytes();
         self.committing_since = self.filling_since.take();
@@ -399,9 +405,13 @@ impl Worker {
                 client.connection.batch_began(&mut self.batch.names);
             }
         }
-        self.has_begun = true;
         let begun = self.storage.begin(&mut self.local, &mut self.batch);
-        begun.map_err(|fatal| LogdError::Failed(fatal.0))
+        self.has_begun = begun.map_err(|fatal| LogdError::Failed(fatal.0))?;
+        if !self.has_begun {
+            self.committing_since = None;
+            self.end_batch();
+        }
+        Ok(!self.has_begun)
     }
 
     fn end_batch(&mut self) {

@@ -12,13 +12,15 @@ pub(crate) struct Batch {
     pub(crate) line_count: u64,
     pub(crate) letters: Vec<u8>,
     pub(crate) letter_count: u64,
+    /// Lines that are answered with it, and of which nothing is stored.
+    pub(crate) refused_count: u64,
     /// Clients that named themselves and have lines in it.
     pub(crate) names: Vec<Mark>,
 }
 
 impl Batch {
     pub(crate) fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.letters.is_empty()
+        self.lines.is_empty() && self.letters.is_empty() && self.refused_count == 0
     }
 
     pub(crate) fn bytes(&self) -> usize {

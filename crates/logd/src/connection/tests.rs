@@ -16,6 +16,7 @@ impl Table {
         let limits = Limits {
             rules: Rules::new(8, Vec::new()),
             line_max: 100,
+            long_lines: LongLines::DeadLetter,
             framing: Framing::Lines,
             budget_each: 300,
             budget_all: 1000,
@@ -269,6 +270,59 @@ fn a_line_that_is_given_up_is_told_at_its_end() {
         let letter: serde_json::Value = serde_json::from_slice(&desk.batch.letters).unwrap();
         assert_eq!((&letter["reason"], &letter["bytes"]), (&"too-long".into(), &10_002.into()));
     }
+}
+
+/// Of a line that is refused nothing is kept, while it goes on or after; it is answered in its turn.
+#[test]
+fn a_refused_line_is_answered_and_stored_nowhere() {
+    let long = [b'x'; 200];
+    for (framing, before, after) in [
+        (Framing::Lines, &b"LOGD 1\n1\n"[..], &b"\n2\n"[..]),
+        (Framing::OctetCounting, b"6 LOGD 11 1200 ", b"1 2"),
+    ] {
+        let (mut desk, mut connection) = (Table::new(), framed(framing));
+        desk.limits.long_lines = LongLines::Refuse;
+        desk.receive(&mut connection, &[before, &long[..150]].concat());
+        assert_eq!(desk.partials.bytes, 0, "it is too long already");
+        desk.receive(&mut connection, &[&long[150..], after].concat());
+        assert_eq!((&desk.batch.lines[..], &desk.batch.letters[..]), (&b"1\n2\n"[..], &b""[..]));
+        assert_eq!((desk.batch.line_count, desk.batch.refused_count), (2, 1));
+        assert_eq!(desk.steps(&mut connection), [send("H 1 durable\n")]);
+        connection.sent(b"");
+        assert_eq!(desk.steps(&mut connection), [], "its turn comes with the commit");
+        desk.commit(&mut connection);
+        assert_eq!(desk.steps(&mut connection), [send("N 2 too-long\nA 3\n")]);
+        connection.sent(b"");
+        // Nothing else is in the batch, and its end does not come.
+        let count = if framing == Framing::OctetCounting { &b"200 "[..] } else { b"" };
+        desk.receive(&mut connection, &[count, &long[..150]].concat());
+        desk.end(&mut connection);
+        assert!(desk.batch.bytes() == 0 && !desk.batch.is_empty());
+        desk.commit(&mut connection);
+        assert_eq!(desk.steps(&mut connection), [send("N 4 too-long\nA 4\n")]);
+    }
+}
+
+/// Who did not ask for answers goes on as if nothing had happened.
+#[test]
+fn who_does_not_ask_is_not_told_of_a_refused_line() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.limits.long_lines = LongLines::Refuse;
+    desk.receive(&mut connection, &[&[b'x'; 101][..], b"\n1\n"].concat());
+    assert_eq!((desk.batch.line_count, desk.batch.refused_count), (1, 1));
+    desk.commit(&mut connection);
+    assert_eq!(desk.steps(&mut connection), []);
+}
+
+/// Half of a line that is short enough is what it was.
+#[test]
+fn half_a_line_is_a_dead_letter_where_long_ones_are_refused() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.limits.long_lines = LongLines::Refuse;
+    desk.receive(&mut connection, &[b'x'; 100]);
+    desk.end(&mut connection);
+    assert_eq!((desk.batch.letter_count, desk.batch.refused_count), (1, 0));
+    assert!(String::from_utf8_lossy(&desk.batch.letters).contains("unterminated"));
 }
 
 #[test]

@@ -110,6 +110,17 @@ impl Octets {
         }
     }
 
+    /// Keeps nothing of a message that is not whole, of which more came than it may have with a line's
+    /// end.
+    pub(crate) fn forget(&mut self, line_max: usize) {
+        if let Stage::Message { bytes, left, is_given_up } = &mut self.stage
+            && *bytes - *left > line_max as u64 + 2
+        {
+            *is_given_up = true;
+            self.partial = Vec::new();
+        }
+    }
+
     /// Bytes kept.
     pub(crate) fn held(&self) -> usize {
         self.partial.len()
@@ -194,6 +205,30 @@ mod tests {
             ("2 {}1234567890123 x", '3'),
         ] {
             assert_eq!(frames(&[text.as_bytes()], 8), ["{}".to_owned(), format!("lost at {at:?}")]);
+        }
+    }
+
+    /// And what comes after it is told apart as before.
+    #[test]
+    fn what_is_forgotten_takes_no_memory() {
+        let text = b"3 one14 long long line10 12345678\r\n11 123456789\r\n2 {}20 longer than";
+        let expected = ["3", "14", "8", "11", "2", "11"];
+        for size in 1..=text.len() {
+            let (mut octets, mut found) = (Octets::default(), Vec::new());
+            let mut note = |frame: Frame<'_>| {
+                found.push(match frame {
+                    Frame::Line { line, .. } => line.len().to_string(),
+                    Frame::TooLong { bytes, .. } => bytes.to_string(),
+                    other => panic!("{other:?} is not expected"),
+                });
+            };
+            for piece in text.chunks(size) {
+                octets.feed(piece, 8, &mut note);
+                octets.forget(8);
+                assert!(octets.held() <= 10);
+            }
+            octets.finish(&mut note);
+            assert_eq!((octets.held(), &found[..]), (0, &expected.map(String::from)[..]), "{size}");
         }
     }
 

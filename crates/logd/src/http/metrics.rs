@@ -10,12 +10,13 @@ use crate::{
 /// A figure of each thread: its name, what it is, and where it stands.
 type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
 
-const COUNTERS: [Figure; 15] = [
+const COUNTERS: [Figure; 16] = [
     ("connections", "Connections accepted", |s| s.connections),
     ("connections_broken", "Connections that an error ended", |s| s.broken),
     ("tls_failures", "Connections that TLS refused", |s| s.tls_failures),
     ("accepted_lines", "Lines stored or on their way", |s| s.accepted_lines),
     ("rejected_lines", "Lines that became dead letters", |s| s.rejected_lines),
+    ("refused_lines", "Lines too long, of which nothing is stored", |s| s.refused_lines),
     ("received_bytes", "Bytes received, TLS's own among them", |s| s.received_bytes),
     ("receives", "Receives that brought bytes", |s| s.receives),
     ("committed_bytes", "Bytes of lines and dead letters committed", |s| s.committed_bytes),

@@ -87,19 +87,20 @@ fn threads(html: &mut String, sample: &Sample) {
     html.push_str(
         "<h2>Threads</h2>\n<table id=\"threads\"><tr><th>thread<th class=\"n\">open\
          <th class=\"n\">connections<th class=\"n\">broken<th class=\"n\">lines\
-         <th class=\"n\">rejected<th class=\"n\">not committed<th>storage</tr>\n",
+         <th class=\"n\">rejected<th class=\"n\">refused<th class=\"n\">not committed<th>storage</tr>\n",
     );
     for (number, stats) in sample.threads.iter().enumerate() {
         let storage = if stats.stalled > 0 { "<b class=\"bad\">stalled</b>" } else { "good" };
         let _ = writeln!(
             html,
             "<tr><td>{number}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}\
-             <td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td>{storage}</tr>",
+             <td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td>{storage}</tr>",
             stats.open,
             stats.connections,
             stats.broken,
             stats.accepted_lines,
             stats.rejected_lines,
+            stats.refused_lines,
             bytes_text(stats.uncommitted_bytes),
         );
     }

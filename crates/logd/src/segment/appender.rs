@@ -174,7 +174,7 @@ impl Appender {
         self.plan.is_direct = limits.is_direct;
     }
 
-    /// Begins a batch of whole lines; none may be on its way.
+    /// Begins a batch of whole lines, or of names alone; none may be on its way.
     ///
     /// # Errors
     ///
@@ -186,7 +186,8 @@ impl Appender {
         lines: u64,
         names: Vec<Mark>,
     ) -> Result<Progress, Fatal> {
-        assert!(self.commit.is_none() && !data.is_empty(), "one batch at a time, of lines");
+        let has_content = !data.is_empty() || !names.is_empty();
+        assert!(self.commit.is_none() && has_content, "one batch at a time, of something");
         let data_bytes = data.len();
         self.commit = Some(Commit {
             lines,

@@ -44,6 +44,8 @@ struct Ledger {
     acknowledged: usize,
     /// The ends of batches that had a mark, and their last lines.
     marked: Vec<(u64, String)>,
+    /// The last mark of a client that was told.
+    told: u64,
 }
 
 fn names(simulation: &Simulation) -> Vec<String> {
@@ -81,8 +83,9 @@ fn run(
         tag: 0x100,
     };
     let mut appender = Appender::new(plan, handle, aside);
-    for _ in 0..random.usize(1..12) {
-        let count = random.usize(1..6);
+    for place in 0..random.usize(1..12) {
+        // None: all that came was refused, and its number is to be stored.
+        let count = random.usize(usize::from(place == 0)..6);
         // Batches within a block and over several.
         let most = if random.bool() { 200 } else { 2000 };
         let batch: Vec<String> = (0..count)
@@ -95,8 +98,10 @@ fn run(
         // Of every second client it is known up to where it is stored; its name takes three entries.
         let given = ledger.given.len() as u64;
         let mut marks = Vec::new();
-        if random.bool() {
+        if count == 0 || random.bool() {
             marks.push((Arc::from(CLIENT), given));
+        }
+        if count > 0 && !marks.is_empty() {
             ledger.marked.push((given, ledger.given[given as usize - 1].clone()));
         }
         if !commit(&mut local, &mut appender, bytes, count as u64, marks.clone()) {
@@ -104,6 +109,7 @@ fn run(
         }
         for (name, stored) in marks {
             known.restore(&name, stored);
+            ledger.told = ledger.told.max(stored);
         }
         ledger.acknowledged = ledger.given.len();
     }
@@ -202,6 +208,7 @@ fn check_names(simulation: &Simulation, ledger: &Ledger, lines: &[String], seed:
         assert!(lines.contains(last), "seed {seed}: told of {last}: {}", simulation.trace());
     }
     let told = marks.into_iter().max().unwrap_or(0);
+    assert!(told >= ledger.told, "seed {seed}: {} was told: {}", ledger.told, simulation.trace());
     for (end, line) in &ledger.marked {
         let is_stored = lines.contains(line);
         assert!(

@@ -86,6 +86,12 @@ impl Entry {
         self.first_line.saturating_add(self.lines)
     }
 
+    /// Of a batch: whether it comes before this line. One without lines, which has names only, does
+    /// where the line is the next.
+    pub(crate) fn is_before(&self, line: u64) -> bool {
+        self.first_line < line || self.line_end() <= line
+    }
+
     /// The entries of a name whose lines are stored up to `sequence`.
     pub(crate) fn of_name(name: &str, sequence: u64) -> impl Iterator<Item = Entry> {
         name.as_bytes().chunks(PIECE_BYTES).enumerate().map(move |(place, piece)| {

@@ -86,7 +86,7 @@ impl<D: Data> View<D> {
     /// The batches that are to be read, in order.
     fn batches(&self) -> impl Iterator<Item = &Entry> {
         let all = self.scan.batches.iter().chain(&self.scan.beyond);
-        all.filter(|batch| batch.first_line < self.until_line)
+        all.filter(|batch| batch.is_before(self.until_line))
     }
 
     /// Writes out the lines from `from` on; gives the number of the line after the last. `skip` is

@@ -96,7 +96,7 @@ impl Scan {
 
     /// Leaves out batches from a line on: the next segment has them.
     pub(crate) fn end_at(&mut self, line: u64) {
-        self.batches.retain(|batch| batch.first_line < line);
+        self.batches.retain(|batch| batch.is_before(line));
         let left = self.batches.len() as u64;
         self.names.retain(|(batch, _)| *batch < left);
     }
@@ -234,6 +234,23 @@ mod tests {
         let seen = scan(&index(&whole[..3]), &[1]);
         assert_eq!((seen.end(), seen.names()), (10, Vec::new()));
         assert_eq!(seen.index_end(), 2 * ENTRY_BYTES as u64);
+    }
+
+    /// It has the number of the next line, which the next segment begins with: its names were lost.
+    #[test]
+    fn a_batch_of_names_alone_ends_a_segment() {
+        let name = Entry::of_name("web", 5).next().unwrap();
+        let names_only = Entry {
+            bytes: 0,
+            lines: 0,
+            ..batch(1, AFTER_SYNC | 1 << crate::segment::entry::NAMES_SHIFT)
+        };
+        let mut seen = scan(&index(&[batch(0, AFTER_SYNC), name, names_only]), &[]);
+        assert_eq!((seen.state(), seen.end(), seen.next_line()), (State::Open, 10, 102));
+        seen.end_at(102);
+        assert_eq!((seen.batches.len(), seen.names()), (2, vec![("web".to_owned(), 5)]));
+        seen.end_at(100);
+        assert_eq!((seen.batches.len(), seen.names()), (0, Vec::new()));
     }
 
     #[test]
