@@ -24,11 +24,11 @@ use crate::{
     error::LogdError,
     log,
     segment::{
-        appender::Unsealed,
         entry::{ENTRY_BYTES, Entry, Kind},
         name::{Part, Stream, parse},
         pack::{Outcome, pack},
         retention::{Kept, Policy, overdue, remove},
+        unsealed::Unsealed,
     },
     space::free_bytes,
     worker::Live,

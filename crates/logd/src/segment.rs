@@ -5,9 +5,10 @@
 //! lines and its checksum. What no good entry covers was never acknowledged as durable.
 //!
 //! Reading order: `entry`, `name`, `scan` (what of a segment is whole), `call` (calls that a thread
-//! waits for), `staging` (memory for direct writes), `appender` (writing on a loop), `recovery` (what a start does with the end of the last
-//! run), `pack` and `retention` (what becomes of sealed ones), `reader` (for people: cat, tail,
-//! verify; `unpack`). A stream is the segments of one thread, and its lines are numbered throughout.
+//! waits for), `staging` (memory for direct writes), `appender` (writing on a loop), `unsealed`
+//! (the end of a segment), `recovery` (what a start does with the end of the last run), `pack` and
+//! `retention` (what becomes of sealed ones), `reader` (for people: cat, tail, verify; `unpack`). A
+//! stream is the segments of one thread, and its lines are numbered throughout.
 
 pub(crate) mod appender;
 pub(crate) mod call;
@@ -20,6 +21,7 @@ pub(crate) mod retention;
 pub(crate) mod scan;
 pub(crate) mod staging;
 mod unpack;
+pub(crate) mod unsealed;
 
 #[cfg(test)]
 mod crashes;

@@ -16,10 +16,11 @@ use std::{
 use ringwise::{Completion, Descriptor, Local, OpenOptions, Operation};
 
 use super::{
-    call::{is_cancelled, is_invalid, is_space, is_too_large, is_transient, run, sync, write_all},
+    call::{is_cancelled, is_invalid, is_space, is_too_large, is_transient, run},
     entry::{AFTER_SYNC, Entry, Kind, NAMES_SHIFT},
     name::{Part, Stream},
     staging::{BLOCK_BYTES, Staging},
+    unsealed::Unsealed,
 };
 use crate::{
     guarantee::Guarantee,
@@ -553,61 +554,6 @@ impl Appender {
     /// Segments that ended since this was last asked, to be sealed by who has the time.
     pub(crate) fn ended(&mut self) -> impl Iterator<Item = Unsealed> {
         self.seals.drain(..)
-    }
-}
-
-/// A segment that nothing is written to any more.
-#[derive(Debug)]
-pub(crate) struct Unsealed {
-    name: PathBuf,
-    data: Descriptor,
-    index: Descriptor,
-    is_synced: bool,
-    index_bytes: u64,
-    /// Whether something stands behind the last line that is to go.
-    is_filled: bool,
-    /// Whether it has something of a batch that went to another.
-    is_torn: bool,
-    batches: u64,
-    bytes: u64,
-    lines: u64,
-    next_line: u64,
-}
-
-impl Unsealed {
-    /// Its name, for people.
-    pub(crate) fn name(&self) -> &Path {
-        &self.name
-    }
-
-    /// Seals it, durably. The thread waits for it.
-    ///
-    /// # Errors
-    ///
-    /// What could not be written or synced. Without its seal it is read up to its last whole batch,
-    /// which is all of it.
-    pub(crate) fn seal(&self, local: &mut Local) -> Result<(), ringwise::Error> {
-        if self.is_filled || self.is_torn {
-            run(local, || Operation::set_len(&self.data, self.bytes)).map(drop)?;
-        }
-        if self.is_filled || self.is_torn || !self.is_synced {
-            sync(local, &self.data)?;
-        }
-        if self.is_torn {
-            run(local, || Operation::set_len(&self.index, self.index_bytes)).map(drop)?;
-        }
-        if self.is_torn || !self.is_synced {
-            sync(local, &self.index)?;
-        }
-        let seal = Entry {
-            number: self.batches,
-            offset: self.bytes,
-            lines: self.lines,
-            first_line: self.next_line,
-            ..Entry::new(Kind::Seal)
-        };
-        write_all(local, &self.index, &seal.encode(), self.index_bytes)?;
-        sync(local, &self.index)
     }
 }
 

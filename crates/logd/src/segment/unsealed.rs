@@ -1,0 +1,65 @@
+//! The end of a segment, which may come long after its last batch and on another thread.
+
+use std::path::{Path, PathBuf};
+
+use ringwise::{Descriptor, Local, Operation};
+
+use super::{
+    call::{run, sync, write_all},
+    entry::{Entry, Kind},
+};
+
+/// A segment that nothing is written to any more.
+#[derive(Debug)]
+pub(crate) struct Unsealed {
+    pub(super) name: PathBuf,
+    pub(super) data: Descriptor,
+    pub(super) index: Descriptor,
+    pub(super) is_synced: bool,
+    pub(super) index_bytes: u64,
+    /// Whether something stands behind the last line that is to go.
+    pub(super) is_filled: bool,
+    /// Whether it has something of a batch that went to another.
+    pub(super) is_torn: bool,
+    pub(super) batches: u64,
+    pub(super) bytes: u64,
+    pub(super) lines: u64,
+    pub(super) next_line: u64,
+}
+
+impl Unsealed {
+    /// Its name, for people.
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Seals it, durably. The thread waits for it.
+    ///
+    /// # Errors
+    ///
+    /// What could not be written or synced. Without its seal it is read up to its last whole batch,
+    /// which is all of it.
+    pub(crate) fn seal(&self, local: &mut Local) -> Result<(), ringwise::Error> {
+        if self.is_filled || self.is_torn {
+            run(local, || Operation::set_len(&self.data, self.bytes)).map(drop)?;
+        }
+        if self.is_filled || self.is_torn || !self.is_synced {
+            sync(local, &self.data)?;
+        }
+        if self.is_torn {
+            run(local, || Operation::set_len(&self.index, self.index_bytes)).map(drop)?;
+        }
+        if self.is_torn || !self.is_synced {
+            sync(local, &self.index)?;
+        }
+        let seal = Entry {
+            number: self.batches,
+            offset: self.bytes,
+            lines: self.lines,
+            first_line: self.next_line,
+            ..Entry::new(Kind::Seal)
+        };
+        write_all(local, &self.index, &seal.encode(), self.index_bytes)?;
+        sync(local, &self.index)
+    }
+}
