@@ -15,6 +15,8 @@ use std::{
 mod daemon;
 #[path = "logd/disk.rs"]
 mod disk;
+#[path = "logd/gathered.rs"]
+mod gathered;
 #[path = "logd/limits.rs"]
 mod limits;
 #[path = "logd/long.rs"]

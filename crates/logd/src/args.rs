@@ -14,7 +14,7 @@ use ringwise_measure::quantity;
 use ringwise_serve::EngineChoice;
 
 use crate::{
-    connection::{Limits, LongLines},
+    connection::{Gather, Limits, LongLines},
     error::LogdError,
     framing::Framing,
     guarantee::Guarantee,
@@ -158,6 +158,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     commit_size: Option<usize>,
 
+    /// What is one write, so that what gathering is worth can be measured [default: batch]
+    #[arg(long, value_enum)]
+    gather: Option<Gather>,
+
     /// A segment ends when it has so many bytes [default: 256m]
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     segment_size: Option<u64>,
@@ -269,6 +273,7 @@ impl ServeArgs {
             budget_all: budget / threads as usize,
             // More saves no call that counts, and leaves the processor's caches.
             commit_max: flags.commit_size.or(file.commit_size).unwrap_or(4 << 20),
+            gather: flags.gather.or(file.gather).unwrap_or(Gather::Batch),
             idle: flags.idle.or(file.idle),
             turn_max: flags.batch.or(file.batch).map_or(usize::MAX, |count| count as usize),
         };
@@ -488,6 +493,7 @@ mod tests {
             ("connection-budget", "9m"),
             ("budget", "99m"),
             ("commit-size", "2m"),
+            ("gather", "receive"),
             ("segment-size", "5m"),
             ("segment-age", "5s"),
             ("write", "buffered"),

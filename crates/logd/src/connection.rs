@@ -30,8 +30,8 @@ mod state;
 mod time;
 mod wish;
 
-pub(crate) use batch::Batch;
 use batch::Run;
+pub(crate) use batch::{Batch, Gather};
 pub(crate) use long::LongLines;
 pub(crate) use state::Step;
 use state::{Greeting, Receiving, Stage};
@@ -54,6 +54,7 @@ pub(crate) struct Limits {
     pub(crate) budget_all: usize,
     /// Bytes of a batch from which on it waits for the one on its way.
     pub(crate) commit_max: usize,
+    pub(crate) gather: Gather,
     /// Completions that are looked at in a turn; at 1 each answer is a send of its own too.
     pub(crate) turn_max: usize,
     /// How long nothing may come from a connection, if there is a limit.

@@ -5,7 +5,7 @@
 
 use crate::{
     args,
-    connection::{Batch, Connection, Desk, Limits, LongLines, Step},
+    connection::{Batch, Connection, Desk, Gather, Limits, LongLines, Step},
     framing::{Frame, Framer, Framing, octets::Octets},
     guarantee::Guarantee,
     json::Rules,
@@ -80,6 +80,7 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
         budget_each: 1000,
         budget_all: 10_000,
         commit_max: usize::MAX,
+        gather: Gather::Batch,
         turn_max: usize::MAX,
         idle: None,
     };

@@ -25,3 +25,5 @@ pub(crate) mod unsealed;
 
 #[cfg(test)]
 mod crashes;
+#[cfg(test)]
+mod gathered;

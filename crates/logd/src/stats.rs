@@ -85,6 +85,8 @@ pub(crate) struct Stats {
     pub(crate) committed_bytes: u64,
     pub(crate) commits: u64,
     pub(crate) syncs: u64,
+    /// Writes of lines and dead letters.
+    pub(crate) writes: u64,
     /// Sends of answers.
     pub(crate) sends: u64,
     /// Times that nothing more was received from a sender for a while.
@@ -118,6 +120,7 @@ impl Sum for Stats {
             committed_bytes: sum.committed_bytes + one.committed_bytes,
             commits: sum.commits + one.commits,
             syncs: sum.syncs + one.syncs,
+            writes: sum.writes + one.writes,
             sends: sum.sends + one.sends,
             stopped_senders: sum.stopped_senders + one.stopped_senders,
             stalls: sum.stalls + one.stalls,
@@ -136,8 +139,8 @@ impl fmt::Display for Stats {
         write!(
             f,
             "{} connections, {} open, {} broken, {} refused by TLS; {} lines accepted, {} \
-             rejected; {} refused for their length; {} bytes received by {} receives, {} committed by {} commits and {} syncs; {} \
-             sends, {} senders stopped, {} stalls, {} threads stalled, {} short of space, {} dead segments, {} enters",
+             rejected; {} refused for their length; {} bytes received by {} receives, {} committed by {} commits, {} writes and {} syncs; \
+             {} sends, {} senders stopped, {} stalls, {} threads stalled, {} short of space, {} dead segments, {} enters",
             self.connections,
             self.open,
             self.broken,
@@ -149,6 +152,7 @@ impl fmt::Display for Stats {
             self.receives,
             self.committed_bytes,
             self.commits,
+            self.writes,
             self.syncs,
             self.sends,
             self.stopped_senders,

@@ -19,9 +19,9 @@ use crate::{
     guarantee::Guarantee,
     keeper::Task,
     log,
-    names::{Mark, Names},
+    names::Names,
     segment::{
-        appender::{Appender, Fatal, Limits, Plan, Progress},
+        appender::{Appender, Fatal, Given, Limits, Plan, Progress},
         call::open_directory,
         name::{Content, Stream, parse},
         recovery::{Recovered, recover},
@@ -52,7 +52,7 @@ pub(crate) struct Storage {
     is_waiting: bool,
     has_stalled: bool,
     /// Lines that wait for their batch's dead letters to be stored.
-    next: Option<(Vec<u8>, u64, Vec<Mark>)>,
+    next: Option<Given>,
     /// To who seals segments.
     keeper: Sender<Task>,
     pub(crate) commits: u64,
@@ -180,6 +180,10 @@ impl Storage {
         self.lines.appender.syncs + self.letters.appender.syncs
     }
 
+    pub(crate) fn writes(&self) -> u64 {
+        self.lines.appender.writes + self.letters.appender.writes
+    }
+
     /// Sends a batch on its way; leaves an empty one. False: there is nothing in it to store, so it is
     /// committed.
     pub(crate) fn begin(&mut self, local: &mut Local, batch: &mut Batch) -> Result<bool, Fatal> {
@@ -196,12 +200,18 @@ impl Storage {
         } else {
             // Lines that were refused have their clients' numbers to store: a batch without a byte.
             batch.lines = std::mem::take(&mut self.lines.spare);
+            let given = Given {
+                data: full.lines,
+                lines: full.line_count,
+                names: full.names.clone(),
+                cuts: full.line_cuts,
+            };
             if has_both && !full.names.is_empty() {
                 // A client is told of its lines by what is stored with them: its dead letters have to
                 // be there before.
-                self.next = Some((full.lines, full.line_count, full.names.clone()));
+                self.next = Some(given);
             } else {
-                self.lines.begin(local, full.lines, full.line_count, full.names.clone())?;
+                self.lines.begin(local, given)?;
             }
         }
         if full.letters.is_empty() {
@@ -209,7 +219,8 @@ impl Storage {
         } else {
             let names = if has_both { Vec::new() } else { full.names };
             batch.letters = std::mem::take(&mut self.letters.spare);
-            self.letters.begin(local, full.letters, full.letter_count, names)?;
+            let (data, lines) = (full.letters, full.letter_count);
+            self.letters.begin(local, Given { data, lines, names, cuts: full.letter_cuts })?;
         }
         self.go_on(local)?;
         self.hand_on();
@@ -220,9 +231,9 @@ impl Storage {
     /// Begins the lines whose dead letters are stored.
     fn go_on(&mut self, local: &mut Local) -> Result<(), Fatal> {
         if self.letters.state == State::Idle
-            && let Some((lines, count, names)) = self.next.take()
+            && let Some(given) = self.next.take()
         {
-            self.lines.begin(local, lines, count, names)?;
+            self.lines.begin(local, given)?;
         }
         Ok(())
     }
@@ -307,15 +318,9 @@ impl Storage {
 }
 
 impl Part {
-    fn begin(
-        &mut self,
-        local: &mut Local,
-        bytes: Vec<u8>,
-        count: u64,
-        names: Vec<Mark>,
-    ) -> Result<(), Fatal> {
+    fn begin(&mut self, local: &mut Local, given: Given) -> Result<(), Fatal> {
         self.state = State::Going;
-        let progress = self.appender.begin(local, bytes, count, names)?;
+        let progress = self.appender.begin(local, given)?;
         self.note(progress);
         Ok(())
     }

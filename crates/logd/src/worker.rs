@@ -16,7 +16,7 @@ use ringwise::{BufferGroup, Completion, Descriptor, Local, Operation, Setup, Tic
 use ringwise_serve::{Door, Ear, Request, Seat, loop_room};
 
 use crate::{
-    connection::{Batch, Connection, Desk, Limits, Step},
+    connection::{Batch, Connection, Desk, Gather, Limits, Step},
     error::LogdError,
     guarantee::Guarantee,
     keeper::{Care, Task},
@@ -336,6 +336,9 @@ impl Worker {
         if look(&mut client.connection, &mut desk) {
             self.filling.push(index);
         }
+        if self.limits.gather == Gather::Receive {
+            self.batch.cut();
+        }
         if self.filling_since.is_none() && !self.batch.is_empty() {
             self.filling_since = Some(Instant::now());
         }
@@ -639,6 +642,7 @@ impl Worker {
             enters: self.local.stats().enters,
             commits: self.storage.commits,
             syncs: self.storage.syncs(),
+            writes: self.storage.writes(),
             stalls: self.storage.stalls,
             stalled: u64::from(self.storage.is_stalled()),
             low: u64::from(self.storage.is_low()),

@@ -3,7 +3,18 @@
 
 use std::ops::Range;
 
+use clap::ValueEnum;
+
 use crate::names::Mark;
+
+/// What is one write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Gather {
+    /// All of a batch
+    Batch,
+    /// What each receive brought of it, one after the other
+    Receive,
+}
 
 /// Lines that wait to be committed, of all connections of a thread.
 #[derive(Debug, Default)]
@@ -16,6 +27,9 @@ pub(crate) struct Batch {
     pub(crate) refused_count: u64,
     /// Clients that named themselves and have lines in it.
     pub(crate) names: Vec<Mark>,
+    /// Where a write ends and another begins, where all of it is not to be one.
+    pub(crate) line_cuts: Vec<usize>,
+    pub(crate) letter_cuts: Vec<usize>,
 }
 
 impl Batch {
@@ -25,6 +39,17 @@ impl Batch {
 
     pub(crate) fn bytes(&self) -> usize {
         self.lines.len() + self.letters.len()
+    }
+
+    /// What comes from here on is another write.
+    pub(crate) fn cut(&mut self) {
+        let cut = |cuts: &mut Vec<usize>, end| {
+            if end > cuts.last().copied().unwrap_or(0) {
+                cuts.push(end);
+            }
+        };
+        cut(&mut self.line_cuts, self.lines.len());
+        cut(&mut self.letter_cuts, self.letters.len());
     }
 }
 

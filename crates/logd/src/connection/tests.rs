@@ -21,6 +21,7 @@ impl Table {
             budget_each: 300,
             budget_all: 1000,
             commit_max: usize::MAX,
+            gather: Gather::Batch,
             turn_max: usize::MAX,
             idle: None,
         };

@@ -10,7 +10,7 @@ use crate::{
 /// A figure of each thread: its name, what it is, and where it stands.
 type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
 
-const COUNTERS: [Figure; 16] = [
+const COUNTERS: [Figure; 17] = [
     ("connections", "Connections accepted", |s| s.connections),
     ("connections_broken", "Connections that an error ended", |s| s.broken),
     ("tls_failures", "Connections that TLS refused", |s| s.tls_failures),
@@ -21,6 +21,7 @@ const COUNTERS: [Figure; 16] = [
     ("receives", "Receives that brought bytes", |s| s.receives),
     ("committed_bytes", "Bytes of lines and dead letters committed", |s| s.committed_bytes),
     ("commits", "Batches begun", |s| s.commits),
+    ("writes", "Writes of lines and dead letters asked for", |s| s.writes),
     ("syncs", "Syncs asked for", |s| s.syncs),
     ("answer_sends", "Sends of answers", |s| s.sends),
     ("stopped_senders", "Times that a sender was not received from", |s| s.stopped_senders),

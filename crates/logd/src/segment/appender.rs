@@ -6,6 +6,9 @@
 //! it. A sync that failed is never asked for again: the segment is left as it is, and the batch,
 //! which is still in memory, is written to a new one. Where there is no space a write is made again
 //! when there may be; where the file may not grow the segment ends before the batch.
+//!
+//! A batch is one write. To see what that is worth it can be several, one after the other, and the
+//! sync behind the last.
 
 use std::{
     path::{Path, PathBuf},
@@ -60,6 +63,17 @@ pub(crate) struct Plan {
     pub(crate) tag: u64,
 }
 
+/// What is to be committed: whole lines, or names alone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) data: Vec<u8>,
+    pub(crate) lines: u64,
+    /// Clients that named themselves and have lines in it.
+    pub(crate) names: Vec<Mark>,
+    /// Where a write ends in the data and another begins; without any it is one.
+    pub(crate) cuts: Vec<usize>,
+}
+
 /// Writes a stream.
 pub(crate) struct Appender {
     plan: Plan,
@@ -79,6 +93,8 @@ pub(crate) struct Appender {
     pub(crate) dead_segments: u64,
     /// Syncs that were asked for.
     pub(crate) syncs: u64,
+    /// Writes of lines, those of what was left of short ones among them.
+    pub(crate) writes: u64,
 }
 
 struct Segment {
@@ -99,6 +115,9 @@ struct Segment {
 struct Commit {
     lines: u64,
     names: Vec<Mark>,
+    cuts: Vec<usize>,
+    /// Of these, those that were written up to.
+    cuts_done: usize,
     checksum: u32,
     /// The batch, while no write has it.
     data: Option<Vec<u8>>,
@@ -113,6 +132,22 @@ struct Commit {
     in_flight: u32,
     sync: Sync,
     trouble: Option<Trouble>,
+}
+
+impl Commit {
+    /// Where the next write ends. Of a direct segment these are whole blocks, and what ends in the same
+    /// one is written together: `before` bytes stand in the first block before the batch.
+    fn next_end(&mut self, before: usize, is_direct: bool) -> usize {
+        let unit = if is_direct { BLOCK_BYTES } else { 1 };
+        while let Some(cut) = self.cuts.get(self.cuts_done) {
+            let end = (before + cut).next_multiple_of(unit);
+            if end > self.data_done {
+                return end;
+            }
+            self.cuts_done += 1;
+        }
+        self.data_len
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +202,7 @@ impl Appender {
             file_max: u64::MAX,
             dead_segments: 0,
             syncs: 0,
+            writes: 0,
         }
     }
 
@@ -180,19 +216,16 @@ impl Appender {
     /// # Errors
     ///
     /// [`Fatal`]: it cannot be stored, and trying again is of no use.
-    pub(crate) fn begin(
-        &mut self,
-        local: &mut Local,
-        data: Vec<u8>,
-        lines: u64,
-        names: Vec<Mark>,
-    ) -> Result<Progress, Fatal> {
+    pub(crate) fn begin(&mut self, local: &mut Local, given: Given) -> Result<Progress, Fatal> {
+        let Given { data, lines, names, cuts } = given;
         let has_content = !data.is_empty() || !names.is_empty();
         assert!(self.commit.is_none() && has_content, "one batch at a time, of something");
         let data_bytes = data.len();
         self.commit = Some(Commit {
             lines,
             names,
+            cuts,
+            cuts_done: 0,
             checksum: crc32fast::hash(&data),
             len: data.len(),
             data: Some(data),
@@ -418,12 +451,13 @@ impl Appender {
     fn begin_again(&mut self) {
         if let Some(commit) = &mut self.commit {
             (commit.data_done, commit.data_len, commit.entry_done) = (0, 0, 0);
+            commit.cuts_done = 0;
             (commit.entry, commit.sync) = (None, Sync::Unasked);
         }
     }
 
-    /// Writes what is left of the batch, if anything is, and syncs it behind the write: linked, so
-    /// that who has written goes on to sync without waiting for this thread to see it.
+    /// Writes what is left of the batch up to its next cut, if anything is, and syncs it behind the last
+    /// write: linked, so that who has written goes on to sync without waiting for this thread to see it.
     fn push_data(&mut self, local: &mut Local) -> Result<(), Fatal> {
         let (Some(segment), Some(commit)) = (&self.segment, &mut self.commit) else {
             return Ok(());
@@ -431,9 +465,10 @@ impl Appender {
         if commit.data_done == commit.data_len {
             return Ok(());
         }
-        let (done, end) = (commit.data_done, commit.data_len);
+        let before = if segment.is_direct { self.staging.before() } else { 0 };
+        let (done, end) = (commit.data_done, commit.next_end(before, segment.is_direct));
         let (rest, start) = if segment.is_direct {
-            (self.staging.give(done), segment.bytes - self.staging.before() as u64)
+            (self.staging.give(done..end), segment.bytes - before as u64)
         } else {
             let data = commit.data.take().map(ringwise::Buffer::from);
             (data.map(|data| data.slice(done..end)), segment.bytes)
@@ -441,7 +476,9 @@ impl Appender {
         let Some(rest) = rest else { return Ok(()) };
         let write = Operation::write_at(&segment.data, rest, start + done as u64);
         commit.in_flight += 1;
-        if self.plan.guarantee != Guarantee::Durable || commit.sync != Sync::Unasked {
+        self.writes += 1;
+        let is_last = end == commit.data_len;
+        if !is_last || self.plan.guarantee != Guarantee::Durable || commit.sync != Sync::Unasked {
             return push(local, write, self.plan.tag | WRITE_DATA);
         }
         let sync = Operation::sync_data(&segment.data);

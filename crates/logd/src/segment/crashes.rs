@@ -17,7 +17,7 @@ use ringwise::{
 };
 
 use super::{
-    appender::{Appender, Limits, Plan, Progress},
+    appender::{Appender, Given, Limits, Plan, Progress},
     call::open_directory,
     name::{Content, Part, Stream, parse},
     pack::pack,
@@ -25,10 +25,7 @@ use super::{
     recovery::recover,
     retention::{Kept, remove},
 };
-use crate::{
-    guarantee::Guarantee,
-    names::{Mark, Names},
-};
+use crate::{guarantee::Guarantee, names::Names};
 
 const DIRECTORY: &str = "/log";
 /// A client that names itself.
@@ -93,7 +90,12 @@ fn run(
                 format!("{}:{}", ledger.given.len() + place, "x".repeat(random.usize(0..most)))
             })
             .collect();
-        let bytes = batch.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
+        let data: Vec<u8> =
+            batch.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
+        // Of some every second line is a write of its own.
+        let ends = memchr::memchr_iter(b'\n', &data).map(|end| end + 1);
+        let cuts =
+            if random.bool() { ends.filter(|_| random.bool()).collect() } else { Vec::new() };
         ledger.given.extend(batch);
         // Of every second client it is known up to where it is stored; its name takes three entries.
         let given = ledger.given.len() as u64;
@@ -104,7 +106,8 @@ fn run(
         if count > 0 && !marks.is_empty() {
             ledger.marked.push((given, ledger.given[given as usize - 1].clone()));
         }
-        if !commit(&mut local, &mut appender, bytes, count as u64, marks.clone()) {
+        let given = Given { data, lines: count as u64, names: marks.clone(), cuts };
+        if !commit(&mut local, &mut appender, given) {
             return;
         }
         for (name, stored) in marks {
@@ -132,14 +135,8 @@ fn plain(simulation: &Simulation) -> Vec<u64> {
     parsed.filter(|(_, _, part)| *part == Part::Data).map(|(_, serial, _)| serial).collect()
 }
 
-fn commit(
-    local: &mut Local,
-    appender: &mut Appender,
-    bytes: Vec<u8>,
-    lines: u64,
-    marks: Vec<Mark>,
-) -> bool {
-    let Ok(mut progress) = appender.begin(local, bytes, lines, marks) else { return false };
+pub(super) fn commit(local: &mut Local, appender: &mut Appender, given: Given) -> bool {
+    let Ok(mut progress) = appender.begin(local, given) else { return false };
     for _ in 0..200 {
         match progress {
             Progress::Committed(_) => return true,

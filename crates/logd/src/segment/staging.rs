@@ -5,6 +5,8 @@
 //! mixture of the two has those. What is left of the last block is filled with spaces, and is
 //! written over by the next batch, or cut off when the segment is sealed.
 
+use std::ops::Range;
+
 use ringwise::{AlignedBuf, Buffer};
 
 /// What offsets, lengths and addresses are multiples of: no device here asks for more.
@@ -59,10 +61,10 @@ impl Staging {
         self.memory.is_some()
     }
 
-    /// What is to be written from a place on, for a write; nothing while another has it.
-    pub(crate) fn give(&mut self, done: usize) -> Option<Buffer> {
+    /// What is to be written, or a part of it, for a write; nothing while another has it.
+    pub(crate) fn give(&mut self, part: Range<usize>) -> Option<Buffer> {
         let memory = self.memory.take()?;
-        Some(Buffer::from(memory).slice(done..self.len))
+        Some(Buffer::from(memory).slice(part))
     }
 
     /// A write has ended.
@@ -101,7 +103,7 @@ mod tests {
                 let start: usize = expected.len() - staging.before();
                 assert!(start.is_multiple_of(BLOCK_BYTES));
                 assert!(staging.len().is_multiple_of(BLOCK_BYTES));
-                let buffer = staging.give(0).unwrap();
+                let buffer = staging.give(0..staging.len()).unwrap();
                 assert!(!staging.is_here());
                 let written = buffer.selected();
                 assert!(written.starts_with(&expected[start..]), "what was there stays");
