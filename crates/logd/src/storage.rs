@@ -76,7 +76,6 @@ enum State {
 impl Storage {
     /// Opens the streams `number` of a directory and ends what the last run left.
     pub(crate) fn open(
-        local: &mut Local,
         directory: &Path,
         number: u32,
         guarantee: Guarantee,
@@ -85,9 +84,12 @@ impl Storage {
         clients: &Arc<Names>,
     ) -> Result<Storage, LogdError> {
         let names = names(directory)?;
-        let mut part = |content, tag| -> Result<Part, LogdError> {
+        let part = |content, tag| -> Result<Part, LogdError> {
             let stream = Stream { content, number };
-            let recovered = end_last(local, directory, &names, stream)?;
+            // Seldom asked: a ring for it would be memory for nothing, and may have no threads for it.
+            let aside = Local::builder().backend(BackendChoice::Classic).build();
+            let mut aside = aside.map_err(LogdError::failed)?;
+            let recovered = end_last(&mut aside, directory, &names, stream)?;
             let plan = Plan {
                 directory: directory.to_owned(),
                 stream,
@@ -99,10 +101,8 @@ impl Storage {
                 is_direct: limits.is_direct,
                 tag,
             };
-            let handle = open_directory(local, directory).map_err(LogdError::failed)?;
-            // Once in hundreds of megabytes: a ring for it would be memory for nothing.
-            let aside = Local::builder().backend(BackendChoice::Classic).build();
-            let appender = Appender::new(plan, handle, aside.map_err(LogdError::failed)?);
+            let handle = open_directory(&mut aside, directory).map_err(LogdError::failed)?;
+            let appender = Appender::new(plan, handle, aside);
             Ok(Part { appender, spare: Vec::new(), state: State::Idle })
         };
         Ok(Storage {
@@ -184,8 +184,8 @@ impl Storage {
         self.lines.appender.writes + self.letters.appender.writes
     }
 
-    /// Sends a batch on its way; leaves an empty one. False: there is nothing in it to store, so it is
-    /// committed.
+    /// Sends a batch on its way; leaves an empty one. False: it is committed already, since there was
+    /// nothing in it to store, or the thread waited for what stores it.
     pub(crate) fn begin(&mut self, local: &mut Local, batch: &mut Batch) -> Result<bool, Fatal> {
         let full = std::mem::take(batch);
         let is_refused = full.lines.is_empty() && full.letters.is_empty();
@@ -225,7 +225,7 @@ impl Storage {
         self.go_on(local)?;
         self.hand_on();
         self.look(local)?;
-        Ok(true)
+        Ok(self.is_busy())
     }
 
     /// Begins the lines whose dead letters are stored.

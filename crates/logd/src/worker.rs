@@ -158,7 +158,6 @@ impl Worker {
             BufferGroup::new(&mut local, BUFFERS, BUFFER_BYTES).map_err(LogdError::failed)?;
         let live = order.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let storage = Storage::open(
-            &mut local,
             &order.directory,
             seat.number,
             order.guarantee,
@@ -394,8 +393,8 @@ impl Worker {
         }
     }
 
-    /// Sends all lines that have come on their way, if none are. True: there was nothing to store of
-    /// them, so they are answered already and more may be looked at.
+    /// Sends all lines that have come on their way, if none are. True: they are committed already, and more
+    /// may be looked at.
     fn begin_batch(&mut self) -> Result<bool, LogdError> {
         if self.batch.is_empty() || !self.storage.is_ready() {
             return Ok(false);
@@ -408,10 +407,14 @@ impl Worker {
                 client.connection.batch_began(&mut self.batch.names);
             }
         }
+        let commits = self.storage.commits;
         let begun = self.storage.begin(&mut self.local, &mut self.batch);
         self.has_begun = begun.map_err(|fatal| LogdError::Failed(fatal.0))?;
-        if !self.has_begun {
+        if self.storage.commits == commits {
+            // All of it was refused: nothing took any time.
             self.committing_since = None;
+        }
+        if !self.has_begun {
             self.end_batch();
         }
         Ok(!self.has_begun)

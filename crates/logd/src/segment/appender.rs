@@ -7,11 +7,14 @@
 //! which is still in memory, is written to a new one. Where there is no space a write is made again
 //! when there may be; where the file may not grow the segment ends before the batch.
 //!
+//! Where the kernel has no thread for a write or a sync (a limit of processes), it cancels it, and it is
+//! made aside: by a thread of the daemon, this one if there can be no other.
+//!
 //! A batch is one write. To see what that is worth it can be several, one after the other, and the
 //! sync behind the last.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -19,7 +22,7 @@ use std::{
 use ringwise::{Completion, Descriptor, Local, OpenOptions, Operation};
 
 use super::{
-    call::{is_cancelled, is_invalid, is_space, is_too_large, is_transient, run},
+    call::{is_cancelled, is_invalid, is_space, is_too_large, is_transient, open_data, run},
     entry::{AFTER_SYNC, Entry, Kind, NAMES_SHIFT},
     name::{Part, Stream},
     staging::{BLOCK_BYTES, Staging},
@@ -27,6 +30,7 @@ use super::{
 };
 use crate::{
     guarantee::Guarantee,
+    log,
     names::{Mark, Names},
 };
 
@@ -81,6 +85,9 @@ pub(crate) struct Appender {
     directory: Descriptor,
     /// For what the thread waits for, so that nothing of others comes in between.
     aside: Local,
+    /// Whether that makes the segment's writes and syncs too, and how many of them it has.
+    is_aside: bool,
+    on_aside: u32,
     segment: Option<Segment>,
     commit: Option<Commit>,
     staging: Staging,
@@ -130,6 +137,8 @@ struct Commit {
     len: usize,
     entry_len: usize,
     in_flight: u32,
+    /// Of these, syncs of the data.
+    syncs_in_flight: u32,
     sync: Sync,
     trouble: Option<Trouble>,
 }
@@ -194,6 +203,8 @@ impl Appender {
             plan,
             directory,
             aside,
+            is_aside: false,
+            on_aside: 0,
             segment: None,
             commit: None,
             staging: Staging::default(),
@@ -235,6 +246,7 @@ impl Appender {
             entry_done: 0,
             entry_len: 0,
             in_flight: 0,
+            syncs_in_flight: 0,
             sync: Sync::Unasked,
             trouble: None,
         });
@@ -282,7 +294,8 @@ impl Appender {
         if !self.segment.as_ref().is_some_and(|segment| segment.has_names) {
             self.push_sync(local, SYNC_NAMES)?;
         }
-        self.go_on(local)
+        let progress = self.go_on(local)?;
+        self.wait_aside(local, progress)
     }
 
     /// Takes the completion of one of its operations.
@@ -295,11 +308,44 @@ impl Appender {
         local: &mut Local,
         completion: Completion,
     ) -> Result<Progress, Fatal> {
+        let progress = self.take_from(local, completion, false)?;
+        self.wait_aside(local, progress)
+    }
+
+    /// Waits for what is made aside, and what that brings about.
+    fn wait_aside(&mut self, local: &mut Local, before: Progress) -> Result<Progress, Fatal> {
+        let mut progress = before;
+        while self.on_aside > 0 {
+            self.aside.submit_and_wait(1).map_err(|error| Fatal(error.to_string()))?;
+            while let Some(completion) = self.aside.next_completion() {
+                self.on_aside -= 1;
+                progress = self.take_from(local, completion, true)?;
+            }
+        }
+        Ok(progress)
+    }
+
+    /// Takes a completion, of one that was made aside or not.
+    fn take_from(
+        &mut self,
+        local: &mut Local,
+        completion: Completion,
+        was_aside: bool,
+    ) -> Result<Progress, Fatal> {
         let (kind, result) = (completion.tag() & 0xff, completion.result());
         let Some(commit) = &mut self.commit else { return Ok(Progress::Going) };
         let is_direct = self.segment.as_ref().is_some_and(|segment| segment.is_direct);
         commit.in_flight -= 1;
-        let again = matches!(&result, Err(error) if is_transient(error));
+        commit.syncs_in_flight -= u32::from(kind == SYNC_DATA);
+        // A sync has no turn either where the write before it was short or failed, and asks for another.
+        let is_awaited =
+            kind != SYNC_DATA || (commit.syncs_in_flight == 0 && commit.sync == Sync::Asked);
+        let is_cancelled = matches!(&result, Err(error) if is_cancelled(error));
+        let has_no_thread = is_cancelled && is_awaited && !was_aside;
+        if has_no_thread && !std::mem::replace(&mut self.is_aside, true) {
+            tell_aside(self.plan.stream);
+        }
+        let again = has_no_thread || matches!(&result, Err(error) if is_transient(error));
         let reached = result.as_ref().map_or(0, |count| commit.data_done + count);
         if (kind == WRITE_DATA && reached < commit.data_len) || (kind == SYNC_DATA && again) {
             // What is missing is to be synced too. A sync that was interrupted has told of nothing yet.
@@ -327,8 +373,7 @@ impl Appender {
                     }
                 }
             },
-            // The write that it was linked to was short or failed, and asks for another.
-            Err(error) if kind == SYNC_DATA && is_cancelled(&error) => {}
+            Err(_) if is_cancelled && !is_awaited => {}
             // It did nothing.
             Err(_) if again => {}
             Err(error) if is_space(&error) && matches!(kind, WRITE_DATA | WRITE_INDEX) => {
@@ -477,12 +522,13 @@ impl Appender {
         let write = Operation::write_at(&segment.data, rest, start + done as u64);
         commit.in_flight += 1;
         self.writes += 1;
-        let is_last = end == commit.data_len;
+        let is_last = end == commit.data_len && !self.is_aside;
         if !is_last || self.plan.guarantee != Guarantee::Durable || commit.sync != Sync::Unasked {
-            return push(local, write, self.plan.tag | WRITE_DATA);
+            return self.push(local, write, WRITE_DATA);
         }
         let sync = Operation::sync_data(&segment.data);
         commit.in_flight += 1;
+        commit.syncs_in_flight += 1;
         commit.sync = Sync::Asked;
         self.syncs += 1;
         let linked = vec![(write, self.plan.tag | WRITE_DATA), (sync, self.plan.tag | SYNC_DATA)];
@@ -503,7 +549,7 @@ impl Appender {
         let rest = ringwise::Buffer::from(entry).slice(done..end);
         let write = Operation::write_at(&segment.index, rest, start + done as u64);
         commit.in_flight += 1;
-        push(local, write, self.plan.tag | WRITE_INDEX)
+        self.push(local, write, WRITE_INDEX)
     }
 
     fn push_sync(&mut self, local: &mut Local, kind: u64) -> Result<(), Fatal> {
@@ -515,8 +561,16 @@ impl Appender {
             _ => Operation::sync_data(&segment.data),
         };
         commit.in_flight += 1;
+        commit.syncs_in_flight += u32::from(kind == SYNC_DATA);
         self.syncs += 1;
-        push(local, sync, self.plan.tag | kind)
+        self.push(local, sync, kind)
+    }
+
+    fn push(&mut self, local: &mut Local, operation: Operation, kind: u64) -> Result<(), Fatal> {
+        self.on_aside += u32::from(self.is_aside);
+        let on = if self.is_aside { &mut self.aside } else { local };
+        let pushed = on.push(operation, self.plan.tag | kind);
+        pushed.map(drop).map_err(|error| Fatal(error.to_string()))
     }
 
     /// Opens the next segment. Once in hundreds of megabytes, so the thread may wait for it.
@@ -531,6 +585,8 @@ impl Appender {
         let (data, is_direct) = open_data(local, &path(Part::Data), new, self.plan.is_direct)?;
         self.plan.is_direct = is_direct;
         self.staging.restart();
+        // Its limit may have been raised, or others may have gone.
+        self.is_aside = false;
         let options = new.custom_flags(dsync);
         let opened = run(local, || Operation::open(path(Part::Index), options));
         let index = match opened.and_then(Completion::into_descriptor) {
@@ -594,25 +650,6 @@ impl Appender {
     }
 }
 
-/// Makes a file for lines, past the page cache if that is wanted and can be.
-fn open_data(
-    local: &mut Local,
-    path: &Path,
-    new: OpenOptions,
-    is_direct: bool,
-) -> Result<(Descriptor, bool), ringwise::Error> {
-    let opened = run(local, || Operation::open(path, new.direct(is_direct)));
-    match opened.and_then(Completion::into_descriptor) {
-        // The file was made before it was refused: open(2).
-        Err(error) if is_direct && is_invalid(&error) => {
-            let _ = run(local, || Operation::unlink(path));
-            let opened = run(local, || Operation::open(path, new))?;
-            Ok((opened.into_descriptor()?, false))
-        }
-        opened => Ok((opened?, is_direct)),
-    }
-}
-
 /// The batch's entry, after those of the names that have lines in it. Where it is the segment's
 /// first, its head comes before them, and all names: those of the segments before, which may be
 /// removed.
@@ -643,6 +680,12 @@ fn entry_of(plan: &Plan, segment: &Segment, commit: &Commit) -> Vec<u8> {
     entries.iter().flat_map(Entry::encode).collect()
 }
 
-fn push(local: &mut Local, operation: Operation, tag: u64) -> Result<(), Fatal> {
-    local.push(operation, tag).map(drop).map_err(|error| Fatal(error.to_string()))
+fn tell_aside(stream: Stream) {
+    log::remark(
+        "threads",
+        format_args!(
+            "{stream}: the kernel has no thread for its writes and syncs: the daemon makes them itself, \
+             and is slower; raise the limit of processes (ulimit -u, pids.max, TasksMax=)"
+        ),
+    );
 }

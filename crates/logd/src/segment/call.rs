@@ -50,6 +50,25 @@ pub(crate) fn open_directory(
     run(local, || Operation::open(path, OpenOptions::new().read(true)))?.into_descriptor()
 }
 
+/// Makes a file for lines, past the page cache if that is wanted and can be.
+pub(super) fn open_data(
+    local: &mut Local,
+    path: &Path,
+    new: OpenOptions,
+    is_direct: bool,
+) -> Result<(Descriptor, bool), ringwise::Error> {
+    let opened = run(local, || Operation::open(path, new.direct(is_direct)));
+    match opened.and_then(Completion::into_descriptor) {
+        // The file was made before it was refused: open(2).
+        Err(error) if is_direct && is_invalid(&error) => {
+            let _ = run(local, || Operation::unlink(path));
+            let opened = run(local, || Operation::open(path, new))?;
+            Ok((opened.into_descriptor()?, false))
+        }
+        opened => Ok((opened?, is_direct)),
+    }
+}
+
 /// Reads from `start` to `end` or the end of the file; says how many bytes there were.
 pub(crate) fn read(
     local: &mut Local,

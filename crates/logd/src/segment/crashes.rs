@@ -282,6 +282,7 @@ fn short_interrupted_and_failing_writes_lose_nothing() {
             (Fault::ShortRead, When::rate(0.1)),
             (Fault::Interrupted, When::rate(0.1)),
             (Fault::Again, When::rate(0.05)),
+            (Fault::NoThread, When::rate(0.05)),
             (Fault::NoSpace, When::rate(0.05)),
         ];
         lives(seed, Guarantee::Durable, &faults, true);

@@ -27,6 +27,10 @@ pub enum Fault {
     /// The operation fails with `EAGAIN` and did nothing. Reads, writes, syncs, receives that give one
     /// result, and sends.
     Again,
+    /// The operation fails with `ECANCELED` and did nothing, though nobody cancelled it: the kernel has
+    /// no thread for it, as beyond a limit of processes (io_uring/io-wq.c, io_wq_enqueue). Reads, writes
+    /// and syncs.
+    NoThread,
     /// The operation fails with `EIO`. One that changes names did nothing, and a write did
     /// nothing. A sync that fails so drops what it was to make durable: the file still reads as
     /// written, but what the disk does not happen to have is never written to it, by no later sync.
@@ -89,6 +93,7 @@ impl Fault {
             Fault::ShortRead => reads || receives || opcode == O::ReceiveMulti,
             Fault::ShortWrite => writes || sends,
             Fault::Again => reads || writes || opcode == O::Sync || receives || sends,
+            Fault::NoThread => reads || writes || opcode == O::Sync,
             Fault::Interrupted => {
                 let lasts = matches!(opcode, O::Sync | O::Open | O::Allocate | O::SetLen);
                 reads || writes || lasts || receives || sends

@@ -113,6 +113,7 @@ impl World {
         let faults = [
             (Fault::Interrupted, libc::EINTR),
             (Fault::Again, libc::EAGAIN),
+            (Fault::NoThread, libc::ECANCELED),
             (Fault::Io, libc::EIO),
             (Fault::NoSpace, libc::ENOSPC),
         ];

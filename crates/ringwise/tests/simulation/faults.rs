@@ -99,6 +99,16 @@ fn an_operation_is_to_be_tried_again() {
 }
 
 #[test]
+fn what_has_no_thread_is_cancelled_and_did_nothing() {
+    let (simulation, mut local) = with(Fault::NoThread, When::nth(1));
+    let file = file(&simulation, "/file");
+    let write = || Operation::write_at(&file, vec![7; 10], 0);
+    assert_eq!(kind(&mut local, write()), Some(ErrorKind::Cancelled));
+    assert_eq!(simulation.read("/file").unwrap(), []);
+    assert_eq!(kind(&mut local, write()), None);
+}
+
+#[test]
 fn a_device_fails_at_the_nth_operation_of_a_kind() {
     let (simulation, mut local) = with(Fault::Io, When::nth(2).of(Opcode::Read));
     let file = file(&simulation, "/file");

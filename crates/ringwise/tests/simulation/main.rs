@@ -107,6 +107,7 @@ fn program(seed: u64) -> String {
         Fault::ShortWrite,
         Fault::Interrupted,
         Fault::Again,
+        Fault::NoThread,
         Fault::Io,
         Fault::NoSpace,
         Fault::PartialSubmit,
