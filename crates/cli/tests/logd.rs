@@ -89,6 +89,18 @@ impl Client {
     }
 }
 
+/// A figure of a daemon's only thread; `page` is the line in which it told its status page.
+fn figure(page: &str, name: &str) -> u64 {
+    let address = page.trim_end().strip_suffix('/').unwrap().rsplit('/').next().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let start = format!("{name}{{thread=\"0\"}} ");
+    let value = text.lines().find_map(|line| line.strip_prefix(&start));
+    value.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
+}
+
 #[test]
 fn what_is_acknowledged_is_stored_as_it_came() {
     for engine in ENGINES {

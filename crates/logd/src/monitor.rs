@@ -55,7 +55,7 @@ pub(crate) struct Facts {
     pub(crate) directory: PathBuf,
     pub(crate) address: String,
     pub(crate) guarantee: &'static str,
-    pub(crate) engine: &'static str,
+    pub(crate) engine: String,
 }
 
 impl Monitor {

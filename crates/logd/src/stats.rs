@@ -103,6 +103,8 @@ pub(crate) struct Stats {
     pub(crate) commit_times: Times,
     /// System calls that hand over and wait; on epoll not counted.
     pub(crate) enters: u64,
+    /// Threads whose ring has one of the kernel's that takes what it is asked for.
+    pub(crate) polled: u64,
 }
 
 impl Sum for Stats {
@@ -130,6 +132,7 @@ impl Sum for Stats {
             uncommitted_bytes: sum.uncommitted_bytes + one.uncommitted_bytes,
             commit_times: sum.commit_times.plus(&one.commit_times),
             enters: sum.enters + one.enters,
+            polled: sum.polled + one.polled,
         })
     }
 }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ringwise::{BufferGroup, Completion, Descriptor, Local, Operation, Setup, Ticket, net};
+use ringwise::{BufferGroup, Completion, Descriptor, Effect, Local, Operation, Setup, Ticket, net};
 use ringwise_serve::{Door, Ear, Request, Seat, loop_room};
 
 use crate::{
@@ -643,6 +643,7 @@ impl Worker {
             uncommitted_bytes: uncommitted as u64,
             open: self.door.open() as u64,
             enters: self.local.stats().enters,
+            polled: u64::from(*self.local.setup().sqpoll() == Effect::Effective),
             commits: self.storage.commits,
             syncs: self.storage.syncs(),
             writes: self.storage.writes(),

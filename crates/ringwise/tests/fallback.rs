@@ -9,7 +9,7 @@ use std::{
 };
 
 use ringwise::{
-    Backend, BackendChoice, Builder, Descriptor, FallbackReason, Local, Opcode, Operation,
+    Backend, BackendChoice, Builder, Descriptor, Effect, FallbackReason, Local, Opcode, Operation,
     PushRefusal, SetupError,
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
@@ -141,6 +141,41 @@ fn no_thread_can_be_started() {
                 assert!(done.result().unwrap() > 0);
             }
         }
+    });
+}
+
+/// There was no ring at all then. What would wait in the kernel has no thread either and is cancelled
+/// (io_uring/io-wq.c, io_wq_enqueue); the rest works.
+#[test]
+fn no_submission_thread_can_be_started() {
+    in_child("no_submission_thread_can_be_started", || {
+        use std::time::Duration;
+
+        use rustix::{
+            process::{Resource, Rlimit, Uid, setrlimit},
+            thread::set_thread_res_uid,
+        };
+        let Some(plain) = ring(Local::builder()) else { return };
+        let mut file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        std::io::Write::write_all(&mut file, b"a line\n").unwrap();
+        let file = Descriptor::from(file);
+        // A user of whom nobody else is: this thread is its first, and may have no second.
+        setrlimit(Resource::Nproc, Rlimit { current: Some(1), maximum: Some(1) }).unwrap();
+        let user = Uid::from_raw(1 << 30 | std::process::id());
+        if let Err(error) = set_thread_res_uid(user, user, user) {
+            assert!(std::env::var_os("CI").is_none(), "skipped in CI: {error}");
+            return println!("skipped: not root: {error}");
+        }
+        let builder = Local::builder().backend(BackendChoice::Uring);
+        let mut local = builder.sqpoll(Some(Duration::from_millis(10))).build().unwrap();
+        let setup = local.setup();
+        assert!(setup.asked().has("SQPOLL"));
+        assert_eq!(setup.granted(), plain.setup().granted(), "as if it had not been asked for");
+        let Effect::Ineffective(reason) = setup.sqpoll() else { panic!("{}", setup.sqpoll()) };
+        assert!(reason.contains("io_uring_setup: Resource temporarily unavailable"), "{reason}");
+        assert!(reason.contains("ulimit -u"), "{reason}");
+        let read = local.run(Operation::read_at(&file, vec![0; 64], 0)).unwrap();
+        assert_eq!(read.result().unwrap(), 7);
     });
 }
 

@@ -102,11 +102,8 @@ impl<S> Seat<S> {
     /// The engine is not to be had, or one loop does not hold so many.
     pub fn open_loop(&self, each: usize, beside: usize) -> Result<Local, ServeError> {
         let operations = loop_room(self.connections_max, each, beside)?;
-        let mut builder = Local::builder().backend(self.backend);
-        if self.sqpoll.is_some() {
-            // It excludes deferred completion work (io_uring_setup(2)).
-            builder = builder.defer_taskrun(false).sqpoll(self.sqpoll);
-        }
+        // A ring that is refused its thread is as any other: what that excludes stays asked for.
+        let builder = Local::builder().backend(self.backend).sqpoll(self.sqpoll);
         let entries = (operations.div_ceil(2) + 1).max(64);
         builder.entries(entries as u32).build().map_err(ServeError::new)
     }

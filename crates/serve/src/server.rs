@@ -134,19 +134,30 @@ impl<W: Worker> Server<W> {
             };
             let name = format!("{}-{number}", plan.name);
             let (address, setup) = server.start_worker(name, seat, &end, make.clone())?;
+            server.tell_fallback(plan.engine, &setup, number);
             if number == 0 {
                 server.address = address;
                 if let Listen::Address(wanted, _) = &mut listen {
                     *wanted = address;
-                }
-                if let Some(remark) = fallback(plan.engine, setup.fallback(), setup.sqpoll()) {
-                    (server.say)(&remark);
                 }
                 server.setup = Some(setup);
             }
             server.panel.add(Line::new(ours, stats));
         }
         Ok(server)
+    }
+
+    /// Says where a worker does not run on what it was to: of the first, and of others where it is
+    /// another thing, since limits may have room for some and not for all.
+    fn tell_fallback(&self, engine: EngineChoice, setup: &Setup, number: u32) {
+        let told = |setup: &Setup| fallback(engine, setup.fallback(), setup.sqpoll());
+        match (told(setup), &self.setup) {
+            (Some(remark), None) => (self.say)(&remark),
+            (Some(remark), Some(first)) if told(first).as_ref() != Some(&remark) => {
+                (self.say)(&format!("thread {number}: {remark}"));
+            }
+            _ => {}
+        }
     }
 
     /// Starts a thread and waits until it listens.
@@ -190,13 +201,16 @@ impl<W: Worker> Server<W> {
         self.address
     }
 
-    /// What it runs on, in a word or two.
-    pub fn engine(&self) -> &'static str {
+    /// What it runs on, in a word or two, and why it does not have what was asked for.
+    pub fn engine(&self) -> String {
         let setup = self.setup.as_ref().expect("it has at least one worker");
         match (setup.backend(), setup.sqpoll()) {
-            (Backend::Uring, Effect::Effective) => "io_uring with SQPOLL",
-            (Backend::Uring, _) => "io_uring",
-            _ => "epoll",
+            (Backend::Uring, Effect::Effective) => "io_uring with SQPOLL".to_owned(),
+            (Backend::Uring, Effect::Ineffective(reason)) => {
+                format!("io_uring without SQPOLL ({reason})")
+            }
+            (Backend::Uring, _) => "io_uring".to_owned(),
+            _ => "epoll".to_owned(),
         }
     }
 

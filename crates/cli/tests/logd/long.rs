@@ -8,23 +8,12 @@ use std::{
     process::Command,
 };
 
-use super::{Client, Daemon, ENGINES, cat, count, start, verify, wait_until};
+use super::{Client, Daemon, ENGINES, cat, count, figure, start, verify, wait_until};
 
 const FLAGS: [&str; 4] = ["--long-lines", "refuse", "--max-line", "1k"];
 
 fn long_line() -> String {
     format!("\"{}\"\n", "x".repeat(5000))
-}
-
-/// A figure of its only thread.
-fn figure(http: &str, name: &str) -> u64 {
-    let mut stream = TcpStream::connect(http).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let start = format!("{name}{{thread=\"0\"}} ");
-    let value = text.lines().find_map(|line| line.strip_prefix(&start));
-    value.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
 }
 
 #[test]
@@ -33,8 +22,7 @@ fn they_are_answered_and_counted_and_stored_nowhere() {
         let directory = tempfile::tempdir().unwrap();
         let flags = [&FLAGS[..], &["--http", "127.0.0.1:0"]].concat();
         let Some(mut daemon) = start(engine, directory.path(), &flags) else { continue };
-        let page = daemon.line();
-        let http = page.trim_end().strip_suffix('/').unwrap().rsplit('/').next().unwrap();
+        let http = daemon.line();
         let mut client = Client::new(&daemon, "LOGD 1\n");
         // Alone, among others, and beside a dead letter.
         client.stream.write_all(long_line().as_bytes()).unwrap();
@@ -46,9 +34,9 @@ fn they_are_answered_and_counted_and_stored_nowhere() {
         // Who did not ask is sent nothing, and goes on.
         let mut silent = daemon.connect();
         silent.write_all(format!("{}3\n{}", long_line(), long_line()).as_bytes()).unwrap();
-        wait_until("all are counted", || figure(http, "logd_refused_lines_total") == 4);
-        assert_eq!(figure(http, "logd_rejected_lines_total"), 1);
-        assert_eq!(figure(http, "logd_accepted_lines_total"), 3);
+        wait_until("all are counted", || figure(&http, "logd_refused_lines_total") == 4);
+        assert_eq!(figure(&http, "logd_rejected_lines_total"), 1);
+        assert_eq!(figure(&http, "logd_accepted_lines_total"), 3);
         let peer = silent.local_addr().unwrap().to_string();
         drop((client, silent));
         let output = daemon.end();

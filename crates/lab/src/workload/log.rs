@@ -157,7 +157,11 @@ impl Served {
             cpu_ns: Fact::Unknown(unknown()),
             context_switches: Fact::Unknown(unknown()),
         });
-        let counted = statistics::Statistics::read(&daemon.end());
+        let told = daemon.end();
+        if let Some(reason) = statistics::lacks_sqpoll(&told) {
+            return Err(Failure::Unavailable(format!("SQPOLL is not effective: {reason}")));
+        }
+        let counted = statistics::Statistics::read(&told);
         Ok(Shown { outcome, elapsed_ns, used, counted, events })
     }
 

@@ -30,10 +30,11 @@ const COUNTERS: [Figure; 17] = [
     ("enters", "Calls that hand over and wait, on a ring", |s| s.enters),
 ];
 
-const GAUGES: [Figure; 4] = [
+const GAUGES: [Figure; 5] = [
     ("connections_open", "Connections that are open", |s| s.open),
     ("uncommitted_bytes", "Bytes received and not committed", |s| s.uncommitted_bytes),
     ("short_of_space", "1 where less is free than there has to be", |s| s.low),
+    ("sqpoll", "1 where a thread of the kernel takes what the ring is asked for", |s| s.polled),
     ("stalled", "1 where the thread cannot store", |s| s.stalled),
 ];
 

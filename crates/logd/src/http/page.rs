@@ -38,7 +38,7 @@ pub(crate) fn page(monitor: &Monitor, sample: &Sample) -> String {
         "<p id=\"state\" class=\"{class}\"><b>{}</b></p>\n<p>{} on {}, acknowledged means {}, up \
          {} s, in <code>{}</code></p>",
         escaped(&state),
-        facts.engine,
+        escaped(&facts.engine),
         escaped(&facts.address),
         facts.guarantee,
         monitor.uptime().as_secs(),

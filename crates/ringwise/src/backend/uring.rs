@@ -85,7 +85,7 @@ pub(crate) struct Uring {
 impl Uring {
     /// Opens a ring as the builder asks, tries it, and tells what came of it.
     pub(crate) fn open(builder: &Builder) -> Result<(Uring, Setup), FallbackReason> {
-        let (mut ring, granted) = setup::open(builder)?;
+        let setup::Opened { mut ring, granted, sqpoll_refused } = setup::open(builder)?;
         setup::self_test(&mut ring, granted.contains(SetupFlags::IOPOLL))?;
         cap_workers(&ring, builder.worker_threads);
         let probe = Supported::probe(&ring, granted);
@@ -93,7 +93,7 @@ impl Uring {
         let how = buffers::ways(&ring, granted);
         let handle = EnterHandle::new(ring.as_raw_fd(), builder.register_ring);
         let no_table = make_file_table(&ring, builder.registered_files).err();
-        let setup = describe(builder, granted, &ring, &handle);
+        let setup = describe(builder, granted, sqpoll_refused, &ring, &handle);
         let uring = Uring {
             handle,
             ring,
@@ -627,14 +627,20 @@ fn push_test_entry(ring: &mut IoUring, entry: &Entry) -> Result<(), String> {
     unsafe { ring.submission().push(entry) }.map_err(|_| "a new queue is full".to_owned())
 }
 
-fn describe(builder: &Builder, granted: SetupFlags, ring: &IoUring, handle: &EnterHandle) -> Setup {
+fn describe(
+    builder: &Builder,
+    granted: SetupFlags,
+    sqpoll_refused: Option<Errno>,
+    ring: &IoUring,
+    handle: &EnterHandle,
+) -> Setup {
     let sqpoll = if builder.sqpoll_idle.is_none() {
         Effect::NotAsked
     } else if granted.contains(SetupFlags::SQPOLL) {
         // The self-test's operations were taken by the thread.
         Effect::Effective
     } else {
-        Effect::Ineffective("the kernel refused a submission thread (EPERM)".into())
+        Effect::Ineffective(setup::sqpoll_reason(sqpoll_refused))
     };
     let iopoll = if !builder.flags.contains(SetupFlags::IOPOLL) {
         Effect::NotAsked

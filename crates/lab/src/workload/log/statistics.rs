@@ -1,4 +1,5 @@
-//! What `ringwise logd` counted, from the line that it prints when it ends.
+//! What `ringwise logd` counted, from the line that it prints when it ends, and whether it ran on what
+//! it was to.
 //!
 //! A count that is not there is left out: other daemons print none.
 
@@ -51,9 +52,24 @@ impl Statistics {
     }
 }
 
+/// Why its ring went without a thread of the kernel that was asked for, if it did: another row's figures
+/// would stand under this one's name.
+pub(super) fn lacks_sqpoll(told: &str) -> Option<&str> {
+    let (_, reason) = told.split_once("without SQPOLL: ")?;
+    reason.lines().next()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ring_that_was_refused_its_thread_is_told() {
+        let told =
+            "ringwise: logd: without SQPOLL: a submission thread was refused\n3 connections\n";
+        assert_eq!(lacks_sqpoll(told), Some("a submission thread was refused"));
+        assert_eq!(lacks_sqpoll("3 connections\n"), None);
+    }
 
     #[test]
     fn counts_are_found_by_their_words() {

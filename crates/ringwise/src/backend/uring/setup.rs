@@ -34,8 +34,16 @@ const LADDER: [(SetupFlags, &str); 7] = [
     (SetupFlags::CLAMP, "5.6"),
 ];
 
+/// A ring, and what it was opened with.
+pub(super) struct Opened {
+    pub(super) ring: IoUring,
+    pub(super) granted: SetupFlags,
+    /// What a submission thread was refused with, if it was.
+    pub(super) sqpoll_refused: Option<Errno>,
+}
+
 /// Opens a ring with as many of the asked flags as the kernel takes.
-pub(super) fn open(builder: &Builder) -> Result<(IoUring, SetupFlags), FallbackReason> {
+pub(super) fn open(builder: &Builder) -> Result<Opened, FallbackReason> {
     let mut asked = builder.flags;
     if builder.is_portable {
         // Nothing makes the descriptor of a polled ring readable.
@@ -44,9 +52,13 @@ pub(super) fn open(builder: &Builder) -> Result<(IoUring, SetupFlags), FallbackR
     let mut flags = compatible(asked);
     let mut entries = builder.entries;
     let mut steps = LADDER.iter();
+    let mut sqpoll_refused = None;
     loop {
         let error = match attempt(builder, flags, entries) {
-            Ok(ring) => return require_features(ring).map(|ring| (ring, flags)),
+            Ok(ring) => {
+                let ring = require_features(ring)?;
+                return Ok(Opened { ring, granted: flags, sqpoll_refused });
+            }
             Err(error) => error,
         };
         match error.raw_os_error().unwrap_or(libc::EIO) {
@@ -56,16 +68,32 @@ pub(super) fn open(builder: &Builder) -> Result<(IoUring, SetupFlags), FallbackR
             },
             // Before Linux 5.12 rings count against RLIMIT_MEMLOCK: a smaller one may fit.
             libc::ENOMEM if entries > 8 => entries /= 2,
-            // A submission thread may be forbidden on its own (Linux before 5.13 wants
-            // CAP_SYS_NICE). Without it the ladder begins anew: what excludes it may come back.
-            libc::EPERM if flags.contains(SetupFlags::SQPOLL) => {
+            // A submission thread may be refused on its own: forbidden (Linux before 5.13 wants
+            // CAP_SYS_NICE), beyond a limit of processes (create_io_thread, kernel/fork.c: EAGAIN),
+            // or without memory. Without it the ladder begins anew: what excludes it may come back.
+            errno @ (libc::EPERM | libc::EAGAIN | libc::ENOMEM)
+                if flags.contains(SetupFlags::SQPOLL) =>
+            {
+                sqpoll_refused = Some(Errno(errno));
                 asked = asked.without(SetupFlags::SQPOLL);
                 flags = compatible(asked);
+                entries = builder.entries;
                 steps = LADDER.iter();
             }
             errno => return Err(FallbackReason::Refused(Errno(errno))),
         }
     }
+}
+
+/// Why there is no submission thread, and what to do about it.
+pub(super) fn sqpoll_reason(refused: Option<Errno>) -> String {
+    let Some(errno) = refused else { return "the kernel granted no submission thread".to_owned() };
+    let advice = match errno.raw() {
+        libc::EPERM => "Linux before 5.13 wants CAP_SYS_NICE for it",
+        libc::EAGAIN => "raise the limit of processes (ulimit -u, a cgroup's pids.max, TasksMax=)",
+        _ => "raise the locked-memory limit (ulimit -l)",
+    };
+    format!("a submission thread was refused: io_uring_setup: {errno}; {advice}")
 }
 
 /// Drops what the kernel would refuse together with what is asked for.
