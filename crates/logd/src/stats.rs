@@ -141,9 +141,10 @@ impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} connections, {} open, {} broken, {} refused by TLS; {} lines accepted, {} \
-             rejected; {} refused for their length; {} bytes received by {} receives, {} committed by {} commits, {} writes and {} syncs; \
-             {} sends, {} senders stopped, {} stalls, {} threads stalled, {} short of space, {} dead segments, {} enters",
+            "{} connections, {} open, {} broken, {} refused by TLS; {} lines accepted, {} rejected; {} \
+             refused for their length; {} bytes received by {} receives, {} committed by {} commits, {} \
+             writes and {} syncs; {} sends, {} senders stopped, {} stalls, {} threads stalled, {} short of \
+             space, {} dead segments, {} enters",
             self.connections,
             self.open,
             self.broken,
