@@ -124,7 +124,7 @@ fn chain_writes_syncs_reads_back_and_leaves_nothing() {
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     for part in [
         "chain buffered, fdatasync per page of 4k, read back",
-        "chain direct, RWF_DSYNC per page of 4k, read back",
+        "chain direct, O_DSYNC per page of 4k, read back",
         "every page is compared with what was written",
         "uring+barrier",
         " times one blocking chain after the other",

@@ -100,7 +100,7 @@ impl Cqe {
 pub(crate) enum Blocking {
     /// Ends by itself, and a read of cached data does not wait: a file read through the cache.
     Cached,
-    /// The same, of a read for which the cache was asked in vain, or is not to be asked.
+    /// The same, where the cache was asked in vain or is not to be asked: a thread is to make the call.
     Missed,
     /// Ends by itself after a device was asked.
     Device,
@@ -276,14 +276,6 @@ impl AnyDriver {
         match self {
             AnyDriver::Uring(uring) => uring.is_armed(),
             AnyDriver::Classic(_) | AnyDriver::Simulated(_) => true,
-        }
-    }
-
-    /// Has no ring make such operations any more; false where it does not anyway.
-    pub(crate) fn leave_to_threads(&mut self, opcode: Opcode) -> bool {
-        match self {
-            AnyDriver::Uring(uring) => uring.leave_to_threads(opcode),
-            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => false,
         }
     }
 

@@ -77,6 +77,8 @@ pub struct Local {
     chains: linked::Chains,
     /// What has several results, or none. Its memory outlives the driver's registrations.
     streams: Streams,
+    /// Operations of which a ring's are its threads' all the same: a set of opcodes.
+    left_to_threads: u64,
     number: u32,
     setup: Setup,
     stats: Stats,
@@ -117,6 +119,7 @@ impl Local {
             pools: Vec::new(),
             chains: linked::Chains::default(),
             streams: Streams::default(),
+            left_to_threads: 0,
             number,
             setup,
             stats: Stats::default(),
@@ -302,16 +305,15 @@ impl Local {
             }
             _ => match operation.target() {
                 Some(target) => target,
-                None => return Ok((None, Blocking::Device)),
+                None => {
+                    let blocking = self.blocking_of(operation, by_ring, Blocking::Device);
+                    return Ok((None, blocking));
+                }
             },
         };
         match target {
             Target::Descriptor(descriptor) => {
-                let blocking = match operation.0.as_deref() {
-                    _ if by_ring => Blocking::Device,
-                    Some(Kind::Read { hint, .. }) => hint.applied_to(descriptor.blocking()),
-                    _ => descriptor.blocking(),
-                };
+                let blocking = self.blocking_of(operation, by_ring, descriptor.blocking());
                 Ok((Some(File::Fd(descriptor.as_raw_fd())), blocking))
             }
             Target::Registered(name) => match self.registry.resolve(*name, by_ring) {
@@ -327,6 +329,18 @@ impl Local {
                 ),
                 None => refuse(libc::EBADF, "it is not registered with this loop, or no longer"),
             },
+        }
+    }
+
+    /// How an operation waits on a file that is known to wait so, as far as its backend has to know.
+    #[inline]
+    fn blocking_of(&self, operation: &Operation, by_ring: bool, file: Blocking) -> Blocking {
+        match (operation.0.as_deref(), file) {
+            _ if by_ring => Blocking::Device,
+            (Some(Kind::Read { hint, .. }), Blocking::Cached) => hint.applied_to(file),
+            // The ring could make it, and is not to.
+            (_, Blocking::Device) if self.driver.supports(operation.opcode()) => Blocking::Missed,
+            _ => file,
         }
     }
 

@@ -46,7 +46,7 @@ pub struct Operation(pub(crate) Option<Box<Kind>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadHint {
     Nothing,
-    /// The page cache was asked for it, and did not have it all.
+    /// The page cache was asked for it and did not have it all, or need not be asked.
     Missed,
     /// A thread of the loop makes it at less cost than the ring.
     ByThread,

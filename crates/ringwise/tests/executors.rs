@@ -21,7 +21,7 @@ use futures::{
     future::{join_all, poll_immediate},
     task::SpawnExt,
 };
-use rings::{in_child, read_write, skip};
+use rings::{in_child, may_have_threads, read_write, skip};
 use ringwise::{
     BackendChoice, Builder, Descriptor, Effect, Local, Operation, Ring, fs, fs::File,
     sim::Simulation,
@@ -282,40 +282,55 @@ fn name_of_waker(ring: &Ring) -> Option<String> {
 }
 
 /// What needs a worker of the kernel is cancelled where it may start none (io_uring/io-wq.c,
-/// io_wq_enqueue): it was handed over again without end.
+/// io_wq_enqueue): it was handed over again without end, and of several at once all but the first failed.
 #[test]
 fn what_the_kernel_has_no_thread_for_ends() {
     in_child("what_the_kernel_has_no_thread_for_ends", || {
-        use rustix::{
-            process::{Resource, Rlimit, Uid, setrlimit},
-            thread::set_thread_res_uid,
-        };
-        let builder = Local::builder().backend(BackendChoice::Uring);
-        if let Err(error) = builder.clone().build() {
-            return skip(&error.to_string());
-        }
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let path = directory.path().join("file");
+        let Some((file, builder)) = file_and_ring() else { return };
         let runtime = RuntimeBuilder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let ring = builder.build_ring().unwrap();
-            // Opened by the ring it would have left a worker behind.
-            let file = File::from_std(&ring, std::fs::File::create(&path).unwrap());
-            // A user of whom nobody else is: this thread is its first, and may have no second.
-            setrlimit(Resource::Nproc, Rlimit { current: Some(1), maximum: Some(1) }).unwrap();
-            let user = Uid::from_raw(1 << 30 | std::process::id());
-            if let Err(error) = set_thread_res_uid(user, user, user) {
-                return skip(&format!("not root: {error}"));
+            if may_have_threads(1) {
+                writes_of_which_none_has_a_worker(&ring, file).await;
             }
-            let write = file.write_all_at(vec![7; 4096], 0);
-            let (written, back) = tokio::time::timeout(10 * SECOND, write).await.expect("it ends");
-            assert_eq!((written.unwrap(), back.len()), ((), 4096));
-            let chain = file.chain().write_at(vec![8; 10], 4096).sync_data();
-            let outcomes = tokio::time::timeout(10 * SECOND, chain.run()).await.expect("it ends");
-            assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
-            assert_eq!(std::fs::read(&path).unwrap(), [vec![7; 4096], vec![8; 10]].concat());
         });
     });
+}
+
+/// The same of a driver with a thread of its own, which is the second.
+#[test]
+fn what_the_kernel_has_no_thread_for_ends_with_a_driver_thread() {
+    in_child("what_the_kernel_has_no_thread_for_ends_with_a_driver_thread", || {
+        let Some((file, builder)) = file_and_ring() else { return };
+        if may_have_threads(2) {
+            let ring = builder.driver_thread(true).build_ring().unwrap();
+            futures::executor::block_on(writes_of_which_none_has_a_worker(&ring, file));
+        }
+    });
+}
+
+/// A file, which was not opened by a ring and so has left no worker behind, and a ring to be; nothing,
+/// and said so, where there is none.
+fn file_and_ring() -> Option<(std::fs::File, Builder)> {
+    let builder = Local::builder().backend(BackendChoice::Uring);
+    builder.clone().build().map_err(|error| skip(&error.to_string())).ok()?;
+    Some((tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap(), builder))
+}
+
+async fn writes_of_which_none_has_a_worker(ring: &Ring, file: std::fs::File) {
+    let file = File::from_std(ring, file);
+    let writes = (0..8).map(|at| file.write_all_at(vec![at; 512], u64::from(at) * 512));
+    let written = join_all(writes).await;
+    written.into_iter().for_each(|(written, _)| written.unwrap());
+    let chain = |at: u8| {
+        let chain = file.chain().write_at(vec![at; 512], u64::from(at) * 512).sync_data();
+        chain.run()
+    };
+    let outcomes = join_all((8..12).map(chain)).await;
+    assert!(outcomes.into_iter().flatten().all(|outcome| outcome.result.is_ok()));
+    assert_eq!(file.metadata().await.unwrap().len(), 12 * 512);
+    let expected: Vec<u8> = (0..12).flat_map(|at| [at; 512]).collect();
+    assert!(file.read_to_end().await.unwrap() == expected);
 }
 
 /// A task that finds all it reads in the page cache never waits: others on its thread get on all the

@@ -64,7 +64,7 @@ impl SyncKind {
 impl fmt::Display for SyncKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SyncKind::Dsync => "RWF_DSYNC",
+            SyncKind::Dsync => "O_DSYNC",
             other => other.name(),
         })
     }

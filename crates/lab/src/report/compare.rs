@@ -4,7 +4,7 @@
 //! depth. The runs were not interleaved with each other, so that an interval is over the blocks of
 //! each by itself, and what separates the runs may be the machine: where its facts differ, that is
 //! said. A regression is a row that is slower, or takes more CPU time per operation, by more than
-//! the threshold, and whose whole interval is on that side.
+//! the threshold, and whose whole interval is on that side; or one that is void and was not.
 
 use std::fmt::Write;
 
@@ -53,8 +53,9 @@ pub fn compare(old: &Saved, new: &Saved, threshold: f64) -> Result<Comparison, S
     let mut text = String::new();
     environment(&mut text, old, new);
     let mut left_out = Vec::new();
-    let changes = changes(old, new, &mut left_out);
-    if changes.is_empty() {
+    let mut regressions = Vec::new();
+    let changes = changes(old, new, &mut left_out, &mut regressions);
+    if changes.is_empty() && regressions.is_empty() {
         let titles = |run: &Saved| {
             let titles: Vec<&str> = run.sections.iter().map(|own| own.title.as_str()).collect();
             if titles.is_empty() { "nothing".to_owned() } else { titles.join("; ") }
@@ -66,7 +67,6 @@ pub fn compare(old: &Saved, new: &Saved, threshold: f64) -> Result<Comparison, S
             titles(new)
         ));
     }
-    let mut regressions = Vec::new();
     for section in changes.chunk_by(|one, next| std::ptr::eq(one.section, next.section)) {
         let _ = writeln!(text, "{}", section[0].section.title);
         table(&mut text, section, threshold);
@@ -154,8 +154,14 @@ impl Change<'_> {
     }
 }
 
-/// The rows that both runs have. What only one has, or what does not count, is said.
-fn changes<'a>(old: &'a Saved, new: &'a Saved, left_out: &mut Vec<String>) -> Vec<Change<'a>> {
+/// The rows that both runs have. What only one has, or what does not count, is said; what was measured
+/// and is void now is a regression.
+fn changes<'a>(
+    old: &'a Saved,
+    new: &'a Saved,
+    left_out: &mut Vec<String>,
+    regressions: &mut Vec<String>,
+) -> Vec<Change<'a>> {
     let mut changes = Vec::new();
     for (index, section) in new.sections.iter().enumerate() {
         let of_old = old
@@ -183,7 +189,14 @@ fn changes<'a>(old: &'a Saved, new: &'a Saved, left_out: &mut Vec<String>) -> Ve
                 Some(before) => match (before.is_valid(), row.is_valid()) {
                     (true, true) => changes.push(change(section, before, row)),
                     (false, false) => {}
-                    (true, false) => left_out.push(format!("{name}: void now: {}", reason(row))),
+                    (true, false) => {
+                        let void = format!("void now: {}", reason(row));
+                        if counts(row) {
+                            let name = change(section, before, row).name();
+                            regressions.push(format!("{name}: {void}"));
+                        }
+                        left_out.push(format!("{name}: {void}"));
+                    }
                     (false, true) => {
                         left_out.push(format!("{name}: was void: {}", reason(before)));
                     }
@@ -375,6 +388,12 @@ mod tests {
         for part in ["sync 1: only in the old results", "threads 32: void now: wrong"] {
             assert!(found.text.contains(part), "{part:?} is not in:\n{}", found.text);
         }
+        assert_eq!(found.regressions, ["threads at depth 32: void now: wrong"]);
+        for row in &mut fewer.results {
+            row.void = Some("wrong".to_owned());
+        }
+        let found = compare(&saved(), &fewer, 0.05).unwrap();
+        assert!(found.regressions.len() > 1, "with nothing left to compare: {found:?}");
     }
 
     #[test]

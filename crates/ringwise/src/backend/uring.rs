@@ -175,13 +175,6 @@ impl Uring {
         Ok(index as u16)
     }
 
-    /// From now on the classic backend beside the ring makes such operations. False where it does.
-    pub(super) fn leave_to_threads(&mut self, opcode: Opcode) -> bool {
-        let was_by_ring = self.by_ring.contains(opcode);
-        self.by_ring = self.by_ring.without(&[opcode]);
-        was_by_ring
-    }
-
     /// Whether this member of a chain may have run before its turn.
     pub(super) fn is_severed(&mut self, user_data: u64) -> bool {
         self.links.take_severed(user_data)

@@ -39,7 +39,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// to its end. A buffer comes back with the result, on failure too.
 ///
 /// What the page cache has, and takes, without waiting is read and written by the thread that polls,
-/// up to 4 and 1 MiB at a time; after each mebibyte so copied, or 128 calls, the future lets other
+/// up to 4 and 1 MiB at a time. After each mebibyte so copied, or up to 256 calls, the future lets other
 /// tasks run. The rest goes to the ring, or to a thread where that is known to be cheaper.
 ///
 /// # Examples
@@ -425,7 +425,7 @@ impl File {
                 .is_ok_and(|state| state.cached_pages < end.div_ceil(page) - offset / page)
     }
 
-    /// Reads through the ring.
+    /// Reads through the ring, or by a thread of its loop.
     async fn read_through(
         &self,
         buffer: Buffer,

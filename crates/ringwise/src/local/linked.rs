@@ -322,7 +322,7 @@ impl Local {
         let mut files = Vec::with_capacity(len);
         for (operation, _) in operations {
             check_member(operation).map_err(PushRefusal::Rejected)?;
-            let by_ring = self.driver.supports(operation.opcode());
+            let by_ring = self.is_by_ring(operation);
             files.push(self.resolve(operation, by_ring).map_err(PushRefusal::Rejected)?);
         }
         if self.slots.capacity() - self.slots.in_flight() < len {
@@ -351,7 +351,7 @@ impl Local {
             Expected::Success => true,
             Expected::Expiry => false,
         };
-        is_whole && opcode != Opcode::Cancel && self.driver.supports(opcode)
+        is_whole && opcode != Opcode::Cancel && self.is_by_ring(operation)
     }
 
     /// Puts an operation of a chain into its slot, and lowers it there.

@@ -15,7 +15,7 @@ use crate::{
     buf::{Buffer, BufferGroup, Entries, Group},
     call::{Call, Context},
     completion,
-    descriptor::closing,
+    descriptor::{Target, closing},
     error::{Errno, Error, PushError, PushRefusal},
     local::Local,
     op::{Kind, Manner, Opcode, Operation, ReadHint},
@@ -363,13 +363,19 @@ impl Local {
             Some(Kind::Read { hint, .. }) => *hint != ReadHint::ByThread,
             _ => true,
         };
-        suits && self.driver.supports(operation.opcode())
+        let opcode = operation.opcode();
+        let is_left = self.left_to_threads & 1 << opcode as u64 != 0
+            // No thread can have it.
+            && !matches!(operation.target(), Some(Target::Registered(_)));
+        suits && self.driver.supports(opcode) && !is_left
     }
 
-    /// Leaves such operations to threads from now on, where the kernel has none for them. False where
-    /// they are not a ring's.
+    /// Leaves such operations on files to the loop's threads from now on, where the kernel has none for
+    /// them. False where there is no ring.
     pub(crate) fn leave_to_threads(&mut self, opcode: Opcode) -> bool {
-        self.driver.leave_to_threads(opcode)
+        let is_by_ring = self.driver.supports(opcode);
+        self.left_to_threads |= u64::from(is_by_ring) << opcode as u64;
+        is_by_ring
     }
 
     /// A result that is the loop's own, or of an operation of this kind.

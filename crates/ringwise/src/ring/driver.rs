@@ -4,6 +4,7 @@
 //! the turns, a thread of its own or a task of a runtime, is in the files beside this one.
 
 mod chains;
+mod losses;
 mod syncs;
 
 use std::{
@@ -14,6 +15,7 @@ use std::{
 };
 
 use chains::{Chains, Member};
+use losses::Losses;
 use syncs::Syncs;
 
 #[cfg(feature = "tokio")]
@@ -47,8 +49,7 @@ pub(super) struct Driver {
     /// submitted it (io_uring/io_uring.c, io_req_task_work_add falls back where the task is
     /// exiting, and the request fails with `ECANCELED`). Nobody asked for that, so it begins anew.
     is_shared: bool,
-    /// Operations that ended once because there was no thread for them.
-    lost: Vec<Key>,
+    losses: Losses,
     /// What is to be cancelled.
     cancels: VecDeque<Key>,
     results: Vec<(Key, Completion)>,
@@ -134,7 +135,7 @@ impl Driver {
             syncs: Syncs::default(),
             tickets: Vec::new(),
             is_shared: false,
-            lost: Vec::new(),
+            losses: Losses::default(),
             cancels: VecDeque::new(),
             results: Vec::new(),
             woken: Vec::new(),
@@ -349,24 +350,8 @@ impl Driver {
         self.finish(key, completion);
     }
 
-    /// Whether an operation that nobody asked the end of is to be made again: its thread ended, or the
-    /// kernel has none for it. The second time it is the latter, and such operations are left to the
-    /// loop's own threads from then on.
-    fn goes_again(&mut self, key: Key, completion: &Completion) -> bool {
-        if !lost_its_thread(completion) {
-            return false;
-        }
-        // A driver's own thread does not end.
-        if self.is_shared && !self.lost.contains(&key) {
-            self.lost.push(key);
-            return true;
-        }
-        self.local.leave_to_threads(completion.opcode())
-    }
-
     /// An operation has come to its end.
     fn finish(&mut self, key: Key, completion: Completion) {
-        self.lost.retain(|lost| *lost != key);
         self.syncs.end(key, completion, &mut self.results);
     }
 
@@ -459,19 +444,4 @@ impl Driver {
         self.hub.closed();
         self.hub.end(Ok(()));
     }
-}
-
-/// Whether an operation ended because the thread that submitted it did, or the kernel has none that
-/// could make it (io_uring/io-wq.c, io_wq_enqueue): one that may be made again, whatever became of it. (A name may have been made or removed by the first attempt.)
-fn lost_its_thread(completion: &Completion) -> bool {
-    use Opcode::{Accept, Receive, ReceiveMessage, Send, SendMessage};
-    use Opcode::{Allocate, Read, ReadVectored, SetLen, Statx, Sync, Write, WriteVectored};
-    // A connect is not among them: begun once, a socket takes no second one (`net::TcpStream`).
-    completion.raw_result() == -libc::ECANCELED
-        && match completion.opcode() {
-            Read | ReadVectored | Write | WriteVectored | Sync | Allocate | SetLen | Statx => true,
-            // What had moved anything would tell how much.
-            Accept | Receive | ReceiveMessage | Send | SendMessage => true,
-            _ => false,
-        }
 }

@@ -121,6 +121,22 @@ fn runtime_driven(builder: ringwise::Builder) -> Option<Ring> {
     builder.build_ring().map_err(|error| skip(&error.to_string())).ok()
 }
 
+/// Makes this thread a user's of whom nobody else is, and who may have so many threads in all. False,
+/// and said so, where that cannot be.
+pub fn may_have_threads(count: u64) -> bool {
+    use rustix::{
+        process::{Resource, Rlimit, Uid, setrlimit},
+        thread::set_thread_res_uid,
+    };
+    setrlimit(Resource::Nproc, Rlimit { current: Some(count), maximum: Some(count) }).unwrap();
+    let user = Uid::from_raw(1 << 30 | std::process::id());
+    let became = set_thread_res_uid(user, user, user);
+    if let Err(error) = &became {
+        skip(&format!("not root: {error}"));
+    }
+    became.is_ok()
+}
+
 /// Runs `body` in a process of its own, which is this test called again by its name; it may spoil
 /// limits and descriptors. Killed, and a failure, when it takes longer than a minute.
 pub fn in_child(test: &str, body: fn()) {

@@ -2,7 +2,8 @@
 //!
 //! To a slot, a thread of this pool is what the kernel is: it follows the call's addresses until
 //! the result is out. Threads start when there is more work than idle threads, and end after ten
-//! idle seconds, so a loop that stops costs nothing. What may wait without end (a pipe) should not
+//! idle seconds, so a loop that stops costs nothing. In a runtime they hand their results out by
+//! themselves, by which they come to use the loop and to run users' code ([`HandOut`]). What may wait without end (a pipe) should not
 //! come here: it waits for its file to be ready elsewhere (`readiness.rs`).
 //!
 //! # Safety
@@ -44,6 +45,9 @@ use crate::{
 const IDLE_TIME: Duration = Duration::from_secs(10);
 /// Calls are shallow; the standard library's 2 MiB is address space for nothing.
 const STACK_BYTES: usize = 128 << 10;
+/// Where they hand results out: wakers and what buffers drop are a user's code.
+#[cfg(feature = "tokio")]
+const USERS_STACK_BYTES: usize = 2 << 20;
 
 /// A call on its way to a thread.
 #[derive(Debug)]
@@ -262,7 +266,7 @@ impl WorkerPool {
         let shared = Arc::clone(&self.shared);
         let spawned = thread::Builder::new()
             .name("ringwise-worker".into())
-            .stack_size(STACK_BYTES)
+            .stack_size(shared.stack_bytes())
             .spawn(move || shared.work());
         if spawned.is_ok() {
             state.threads += 1;
@@ -344,6 +348,14 @@ impl Drop for WorkerPool {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stack_bytes(&self) -> usize {
+        #[cfg(feature = "tokio")]
+        if self.hand_out.get().is_some() {
+            return USERS_STACK_BYTES;
+        }
+        STACK_BYTES
     }
 
     /// A thread's life.
