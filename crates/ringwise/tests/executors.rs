@@ -281,6 +281,28 @@ fn name_of_waker(ring: &Ring) -> Option<String> {
     woken_by.1.lock().unwrap().take()
 }
 
+/// What the kernel and a ring share is no child's: it would read the other process's queues as its own.
+#[test]
+fn a_rings_memory_is_not_for_children() {
+    in_child("a_rings_memory_is_not_for_children", || {
+        let built = Local::builder().backend(BackendChoice::Uring).build();
+        let Ok(_local) = built else { return skip(&built.unwrap_err().to_string()) };
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_ring = false;
+        let mut found = 0;
+        for line in maps.lines() {
+            if let Some(flags) = line.strip_prefix("VmFlags: ") {
+                // "dc": do not copy the area on fork (proc_pid_smaps(5)).
+                assert!(!is_ring || flags.split(' ').any(|flag| flag == "dc"), "{flags}");
+                found += usize::from(is_ring);
+            } else if line.split(' ').next().is_some_and(|word| word.contains('-')) {
+                is_ring = line.contains("io_uring");
+            }
+        }
+        assert!(found > 0, "{maps}");
+    });
+}
+
 /// What needs a worker of the kernel is cancelled where it may start none (io_uring/io-wq.c,
 /// io_wq_enqueue): it was handed over again without end, and of several at once all but the first failed.
 #[test]

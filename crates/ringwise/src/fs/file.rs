@@ -1,6 +1,7 @@
 //! An open file: reads and writes at offsets, from any task.
 
 use std::{
+    io::IoSliceMut,
     os::fd::{AsFd, AsRawFd},
     path::Path,
     sync::Arc,
@@ -217,7 +218,14 @@ impl File {
         buffers: Vec<B>,
         offset: u64,
     ) -> Outcome<usize, Vec<B>> {
-        let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
+        let mut buffers: Vec<Buffer> = buffers.into_iter().map(B::into_buffer).collect();
+        if let Inline::Some(count) | Inline::End(count) =
+            self.read_vectored_inline(&mut buffers, offset)
+        {
+            self.ring.count_inline_hit();
+            turn::copied(count).await;
+            return (Ok(count), buffers.into_iter().map(B::from_buffer).collect());
+        }
         let operation = Operation::read_vectored_at(&self.descriptor, buffers, offset);
         vectored(self.ring.submit(operation).await)
     }
@@ -442,13 +450,36 @@ impl File {
 
     /// Reads the next part on this thread, if that needs no waiting.
     fn read_inline(&self, bytes: &mut [u8], offset: u64) -> Inline {
-        let nature = &self.shared.nature;
         let len = bytes.len().min(INLINE_BYTES_MAX);
+        let mut vector = [IoSliceMut::new(&mut bytes[..len])];
+        self.read_cached(Opcode::Read, &mut vector, len, offset)
+    }
+
+    /// Reads into several buffers on this thread, if that needs no waiting.
+    fn read_vectored_inline(&self, buffers: &mut [Buffer], offset: u64) -> Inline {
+        let len = buffers.iter().fold(0_usize, |sum, each| sum.saturating_add(each.len()));
+        if len > INLINE_BYTES_MAX || !buffers.iter().all(Buffer::is_writable) {
+            return Inline::Missed;
+        }
+        let mut vectors: Vec<IoSliceMut<'_>> =
+            buffers.iter_mut().map(|each| IoSliceMut::new(each.selected_mut())).collect();
+        self.read_cached(Opcode::ReadVectored, &mut vectors, len, offset)
+    }
+
+    /// Reads so many bytes, if that needs no waiting.
+    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "told to `tracing`"))]
+    fn read_cached(
+        &self,
+        opcode: Opcode,
+        vectors: &mut [IoSliceMut<'_>],
+        len: usize,
+        offset: u64,
+    ) -> Inline {
+        let nature = &self.shared.nature;
         let Some(flags) = self.inline_flags(nature.read_way(), len, offset) else {
             return Inline::Missed;
         };
-        let mut vector = [std::io::IoSliceMut::new(&mut bytes[..len])];
-        let read = match preadv2(self.descriptor.as_fd(), &mut vector, offset, flags) {
+        let read = match preadv2(self.descriptor.as_fd(), vectors, offset, flags) {
             Ok(count) if count == len => Inline::Some(count),
             Ok(count) if flags.is_empty() => Inline::End(count),
             Err(RawErrno::OPNOTSUPP) => {
@@ -460,13 +491,8 @@ impl File {
         };
         #[cfg(feature = "tracing")]
         if let Inline::Some(count) | Inline::End(count) = read {
-            crate::ring::span::tell_inline(
-                Opcode::Read,
-                self.descriptor.as_raw_fd(),
-                offset,
-                len,
-                count,
-            );
+            let descriptor = self.descriptor.as_raw_fd();
+            crate::ring::span::tell_inline(opcode, descriptor, offset, len, count);
         }
         read
     }

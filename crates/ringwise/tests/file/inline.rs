@@ -94,6 +94,32 @@ fn reads_that_are_long_to_copy_or_not_in_the_cache_are_a_threads() {
     }
 }
 
+#[test]
+fn cached_reads_into_several_buffers_are_the_callers() {
+    let content: Vec<u8> = (0..3000_u32).map(|at| (at % 251) as u8).collect();
+    for place in real_places() {
+        println!("{}", place.name);
+        place.write("file", &content);
+        block_on(async {
+            let file = place.open("file", read_write()).await;
+            let before = counts(&place.ring);
+            let buffers = vec![vec![0; 1000], vec![0; 500], vec![0; 1]];
+            let (read, buffers) = file.read_vectored_at(buffers, 7).await;
+            assert_eq!((read.unwrap(), counts(&place.ring)), (1501, (before.0 + 1, before.1)));
+            assert!(buffers.concat() == content[7..1508]);
+            // What ends before the buffers do is the ring's to tell.
+            let buffers = vec![vec![0; 1000], vec![9; 1000]];
+            let (read, buffers) = file.read_vectored_at(buffers, 1500).await;
+            assert_eq!((read.unwrap(), counts(&place.ring)), (1500, (before.0 + 1, before.1 + 1)));
+            assert!(buffers.concat()[..1500] == content[1500..]);
+            assert!(buffers[1][500..] == [9; 500]);
+            let long = vec![vec![0; 1 << 20], vec![0; 1]];
+            let (read, _) = file.read_vectored_at(long, 0).await;
+            assert_eq!((read.unwrap(), counts(&place.ring)), (3000, (before.0 + 1, before.1 + 2)));
+        });
+    }
+}
+
 /// XFS takes writes that must not wait, ext4 knows none (fs/ext4/file.c, Linux 6.18).
 #[test]
 fn writes_that_need_no_waiting_are_the_callers_where_the_file_system_knows_them() {
