@@ -5,6 +5,8 @@ mod crashes;
 mod disk;
 mod faults;
 mod network;
+#[path = "../shared/rings.rs"]
+mod rings;
 mod time;
 
 use std::time::Duration;

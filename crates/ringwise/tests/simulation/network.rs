@@ -14,7 +14,7 @@ use ringwise::{
     sim::{Fault, Outside, Simulation, When},
 };
 
-use crate::{SEEDS, count, local, with};
+use crate::{SEEDS, count, local, rings::in_child, with};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -168,8 +168,13 @@ fn without_a_buffer_a_receive_waits_for_one() {
     assert_eq!(group.available(), 4);
 }
 
+/// In a process of its own: any descriptor that closes in one may be what is waited for.
 #[test]
 fn without_a_descriptor_a_connection_waits() {
+    in_child("network::without_a_descriptor_a_connection_waits", accept_without_a_descriptor);
+}
+
+fn accept_without_a_descriptor() {
     let (simulation, mut local) = with(Fault::NoDescriptors, When::nth(2));
     simulation.inject(Fault::ConnectionAborted, When::nth(2));
     let listener = simulation.listen_tcp(&any(), &ListenOptions::default()).unwrap();
