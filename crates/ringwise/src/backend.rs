@@ -112,9 +112,10 @@ pub(crate) enum Blocking {
 }
 
 impl Blocking {
-    /// Whether the file is read through the page cache.
+    /// Of a call that is given to a ring: whether it is left to a thread. Of what the ring makes it is
+    /// not looked up how its file behaves.
     #[inline]
-    pub(crate) fn is_cached(self) -> bool {
+    pub(crate) fn is_left_to_thread(self) -> bool {
         matches!(self, Blocking::Cached | Blocking::Missed)
     }
 }

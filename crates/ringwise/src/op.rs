@@ -21,7 +21,6 @@ use std::{
 };
 
 use crate::{
-    backend::Blocking,
     buf::{Buffer, BufferGroup, MappedPart, Received},
     descriptor::{Descriptor, RegisteredFile, Target},
     net::Address,
@@ -50,14 +49,6 @@ pub(crate) enum ReadHint {
     Missed,
     /// A thread of the loop makes it at less cost than the ring.
     ByThread,
-}
-
-impl ReadHint {
-    /// How a file behaves, where so much is known.
-    pub(crate) fn applied_to(self, blocking: Blocking) -> Blocking {
-        let is_known = self != ReadHint::Nothing && blocking == Blocking::Cached;
-        if is_known { Blocking::Missed } else { blocking }
-    }
 }
 
 /// The operation's content; a no-op has none. Boxed, because it moves from the caller into a slot,

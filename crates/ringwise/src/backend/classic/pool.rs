@@ -3,8 +3,9 @@
 //! To a slot, a thread of this pool is what the kernel is: it follows the call's addresses until
 //! the result is out. Threads start when there is more work than idle threads, and end after ten
 //! idle seconds, so a loop that stops costs nothing. In a runtime they hand their results out by
-//! themselves, by which they come to use the loop and to run users' code ([`HandOut`]). What may wait without end (a pipe) should not
-//! come here: it waits for its file to be ready elsewhere (`readiness.rs`).
+//! themselves, by which they come to use the loop and to run users' code ([`HandOut`]). What may wait
+//! without end (a pipe) should not come here: it waits for its file to be ready elsewhere
+//! (`readiness.rs`).
 //!
 //! # Safety
 //!

@@ -8,7 +8,10 @@
 
 use super::{Driver, Key};
 use crate::{
-    backend::Blocking, completion::Completion, descriptor::Target, op::Opcode, op::Operation,
+    backend::Blocking,
+    completion::Completion,
+    descriptor::Target,
+    op::{Opcode, Operation},
 };
 
 /// So often one that needs a worker is lost before its user is told: by a ring twice, and by threads
