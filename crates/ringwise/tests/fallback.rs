@@ -6,11 +6,9 @@
 #[path = "shared/rings.rs"]
 mod rings;
 
-use std::{
-    collections::BTreeMap,
-    process::{Command, Output},
-};
+use std::collections::BTreeMap;
 
+use rings::{in_child, may_have_threads};
 use ringwise::{
     Backend, BackendChoice, Builder, Descriptor, Effect, FallbackReason, Local, Opcode, Operation,
     PushRefusal, SetupError,
@@ -27,19 +25,6 @@ fn forbid(call: i64, errno: i32) {
     let arch = std::env::consts::ARCH.try_into().unwrap();
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
     apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
-}
-
-/// Runs `body` in a child of its own, which is this test called again by its name.
-fn in_child(test: &str, body: fn()) {
-    const MARK: &str = "RINGWISE_TEST_CHILD";
-    if std::env::var_os(MARK).is_some() {
-        return body();
-    }
-    let this = std::env::current_exe().unwrap();
-    let Output { status, stdout, stderr } =
-        Command::new(this).args(["--exact", test, "--nocapture"]).env(MARK, "1").output().unwrap();
-    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    assert!(status.success() && stdout.contains("1 passed"), "{stdout}{stderr}");
 }
 
 /// A loop on a ring; a skip where there is none.
@@ -156,7 +141,7 @@ fn no_submission_thread_can_be_started() {
         let mut file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         std::io::Write::write_all(&mut file, b"a line\n").unwrap();
         let file = Descriptor::from(file);
-        if !rings::may_have_threads(1) {
+        if !may_have_threads(1) {
             return;
         }
         let builder = Local::builder().backend(BackendChoice::Uring);
