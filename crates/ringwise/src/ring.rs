@@ -16,6 +16,7 @@ pub(crate) mod span;
 #[cfg(feature = "tokio")]
 mod task;
 mod thread;
+mod timer;
 mod visit;
 
 use std::{
@@ -30,13 +31,14 @@ use hits::Hits;
 pub(crate) use hub::wake;
 use hub::{Counts, Hub, Next, Together};
 pub use pending::{Deadline, Pending};
+pub(crate) use timer::Timer;
 
 use crate::{
     buf::{BufferGroup, Pool},
     descriptor::{Descriptor, RegisteredFile},
     error::Error,
     local::Leaked,
-    op::Operation,
+    op::{Opcode, Operation},
     setup::{Backend, Builder, FallbackReason, Setup, SetupError},
     sim::Simulation,
     stats::Stats,
@@ -230,6 +232,35 @@ impl Ring {
                 futures.map(|(future, operation)| future.with(operation)).collect()
             }
         }
+    }
+
+    /// Gives any future of this ring so long from its first poll on. Then it is dropped, which is safe
+    /// at any moment: what it had begun is cancelled or goes on to its end, as its type says.
+    ///
+    /// What comes back with its buffer, on time or not, are [`Pending::deadline`], the chains' and the
+    /// streams' own deadlines and a [file that has one](crate::fs::File::with_deadline).
+    ///
+    /// # Errors
+    ///
+    /// [`TimedOut`](crate::ErrorKind::TimedOut).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ringwise::{ErrorKind, Ring, net::{ListenOptions, TcpListener}};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let ring = Ring::new()?;
+    /// let any = "127.0.0.1:0".parse()?;
+    /// let listener = TcpListener::bind(&ring, &any, &ListenOptions::default())?;
+    /// let nobody = ring.within(Duration::from_millis(10), listener.accept()).await;
+    /// assert_eq!(nobody.unwrap_err().kind(), ErrorKind::TimedOut);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn within<F: Future>(&self, after: Duration, future: F) -> Result<F::Output, Error> {
+        Timer::new(self, Some(after)).limit(Opcode::Timeout, future).await
     }
 
     /// Makes a pool of `count` buffers of `buffer_bytes` each and registers it with the ring, as

@@ -511,6 +511,32 @@ fn a_thread_that_handed_an_operation_over_ends() {
     }
 }
 
+/// A receive needs none of the kernel's workers: it begins anew however often its thread ends, where
+/// what needs one would be given up.
+#[test]
+fn a_receive_begins_anew_however_often_its_thread_ends() {
+    let Some((_, builder)) = file_and_ring() else { return };
+    let mut runtime = RuntimeBuilder::new_current_thread().enable_all().build().unwrap();
+    let ring = runtime.block_on(async { builder.build_ring().unwrap() });
+    let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let ours = Descriptor::from(std::os::fd::OwnedFd::from(ours));
+    let mut receive = Box::pin(ring.submit(Operation::recv(&ours, vec![0; 8])));
+    for _ in 0..20 {
+        // The runtime's only thread, for as long as it takes to hand the receive over anew.
+        let passed_on = std::thread::spawn(move || {
+            let waits = async { tokio::time::timeout(SECOND / 500, &mut receive).await };
+            runtime.block_on(waits).unwrap_err();
+            (runtime, receive)
+        });
+        (runtime, receive) = passed_on.join().unwrap();
+    }
+    std::io::Write::write_all(&mut theirs, b"after").unwrap();
+    let done = runtime.block_on(receive);
+    assert_eq!(done.result().unwrap(), 5);
+    assert_eq!(&done.into_buffer().unwrap().as_slice()[..5], b"after");
+    runtime.block_on(ring.shutdown(10 * SECOND)).unwrap();
+}
+
 /// What a child of fork(2) does with its parent's ring; each an error at once.
 fn misuse(ring: Ring, file: File, futures: Vec<Box<dyn std::any::Any>>) {
     drop(futures);

@@ -13,14 +13,22 @@ use ringwise::{
     Backend, BackendChoice, Builder, Descriptor, Effect, FallbackReason, Local, Opcode, Operation,
     PushRefusal, SetupError,
 };
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter,
+};
 
 const SETUP: i64 = libc::SYS_io_uring_setup;
 const ENTER: i64 = libc::SYS_io_uring_enter;
 
 /// Answers `errno` to one system call, for this process from now on.
 fn forbid(call: i64, errno: i32) {
-    let rules = BTreeMap::from([(call, Vec::new())]);
+    filter(call, errno, Vec::new());
+}
+
+/// The same, where one of these rules matches; always where there are none.
+fn filter(call: i64, errno: i32, rules: Vec<SeccompRule>) {
+    let rules = BTreeMap::from([(call, rules)]);
     let refuse = SeccompAction::Errno(errno as u32);
     let arch = std::env::consts::ARCH.try_into().unwrap();
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
@@ -67,6 +75,32 @@ fn a_filter_that_answers_enosys() {
     in_child("a_filter_that_answers_enosys", || {
         forbid(SETUP, libc::ENOSYS);
         falls_back("io_uring_setup: Function not implemented");
+    });
+}
+
+/// Rings count against the limit of locked memory before Linux 5.12.
+#[test]
+fn a_filter_that_answers_enomem() {
+    in_child("a_filter_that_answers_enomem", || {
+        forbid(SETUP, libc::ENOMEM);
+        falls_back("io_uring_setup: Cannot allocate memory");
+        falls_back("ulimit -l");
+    });
+}
+
+/// A smaller ring may be within the limit, and a smaller one is better than none.
+#[test]
+fn a_ring_of_which_only_a_part_is_granted() {
+    in_child("a_ring_of_which_only_a_part_is_granted", || {
+        let Some(whole) = ring(Local::builder().entries(256)) else { return };
+        let more_than_64 =
+            SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Gt, 64).unwrap();
+        filter(SETUP, libc::ENOMEM, vec![SeccompRule::new(vec![more_than_64]).unwrap()]);
+        let mut part = ring(Local::builder().entries(256)).unwrap();
+        assert_eq!(part.setup().backend(), Backend::Uring);
+        let entries = [&whole, &part].map(|local| local.setup().submission_entries());
+        assert_eq!(entries, [256, 64]);
+        part.run(Operation::nop()).unwrap().result().unwrap();
     });
 }
 

@@ -1,9 +1,9 @@
 //! Eight tasks on one file against a model: random reads, writes, cuts, holes and syncs, for
 //! seconds here and for as long as `RINGWISE_SOAK_SECONDS` says elsewhere.
 //!
-//! Each task owns a region and knows what it holds. What changes the file's length concerns all, so
-//! it is done between rounds, where the whole file is compared as well. After fsx (the file system
-//! exerciser of Apple and xfstests).
+//! Each task owns a region and knows what it holds. The last one's is the file's end, which it cuts and
+//! lengthens while the others are at work; a cut through all of them is made between rounds, where the
+//! whole file is compared as well. After fsx (the file system exerciser of Apple and xfstests).
 
 #[path = "shared/rings.rs"]
 mod rings;
@@ -74,6 +74,7 @@ impl Region {
                     self.content[at..at + len].fill(0);
                 }
             }
+            8 if self.is_last() => self.cut(file, at).await,
             8 => file.sync_data().await.unwrap(),
             9 => file.sync_all().await.unwrap(),
             10..12 => {
@@ -94,6 +95,21 @@ impl Region {
                 self.agrees(at, len, &bytes);
             }
         }
+    }
+
+    fn is_last(&self) -> bool {
+        self.start == (TASKS - 1) * REGION_BYTES
+    }
+
+    /// Cuts the file in this region and lengthens it again: what was beyond the cut is zeros.
+    async fn cut(&mut self, file: &File, at: usize) {
+        let end = self.start + at;
+        file.set_len(end as u64).await.unwrap();
+        let (count, bytes) = file.read_at(vec![1; at + 100], self.start as u64).await;
+        assert!(count.as_ref().is_ok_and(|count| *count <= at), "past the end: {count:?}");
+        self.agrees(0, count.unwrap(), &bytes);
+        file.set_len((TASKS * REGION_BYTES) as u64).await.unwrap();
+        self.content[at..].fill(0);
     }
 
     fn fresh(&mut self, len: usize) -> Vec<u8> {

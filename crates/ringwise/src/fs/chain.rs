@@ -9,7 +9,6 @@ use std::{
     future::{Future, poll_fn},
     ops::Range,
     pin::Pin,
-    task::Poll,
     time::Duration,
 };
 
@@ -19,7 +18,7 @@ use crate::{
     completion::Completion,
     error::{Error, ErrorKind},
     op::{Opcode, Operation},
-    ring::Pending,
+    ring::{Pending, Timer},
 };
 
 /// Steps on one file, each of which starts when the one before has been done in full. Made by
@@ -30,32 +29,6 @@ pub struct Chain {
     file: File,
     steps: Vec<Step>,
     deadline: Option<Duration>,
-}
-
-/// How long a chain has.
-enum Timer {
-    Endless,
-    Running(Pending),
-    Over,
-}
-
-impl Timer {
-    /// Whether the time is over, of which the caller is told once.
-    fn poll(&mut self, context: &mut std::task::Context<'_>) -> bool {
-        let Timer::Running(timeout) = self else { return false };
-        let Poll::Ready(is_over) = timeout.poll_timeout(context) else { return false };
-        *self = if is_over { Timer::Over } else { Timer::Endless };
-        is_over
-    }
-
-    /// Begins it, or sees that it is over.
-    async fn look(&mut self) {
-        poll_fn(|context| {
-            self.poll(context);
-            Poll::Ready(())
-        })
-        .await;
-    }
 }
 
 #[derive(Debug)]
@@ -152,7 +125,7 @@ impl File {
     /// # }).unwrap();
     /// ```
     pub fn chain(&self) -> Chain {
-        Chain { file: self.clone(), steps: Vec::new(), deadline: None }
+        Chain { file: self.clone(), steps: Vec::new(), deadline: self.deadline }
     }
 
     /// Writes all of the buffer and makes it durable, with what else was written to the file; the
@@ -213,13 +186,12 @@ impl Chain {
     pub async fn run(mut self) -> Vec<StepOutcome> {
         let mut at = 0;
         let mut failure = None;
-        let timeout = |after| Timer::Running(self.file.ring.submit(Operation::timeout(after)));
-        let mut timer = self.deadline.map_or(Timer::Endless, timeout);
+        let mut timer = Timer::new(&self.file.ring, self.deadline);
         while at < self.steps.len() && failure.is_none() {
             timer.look().await;
             let progress = match self.refusal(at, &timer) {
                 Some(error) => Progress::Failed(at, error),
-                None if self.is_unaligned_read(at) => self.read_alone(at).await,
+                None if self.is_unaligned_read(at) => self.read_alone(at, &mut timer).await,
                 None => self.run_linked(at, self.segment_end(at), &mut timer).await,
             };
             match progress {
@@ -273,10 +245,10 @@ impl Chain {
                 .is_some_and(|buffer| !self.file.is_aligned(buffer, step.next_offset()))
     }
 
-    async fn read_alone(&mut self, at: usize) -> Progress {
+    async fn read_alone(&mut self, at: usize, timer: &mut Timer) -> Progress {
         let step = &mut self.steps[at];
         let buffer = step.take_rest();
-        let (result, buffer) = self.file.read_buffer(buffer, step.next_offset()).await;
+        let (result, buffer) = self.file.read_buffer(buffer, step.next_offset(), timer).await;
         step.give_back(buffer);
         self.advance(at, result).unwrap_or(Progress::To(at + 1))
     }

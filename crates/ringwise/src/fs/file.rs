@@ -1,16 +1,15 @@
 //! An open file: reads and writes at offsets, from any task.
 
 use std::{
-    io::IoSliceMut,
     os::fd::{AsFd, AsRawFd},
     path::Path,
     sync::Arc,
+    time::Duration,
 };
-
-use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2, pwritev2};
 
 use super::{
     Outcome,
+    inline::{INLINE_BYTES_MAX, Inline},
     nature::{Nature, Way},
     turn,
 };
@@ -21,12 +20,10 @@ use crate::{
     error::{Errno, Error, OFFSET_MAX},
     metadata::{DirectAlignment, Metadata},
     op::{AllocateMode, Opcode, OpenOptions, Operation, ReadHint, Witness},
-    ring::Ring,
+    ring::{Ring, Timer},
     sys::cache::page_cache,
 };
 
-/// What is copied on the caller's thread at a time.
-const INLINE_BYTES_MAX: usize = 1 << 20;
 /// A longer read is a thread's, cached or not: parts of it would wander between the runtime's threads
 /// (docs/benchmarking.md, "Which way a read takes").
 const COPIED_BYTES_MAX: usize = 4 << 20;
@@ -66,13 +63,14 @@ const CHUNK_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct File {
     pub(super) ring: Ring,
-    descriptor: Descriptor,
-    shared: Arc<Shared>,
+    pub(super) descriptor: Descriptor,
+    pub(super) shared: Arc<Shared>,
+    pub(super) deadline: Option<Duration>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    nature: Nature,
+pub(super) struct Shared {
+    pub(super) nature: Nature,
     /// Whether a sync has failed, on this handle or on a clone of it.
     syncs: Arc<Witness>,
 }
@@ -111,7 +109,44 @@ impl File {
     fn with_alignment(ring: &Ring, descriptor: Descriptor, alignment: usize) -> File {
         let nature = Nature::of(&descriptor, alignment);
         let shared = Shared { nature, syncs: Arc::default() };
-        File { ring: ring.clone(), descriptor, shared: Arc::new(shared) }
+        File { ring: ring.clone(), descriptor, shared: Arc::new(shared), deadline: None }
+    }
+
+    /// The same open file, each of whose functions takes so long at most when it is called through
+    /// this handle: from when it first has to wait, for all its parts together. Then it fails with
+    /// [`TimedOut`](crate::ErrorKind::TimedOut), and the buffer comes back.
+    ///
+    /// What cannot be stopped (a write or a sync that the device has) comes to its own end first, with
+    /// its own result, and what a thread makes is not stopped: the future takes that much longer.
+    /// [`close`](Self::close) has no deadline.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{os::fd::OwnedFd, time::Duration};
+    /// use ringwise::{ErrorKind, Ring, fs::File};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let ring = Ring::new()?;
+    /// let (reader, _writer) = std::io::pipe()?;
+    /// let pipe = File::from_std(&ring, OwnedFd::from(reader).into());
+    /// let (read, buffer) =
+    ///     pipe.with_deadline(Duration::from_millis(10)).read_at(vec![0; 64], 0).await;
+    /// assert_eq!(read.unwrap_err().kind(), ErrorKind::TimedOut);
+    /// assert_eq!(buffer.len(), 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn with_deadline(&self, after: Duration) -> File {
+        File { deadline: Some(after), ..self.clone() }
+    }
+
+    fn timer(&self) -> Timer {
+        Timer::new(&self.ring, self.deadline)
+    }
+
+    async fn make(&self, operation: Operation) -> Completion {
+        self.timer().make(&self.ring, operation).await
     }
 
     /// Gives the file back for use with the standard library.
@@ -120,8 +155,8 @@ impl File {
     ///
     /// The file itself, when a clone or an operation in flight still holds it.
     pub fn into_std(self) -> Result<std::fs::File, File> {
-        let File { ring, descriptor, shared } = self;
-        descriptor.into_file().map_err(|descriptor| File { ring, descriptor, shared })
+        let File { ring, descriptor, shared, deadline } = self;
+        descriptor.into_file().map_err(|descriptor| File { ring, descriptor, shared, deadline })
     }
 
     /// The descriptor, for operations that this type has no function for.
@@ -145,7 +180,8 @@ impl File {
     ///
     /// What the read failed with.
     pub async fn read_at<B: OwnedBufferMut>(&self, buffer: B, offset: u64) -> Outcome<usize, B> {
-        let (result, buffer) = self.read_buffer(buffer.into_buffer(), offset).await;
+        let (result, buffer) =
+            self.read_buffer(buffer.into_buffer(), offset, &mut self.timer()).await;
         (result, B::from_buffer(buffer))
     }
 
@@ -157,19 +193,22 @@ impl File {
     pub async fn read_exact_at<B: OwnedBufferMut>(&self, buffer: B, offset: u64) -> Outcome<(), B> {
         let mut buffer = buffer.into_buffer();
         let whole = buffer.range();
+        let mut timer = self.timer();
         let mut done = 0;
         let result = loop {
             if done == whole.len() {
                 break Ok(());
             }
             let rest = buffer.slice(whole.start + done..whole.end);
-            let (result, back) = self.read_buffer(rest, offset.saturating_add(done as u64)).await;
+            let at = offset.saturating_add(done as u64);
+            let (result, back) = self.read_buffer(rest, at, &mut timer).await;
             buffer = back;
             match result {
                 Ok(0) => {
                     let error = self.error(Opcode::Read, libc::ENODATA);
-                    let error = error.at_offset(offset.saturating_add(done as u64));
-                    break Err(error.advise("the file ends before the buffer is full"));
+                    break Err(error
+                        .at_offset(at)
+                        .advise("the file ends before the buffer is full"));
                 }
                 Ok(count) => done += count,
                 Err(error) => break Err(error),
@@ -184,7 +223,9 @@ impl File {
     ///
     /// What a read failed with.
     pub async fn read_to_end(&self) -> Result<Vec<u8>, Error> {
-        let len = self.metadata().await?.len();
+        let mut timer = self.timer();
+        let about = Operation::statx_descriptor(&self.descriptor);
+        let len = timer.make(&self.ring, about).await.metadata()?.len();
         let mut bytes = Vec::new();
         // Files without a length (in /proc) are read in steps; others in one, and a look whether
         // they have grown.
@@ -197,7 +238,7 @@ impl File {
             }
             bytes.resize(start + step, 0);
             let rest = Buffer::from(bytes).slice(start..);
-            let (result, buffer) = self.read_buffer(rest, start as u64).await;
+            let (result, buffer) = self.read_buffer(rest, start as u64, &mut timer).await;
             bytes = Vec::from_buffer(buffer);
             let count = result?;
             bytes.truncate(start + count);
@@ -227,7 +268,7 @@ impl File {
             return (Ok(count), buffers.into_iter().map(B::from_buffer).collect());
         }
         let operation = Operation::read_vectored_at(&self.descriptor, buffers, offset);
-        vectored(self.ring.submit(operation).await)
+        vectored(self.make(operation).await)
     }
 
     /// Writes at `offset` bytes; gives how many were written, which may be fewer than asked.
@@ -236,7 +277,8 @@ impl File {
     ///
     /// What the write failed with, or why an earlier sync failed (see [`sync_data`](Self::sync_data)).
     pub async fn write_at<B: OwnedBuffer>(&self, buffer: B, offset: u64) -> Outcome<usize, B> {
-        let (result, buffer) = self.write_buffer(buffer.into_buffer(), offset).await;
+        let (result, buffer) =
+            self.write_buffer(buffer.into_buffer(), offset, &mut self.timer()).await;
         (result, B::from_buffer(buffer))
     }
 
@@ -248,19 +290,21 @@ impl File {
     pub async fn write_all_at<B: OwnedBuffer>(&self, buffer: B, offset: u64) -> Outcome<(), B> {
         let mut buffer = buffer.into_buffer();
         let whole = buffer.range();
+        let mut timer = self.timer();
         let mut done = 0;
         let result = loop {
             if done == whole.len() {
                 break Ok(());
             }
             let rest = buffer.slice(whole.start + done..whole.end);
-            let (result, back) = self.write_buffer(rest, offset.saturating_add(done as u64)).await;
+            let at = offset.saturating_add(done as u64);
+            let (result, back) = self.write_buffer(rest, at, &mut timer).await;
             buffer = back;
             match result {
                 // It moved nothing and had no reason not to: go on would be for ever.
                 Ok(0) => {
                     let error = self.error(Opcode::Write, libc::EIO);
-                    break Err(error.at_offset(offset.saturating_add(done as u64)));
+                    break Err(error.at_offset(at));
                 }
                 Ok(count) => done += count,
                 Err(error) => break Err(error),
@@ -284,7 +328,7 @@ impl File {
         }
         let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
         let operation = Operation::write_vectored_at(&self.descriptor, buffers, offset);
-        vectored(self.ring.submit(operation).await)
+        vectored(self.make(operation).await)
     }
 
     /// Makes what was written durable: the data, and what is needed to read it back. A new file's
@@ -310,7 +354,7 @@ impl File {
 
     async fn sync(&self, operation: Operation) -> Result<(), Error> {
         self.check_sync(Opcode::Sync)?;
-        let done = self.ring.submit(operation.witnessed_by(&self.shared.syncs)).await;
+        let done = self.make(operation.witnessed_by(&self.shared.syncs)).await;
         self.step_result(&done).map(drop)
     }
 
@@ -345,7 +389,7 @@ impl File {
     ///
     /// Why it could not be read.
     pub async fn metadata(&self) -> Result<Metadata, Error> {
-        self.ring.submit(Operation::statx_descriptor(&self.descriptor)).await.metadata()
+        self.make(Operation::statx_descriptor(&self.descriptor)).await.metadata()
     }
 
     /// Allocates or frees space, as fallocate(2).
@@ -355,7 +399,7 @@ impl File {
     /// Why it could not be done.
     pub async fn allocate(&self, mode: AllocateMode, offset: u64, len: u64) -> Result<(), Error> {
         let operation = Operation::allocate(&self.descriptor, mode, offset, len);
-        self.ring.submit(operation).await.result().map(drop)
+        self.make(operation).await.result().map(drop)
     }
 
     /// Cuts the file, or lengthens it by a hole.
@@ -365,7 +409,7 @@ impl File {
     /// Why it could not be done.
     pub async fn set_len(&self, len: u64) -> Result<(), Error> {
         let operation = Operation::set_len(&self.descriptor, len);
-        self.ring.submit(operation).await.result().map(drop)
+        self.make(operation).await.result().map(drop)
     }
 
     /// Closes the file, and tells of an error that a drop would not (NFS, FUSE).
@@ -375,7 +419,7 @@ impl File {
     /// What the close failed with, after which the file is closed all the same; `EBUSY` when a
     /// clone or an operation in flight still holds it, which then keeps it open.
     pub async fn close(self) -> Result<(), Error> {
-        let File { ring, descriptor, shared: _ } = self;
+        let File { ring, descriptor, .. } = self;
         ring.submit(Operation::close(descriptor)).await.result().map(drop)
     }
 
@@ -383,10 +427,11 @@ impl File {
         &self,
         mut buffer: Buffer,
         offset: u64,
+        timer: &mut Timer,
     ) -> Outcome<usize, Buffer> {
         let whole = buffer.range();
         if whole.len() > INLINE_BYTES_MAX && self.is_left_to_a_thread(offset, whole.len()) {
-            return self.read_through(buffer, offset, ReadHint::ByThread).await;
+            return self.read_through(buffer, offset, ReadHint::ByThread, timer).await;
         }
         let mut done = 0;
         loop {
@@ -396,7 +441,7 @@ impl File {
                 Inline::Some(count) => (count, done + count == whole.len()),
                 Inline::End(count) => (count, true),
                 Inline::Missed if done == 0 => {
-                    return self.read_through(buffer, offset, ReadHint::Missed).await;
+                    return self.read_through(buffer, offset, ReadHint::Missed, timer).await;
                 }
                 Inline::Missed => break,
             };
@@ -411,7 +456,7 @@ impl File {
         }
         let rest = buffer.slice(whole.start + done..whole.end);
         let (result, buffer) =
-            self.read_through(rest, offset + done as u64, ReadHint::Missed).await;
+            self.read_through(rest, offset + done as u64, ReadHint::Missed, timer).await;
         // What was read was read; the next read meets the error again.
         (Ok(done + result.unwrap_or(0)), buffer.slice(whole))
     }
@@ -439,100 +484,14 @@ impl File {
         buffer: Buffer,
         offset: u64,
         hint: ReadHint,
+        timer: &mut Timer,
     ) -> Outcome<usize, Buffer> {
         // What lies beyond every file is the loop's to refuse.
         if offset <= OFFSET_MAX && !self.is_aligned(&buffer, offset) {
-            return self.read_superset(buffer, offset).await;
+            return self.read_superset(buffer, offset, timer).await;
         }
         let operation = Operation::read_with_hint(&self.descriptor, buffer, offset, hint);
-        single(self.ring.submit(operation).await)
-    }
-
-    /// Reads the next part on this thread, if that needs no waiting.
-    fn read_inline(&self, bytes: &mut [u8], offset: u64) -> Inline {
-        let len = bytes.len().min(INLINE_BYTES_MAX);
-        let mut vector = [IoSliceMut::new(&mut bytes[..len])];
-        self.read_cached(Opcode::Read, &mut vector, len, offset)
-    }
-
-    /// Reads into several buffers on this thread, if that needs no waiting.
-    fn read_vectored_inline(&self, buffers: &mut [Buffer], offset: u64) -> Inline {
-        let len = buffers.iter().fold(0_usize, |sum, each| sum.saturating_add(each.len()));
-        if len > INLINE_BYTES_MAX || !buffers.iter().all(Buffer::is_writable) {
-            return Inline::Missed;
-        }
-        let mut vectors: Vec<IoSliceMut<'_>> =
-            buffers.iter_mut().map(|each| IoSliceMut::new(each.selected_mut())).collect();
-        self.read_cached(Opcode::ReadVectored, &mut vectors, len, offset)
-    }
-
-    /// Reads so many bytes, if that needs no waiting.
-    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "told to `tracing`"))]
-    fn read_cached(
-        &self,
-        opcode: Opcode,
-        vectors: &mut [IoSliceMut<'_>],
-        len: usize,
-        offset: u64,
-    ) -> Inline {
-        let nature = &self.shared.nature;
-        let Some(flags) = self.inline_flags(nature.read_way(), len, offset) else {
-            return Inline::Missed;
-        };
-        let read = match preadv2(self.descriptor.as_fd(), vectors, offset, flags) {
-            Ok(count) if count == len => Inline::Some(count),
-            Ok(count) if flags.is_empty() => Inline::End(count),
-            Err(RawErrno::OPNOTSUPP) => {
-                nature.learn_that_reads_wait();
-                Inline::Missed
-            }
-            // Fewer may be the end of the file, or of what the cache has: the ring tells.
-            Ok(_) | Err(_) => Inline::Missed,
-        };
-        #[cfg(feature = "tracing")]
-        if let Inline::Some(count) | Inline::End(count) = read {
-            let descriptor = self.descriptor.as_raw_fd();
-            crate::ring::span::tell_inline(opcode, descriptor, offset, len, count);
-        }
-        read
-    }
-
-    /// Writes as much as needs no waiting on this thread; 0 where that is nothing, for whatever
-    /// reason: the ring tells it. A long write is not taken apart, since other writes of the file
-    /// could come in between its parts.
-    fn write_inline(&self, bytes: &[u8], offset: u64) -> usize {
-        let nature = &self.shared.nature;
-        if bytes.len() > INLINE_BYTES_MAX {
-            return 0;
-        }
-        let Some(flags) = self.inline_flags(nature.write_way(), bytes.len(), offset) else {
-            return 0;
-        };
-        let vector = [std::io::IoSlice::new(bytes)];
-        let written = pwritev2(self.descriptor.as_fd(), &vector, offset, flags);
-        let count = written.unwrap_or_else(|errno| {
-            if errno == RawErrno::OPNOTSUPP {
-                nature.learn_that_writes_wait();
-            }
-            0
-        });
-        #[cfg(feature = "tracing")]
-        if count > 0 {
-            let descriptor = self.descriptor.as_raw_fd();
-            crate::ring::span::tell_inline(Opcode::Write, descriptor, offset, bytes.len(), count);
-        }
-        count
-    }
-
-    /// With which flags so many bytes are moved on this thread; none where the ring is to do it.
-    fn inline_flags(&self, way: Way, len: usize, offset: u64) -> Option<ReadWriteFlags> {
-        let flags = match way {
-            Way::Ring => return None,
-            Way::Memory => ReadWriteFlags::empty(),
-            Way::Cache => ReadWriteFlags::NOWAIT,
-        };
-        // A child of fork(2) could, and is refused by the ring as it is everything else.
-        (len > 0 && offset <= OFFSET_MAX && !self.ring.is_foreign()).then_some(flags)
+        single(timer.make(&self.ring, operation).await)
     }
 
     pub(super) fn is_aligned(&self, buffer: &Buffer, offset: u64) -> bool {
@@ -545,7 +504,12 @@ impl File {
     }
 
     /// Reads the blocks that a request touches, and copies what was asked for out of them.
-    async fn read_superset(&self, mut buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
+    async fn read_superset(
+        &self,
+        mut buffer: Buffer,
+        offset: u64,
+        timer: &mut Timer,
+    ) -> Outcome<usize, Buffer> {
         let alignment = self.shared.nature.alignment as u64;
         let wanted = buffer.selected().len();
         let start = offset - offset % alignment;
@@ -557,7 +521,7 @@ impl File {
         };
         let superset = AlignedBuf::zeroed((end - start) as usize, alignment as usize);
         let operation = Operation::read_at(&self.descriptor, superset, start);
-        let (result, superset) = single(self.ring.submit(operation).await);
+        let (result, superset) = single(timer.make(&self.ring, operation).await);
         let result = result.map_err(|error| error.at_offset(offset));
         let result = result.map(|read| {
             let count = read.saturating_sub(skipped).min(wanted);
@@ -568,14 +532,19 @@ impl File {
         (result, buffer)
     }
 
-    async fn write_buffer(&self, buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
+    async fn write_buffer(
+        &self,
+        buffer: Buffer,
+        offset: u64,
+        timer: &mut Timer,
+    ) -> Outcome<usize, Buffer> {
         if let Err(error) = self.check_sync(Opcode::Write) {
             return (Err(error), buffer);
         }
         let whole = buffer.range();
         let done = self.write_inline(buffer.selected(), offset);
         if done == 0 {
-            return self.write_through(buffer, offset).await;
+            return self.write_through(buffer, offset, timer).await;
         }
         if done == whole.len() {
             self.ring.count_inline_hit();
@@ -583,19 +552,24 @@ impl File {
             return (Ok(done), buffer);
         }
         let rest = buffer.slice(whole.start + done..whole.end);
-        let (result, buffer) = self.write_through(rest, offset + done as u64).await;
+        let (result, buffer) = self.write_through(rest, offset + done as u64, timer).await;
         // What was written was written; the next write meets the error again.
         (Ok(done + result.unwrap_or(0)), buffer.slice(whole))
     }
 
     /// Writes through the ring.
-    async fn write_through(&self, buffer: Buffer, offset: u64) -> Outcome<usize, Buffer> {
+    async fn write_through(
+        &self,
+        buffer: Buffer,
+        offset: u64,
+        timer: &mut Timer,
+    ) -> Outcome<usize, Buffer> {
         let operation = if self.shared.nature.writes_by_thread(buffer.selected().len()) {
             Operation::write_by_thread(&self.descriptor, buffer, offset)
         } else {
             Operation::write_at(&self.descriptor, buffer, offset)
         };
-        single(self.ring.submit(operation).await)
+        single(timer.make(&self.ring, operation).await)
     }
 
     pub(super) fn error(&self, opcode: Opcode, errno: i32) -> Error {
@@ -607,16 +581,6 @@ impl AsFd for File {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
-}
-
-/// What came of a read on the caller's thread.
-enum Inline {
-    /// So much, and there may be more.
-    Some(usize),
-    /// So much, and there the file ends.
-    End(usize),
-    /// Nothing that could be told from the end of the file.
-    Missed,
 }
 
 fn single(completion: Completion) -> Outcome<usize, Buffer> {

@@ -3,15 +3,7 @@
 //! Each direction is a lane: one operation at a time, and nothing of what the operation of a dropped
 //! future moved is lost. It knows no addresses.
 
-use std::{
-    collections::VecDeque,
-    future::{Future, poll_fn},
-    io::Read,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll},
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, io::Read, sync::Arc, time::Duration};
 
 use super::{
     Shutdown,
@@ -25,7 +17,7 @@ use crate::{
     error::{Errno, Error},
     fs::Outcome,
     op::{Opcode, Operation},
-    ring::{Pending, Ring},
+    ring::{Ring, Timer},
 };
 
 /// A connected stream socket. Clones share it.
@@ -105,10 +97,6 @@ impl Connection {
         Connection { ring: ring.clone(), socket, lanes: Arc::default() }
     }
 
-    pub(super) fn timer(&self, after: Option<Duration>) -> Option<Pending> {
-        after.map(|after| self.ring.submit(Operation::timeout(after)))
-    }
-
     pub(super) async fn receive(
         &self,
         mut buffer: Buffer,
@@ -118,7 +106,7 @@ impl Connection {
         if !buffer.is_writable() {
             return single(self.ring.submit(Operation::recv(&self.socket, buffer)).await);
         }
-        let mut timer = self.timer(after);
+        let mut timer = Timer::new(&self.ring, after);
         let turn = match self.turn_to_receive(&mut timer).await {
             Ok(turn) => turn,
             Err(error) => return (Err(error), buffer),
@@ -127,7 +115,7 @@ impl Connection {
             return (result, buffer);
         }
         let operation = self.ring.submit(Operation::recv(&self.socket, buffer));
-        single(turn.make(operation.with_timer(timer)).await)
+        single(turn.make_in(&mut timer, operation).await)
     }
 
     pub(super) async fn receive_vectored(
@@ -139,7 +127,7 @@ impl Connection {
             let refused = self.ring.submit(operation).await;
             return (refused.result(), refused.into_buffers());
         }
-        let turn = match self.turn_to_receive(&mut None).await {
+        let turn = match self.turn_to_receive(&mut Timer::Endless).await {
             Ok(turn) => turn,
             Err(error) => return (Err(error), buffers),
         };
@@ -147,13 +135,13 @@ impl Connection {
             return (result, buffers);
         }
         let operation = self.ring.submit(Operation::recv_vectored(&self.socket, buffers));
-        let done = turn.make(operation.with_timer(None)).await;
+        let done = turn.make(operation).await;
         (done.result(), done.into_buffers())
     }
 
     /// On the lane, with nothing under way and what was taken kept.
-    async fn turn_to_receive(&self, timer: &mut Option<Pending>) -> Result<Turn<'_, Taken>, Error> {
-        let entered = before(timer, Opcode::Receive, self.lanes.receiving.enter()).await;
+    async fn turn_to_receive(&self, timer: &mut Timer) -> Result<Turn<'_, Taken>, Error> {
+        let entered = timer.limit(Opcode::Receive, self.lanes.receiving.enter()).await;
         let turn = entered?;
         self.settle_receive(&turn).await;
         Ok(turn)
@@ -161,7 +149,7 @@ impl Connection {
 
     async fn settle_receive(&self, turn: &Turn<'_, Taken>) {
         if let Some(receive) = turn.take_set_aside() {
-            let done = turn.make(receive.with_timer(None)).await;
+            let done = turn.make(receive).await;
             turn.rest().keep(done);
         }
         turn.settle_flow(Taken::keep).await;
@@ -180,10 +168,10 @@ impl Connection {
 
     /// Sends what the socket takes.
     pub(super) async fn send(&self, buffer: Buffer) -> Outcome<usize, Buffer> {
-        match self.turn_to_send(&mut None).await {
+        match self.turn_to_send(&mut Timer::Endless).await {
             Ok(turn) => {
                 let operation = self.ring.submit(Operation::send(&self.socket, buffer));
-                single(turn.make(operation.with_timer(None)).await)
+                single(turn.make(operation).await)
             }
             Err(error) => (Err(error), buffer),
         }
@@ -195,13 +183,12 @@ impl Connection {
         mut buffer: Buffer,
         after: Option<Duration>,
     ) -> (Result<(), Error>, usize, Buffer) {
-        let mut timer = self.timer(after);
+        let mut timer = Timer::new(&self.ring, after);
         let turn = match self.turn_to_send(&mut timer).await {
             Ok(turn) => turn,
             Err(error) => return (Err(error), 0, buffer),
         };
         let whole = buffer.range();
-        let end = after.and_then(|after| Instant::now().checked_add(after));
         let mut sent = 0;
         let result = loop {
             if sent == whole.len() {
@@ -210,18 +197,16 @@ impl Connection {
             let rest = buffer.slice(whole.start + sent..whole.end);
             let operation = self.ring.submit(Operation::send_all(&self.socket, rest));
             let result;
-            (result, buffer) = single(turn.make(operation.with_timer(timer.take())).await);
+            (result, buffer) = single(turn.make_in(&mut timer, operation).await);
             match result {
                 Ok(0) => break Err(Error::new(Opcode::Send, Errno(libc::EIO))),
                 Ok(count) => sent += count,
                 Err(error) => break Err(error),
             }
             // It may be less since the time is over, or for another reason.
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            if sent < whole.len() && left == Some(Duration::ZERO) {
+            if sent < whole.len() && timer.is_over() {
                 break Err(Error::new(Opcode::Send, Errno(libc::ETIME)));
             }
-            timer = self.timer(left);
         };
         (result, sent, buffer.slice(whole))
     }
@@ -232,13 +217,13 @@ impl Connection {
         mut buffers: Vec<Buffer>,
         whole: bool,
     ) -> Outcome<usize, Vec<Buffer>> {
-        let turn = match self.turn_to_send(&mut None).await {
+        let turn = match self.turn_to_send(&mut Timer::Endless).await {
             Ok(turn) => turn,
             Err(error) => return (Err(error), buffers),
         };
         if !whole {
             let operation = self.ring.submit(Operation::send_vectored(&self.socket, buffers));
-            let done = turn.make(operation.with_timer(None)).await;
+            let done = turn.make(operation).await;
             return (done.result(), done.into_buffers());
         }
         let ranges: Vec<_> = buffers.iter().map(Buffer::range).collect();
@@ -249,7 +234,7 @@ impl Connection {
                 break Ok(total);
             }
             let operation = self.ring.submit(Operation::send_all_vectored(&self.socket, buffers));
-            let done = turn.make(operation.with_timer(None)).await;
+            let done = turn.make(operation).await;
             let result = done.result();
             buffers = done.into_buffers();
             match result {
@@ -266,19 +251,19 @@ impl Connection {
     }
 
     /// On the lane, when all that was begun before is sent.
-    async fn turn_to_send(&self, timer: &mut Option<Pending>) -> Result<Turn<'_, ()>, Error> {
+    async fn turn_to_send(&self, timer: &mut Timer) -> Result<Turn<'_, ()>, Error> {
         let entered = async {
             let turn = self.lanes.sending.enter().await;
             self.settle_send(&turn).await.map(|()| turn)
         };
-        before(timer, Opcode::Send, entered).await?
+        timer.limit(Opcode::Send, entered).await?
     }
 
     /// Sees to its end what was begun by futures that were dropped, and sends what is missing.
     async fn settle_send(&self, turn: &Turn<'_, ()>) -> Result<(), Error> {
         let mut begun = turn.take_set_aside();
         while let Some(send) = begun {
-            let done = turn.make(send.with_timer(None)).await;
+            let done = turn.make(send).await;
             let count = done.result()?;
             let rest = advance(done.into_buffers(), count);
             let is_done = rest.iter().all(|buffer| buffer.selected().is_empty());
@@ -293,14 +278,14 @@ impl Connection {
 
     /// Waits until all that was begun is sent.
     pub(super) async fn flush(&self) -> Result<(), Error> {
-        self.turn_to_send(&mut None).await.map(drop)
+        self.turn_to_send(&mut Timer::Endless).await.map(drop)
     }
 
     pub(super) async fn shutdown(&self, which: Shutdown) -> Result<(), Error> {
         if which == Shutdown::Read {
             return super::shutdown(&self.socket, which);
         }
-        let turn = self.turn_to_send(&mut None).await?;
+        let turn = self.turn_to_send(&mut Timer::Endless).await?;
         let result = super::shutdown(&self.socket, which);
         drop(turn);
         result
@@ -339,26 +324,6 @@ impl Connection {
         let mut rest = turn.rest();
         bytes.iter().rev().for_each(|byte| rest.bytes.push_front(*byte));
     }
-}
-
-/// Waits for a future until the time is over.
-pub(super) async fn before<F: Future>(
-    timer: &mut Option<Pending>,
-    opcode: Opcode,
-    future: F,
-) -> Result<F::Output, Error> {
-    let mut future = pin!(future);
-    let poll = |context: &mut Context<'_>| {
-        if let Poll::Ready(output) = future.as_mut().poll(context) {
-            return Poll::Ready(Ok(output));
-        }
-        let Some(timeout) = timer else { return Poll::Pending };
-        let Poll::Ready(done) = Pin::new(timeout).poll(context) else { return Poll::Pending };
-        *timer = None;
-        let errno = done.result().map_or_else(|error| error.errno(), |_| libc::ETIME);
-        Poll::Ready(Err(Error::new(opcode, Errno(errno))))
-    };
-    poll_fn(poll).await
 }
 
 /// The same buffers, each with what is left of it after `count` bytes of them were moved.

@@ -15,7 +15,7 @@ use std::{
 
 use crate::{
     completion::Completion,
-    ring::{self, Deadline, Flow, Pending},
+    ring::{self, Flow, Pending, Timer},
 };
 
 /// One direction; `T` is what operations whose futures were dropped have left.
@@ -163,9 +163,14 @@ impl<T> Turn<'_, T> {
     }
 
     /// Makes an operation. Where this future is dropped, it stays with the lane.
-    pub(super) async fn make(&self, operation: Deadline) -> Completion {
+    pub(super) async fn make(&self, operation: Pending) -> Completion {
+        self.make_in(&mut Timer::Endless, operation).await
+    }
+
+    /// The same, in the time that is left.
+    pub(super) async fn make_in(&self, timer: &mut Timer, operation: Pending) -> Completion {
         let mut flight = Flight { lane: self.lane, operation: Some(operation) };
-        poll_fn(|context| flight.poll(context)).await
+        poll_fn(|context| flight.poll(timer, context)).await
     }
 }
 
@@ -178,13 +183,13 @@ impl<T> Drop for Turn<'_, T> {
 /// An operation that is waited for.
 struct Flight<'a, T> {
     lane: &'a Lane<T>,
-    operation: Option<Deadline>,
+    operation: Option<Pending>,
 }
 
 impl<T> Flight<'_, T> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Completion> {
+    fn poll(&mut self, timer: &mut Timer, context: &mut Context<'_>) -> Poll<Completion> {
         let operation = self.operation.as_mut().expect("it is polled to its end only");
-        let polled = Pin::new(operation).poll(context);
+        let polled = timer.poll_limited(operation, context);
         if polled.is_ready() {
             self.operation = None;
         }
@@ -194,7 +199,7 @@ impl<T> Flight<'_, T> {
 
 impl<T> Drop for Flight<'_, T> {
     fn drop(&mut self) {
-        if let Some(operation) = self.operation.take().and_then(Deadline::set_aside) {
+        if let Some(operation) = self.operation.take().and_then(Pending::set_aside) {
             *lock(&self.lane.set_aside) = Some(operation);
         }
     }

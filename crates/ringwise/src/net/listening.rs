@@ -52,7 +52,7 @@ impl Listening {
         }
         loop {
             let operation = self.ring.submit(Operation::accept(&self.socket));
-            let accepted = turn.make(operation.with_timer(None)).await.into_descriptor();
+            let accepted = turn.make(operation).await.into_descriptor();
             match accepted {
                 Err(error) if befalls_one_connection(error.errno()) => {}
                 _ => return accepted,
@@ -62,7 +62,7 @@ impl Listening {
 
     async fn settle(&self, turn: &Turn<'_, Accepted>) {
         if let Some(accept) = turn.take_set_aside() {
-            let done: Completion = turn.make(accept.with_timer(None)).await;
+            let done: Completion = turn.make(accept).await;
             turn.rest().keep(done);
         }
         turn.settle_flow(Accepted::keep).await;

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Address, KeepAlive, ListenOptions, Shutdown,
-    connection::{Connection, before, stream},
+    connection::{Connection, stream},
     flowing::{Accepting, Receiving, incoming},
     listening::Listening,
     made_for, not_configured,
@@ -19,7 +19,7 @@ use crate::{
     error::{Errno, Error},
     fs::Outcome,
     op::{Opcode, Operation},
-    ring::{Pending, Ring},
+    ring::{Pending, Ring, Timer},
 };
 
 /// A TCP socket that listens, shared by reference count: clones are the same socket.
@@ -261,8 +261,8 @@ pub(super) async fn connect(
     address: &Address,
     after: Option<Duration>,
 ) -> Result<Descriptor, Error> {
-    let mut timer = after.map(|after| ring.submit(Operation::timeout(after)));
-    let connected = before(&mut timer, Opcode::Connect, connect_untimed(ring, address)).await;
+    let mut timer = Timer::new(ring, after);
+    let connected = timer.limit(Opcode::Connect, connect_untimed(ring, address)).await;
     connected.and_then(|connected| connected).map_err(|error| error.on_address(address))
 }
 

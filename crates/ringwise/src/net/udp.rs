@@ -155,13 +155,13 @@ impl UdpSocket {
         }
         let turn = self.receiving.enter().await;
         if let Some(receive) = turn.take_set_aside() {
-            let done = turn.make(receive.with_timer(None)).await;
+            let done = turn.make(receive).await;
             if !done.result().is_err_and(|error| is_of_the_ring(&error)) {
                 return (hand_on(done, &mut buffer), buffer);
             }
         }
         let operation = self.ring.submit(Operation::recv_from(&self.socket, buffer));
-        let done = turn.make(operation.with_timer(None)).await;
+        let done = turn.make(operation).await;
         (datagram(&done), single(done).1)
     }
 

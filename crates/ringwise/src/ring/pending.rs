@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    Ring,
+    Ring, Timer,
     hub::{Admission, Key, wake},
 };
 use crate::{completion::Completion, op::Operation};
@@ -90,17 +90,12 @@ impl Pending {
     /// # }).unwrap();
     /// ```
     pub fn deadline(self, after: Duration) -> Deadline {
-        let timer = self.ring.submit(Operation::timeout(after));
-        self.with_timer(Some(timer))
-    }
-
-    /// As [`deadline`](Self::deadline), by a timeout that may have begun already.
-    pub(crate) fn with_timer(self, timer: Option<Pending>) -> Deadline {
-        Deadline { operation: self, timer, has_expired: false }
+        let timer = Timer::new(&self.ring, Some(after));
+        Deadline { operation: self, timer }
     }
 
     /// Of a timeout: whether its time is over. A ring that closes ends it too, and it is not.
-    pub(crate) fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+    pub(super) fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         Pin::new(self).poll(context).map(|ended| ended.result().is_ok())
     }
 
@@ -208,40 +203,15 @@ impl Drop for Pending {
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Deadline {
     operation: Pending,
-    /// None once it is over.
-    timer: Option<Pending>,
-    /// The time is over, and the operation was asked to end.
-    has_expired: bool,
-}
-
-impl Deadline {
-    /// As [`Pending::set_aside`].
-    pub(crate) fn set_aside(self) -> Option<Pending> {
-        self.operation.set_aside()
-    }
+    timer: Timer,
 }
 
 impl Future for Deadline {
     type Output = Completion;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {
-        let this = &mut *self;
-        if let Poll::Ready(mut done) = Pin::new(&mut this.operation).poll(context) {
-            if this.has_expired && done.result == -libc::ECANCELED {
-                done.result = -libc::ETIME;
-            }
-            return Poll::Ready(done);
-        }
-        if let Some(timer) = &mut this.timer
-            && let Poll::Ready(is_over) = timer.poll_timeout(context)
-        {
-            this.timer = None;
-            this.has_expired = is_over;
-            if this.has_expired {
-                this.operation.cancel();
-            }
-        }
-        Poll::Pending
+        let Deadline { operation, timer } = &mut *self;
+        timer.poll_limited(operation, context)
     }
 }
 

@@ -1,6 +1,7 @@
 //! [`ringwise::fs`]: every function, on every kind of ring, with what can go wrong with it.
 
 mod buffers;
+mod deadlines;
 mod direct;
 mod durability;
 mod inline;
