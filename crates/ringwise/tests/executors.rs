@@ -519,6 +519,7 @@ fn a_receive_begins_anew_however_often_its_thread_ends() {
     let mut runtime = RuntimeBuilder::new_current_thread().enable_all().build().unwrap();
     let ring = runtime.block_on(async { builder.build_ring().unwrap() });
     let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let beside = ours.try_clone().unwrap();
     let ours = Descriptor::from(std::os::fd::OwnedFd::from(ours));
     let mut receive = Box::pin(ring.submit(Operation::recv(&ours, vec![0; 8])));
     for _ in 0..20 {
@@ -529,6 +530,9 @@ fn a_receive_begins_anew_however_often_its_thread_ends() {
             (runtime, receive)
         });
         (runtime, receive) = passed_on.join().unwrap();
+        // It hears of bytes when it is lost already, and somebody else has them then.
+        std::io::Write::write_all(&mut theirs, b"x").unwrap();
+        std::io::Read::read_exact(&mut &beside, &mut [0]).unwrap();
     }
     std::io::Write::write_all(&mut theirs, b"after").unwrap();
     let done = runtime.block_on(receive);

@@ -459,7 +459,11 @@ impl State {
         wakers: &mut Vec<Waker>,
     ) -> Vec<Completion> {
         let mut orphans = Vec::new();
-        self.stats = stats;
+        // Of two threads that went round one after the other the first may be the last to come here.
+        let age = |stats: &Stats| (stats.completed, stats.enters, stats.submitted);
+        if age(&stats) >= age(&self.stats) {
+            self.stats = stats;
+        }
         for (key, completion) in results.drain(..) {
             let entry = &mut self.waiters[key.index()];
             debug_assert_eq!(entry.generation, key.generation);

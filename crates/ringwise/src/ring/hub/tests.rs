@@ -481,3 +481,15 @@ fn a_cancel_is_heard_while_the_ring_closes() {
     assert_eq!(rung.get(), 1);
     assert!(!hub.sleep(&bell), "the cancel is there");
 }
+
+/// A thread that took results first can come with them last.
+#[test]
+fn older_statistics_replace_no_newer_ones() {
+    let hub = Hub::new();
+    let after = |completed| Stats { completed, enters: 1, ..Stats::default() };
+    hub.deliver(&mut Vec::new(), after(7));
+    hub.deliver(&mut Vec::new(), after(5));
+    assert_eq!(hub.counts().1.completed, 7);
+    hub.deliver(&mut Vec::new(), after(8));
+    assert_eq!(hub.counts().1.completed, 8);
+}
