@@ -30,7 +30,7 @@ use crate::{
     completion::{self, Completion},
     descriptor::{Descriptor, RegisteredFile, Target},
     error::{Errno, Error, OFFSET_MAX, PushError, PushRefusal},
-    op::{Closing, Kind, Opcode, Open, Opened, Operation, ReadHint},
+    op::{Closing, Hint, Kind, Opcode, Open, Opened, Operation},
     registry::Registry,
     setup::{Builder, Setup, SetupError},
     slot::{Freed, Slots, Ticket},
@@ -337,7 +337,7 @@ impl Local {
     fn blocking_of(&self, operation: &Operation, by_ring: bool, file: Blocking) -> Blocking {
         match (operation.0.as_deref(), file) {
             _ if by_ring => Blocking::Device,
-            (Some(Kind::Read { hint, .. }), Blocking::Cached) if *hint != ReadHint::Nothing => {
+            (Some(Kind::Read { hint, .. }), Blocking::Cached) if *hint != Hint::Nothing => {
                 Blocking::Missed
             }
             // The ring could make it, and is not to.

@@ -41,9 +41,9 @@ pub(crate) use witness::Witness;
 #[must_use = "an operation does nothing until it is pushed"]
 pub struct Operation(pub(crate) Option<Box<Kind>>);
 
-/// What is known of a read before it begins.
+/// What is known of a read or a write before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadHint {
+pub(crate) enum Hint {
     Nothing,
     /// The page cache was asked for it and did not have it all, or need not be asked.
     Missed,
@@ -62,14 +62,13 @@ pub(crate) enum Kind {
         target: Target,
         buffer: Buffer,
         offset: u64,
-        hint: ReadHint,
+        hint: Hint,
     },
     Write {
         target: Target,
         buffer: Buffer,
         offset: u64,
-        /// A thread of the loop makes it where that is known to be cheaper than a kernel's worker.
-        by_thread: bool,
+        hint: Hint,
     },
     WriteMapped {
         target: Target,

@@ -19,7 +19,7 @@ use crate::{
     descriptor::Descriptor,
     error::{Errno, Error, OFFSET_MAX},
     metadata::{DirectAlignment, Metadata},
-    op::{AllocateMode, Opcode, OpenOptions, Operation, ReadHint, Witness},
+    op::{AllocateMode, Hint, Opcode, OpenOptions, Operation, Witness},
     ring::{Ring, Timer},
     sys::cache::page_cache,
 };
@@ -431,7 +431,7 @@ impl File {
     ) -> Outcome<usize, Buffer> {
         let whole = buffer.range();
         if whole.len() > INLINE_BYTES_MAX && self.is_left_to_a_thread(offset, whole.len()) {
-            return self.read_through(buffer, offset, ReadHint::ByThread, timer).await;
+            return self.read_through(buffer, offset, Hint::ByThread, timer).await;
         }
         let mut done = 0;
         loop {
@@ -441,7 +441,7 @@ impl File {
                 Inline::Some(count) => (count, done + count == whole.len()),
                 Inline::End(count) => (count, true),
                 Inline::Missed if done == 0 => {
-                    return self.read_through(buffer, offset, ReadHint::Missed, timer).await;
+                    return self.read_through(buffer, offset, Hint::Missed, timer).await;
                 }
                 Inline::Missed => break,
             };
@@ -456,7 +456,7 @@ impl File {
         }
         let rest = buffer.slice(whole.start + done..whole.end);
         let (result, buffer) =
-            self.read_through(rest, offset + done as u64, ReadHint::Missed, timer).await;
+            self.read_through(rest, offset + done as u64, Hint::Missed, timer).await;
         // What was read was read; the next read meets the error again.
         (Ok(done + result.unwrap_or(0)), buffer.slice(whole))
     }
@@ -483,7 +483,7 @@ impl File {
         &self,
         buffer: Buffer,
         offset: u64,
-        hint: ReadHint,
+        hint: Hint,
         timer: &mut Timer,
     ) -> Outcome<usize, Buffer> {
         // What lies beyond every file is the loop's to refuse.
@@ -564,11 +564,8 @@ impl File {
         offset: u64,
         timer: &mut Timer,
     ) -> Outcome<usize, Buffer> {
-        let operation = if self.shared.nature.writes_by_thread(buffer.selected().len()) {
-            Operation::write_by_thread(&self.descriptor, buffer, offset)
-        } else {
-            Operation::write_at(&self.descriptor, buffer, offset)
-        };
+        let hint = self.shared.nature.write_hint(buffer.selected().len());
+        let operation = Operation::write_with_hint(&self.descriptor, buffer, offset, hint);
         single(timer.make(&self.ring, operation).await)
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{fcntl_getfl, fstatfs};
 
-use crate::{backend::Blocking, descriptor::Descriptor};
+use crate::{backend::Blocking, descriptor::Descriptor, op::Hint};
 
 /// Of `statfs` (include/uapi/linux/magic.h).
 const TMPFS: u64 = 0x0102_1994;
@@ -85,9 +85,10 @@ impl Nature {
         }
     }
 
-    /// Whether a write of so many bytes is better made by a thread of the loop than by its ring.
-    pub(super) fn writes_by_thread(&self, len: usize) -> bool {
-        self.is_slow_by_worker && len >= WRITE_BY_THREAD_BYTES
+    /// What is known of a write of so many bytes.
+    pub(super) fn write_hint(&self, len: usize) -> Hint {
+        let by_thread = self.is_slow_by_worker && len >= WRITE_BY_THREAD_BYTES;
+        if by_thread { Hint::ByThread } else { Hint::Nothing }
     }
 
     /// A read that must not wait was refused as such.

@@ -18,7 +18,7 @@ use crate::{
     descriptor::{Target, closing},
     error::{Errno, Error, PushError, PushRefusal},
     local::Local,
-    op::{Kind, Manner, Opcode, Operation, ReadHint},
+    op::{Hint, Kind, Manner, Opcode, Operation},
     slot::{BY_THREAD, OWN_NUDGE, Slots, Ticket},
 };
 
@@ -359,8 +359,7 @@ impl Local {
     pub(super) fn is_by_ring(&self, operation: &Operation) -> bool {
         let suits = match operation.0.as_deref() {
             Some(Kind::ReceiveMulti { group, .. }) => group.is_registered(),
-            Some(Kind::Write { by_thread, .. }) => !by_thread,
-            Some(Kind::Read { hint, .. }) => *hint != ReadHint::ByThread,
+            Some(Kind::Read { hint, .. } | Kind::Write { hint, .. }) => *hint != Hint::ByThread,
             _ => true,
         };
         let opcode = operation.opcode();

@@ -3,7 +3,7 @@
 use crate::{
     buf::{Buffer, Mapping},
     descriptor::{Descriptor, Target},
-    op::{AllocateMode, Closing, Kind, Operation, ReadHint, Vectored},
+    op::{AllocateMode, Closing, Hint, Kind, Operation, Vectored},
     sys::vector::Vectors,
 };
 
@@ -35,7 +35,7 @@ impl Operation {
             target: target.into(),
             buffer: buffer.into(),
             offset,
-            hint: ReadHint::Nothing,
+            hint: Hint::Nothing,
         })
     }
 
@@ -44,7 +44,7 @@ impl Operation {
         file: &Descriptor,
         buffer: Buffer,
         offset: u64,
-        hint: ReadHint,
+        hint: Hint,
     ) -> Operation {
         Operation::of(Kind::Read { target: Target::from(file), buffer, offset, hint })
     }
@@ -60,13 +60,17 @@ impl Operation {
         offset: u64,
     ) -> Operation {
         let (target, buffer) = (target.into(), buffer.into());
-        Operation::of(Kind::Write { target, buffer, offset, by_thread: false })
+        Operation::of(Kind::Write { target, buffer, offset, hint: Hint::Nothing })
     }
 
-    /// The same, made by a thread of the loop's pool and not by the ring.
-    pub(crate) fn write_by_thread(file: &Descriptor, buffer: Buffer, offset: u64) -> Operation {
-        let target = Target::from(file);
-        Operation::of(Kind::Write { target, buffer, offset, by_thread: true })
+    /// The same, of which something is known already.
+    pub(crate) fn write_with_hint(
+        file: &Descriptor,
+        buffer: Buffer,
+        offset: u64,
+        hint: Hint,
+    ) -> Operation {
+        Operation::of(Kind::Write { target: Target::from(file), buffer, offset, hint })
     }
 
     /// Writes the bytes `range` of a mapping at `offset` bytes, as pwrite(2) from mapped memory:
@@ -180,7 +184,7 @@ mod tests {
 
     /// How many reads the loop's thread makes for one of a cached file that is not alone, and to be
     /// told of that.
-    fn reads_for(local: &mut Local, file: &Descriptor, hint: ReadHint) -> u64 {
+    fn reads_for(local: &mut Local, file: &Descriptor, hint: Hint) -> u64 {
         let before = reads_of_this_thread();
         local.push(Operation::nop(), 0).unwrap();
         let read = Operation::read_with_hint(file, Buffer::from(vec![0; 100]), 0, hint);
@@ -199,9 +203,9 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, &[7; 100]).unwrap();
         let file = Descriptor::from(file);
-        let looked = reads_for(&mut local, &file, ReadHint::Nothing);
+        let looked = reads_for(&mut local, &file, Hint::Nothing);
         // A thread's result may take a read of the eventfd that told of it.
-        let missed = (0..100).map(|_| reads_for(&mut local, &file, ReadHint::Missed)).min();
+        let missed = (0..100).map(|_| reads_for(&mut local, &file, Hint::Missed)).min();
         assert!(missed.unwrap() < looked, "{missed:?}, {looked}");
     }
 }
