@@ -63,6 +63,63 @@ fn every_byte_comes_back_in_order() {
     }
 }
 
+/// A connection that is alone is received from while its thread looks for work, and as all are when it
+/// sleeps or another one comes.
+#[test]
+fn one_that_is_alone_is_received_from_by_looking() {
+    for engine in ENGINES {
+        let Some(server) = start(engine, &["--spin", "10ms"]) else { continue };
+        let mut first = server.connect();
+        let rounds = |stream: &mut TcpStream, count: u32| {
+            (0..count).for_each(|round| ping(stream, &pattern(1 + round as usize * 7, round)));
+        };
+        rounds(&mut first, 400);
+        let mut second = server.connect();
+        for round in 0..100 {
+            ping(&mut first, &pattern(500, round));
+            ping(&mut second, &pattern(500, !round));
+        }
+        drop(first);
+        rounds(&mut second, 400);
+        // Long enough for it to sleep.
+        thread::sleep(Duration::from_millis(50));
+        rounds(&mut second, 400);
+        // More than the sockets hold, and nobody reads: it has to stop receiving, and to go on.
+        let much = pattern(16 << 20, 5);
+        thread::scope(|scope| {
+            let mut writer = second.try_clone().unwrap();
+            let written = scope.spawn({
+                let much = &much;
+                move || writer.write_all(much).unwrap()
+            });
+            thread::sleep(Duration::from_millis(100));
+            let mut back = vec![0; much.len()];
+            second.read_exact(&mut back).unwrap();
+            assert!(back == much, "other bytes came back");
+            written.join().unwrap();
+        });
+        rounds(&mut second, 400);
+        second.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(second.read_to_end(&mut Vec::new()).unwrap(), 0);
+        drop(second);
+        let mut third = server.connect();
+        rounds(&mut third, 400);
+        // With bytes unread a close is a reset.
+        third.write_all(b"unread").unwrap();
+        third.peek(&mut [0]).unwrap();
+        drop(third);
+        let mut last = server.connect();
+        rounds(&mut last, 400);
+        drop(last);
+        let output = server.end();
+        let direct = count(&output, "of them by spinning");
+        assert!(direct >= 1000, "{engine}: {output}");
+        assert_eq!(count(&output, "broken"), 1, "{output}");
+        let bytes = [count(&output, "bytes received"), count(&output, "sent by")];
+        assert_eq!(bytes[0], bytes[1], "{output}");
+    }
+}
+
 #[test]
 fn more_than_the_socket_holds_comes_back_whole() {
     for engine in ENGINES {

@@ -102,6 +102,15 @@ impl<B: Deref<Target = [u8]>> Connection<B> {
         self.receiving = Receiving::Ended;
     }
 
+    /// Whether what receives is to be told to stop, to go on in another way.
+    pub(crate) fn stop_receiving(&mut self) -> bool {
+        let stops = self.receiving == Receiving::Armed && !self.is_broken;
+        if stops {
+            self.receiving = Receiving::Stopping;
+        }
+        stops
+    }
+
     /// Receiving has stopped as it was told to, and can go on.
     pub(crate) fn receiving_stopped(&mut self) {
         self.receiving = Receiving::Stopped;

@@ -5,12 +5,13 @@
 //! neither (`connection`). What it does not do: understand what it sends back.
 //!
 //! Reading order: `args`, `connection` (the rules), `worker` (one thread's loop), `spin` (looking
-//! before sleeping), `stats`. Threads and signals are `ringwise-serve`.
+//! before sleeping), `direct` (receiving by that), `stats`. Threads and signals are `ringwise-serve`.
 
 #![forbid(unsafe_code)]
 
 mod args;
 mod connection;
+mod direct;
 mod spin;
 mod stats;
 mod worker;

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 /// Sleeps without a look, at most, after looks that found nothing.
 const SKIPPED_MAX: u32 = 64;
+/// As many looks that found work are remembered.
+const HITS_MAX: u32 = 64;
 
 /// When to look, and how it went.
 #[derive(Debug)]
@@ -17,12 +19,14 @@ pub(crate) struct Spin {
     skipping: u32,
     /// How many are skipped after the next look in vain.
     next_skip: u32,
+    /// Looks that found work of late: each in vain halves them.
+    hits: u32,
     pub(crate) spared_sleeps: u64,
 }
 
 impl Spin {
     pub(crate) fn new(budget: Duration) -> Spin {
-        Spin { budget, skipping: 0, next_skip: 0, spared_sleeps: 0 }
+        Spin { budget, skipping: 0, next_skip: 0, hits: 0, spared_sleeps: 0 }
     }
 
     /// Whether the next sleep may be spared.
@@ -37,6 +41,11 @@ impl Spin {
         true
     }
 
+    /// Looks that found work of late: each in vain halves them.
+    pub(crate) fn hits(&self) -> u32 {
+        self.hits
+    }
+
     /// Looks until there is work or the time is over; true: there is.
     pub(crate) fn look(&mut self, mut has_work: impl FnMut() -> bool) -> bool {
         let began = Instant::now();
@@ -45,14 +54,17 @@ impl Spin {
             for _ in 0..8 {
                 if has_work() {
                     self.next_skip = 0;
+                    self.hits = (self.hits + 1).min(HITS_MAX);
                     self.spared_sleeps += 1;
                     return true;
                 }
                 std::hint::spin_loop();
             }
             if began.elapsed() >= self.budget {
-                self.next_skip = (self.next_skip * 2 + 1).min(SKIPPED_MAX);
+                // One in vain among many is a processor that was taken away, and says nothing.
                 self.skipping = self.next_skip;
+                self.next_skip = (self.next_skip * 2 + 1).min(SKIPPED_MAX);
+                self.hits /= 2;
                 return false;
             }
         }
@@ -80,8 +92,13 @@ mod tests {
         }
         assert!((10..40).contains(&looks), "{looks} looks in vain before 1000 sleeps");
         while !spin.is_worth_it() {}
+        assert_eq!(spin.hits(), 0);
         assert!(spin.look(|| true));
         assert!(spin.is_worth_it() && spin.is_worth_it());
-        assert_eq!(spin.spared_sleeps, 1);
+        assert_eq!((spin.spared_sleeps, spin.hits()), (1, 1));
+        (0..1000).for_each(|_| assert!(spin.look(|| true)));
+        assert!(!spin.look(|| false) && spin.is_worth_it(), "one in vain is none");
+        assert_eq!(spin.hits(), HITS_MAX / 2);
+        assert!(!spin.look(|| false) && !spin.is_worth_it());
     }
 }

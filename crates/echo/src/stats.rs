@@ -12,6 +12,8 @@ pub(crate) struct Stats {
     pub(crate) received_bytes: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) receives: u64,
+    /// Of these, by looking, where one connection was alone.
+    pub(crate) direct_receives: u64,
     pub(crate) sends: u64,
     /// Sends that the socket did not take at once.
     pub(crate) stalled_sends: u64,
@@ -41,6 +43,7 @@ impl Sum for Stats {
             received_bytes: sum.received_bytes + one.received_bytes,
             sent_bytes: sum.sent_bytes + one.sent_bytes,
             receives: sum.receives + one.receives,
+            direct_receives: sum.direct_receives + one.direct_receives,
             sends: sum.sends + one.sends,
             stalled_sends: sum.stalled_sends + one.stalled_sends,
             stopped_senders: sum.stopped_senders + one.stopped_senders,
@@ -56,13 +59,14 @@ impl fmt::Display for Stats {
         write!(
             f,
             "{} connections accepted, {} open, {} broken; {} bytes received by {} receives, {} \
-             sent by {} sends, {} of them stalled; {} senders stopped; {} enters, {} sleeps, {} \
+             of them by spinning, {} sent by {} sends, {} of them stalled; {} senders stopped; {} enters, {} sleeps, {} \
              spared by spinning",
             self.accepted,
             self.open,
             self.broken,
             self.received_bytes,
             self.receives,
+            self.direct_receives,
             self.sent_bytes,
             self.sends,
             self.stalled_sends,

@@ -10,14 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ringwise::{
-    BufferGroup, Completion, Descriptor, Local, Operation, Received, Setup, Ticket, net,
-};
+use ringwise::{BufferGroup, Completion, Descriptor, Local, Operation, Setup, Ticket, net};
 use ringwise_serve::{Door, Ear, Request, Seat, ServeError};
 
 use crate::{
     args::Args,
     connection::{Connection, Step},
+    direct::{self, Direct, LOOKS_BETWEEN, LOOKS_MIN, Piece},
     spin::Spin,
     stats::Stats,
 };
@@ -54,6 +53,9 @@ pub(crate) struct Worker {
     /// Connections with a send of which nothing may be heard.
     quiet: Vec<usize>,
     spin: Spin,
+    direct: Direct,
+    /// What is received into by looking.
+    scratch: Vec<u8>,
     drain: Duration,
     drain_until: Option<Instant>,
     counts: Stats,
@@ -62,7 +64,7 @@ pub(crate) struct Worker {
 
 struct Client {
     socket: Descriptor,
-    connection: Connection<Received>,
+    connection: Connection<Piece>,
     receive: Ticket,
     is_touched: bool,
 }
@@ -84,6 +86,8 @@ impl Worker {
             touched: Vec::new(),
             quiet: Vec::new(),
             spin: Spin::new(order.spin),
+            direct: Direct::No,
+            scratch: vec![0; BUFFER_BYTES],
             drain: order.drain,
             drain_until: None,
             counts: Stats::default(),
@@ -112,15 +116,19 @@ impl Worker {
         if self.is_somebody_waiting_for_silence() {
             return self.local.submit().map(drop).map_err(failed);
         }
+        self.choose_way()?;
         if self.spin.is_worth_it() {
             if self.local.submit().map_err(failed)? > 0 {
                 return Ok(());
             }
-            let local = &mut self.local;
-            if self.spin.look(|| local.has_work()) {
+            if self.look() {
                 return self.local.submit().map(drop).map_err(failed);
             }
+            if !self.touched.is_empty() {
+                return Ok(());
+            }
         }
+        self.arm()?;
         self.counts.sleeps += 1;
         let waited = match self.drain_until {
             Some(until) => {
@@ -130,6 +138,81 @@ impl Worker {
             None => self.local.submit_and_wait(1),
         };
         waited.map(drop).map_err(failed)
+    }
+
+    /// Has the only connection receive by looking where looks find what comes, and not where it is no
+    /// longer the only one.
+    fn choose_way(&mut self) -> Result<(), ServeError> {
+        let is_alone = self.door.open() == 1;
+        match self.direct {
+            Direct::Yes(_) if !is_alone => self.arm(),
+            Direct::No if is_alone && self.spin.hits() >= LOOKS_MIN => {
+                let Some(index) = self.clients.iter().position(Option::is_some) else {
+                    return Ok(());
+                };
+                let client = self.clients[index].as_mut().expect("found just now");
+                if !client.connection.stop_receiving() {
+                    return Ok(());
+                }
+                self.direct = Direct::Ending(index);
+                push(&mut self.local, Operation::cancel(client.receive), FOR_NOTHING).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks for work; true: the loop has some. What the only connection received is taken at once.
+    fn look(&mut self) -> bool {
+        let (local, scratch) = (&mut self.local, &mut self.scratch);
+        let client = match self.direct {
+            Direct::Yes(index) => self.clients[index].as_ref().map(|client| (index, client)),
+            Direct::No | Direct::Ending(_) => None,
+        };
+        let Some((index, client)) = client else { return self.spin.look(|| local.has_work()) };
+        let (mut looks, mut piece) = (0_u32, None);
+        let found = self.spin.look(|| {
+            looks += 1;
+            piece = direct::look(&client.socket, scratch);
+            piece.is_some() || (looks.is_multiple_of(LOOKS_BETWEEN) && local.has_work())
+        });
+        let Some(piece) = piece else { return found };
+        self.take_direct(index, piece);
+        false
+    }
+
+    fn take_direct(&mut self, index: usize, piece: Result<Piece, rustix::io::Errno>) {
+        let Some(client) = &mut self.clients[index] else { return };
+        match piece {
+            Ok(bytes) if bytes.is_empty() => {
+                self.direct = Direct::No;
+                client.connection.input_ended();
+            }
+            Ok(bytes) => {
+                self.counts.receives += 1;
+                self.counts.direct_receives += 1;
+                self.counts.received_bytes += bytes.len() as u64;
+                client.connection.received(bytes);
+            }
+            Err(_) => {
+                self.direct = Direct::No;
+                client.connection.receiving_failed();
+            }
+        }
+        self.touch(index);
+    }
+
+    /// Has the connection that received by looking receive as all do.
+    fn arm(&mut self) -> Result<(), ServeError> {
+        let Direct::Yes(index) = self.direct else { return Ok(()) };
+        self.direct = Direct::No;
+        self.receive(index)
+    }
+
+    fn receive(&mut self, index: usize) -> Result<(), ServeError> {
+        let Some(client) = &mut self.clients[index] else { return Ok(()) };
+        let receive = Operation::recv_multi(&client.socket, &self.group);
+        client.receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
+        Ok(())
     }
 
     /// Whether a connection goes on as soon as nothing was heard of its send.
@@ -158,7 +241,7 @@ impl Worker {
         if let Some(received) = completion.into_received() {
             self.counts.receives += 1;
             self.counts.received_bytes += received.len() as u64;
-            client.connection.received(received);
+            client.connection.received(Piece::Chosen(received));
         }
         if !has_more {
             match result {
@@ -226,7 +309,11 @@ impl Worker {
             match step {
                 Step::SendFresh(bytes) => {
                     self.counts.sending(bytes.len());
-                    push(&mut self.local, Operation::send_quiet(socket, bytes), tag)?;
+                    let send = match bytes {
+                        Piece::Chosen(received) => Operation::send_quiet(socket, received),
+                        Piece::Own(bytes) => Operation::send_quiet(socket, bytes),
+                    };
+                    push(&mut self.local, send, tag)?;
                     self.quiet.push(index);
                 }
                 Step::SendJoined(bytes) => {
@@ -238,9 +325,14 @@ impl Worker {
                     self.counts.sending(bytes.len());
                     push(&mut self.local, Operation::send_all(socket, bytes), tag)?;
                 }
-                Step::Receive => {
-                    let receive = Operation::recv_multi(socket, &self.group);
-                    client.receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
+                Step::Receive if self.direct == Direct::Ending(index) => {
+                    self.direct = Direct::Yes(index);
+                }
+                Step::Receive => self.receive(index)?,
+                Step::StopReceiving if self.direct == Direct::Yes(index) => {
+                    self.counts.stopped_senders += 1;
+                    self.direct = Direct::No;
+                    client.connection.receiving_stopped();
                 }
                 Step::StopReceiving => {
                     self.counts.stopped_senders += 1;
@@ -258,6 +350,9 @@ impl Worker {
 
     fn close(&mut self, index: usize) {
         let client = self.clients[index].take().expect("it was asked just now");
+        if matches!(self.direct, Direct::Ending(which) | Direct::Yes(which) if which == index) {
+            self.direct = Direct::No;
+        }
         self.counts.broken += u64::from(client.connection.is_broken());
         self.door.left();
         self.vacant.push(index);

@@ -6,7 +6,7 @@
 
 use std::{
     io::{IoSlice, IoSliceMut},
-    os::fd::{AsFd, AsRawFd},
+    os::fd::AsFd,
 };
 
 use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2, pwritev2};
@@ -71,8 +71,7 @@ impl File {
         };
         #[cfg(feature = "tracing")]
         if let Inline::Some(count) | Inline::End(count) = read {
-            let descriptor = self.descriptor.as_raw_fd();
-            crate::ring::span::tell_inline(opcode, descriptor, offset, len, count);
+            crate::ring::span::tell_inline(opcode, &self.descriptor, offset, len, count);
         }
         read
     }
@@ -98,8 +97,13 @@ impl File {
         });
         #[cfg(feature = "tracing")]
         if count > 0 {
-            let descriptor = self.descriptor.as_raw_fd();
-            crate::ring::span::tell_inline(Opcode::Write, descriptor, offset, bytes.len(), count);
+            crate::ring::span::tell_inline(
+                Opcode::Write,
+                &self.descriptor,
+                offset,
+                bytes.len(),
+                count,
+            );
         }
         count
     }

@@ -4,12 +4,13 @@
 //! A span is open as long as somebody can be given the result: it closes when the future has given
 //! it, or is dropped. What an operation is about is looked at only where somebody listens.
 
-use std::os::fd::RawFd;
+use std::os::fd::AsRawFd;
 
 use tracing::{Span, field::Empty};
 
 use crate::{
     completion::Completion,
+    descriptor::Descriptor,
     op::{Opcode, Operation},
 };
 
@@ -35,7 +36,7 @@ pub(super) fn end(span: &Span, completion: &Completion) {
 /// so is known after the call only, and is the ring's to tell.
 pub(crate) fn tell_inline(
     opcode: Opcode,
-    descriptor: RawFd,
+    descriptor: &Descriptor,
     offset: u64,
     bytes: usize,
     count: usize,
@@ -43,7 +44,7 @@ pub(crate) fn tell_inline(
     tracing::trace_span!(
         "operation",
         name = opcode.name(),
-        descriptor,
+        descriptor = descriptor.as_raw_fd(),
         offset,
         bytes,
         result = count as i64,
