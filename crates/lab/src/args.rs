@@ -126,6 +126,18 @@ pub struct Args {
     #[serde(deserialize_with = "text")]
     pub rate: Option<String>,
 
+    /// For log: what is one write of uring and epoll: batch, or receive for what each receive brought
+    /// [default: batch]
+    #[arg(long, value_name = "GATHER")]
+    #[serde(deserialize_with = "text")]
+    pub gather: Option<String>,
+
+    /// For log: results that uring and epoll look at before the next are asked for; 1 also sends each
+    /// answer by itself [default: all]
+    #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "text")]
+    pub batch: Option<String>,
+
     /// Serve, for a lab that runs this program as one of its echo servers
     #[arg(long, value_name = "NAME", hide = true)]
     #[serde(skip)]
@@ -287,6 +299,8 @@ impl Args {
             guarantee: self.guarantee.or(config.guarantee),
             transport: self.transport.or(config.transport),
             rate: self.rate.or(config.rate),
+            gather: self.gather.or(config.gather),
+            batch: self.batch.or(config.batch),
             child_server: self.child_server,
             threads: self.threads.or(config.threads),
             duration: self.duration.or(config.duration.filter(|_| !extent_typed)),

@@ -15,7 +15,7 @@ pub use chain::ChainGroup;
 pub use copy::{CopyPlan, CopyProgram, DataSet, Part};
 pub use echo::{EchoPlan, EchoServer, Spin};
 pub use engine_name::EngineName;
-pub use log::{Guarantee, LogGroup, LogPlan, LogServer, RsyslogInput, Transport};
+pub use log::{Guarantee, LogGroup, LogPlan, LogServer, LogSwitches, RsyslogInput, Transport};
 pub use percentile::Percentile;
 pub use stat::StatPlan;
 

@@ -11,7 +11,7 @@ use crate::{args::Args, error::LabError};
 /// [`LabError::Usage`], which names the flag and whose it is.
 pub(super) fn check(args: &Args, named: Option<Workload>) -> Result<(), LabError> {
     use Workload::{Chain, Copy, Echo, Latency, Log, Nop, Read, Stat};
-    let given: [(&str, bool, &[Workload]); 22] = [
+    let given: [(&str, bool, &[Workload]); 24] = [
         ("--engines", args.engines.is_some(), &[Read, Latency, Echo, Copy, Log]),
         ("--ablate", args.ablate, &[Read]),
         ("--depth", args.depth.is_some(), &[Read, Nop, Chain, Stat, Copy]),
@@ -29,6 +29,8 @@ pub(super) fn check(args: &Args, named: Option<Workload>) -> Result<(), LabError
         ("--guarantee", args.guarantee.is_some(), &[Log]),
         ("--transport", args.transport.is_some(), &[Log]),
         ("--rate", args.rate.is_some(), &[Log]),
+        ("--gather", args.gather.is_some(), &[Log]),
+        ("--batch", args.batch.is_some(), &[Log]),
         ("--heatmap", args.heatmap.is_some(), &[Read]),
         ("--keep", args.keep && named.is_some(), &[Read, Latency, Chain, Copy]),
         ("--sets", args.sets.is_some(), &[Copy]),

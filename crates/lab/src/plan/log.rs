@@ -26,6 +26,27 @@ pub struct LogPlan {
     pub line_bytes: usize,
     /// What is compared with each other in one interleaved run.
     pub groups: Vec<LogGroup>,
+    /// How this project's daemon works, on every engine alike.
+    pub switches: LogSwitches,
+}
+
+/// How `ringwise logd` works, on a ring as on classic calls, so that what is compared is the interface.
+/// Without a value: as it does by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogSwitches {
+    /// What is one write.
+    pub gather: Option<Gather>,
+    /// Results of operations that are looked at before the next are asked for.
+    pub batch: Option<u64>,
+}
+
+/// What is one write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gather {
+    /// All of a batch.
+    Batch,
+    /// What each receive brought of it.
+    Receive,
 }
 
 /// Daemons of one guarantee under one load.
@@ -161,6 +182,34 @@ impl fmt::Display for LogServer {
     }
 }
 
+impl Gather {
+    fn parse(text: &str) -> Result<Gather, LabError> {
+        match text {
+            "batch" => Ok(Gather::Batch),
+            "receive" => Ok(Gather::Receive),
+            _ => Err(unknown("--gather", text, "batch, receive")),
+        }
+    }
+}
+
+impl LogSwitches {
+    fn new(args: &Args) -> Result<LogSwitches, LabError> {
+        Ok(LogSwitches {
+            gather: args.gather.as_deref().map(Gather::parse).transpose()?,
+            batch: number("--batch", args.batch.as_deref(), 1, u32::MAX.into())?,
+        })
+    }
+
+    /// The daemon's flags for them.
+    pub fn flags(self) -> Vec<String> {
+        let gather = self.gather.map(|gather| match gather {
+            Gather::Batch => "--gather=batch".to_owned(),
+            Gather::Receive => "--gather=receive".to_owned(),
+        });
+        gather.into_iter().chain(self.batch.map(|count| format!("--batch={count}"))).collect()
+    }
+}
+
 impl Transport {
     const NAMES: &str = "plain, tls";
 
@@ -280,7 +329,8 @@ impl LogPlan {
             let count = number("--connections", Some(text), 1, CONNECTIONS_MAX)?;
             Ok(count.unwrap_or(1) as usize)
         })?;
-        Ok(LogPlan { servers, connections, line_bytes, groups })
+        let switches = LogSwitches::new(args)?;
+        Ok(LogPlan { servers, connections, line_bytes, groups, switches })
     }
 }
 
@@ -323,6 +373,20 @@ mod tests {
     }
 
     #[test]
+    fn switches_are_the_daemons_flags() {
+        assert_eq!(plan(|_| ()).unwrap().switches.flags(), Vec::<String>::new());
+        let flags = |gather: &str| {
+            let switched = plan(|args| {
+                args.gather = Some(gather.into());
+                args.batch = Some("1".into());
+            });
+            switched.unwrap().switches.flags()
+        };
+        assert_eq!(flags("receive"), ["--gather=receive", "--batch=1"]);
+        assert_eq!(flags("batch"), ["--gather=batch", "--batch=1"]);
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_one_line() {
         let refused = |change: fn(&mut Args)| plan(change).unwrap_err().to_string();
         for (text, parts) in [
@@ -331,6 +395,8 @@ mod tests {
             (refused(|a| a.transport = Some("udp".into())), ["--transport \"udp\"", "plain, tls"]),
             (refused(|a| a.rate = Some("0".into())), ["--rate 0", "1 to 100000000"]),
             (refused(|a| a.length = Some("39".into())), ["--length 39", "40 to 16m"]),
+            (refused(|a| a.gather = Some("both".into())), ["--gather \"both\"", "batch, receive"]),
+            (refused(|a| a.batch = Some("0".into())), ["--batch 0", "1 to 4294967295"]),
             (refused(|a| a.target = vec!["x".into()]), ["--target \"x\"", "NAME=IP:PORT"]),
             (refused(|a| a.target = vec!["epoll=[::1]:8".into()]), ["--target", "taken"]),
         ] {

@@ -27,7 +27,10 @@ use ringwise_measure::{
     quantity::size_text,
 };
 
-use self::{daemon::Daemon, scratch::Scratch};
+use self::{
+    daemon::{Daemon, Setting},
+    scratch::Scratch,
+};
 use super::{
     Context, Outcome,
     server::Processors,
@@ -38,7 +41,9 @@ use crate::{
     engine::{Engine, Tally},
     job::{Extent, Failure, Job, Start, Timing},
     lane::Counts,
-    plan::{Guarantee, LogGroup, LogPlan, LogServer, RsyslogInput, Transport, Workload},
+    plan::{
+        Guarantee, LogGroup, LogPlan, LogServer, LogSwitches, RsyslogInput, Transport, Workload,
+    },
     report::Section,
     row::{Row, RowKind},
     sample::Counted,
@@ -59,6 +64,7 @@ pub fn rows_per_count(plan: &LogPlan, group: LogGroup) -> usize {
 struct Served {
     server: LogServer,
     group: LogGroup,
+    switches: LogSwitches,
     processors: Processors,
     timing: Timing,
     directory: std::path::PathBuf,
@@ -126,7 +132,13 @@ impl Served {
         };
         let sources = Sources::default();
         let scratch = Scratch::make(&self.directory).map_err(Failure::Io)?;
-        let daemon = Daemon::start(&self.server, self.group, &scratch, self.processors, job.depth)?;
+        let setting = Setting {
+            group: self.group,
+            switches: self.switches,
+            scratch: &scratch,
+            connections: job.depth,
+        };
+        let daemon = Daemon::start(&self.server, &setting, self.processors)?;
         let plan = self.plan(job, &daemon, &scratch, duration)?;
         plan.raise_open_files().map_err(unavailable)?;
         let pid = daemon.server.pid;
@@ -232,12 +244,18 @@ pub fn run(context: &Context<'_>, group: LogGroup) -> Outcome {
     let timing = Timing { warm_up: Duration::ZERO, ..context.timing };
     let all = UnderLoad::new(&plan.connections, &servers(plan, group), |server| {
         let (directory, seen) = (context.plan.directory.clone(), Arc::default());
-        Served { server: server.clone(), group, processors, timing, directory, seen }
+        let (server, switches) = (server.clone(), plan.switches);
+        Served { server, group, switches, processors, timing, directory, seen }
     });
     let title = format!("log, {group}, {} bytes a line", size_text(plan.line_bytes as u64));
     let mut section = Section::new(Workload::Log, None, title.clone(), Vec::new());
     section.message_bytes = plan.line_bytes;
     section.log = Some(group);
+    let flags = plan.switches.flags();
+    if !flags.is_empty() {
+        // Of what was switched nothing else in the results file tells.
+        section.notes.push(format!("uring and epoll run with {}", flags.join(" ")));
+    }
     section.notes.push(
         "every line found in the daemon's files once; CPU time and system calls are the daemon's \
          (1 µs a line is 1 s for a million)"

@@ -10,7 +10,7 @@ use super::scratch::Scratch;
 use crate::{
     error::plain,
     job::Failure,
-    plan::{Guarantee, LogGroup, LogServer, RsyslogInput, Transport},
+    plan::{Guarantee, LogGroup, LogServer, LogSwitches, RsyslogInput, Transport},
     workload::server::{Announced, Processors, Server, own},
 };
 
@@ -19,6 +19,16 @@ const SYSTEM_DIRECTORIES: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
 /// For how long a ring's thread spins: as in the lab's other rows of it.
 const SQPOLL_IDLE: &str = "10ms";
+
+/// What a daemon is set up for.
+pub(super) struct Setting<'a> {
+    pub(super) group: LogGroup,
+    /// Of this project's daemon.
+    pub(super) switches: LogSwitches,
+    /// Where it stores.
+    pub(super) scratch: &'a Scratch,
+    pub(super) connections: usize,
+}
 
 /// A daemon that is running.
 #[derive(Debug)]
@@ -34,19 +44,18 @@ impl Daemon {
     /// [`Failure::Unavailable`], with what it said.
     pub(super) fn start(
         server: &LogServer,
-        group: LogGroup,
-        scratch: &Scratch,
+        setting: &Setting<'_>,
         processors: Processors,
-        connections: usize,
     ) -> Result<Daemon, Failure> {
         let unavailable = Failure::Unavailable;
+        let &Setting { group, scratch, connections, .. } = setting;
         let (command, announced) = match server {
             LogServer::Target { address, .. } => {
                 let server = Server::running(*address, processors.server)?;
                 return Ok(Daemon { server });
             }
             LogServer::Uring | LogServer::UringSqpoll | LogServer::Epoll => {
-                (logd(server, group, scratch, connections), Announced::Printed)
+                (logd(server, setting), Announced::Printed)
             }
             LogServer::Rsyslog(input) => {
                 let address = free_address().map_err(unavailable)?;
@@ -69,12 +78,8 @@ impl Daemon {
     }
 }
 
-fn logd(
-    server: &LogServer,
-    group: LogGroup,
-    scratch: &Scratch,
-    connections: usize,
-) -> Result<Command, String> {
+fn logd(server: &LogServer, setting: &Setting<'_>) -> Result<Command, String> {
+    let &Setting { group, switches, scratch, connections } = setting;
     let mut command = own()?;
     command.args(["logd", "--listen", "127.0.0.1:0", "--threads", "1", "--engine"]);
     command.arg(if *server == LogServer::Epoll { "epoll" } else { "uring" });
@@ -83,6 +88,7 @@ fn logd(
     }
     command.args(["--ack", group.guarantee.name(), "--dir"]).arg(scratch.stored());
     command.args(["--max-connections", &(connections + 64).to_string()]);
+    command.args(switches.flags());
     // Segments that are not ended within a sample, so that what is compared is the taking.
     command.args(["--segment-size", "64g"]);
     if group.transport == Transport::Tls {

@@ -11,6 +11,7 @@ pub(super) struct Statistics {
     accepted_lines: Option<f64>,
     committed_bytes: Option<f64>,
     commits: Option<f64>,
+    writes: Option<f64>,
     syncs: Option<f64>,
     receives: Option<f64>,
     enters: Option<f64>,
@@ -28,6 +29,7 @@ impl Statistics {
             accepted_lines: count(" lines accepted"),
             committed_bytes: count(" committed by "),
             commits: count(" commits"),
+            writes: count(" writes"),
             syncs: count(" syncs"),
             receives: count(" receives"),
             enters: count(" enters"),
@@ -46,6 +48,7 @@ impl Statistics {
             ("lines_per_enter", per(lines, self.enters)),
             ("lines_per_commit", per(lines, self.commits)),
             ("bytes_per_commit", per(self.committed_bytes, self.commits)),
+            ("bytes_per_write", per(self.committed_bytes, self.writes)),
             ("syncs_per_s", per(self.syncs.filter(|&n| n > 0.0), Some(elapsed_ns as f64 / 1e9))),
         ];
         figures.into_iter().filter_map(|(name, figure)| Some((name, figure?))).collect()
@@ -75,12 +78,13 @@ mod tests {
     fn counts_are_found_by_their_words() {
         let told = "warning: 7 commits were slow\n3 connections, 0 open, 0 broken; 1000 lines \
             accepted, 0 rejected; 150100 bytes received by 20 receives, 150000 committed by 10 \
-            commits and 9 syncs; 12 sends, 0 senders stopped, 0 stalls, 0 threads stalled, 0 enters\n";
+            commits, 12 writes and 9 syncs; 12 sends, 0 senders stopped, 0 stalls, 0 threads stalled, 0 enters\n";
         let figures = Statistics::read(told).figures(1000, 2_000_000_000);
         let expected = [
             ("lines_per_receive", 50.0),
             ("lines_per_commit", 100.0),
             ("bytes_per_commit", 15_000.0),
+            ("bytes_per_write", 12_500.0),
             ("syncs_per_s", 4.5),
         ];
         assert_eq!(figures, expected.into());
