@@ -84,7 +84,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
     }
     told.and_then(|()| out.flush()).map_err(|error| LogdError::output(&error))?;
     if http.is_some() || std::env::var_os("NOTIFY_SOCKET").is_some() {
-        monitor.start().map_err(|error| LogdError::Failed(format!("a thread: {error}")))?;
+        monitor.start()?;
     }
     let served = server.serve(signals, || reload(args, &options, &live, &panel));
     served.and(keeper.finish())

@@ -16,6 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ringwise_serve::ServeError;
+
 use crate::{error::LogdError, log, monitor::Monitor};
 
 mod metrics;
@@ -49,15 +51,15 @@ pub(crate) fn start(listener: TcpListener, monitor: Arc<Monitor>) -> Result<Sock
     thread::Builder::new()
         .name("logd-http".to_owned())
         .spawn(work)
-        .map_err(|error| failed(bound, &error))?;
+        .map_err(|error| ServeError::of_thread("that takes requests (--http)", &error))?;
     Ok(bound)
 }
 
 fn serve(listener: &TcpListener, monitor: &Arc<Monitor>) {
     let active = Arc::new(AtomicUsize::new(0));
     loop {
-        let mut stream = match listener.accept() {
-            Ok((stream, _)) => stream,
+        let stream = match listener.accept() {
+            Ok((stream, _)) => Arc::new(stream),
             Err(error) => {
                 // Descriptors may come back; a connection that is gone already is no matter.
                 log::remark("http", format_args!("--http: accept: {error}"));
@@ -69,19 +71,22 @@ fn serve(listener: &TcpListener, monitor: &Arc<Monitor>) {
         if before >= ANSWERS_MAX + STATES_MAX {
             active.fetch_sub(1, Ordering::Relaxed);
             let _ = stream.set_nonblocking(true);
-            let _ = Answer::text(503, "busy\n").write(&mut stream, true);
+            let _ = Answer::text(503, "busy\n").write(&stream, true);
             continue;
         }
         let place = if before < ANSWERS_MAX { Place::Any } else { Place::State };
-        let (monitor, own) = (Arc::clone(monitor), Arc::clone(&active));
+        let (asking, watching, own) = (stream.clone(), Arc::clone(monitor), Arc::clone(&active));
         let work = move || {
             // Whoever went away does not miss its answer.
-            let _ = converse(&mut stream, &monitor, place);
+            let _ = converse(&asking, &watching, place);
             own.fetch_sub(1, Ordering::Relaxed);
         };
         if let Err(error) = thread::Builder::new().name("logd-http".to_owned()).spawn(work) {
+            let error = ServeError::of_thread("of a request (--http)", &error);
+            log::remark("http", format_args!("{error}"));
+            // Who hears nothing would take it for dead, and it lives. What takes long is refused.
+            let _ = converse(&stream, monitor, Place::State);
             active.fetch_sub(1, Ordering::Relaxed);
-            log::remark("http", format_args!("--http: starting a thread: {error}"));
         }
     }
 }
@@ -90,12 +95,12 @@ fn serve(listener: &TcpListener, monitor: &Arc<Monitor>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Any,
-    /// Whether it lives and is ready: all other places are taken.
+    /// Whether it lives and is ready: all other places are taken, or it has no thread to itself.
     State,
 }
 
 /// One request and its answer.
-fn converse(stream: &mut TcpStream, monitor: &Monitor, place: Place) -> io::Result<()> {
+fn converse(stream: &TcpStream, monitor: &Monitor, place: Place) -> io::Result<()> {
     let time = if place == Place::Any { REQUEST_TIME } else { STATE_TIME };
     stream.set_write_timeout(Some(time))?;
     let (answer, has_body) = match read(stream, Instant::now() + time)? {
@@ -117,7 +122,7 @@ fn converse(stream: &mut TcpStream, monitor: &Monitor, place: Place) -> io::Resu
 }
 
 /// Reads until the other end closes, or for so long in all, however slowly it sends.
-fn drain(stream: &mut TcpStream, until: Instant) -> io::Result<()> {
+fn drain(mut stream: &TcpStream, until: Instant) -> io::Result<()> {
     let mut piece = [0; 1024];
     for _ in 0..REQUEST_BYTES / piece.len() {
         let left = until.saturating_duration_since(Instant::now());
@@ -137,7 +142,7 @@ enum Asked {
     Wrongly(u16, &'static str),
 }
 
-fn read(stream: &mut TcpStream, until: Instant) -> io::Result<Asked> {
+fn read(mut stream: &TcpStream, until: Instant) -> io::Result<Asked> {
     let mut bytes = Vec::new();
     let mut piece = [0; 1024];
     loop {
@@ -203,7 +208,7 @@ impl Answer {
         Answer::new(status, "text/plain; charset=utf-8", body.to_owned())
     }
 
-    fn write(&self, stream: &mut TcpStream, has_body: bool) -> io::Result<()> {
+    fn write(&self, mut stream: &TcpStream, has_body: bool) -> io::Result<()> {
         let words = match self.status {
             200 => "OK",
             400 => "Bad Request",

@@ -19,6 +19,7 @@ use std::{
 };
 
 use ringwise::{BackendChoice, Local};
+use ringwise_serve::ServeError;
 
 use crate::{
     error::LogdError,
@@ -88,9 +89,7 @@ impl Keeper {
             Work { local, directory, live, must_end: told, ends, resting, clock }.run(&asked)
         };
         let thread = std::thread::Builder::new().name("logd-keeper".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| {
-            LogdError::Failed(format!("starting the thread that keeps segments: {error}"))
-        })?;
+        let thread = thread.map_err(|error| ServeError::of_thread("that keeps segments", &error))?;
         if let Ok(why) = ready.recv() {
             return Err(LogdError::Failed(why));
         }

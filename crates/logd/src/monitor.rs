@@ -6,17 +6,16 @@
 
 use std::{
     collections::VecDeque,
-    io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use ringwise_serve::Panel;
+use ringwise_serve::{Panel, ServeError};
 use sd_notify::NotifyState;
 
-use crate::{log, stats::Stats};
+use crate::{error::LogdError, log, stats::Stats};
 
 /// How often it looks.
 const SAMPLE_TIME: Duration = Duration::from_secs(1);
@@ -66,7 +65,7 @@ impl Monitor {
 
     /// Begins to look each second, on a thread of its own, and to tell systemd where it asked for
     /// that.
-    pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
+    pub(crate) fn start(self: &Arc<Self>) -> Result<(), LogdError> {
         tell_systemd(&[NotifyState::Ready]);
         let watchdog = sd_notify::watchdog_enabled();
         // Three times in the time that it has, so that one that comes late is not the end.
@@ -87,7 +86,9 @@ impl Monitor {
                 thread::sleep(pause);
             }
         };
-        thread::Builder::new().name("logd-monitor".to_owned()).spawn(work).map(drop)
+        let thread = thread::Builder::new().name("logd-monitor".to_owned()).spawn(work);
+        thread.map_err(|error| ServeError::of_thread("that watches the others", &error))?;
+        Ok(())
     }
 
     /// What all threads have counted by now.

@@ -186,7 +186,7 @@ impl<W: Worker> Server<W> {
             Ok(())
         };
         let thread = std::thread::Builder::new().name(name).spawn(work);
-        let thread = thread.map_err(|error| ServeError::at("starting a thread", &error))?;
+        let thread = thread.map_err(|error| ServeError::of_thread("that serves", &error))?;
         let Ok(told) = ready.recv() else {
             // It failed before it was up.
             let ended = thread.join().unwrap_or_else(|_| Err(panicked().into()));
