@@ -5,7 +5,7 @@
 //! the clock jumped (`clock`).
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     fs::{self, File},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -89,7 +89,8 @@ impl Keeper {
             Work { local, directory, live, must_end: told, ends, resting, clock }.run(&asked)
         };
         let thread = std::thread::Builder::new().name("logd-keeper".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| ServeError::of_thread("that keeps segments", &error))?;
+        let thread =
+            thread.map_err(|error| ServeError::of_thread("that keeps segments", &error))?;
         if let Ok(why) = ready.recv() {
             return Err(LogdError::Failed(why));
         }
@@ -132,22 +133,44 @@ struct Files {
     has_index: bool,
 }
 
+/// A segment that is to be packed.
+struct Plain {
+    key: (Stream, u64),
+    bytes: u64,
+}
+
 impl Work {
     fn run(mut self, asked: &Receiver<Task>) -> Result<(), LogdError> {
         // Without leave to do so it shares the processor as others do.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         let mut result = Ok(());
         let mut look = Instant::now();
+        // The oldest of each stream first.
+        let mut to_pack = VecDeque::new();
         loop {
-            match asked.recv_timeout(look.saturating_duration_since(Instant::now())) {
+            let wait = match to_pack.is_empty() {
+                true => look.saturating_duration_since(Instant::now()),
+                false => Duration::ZERO,
+            };
+            match asked.recv_timeout(wait) {
                 Ok(Task::Seal(segment)) => result = result.and(self.seal(&segment)),
                 Ok(Task::End) | Err(RecvTimeoutError::Disconnected) => return result,
+                // To pack one takes long, and what is to be sealed has descriptors: it goes first.
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Err(error) = self.look() {
+                    if let Some(one) = to_pack.pop_front() {
+                        self.pack(&one);
+                    }
+                }
+            }
+            // However much there is to seal, what retention has to remove may be what space is for.
+            if Instant::now() >= look && !self.must_end.load(Ordering::Relaxed) {
+                match self.look() {
+                    Ok(found) => to_pack = found,
+                    Err(error) => {
                         log::remark("segments", format_args!("looking after segments: {error}"));
                     }
-                    look = Instant::now() + LOOK_TIME;
                 }
+                look = Instant::now() + LOOK_TIME;
             }
         }
     }
@@ -160,12 +183,9 @@ impl Work {
         })
     }
 
-    /// Removes and packs what is to be.
-    fn look(&mut self) -> Result<(), LogdError> {
-        let (care, min_free) = {
-            let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-            (live.care, live.segments.min_free)
-        };
+    /// Removes what is to be, and finds what is to be packed.
+    fn look(&mut self) -> Result<VecDeque<Plain>, LogdError> {
+        let care = self.live.lock().unwrap_or_else(PoisonError::into_inner).care;
         let all = self.find()?;
         self.ends.retain(|segment, _| all.contains_key(segment));
         self.resting.retain(|_, until| *until > Instant::now());
@@ -177,17 +197,22 @@ impl Work {
                 format_args!("the clock went {seconds} s forward: no segment is older for that"),
             );
         }
-        for segment in overdue(&kept, care.policy, |ended_ms| self.clock.age_ms(ended_ms)) {
-            self.remove(&segment);
+        let gone = overdue(&kept, care.policy, |ended_ms| self.clock.age_ms(ended_ms));
+        for segment in &gone {
+            self.remove(segment);
         }
-        let Some(level) = care.pack_level else { return Ok(()) };
-        for (&key, files) in &all {
+        if care.pack_level.is_none() {
+            return Ok(VecDeque::new());
+        }
+        let gone: HashSet<_> = gone.iter().map(|one| (one.stream, one.serial)).collect();
+        let plain = all.iter().filter(|&(&key, files)| {
             // Both are there where the plain one was to go and did not.
-            if files.has_plain && self.ends.contains_key(&key) && !self.is_resting(key) {
-                self.pack(key, files, level, min_free);
-            }
-        }
-        Ok(())
+            files.has_plain
+                && self.ends.contains_key(&key)
+                && !self.is_resting(key)
+                && !gone.contains(&key)
+        });
+        Ok(plain.map(|(&key, files)| Plain { key, bytes: files.bytes }).collect())
     }
 
     fn find(&self) -> Result<BTreeMap<(Stream, u64), Files>, LogdError> {
@@ -283,9 +308,14 @@ impl Work {
         }
     }
 
-    fn pack(&mut self, key: (Stream, u64), files: &Files, level: i32, min_free: u64) {
+    fn pack(&mut self, &Plain { key, bytes }: &Plain) {
+        let (level, min_free) = {
+            let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+            (live.care.pack_level, live.segments.min_free)
+        };
+        let Some(level) = level else { return };
         // It may not make the space low that lines are taken by.
-        let needed = min_free.saturating_add(files.bytes);
+        let needed = min_free.saturating_add(bytes);
         let has_room = free_bytes(&self.directory).is_none_or(|free| free > needed);
         if !has_room || self.must_end.load(Ordering::Relaxed) {
             return;

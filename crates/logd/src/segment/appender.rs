@@ -22,7 +22,10 @@ use std::{
 use ringwise::{Completion, Descriptor, Local, OpenOptions, Operation};
 
 use super::{
-    call::{is_cancelled, is_invalid, is_space, is_too_large, is_transient, open_data, run},
+    call::{
+        is_cancelled, is_descriptors, is_invalid, is_space, is_too_large, is_transient, open_data,
+        run,
+    },
     entry::{AFTER_SYNC, Entry, Kind, NAMES_SHIFT},
     name::{Part, Stream},
     staging::{BLOCK_BYTES, Staging},
@@ -167,8 +170,8 @@ enum Sync {
 }
 
 enum Trouble {
-    /// Nothing was lost: the same again later.
-    Space(String),
+    /// Nothing was lost, for want of space or of a descriptor: the same again later.
+    Passing(String),
     /// The segment is not to be trusted any more.
     Segment(String),
     /// It may not grow as far as that: the batch is for the next.
@@ -271,8 +274,8 @@ impl Appender {
         if self.segment.is_none()
             && let Err(error) = self.open()
         {
-            return self.judge(match is_space(&error) {
-                true => Trouble::Space(error.to_string()),
+            return self.judge(match is_space(&error) || is_descriptors(&error) {
+                true => Trouble::Passing(error.to_string()),
                 false => Trouble::Segment(error.to_string()),
             });
         }
@@ -377,7 +380,7 @@ impl Appender {
             // It did nothing.
             Err(_) if again => {}
             Err(error) if is_space(&error) && matches!(kind, WRITE_DATA | WRITE_INDEX) => {
-                commit.trouble.get_or_insert(Trouble::Space(error.to_string()));
+                commit.trouble.get_or_insert(Trouble::Passing(error.to_string()));
             }
             Err(error) if is_too_large(&error) => {
                 commit.trouble = Some(Trouble::Size(error.to_string()));
@@ -452,7 +455,7 @@ impl Appender {
     /// Says what is to be done about a failure.
     fn judge(&mut self, trouble: Trouble) -> Result<Progress, Fatal> {
         let what = match trouble {
-            Trouble::Space(what) => what,
+            Trouble::Passing(what) => what,
             Trouble::SegmentAndSpace(what) => self.abandon(&what),
             Trouble::Size(what) if self.segment.as_ref().is_some_and(|it| it.batches > 0) => {
                 self.end_before_batch();

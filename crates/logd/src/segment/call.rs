@@ -110,6 +110,13 @@ pub(crate) fn is_space(error: &ringwise::Error) -> bool {
     errnos.iter().any(|errno| errno.raw_os_error() == error.errno())
 }
 
+/// No descriptor is free: nothing was lost, and others close theirs, as who seals segments does.
+pub(crate) fn is_descriptors(error: &ringwise::Error) -> bool {
+    use rustix::io::Errno;
+    let errnos = [Errno::MFILE, Errno::NFILE];
+    errnos.iter().any(|errno| errno.raw_os_error() == error.errno())
+}
+
 /// A limit on the size of files (setrlimit(2), `RLIMIT_FSIZE`, or the file system's): not for a file
 /// that begins.
 pub(crate) fn is_too_large(error: &ringwise::Error) -> bool {
