@@ -1,0 +1,143 @@
+//! When `/readyz` is red, and when it is no more: what a load balancer goes by.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::Command,
+};
+
+#[path = "shared/daemon.rs"]
+mod daemon;
+#[allow(dead_code, reason = "other tests take the rest")]
+#[path = "../../cli/tests/logd/disk.rs"]
+mod disk;
+
+use daemon::{Daemon, command, stored, wait_until};
+use disk::{Device, Disk};
+
+fn start(disk: &Disk, flags: &[&str]) -> Daemon {
+    let log = disk.path().join("log");
+    let own = ["--dir", log.to_str().unwrap(), "--engine", "epoll", "--http", "127.0.0.1:0"];
+    Daemon::start(command(&[], &[&own, flags].concat())).unwrap()
+}
+
+/// Waits until it is red for this reason. It lives all the while.
+#[track_caller]
+fn is_red(daemon: &Daemon, reason: &str) {
+    wait_until(reason, || daemon.get("/readyz").0 == 503);
+    let told = daemon.get("/readyz").1;
+    assert!(told.contains(reason), "{told}");
+    assert_eq!(daemon.get("/livez"), (200, "ok\n".to_owned()));
+    let page = daemon.get("/").1;
+    assert!(page.contains("class=\"bad\"") && page.contains(reason), "{page}");
+    assert!(daemon.get("/metrics").1.contains("logd_ready 0\n"));
+}
+
+#[track_caller]
+fn is_green(daemon: &Daemon) {
+    wait_until("it is ready", || daemon.get("/readyz") == (200, "ok\n".to_owned()));
+    assert!(daemon.get("/metrics").1.contains("logd_ready 1\n"));
+}
+
+#[test]
+fn below_the_floor_it_is_red_until_there_is_space() {
+    let Some(disk) = Disk::mount(Device::Memory) else { return };
+    let daemon = start(&disk, &["--min-free", "256k"]);
+    is_green(&daemon);
+    // Nobody sends anything.
+    let ballast = disk.fill(200 << 10);
+    is_red(&daemon, "--min-free");
+    std::fs::remove_file(&ballast).unwrap();
+    is_green(&daemon);
+    daemon.store(1, 1);
+    daemon.end();
+}
+
+/// A small loop file system that is full: red while what came cannot be stored, and green again.
+#[test]
+fn on_a_full_disk_it_is_red_until_it_stores() {
+    let Some(disk) = Disk::mount(Device::Loop) else { return };
+    let daemon = start(&disk, &["--min-free", "0"]);
+    daemon.store(1, 1);
+    is_green(&daemon);
+    let ballast = disk.fill(0);
+    let mut stream = daemon.connect();
+    stream.write_all(b"LOGD 1 ack=durable\n").unwrap();
+    let mut answers = BufReader::new(stream.try_clone().unwrap());
+    let mut answer = String::new();
+    answers.read_line(&mut answer).unwrap();
+    writeln!(stream, "\"{}\"", "x".repeat(100_000)).unwrap();
+    is_red(&daemon, "cannot store");
+    std::fs::remove_file(&ballast).unwrap();
+    answer.clear();
+    answers.read_line(&mut answer).unwrap();
+    assert_eq!(answer, "A 1\n");
+    is_green(&daemon);
+    drop((stream, answers));
+    daemon.end();
+}
+
+/// What was on its way is stored elsewhere, and yet somebody has to look at the disk.
+#[test]
+fn with_a_dead_segment_it_is_red_until_a_restart() {
+    let Some(disk) = Disk::mount(Device::Failing) else { return };
+    let daemon = start(&disk, &["--min-free", "0"]);
+    daemon.store(1, 1);
+    is_green(&daemon);
+    disk.fail(true);
+    let mut stream = daemon.connect();
+    stream.write_all(b"LOGD 1 ack=durable\n2\n").unwrap();
+    wait_until("another segment", || disk.path().join("log/lines-000-0000000001.ndjson").exists());
+    disk.fail(false);
+    let mut answers = BufReader::new(stream).lines().map(Result::unwrap);
+    assert!(answers.any(|answer| answer == "A 1"));
+    is_red(&daemon, "segments are dead: look at the disk");
+    daemon.store(3, 3);
+    is_red(&daemon, "segments are dead: look at the disk");
+    daemon.end();
+    let daemon = start(&disk, &["--min-free", "0"]);
+    is_green(&daemon);
+    daemon.end();
+    assert_eq!(stored(&disk.path().join("log")), ["1", "2", "3"]);
+}
+
+/// A file system that answers nothing more until this goes, whatever becomes of the test.
+struct Frozen<'a>(&'a Disk);
+
+impl Frozen<'_> {
+    fn new(disk: &Disk) -> Frozen<'_> {
+        assert!(freeze(disk, "-f"));
+        Frozen(disk)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        freeze(self.0, "-u");
+    }
+}
+
+fn freeze(disk: &Disk, how: &str) -> bool {
+    Command::new("fsfreeze").arg(how).arg(disk.path()).status().unwrap().success()
+}
+
+/// A disk that takes no new file holds the thread that wants one: it answers nobody, and what asks whether
+/// the daemon lives has to hear so, and be heard itself.
+#[test]
+fn where_a_thread_hangs_it_neither_is_ready_nor_lives() {
+    let Some(disk) = Disk::mount(Device::Loop) else { return };
+    let daemon = start(&disk, &["--min-free", "0"]);
+    is_green(&daemon);
+    let frozen = Frozen::new(&disk);
+    let mut stream = daemon.connect();
+    stream.write_all(b"LOGD 1 ack=durable\n1\n").unwrap();
+    wait_until("it does not live", || daemon.get("/livez").0 == 503);
+    assert_eq!(daemon.get("/livez").1, "1 threads do not answer\n");
+    assert!(daemon.get("/readyz").1.contains("do not answer"));
+    drop(frozen);
+    let mut answers = BufReader::new(stream).lines().map(Result::unwrap);
+    assert!(answers.any(|answer| answer == "A 1"));
+    assert_eq!(daemon.get("/livez"), (200, "ok\n".to_owned()));
+    is_green(&daemon);
+    drop(answers);
+    daemon.end();
+}
