@@ -205,3 +205,33 @@ fn free_address() -> Result<SocketAddr, String> {
         .and_then(|listener| listener.local_addr())
         .map_err(|error| format!("looking for a free port: {}", plain(&error)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Gather;
+
+    /// What one engine has and the other has not would be compared, and not the interface.
+    #[test]
+    fn both_engines_are_switched_alike() {
+        let directory = tempfile::tempdir().unwrap();
+        let scratch = Scratch::make(directory.path()).unwrap();
+        let group = LogGroup {
+            transport: Transport::Plain,
+            guarantee: Guarantee::Durable,
+            offered_per_s: None,
+        };
+        let flags = |server: &LogServer, switches| {
+            let setting = Setting { group, switches, scratch: &scratch, connections: 1 };
+            let command = logd(server, &setting).unwrap();
+            let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+            words.filter(|word| *word != "uring" && *word != "epoll").collect::<Vec<_>>()
+        };
+        let switched = LogSwitches { gather: Some(Gather::Receive), batch: Some(1) };
+        let of_ring = flags(&LogServer::Uring, switched);
+        assert_eq!(of_ring, flags(&LogServer::Epoll, switched));
+        assert!(switched.flags().iter().all(|flag| of_ring.contains(flag)), "{of_ring:?}");
+        let by_itself = flags(&LogServer::Uring, LogSwitches::default());
+        assert_eq!(by_itself.len() + 2, of_ring.len(), "{by_itself:?}");
+    }
+}
