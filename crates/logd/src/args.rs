@@ -391,12 +391,23 @@ pub(crate) fn parse(text: &str) -> Result<ServeArgs, String> {
         }
     }
     let command = <ServeArgs as clap::Args>::augment_args(clap::Command::new("logd"));
-    let matches = command.try_get_matches_from(flags).map_err(|error| {
-        let text = error.to_string();
-        let text = text.strip_prefix("error: ").unwrap_or(&text);
-        text.lines().next().unwrap_or_default().to_owned()
-    })?;
+    let matches = command.try_get_matches_from(flags).map_err(|error| in_a_line(&error))?;
     ServeArgs::from_arg_matches(&matches).map_err(|error| error.to_string())
+}
+
+/// What is wrong and what to do, of the lines that are for who types.
+fn in_a_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let wrong = text.lines().next().unwrap_or_default();
+    let wrong = wrong.strip_prefix("error: ").unwrap_or(wrong);
+    let tip = text.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
+    match (tip, error.kind()) {
+        (Some(tip), _) => format!("{wrong}: {tip}"),
+        (None, clap::error::ErrorKind::UnknownArgument) => {
+            format!("{wrong}: `ringwise logd --help` has those that there are")
+        }
+        (None, _) => wrong.to_owned(),
+    }
 }
 
 fn some_time(text: &str) -> Result<Duration, String> {
@@ -463,6 +474,8 @@ mod tests {
         for (text, word) in [
             ("threads = 0", "--threads"),
             ("thraeds = 1", "--thraeds"),
+            ("thraeds = 1", "'--threads'"),
+            ("zzz = 1", "--help"),
             ("threads = true", "boolean"),
             ("ack = \"maybe\"", "maybe"),
             ("a = ", "line 1"),
