@@ -41,7 +41,11 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, LogdError> {
 }
 
 fn failed(address: impl std::fmt::Display, error: &io::Error) -> LogdError {
-    LogdError::Failed(format!("--http {address}: {}", ringwise_measure::plain(error)))
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => ": another program listens there",
+        _ => "",
+    };
+    LogdError::Failed(format!("--http {address}: {}{remedy}", ringwise_measure::plain(error)))
 }
 
 /// Answers from now on; says where.

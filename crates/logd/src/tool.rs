@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::{
     args::Tool,
     error::LogdError,
@@ -95,7 +97,25 @@ fn tail(
             return Ok(());
         }
         is_first = false;
-        std::thread::sleep(LOOK_TIME);
+        if !has_reader_after(LOOK_TIME) {
+            return Err(LogdError::BrokenPipe);
+        }
+    }
+}
+
+/// Waits, and says whether anybody still reads standard output. Where no line comes no write tells.
+fn has_reader_after(time: Duration) -> bool {
+    let stdout = io::stdout();
+    // Of what it is not asked for the kernel tells that the other end of a pipe is closed (poll(2)).
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+    match poll(&mut watched, Some(&limit)) {
+        Ok(0) => true,
+        Ok(_) => !watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP),
+        Err(_) => {
+            std::thread::sleep(time);
+            true
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! When `/readyz` is red, and when it is no more: what a load balancer goes by.
+//! When `/readyz` is red, and when it is no more: what a load balancer goes by. And where it is asked.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -140,4 +140,17 @@ fn where_a_thread_hangs_it_neither_is_ready_nor_lives() {
     is_green(&daemon);
     drop(answers);
     daemon.end();
+}
+
+/// The address of the status page may be taken as that for lines may.
+#[test]
+fn a_page_whose_address_is_taken_is_told_what_has_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let flags = ["--dir", directory.path().to_str().unwrap(), "--http", &address];
+    let error = Daemon::start(command(&[], &flags)).err().unwrap();
+    let expected =
+        format!("--http {address}: Address already in use: another program listens there");
+    assert_eq!(error.trim_end(), expected);
 }

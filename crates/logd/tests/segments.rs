@@ -1,5 +1,5 @@
 //! Segments from outside: in which order they are sealed and packed, and what is done where there is no
-//! descriptor for the next.
+//! descriptor for the next; and how a tool that follows them ends.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -12,7 +12,7 @@ use std::{
 #[path = "shared/daemon.rs"]
 mod daemon;
 
-use daemon::{Daemon, command, stored, wait_until};
+use daemon::{Daemon, command, stored, tool, wait_until};
 
 /// Old segments, and how long each is: packing one takes a second or so.
 const SEGMENTS: u64 = 6;
@@ -104,4 +104,24 @@ fn without_a_descriptor_for_its_segment_a_batch_waits() {
     assert!(output.contains("Too many open files") && output.contains("ulimit -n"), "{output}");
     assert!(output.contains("storing and acknowledging again"), "{output}");
     assert_eq!(stored(directory.path()), ["1"]);
+}
+
+/// `logd tail DIRECTORY | head -1` went on for ever where no more lines came.
+#[test]
+fn tail_ends_when_nobody_reads_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = start(directory.path(), &[]);
+    daemon.store(1, 1);
+    let mut command = tool(&["tail", directory.path().to_str().unwrap()]);
+    let mut tail = command.spawn().unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "1"));
+    drop(lines);
+    let mut status = None;
+    wait_until("its end", || {
+        status = tail.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success());
+    daemon.end();
 }

@@ -140,12 +140,16 @@ impl Drop for Daemon {
     }
 }
 
+/// What becomes one of the daemon's tools.
+pub fn tool(words: &[&str]) -> Command {
+    let mut command = command(&[], &[]);
+    command.env(MARK, words.join("\n"));
+    command
+}
+
 /// The lines that are stored in a directory.
 pub fn stored(directory: &Path) -> Vec<String> {
-    let output = command(&[], &[]);
-    let mut output = output;
-    output.env(MARK, format!("cat\n{}", directory.display()));
-    let output = output.output().unwrap();
+    let output = tool(&["cat", directory.to_str().unwrap()]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     // The test program says of itself that it runs a test.
