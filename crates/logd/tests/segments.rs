@@ -117,11 +117,6 @@ fn tail_ends_when_nobody_reads_it() {
     let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "1"));
     drop(lines);
-    let mut status = None;
-    wait_until("its end", || {
-        status = tail.try_wait().unwrap();
-        status.is_some()
-    });
-    assert!(status.unwrap().success());
+    wait_until("its end", || tail.try_wait().unwrap().is_some());
     daemon.end();
 }

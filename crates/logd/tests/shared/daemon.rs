@@ -8,7 +8,7 @@ use std::{
     io::{BufRead, BufReader, Lines, Read, Write},
     net::TcpStream,
     path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout, Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
@@ -22,16 +22,18 @@ const MARK: &str = "RINGWISE_LOGD_FLAGS";
 
 /// The daemon, in a child; in any other process a test that passes.
 #[test]
-fn as_a_child() {
-    let Ok(flags) = std::env::var(MARK) else { return };
+fn as_a_child() -> ExitCode {
+    let Ok(flags) = std::env::var(MARK) else { return ExitCode::SUCCESS };
     let command = <ringwise_logd::Args as clap::Args>::augment_args(clap::Command::new("logd"));
     let matches = command.get_matches_from(["logd"].into_iter().chain(flags.lines()));
     let args = ringwise_logd::Args::from_arg_matches(&matches).unwrap();
-    let Err(error) = ringwise_logd::run(&args, &mut std::io::stdout()) else {
-        std::process::exit(0);
-    };
-    eprintln!("{error}");
-    std::process::exit(error.exit_status().into());
+    match ringwise_logd::run(&args, &mut std::io::stdout()) {
+        Err(error) if error.exit_status() != 0 => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 /// A daemon that is killed at the end, unless it ended before.
