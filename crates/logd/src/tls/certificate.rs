@@ -20,8 +20,12 @@ pub(crate) fn name(certificate: &CertificateDer<'_>) -> Option<String> {
     let certificate = EndEntityCert::try_from(certificate).ok()?;
     let common = common_name(certificate.subject());
     let name = common.or_else(|| certificate.valid_dns_names().next().map(str::to_owned))?;
-    let is_good = !name.is_empty() && !name.chars().any(char::is_control);
-    is_good.then_some(name)
+    can_be_written(&name).then_some(name)
+}
+
+/// Whether it is a name in a line for people too.
+fn can_be_written(name: &str) -> bool {
+    !name.is_empty() && !name.chars().any(char::is_control)
 }
 
 /// The last common name of a subject, which is the most specific.
@@ -63,6 +67,12 @@ fn element<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_is_none_or_breaks_a_line_is_nobodys() {
+        let written = ["", "web\n{\"tenant\":\"other\"}", "web\u{85}", "web", "\u{e9} 1"];
+        assert_eq!(written.map(can_be_written), [false, false, false, true, true]);
+    }
 
     #[test]
     fn the_last_common_name_counts_and_nothing_panics() {
