@@ -8,8 +8,8 @@ use crate::{
     Args,
     engine::{Engine, Tally},
     heat::Heat,
-    job::{Failure, Job, Start, Window},
-    lane::Counts,
+    job::{Cache, Failure, Job, Pattern, Start, Window},
+    lane::{Counts, Record},
     plan::{Plan, Workload},
     report::{Report, Section, json},
     row::{Row, RowKind},
@@ -35,6 +35,23 @@ where
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
         let window = start.ready()?;
         (self.0)(job, window)
+    }
+}
+
+/// A job of eight operations on no file.
+pub fn job() -> Job {
+    Job {
+        files: [].into(),
+        seed: 1,
+        block_bytes: 4096,
+        depth: 8,
+        pattern: Pattern::Random,
+        cache: Cache::Bypassed,
+        order_seed: 1,
+        heatmap: false,
+        interrupt: Arc::default(),
+        failed: false.into(),
+        latency: Record::default(),
     }
 }
 

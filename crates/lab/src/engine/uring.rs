@@ -111,18 +111,24 @@ impl Switches {
         self.0[switch as usize]
     }
 
-    /// Every ring that differs from the default in one switch: what each one gives. COOP_TASKRUN
-    /// does nothing beside DEFER_TASKRUN, so it is also tried without.
+    /// Every ring that differs from another one of them, or from the default, in one switch: what
+    /// each one gives. COOP_TASKRUN does nothing beside DEFER_TASKRUN, and SQPOLL excludes it, so both
+    /// are tried without and compared with the ring without.
     pub fn ablations() -> Vec<Switches> {
         let default = Switches::default();
-        let mut all: Vec<Switches> = Switch::ALL
-            .into_iter()
-            .filter(|switch| !matches!(switch, Switch::CoopTaskrun | Switch::Unverified))
-            .map(|switch| default.with(switch, !default.has(switch)))
-            .collect();
-        let cooperative = default.with(Switch::DeferTaskrun, false).with(Switch::CoopTaskrun, true);
-        all.insert(3, cooperative);
-        all
+        let without_defer = default.with(Switch::DeferTaskrun, false);
+        let change = |switch| match switch {
+            Switch::Unverified => None,
+            Switch::CoopTaskrun | Switch::Sqpoll => Some(without_defer.with(switch, true)),
+            _ => Some(default.with(switch, !default.has(switch))),
+        };
+        Switch::ALL.into_iter().filter_map(change).collect()
+    }
+
+    /// Whether what is typed turns two things at once: SQPOLL excludes DEFER_TASKRUN
+    /// (io_uring_setup(2) refuses both with EINVAL), so that a ring that gets the one loses the other.
+    pub fn loses_defer_taskrun(self) -> bool {
+        self.has(Switch::Sqpoll) && self.has(Switch::DeferTaskrun)
     }
 }
 
@@ -148,13 +154,12 @@ pub struct Uring {
 impl Uring {
     fn builder(&self, job: &Job) -> Builder {
         let on = |switch| self.switches.has(switch);
-        // SQPOLL excludes deferred completion work: io_uring_setup(2) refuses both with EINVAL.
         let sqpoll = on(Switch::Sqpoll);
         Local::builder()
             .backend(BackendChoice::Uring)
             .entries(u32::try_from(job.depth.max(ENTRIES_MIN)).unwrap_or(u32::MAX))
             .registered_files(u32::try_from(job.files.len()).unwrap_or(u32::MAX))
-            .defer_taskrun(on(Switch::DeferTaskrun) && !sqpoll)
+            .defer_taskrun(on(Switch::DeferTaskrun) && !self.switches.loses_defer_taskrun())
             .coop_taskrun(on(Switch::CoopTaskrun))
             .sqpoll(sqpoll.then_some(SQPOLL_IDLE))
             .iopoll(on(Switch::Iopoll))
@@ -312,9 +317,30 @@ mod tests {
                 "-registered-files",
                 "-defer-taskrun",
                 "-defer-taskrun+coop-taskrun",
-                "+sqpoll",
+                "-defer-taskrun+sqpoll",
                 "+iopoll"
             ]
         );
+    }
+
+    #[test]
+    fn a_ring_with_a_submission_thread_is_its_baseline_but_for_that_thread() {
+        let job = crate::testing::job();
+        let granted = |name: &str| {
+            let engine = Uring { switches: Switches::parse(name).unwrap() };
+            let local = engine.builder(&job).build().ok()?;
+            Some(local.setup().granted().iter().collect::<Vec<_>>())
+        };
+        let ablations = Switches::ablations();
+        let with = ablations.iter().find(|own| own.has(Switch::Sqpoll)).unwrap().to_string();
+        let without = with.replace("+sqpoll", "");
+        let (Some(with), Some(without)) = (granted(&with), granted(&without)) else {
+            return println!("skipped: no io_uring here");
+        };
+        if !with.contains(&"SQPOLL") {
+            return println!("skipped: no submission thread here");
+        }
+        let rest: Vec<_> = with.into_iter().filter(|flag| *flag != "SQPOLL").collect();
+        assert_eq!(rest, without);
     }
 }

@@ -91,7 +91,14 @@ impl SwitchCost {
         let (low, high) = (ns(self.cost_ns_low), ns(self.cost_ns_high));
         let told = if self.is_told { "" } else { ": no difference" };
         let (engine, baseline, cost) = (&self.engine, &self.baseline, ns(self.cost_ns));
-        format!("{engine} to {baseline}: {cost} [{low}, {high}] per operation{told}")
+        let both =
+            if self.is_two_changes() { " (SQPOLL, which excludes DEFER_TASKRUN)" } else { "" };
+        format!("{engine} to {baseline}: {cost} [{low}, {high}] per operation{told}{both}")
+    }
+
+    /// Whether it takes DEFER_TASKRUN away too: a ring that was typed so, or of an earlier version.
+    fn is_two_changes(&self) -> bool {
+        self.switch.contains("+sqpoll") && !self.engine.contains("-defer-taskrun")
     }
 
     /// What to do about it, where it is worth a change of a program.
@@ -102,15 +109,21 @@ impl SwitchCost {
             _ => return None,
         };
         // Two changes at once say nothing of either.
-        if !self.is_told || name.contains(['+', '-']) && !is_one_name(name) {
+        if !self.is_told || self.is_two_changes() || name.contains(['+', '-']) && !is_one_name(name)
+        {
             return None;
         }
         let (pays, time) = (self.cost_ns < 0.0, latency_text(self.cost_ns.abs()));
         let keep = if on == pays { "on" } else { "off" };
         let percent = (self.ratio.mid - 1.0).abs() * 100.0;
         let depth = self.depth;
+        // Of what has a baseline of its own: the default ring is not what it was seen beside.
+        let beside = match self.baseline.strip_prefix("uring") {
+            Some(changes) if !changes.is_empty() => format!(", beside {}", self.baseline),
+            _ => String::new(),
+        };
         Some(format!(
-            "{name} {keep}: {} {time} per operation at {depth} in flight ({percent:.0} %)",
+            "{name} {keep}: {} {time} per operation at {depth} in flight ({percent:.0} %){beside}",
             if on == pays || !on { "saves" } else { "it costs" }
         ))
     }
@@ -138,6 +151,7 @@ mod tests {
             row("uring", RowKind::Control, 8, at(1_000_000.0)),
             row("uring-defer-taskrun", RowKind::Variant, 8, at(800_000.0)),
             row("uring-defer-taskrun+coop-taskrun", RowKind::Variant, 8, at(800_000.0)),
+            row("uring-defer-taskrun+sqpoll", RowKind::Variant, 8, at(400_000.0)),
             row("uring+sqpoll", RowKind::Variant, 8, at(500_000.0)),
             row("uring+sqpoll", RowKind::Variant, 9, at(500_000.0)),
         ]
@@ -153,7 +167,10 @@ mod tests {
                 "uring-defer-taskrun to uring: +250 ns [+250 ns, +250 ns] per operation",
                 "uring-defer-taskrun+coop-taskrun to uring-defer-taskrun: +0 ns [+0 ns, +0 ns] per \
                  operation: no difference",
-                "uring+sqpoll to uring: +1.00 \u{b5}s [+1.00 \u{b5}s, +1.00 \u{b5}s] per operation",
+                "uring-defer-taskrun+sqpoll to uring-defer-taskrun: +1.25 \u{b5}s [+1.25 \u{b5}s, \
+                 +1.25 \u{b5}s] per operation",
+                "uring+sqpoll to uring: +1.00 \u{b5}s [+1.00 \u{b5}s, +1.00 \u{b5}s] per operation \
+                 (SQPOLL, which excludes DEFER_TASKRUN)",
             ]
         );
     }
@@ -166,7 +183,8 @@ mod tests {
             advice,
             [
                 "defer-taskrun on: saves 250 ns per operation at 8 in flight (25 %)",
-                "sqpoll off: it costs 1.00 \u{b5}s per operation at 8 in flight (100 %)",
+                "sqpoll off: it costs 1.25 \u{b5}s per operation at 8 in flight (100 %), beside \
+                 uring-defer-taskrun",
             ]
         );
     }

@@ -41,14 +41,14 @@ const SQPOLL_IDLE: Duration = Duration::from_millis(10);
 /// Makes a ring another one.
 type Change = fn(Builder) -> Builder;
 
-/// What is changed of the library's ring, one thing each. Two of them make sense only without
-/// DEFER_TASKRUN, and are compared with the ring without it.
+/// What is changed of the library's ring, one thing each. Three of them make sense only without
+/// DEFER_TASKRUN, which SQPOLL excludes, and are compared with the ring without it.
 const CHANGES: [(&str, Change); 5] = [
     ("-defer-taskrun", |ring| ring.defer_taskrun(false)),
     ("-defer-taskrun+coop-taskrun", |ring| ring.defer_taskrun(false).coop_taskrun(true)),
     ("-defer-taskrun-single-issuer", |ring| ring.defer_taskrun(false).single_issuer(false)),
     ("-registered-ring", |ring| ring.registered_ring(false)),
-    ("+sqpoll", |ring| ring.defer_taskrun(false).sqpoll(Some(SQPOLL_IDLE))),
+    ("-defer-taskrun+sqpoll", |ring| ring.defer_taskrun(false).sqpoll(Some(SQPOLL_IDLE))),
 ];
 
 /// Measures all batches.
@@ -244,4 +244,37 @@ fn repeat(
         began_ns = ended_ns;
     }
     Ok(Tally::of(job, &window, [counts]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is sold as one switch has to be one: by what the kernel granted, each ring differs from the
+    /// one that it is compared with in the flag that its name adds. TASKRUN_FLAG goes with those that
+    /// make it mean something.
+    #[test]
+    fn each_ring_differs_from_its_baseline_in_one_flag() {
+        let granted = |name: &str| {
+            let change = CHANGES.iter().find(|(own, _)| *own == name);
+            let local =
+                library(8, change.map_or(as_it_comes as Change, |(_, change)| *change)).ok()?;
+            Some(local.setup().granted().iter().collect::<Vec<_>>())
+        };
+        for (name, _) in CHANGES {
+            let base = CHANGES.iter().map(|(other, _)| *other).filter(|other| *other != name);
+            let base = base.filter(|other| name.starts_with(other)).max_by_key(|other| other.len());
+            let (Some(own), Some(base)) = (granted(name), granted(base.unwrap_or(""))) else {
+                println!("skipped: {name} cannot be had here");
+                continue;
+            };
+            let differs = |flag: &&&str| {
+                **flag != "TASKRUN_FLAG" && own.contains(*flag) != base.contains(*flag)
+            };
+            let differing: Vec<_> =
+                own.iter().filter(differs).chain(base.iter().filter(differs)).collect();
+            let expected = usize::from(name != "-registered-ring");
+            assert_eq!(differing.len(), expected, "{name}: {differing:?}");
+        }
+    }
 }

@@ -38,17 +38,21 @@ pub fn remark(group: &Group, rows: &mut [Row]) {
         }
         crate::workload::remark(row);
     }
-    mark(group, rows, Switch::Unverified, "not verified, as fio");
+    let with = |switch| move |name: &EngineName| name.has(switch);
+    mark(group, rows, with(Switch::Unverified), "not verified, as fio");
+    let loses =
+        |name: &EngineName| matches!(name, EngineName::Uring(own) if own.loses_defer_taskrun());
+    mark(group, rows, loses, "SQPOLL, which excludes DEFER_TASKRUN");
     if processors <= SQPOLL_PROCESSORS {
-        mark(group, rows, Switch::Sqpoll, &format!("SQPOLL on {processors} processors"));
+        mark(group, rows, with(Switch::Sqpoll), &format!("SQPOLL on {processors} processors"));
     }
 }
 
-/// Remarks on the rings that have a switch on.
-fn mark(group: &Group, rows: &mut [Row], switch: Switch, remark: &str) {
+/// Remarks on the engines that something holds of.
+fn mark(group: &Group, rows: &mut [Row], of: impl Fn(&EngineName) -> bool, remark: &str) {
     for row in rows.iter_mut().filter(|row| row.is_valid()) {
         let is_named = |name: &&EngineName| name.to_string() == row.engine;
-        if group.engines.iter().find(is_named).is_some_and(|name| name.has(switch)) {
+        if group.engines.iter().find(is_named).is_some_and(&of) {
             row.measured.remarks.push(remark.to_owned());
         }
     }
