@@ -59,6 +59,8 @@ pub struct Tally {
     pub detail: Option<String>,
     /// CPU time of the measured time where it was spent in another process.
     pub foreign_cpu_ns: Option<u64>,
+    /// Whether the generator of the load was at its limit: then it was what was measured.
+    pub client_bound: bool,
     /// What a workload counts of its own, by names that say what they are.
     pub figures: BTreeMap<&'static str, f64>,
     /// What else a copy took.

@@ -168,6 +168,9 @@ pub struct SampleFigures {
     pub device_queue_depth: Option<f64>,
     /// Latencies.
     pub latency_ns: Percentiles,
+    /// Whether the generator of the load was at its limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub client_bound: bool,
     /// What the workload counts of its own.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[serde(default, deserialize_with = "named_figures")]
@@ -242,6 +245,7 @@ impl Measured {
             device_share: sample.device_share,
             device_queue_depth: sample.device_queue_depth,
             latency_ns: sample.latency().percentiles(),
+            client_bound: sample.tally.client_bound,
             figures: sample.tally.figures.clone(),
             copy: sample.tally.copy,
         });
@@ -365,6 +369,11 @@ impl Measured {
             Fact::Known(punts) => Some(punts),
             Fact::Unknown(_) => None,
         })
+    }
+
+    /// Samples in which the generator of the load was at its limit.
+    pub fn client_bound(&self) -> usize {
+        self.samples.iter().filter(|sample| sample.client_bound).count()
     }
 
     /// Samples whose throughput is far from the others'. They are kept: what a machine does at times

@@ -146,17 +146,7 @@ pub fn at_depth(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdi
 /// `request`.
 pub fn at_connections(rows: &[Row], connections: usize, operation: &str, seed: u64) -> Verdict {
     judged(rows, connections, seed, &|subject, rival, cpu_ratio, _| {
-        let mut clauses = vec![cost_text(subject, rival, cpu_ratio, operation)];
-        let bound = |row: &&Row| {
-            row.measured.remarks.iter().any(|remark| remark.starts_with("client-bound"))
-        };
-        let names: Vec<String> =
-            [subject, rival].into_iter().filter(bound).map(Row::label).collect();
-        if !names.is_empty() {
-            let limited = names.join(" and ");
-            clauses.push(format!("client-bound: {limited} could have served more"));
-        }
-        clauses
+        vec![cost_text(subject, rival, cpu_ratio, operation)]
     })
 }
 
@@ -269,9 +259,13 @@ fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdi
     let is_hidden = by_throughput == Comparison::NoDifference
         && noise.is_some_and(|noise| noise > NOISE_MAX)
         && !is_per_core;
-    let (finding, winner) =
-        if is_hidden { (Finding::CannotBeTold, None) } else { (finding, winner) };
-    let mut reason = vec![comparison_text(rival, &ratio, by_throughput, noise)];
+    let limits = limits(subject, rival);
+    let (finding, winner) = match is_hidden || !limits.is_empty() {
+        true => (Finding::CannotBeTold, None),
+        false => (finding, winner),
+    };
+    let mut reason = limits;
+    reason.push(comparison_text(rival, &ratio, by_throughput, noise));
     reason.extend(clauses(subject, rival, cpu_ratio.as_ref(), is_per_core));
     let reason = reason.join("; ");
     Verdict {
@@ -286,6 +280,20 @@ fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdi
     }
 }
 
+/// What was measured in place of the engines: where there is anything, nobody has won.
+fn limits(subject: &Row, rival: &Row) -> Vec<String> {
+    let bound = |row: &&Row| row.measured.client_bound() > 0;
+    let of = |row: &Row| {
+        let (bound, all) = (row.measured.client_bound(), row.measured.samples.len());
+        format!(
+            "client-bound: the load was at its limit in {bound} of {all} samples of {}, which could \
+             have served more",
+            row.label()
+        )
+    };
+    [subject, rival].into_iter().filter(bound).map(of).collect()
+}
+
 /// Beyond this half of an interval's width, as a share, more blocks may say more.
 const WIDTH_MAX: f64 = 0.05;
 
@@ -297,6 +305,8 @@ pub fn is_undecided(rows: &[Row], seed: u64) -> bool {
         let rivals = valid(rows, subject.depth).filter(|row| row.kind == RowKind::Rival);
         let rate = |row: &&Row| row.measured.ops_per_s();
         let best = rivals.max_by(|a, b| rate(a).total_cmp(&rate(b)));
+        // More of what says nothing says nothing.
+        let best = best.filter(|rival| limits(subject, rival).is_empty());
         let ratio = best.and_then(|row| subject.measured.ratio(&row.measured, throughput, seed));
         let noise = control_noise(rows, subject.depth, throughput, seed).unwrap_or(0.0);
         ratio.is_some_and(|ratio| {
@@ -477,7 +487,6 @@ mod tests {
             row("epoll", RowKind::Rival, 50, epoll),
             row("uring", RowKind::Control, 50, figures),
         ];
-        rows[0].measured.remarks.push("client-bound in 6 of 6 samples".to_owned());
         for row in &mut rows {
             row.measured.samples.iter_mut().for_each(|sample| sample.device_share = None);
         }
@@ -486,9 +495,19 @@ mod tests {
         assert_eq!(
             verdict.reason,
             "1.25 [1.25, 1.25] times epoll; CPU per request 4.00 µs against 8.00 µs of epoll, 0.50 \
-             [0.50, 0.50]; system calls per request 1.00 against 2.00; client-bound: uring could \
-             have served more"
+             [0.50, 0.50]; system calls per request 1.00 against 2.00"
         );
+        assert!(verdict.winner.is_some());
+        for (at, name) in [(0, "uring"), (1, "epoll")] {
+            rows[at].measured.samples[0].client_bound = true;
+            let bound = at_connections(&rows, 50, "request", 1);
+            assert_eq!((bound.verdict, &bound.winner), (Finding::CannotBeTold, &None));
+            let said =
+                format!("client-bound: the load was at its limit in 1 of 6 samples of {name}, ");
+            assert!(bound.reason.starts_with(&said), "{}", bound.reason);
+            assert!(bound.reason.ends_with(&verdict.reason), "{}", bound.reason);
+            rows[at].measured.samples[0].client_bound = false;
+        }
     }
 
     #[test]

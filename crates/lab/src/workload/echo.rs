@@ -7,10 +7,7 @@
 mod builtin;
 mod command;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 use ringwise_load::{
     LoadError,
@@ -46,8 +43,6 @@ struct Served {
     server: EchoServer,
     processors: Processors,
     timing: Timing,
-    /// Samples in which the generator was the limit.
-    client_bound: Arc<AtomicUsize>,
 }
 
 impl Engine for Served {
@@ -56,14 +51,12 @@ impl Engine for Served {
         // The generator keeps its own time, which begins when its connections are open.
         start.ready()?;
         let outcome = self.load(job, &server, &mut |_| {})?;
-        if outcome.totals.client.is_bound() {
-            self.client_bound.fetch_add(1, Ordering::Relaxed);
-        }
         let cpu_ns =
             outcome.totals.server.as_ref().and_then(|server| server.used.cpu_ns.known().copied());
         Ok(Tally {
             elapsed_ns: outcome.totals.elapsed_ns,
             foreign_cpu_ns: Some(cpu_ns.unwrap_or(0)),
+            client_bound: outcome.totals.client.is_bound(),
             counts: Counts {
                 operations: outcome.totals.operations,
                 bytes: outcome.totals.operations * job.block_bytes as u64,
@@ -124,10 +117,6 @@ impl under_load::Served for Served {
         })?;
         Ok(Counted::of(counters, outcome.totals.operations, "the server's process is not known"))
     }
-
-    fn client_bound(&self) -> &AtomicUsize {
-        &self.client_bound
-    }
 }
 
 /// Measures all servers at all numbers of connections, with messages of one length.
@@ -138,7 +127,6 @@ pub fn run(context: &Context<'_>, length_bytes: usize) -> Outcome {
         server: server.clone(),
         processors,
         timing,
-        client_bound: Arc::default(),
     });
     let title = format!("echo, {} bytes a message, closed loop", size_text(length_bytes as u64));
     let mut section = Section::new(Workload::Echo, None, title, Vec::new());

@@ -12,10 +12,7 @@ mod scratch;
 mod statistics;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -68,17 +65,10 @@ struct Served {
     processors: Processors,
     timing: Timing,
     directory: std::path::PathBuf,
-    seen: Arc<Seen>,
 }
 
-/// What is to be known of the samples together.
-#[derive(Debug, Default)]
-struct Seen {
-    /// Samples in which the generator was the limit.
-    client_bound: AtomicUsize,
-    /// Lines that were due and never sent.
-    unsent: AtomicU64,
-}
+/// Lines that were due and never sent, where there were any.
+const UNSENT: &str = "unsent_lines";
 
 /// What a run showed.
 struct Shown {
@@ -96,18 +86,18 @@ impl Engine for Served {
         start.ready()?;
         let shown = self.load(job, None)?;
         let Shown { outcome, elapsed_ns, used, counted, .. } = shown;
-        if outcome.totals.client.is_bound() {
-            self.seen.client_bound.fetch_add(1, Ordering::Relaxed);
-        }
-        self.seen.unsent.fetch_add(outcome.totals.unsent, Ordering::Relaxed);
         let lines = outcome.totals.received;
         let mut figures = counted.figures(lines, elapsed_ns);
         if let Fact::Known(switches) = &used.context_switches {
             let all = switches.voluntary + switches.involuntary;
             figures.insert("switches_per_op", all as f64 / lines.max(1) as f64);
         }
+        if outcome.totals.unsent > 0 {
+            figures.insert(UNSENT, outcome.totals.unsent as f64);
+        }
         Ok(Tally {
             elapsed_ns,
+            client_bound: outcome.totals.client.is_bound(),
             foreign_cpu_ns: Some(used.cpu_ns.known().copied().unwrap_or(0)),
             counts: Counts {
                 operations: lines,
@@ -231,10 +221,6 @@ impl under_load::Served for Served {
         let Shown { outcome, events, .. } = self.load(job, Some(&Counted::EVENTS))?;
         Ok(Counted::of(events, outcome.totals.received, "the daemon's process is not known"))
     }
-
-    fn client_bound(&self) -> &AtomicUsize {
-        &self.seen.client_bound
-    }
 }
 
 /// Measures all daemons of a group at all numbers of connections.
@@ -243,9 +229,9 @@ pub fn run(context: &Context<'_>, group: LogGroup) -> Outcome {
     let processors = Processors::choose();
     let timing = Timing { warm_up: Duration::ZERO, ..context.timing };
     let all = UnderLoad::new(&plan.connections, &servers(plan, group), |server| {
-        let (directory, seen) = (context.plan.directory.clone(), Arc::default());
+        let directory = context.plan.directory.clone();
         let (server, switches) = (server.clone(), plan.switches);
-        Served { server, group, switches, processors, timing, directory, seen }
+        Served { server, group, switches, processors, timing, directory }
     });
     let title = format!("log, {group}, {} bytes a line", size_text(plan.line_bytes as u64));
     let mut section = Section::new(Workload::Log, None, title.clone(), Vec::new());
@@ -277,9 +263,10 @@ fn servers(plan: &LogPlan, group: LogGroup) -> Vec<(&LogServer, RowKind)> {
 
 /// Says of a row what is to be known of its daemon.
 fn remark(served: &Served, row: &mut Row) {
+    let unsent = row.measured.samples.iter().filter_map(|sample| sample.figures.get(UNSENT));
+    let unsent: f64 = unsent.sum();
     let remarks = &mut row.measured.remarks;
-    let unsent = served.seen.unsent.load(Ordering::Relaxed);
-    if unsent > 0 {
+    if unsent > 0.0 {
         remarks.push(format!("{unsent} lines were due and never sent"));
     }
     let is_silent = match served.server {

@@ -3,7 +3,7 @@
 //!
 //! What a server speaks, and how it is started and loaded, is its workload's.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::{Context, Outcome, server::Processors};
 use crate::{
@@ -20,9 +20,6 @@ use crate::{
 pub(super) trait Served: Engine + Clone + 'static {
     /// Counts the server's system calls in a run of its own, which they slow down.
     fn count(&self, job: &Job, context: &Context<'_>) -> Result<Counted, Failure>;
-
-    /// In how many samples the generator was the limit.
-    fn client_bound(&self) -> &AtomicUsize;
 }
 
 /// The servers of a section, in the order of its rows.
@@ -65,7 +62,7 @@ impl<S: Served> UnderLoad<S> {
         section.notes.insert(0, Processors::choose().note());
         let result = measure(context, &served, &mut section, tell);
         for (row, served) in section.rows.iter_mut().zip(&served) {
-            be_frank(row, served.client_bound().load(Ordering::Relaxed));
+            be_frank(row);
             remark(served, row);
         }
         let seed = context.plan.seed;
@@ -110,9 +107,9 @@ fn measure<S: Served>(
 }
 
 /// Says of a row what keeps its figures from being the server's own.
-fn be_frank(row: &mut Row, client_bound: usize) {
+fn be_frank(row: &mut Row) {
     let measured = &mut row.measured;
-    let samples = measured.samples.len();
+    let (client_bound, samples) = (measured.client_bound(), measured.samples.len());
     if client_bound > 0 {
         measured.remarks.push(format!("client-bound in {client_bound} of {samples} samples"));
     }
@@ -136,19 +133,20 @@ mod tests {
             row("uring", RowKind::Subject, 50, Figures::DIRECT),
             row("epoll", RowKind::Rival, 50, Figures::DIRECT),
         ];
-        be_frank(&mut rows[0], 2);
-        be_frank(&mut rows[1], 0);
+        rows[0].measured.samples[1..3].iter_mut().for_each(|sample| sample.client_bound = true);
+        rows.iter_mut().for_each(be_frank);
         assert_eq!(rows[0].measured.remarks, ["client-bound in 2 of 6 samples"]);
         assert!(rows[1].measured.remarks.is_empty());
         let verdict = verdict::at_connections(&rows, 50, "request", 1);
-        let clause = "client-bound: uring could have served more";
-        assert!(verdict.reason.ends_with(clause), "{}", verdict.reason);
+        assert_eq!((verdict.verdict, verdict.winner), (verdict::Finding::CannotBeTold, None));
+        let clause = "client-bound: the load was at its limit in 2 of 6 samples of uring";
+        assert!(verdict.reason.starts_with(clause), "{}", verdict.reason);
     }
 
     #[test]
     fn no_time_of_a_server_that_is_not_seen_is_not_none() {
         let mut row = row("far", RowKind::Program, 50, Figures { cpu_ns: 0.0, ..Figures::DIRECT });
-        be_frank(&mut row, 0);
+        be_frank(&mut row);
         assert!(row.measured.cpu_ns_per_op().is_nan());
         assert_eq!(row.measured.remarks, ["CPU time unknown: its process is not seen"]);
     }
