@@ -133,6 +133,8 @@ impl Resumed {
         };
         let measured = &mut row.measured;
         measured.samples.clone_from(&kept.samples);
+        // What a row is judged by later is a sum over its samples.
+        measured.elapsed_ns = kept.samples.iter().map(|sample| sample.elapsed_ns).sum();
         measured.latency = latency;
         measured.slices = saved.slices.clone().unwrap_or_default();
         measured.heats = heats?;
@@ -163,6 +165,7 @@ mod tests {
             samples.truncate(3);
             // A server whose process is not seen has none.
             samples[0]["cpu_ns_per_op"] = Value::Null;
+            value["results"][3]["samples"][1]["client_bound"] = true.into();
         })
         .unwrap();
         assert_eq!(args.seed.as_deref(), Some("7"));
@@ -171,6 +174,12 @@ mod tests {
         after.rows.iter_mut().for_each(|row| row.measured = Default::default());
         resumed.restore(&mut after);
         assert_eq!(after.rows[0].measured.samples, before.rows[0].measured.samples);
+        assert_eq!(after.rows[3].measured.client_bound(), 1, "the load's limit is not forgotten");
+        for (after, before) in after.rows.iter().zip(&before.rows).filter(|(row, _)| row.depth == 1)
+        {
+            assert_eq!(after.measured.elapsed_ns, before.measured.elapsed_ns);
+        }
+        assert_eq!(after.rows[4].measured.elapsed_ns, before.rows[4].measured.elapsed_ns / 2);
         let (own, other) = (&after.rows[3].measured, &before.rows[3].measured);
         assert_eq!(own.latency.bins(), other.latency.bins());
         assert_eq!((own.heats.len(), own.slices.len()), (2, 10));
