@@ -59,6 +59,9 @@ pub struct Tally {
     pub detail: Option<String>,
     /// CPU time of the measured time where it was spent in another process.
     pub foreign_cpu_ns: Option<u64>,
+    /// Why the engine was not what its name says, where it was not: a switch that was not granted,
+    /// operations that it left to another.
+    pub lacks: Option<String>,
     /// Whether the generator of the load was at its limit: then it was what was measured.
     pub client_bound: bool,
     /// What a workload counts of its own, by names that say what they are.
@@ -97,6 +100,13 @@ impl Tally {
     pub fn in_flight_mean(&self) -> f64 {
         self.counts.in_flight_ns as f64 / self.elapsed_ns.max(1) as f64
     }
+}
+
+/// Why a ring did not do the work by itself, where there were such operations.
+pub(crate) fn beside_the_ring(fallbacks: u64) -> Option<String> {
+    (fallbacks > 0).then(|| {
+        format!("{fallbacks} operations were not made by the ring: it has no such call here, or no thread for it")
+    })
 }
 
 /// The engine is not to be had here, for a reason.

@@ -64,6 +64,12 @@ pub fn completeness(sample: &Sample) -> Option<String> {
     })
 }
 
+/// The engine must have been what its name says: what it was asked to switch on was on, and what it
+/// was to do it did by itself.
+pub fn identity(sample: &Sample) -> Option<String> {
+    sample.tally.lacks.as_ref().map(|lacks| format!("not what its name says: {lacks}"))
+}
+
 /// Something must have been measured.
 pub fn presence(sample: &Sample) -> Option<String> {
     (sample.tally.counts.operations == 0)
@@ -196,6 +202,7 @@ pub fn steadiness(measured: &Measured) -> Option<String> {
 /// The first gate that a sample does not pass.
 pub fn sample(cache: Cache, sample: &Sample) -> Option<String> {
     presence(sample)
+        .or_else(|| identity(sample))
         .or_else(|| completeness(sample))
         .or_else(|| littles_law(sample))
         .or_else(|| device(cache, sample))
@@ -256,6 +263,14 @@ mod tests {
         assert_eq!(reason, "109 operations submitted by the engine, 110 completed");
         bad.tally.counts.completed = 109;
         assert_eq!(sample(Cache::Bypassed, &bad).unwrap(), "110 operations issued, 109 completed");
+    }
+
+    #[test]
+    fn an_engine_that_is_not_what_it_is_called_is_void() {
+        let mut bad = good();
+        bad.tally.lacks = Some("COOP_TASKRUN was not granted".to_owned());
+        let reason = sample(Cache::Bypassed, &bad).unwrap();
+        assert_eq!(reason, "not what its name says: COOP_TASKRUN was not granted");
     }
 
     #[test]

@@ -302,6 +302,7 @@ fn the_schedule_voids_what_does_not_pass_and_goes_on_with_the_rest() {
         row("honest", liar(|_| {})),
         row("lost", liar(|tally| tally.submitted = Some(1001))),
         row("batch", liar(|tally| tally.counts.in_flight_ns *= 8)),
+        row("another", liar(|tally| tally.lacks = Some("SQPOLL was not granted".to_owned()))),
         row("idle", liar(|tally| tally.counts = Counts::default())),
     ];
     let instruments = instruments();
@@ -317,13 +318,14 @@ fn the_schedule_voids_what_does_not_pass_and_goes_on_with_the_rest() {
     };
     let mut told = 0;
     schedule.run(&mut rows, &mut |_| told += 1).unwrap();
-    assert_eq!(told, 4 * 2 * 2);
+    assert_eq!(told, 5 * 2 * 2);
     let voids: Vec<Option<&str>> = rows.iter().map(|row| row.measured.void.as_deref()).collect();
     assert_eq!(voids[0], None);
     assert_eq!(rows[0].measured.samples.len(), 4);
     assert_eq!(voids[1], Some("1001 operations submitted by the engine, 1000 completed"));
     assert!(voids[2].unwrap().starts_with("Little's law"), "{voids:?}");
-    assert!(voids[3].unwrap().starts_with("no operation completed"), "{voids:?}");
+    assert_eq!(voids[3], Some("not what its name says: SQPOLL was not granted"));
+    assert!(voids[4].unwrap().starts_with("no operation completed"), "{voids:?}");
     assert_eq!(rows[1].measured.samples.len(), 1, "a void row is not measured again");
 }
 

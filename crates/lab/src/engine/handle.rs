@@ -98,7 +98,11 @@ fn tally(ring: &Ring, tally: Tally) -> Tally {
         ring.setup().backend(),
         submitted + inline_hits
     );
+    // What it gives to threads of its own it chooses to; without a ring at all it is not what it is
+    // called.
+    let lacks = ring.setup().fallback().map(|reason| format!("it has no ring: {reason}"));
     Tally {
+        lacks,
         submitted: Some(submitted + inline_hits),
         system_calls: Some(local.enters + inline_hits),
         detail: Some(detail),

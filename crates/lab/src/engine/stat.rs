@@ -5,7 +5,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use ringwise::{BackendChoice, Local, Operation};
 
-use super::{Engine, Tally, threads::in_threads, unavailable};
+use super::{Engine, Tally, beside_the_ring, threads::in_threads, unavailable};
 use crate::{
     error::plain,
     job::{Failure, Job, Request, Start},
@@ -63,6 +63,7 @@ impl Engine for RingStat {
         Ok(Tally {
             submitted: Some(after.submitted - before.submitted),
             system_calls: Some(after.enters - before.enters),
+            lacks: beside_the_ring(after.fallback_operations - before.fallback_operations),
             detail: Some(local.setup().granted().to_string()),
             ..Tally::of(job, &window, [rolling.lane.into_counts()])
         })

@@ -3,9 +3,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use ringwise::{BackendChoice, Buffer, Builder, Descriptor, Effect, Local, Operation, Target};
+use ringwise::{
+    BackendChoice, Buffer, Builder, Descriptor, Effect, Local, Operation, SetupFlags, Target,
+};
 
-use super::{Engine, Tally, buffer, rolling, unavailable};
+use super::{Engine, Tally, beside_the_ring, buffer, rolling, unavailable};
 use crate::{
     job::{Cache, Failure, Job, Request, Start},
     lane::Lane,
@@ -165,6 +167,26 @@ impl Uring {
             .iopoll(on(Switch::Iopoll))
     }
 
+    /// What of the switches was not granted. The default ring is the library as it comes: what of its
+    /// flags an older kernel does not know is said with it and no fault of its name.
+    fn lacks(&self, granted: SetupFlags, has_registered_buffers: bool) -> Option<String> {
+        let flags = [
+            (Switch::CoopTaskrun, "COOP_TASKRUN"),
+            (Switch::Sqpoll, "SQPOLL"),
+            (Switch::Iopoll, "IOPOLL"),
+        ];
+        let asked = flags.iter().filter(|(switch, _)| self.switches.has(*switch));
+        let missing = asked.filter(|(_, name)| !granted.has(name));
+        let mut missing: Vec<String> =
+            missing.map(|(_, name)| format!("{name} was not granted")).collect();
+        if self.switches.has(Switch::RegisteredBuffers) && !has_registered_buffers {
+            missing.push(
+                "buffers were not registered: raise the locked-memory limit (ulimit -l)".into(),
+            );
+        }
+        (!missing.is_empty()).then(|| missing.join(", "))
+    }
+
     fn open(&self, job: &Job) -> Result<Ring, Failure> {
         if self.switches.has(Switch::Iopoll) && job.cache != Cache::Bypassed {
             return Err(unavailable("IOPOLL needs direct reads"));
@@ -180,8 +202,9 @@ impl Uring {
                 effect => return Err(unavailable(format_args!("IOPOLL is {effect}"))),
             }
         }
-        let mut detail = local.setup().granted().to_string();
-        let buffers = self.buffers(&mut local, job, &mut detail)?;
+        let granted = local.setup().granted();
+        let (buffers, are_registered) = self.buffers(&mut local, job)?;
+        let lacks = self.lacks(granted, are_registered);
         let targets = if self.switches.has(Switch::RegisteredFiles) {
             let registered = files.iter().map(|file| local.register_file(file));
             registered
@@ -191,23 +214,21 @@ impl Uring {
         } else {
             files.into_iter().map(Target::from).collect()
         };
-        Ok(Ring { local, targets, buffers, detail })
+        Ok(Ring { local, targets, buffers, detail: granted.to_string(), lacks })
     }
 
+    /// A buffer for each slot, and whether they are registered.
     fn buffers(
         &self,
         local: &mut Local,
         job: &Job,
-        detail: &mut String,
-    ) -> Result<Vec<Option<Buffer>>, Failure> {
+    ) -> Result<(Vec<Option<Buffer>>, bool), Failure> {
         if !self.switches.has(Switch::RegisteredBuffers) {
-            return Ok((0..job.depth).map(|_| Some(buffer(job).into())).collect());
+            return Ok(((0..job.depth).map(|_| Some(buffer(job).into())).collect(), false));
         }
         let pool = local.register_pool(job.depth, job.block_bytes).map_err(unavailable)?;
-        if !pool.is_registered() {
-            detail.push_str(", buffers not registered");
-        }
-        Ok((0..job.depth).map(|_| pool.take().map(Buffer::from)).collect())
+        let buffers = (0..job.depth).map(|_| pool.take().map(Buffer::from)).collect();
+        Ok((buffers, pool.is_registered()))
     }
 }
 
@@ -221,15 +242,12 @@ impl Engine for Uring {
         let mut queue = RingQueue { job, ring: &mut ring };
         let tally = rolling::drive(&mut queue, &window, lane, job)?;
         let after = ring.local.stats();
-        let mut detail = ring.detail;
         let fallbacks = after.fallback_operations - before.fallback_operations;
-        if fallbacks > 0 {
-            detail = format!("{detail}, {fallbacks} operations not through the ring");
-        }
         Ok(Tally {
+            lacks: ring.lacks.or_else(|| beside_the_ring(fallbacks)),
             submitted: Some(after.submitted - before.submitted),
             system_calls: Some(after.enters - before.enters),
-            detail: Some(detail),
+            detail: Some(ring.detail),
             ..tally
         })
     }
@@ -241,6 +259,7 @@ struct Ring {
     /// The slots' buffers; none while the kernel has it.
     buffers: Vec<Option<Buffer>>,
     detail: String,
+    lacks: Option<String>,
 }
 
 struct RingQueue<'a> {
@@ -305,6 +324,19 @@ mod tests {
         for text in ["sqpoll", "+", "-sqpolls", "+sq", "+sqpoll,", "++sqpoll", "\u{b5}"] {
             assert_eq!(Switches::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn what_was_not_granted_is_named_by_its_switch() {
+        let none = SetupFlags::default();
+        let lacks = |name: &str, has_buffers| {
+            Uring { switches: Switches::parse(name).unwrap() }.lacks(none, has_buffers)
+        };
+        assert_eq!(lacks("", true), None, "the library as this kernel lets it be");
+        assert_eq!(lacks("-registered-buffers", false), None);
+        assert_eq!(lacks("+sqpoll", true).unwrap(), "SQPOLL was not granted");
+        let both = lacks("-defer-taskrun+coop-taskrun", false).unwrap();
+        assert!(both.starts_with("COOP_TASKRUN was not granted, buffers were not "), "{both}");
     }
 
     #[test]

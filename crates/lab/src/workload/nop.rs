@@ -15,7 +15,7 @@ use ringwise_measure::{
 
 use super::{Context, Outcome, remark};
 use crate::{
-    engine::{Engine, Tally, bare_ring::BareRing, uring::ENTRIES_MIN},
+    engine::{Engine, Tally, bare_ring::BareRing, beside_the_ring, uring::ENTRIES_MIN},
     error::plain,
     job::{Failure, Job, Start, Until, Window},
     lane::{Counts, SLICES},
@@ -56,12 +56,13 @@ pub fn run(context: &Context<'_>) -> Outcome {
     let mut rows = Vec::new();
     for &batch in &context.plan.batches {
         let row = |engine: &str, kind, runner| Row::new(engine.to_owned(), kind, batch, runner);
-        let library = |change| Box::new(ThroughLibrary { change });
-        rows.push(row("uring", RowKind::Subject, library(as_it_comes)));
+        let library = |change, base| Box::new(ThroughLibrary { change, base });
+        rows.push(row("uring", RowKind::Subject, library(as_it_comes, None)));
         rows.push(row("bare", RowKind::Rival, Box::new(ThroughBareRing)));
-        rows.push(row("uring", RowKind::Control, library(as_it_comes)));
+        rows.push(row("uring", RowKind::Control, library(as_it_comes, None)));
         for (name, change) in CHANGES {
-            rows.push(row(&format!("uring{name}"), RowKind::Variant, library(change)));
+            let runner = library(change, Some(change_of(base_of(name))));
+            rows.push(row(&format!("uring{name}"), RowKind::Variant, runner));
         }
     }
     let title = "nop, one thread, one ring, one system call per batch".to_owned();
@@ -128,6 +129,26 @@ fn verdict_at(section: &Section, batch: usize) -> Verdict {
     }
 }
 
+/// The name of what a changed ring is compared with: the longest that its own begins with.
+fn base_of(name: &str) -> &'static str {
+    let names = CHANGES.iter().map(|(other, _)| *other);
+    let shorter = names.filter(|other| *other != name && name.starts_with(other));
+    shorter.max_by_key(|other| other.len()).unwrap_or_default()
+}
+
+/// What makes a ring the one of a name.
+fn change_of(name: &str) -> Change {
+    let found = CHANGES.iter().find(|(other, _)| *other == name);
+    found.map_or(as_it_comes as Change, |(_, change)| *change)
+}
+
+/// Why a ring is not another one than its baseline, where the kernel made the same of both.
+fn same_as(own: &Setup, base: &Setup) -> Option<String> {
+    let is_same =
+        own.granted() == base.granted() && own.is_ring_registered() == base.is_ring_registered();
+    is_same.then(|| format!("what it switches was not granted: {} either way", setup_text(own)))
+}
+
 fn as_it_comes(ring: Builder) -> Builder {
     ring
 }
@@ -147,11 +168,15 @@ fn library(batch: usize, change: Change) -> Result<Local, Failure> {
 #[derive(Debug)]
 struct ThroughLibrary {
     change: Change,
+    /// What the ring with a switch changed is compared with.
+    base: Option<Change>,
 }
 
 impl Engine for ThroughLibrary {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
         let mut local = library(job.depth, self.change)?;
+        let base = self.base.map(|base| library(job.depth, base)).transpose()?;
+        let same = base.and_then(|base| same_as(local.setup(), base.setup()));
         let window = start.ready()?;
         let before = local.stats();
         let tally = repeat(job, window, |batch| through_library(&mut local, batch))?;
@@ -159,6 +184,9 @@ impl Engine for ThroughLibrary {
         Ok(Tally {
             submitted: Some(after.submitted - before.submitted),
             system_calls: Some(after.enters - before.enters),
+            lacks: same.or_else(|| {
+                beside_the_ring(after.fallback_operations - before.fallback_operations)
+            }),
             detail: Some(setup_text(local.setup())),
             ..tally
         })
@@ -256,15 +284,11 @@ mod tests {
     #[test]
     fn each_ring_differs_from_its_baseline_in_one_flag() {
         let granted = |name: &str| {
-            let change = CHANGES.iter().find(|(own, _)| *own == name);
-            let local =
-                library(8, change.map_or(as_it_comes as Change, |(_, change)| *change)).ok()?;
+            let local = library(8, change_of(name)).ok()?;
             Some(local.setup().granted().iter().collect::<Vec<_>>())
         };
         for (name, _) in CHANGES {
-            let base = CHANGES.iter().map(|(other, _)| *other).filter(|other| *other != name);
-            let base = base.filter(|other| name.starts_with(other)).max_by_key(|other| other.len());
-            let (Some(own), Some(base)) = (granted(name), granted(base.unwrap_or(""))) else {
+            let (Some(own), Some(base)) = (granted(name), granted(base_of(name))) else {
                 println!("skipped: {name} cannot be had here");
                 continue;
             };
@@ -275,6 +299,18 @@ mod tests {
                 own.iter().filter(differs).chain(base.iter().filter(differs)).collect();
             let expected = usize::from(name != "-registered-ring");
             assert_eq!(differing.len(), expected, "{name}: {differing:?}");
+        }
+    }
+
+    #[test]
+    fn a_switch_that_changes_nothing_is_told_from_one_that_does() {
+        let setup = |change: Change| library(8, change).ok().map(|local| local.setup().clone());
+        let Some(own) = setup(as_it_comes) else { return println!("skipped: no io_uring here") };
+        let reason = same_as(&own, &own).unwrap();
+        assert!(reason.starts_with("what it switches was not granted: "), "{reason}");
+        if own.granted().has("DEFER_TASKRUN") {
+            let without = setup(change_of("-defer-taskrun")).unwrap();
+            assert_eq!(same_as(&without, &own), None);
         }
     }
 }

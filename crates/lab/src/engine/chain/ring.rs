@@ -7,7 +7,7 @@ use ringwise::{BackendChoice, Buffer, Completion, Local, Operation, RegisteredFi
 
 use super::{SyncKind, compare, failed, open, stamp};
 use crate::{
-    engine::{Engine, Tally, buffer, rolling, unavailable},
+    engine::{Engine, Tally, beside_the_ring, buffer, rolling, unavailable},
     job::{Failure, Job, Request, Start},
     lane::Lane,
 };
@@ -55,6 +55,7 @@ impl Engine for RingChain {
         Ok(Tally {
             submitted: Some((after.submitted - before.submitted) / steps as u64),
             system_calls: Some(after.enters - before.enters),
+            lacks: beside_the_ring(after.fallback_operations - before.fallback_operations),
             detail: Some(detail),
             ..tally
         })
