@@ -32,12 +32,12 @@ pub struct Args {
     #[arg(long)]
     pub quick: bool,
 
-    /// More depths, half a second per sample: a quarter of an hour
+    /// More depths, blocks of 512 to 4m, rings that poll, half a second per sample: half an hour
     #[arg(long, conflicts_with = "quick")]
     pub standard: bool,
 
-    /// As large as published studies: 10 GB direct, seven depths, seconds per sample; the space and
-    /// the time that it needs are said first
+    /// As large as published studies: 10 GB direct, eight depths, blocks of 512 to 4m, seconds per
+    /// sample; the space and the time that it needs are said first
     #[arg(long, conflicts_with_all = ["quick", "standard"])]
     pub full: bool,
 
@@ -171,7 +171,8 @@ pub struct Args {
     #[serde(deserialize_with = "text")]
     pub size: Option<String>,
 
-    /// Test files per profile [default: buffered 10, direct 1; stat: 10000, --full: 100000]
+    /// Test files per profile [default: buffered 10, direct 1; stat: 100000, in the quick
+    /// suite 10000]
     #[arg(long, value_name = "N")]
     #[serde(deserialize_with = "text")]
     pub files: Option<String>,

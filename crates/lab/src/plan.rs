@@ -138,7 +138,7 @@ impl Workload {
 pub enum Scale {
     /// About two minutes.
     Quick,
-    /// About a quarter of an hour.
+    /// About half an hour.
     Standard,
     /// As large as the published studies.
     Full,
@@ -184,9 +184,13 @@ impl Plan {
 
     /// Bytes of test files that a workload needs at once, at most.
     pub fn file_bytes(&self, workload: Workload) -> u64 {
-        let most = |groups: &[Group]| groups.iter().map(|group| group.size.most).sum();
         match workload {
-            Workload::Read => most(&self.groups),
+            // Groups of one profile have the same files.
+            Workload::Read => [Profile::Buffered, Profile::Direct]
+                .iter()
+                .filter_map(|profile| self.groups.iter().find(|group| group.profile == *profile))
+                .map(|group| group.size.most)
+                .sum(),
             Workload::Latency => self.latency.first().map_or(0, |group| group.size.most),
             Workload::Chain => self.chain.first().map_or(0, |chain| chain.group.size.most),
             // The source, and a copy of it.
@@ -232,6 +236,9 @@ pub struct Group {
     pub bound_bytes: Option<u64>,
     /// Bytes per read.
     pub block_bytes: usize,
+    /// Whether nobody asked for this block: one of the sweep that larger runs make. What cannot be
+    /// read so here is said then, and is no error.
+    pub is_swept: bool,
     /// Reads in flight.
     pub depths: Vec<usize>,
     /// Threads of `threads`, beside the depths.

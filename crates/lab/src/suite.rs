@@ -161,9 +161,8 @@ fn run(
         (Workload::Read, Some(directory)) => {
             let (groups, mut over) = (&context.plan.groups, OverBlocks::default());
             groups.iter().try_for_each(|group| {
-                let blocks = groups.iter().filter(|own| own.profile == group.profile).count();
                 let mut outcome = read::run(context, workload, group, directory);
-                over.add(group, blocks, &mut outcome.section);
+                over.add(group, groups, &mut outcome.section);
                 keep(outcome)
             })
         }

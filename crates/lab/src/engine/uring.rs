@@ -199,7 +199,10 @@ impl Uring {
         if self.switches.has(Switch::Iopoll) {
             match local.probe_iopoll(&files[0]).map_err(unavailable)? {
                 Effect::Effective => {}
-                effect => return Err(unavailable(format_args!("IOPOLL is {effect}"))),
+                effect => {
+                    let text = format_args!("not measurable here: IOPOLL is {effect}");
+                    return Err(unavailable(text));
+                }
             }
         }
         let granted = local.setup().granted();

@@ -82,6 +82,7 @@ pub(super) fn chain(
                 },
                 bound_bytes: None,
                 block_bytes: BLOCK_BYTES,
+                is_swept: false,
                 depths: depths.clone(),
                 threads: 1,
                 engines: Vec::new(),

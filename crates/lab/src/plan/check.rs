@@ -290,9 +290,45 @@ mod tests {
     #[test]
     fn full_is_the_published_size() {
         let plan = Plan::new(&args(|args| args.full = true)).unwrap();
-        assert_eq!(plan.groups[1].size, Size::exactly(10 << 30));
-        assert_eq!(plan.groups[0].size, Size::exactly(1000 * MIB));
-        assert_eq!(plan.groups[1].depths.last(), Some(&128));
+        let of = |profile| plan.groups.iter().filter(move |group| group.profile == profile);
+        assert!(of(Profile::Direct).all(|group| group.size == Size::exactly(10 << 30)));
+        assert!(of(Profile::Buffered).all(|group| group.size == Size::exactly(1000 * MIB)));
+        assert_eq!(
+            plan.file_bytes(Workload::Read),
+            (10 << 30) + 1000 * MIB,
+            "the files are shared"
+        );
+    }
+
+    #[test]
+    fn larger_runs_have_depth_256_all_blocks_and_the_polling_modes() {
+        for (standard, suite) in [(false, false), (true, false), (false, true), (true, true)] {
+            let plan = Plan::new(&args(|args| {
+                args.workload = args.workload.take().filter(|_| !suite);
+                (args.standard, args.full) = (standard, !standard);
+            }));
+            let groups = plan.unwrap().groups;
+            for profile in [Profile::Buffered, Profile::Direct] {
+                let own: Vec<&Group> = groups.iter().filter(|own| own.profile == profile).collect();
+                let (main, swept) = own.split_first().unwrap();
+                assert_eq!((main.block_bytes, main.depths.last()), (4096, Some(&256)));
+                let blocks: Vec<usize> = swept.iter().map(|own| own.block_bytes).collect();
+                assert_eq!((blocks[0], blocks[blocks.len() - 1]), (512, 4 << 20));
+                assert!(swept.iter().all(|own| own.is_swept && own.depths.contains(&32)));
+                let has = |name| main.engines.iter().any(|own| own.to_string() == name);
+                assert!(has("uring-defer-taskrun+sqpoll"));
+                assert_eq!(has("uring+iopoll"), profile == Profile::Direct);
+                assert!(swept.iter().all(|own| own.engines == EngineName::DEFAULT));
+            }
+        }
+        let quick = Plan::new(&args(|_| {})).unwrap().groups;
+        assert!(quick.len() == 2 && quick.iter().all(|own| own.engines == EngineName::DEFAULT));
+        let typed = Plan::new(&args(|args| {
+            (args.full, args.block) = (true, Some("8k".to_owned()));
+            args.engines = Some("uring".to_owned());
+        }));
+        let typed = typed.unwrap().groups;
+        assert!(typed.iter().all(|own| own.block_bytes == 8192 && own.engines.len() == 1));
     }
 
     #[test]

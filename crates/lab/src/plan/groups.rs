@@ -28,30 +28,67 @@ const BLOCK_BYTES_MAX: u64 = 64 << 20;
 /// What every direct read is at least a multiple of.
 const SECTOR_BYTES: u64 = 512;
 const MIB: u64 = 1 << 20;
+/// The workload that has its groups from here too.
+const LATENCY: &str = "latency";
 /// The file of `latency`.
 const LATENCY_SIZE: &str = "64m";
 
-/// A group for each profile and block.
+/// The block that all depths are tried with.
+const BLOCK: usize = 4096;
+
+/// The other blocks that a run of this size tries, and at which depths.
+fn sweep(scale: Scale) -> (&'static [usize], &'static [usize]) {
+    const KIB: usize = 1 << 10;
+    match scale {
+        Scale::Quick => (&[], &[]),
+        Scale::Standard => (&[512, 64 * KIB, 1024 * KIB, 4096 * KIB], &[32]),
+        Scale::Full => (&[512, 16 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB, 4096 * KIB], &[1, 32]),
+    }
+}
+
+/// A group for each profile and block. Larger runs try more blocks than the usual one, at fewer depths.
 ///
 /// # Errors
 ///
 /// [`LabError::Usage`], which names the value and what is accepted.
 pub(super) fn groups(args: &Args, depths: Option<&[usize]>) -> Result<Vec<Group>, LabError> {
-    let profiles = profiles(args)?;
-    let depths = depths.map_or_else(
-        || match Scale::of(args) {
+    let scale = Scale::of(args);
+    let own = depths.map_or_else(
+        || match scale {
             Scale::Quick => vec![1, 32],
-            Scale::Standard => vec![1, 8, 32, 128],
-            Scale::Full => vec![1, 4, 8, 16, 32, 64, 128],
+            Scale::Standard => vec![1, 8, 32, 128, 256],
+            Scale::Full => vec![1, 4, 8, 16, 32, 64, 128, 256],
         },
         <[usize]>::to_vec,
     );
-    let blocks = args.block.as_deref().map_or_else(|| Ok(vec![4096]), blocks)?;
+    let blocks = args.block.as_deref().map_or_else(|| Ok(vec![BLOCK]), blocks)?;
+    let is_latency = args.workload.as_deref() == Some(LATENCY);
+    // A bound leaves large blocks no room, and is about another question.
+    let is_bounded = args.cache.as_deref().is_some_and(|cache| cache.starts_with("bounded"));
+    let (swept, few) = match args.block.is_some() || is_latency || is_bounded {
+        true => sweep(Scale::Quick),
+        false => sweep(scale),
+    };
+    let few = depths.unwrap_or(few);
     let mut groups = Vec::new();
-    for &profile in &profiles {
+    for profile in profiles(args)? {
         for &block_bytes in &blocks {
-            groups.push(group(args, profile, block_bytes, &depths)?);
+            groups.push(group(args, profile, block_bytes, &own)?);
         }
+        for &block_bytes in swept {
+            groups.push(Group { is_swept: true, ..group(args, profile, block_bytes, few)? });
+        }
+    }
+    let polling = match args.engines.is_none() && !is_latency && scale != Scale::Quick {
+        true => polling(),
+        false => Vec::new(),
+    };
+    for group in groups.iter_mut().filter(|group| !group.is_swept) {
+        let possible = polling.iter().filter(|own| {
+            // Through the page cache nothing is polled for.
+            group.profile == Profile::Direct || !own.has(Switch::Iopoll)
+        });
+        group.engines.extend(possible);
     }
     if args.cache.is_some() && groups.iter().all(|group| group.cache == Cache::Bypassed) {
         let what = "direct reads go past the page cache; use --profile buffered, or a bounded \
@@ -59,6 +96,14 @@ pub(super) fn groups(args: &Args, depths: Option<&[usize]>) -> Result<Vec<Group>
         return Err(usage("--cache", what));
     }
     Ok(groups)
+}
+
+/// Rings that poll, for what is to be submitted and for what is done: what larger runs have beside the
+/// engines of all. SQPOLL excludes DEFER_TASKRUN.
+fn polling() -> Vec<EngineName> {
+    let default = Switches::DEFAULT;
+    let submission = default.with(Switch::DeferTaskrun, false).with(Switch::Sqpoll, true);
+    [submission, default.with(Switch::Iopoll, true)].map(EngineName::Uring).to_vec()
 }
 
 /// The profiles asked for.
@@ -113,6 +158,7 @@ fn group(
         cache,
         bound_bytes,
         block_bytes,
+        is_swept: false,
         depths: depths.to_vec(),
         threads,
         engines,
@@ -160,7 +206,7 @@ fn bound(group: &Group) -> Result<(), LabError> {
 }
 
 /// What `latency` reads one at a time: through the page cache, warm and cold, and past it, over one
-/// file, by `sync`, `aio` and the ring with each of its switches.
+/// file, by all engines and the ring with each of its switches.
 ///
 /// # Errors
 ///
@@ -180,7 +226,7 @@ pub(super) fn latency(args: &Args) -> Result<Vec<Group>, LabError> {
         };
         for state in states {
             let own = Args {
-                workload: Some("latency".to_owned()),
+                workload: Some(LATENCY.to_owned()),
                 profile: Some(profile.to_string()),
                 pattern: Some("random".to_owned()),
                 cache: state.map(str::to_owned),

@@ -74,9 +74,13 @@ const BLOCK: &str = "block";
 pub struct OverBlocks(Vec<(Profile, Verdict)>);
 
 impl OverBlocks {
-    /// Takes a section in. `blocks` is how many of its profile there will be.
-    pub fn add(&mut self, group: &Group, blocks: usize, section: &mut Section) {
-        let Some(&deepest) = group.depths.iter().max() else { return };
+    /// Takes a section in. `groups` are all that there will be.
+    pub fn add(&mut self, group: &Group, groups: &[Group], section: &mut Section) {
+        let kin = || groups.iter().filter(|own| own.profile == group.profile);
+        let blocks = kin().count();
+        // The greatest depth that all of them have.
+        let shared = |depth: &&usize| kin().all(|own| own.depths.contains(depth));
+        let Some(&deepest) = group.depths.iter().filter(shared).max() else { return };
         let verdict = section.verdicts.iter().find(|verdict| verdict.depth == deepest);
         let of_block = verdict.map(|own| Verdict { depth: group.block_bytes, ..own.clone() });
         self.0.extend(of_block.map(|own| (group.profile, own)));
@@ -207,12 +211,23 @@ mod tests {
                 let mut section = crate::testing::section();
                 section.advice.clear();
                 section.verdicts = vec![verdict(1, Finding::PureOverhead), verdict(32, finding)];
-                over.add(group, groups.len(), &mut section);
+                over.add(group, &groups, &mut section);
                 section.advice
             })
             .collect();
         let expected = "break-even: the ring wins from block 4k on, at depth 32".to_owned();
         assert_eq!(told, [vec![], vec![], vec![expected]]);
+        // At the greatest depth that all of them have, though one has a greater one.
+        let mut deeper = groups.clone();
+        deeper[0].depths.push(256);
+        let mut over = OverBlocks::default();
+        for (group, finding) in deeper.iter().zip(findings) {
+            let mut section = crate::testing::section();
+            section.advice.clear();
+            section.verdicts = vec![verdict(32, finding), verdict(256, Finding::UseIt)];
+            over.add(group, &deeper, &mut section);
+            assert_eq!(section.advice.len(), usize::from(group.block_bytes == 64 << 10));
+        }
     }
 
     #[test]

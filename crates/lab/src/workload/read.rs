@@ -216,7 +216,7 @@ fn unfit(group: &Group, files: &[DataFile]) -> Result<Option<String>, LabError> 
             group.block_bytes,
             bytes_text(files[0].bytes)
         );
-        return Err(LabError::Usage(text));
+        return cannot(group, text);
     }
     if group.profile != Profile::Direct {
         return Ok(None);
@@ -231,9 +231,17 @@ fn unfit(group: &Group, files: &[DataFile]) -> Result<Option<String>, LabError> 
                 "--block {}: direct reads here take a multiple of {}",
                 group.block_bytes, needed.offset
             );
-            Err(LabError::Usage(text))
+            cannot(group, text)
         }
         _ => Ok(None),
+    }
+}
+
+/// Who typed a block is to type another; one of a sweep is not measurable here.
+fn cannot(group: &Group, text: String) -> Result<Option<String>, LabError> {
+    match group.is_swept {
+        true => Ok(Some(format!("not measurable here: {text}"))),
+        false => Err(LabError::Usage(text)),
     }
 }
 
@@ -262,4 +270,23 @@ pub fn storage_note(storage: &Storage) -> String {
     };
     let kind = storage.mount.known().map_or("unknown file system", |mount| mount.kind.as_str());
     format!("{} ({kind} on {device})", storage.path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{args::Args, plan::Plan};
+
+    #[test]
+    fn a_block_of_the_sweep_that_does_not_fit_is_said_and_one_that_was_typed_is_an_error() {
+        let args = Args { workload: Some("read".into()), standard: true, ..Args::default() };
+        let groups = Plan::new(&args).unwrap().groups;
+        let swept = groups.iter().rfind(|group| group.profile == Profile::Buffered).unwrap();
+        assert_eq!(swept.block_bytes, 4 << 20);
+        let small = [DataFile { path: "/x".into(), number: 0, bytes: 1 << 20 }];
+        let reason = unfit(swept, &small).unwrap().unwrap();
+        assert!(reason.starts_with("not measurable here: --block 4194304: "), "{reason}");
+        let typed = Group { is_swept: false, ..swept.clone() };
+        assert!(matches!(unfit(&typed, &small), Err(LabError::Usage(_))));
+    }
 }

@@ -145,7 +145,7 @@ fn single(rows: &[&SavedRow], colors: &Colors) -> Option<String> {
     Some(figure(&chart.title, "", &chart.draw()?))
 }
 
-/// Bytes per second over the sizes of blocks, at the greatest depth: drawn in the first of the
+/// Bytes per second over the sizes of blocks, at the greatest depth that all have: drawn in the first of the
 /// sections that differ in nothing else.
 fn over_blocks(run: &Saved, section: usize, colors: &Colors) -> Option<String> {
     let kin = |row: &&SavedRow| {
@@ -169,7 +169,13 @@ fn over_blocks(run: &Saved, section: usize, colors: &Colors) -> Option<String> {
     if blocks.len() < 2 || !is_first {
         return None;
     }
-    let deepest = rows.iter().map(|row| row.depth).max()?;
+    let shared = |depth: &u64| {
+        let has = |block: &u64| {
+            rows.iter().any(|row| row.place.block_bytes == *block && row.depth == *depth)
+        };
+        blocks.iter().all(has)
+    };
+    let deepest = rows.iter().map(|row| row.depth).filter(shared).max()?;
     let series = by_engine(&rows).into_iter().map(|(engine, mut own)| {
         own.retain(|row| row.depth == deepest);
         own.sort_by_key(|row| row.place.block_bytes);
