@@ -158,7 +158,7 @@ impl Scale {
 /// the suite has none.
 const SUITE: [(Workload, u64); 8] = [
     (Workload::Read, 26),
-    (Workload::Latency, 22),
+    (Workload::Latency, 26),
     (Workload::Nop, 18),
     // Every millisecond of it is written to the device, most of what the suite writes.
     (Workload::Chain, 4),

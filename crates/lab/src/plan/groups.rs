@@ -30,6 +30,8 @@ const SECTOR_BYTES: u64 = 512;
 const MIB: u64 = 1 << 20;
 /// The workload that has its groups from here too.
 const LATENCY: &str = "latency";
+/// All that can have one read at a time; `threads` is `sync` then.
+const LATENCY_ENGINES: &str = "sync,mmap,tokio,aio,ringwise,uring";
 /// The file of `latency`.
 const LATENCY_SIZE: &str = "64m";
 
@@ -230,7 +232,7 @@ pub(super) fn latency(args: &Args) -> Result<Vec<Group>, LabError> {
                 profile: Some(profile.to_string()),
                 pattern: Some("random".to_owned()),
                 cache: state.map(str::to_owned),
-                engines: args.engines.clone().or_else(|| Some("sync,aio,uring".to_owned())),
+                engines: args.engines.clone().or_else(|| Some(LATENCY_ENGINES.to_owned())),
                 ablate: args.ablate || args.engines.is_none(),
                 size: args.size.clone().or_else(|| Some(LATENCY_SIZE.to_owned())),
                 files: Some("1".to_owned()),
