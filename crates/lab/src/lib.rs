@@ -29,6 +29,7 @@ pub mod interrupt;
 pub mod job;
 pub mod lane;
 mod memory_group;
+mod needs;
 pub mod offline;
 pub mod plan;
 pub mod progress;

@@ -158,7 +158,7 @@ impl Scale {
 /// the suite has none.
 const SUITE: [(Workload, u64); 8] = [
     (Workload::Read, 26),
-    (Workload::Latency, 26),
+    (Workload::Latency, 22),
     (Workload::Nop, 18),
     // Every millisecond of it is written to the device, most of what the suite writes.
     (Workload::Chain, 4),
@@ -179,23 +179,6 @@ impl Plan {
                 ExtentChoice::Budget(Duration::from_secs(*seconds))
             }
             (extent, _) => extent,
-        }
-    }
-
-    /// Bytes of test files that a workload needs at once, at most.
-    pub fn file_bytes(&self, workload: Workload) -> u64 {
-        match workload {
-            // Groups of one profile have the same files.
-            Workload::Read => [Profile::Buffered, Profile::Direct]
-                .iter()
-                .filter_map(|profile| self.groups.iter().find(|group| group.profile == *profile))
-                .map(|group| group.size.most)
-                .sum(),
-            Workload::Latency => self.latency.first().map_or(0, |group| group.size.most),
-            Workload::Chain => self.chain.first().map_or(0, |chain| chain.group.size.most),
-            // The source, and a copy of it.
-            Workload::Copy => self.copy.sets.iter().map(|set| 2 * set.bytes()).max().unwrap_or(0),
-            Workload::Nop | Workload::Stat | Workload::Echo | Workload::Log => 0,
         }
     }
 }

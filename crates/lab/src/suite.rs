@@ -12,6 +12,7 @@ use crate::{
     dataset::Directory,
     error::LabError,
     job::{Extent, Timing},
+    needs::Needs,
     plan::{Plan, Workload},
     report::{Section, table},
     say,
@@ -20,7 +21,7 @@ use crate::{
 };
 
 /// How many samples a workload takes.
-fn sample_count(plan: &Plan, workload: Workload) -> usize {
+pub fn sample_count(plan: &Plan, workload: Workload) -> usize {
     let groups = |groups: &[crate::plan::Group]| -> usize {
         groups.iter().map(|group| read::rows(group).len()).sum()
     };
@@ -61,44 +62,43 @@ pub fn header(plan: &Plan, storage: &Storage) -> String {
     if has_files {
         text += &format!("test files in {}\n", read::storage_note(storage));
     }
-    let mut total = Duration::ZERO;
     for &workload in &plan.workloads {
         let (samples, timing) = (sample_count(plan, workload), timing(plan, workload));
-        let (each, time) = match timing.extent {
-            _ if workload == Workload::Copy => ("one copy each".to_owned(), None),
+        let each = match timing.extent {
+            _ if workload == Workload::Copy => "one copy each".to_owned(),
             Extent::Time(time) => {
                 let whole = Duration::from_millis(time.as_millis() as u64);
-                (format!("{} each after warm-up", duration_text(whole)), Some(time))
+                format!("{} each after warm-up", duration_text(whole))
             }
-            Extent::Operations(count) => (format!("{count} operations each after warm-up"), None),
+            Extent::Operations(count) => format!("{count} operations each after warm-up"),
         };
         let name = if plan.is_suite { format!("{}: ", workload.name()) } else { String::new() };
         text += &format!(
             "{name}{samples} samples in {} interleaved blocks, {each}, seed {}\n",
             plan.repeats, plan.seed
         );
-        let one = timing.warm_up + time.unwrap_or_default() + workload::SAMPLE_OVERHEAD;
-        total += one * u32::try_from(samples).unwrap_or(u32::MAX);
     }
     if let Some(runs) = plan.self_check {
         text += &format!(
             "a check of the lab with itself: every row of a depth is the same engine; runs: {runs}\n"
         );
-        total *= runs as u32;
     }
-    if plan.is_suite {
-        let bytes: u64 = plan.workloads.iter().map(|&workload| plan.file_bytes(workload)).sum();
-        let free = storage.filesystem.known().map_or("not known how much is".to_owned(), |found| {
-            format!("{} are", bytes_text(found.free_bytes))
-        });
-        text += &format!(
-            "about {} in all, and up to {} more where intervals are wide; up to {} of test files, \
-             {free} free\n",
-            duration_text(Duration::from_secs(total.as_secs())),
-            duration_text(plan.spare),
-            bytes_text(bytes)
-        );
+    let needs = Needs::of(plan);
+    text += &format!(
+        "about {} in all, and up to {} more where intervals are wide",
+        needs.time_text(),
+        duration_text(plan.spare)
+    );
+    if needs.space_bytes > 0 {
+        let free = storage.filesystem.known().map(|found| found.free_bytes);
+        let are = free
+            .map_or("not known how much is".to_owned(), |free| format!("{} are", bytes_text(free)));
+        text += &format!("; up to {} of test files, {are} free", bytes_text(needs.space_bytes));
+        if let Some(lack) = free.and_then(|free| needs.lack(free)) {
+            text += &format!("\nnot enough, unless they are there from an earlier run: {lack}");
+        }
     }
+    text += "\n";
     text + "\n"
 }
 

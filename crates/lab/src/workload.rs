@@ -39,7 +39,7 @@ const SAMPLE_TIME_MAX: Duration = Duration::from_secs(3);
 const WARM_UP_PARTS: u32 = 8;
 
 /// The pass in which kernel events are counted.
-const COUNTING: Timing =
+pub(crate) const COUNTING: Timing =
     Timing { warm_up: Duration::from_millis(15), extent: Extent::Time(Duration::from_millis(100)) };
 
 /// What every workload is given.

@@ -246,8 +246,6 @@ mod tests {
         assert_eq!((buffered.files, buffered.size.most), (10, 120 * MIB));
         assert_eq!(direct.depths, [1, 32]);
         assert_eq!(direct.engines, EngineName::DEFAULT);
-        let bytes: u64 = plan.workloads.iter().map(|&workload| plan.file_bytes(workload)).sum();
-        assert!(bytes < 1 << 30, "{bytes}");
         let budget = |workload| match plan.extent_of(workload) {
             ExtentChoice::Budget(budget) => budget,
             other => panic!("{other:?}"),
@@ -295,11 +293,8 @@ mod tests {
         let of = |profile| plan.groups.iter().filter(move |group| group.profile == profile);
         assert!(of(Profile::Direct).all(|group| group.size == Size::exactly(10 << 30)));
         assert!(of(Profile::Buffered).all(|group| group.size == Size::exactly(1000 * MIB)));
-        assert_eq!(
-            plan.file_bytes(Workload::Read),
-            (10 << 30) + 1000 * MIB,
-            "the files are shared"
-        );
+        let needs = crate::needs::Needs::of(&plan);
+        assert_eq!(needs.space_bytes, (10 << 30) + 1000 * MIB, "groups share their files");
     }
 
     #[test]
