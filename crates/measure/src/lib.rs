@@ -7,7 +7,7 @@
 //! Reading order: [`fact`] (how an answer that cannot be had is said), then the
 //! instruments ([`histogram`], [`statistics`], [`cpu`], [`counters`],
 //! [`process`]), then the facts ([`device`], [`filesystem`], [`cgroup`],
-//! [`environment`]), then [`quantity`].
+//! [`environment`], [`measurable`]), then [`quantity`].
 //!
 //! Invariant: a source that cannot be read becomes a [`Fact::Unknown`] with its
 //! reason; it never fails the whole.
@@ -22,6 +22,7 @@ pub mod environment;
 pub mod fact;
 pub mod filesystem;
 pub mod histogram;
+pub mod measurable;
 pub mod process;
 pub mod quantity;
 pub mod statistics;
