@@ -53,7 +53,8 @@ use std::{
 };
 
 use ringwise_measure::{
-    Sources, cpu::IdleBaseline, device::Storage, environment::Environment, quantity::bytes_text,
+    Sources, cpu::IdleBaseline, device::Storage, environment::Environment, measurable::Measurable,
+    quantity::bytes_text,
 };
 
 pub use crate::{args::Args, error::LabError};
@@ -99,7 +100,8 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     let needs_files = plan.workloads.iter().any(|workload| workload.has_files());
     let directory = needs_files.then(|| Directory::open(&plan.directory, plan.keep)).transpose()?;
     let storage = Storage::of(&sources, &plan.directory);
-    say(out, &suite::header(&plan, &storage))?;
+    let measurable = Measurable::probe(&sources, &storage.device);
+    say(out, &suite::header(&plan, &storage, &measurable))?;
     let instruments = Instruments {
         device_number: storage.device.known().map(|device| device.number.clone()),
         idle: IdleBaseline::measure(&sources, IDLE_TIME).known().copied(),
@@ -110,6 +112,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         flags: &args,
         environment: Environment::read(&instruments.sources),
         storage,
+        measurable,
         sections: Vec::new(),
         ended_by: None,
         began_unix_s: resumed.as_ref().map_or(began_unix_s, Resumed::began_unix_s),
@@ -169,6 +172,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     report.lasted_s = lasted_s();
     let device = instruments.device().zip(device_before);
     report.written_bytes = device.map(|(now, before)| now.since(&before).written_bytes);
+    say(out, &verdict::overall_text(&report.overall()))?;
     json::write(&path, &json::text(&report))?;
     draw(&plan, &report.sections, timing, out)?;
     let partial = match &ended_by {

@@ -13,7 +13,7 @@ pub mod page;
 pub mod saved;
 pub mod table;
 
-use ringwise_measure::{device::Storage, environment::Environment};
+use ringwise_measure::{device::Storage, environment::Environment, measurable::Measurable};
 
 use crate::{
     args::Args,
@@ -21,7 +21,7 @@ use crate::{
     job::Cache,
     plan::{Group, LogGroup, Plan, Workload},
     row::Row,
-    verdict::{self, BreakEven, Pairing, SwitchCost, Verdict},
+    verdict::{self, BreakEven, Overall, Pairing, SwitchCost, Verdict},
 };
 
 /// A whole run.
@@ -36,6 +36,8 @@ pub struct Report<'a> {
     pub storage: Storage,
     /// What was measured, in order.
     pub sections: Vec<Section>,
+    /// What a measurement would like to have of the machine.
+    pub measurable: Measurable,
     /// What ended the run early, if anything did.
     pub ended_by: Option<String>,
     /// When it began, in seconds since 1970.
@@ -45,6 +47,16 @@ pub struct Report<'a> {
     /// What the device under the test files wrote meanwhile, for other programs too; known at the
     /// end, and where there is a device.
     pub written_bytes: Option<u64>,
+}
+
+impl Report<'_> {
+    /// What may be said of each workload and of the machine; nothing where the lab checks itself.
+    pub fn overall(&self) -> Vec<Overall> {
+        match self.plan.self_check {
+            None => verdict::overall(&self.sections),
+            Some(_) => Vec::new(),
+        }
+    }
 }
 
 /// Rows that were measured in one interleaved run, and what they say.

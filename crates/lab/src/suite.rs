@@ -5,6 +5,7 @@ use std::{io::Write, time::Duration};
 use ringwise::{BackendChoice, Local};
 use ringwise_measure::{
     device::Storage,
+    measurable::Measurable,
     quantity::{bytes_text, duration_text},
 };
 
@@ -56,7 +57,7 @@ pub fn timing(plan: &Plan, workload: Workload) -> Timing {
 }
 
 /// What is said before anything is measured.
-pub fn header(plan: &Plan, storage: &Storage) -> String {
+pub fn header(plan: &Plan, storage: &Storage, measurable: &Measurable) -> String {
     let mut text = String::new();
     let has_files = plan.workloads.iter().any(|workload| workload.has_files());
     if has_files {
@@ -83,6 +84,7 @@ pub fn header(plan: &Plan, storage: &Storage) -> String {
             "a check of the lab with itself: every row of a depth is the same engine; runs: {runs}\n"
         );
     }
+    measurable.missing().iter().for_each(|line| text += &format!("{line}\n"));
     let needs = Needs::of(plan);
     text += &format!(
         "about {} in all, and up to {} more where intervals are wide",

@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use ringwise_measure::{Latency, Sources, device::Storage, environment::Environment};
+use ringwise_measure::{
+    Fact, Latency, Sources, device::Storage, environment::Environment, measurable::Measurable,
+};
 
 use crate::{
     Args,
@@ -153,6 +155,7 @@ pub fn saved(sections: Vec<Section>) -> String {
         flags: &args,
         environment: Environment::read(&nowhere),
         storage: Storage::of(&nowhere, std::path::Path::new("/")),
+        measurable: Measurable::probe(&nowhere, &Fact::Unknown("no device".to_owned())),
         sections,
         ended_by: None,
         began_unix_s: 1_795_245_876,

@@ -1,9 +1,12 @@
 //! Verdicts: what the rows of a group let be said of the ring at each depth, with the reason
-//! counted. `switches` says what each switch of a ring costs, `summary` what to do.
+//! counted. `overall` says it of a workload and of the machine, `switches` what each switch of a ring
+//! costs, `summary` what to do.
 
+mod overall;
 mod summary;
 mod switches;
 
+pub use overall::{Overall, overall, text as overall_text};
 pub use summary::{BreakEven, OverBlocks, advice};
 pub use switches::{Figure, SwitchCost, costs};
 
@@ -11,7 +14,7 @@ use ringwise_measure::{
     quantity::latency_text,
     statistics::{Comparison, MINIMUM_DIFFERENCE, Ratio, compare, noise_floor},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     gates::WARM_DEVICE_SHARE_MAX,
@@ -19,7 +22,7 @@ use crate::{
 };
 
 /// What may be said of the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Finding {
     /// It is faster, or as fast with less CPU time.
     #[serde(rename = "use it")]

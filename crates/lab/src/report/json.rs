@@ -12,6 +12,7 @@ use ringwise_measure::{
     Percentiles,
     device::Storage,
     environment::Environment,
+    measurable::Measurable,
     statistics::{MINIMUM_DIFFERENCE, Ratio},
 };
 use serde::Serialize;
@@ -26,7 +27,7 @@ use crate::{
     job::{Cache, Pattern},
     plan::{LogGroup, Profile, Workload},
     row::{CpuKinds, Row, RowKind, SampleFigures},
-    verdict::{BreakEven, Pairing, SwitchCost, Verdict, ratio_to_sync},
+    verdict::{BreakEven, Overall, Pairing, SwitchCost, Verdict, ratio_to_sync},
     workload::copy::CopyFigures,
 };
 
@@ -46,12 +47,21 @@ struct Document<'a> {
     repeats: usize,
     flags: Value,
     method: Method,
-    environment: &'a Environment,
+    environment: Machine<'a>,
     storage: &'a Storage,
     sections: Vec<SectionFacts<'a>>,
     results: Vec<RowResult<'a>>,
+    overall: Vec<Overall>,
     verdicts: Vec<Placed<'a, Verdict>>,
     comparisons: Vec<Placed<'a, Pairing>>,
+}
+
+/// The machine, and what of it can be measured.
+#[derive(Serialize)]
+struct Machine<'a> {
+    #[serde(flatten)]
+    environment: &'a Environment,
+    measurable: &'a Measurable,
 }
 
 /// What the figures rest on, in numbers.
@@ -238,7 +248,7 @@ pub fn text(report: &Report<'_>) -> String {
         repeats: report.plan.repeats,
         flags: report.flags.as_config(),
         method: METHOD,
-        environment: &report.environment,
+        environment: Machine { environment: &report.environment, measurable: &report.measurable },
         storage: &report.storage,
         sections: report
             .sections
@@ -261,6 +271,7 @@ pub fn text(report: &Report<'_>) -> String {
                 section.rows.iter().map(move |row| row_result(index, section, row, seed))
             })
             .collect(),
+        overall: report.overall(),
         verdicts: report
             .sections
             .iter()

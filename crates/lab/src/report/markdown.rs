@@ -37,7 +37,16 @@ fn one(out: &mut String, run: &Saved) {
     );
     if !run.verdicts.is_empty() {
         out.push_str("\n## Verdicts\n\n");
+        for own in &run.overall {
+            let (of, found) = (plain(&own.of), own.verdict);
+            let _ = writeln!(out, "- {of}: **{found}**: {}", plain(&own.reason));
+        }
         verdicts(out, run);
+    }
+    let missing = run.not_measurable();
+    if !missing.is_empty() {
+        out.push_str("\n## Environment\n\n");
+        missing.iter().for_each(|line| out.push_str(&format!("- {}\n", plain(line))));
     }
     for (index, section) in run.sections.iter().enumerate() {
         let _ = write!(out, "\n## {}\n\n", plain(&section.title));
@@ -110,6 +119,8 @@ mod tests {
         saved.results[2].engine = "a|b\n<c".to_owned();
         let text = text(std::slice::from_ref(&saved));
         for part in [
+            "\n- read: **use it**: wins 1 of 1, best 1.25 [1.25, 1.25] times threads (read direct ",
+            "\n- iopoll: not measurable here: ",
             "| read direct random, 4k blocks, O_DIRECT | depth 32 | **use it** | 1.25 [1.25, 1.25] |",
             "| a\\|b &lt;c | 32 | 80 000 |",
             "- void: mmap at depth 1: n/a",

@@ -15,7 +15,7 @@ use super::json::SCHEMA;
 use crate::{
     error::LabError,
     heat::Heat,
-    verdict::{BreakEven, SwitchCost},
+    verdict::{BreakEven, Overall, SwitchCost},
 };
 
 /// A run of the lab.
@@ -52,6 +52,9 @@ pub struct Saved {
     pub sections: Vec<SavedSection>,
     /// The rows of all sections.
     pub results: Vec<SavedRow>,
+    /// What they say of each workload and of the machine.
+    #[serde(default)]
+    pub overall: Vec<Overall>,
     /// What they say.
     pub verdicts: Vec<SavedVerdict>,
     /// The rows beside each other.
@@ -364,6 +367,16 @@ impl Saved {
         Ok(saved)
     }
 
+    /// What of the machine cannot be measured, in a line each.
+    pub fn not_measurable(&self) -> Vec<String> {
+        let measurable = self.environment.get("measurable").and_then(Value::as_object);
+        let line = |(name, fact): (&String, &Value)| {
+            let reason = fact.get("unknown")?.as_str()?;
+            Some(format!("{}: not measurable here: {reason}", name.replace('_', " ")))
+        };
+        measurable.into_iter().flatten().filter_map(line).collect()
+    }
+
     /// What ended a partial run.
     pub fn ended_by(&self) -> &str {
         self.ended_by.as_deref().unwrap_or("interrupted")
@@ -435,6 +448,12 @@ mod tests {
         assert_eq!(saved.verdicts(0).count(), 1);
         assert!(saved.pairings(0).count() > 1);
         assert_eq!(saved.flags["seed"], "7");
+        assert_eq!((saved.overall.len(), saved.overall[0].wins), (1, 1));
+        let missing = saved.not_measurable();
+        let starts = |name: &str| missing.iter().any(|line| line.starts_with(name));
+        for name in ["energy", "nvme passthrough", "iopoll"] {
+            assert!(starts(&format!("{name}: not measurable here: ")), "{missing:?}");
+        }
     }
 
     #[test]

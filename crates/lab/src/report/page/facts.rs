@@ -62,7 +62,12 @@ fn method_of(run: &Saved) -> Vec<(String, String)> {
 fn flatten(name: &str, value: &Value, facts: &mut Vec<(String, String)>) {
     match value {
         Value::Object(fields) => match fields.get("unknown").and_then(Value::as_str) {
-            Some(reason) => facts.push((name.to_owned(), format!("unknown: {reason}"))),
+            Some(reason) => {
+                // What a measurement would like to have is not unknown: it is known to be missing.
+                let what =
+                    if name.starts_with("measurable") { "not measurable here" } else { "unknown" };
+                facts.push((name.to_owned(), format!("{what}: {reason}")));
+            }
             None => fields.iter().for_each(|(field, value)| {
                 flatten(&format!("{name} {}", words(field)), value, facts)
             }),

@@ -32,6 +32,7 @@ pub fn class(verdict: &str) -> &'static str {
 pub fn draw(out: &mut String, runs: &[Saved], topics: &[Topic<'_>]) {
     out.push_str("<section id=\"summary\" tabindex=\"-1\"><h2>Verdicts</h2>\n");
     let verdicts = || runs.iter().flat_map(|run| &run.verdicts);
+    overall(out, runs);
     out.push_str("<ul class=\"counts\">");
     for (kind, meaning) in KINDS {
         let count = verdicts().filter(|verdict| verdict.verdict == kind).count();
@@ -58,6 +59,29 @@ pub fn draw(out: &mut String, runs: &[Saved], topics: &[Topic<'_>]) {
     }
     advice(out, topics);
     out.push_str("</section>\n");
+}
+
+/// What may be said of the machine and of each workload, the machine first.
+fn overall(out: &mut String, runs: &[Saved]) {
+    for (number, run) in runs.iter().enumerate().filter(|(_, run)| !run.overall.is_empty()) {
+        if runs.len() > 1 {
+            let _ = write!(out, "<h3>{}</h3>\n", escaped(&run_name(runs, number)));
+        }
+        out.push_str("<ul class=\"overall\">");
+        let (machine, workloads): (Vec<_>, Vec<_>) =
+            run.overall.iter().partition(|own| own.of == "machine");
+        for own in machine.into_iter().chain(workloads) {
+            let found = own.verdict.to_string();
+            let _ = write!(
+                out,
+                "<li><b>{}</b> <span class=\"verdict {}\">{found}</span> {}</li>",
+                escaped(&own.of),
+                class(&found),
+                escaped(&own.reason)
+            );
+        }
+        out.push_str("</ul>\n");
+    }
 }
 
 /// From where on the ring wins, and what a programmer can do, by what was measured.

@@ -22,6 +22,8 @@ fn parsed(page: &str) -> String {
 fn a_page_says_and_draws_what_was_measured() {
     let page = text(&[saved(|_| {})]);
     for part in [
+        "<li><b>read</b> <span class=\"verdict win\">use it</span> wins 1 of 1, best 1.25 ",
+        "<th scope=\"row\">measurable iopoll</th><td>not measurable here: ",
         "<b>1</b> use it",
         "<b>0</b> pure overhead",
         "6 results, of which 1 are void",
