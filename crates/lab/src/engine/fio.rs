@@ -4,8 +4,9 @@
 //! It is run anew for each sample, so that it takes part in the interleaving, with these
 //! arguments: `--ioengine=io_uring --direct=1 --iodepth=DEPTH --bs=BLOCK --rw=randread
 //! --norandommap --time_based --ramp_time=... --runtime=...`; `fio+fixed` adds `--fixedbufs
-//! --registerfiles`. Its figures are its own: operations per second, completion latencies (clat)
-//! from its histogram, and the CPU time (usr + sys) of its thread. It verifies nothing, and pays
+//! --registerfiles`. Its figures are its own: operations per second, latencies from its histogram
+//! (`lat_percentiles=1`: from before an operation is submitted, as the lab's own begin; its completion
+//! latency begins when io_uring_enter(2) has come back, which at depth 1 is most of the time), and the CPU time (usr + sys) of its thread. It verifies nothing, and pays
 //! nothing for it.
 
 use std::{
@@ -73,6 +74,7 @@ impl Fio {
             format!("--rw={}", if is_random { "randread" } else { "read" }),
             format!("--randseed={}", job.order_seed),
             "--output-format=json+".to_owned(),
+            "--lat_percentiles=1".to_owned(),
             "--eta=never".to_owned(),
         ];
         if is_random {
@@ -118,11 +120,11 @@ struct Direction {
     total_ios: u64,
     io_bytes: u64,
     iops: f64,
-    clat_ns: Completion,
+    lat_ns: Latencies,
 }
 
 #[derive(Deserialize)]
-struct Completion {
+struct Latencies {
     #[serde(default)]
     bins: std::collections::BTreeMap<u64, u64>,
 }
@@ -138,7 +140,10 @@ fn parse(text: &str) -> Result<Tally, Failure> {
         return Err(unexpected("no operation"));
     }
     let mut latency = Latency::new();
-    job.read.clat_ns.bins.iter().for_each(|(&ns, &count)| latency.record_many_ns(ns, count));
+    if job.read.lat_ns.bins.is_empty() {
+        return Err(unexpected("no latencies (lat_ns.bins): it wants fio 3.17 or later"));
+    }
+    job.read.lat_ns.bins.iter().for_each(|(&ns, &count)| latency.record_many_ns(ns, count));
     let operations = job.read.total_ios;
     let elapsed_ns = operations as f64 * 1e9 / job.read.iops;
     let cpu_ns = (job.usr_cpu + job.sys_cpu) / 100.0 * job.job_runtime * 1e6;
@@ -162,11 +167,17 @@ mod tests {
         let text = r#"fio: a warning
             {"fio version": "fio-3.33", "jobs": [{"usr_cpu": 1.0, "sys_cpu": 31.0,
             "job_runtime": 300, "read": {"io_bytes": 409600, "total_ios": 100, "iops": 1000.0,
-            "clat_ns": {"bins": {"100": 99, "5000": 1}}}}]}"#;
+            "clat_ns": {"bins": {"100": 99, "5000": 1}},
+            "lat_ns": {"bins": {"900": 99, "6000": 1}}}}]}"#;
         let tally = parse(text).unwrap();
         assert_eq!((tally.counts.operations, tally.elapsed_ns), (100, 100_000_000));
         assert_eq!(tally.foreign_cpu_ns, Some(96_000_000));
         assert_eq!(tally.latency.count(), 100);
+        let p50 = tally.latency.percentiles().p50;
+        assert!((899..=901).contains(&p50), "from the submission on, not from its end: {p50}");
+        let without =
+            text.replace(r#""lat_ns": {"bins": {"900": 99, "6000": 1}}"#, r#""lat_ns": {}"#);
+        assert!(matches!(parse(&without), Err(Failure::Unavailable(_))));
         for bad in ["", "{}", "not json", r#"{"jobs": []}"#, "{\"jobs\": [{}]}"] {
             assert!(matches!(parse(bad), Err(Failure::Unavailable(_))), "{bad}");
         }
@@ -193,6 +204,7 @@ mod tests {
         };
         let arguments = Fio { fixed: true, timing }.arguments(&job).join(" ");
         assert!(arguments.contains(r"--filename=/a\:b/c "), "{arguments}");
+        assert!(arguments.contains(" --lat_percentiles=1 "), "{arguments}");
         assert!(arguments.contains("--direct=1") && arguments.contains("--iodepth=32"));
         assert!(arguments.contains("--ramp_time=40000us --runtime=400000us --fixedbufs"));
     }
