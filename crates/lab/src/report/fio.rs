@@ -2,13 +2,13 @@
 //! for each engine at each depth, with the names and units of `fio --output-format=json+`
 //! (fio 3.x, `show_thread_status_json` in stat.c).
 //!
-//! What was not measured so is left out and not zero: there is no submission latency, and no
-//! split of CPU time into user and system.
+//! What was not measured so is left out and not zero: there is no submission latency, and no CPU time
+//! of another program's process. What was not done is zero, as fio has it: writes and trims.
 
 use ringwise_measure::Latency;
 use serde_json::{Map, Value, json};
 
-use super::saved::{Saved, SavedRow};
+use super::saved::{Saved, SavedRow, SavedSample};
 
 /// The quantiles that fio lists unless it is told otherwise.
 const QUANTILES: [f64; 17] = [
@@ -42,7 +42,7 @@ fn job(number: usize, row: &SavedRow) -> Value {
     let profile = place.profile.as_deref().unwrap_or("read");
     let name = format!("{profile}-{}-{}-{}", place.block_bytes, row.label(), row.depth);
     let elapsed_ns: u64 = row.samples.iter().filter_map(|sample| sample.elapsed_ns).sum();
-    json!({
+    let mut job = json!({
         "jobname": name,
         "groupid": number,
         "error": 0,
@@ -56,6 +56,49 @@ fn job(number: usize, row: &SavedRow) -> Value {
             "direct": if is_direct { "1" } else { "0" },
         },
         "read": read(row, elapsed_ns),
+        "write": nothing(),
+        "trim": nothing(),
+    });
+    let fields = job.as_object_mut().expect("made above");
+    let user = cpu_percent(row, elapsed_ns, |sample| sample.user_ns_per_op);
+    let system = cpu_percent(row, elapsed_ns, |sample| sample.system_ns_per_op);
+    if let Some((user, system)) = user.zip(system) {
+        fields.insert("usr_cpu".to_owned(), user.into());
+        fields.insert("sys_cpu".to_owned(), system.into());
+    }
+    job
+}
+
+/// CPU time as fio says it: percent of the measured time. None where a sample did not see it.
+fn cpu_percent(
+    row: &SavedRow,
+    elapsed_ns: u64,
+    per_operation: fn(&SavedSample) -> Option<f64>,
+) -> Option<f64> {
+    let of = |sample: &SavedSample| Some(per_operation(sample)? * sample.operations? as f64);
+    let cpu_ns: f64 = row.samples.iter().map(of).sum::<Option<f64>>()?;
+    (elapsed_ns > 0).then(|| cpu_ns / elapsed_ns as f64 * 100.0)
+}
+
+/// A direction in which nothing was done.
+fn nothing() -> Value {
+    let none = || json!({"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0});
+    json!({
+        "io_bytes": 0,
+        "io_kbytes": 0,
+        "bw_bytes": 0,
+        "bw": 0,
+        "iops": 0.0,
+        "runtime": 0,
+        "total_ios": 0,
+        "slat_ns": none(),
+        "clat_ns": none(),
+        "lat_ns": none(),
+        "iops_min": 0,
+        "iops_max": 0,
+        "iops_mean": 0.0,
+        "iops_stddev": 0.0,
+        "iops_samples": 0,
     })
 }
 
@@ -155,6 +198,24 @@ mod tests {
         let bins = clat["bins"].as_object().unwrap();
         assert_eq!(bins.values().map(|count| count.as_u64().unwrap()).sum::<u64>(), 600_000);
         assert!(read.get("slat_ns").is_none() && job.get("usr_cpu").is_none());
+        for direction in ["write", "trim"] {
+            assert_eq!(job[direction]["total_ios"], 0);
+            assert_eq!(
+                (&job[direction]["iops"], &job[direction]["clat_ns"]["N"]),
+                (&0.0.into(), &0.into())
+            );
+        }
+        let row = saved.results.iter_mut().find(|row| row.engine == "uring").unwrap();
+        for sample in &mut row.samples {
+            (sample.user_ns_per_op, sample.system_ns_per_op) = (Some(500.0), Some(2500.0));
+        }
+        let with: Value = serde_json::from_str(&super::text(&saved).unwrap()).unwrap();
+        let jobs = with["jobs"].as_array().unwrap().iter();
+        let job = jobs.into_iter().find(|job| job["usr_cpu"].is_number()).unwrap();
+        // 100,000 operations a second of 0.5 and of 2.5 us.
+        for (field, percent) in [("usr_cpu", 5.0), ("sys_cpu", 25.0)] {
+            assert!((job[field].as_f64().unwrap() - percent).abs() < 1e-6, "{job}");
+        }
         saved.results.retain(|row| row.void.is_some());
         assert!(super::text(&saved).is_none());
     }

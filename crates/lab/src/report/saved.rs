@@ -177,6 +177,10 @@ pub struct SavedSample {
     pub mib_per_s: Option<f64>,
     /// CPU time of the process.
     pub cpu_ns_per_op: Option<f64>,
+    /// Of that in user mode.
+    pub user_ns_per_op: Option<f64>,
+    /// Of that in the kernel.
+    pub system_ns_per_op: Option<f64>,
     /// CPU time of the rest of the machine.
     pub system_other_cpu_ns_per_op: Option<f64>,
     /// Operations in flight on average.

@@ -32,7 +32,7 @@ use crate::{
     error::LabError,
     gates,
     job::{Cache, Job, Timing},
-    plan::{EngineName, Group, Profile, Workload},
+    plan::{EngineName, Group, Plan, Profile, Workload},
     report::Section,
     row::Row,
     schedule::Schedule,
@@ -124,7 +124,7 @@ fn measure(
         block_bytes: group.block_bytes,
         pattern: group.pattern,
         cache: group.cache_of(engine),
-        heatmap: context.plan.heatmap.is_some(),
+        heatmap: is_drawn(context.plan, group, depth),
         ..context.job(depth, order_seed)
     };
     calibration::calibrate(context, &|depth, seed| job("", depth, seed), section)?;
@@ -164,6 +164,16 @@ fn measure(
     remarks::remark(group, &mut section.rows);
     section.notes.extend(agreement::notes(&section.rows, context.plan.seed));
     result
+}
+
+/// Whether latencies over time are recorded: where that was asked for, and for the page of a suite of
+/// the direct reads of which most are in flight, where a device's pauses show.
+fn is_drawn(plan: &Plan, group: &Group, depth: usize) -> bool {
+    let is_shown = plan.is_suite
+        && group.profile == Profile::Direct
+        && !group.is_swept
+        && group.depths.iter().max() == Some(&depth);
+    plan.heatmap.is_some() || is_shown
 }
 
 fn lay(
@@ -275,7 +285,25 @@ pub fn storage_note(storage: &Storage) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{args::Args, plan::Plan};
+    use crate::args::Args;
+
+    #[test]
+    fn a_suite_records_the_direct_reads_of_which_most_are_in_flight() {
+        let drawn = |args: Args| {
+            let plan = Plan::new(&args).unwrap();
+            let of = |group: &Group| {
+                let depths = group.depths.iter().filter(|depth| is_drawn(&plan, group, **depth));
+                let profile = group.profile;
+                depths.map(move |depth| (profile, group.block_bytes, *depth)).collect::<Vec<_>>()
+            };
+            plan.groups.iter().flat_map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(drawn(Args::default()), [(Profile::Direct, 4096, 32)]);
+        let full = Args { full: true, ..Args::default() };
+        assert_eq!(drawn(full), [(Profile::Direct, 4096, 256)]);
+        let named = Args { workload: Some("read".into()), ..Args::default() };
+        assert_eq!(drawn(named), []);
+    }
 
     #[test]
     fn a_block_of_the_sweep_that_does_not_fit_is_said_and_one_that_was_typed_is_an_error() {
