@@ -181,6 +181,20 @@ pub fn durable(page_bytes: usize, sample: &Sample) -> Option<String> {
     })
 }
 
+/// A device that loses its cache with its power must have been told to write it out: without a flush
+/// nothing was durable, however often a sync came back. None where the device says that its cache is
+/// none, or is not asked.
+pub fn flushed(has_volatile_cache: Option<bool>, sample: &Sample) -> Option<String> {
+    let is_lost = has_volatile_cache == Some(true)
+        && sample.device_flushes == Some(0)
+        && sample.tally.counts.completed > 0;
+    is_lost.then(|| {
+        "syncs are lost: the device has a volatile write cache (queue/write_cache), and it was flushed 0 \
+         times"
+            .to_owned()
+    })
+}
+
 /// By how much throughput may move over the measured time.
 pub const UNSTEADY_MIN: f64 = 0.50;
 /// What was measured for less, over all samples, says nothing of steadiness.
@@ -247,6 +261,8 @@ mod tests {
             device_share: Some(1.0),
             device_queue_depth: None,
             device_written_bytes_per_op: None,
+            device_flushes: None,
+            kswapd_pages: None,
         }
     }
 
@@ -378,6 +394,23 @@ mod tests {
             durable(4096, &with(Some(0.0))).unwrap(),
             "syncs are lost: the device wrote 0 bytes for each page of 4096"
         );
+    }
+
+    #[test]
+    fn a_volatile_cache_that_was_never_flushed_is_void() {
+        let with = |flushes| Sample { device_flushes: flushes, ..good() };
+        for (is_volatile, flushes, is_void) in [
+            (Some(true), Some(0), true),
+            // Pages that wait together share one.
+            (Some(true), Some(1), false),
+            (Some(false), Some(0), false),
+            (None, Some(0), false),
+            (Some(true), None, false),
+        ] {
+            let found = flushed(is_volatile, &with(flushes));
+            assert_eq!(found.is_some(), is_void, "{is_volatile:?} {flushes:?}");
+        }
+        assert!(flushed(Some(true), &with(Some(0))).unwrap().ends_with("flushed 0 times"));
     }
 
     #[test]

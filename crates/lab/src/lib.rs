@@ -40,6 +40,7 @@ pub mod sample;
 pub mod schedule;
 pub mod self_check;
 mod suite;
+pub mod suspicions;
 pub mod verdict;
 pub mod workload;
 

@@ -168,6 +168,9 @@ pub struct SampleFigures {
     pub device_queue_depth: Option<f64>,
     /// Latencies.
     pub latency_ns: Percentiles,
+    /// Pages that kswapd looked through meanwhile.
+    #[serde(default)]
+    pub kswapd_pages: Option<u64>,
     /// Whether the generator of the load was at its limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub client_bound: bool,
@@ -245,6 +248,7 @@ impl Measured {
             device_share: sample.device_share,
             device_queue_depth: sample.device_queue_depth,
             latency_ns: sample.latency().percentiles(),
+            kswapd_pages: sample.kswapd_pages,
             client_bound: sample.tally.client_bound,
             figures: sample.tally.figures.clone(),
             copy: sample.tally.copy,

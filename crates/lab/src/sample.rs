@@ -13,6 +13,7 @@ use ringwise_measure::{
     cpu::{CpuSnapshot, CpuSplit, IdleBaseline, KernelThreads, SystemCpu, process_cpu_ns},
     device::DeviceCounters,
     process::ProcessIo,
+    reclaim::KswapdPages,
 };
 
 use crate::{
@@ -62,6 +63,10 @@ pub struct Sample {
     pub device_queue_depth: Option<f64>,
     /// Bytes that the device wrote for each operation, other programs' included.
     pub device_written_bytes_per_op: Option<f64>,
+    /// Flushes of the device's cache in the whole run, other programs' included.
+    pub device_flushes: Option<u64>,
+    /// Pages that kswapd looked through in the whole run.
+    pub kswapd_pages: Option<u64>,
 }
 
 /// CPU time per operation, as the clocks at the edges of a sample tell it apart.
@@ -134,7 +139,7 @@ pub fn take(
     let mut accounts = Vec::with_capacity(2);
     let tally = run(engine, job, timing, &mut |edge| {
         if matches!(edge, Edge::Ready | Edge::Done) {
-            accounts.push((ProcessIo::read(&instruments.sources), instruments.device()));
+            accounts.push(Account::take(instruments));
         }
         // Without warm-up the measured time begins before this thread hears of it.
         let start = if is_measured_at_once { Edge::Ready } else { Edge::Start };
@@ -144,10 +149,17 @@ pub fn take(
     })?;
     let device_share = device_share(&tally, &accounts, job.block_bytes);
     let written = written_bytes_per_op(&tally, &accounts);
+    let (device_flushes, kswapd_pages) = (flushes(&tally, &accounts), kswapd_pages(&accounts));
     match &readings[..] {
         [start, end] => {
             let sample = Sample::of(tally, start, end, timing, instruments);
-            Ok(Sample { device_share, device_written_bytes_per_op: written, ..sample })
+            Ok(Sample {
+                device_share,
+                device_written_bytes_per_op: written,
+                device_flushes,
+                kswapd_pages,
+                ..sample
+            })
         }
         // Only an engine that never began has no edges, and that is a failure.
         _ => Err(Failure::Io("a sample had no time".to_owned())),
@@ -157,8 +169,8 @@ pub fn take(
 /// The share of the bytes of all reads of the run, warm-up included, that came from a device: exact
 /// where the edges of the measured time are not.
 fn device_share(tally: &Tally, accounts: &[Account], block_bytes: usize) -> Option<f64> {
-    let [(before, _), (after, _)] = accounts else { return None };
-    let read_bytes = after.known()?.since(before.known()?).read_bytes;
+    let [before, after] = accounts else { return None };
+    let read_bytes = after.process.known()?.since(before.process.known()?).read_bytes;
     let bytes = tally.counts.completed.checked_mul(block_bytes as u64)?;
     (tally.foreign_cpu_ns.is_none() && bytes > 0 && tally.counts.bytes > 0)
         .then(|| read_bytes as f64 / bytes as f64)
@@ -167,14 +179,41 @@ fn device_share(tally: &Tally, accounts: &[Account], block_bytes: usize) -> Opti
 /// What the device wrote for each operation of the whole run, exact as above: what was made durable
 /// within the run was written within it.
 fn written_bytes_per_op(tally: &Tally, accounts: &[Account]) -> Option<f64> {
-    let [(_, before), (_, after)] = accounts else { return None };
-    let used = after.as_ref()?.since(before.as_ref()?);
+    let [before, after] = accounts else { return None };
+    let used = after.device.as_ref()?.since(before.device.as_ref()?);
     let is_own = tally.foreign_cpu_ns.is_none() && tally.counts.completed > 0;
     is_own.then(|| used.written_bytes as f64 / tally.counts.completed as f64)
 }
 
-/// What the process and the device have moved.
-type Account = (Fact<ProcessIo>, Option<DeviceCounters>);
+/// How often the device's cache was flushed, exact as above.
+fn flushes(tally: &Tally, accounts: &[Account]) -> Option<u64> {
+    let [before, after] = accounts else { return None };
+    let used = after.device.as_ref()?.since(before.device.as_ref()?);
+    used.flushes.filter(|_| tally.foreign_cpu_ns.is_none())
+}
+
+fn kswapd_pages(accounts: &[Account]) -> Option<u64> {
+    let [before, after] = accounts else { return None };
+    Some(after.kswapd.known()?.since(*before.kswapd.known()?))
+}
+
+/// What the process and the device have moved, and what kswapd has looked through.
+struct Account {
+    process: Fact<ProcessIo>,
+    device: Option<DeviceCounters>,
+    kswapd: Fact<KswapdPages>,
+}
+
+impl Account {
+    fn take(instruments: &Instruments) -> Account {
+        let sources = &instruments.sources;
+        Account {
+            kswapd: KswapdPages::read(sources),
+            process: ProcessIo::read(sources),
+            device: instruments.device(),
+        }
+    }
+}
 
 /// Runs the engine once more, to count events of the kernel, which slows it down.
 ///
@@ -371,6 +410,8 @@ impl Sample {
             device_share: None,
             device_queue_depth: device.map(|used| used.queue_depth_mean),
             device_written_bytes_per_op: None,
+            device_flushes: None,
+            kswapd_pages: None,
             tally,
         }
     }

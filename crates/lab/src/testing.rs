@@ -102,6 +102,8 @@ pub fn row(engine: &str, kind: RowKind, depth: usize, figures: Figures) -> Row {
             device_share: Some(figures.device_share),
             device_queue_depth: Some(figures.queue),
             device_written_bytes_per_op: None,
+            device_flushes: None,
+            kswapd_pages: None,
         };
         row.measured.add(index / 2, &sample, None);
     }

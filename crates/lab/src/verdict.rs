@@ -17,7 +17,7 @@ use ringwise_measure::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    gates::WARM_DEVICE_SHARE_MAX,
+    gates::{HARNESS_SHARE_MAX, WARM_DEVICE_SHARE_MAX},
     row::{Measured, Row, RowKind, SampleFigures},
 };
 
@@ -294,7 +294,17 @@ fn limits(subject: &Row, rival: &Row) -> Vec<String> {
             row.label()
         )
     };
-    [subject, rival].into_iter().filter(bound).map(of).collect()
+    let harness = |row: &Row| {
+        let share = row.measured.harness_share.filter(|&share| share > HARNESS_SHARE_MAX)?;
+        Some(format!(
+            "the lab's own time is {:.0} % of an operation of {}, over {:.0} %: try a larger --block",
+            share * 100.0,
+            row.label(),
+            HARNESS_SHARE_MAX * 100.0
+        ))
+    };
+    let both = || [subject, rival].into_iter();
+    both().filter(bound).map(of).chain(both().filter_map(harness)).collect()
 }
 
 /// Beyond this half of an interval's width, as a share, more blocks may say more.
@@ -510,6 +520,26 @@ mod tests {
             assert!(bound.reason.starts_with(&said), "{}", bound.reason);
             assert!(bound.reason.ends_with(&verdict.reason), "{}", bound.reason);
             rows[at].measured.samples[0].client_bound = false;
+        }
+    }
+
+    #[test]
+    fn what_the_lab_itself_takes_too_much_of_has_no_verdict() {
+        let threads = Figures { ops_per_s: 80_000.0, ..DIRECT };
+        let mut rows = [
+            row("threads", RowKind::Rival, 32, threads),
+            row("uring", RowKind::Subject, 32, DIRECT),
+        ];
+        rows[0].measured.harness_share = Some(0.10);
+        assert_eq!(at(&rows, 32).verdict, Finding::UseIt);
+        for index in 0..2 {
+            rows[index].measured.harness_share = Some(0.25);
+            let verdict = at(&rows, 32);
+            assert_eq!((verdict.verdict, &verdict.winner), (Finding::CannotBeTold, &None));
+            let told =
+                format!("the lab's own time is 25 % of an operation of {}", rows[index].engine);
+            assert!(verdict.reason.starts_with(&told), "{}", verdict.reason);
+            rows[index].measured.harness_share = Some(0.05);
         }
     }
 

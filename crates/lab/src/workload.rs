@@ -148,6 +148,15 @@ fn remark(row: &mut Row) {
     if let Some(drift) = measured.drift() {
         measured.remarks.push(format!("drifts {:+.0} %", drift.change * 100.0));
     }
+    let reclaimed = measured.samples.iter().filter_map(|sample| sample.kswapd_pages);
+    let busy: Vec<u64> = reclaimed.filter(|&pages| pages > 0).collect();
+    if !busy.is_empty() {
+        let pages = busy.iter().sum::<u64>();
+        measured.remarks.push(format!(
+            "memory was short: kswapd looked through {pages} pages in {} of {samples} samples",
+            busy.len()
+        ));
+    }
     if let Some(punts) = measured.worker_punts_per_op().filter(|&punts| punts >= 0.005) {
         measured.remarks.push(format!("{:.0} % by kernel workers", punts * 100.0));
     }
@@ -176,6 +185,39 @@ pub fn timing(choice: ExtentChoice, samples: usize) -> Timing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        engine::Tally,
+        testing::{Figures, Mock, row},
+    };
+
+    /// A page cache that fills up is fast until kswapd begins: a sample in which it did says so.
+    #[test]
+    fn a_sample_in_which_kswapd_was_at_work_is_marked() {
+        let root = tempfile::tempdir().unwrap();
+        let vmstat = root.path().join("proc/vmstat");
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        std::fs::write(&vmstat, "pgscan_kswapd 100\n").unwrap();
+        let instruments = Instruments {
+            sources: ringwise_measure::Sources::below(root.path()),
+            device_number: None,
+            idle: None,
+        };
+        let engine = Mock(move |_: &Arc<Job>, _| {
+            std::fs::write(&vmstat, "pgscan_kswapd 1100\n").unwrap();
+            Ok(Tally::default())
+        });
+        let timing = Timing { warm_up: Duration::ZERO, extent: Extent::Operations(1) };
+        let job = Arc::new(crate::testing::job());
+        let sample = crate::sample::take(&engine, &job, timing, &instruments).unwrap();
+        assert_eq!(sample.kswapd_pages, Some(1000));
+        let mut row = row("sync", RowKind::Rival, 1, Figures::DIRECT);
+        remark(&mut row);
+        assert_eq!(row.measured.remarks, Vec::<String>::new());
+        row.measured.add(3, &sample, None);
+        remark(&mut row);
+        let told = "memory was short: kswapd looked through 1000 pages in 1 of 7 samples";
+        assert!(row.measured.remarks.iter().any(|own| own == told), "{:?}", row.measured.remarks);
+    }
 
     #[test]
     fn a_budget_is_shared_by_all_samples() {

@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`fact`] (how an answer that cannot be had is said), then the
 //! instruments ([`histogram`], [`statistics`], [`cpu`], [`counters`],
-//! [`process`]), then the facts ([`device`], [`filesystem`], [`cgroup`],
+//! [`process`], [`reclaim`]), then the facts ([`device`], [`filesystem`], [`cgroup`],
 //! [`environment`], [`measurable`]), then [`quantity`].
 //!
 //! Invariant: a source that cannot be read becomes a [`Fact::Unknown`] with its
@@ -25,6 +25,7 @@ pub mod histogram;
 pub mod measurable;
 pub mod process;
 pub mod quantity;
+pub mod reclaim;
 pub mod statistics;
 
 pub use fact::{Fact, Sources, plain};

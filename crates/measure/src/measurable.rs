@@ -95,7 +95,9 @@ fn iopoll(device: &Fact<Device>) -> Fact<String> {
     device.clone().and_then(|device| {
         let name = &device.name;
         match device.queue.io_poll {
-            Fact::Known(0) => Fact::Unknown(format!("{name} has no polling queues (queue/io_poll is 0)")),
+            Fact::Known(0) => {
+                Fact::Unknown(format!("{name} has no polling queues (queue/io_poll is 0)"))
+            }
             Fact::Known(_) => Fact::Known(format!("queue/io_poll of {name} is 1")),
             Fact::Unknown(reason) => Fact::Unknown(reason),
         }

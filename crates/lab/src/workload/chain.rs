@@ -112,6 +112,13 @@ fn measure(
         "1 file of {}, every page is compared with what was written",
         bytes_text(file.bytes)
     ));
+    let storage = Storage::of(&context.instruments.sources, &file.path);
+    let device = storage.device.known();
+    let has_volatile_cache = device.and_then(|device| device.queue.has_volatile_cache());
+    if has_volatile_cache == Some(false) {
+        let note = "the device says that it has no volatile cache: a sync has nothing to flush";
+        section.notes.push(note.to_owned());
+    }
     let job = |row: &Row, order_seed| Job {
         files: [file.clone()].into(),
         // Other content in each sample: what an earlier one wrote is not what this one did.
@@ -123,7 +130,10 @@ fn measure(
     };
     let schedule = Schedule {
         prepare: &page_cache::prepare,
-        inspect: &|job, sample| Ok(gates::durable(job.block_bytes, sample)),
+        inspect: &|job, sample| {
+            let lost = gates::durable(job.block_bytes, sample);
+            Ok(lost.or_else(|| gates::flushed(has_volatile_cache, sample)))
+        },
         ..context.schedule(&job)
     };
     if place.profile == Profile::Direct {

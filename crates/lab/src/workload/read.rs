@@ -36,6 +36,7 @@ use crate::{
     report::Section,
     row::Row,
     schedule::Schedule,
+    suspicions,
     verdict::{self, Figure},
 };
 use bounded::Bounded;
@@ -118,6 +119,9 @@ fn measure(
         return Ok(());
     }
     void_impossible(group, &mut section.rows);
+    if let (Profile::Direct, Some(device)) = (group.profile, storage.device.known()) {
+        section.notes.extend(suspicions::split(group.block_bytes, device));
+    }
     let shared: Arc<[DataFile]> = files.clone().into();
     let job = |engine: &str, depth, order_seed| Job {
         files: shared.clone(),
@@ -127,6 +131,12 @@ fn measure(
         heatmap: is_drawn(context.plan, group, depth),
         ..context.job(depth, order_seed)
     };
+    if let (Cache::Bypassed, Some(device)) = (group.cache, storage.device.known()) {
+        let environment = Environment::read(&context.instruments.sources);
+        let [first, again] = suspicions::read_twice(&job("", 1, 0))?;
+        let is_virtual = suspicions::is_virtual(&environment, device);
+        section.notes.extend(suspicions::host_cache(is_virtual, &first, &again));
+    }
     calibration::calibrate(context, &|depth, seed| job("", depth, seed), section)?;
     let bounded = memory.map(|memory| Bounded::enter(memory, group, &files)).transpose()?;
     if let Some(bounded) = &bounded {
