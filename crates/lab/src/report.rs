@@ -19,9 +19,9 @@ use crate::{
     args::Args,
     engine::chain::SyncKind,
     job::Cache,
-    plan::{Group, LogGroup, Plan, Workload},
+    plan::{Group, LogGroup, Plan, Profile, Workload},
     row::Row,
-    verdict::{self, BreakEven, Overall, Pairing, SwitchCost, Verdict},
+    verdict::{self, BreakEven, Detour, Overall, Pairing, SwitchCost, Verdict},
 };
 
 /// A whole run.
@@ -75,6 +75,8 @@ pub struct Section {
     pub log: Option<LogGroup>,
     /// What was copied and what the page cache held of it, for `copy`.
     pub data_set: Option<(String, Cache)>,
+    /// The file system that it was measured on, where it is known.
+    pub filesystem: Option<String>,
     /// What makes writes durable, for `chain`.
     pub sync: Option<SyncKind>,
     /// The rows.
@@ -111,6 +113,7 @@ impl Section {
             message_bytes: 0,
             log: None,
             data_set: None,
+            filesystem: None,
             sync: None,
             rows,
             notes,
@@ -147,7 +150,34 @@ impl Section {
     pub fn summarise(&mut self) {
         let noun = self.depth_noun();
         self.break_even = BreakEven::of(noun, &self.verdicts);
-        self.advice = verdict::advice(noun, &self.rows, &self.verdicts, &self.switches);
+        let detour = self.detour();
+        self.advice = verdict::advice(noun, &self.rows, &self.verdicts, &self.switches, &detour);
+    }
+
+    /// What a program can do where the kernel hands what it does here to its workers.
+    fn detour(&self) -> Detour {
+        let is_direct = self.group.as_ref().is_some_and(|group| group.profile == Profile::Direct);
+        let (what, remedy) = match (self.workload, self.sync, is_direct) {
+            (Workload::Chain, Some(SyncKind::Dsync), false) => {
+                ("buffered writes with O_DSYNC", "use O_DIRECT")
+            }
+            (Workload::Chain, _, false) => {
+                ("buffered writes and syncs", "use O_DIRECT with O_DSYNC")
+            }
+            (Workload::Chain, Some(SyncKind::Dsync), true) => {
+                ("direct writes with O_DSYNC", "write to blocks that are allocated and written")
+            }
+            (Workload::Chain, _, true) => ("syncs", "use O_DSYNC in place of a sync"),
+            (Workload::Read | Workload::Latency, _, true) => {
+                ("direct reads of this size", "use blocks that the device takes at once")
+            }
+            (Workload::Read | Workload::Latency, _, false) => {
+                ("reads through the page cache", "use O_DIRECT, or read what is cached by calls")
+            }
+            (Workload::Stat, ..) => ("look-ups of names", "make them by calls"),
+            _ => ("these operations", "make them by calls"),
+        };
+        Detour { what, remedy, filesystem: self.filesystem.clone() }
     }
 
     /// Voids every row for one reason.

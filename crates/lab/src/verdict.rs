@@ -7,7 +7,7 @@ mod summary;
 mod switches;
 
 pub use overall::{Overall, overall, text as overall_text};
-pub use summary::{BreakEven, OverBlocks, advice};
+pub use summary::{BreakEven, Detour, OverBlocks, advice};
 pub use switches::{Figure, SwitchCost, costs};
 
 use ringwise_measure::{

@@ -99,18 +99,30 @@ const WORTH: f64 = 1.25;
 /// From how many operations by kernel workers on a program should do something about it.
 const PUNTS: f64 = 0.5;
 
+/// What goes to the kernel's workers in a section, and what a program can do in place of it.
+#[derive(Clone, Debug, Default)]
+pub struct Detour {
+    /// The operations.
+    pub what: &'static str,
+    /// What to do, beside asking another engine.
+    pub remedy: &'static str,
+    /// The file system, which decides it, where it is known.
+    pub filesystem: Option<String>,
+}
+
 /// What to do, from what was measured.
 pub fn advice(
     noun: &str,
     rows: &[Row],
     verdicts: &[Verdict],
     switches: &[SwitchCost],
+    detour: &Detour,
 ) -> Vec<String> {
     // How many clients there are is not a program's to choose.
     let is_chosen = matches!(noun, "depth" | "batch");
     let deeper = is_chosen.then(|| depth(noun, rows)).flatten();
     let mut advice: Vec<String> = deeper.into_iter().collect();
-    advice.extend(verdicts.iter().rev().find_map(|verdict| workers(rows, verdict)));
+    advice.extend(verdicts.iter().rev().find_map(|verdict| workers(rows, verdict, detour)));
     let deepest = switches.iter().map(|cost| cost.depth).max();
     let shown = switches.iter().filter(|cost| Some(cost.depth) == deepest);
     advice.extend(shown.filter_map(SwitchCost::advice));
@@ -136,14 +148,16 @@ fn depth(noun: &str, rows: &[Row]) -> Option<String> {
 }
 
 /// Operations that the kernel hands to its workers, where the ring loses by that.
-fn workers(rows: &[Row], verdict: &Verdict) -> Option<String> {
+fn workers(rows: &[Row], verdict: &Verdict, detour: &Detour) -> Option<String> {
     let winner = verdict.winner.as_ref()?;
     let own = |row: &&Row| row.kind == RowKind::Subject && row.depth == verdict.depth;
     let punts = rows.iter().find(own)?.measured.worker_punts_per_op()?;
     (verdict.verdict == Finding::PureOverhead && punts >= PUNTS).then(|| {
+        let Detour { what, remedy, filesystem } = detour;
+        let on = filesystem.as_ref().map_or_else(String::new, |name| format!(" on {name}"));
         format!(
-            "the kernel hands {punts:.1} steps of each operation here to a worker thread, and \
-             {winner} without that detour is faster: use it for these"
+            "{what}{on} go to a kernel worker ({punts:.1} steps of each operation), and {winner} \
+             without that detour is faster: {remedy}, or {winner}"
         )
     })
 }
@@ -155,7 +169,8 @@ mod tests {
     use super::*;
     use crate::{
         args::Args,
-        plan::Plan,
+        engine::chain::SyncKind,
+        plan::{Plan, Workload},
         sample::Counted,
         testing::{Figures, row},
     };
@@ -244,9 +259,21 @@ mod tests {
             winner: Some(winner.to_owned()),
             ..verdict(8, finding)
         };
-        let lost = advice("depth", &rows, &[with(Finding::PureOverhead, "threads")], &[]);
-        assert!(lost[0].contains("1.0 steps") && lost[0].contains("threads"), "{lost:?}");
-        let won = advice("depth", &rows, &[with(Finding::UseIt, "uring")], &[]);
+        let mut section = crate::testing::section();
+        (section.workload, section.sync) = (Workload::Chain, Some(SyncKind::Fsync));
+        section.filesystem = Some("ext4".to_owned());
+        section.rows = rows.into_iter().collect();
+        section.verdicts = vec![with(Finding::PureOverhead, "threads")];
+        section.summarise();
+        assert_eq!(
+            section.advice,
+            [
+                "buffered writes and syncs on ext4 go to a kernel worker (1.0 steps of each operation), \
+              and threads without that detour is faster: use O_DIRECT with O_DSYNC, or threads"
+            ]
+        );
+        let verdicts = [with(Finding::UseIt, "uring")];
+        let won = advice("depth", &section.rows, &verdicts, &[], &Detour::default());
         assert_eq!(won, Vec::<String>::new());
     }
 
@@ -255,12 +282,14 @@ mod tests {
         let at = |depth, ops_per_s| {
             row("uring", RowKind::Subject, depth, Figures { ops_per_s, ..Figures::DIRECT })
         };
+        let none = Detour::default();
         let rows = [at(1, 10_000.0), at(16, 85_000.0), at(128, 100_000.0)];
         assert_eq!(
-            advice("depth", &rows, &[], &[]),
+            advice("depth", &rows, &[], &[], &none),
             ["raise the depth to 16: 85 % of what depth 128 gives, 8.5 times depth 1"]
         );
-        assert_eq!(advice("connections", &rows, &[], &[]), Vec::<String>::new());
-        assert_eq!(advice("depth", &[at(1, 100.0), at(16, 101.0)], &[], &[]), Vec::<String>::new());
+        assert_eq!(advice("connections", &rows, &[], &[], &none), Vec::<String>::new());
+        let flat = [at(1, 100.0), at(16, 101.0)];
+        assert_eq!(advice("depth", &flat, &[], &[], &none), Vec::<String>::new());
     }
 }

@@ -68,6 +68,7 @@ pub fn run(
         let mut section = Section::new(Workload::Chain, Some(place.clone()), title, rows(group));
         section.sync = Some(*sync);
         let storage = Storage::of(&context.instruments.sources, directory.path());
+        section.filesystem = storage.mount.known().map(|mount| mount.kind.clone());
         let result = match gates::storage(place.profile, &storage) {
             Some(reason) => {
                 section.void_all(&reason);

@@ -107,6 +107,7 @@ fn measure(
     section: &mut Section,
 ) -> Result<(), LabError> {
     let storage = Storage::of(&context.instruments.sources, directory.path());
+    section.filesystem = storage.mount.known().map(|mount| mount.kind.clone());
     if let Some(reason) = gates::storage(group.profile, &storage) {
         section.void_all(&reason);
         return Ok(());

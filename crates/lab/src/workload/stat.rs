@@ -3,6 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
+use ringwise_measure::device::Storage;
+
 use super::{COUNTING, Context, Outcome, remark};
 use crate::{
     dataset::{DataFile, Directory, tree::Tree},
@@ -43,6 +45,8 @@ pub fn run(context: &Context<'_>, directory: &Directory) -> Outcome {
     let plan = &context.plan.stat;
     let title = format!("stat of {} files, names cached", plan.files);
     let mut section = Section::new(Workload::Stat, None, title, rows(plan));
+    let storage = Storage::of(&context.instruments.sources, directory.path());
+    section.filesystem = storage.mount.known().map(|mount| mount.kind.clone());
     let result = measure(context, directory, &mut section);
     let seed = context.plan.seed;
     section.rows.iter_mut().filter(|row| row.is_valid()).for_each(remark);
