@@ -218,6 +218,78 @@ fn the_suite_says_first_what_it_needs_and_ends_on_a_signal_with_what_it_has() {
     assert_eq!(conforming(&directory.path().join("r.json"))["partial"], true);
 }
 
+/// A suite that was interrupted early goes on to its end, with every workload.
+#[test]
+fn an_interrupted_suite_goes_on_to_its_end() {
+    let directory = directory();
+    let path = directory.path();
+    let arguments = ["--duration", "20ms", "--repeats", "1", "--json", "r.json"];
+    let data = path.join("ringwise-lab-data/buffered-009.data");
+    let child = measuring(lab(path, &arguments), &data);
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(error_line(&output, 1), "lab: interrupted: the results are partial");
+    let before = conforming(&path.join("r.json"));
+    let output = run(path, &["--resume", "r.json"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let after = conforming(&path.join("r.json"));
+    assert_eq!((&after["partial"], &after["ended_by"]), (&false.into(), &Value::Null));
+    let sections = after["sections"].as_array().unwrap();
+    let mut workloads: Vec<&str> =
+        sections.iter().map(|section| section["workload"].as_str().unwrap()).collect();
+    workloads.dedup();
+    assert_eq!(workloads, ["read", "latency", "nop", "chain", "stat", "echo", "copy", "log"]);
+    for (index, row) in before["results"].as_array().unwrap().iter().enumerate() {
+        let had = row["samples"].as_array().unwrap();
+        let has = after["results"][index]["samples"].as_array().unwrap();
+        assert_eq!(&has[..had.len()], &had[..], "{}: measured again", row["engine"]);
+    }
+    let overall = after["overall"].as_array().unwrap();
+    assert_eq!(overall.last().unwrap()["of"], "machine", "{text}");
+    assert!(text.contains("\nin all\n  read: ") && text.contains("\n  machine: "), "{text}");
+    for name in ["energy", "NVMe passthrough", "IOPOLL", "hardware counters"] {
+        let fact = &after["environment"]["measurable"][name.to_lowercase().replace(' ', "_")];
+        let is_missing = text.contains(&format!("{name}: not measurable here: "));
+        assert_eq!(is_missing, fact["unknown"].is_string(), "{name}: {fact}");
+    }
+    assert_eq!(content(path), results_and_page(path, "r"));
+    let page = fs::read_to_string(path.join("r.html")).unwrap();
+    assert!(
+        page.len() < 2 << 20 && page.contains("<h3>Latencies over time</h3>"),
+        "{}",
+        page.len()
+    );
+}
+
+/// On a terminal a bar says what runs, its figure so far, and how long the rest takes.
+#[test]
+fn a_terminal_is_told_what_runs_and_how_long_it_will() {
+    let directory = directory();
+    let program = env!("CARGO_BIN_EXE_ringwise");
+    let typed = format!(
+        "{program} lab read --profile buffered --engines sync,uring --size 4m --depth 1 --duration \
+         250ms --repeats 4 --json r.json"
+    );
+    // A terminal for both of its outputs.
+    let mut command = Command::new("script");
+    command.args(["-qec", &typed, "/dev/null"]).current_dir(directory.path());
+    let Ok(output) = command.stdin(Stdio::null()).output() else {
+        return skip("script(1) is not installed");
+    };
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+    for part in [
+        "% ",
+        " left  read buffered sequential",
+        "uring at depth 1, ",
+        "/s so far",
+        "; whole run: ",
+    ] {
+        assert!(told.contains(part), "{part:?} is not in:\n{told}");
+    }
+}
+
 #[test]
 fn nop_compares_the_library_with_a_bare_ring() {
     let directory = directory();

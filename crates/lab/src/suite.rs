@@ -210,3 +210,53 @@ fn keep(
     }
     outcome.result
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, sync::Arc};
+
+    use ringwise_measure::Sources;
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+
+    use super::*;
+    use crate::{args::Args, progress::Progress, sample::Instruments, schedule::Spare};
+
+    /// Measures no-ops where there is no ring, as part of the suite or by name: what is said, and how it
+    /// ends.
+    fn without_a_ring(is_suite: bool) -> (String, Result<(), LabError>) {
+        // The filter is this thread's.
+        let rules = BTreeMap::from([(libc::SYS_io_uring_setup, Vec::new())]);
+        let refuse = SeccompAction::Errno(libc::EPERM as u32);
+        let arch = std::env::consts::ARCH.try_into().unwrap();
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
+        apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
+        let args =
+            Args { reads: Some("1000".into()), workload: Some("nop".into()), ..Args::default() };
+        let plan = Plan { is_suite, ..Plan::new(&args).unwrap() };
+        let sources = Sources::below("/nonexistent");
+        let context = Context {
+            plan: &plan,
+            instruments: &Instruments { sources, device_number: None, idle: None },
+            timing: timing(&plan, Workload::Nop),
+            interrupt: &Arc::default(),
+            progress: &Progress::new(),
+            spare: &Spare::default(),
+            resumed: None,
+            run: 0,
+        };
+        let mut out = Vec::new();
+        let result = measure(&context, None, &mut |_| panic!("nothing was measured"), &mut out);
+        (String::from_utf8(out).unwrap(), result)
+    }
+
+    #[test]
+    fn what_cannot_run_here_is_left_out_of_the_suite_and_an_error_by_name() {
+        let (told, result) = std::thread::spawn(|| without_a_ring(true)).join().unwrap();
+        assert!(told.starts_with("nop: left out: no io_uring: io_uring_setup: "), "{told}");
+        assert!(result.is_ok(), "{result:?}");
+        let (told, result) = std::thread::spawn(|| without_a_ring(false)).join().unwrap();
+        assert_eq!(told, "");
+        let error = result.unwrap_err().to_string();
+        assert!(error.starts_with("nop cannot run here: no io_uring: "), "{error}");
+    }
+}

@@ -9,6 +9,7 @@ use ringwise_lab::{
     engine::{
         Engine, Tally,
         aio::Aio,
+        chain::{Flow, RingChain, SyncKind},
         fio::Fio,
         handle::Ringwise,
         mmap::Mapped,
@@ -260,6 +261,72 @@ fn fio_reads_the_same_files() {
         let seconds = sample.tally.elapsed_ns as f64 / 1e9;
         assert!((0.2..1.0).contains(&seconds), "{seconds}");
     }
+}
+
+/// Where tracepoints are: mounted for the test where nobody has, away from where programs look.
+struct Tracefs {
+    sources: Sources,
+    mounted: Option<tempfile::TempDir>,
+}
+
+impl Tracefs {
+    fn find() -> Result<Tracefs, String> {
+        let here = Sources::default();
+        let events = "kernel/tracing/events/io_uring/io_uring_queue_async_work/id";
+        if here.sys_text(events).known().is_some() {
+            return Ok(Tracefs { sources: here, mounted: None });
+        }
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let point = directory.path().join("kernel/tracing");
+        fs::create_dir_all(&point).unwrap();
+        let mount = ["-t", "tracefs", "tracefs"];
+        let output = std::process::Command::new("mount").args(mount).arg(&point).output();
+        match output {
+            Ok(done) if done.status.success() => {
+                let sources = Sources { sys: directory.path().into(), ..here };
+                Ok(Tracefs { sources, mounted: Some(directory) })
+            }
+            Ok(done) => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.mounted {
+            let point = directory.path().join("kernel/tracing");
+            assert!(std::process::Command::new("umount").arg(point).status().unwrap().success());
+        }
+    }
+}
+
+/// A sync is no call that the kernel makes without waiting: each goes to a worker, whose time is the
+/// process's.
+#[test]
+fn syncs_of_a_ring_are_counted_as_the_workers_and_so_is_their_time() {
+    let files = files();
+    let chain = RingChain { sync: SyncKind::Fsync, flow: Flow::Rolling };
+    let timing = Timing { extent: Extent::Time(Duration::from_millis(400)), ..TIMING };
+    let page = |seed| Arc::new(Job { seed, ..job(&files, 8, Cache::Warm) });
+    match sample::kernel_shares(&chain, &page(7), timing, &Sources::default()) {
+        Ok(shares) => assert!(shares.is_some_and(|own| own.io_workers > 0.0), "{shares:?}"),
+        Err(failure) => return skip(&failure.to_string()),
+    }
+    let tracefs = match Tracefs::find() {
+        Ok(tracefs) => tracefs,
+        Err(reason) => return skip(&reason),
+    };
+    let counted = sample::count(&chain, &page(8), timing, &tracefs.sources).unwrap();
+    match counted.worker_punts {
+        ringwise_measure::Fact::Known(punts) => assert!((0.9..3.1).contains(&punts), "{punts}"),
+        ringwise_measure::Fact::Unknown(reason) => skip(&reason),
+    }
+}
+
+fn skip(reason: &str) {
+    assert!(std::env::var_os("CI").is_none(), "skipped in CI: {reason}");
+    println!("skipped: {reason}");
 }
 
 /// An engine that claims what it likes.
