@@ -65,7 +65,7 @@ pub fn draw(out: &mut String, runs: &[Saved], topics: &[Topic<'_>]) {
 fn overall(out: &mut String, runs: &[Saved]) {
     for (number, run) in runs.iter().enumerate().filter(|(_, run)| !run.overall.is_empty()) {
         if runs.len() > 1 {
-            let _ = write!(out, "<h3>{}</h3>\n", escaped(&run_name(runs, number)));
+            let _ = writeln!(out, "<h3>{}</h3>", escaped(&run_name(runs, number)));
         }
         out.push_str("<ul class=\"overall\">");
         let (machine, workloads): (Vec<_>, Vec<_>) =
