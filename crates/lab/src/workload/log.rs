@@ -278,6 +278,9 @@ fn remark(served: &Served, row: &mut Row) {
     if is_silent {
         remarks.push("syncs, but acknowledges nothing: latency is to the kernel".into());
     }
+    if served.server == LogServer::UringSqpoll {
+        remarks.push("SQPOLL, which excludes DEFER_TASKRUN".into());
+    }
     if matches!(served.server, LogServer::Target { .. }) {
         remarks.push("its files are not looked at".into());
     }
