@@ -145,7 +145,7 @@ fn single(rows: &[&SavedRow], colors: &Colors) -> Option<String> {
     Some(figure(&chart.title, "", &chart.draw()?))
 }
 
-/// Bytes per second over the sizes of blocks, at the greatest depth that all have: drawn in the first of the
+/// Bytes per second over the sizes of blocks, at the greatest depth of those that most have: drawn in the first of the
 /// sections that differ in nothing else.
 fn over_blocks(run: &Saved, section: usize, colors: &Colors) -> Option<String> {
     let kin = |row: &&SavedRow| {
@@ -170,12 +170,12 @@ fn over_blocks(run: &Saved, section: usize, colors: &Colors) -> Option<String> {
         return None;
     }
     let shared = |depth: &u64| {
-        let has = |block: &u64| {
-            rows.iter().any(|row| row.place.block_bytes == *block && row.depth == *depth)
+        let has = |block: &&u64| {
+            rows.iter().any(|row| row.place.block_bytes == **block && row.depth == *depth)
         };
-        blocks.iter().all(has)
+        (blocks.iter().filter(has).count(), *depth)
     };
-    let deepest = rows.iter().map(|row| row.depth).filter(shared).max()?;
+    let deepest = rows.iter().map(|row| row.depth).max_by_key(shared)?;
     let series = by_engine(&rows).into_iter().map(|(engine, mut own)| {
         own.retain(|row| row.depth == deepest);
         own.sort_by_key(|row| row.place.block_bytes);
