@@ -262,7 +262,11 @@ fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdi
     let is_hidden = by_throughput == Comparison::NoDifference
         && noise.is_some_and(|noise| noise > NOISE_MAX)
         && !is_per_core;
-    let limits = limits(subject, rival);
+    let mut limits = client_limits(subject, rival);
+    // It is the same time beside either, so that it hides a difference and turns none round.
+    if decisive == Comparison::NoDifference {
+        limits.extend(harness_limits(subject, rival));
+    }
     let (finding, winner) = match is_hidden || !limits.is_empty() {
         true => (Finding::CannotBeTold, None),
         false => (finding, winner),
@@ -283,8 +287,8 @@ fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdi
     }
 }
 
-/// What was measured in place of the engines: where there is anything, nobody has won.
-fn limits(subject: &Row, rival: &Row) -> Vec<String> {
+/// Where the load was measured in place of a server: then nobody has won.
+fn client_limits(subject: &Row, rival: &Row) -> Vec<String> {
     let bound = |row: &&Row| row.measured.client_bound() > 0;
     let of = |row: &Row| {
         let (bound, all) = (row.measured.client_bound(), row.measured.samples.len());
@@ -294,7 +298,12 @@ fn limits(subject: &Row, rival: &Row) -> Vec<String> {
             row.label()
         )
     };
-    let harness = |row: &Row| {
+    [subject, rival].into_iter().filter(bound).map(of).collect()
+}
+
+/// Where the lab's own time is so much of an operation that it may be what is equal.
+fn harness_limits(subject: &Row, rival: &Row) -> Vec<String> {
+    let of = |row: &Row| {
         let share = row.measured.harness_share.filter(|&share| share > HARNESS_SHARE_MAX)?;
         Some(format!(
             "the lab's own time is {:.0} % of an operation of {}, over {:.0} %: try a larger --block",
@@ -303,8 +312,7 @@ fn limits(subject: &Row, rival: &Row) -> Vec<String> {
             HARNESS_SHARE_MAX * 100.0
         ))
     };
-    let both = || [subject, rival].into_iter();
-    both().filter(bound).map(of).chain(both().filter_map(harness)).collect()
+    [subject, rival].into_iter().filter_map(of).collect()
 }
 
 /// Beyond this half of an interval's width, as a share, more blocks may say more.
@@ -524,23 +532,29 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lab_itself_takes_too_much_of_has_no_verdict() {
-        let threads = Figures { ops_per_s: 80_000.0, ..DIRECT };
-        let mut rows = [
-            row("threads", RowKind::Rival, 32, threads),
-            row("uring", RowKind::Subject, 32, DIRECT),
-        ];
-        rows[0].measured.harness_share = Some(0.10);
-        assert_eq!(at(&rows, 32).verdict, Finding::UseIt);
-        for index in 0..2 {
-            rows[index].measured.harness_share = Some(0.25);
-            let verdict = at(&rows, 32);
+    fn what_is_equal_may_be_the_labs_own_time() {
+        let verdict_beside = |ops_per_s: f64, shares: [f64; 2]| {
+            let threads = Figures { ops_per_s, ..DIRECT };
+            let mut rows = [
+                row("threads", RowKind::Rival, 32, threads),
+                row("uring", RowKind::Subject, 32, DIRECT),
+            ];
+            for (row, share) in rows.iter_mut().zip(shares) {
+                row.measured.harness_share = Some(share);
+            }
+            at(&rows, 32)
+        };
+        let equal = DIRECT.ops_per_s;
+        assert_eq!(verdict_beside(equal, [0.10, 0.10]).verdict, Finding::NoDifference);
+        for (shares, engine) in [([0.25, 0.05], "threads"), ([0.05, 0.25], "uring")] {
+            let verdict = verdict_beside(equal, shares);
             assert_eq!((verdict.verdict, &verdict.winner), (Finding::CannotBeTold, &None));
-            let told =
-                format!("the lab's own time is 25 % of an operation of {}", rows[index].engine);
+            let told = format!("the lab's own time is 25 % of an operation of {engine}");
             assert!(verdict.reason.starts_with(&told), "{}", verdict.reason);
-            rows[index].measured.harness_share = Some(0.05);
         }
+        // It is in both, and turns no difference round.
+        assert_eq!(verdict_beside(equal / 2.0, [0.25; 2]).verdict, Finding::UseIt);
+        assert_eq!(verdict_beside(equal * 2.0, [0.25; 2]).verdict, Finding::PureOverhead);
     }
 
     #[test]

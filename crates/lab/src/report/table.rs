@@ -117,12 +117,13 @@ fn columns<'a>(section: &Section, percentiles: &'a [Percentile]) -> Vec<Column<'
 }
 
 /// What workloads count of their own, and its heading.
-const FIGURES: [(&str, &str); 6] = [
+const FIGURES: [(&str, &str); 7] = [
     ("switches_per_op", "switches/op"),
     ("lines_per_receive", "ops/receive"),
     ("lines_per_enter", "ops/enter"),
     ("lines_per_commit", "ops/commit"),
     ("bytes_per_commit", "B/commit"),
+    ("bytes_per_write", "B/write"),
     ("syncs_per_s", "syncs/s"),
 ];
 
