@@ -327,7 +327,7 @@ pub fn is_undecided(rows: &[Row], seed: u64) -> bool {
         let rate = |row: &&Row| row.measured.ops_per_s();
         let best = rivals.max_by(|a, b| rate(a).total_cmp(&rate(b)));
         // More of what says nothing says nothing.
-        let best = best.filter(|rival| limits(subject, rival).is_empty());
+        let best = best.filter(|rival| client_limits(subject, rival).is_empty());
         let ratio = best.and_then(|row| subject.measured.ratio(&row.measured, throughput, seed));
         let noise = control_noise(rows, subject.depth, throughput, seed).unwrap_or(0.0);
         ratio.is_some_and(|ratio| {
