@@ -307,6 +307,16 @@ impl Worker {
             let socket = &client.socket;
             let tag = FOR_SEND | index as u64;
             match step {
+                Step::SendFresh(bytes) if self.direct == Direct::Yes(index) => {
+                    let sent = direct::answer(socket, &bytes);
+                    let taken = *sent.as_ref().unwrap_or(&0);
+                    self.counts.sending(taken);
+                    self.counts.stalled_sends += u64::from(taken < bytes.len());
+                    match sent {
+                        Ok(_) => client.connection.sent(&bytes[taken..]),
+                        Err(_) => client.connection.sending_failed(),
+                    }
+                }
                 Step::SendFresh(bytes) => {
                     self.counts.sending(bytes.len());
                     let send = match bytes {

@@ -200,7 +200,7 @@ impl Uring {
             match local.probe_iopoll(&files[0]).map_err(unavailable)? {
                 Effect::Effective => {}
                 effect => {
-                    let text = format_args!("not measurable here: IOPOLL is {effect}");
+                    let text = format!("not measurable here: IOPOLL is {effect}");
                     return Err(unavailable(text));
                 }
             }
