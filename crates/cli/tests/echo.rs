@@ -120,6 +120,23 @@ fn one_that_is_alone_is_received_from_by_looking() {
     }
 }
 
+/// However it is received from, nobody's answers are held without bound.
+#[test]
+fn one_that_is_alone_and_does_not_read_is_stopped() {
+    for engine in ENGINES {
+        let Some(server) = start(engine, &["--spin", "10ms"]) else { continue };
+        let mut stream = server.connect();
+        (0..400).for_each(|round| ping(&mut stream, &pattern(64, round)));
+        stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        let bytes = pattern(1 << 20, 3);
+        assert!((0..64).any(|_| stream.write_all(&bytes).is_err()), "{engine} takes all there is");
+        drop(stream);
+        let output = server.end();
+        assert!(count(&output, "of them by spinning") > 0, "{output}");
+        assert!(count(&output, "senders stopped") >= 1, "{output}");
+    }
+}
+
 #[test]
 fn more_than_the_socket_holds_comes_back_whole() {
     for engine in ENGINES {
