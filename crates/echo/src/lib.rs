@@ -2,7 +2,8 @@
 //!
 //! It exists to compare the two interfaces with nothing else between them: who reads, how much,
 //! what is sent when, and when a connection closes is decided by the same code, which knows
-//! neither (`connection`). What it does not do: understand what it sends back.
+//! neither (`connection`). But for one connection that is alone while its thread looks for work: it has
+//! neither interface, and the thread's own calls (`direct`). What it does not do: understand what it sends back.
 //!
 //! Reading order: `args`, `connection` (the rules), `worker` (one thread's loop), `spin` (looking
 //! before sleeping), `direct` (receiving by that), `stats`. Threads and signals are `ringwise-serve`.

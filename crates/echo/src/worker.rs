@@ -309,7 +309,7 @@ impl Worker {
             match step {
                 Step::SendFresh(bytes) if self.direct == Direct::Yes(index) => {
                     let sent = direct::answer(socket, &bytes);
-                    let taken = *sent.as_ref().unwrap_or(&0);
+                    let taken = sent.unwrap_or(0);
                     self.counts.sending(taken);
                     self.counts.stalled_sends += u64::from(taken < bytes.len());
                     match sent {

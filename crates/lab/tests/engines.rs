@@ -2,6 +2,9 @@
 //!
 //! Direct reads are tried on the file system of the build.
 
+#[path = "../../measure/tests/shared/tracefs.rs"]
+mod tracefs;
+
 use std::{fs, os::unix::fs::FileExt, sync::Arc, time::Duration};
 
 use ringwise_lab::{
@@ -27,6 +30,7 @@ use ringwise_lab::{
     workload::read::page_cache,
 };
 use ringwise_measure::{Latency, Sources};
+use tracefs::Tracefs;
 
 const SEED: u64 = 3;
 const FILE_BYTES: u64 = 1 << 20;
@@ -265,44 +269,6 @@ fn fio_reads_the_same_files() {
     }
 }
 
-/// Where tracepoints are: mounted for the test where nobody has, away from where programs look.
-struct Tracefs {
-    sources: Sources,
-    mounted: Option<tempfile::TempDir>,
-}
-
-impl Tracefs {
-    fn find() -> Result<Tracefs, String> {
-        let here = Sources::default();
-        let events = "kernel/tracing/events/io_uring/io_uring_queue_async_work/id";
-        if here.sys_text(events).known().is_some() {
-            return Ok(Tracefs { sources: here, mounted: None });
-        }
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let point = directory.path().join("kernel/tracing");
-        fs::create_dir_all(&point).unwrap();
-        let mount = ["-t", "tracefs", "tracefs"];
-        let output = std::process::Command::new("mount").args(mount).arg(&point).output();
-        match output {
-            Ok(done) if done.status.success() => {
-                let sources = Sources { sys: directory.path().into(), ..here };
-                Ok(Tracefs { sources, mounted: Some(directory) })
-            }
-            Ok(done) => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-}
-
-impl Drop for Tracefs {
-    fn drop(&mut self) {
-        if let Some(directory) = &self.mounted {
-            let point = directory.path().join("kernel/tracing");
-            assert!(std::process::Command::new("umount").arg(point).status().unwrap().success());
-        }
-    }
-}
-
 /// A sync is no call that the kernel makes without waiting: each goes to a worker, whose time is the
 /// process's.
 #[test]
@@ -316,7 +282,7 @@ fn syncs_of_a_ring_are_counted_as_the_workers_and_so_is_their_time() {
         Err(Failure::Unavailable(reason)) => return skip(&reason),
         Err(failure) => panic!("{failure}"),
     }
-    let tracefs = match Tracefs::find() {
+    let tracefs = match Tracefs::find("io_uring/io_uring_queue_async_work") {
         Ok(tracefs) => tracefs,
         Err(reason) => return skip(&reason),
     };

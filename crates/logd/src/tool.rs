@@ -108,7 +108,7 @@ fn has_reader_after(time: Duration) -> bool {
     let stdout = io::stdout();
     // Of what it is not asked for the kernel tells that the other end of a pipe is closed (poll(2)).
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
-    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+    let limit = Timespec::try_from(time).expect("less than a second");
     match poll(&mut watched, Some(&limit)) {
         Ok(0) => true,
         Ok(_) => !watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP),

@@ -1,51 +1,18 @@
 //! System calls counted in a process that does nothing else: a file of its own,
 //! because the tests of one file share a process and would be counted too.
 
+#[path = "shared/tracefs.rs"]
+mod tracefs;
+
 use std::fs;
-use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
+use ringwise_measure::Fact;
 use ringwise_measure::counters::{Counters, Event};
-use ringwise_measure::{Fact, Sources};
+use tracefs::Tracefs;
 
 const CALLS: u64 = 1000;
-
-/// Where tracepoints are: mounted for the test where nobody has, away from where programs look.
-struct Tracefs {
-    sources: Sources,
-    mounted: Option<tempfile::TempDir>,
-}
-
-impl Tracefs {
-    fn find() -> Result<Tracefs, String> {
-        let here = Sources::default();
-        if here.sys_text("kernel/tracing/events/raw_syscalls/sys_enter/id").known().is_some() {
-            return Ok(Tracefs { sources: here, mounted: None });
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let point = directory.path().join("kernel/tracing");
-        fs::create_dir_all(&point).unwrap();
-        let output = Command::new("mount").args(["-t", "tracefs", "tracefs"]).arg(&point).output();
-        match output {
-            Ok(done) if done.status.success() => {
-                let sources = Sources { sys: directory.path().into(), ..here };
-                Ok(Tracefs { sources, mounted: Some(directory) })
-            }
-            Ok(done) => Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
-            Err(error) => Err(format!("mount: {error}")),
-        }
-    }
-}
-
-impl Drop for Tracefs {
-    fn drop(&mut self) {
-        if let Some(directory) = &self.mounted {
-            let point = directory.path().join("kernel/tracing");
-            assert!(Command::new("umount").arg(point).status().unwrap().success());
-        }
-    }
-}
 
 fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "skipped in CI: {reason}");
@@ -58,7 +25,7 @@ fn calls() {
 
 #[test]
 fn system_calls_of_old_and_new_threads() {
-    let tracefs = match Tracefs::find() {
+    let tracefs = match Tracefs::find("raw_syscalls/sys_enter") {
         Ok(tracefs) => tracefs,
         Err(reason) => return skip(&reason),
     };
