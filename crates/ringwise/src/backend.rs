@@ -112,11 +112,11 @@ pub(crate) enum Blocking {
 }
 
 impl Blocking {
-    /// Of a call that is given to a ring: whether it is left to a thread. Of what the ring makes it is
-    /// not looked up how its file behaves.
+    /// Of a call that is given to a ring: whether it is to be made beside it. Of what the ring makes it
+    /// is not looked up how its file behaves.
     #[inline]
-    pub(crate) fn is_left_to_thread(self) -> bool {
-        matches!(self, Blocking::Cached | Blocking::Missed)
+    pub(crate) fn is_beside(self) -> bool {
+        self != Blocking::Device
     }
 }
 
@@ -226,6 +226,19 @@ impl AnyDriver {
     /// Whether what it is handed is read by this program and not by the kernel.
     pub(crate) fn is_simulated(&self) -> bool {
         matches!(self, AnyDriver::Simulated(_))
+    }
+
+    /// Whether it polls for completions, which it can for direct I/O only.
+    #[inline]
+    pub(crate) fn is_polled(&self) -> bool {
+        matches!(self, AnyDriver::Uring(uring) if uring.is_polled())
+    }
+
+    /// Leaves such operations to the loop's threads, if it is the simulation that makes them.
+    pub(crate) fn leave_to_simulated_threads(&self, opcode: Opcode) -> bool {
+        let AnyDriver::Simulated(simulated) = self else { return false };
+        simulated.leave_to_threads(opcode);
+        true
     }
 
     /// Whether the kernel took this member of a chain apart from those before it, so that it may

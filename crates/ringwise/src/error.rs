@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::{
+    backend::Blocking,
     descriptor::Target,
     net::Address,
     op::{Kind, Opcode, Operation},
@@ -211,7 +212,10 @@ impl fmt::Display for Error {
         let detail = &*self.0;
         write!(f, "{}", detail.opcode)?;
         if let Some(path) = &detail.path {
-            write!(f, " {}", path.display())?;
+            // A name may have a line's end in it, and messages are lines.
+            let text = path.to_string_lossy();
+            let is_plain = !text.contains(char::is_control);
+            if is_plain { write!(f, " {text}")? } else { write!(f, " {text:?}")? }
         } else if let Some(number) = detail.descriptor {
             write!(f, " of descriptor {number}")?;
         }
@@ -366,10 +370,6 @@ fn kind_of(opcode: Opcode, errno: Errno) -> ErrorKind {
 /// What a user can do about `errno`, where something can be done.
 fn advice(opcode: Opcode, errno: Errno) -> Option<&'static str> {
     match (opcode, errno.0) {
-        (opcode, libc::EINVAL) if moves_bytes(opcode) => Some(
-            "on a direct file the offset, the length and the buffer must be aligned \
-             (see Metadata::direct_alignment)",
-        ),
         (opcode, libc::EBADF) if moves_bytes(opcode) => {
             Some("the descriptor is closed or was opened for the other direction")
         }
@@ -377,6 +377,10 @@ fn advice(opcode: Opcode, errno: Errno) -> Option<&'static str> {
             Some("the ring is that of the process this one was forked from: build a new one")
         }
         (_, libc::ESHUTDOWN) => Some("the ring was shut down"),
+        (Opcode::Connect, libc::EADDRNOTAVAIL) => {
+            Some("no local port is left for it (net.ipv4.ip_local_port_range)")
+        }
+        (_, libc::EADDRNOTAVAIL) => Some("no interface of this machine has that address"),
         (_, libc::EMFILE) => Some("raise the limit on open files (ulimit -n) or close some"),
         (Opcode::Register, libc::ENOMEM) => Some("raise the locked-memory limit (ulimit -l)"),
         _ => None,
@@ -393,6 +397,7 @@ fn advice_on(operation: &Operation, errno: Errno) -> Option<&'static str> {
         {
             Some("offsets of files are below 2^63")
         }
+        (libc::EINVAL, _) if moves_bytes(operation.opcode()) => advice_on_file(operation.target()),
         (libc::EFAULT, Kind::Read { buffer, .. }) if !buffer.is_writable() => {
             Some("a static buffer cannot be read into")
         }
@@ -405,6 +410,22 @@ fn advice_on(operation: &Operation, errno: Errno) -> Option<&'static str> {
              direction",
         ),
         _ => None,
+    }
+}
+
+/// Of an argument that a read or a write does not take.
+fn advice_on_file(file: Option<&Target>) -> Option<&'static str> {
+    match file {
+        Some(Target::Descriptor(file)) if file.blocking() == Blocking::Cached => None,
+        // A simulated machine's, or a descriptor that is no file.
+        Some(Target::Descriptor(file)) if file.blocking() != Blocking::Device => Some(
+            "on a direct file the offset, the length and the buffer must be aligned \
+             (see Metadata::direct_alignment); a simulated machine's file is for its own rings",
+        ),
+        _ => Some(
+            "on a direct file the offset, the length and the buffer must be aligned \
+             (see Metadata::direct_alignment)",
+        ),
     }
 }
 
@@ -437,6 +458,17 @@ mod tests {
     fn enoent_of_a_cancel_is_not_a_missing_file() {
         assert_eq!(kind_of(Opcode::Cancel, Errno(libc::ENOENT)), ErrorKind::NothingToCancel);
         assert_eq!(kind_of(Opcode::Open, Errno(libc::ENOENT)), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        let told = |path: &str| {
+            let mut error = Error::new(Opcode::Open, Errno(libc::ENOENT));
+            error.0.path = Some(PathBuf::from(path));
+            error.to_string()
+        };
+        assert!(told("/a b").starts_with("open /a b: "));
+        assert!(told("/a\nb").starts_with("open \"/a\\nb\": "), "{}", told("/a\nb"));
     }
 
     #[test]

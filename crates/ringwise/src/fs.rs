@@ -11,6 +11,7 @@
 
 mod chain;
 mod file;
+mod filesystem;
 mod inline;
 mod nature;
 mod turn;

@@ -505,6 +505,9 @@ impl Local {
             self.observe(&mut cqe);
         }
         let mut operation = self.slots.take(ticket);
+        if operation.is_by_worker() && !cqe.is_by_thread() && cqe.result != -libc::ECANCELED {
+            self.stats.worker_punts += 1;
+        }
         if cqe.result == -libc::EINTR && !cqe.is_by_thread() {
             // No signal of ours reaches a kernel worker (io_uring/io-wq.c, create_io_thread blocks
             // them); what interrupts one is a cancel.

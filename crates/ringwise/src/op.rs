@@ -12,6 +12,7 @@ mod opcode;
 mod options;
 mod path;
 mod witness;
+mod worker;
 
 use std::{
     ffi::CString,
@@ -47,6 +48,8 @@ pub(crate) enum Hint {
     Nothing,
     /// The page cache was asked for it and did not have it all, or need not be asked.
     Missed,
+    /// The same, and where a ring makes it a worker of the kernel does.
+    ByWorker,
     /// A thread of the loop makes it at less cost than the ring.
     ByThread,
 }

@@ -21,7 +21,10 @@ mod visit;
 
 use std::{
     future::{Future, poll_fn},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Poll, Waker},
     time::Duration,
 };
@@ -80,6 +83,8 @@ struct Inner {
     process: Arc<ProcessMark>,
     /// Reads that the caller's thread served by itself.
     inline_hits: Hits,
+    /// It was shut down, which callers' threads have to know too.
+    is_closed: AtomicBool,
     simulation: Option<Simulation>,
     #[cfg(feature = "tokio")]
     driver: Option<Arc<task::SharedDriver>>,
@@ -113,6 +118,7 @@ impl Ring {
                 setup,
                 process,
                 inline_hits,
+                is_closed: AtomicBool::new(false),
                 simulation,
                 driver,
             })));
@@ -123,6 +129,7 @@ impl Ring {
             setup,
             process,
             inline_hits: Hits::default(),
+            is_closed: AtomicBool::new(false),
             simulation,
             #[cfg(feature = "tokio")]
             driver: None,
@@ -345,6 +352,7 @@ impl Ring {
             if ring.is_foreign() {
                 return Ok(());
             }
+            ring.0.is_closed.store(true, Ordering::Release);
             ring.0.hub.close(deadline);
             let ended = |context: &mut std::task::Context<'_>| {
                 ring.0.hub.poll_ended(context.waker()).map_or(Poll::Pending, Poll::Ready)
@@ -355,6 +363,13 @@ impl Ring {
 
     fn hub(&self) -> &Hub {
         &self.0.hub
+    }
+
+    /// Whether a caller's thread may serve its own requests: those of a ring that takes no others are
+    /// refused by it (`fs::File`).
+    #[inline]
+    pub(crate) fn lets_callers_serve(&self) -> bool {
+        !self.is_foreign() && !self.0.is_closed.load(Ordering::Acquire)
     }
 
     /// Whether this process was forked from the one that built the ring: it has no driver here.

@@ -385,8 +385,8 @@ impl Builder {
         self
     }
 
-    /// Polls the device for completions (`IOPOLL`); off unless turned on. Such a ring does direct
-    /// reads and writes only, and needs a device with polling queues: see
+    /// Polls the device for completions (`IOPOLL`); off unless turned on. Such a ring makes direct
+    /// reads and writes, and all else is made beside it; it needs a device with polling queues: see
     /// [`Local::probe_iopoll`]. Somebody has to poll: a [`Ring`] that a tokio runtime drives does
     /// not, and its [`Setup::iopoll`] says so; one with a [`driver_thread`](Self::driver_thread) does.
     #[must_use]

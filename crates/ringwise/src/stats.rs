@@ -5,11 +5,11 @@
 /// [`operations_per_enter`](Self::operations_per_enter) tells whether batching works; a ring pays by
 /// it.
 ///
-/// There is no count of operations that the kernel handed to its own worker threads (io-wq): it tells
-/// no ring of them. They can be counted from outside, for a process or the machine, at the tracepoint
-/// `io_uring:io_uring_queue_async_work`; `ringwise doctor` and `ringwise lab` do so where they may.
-/// What the library itself gave to threads is
-/// [`fallback_operations`](Self::fallback_operations).
+/// The kernel tells no ring what it handed to its own worker threads (io-wq):
+/// [`worker_punts`](Self::worker_punts) are those that are known beforehand. All can be counted from
+/// outside, for a process or the machine, at the tracepoint `io_uring:io_uring_queue_async_work`;
+/// `ringwise doctor` and `ringwise lab` do so where they may. What the library itself gave to threads
+/// is [`fallback_operations`](Self::fallback_operations).
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -24,6 +24,11 @@ pub struct Stats {
     /// Operations that a thread of the loop was given because the ring has no such call, or was
     /// to be avoided for it. On classic all that is not a no-op, a timeout or a cancel counts.
     pub fallback_operations: u64,
+    /// Operations that a worker thread of the kernel made, at least so many: syncs, statx, what changes
+    /// names, lengths or space, opens that make or cut a file, and of [`fs::File`](crate::fs::File)
+    /// reads and writes through the page cache of a file system that knows none that must not wait, as
+    /// ext4's writes (docs/kernels.md). 0 on classic.
+    pub worker_punts: u64,
     /// How often the loop found the completion queue full and more behind it, which the kernel keeps,
     /// so that none is lost. Stays 0 without operations that have several completions: what can be in
     /// flight is bounded by the queue.

@@ -115,6 +115,32 @@ fn a_polling_ring_makes_other_calls_beside_it() {
     local.run(Operation::timeout(Duration::from_millis(300))).unwrap().result().unwrap();
     let used = processor_time() - before;
     assert!(used < Duration::from_millis(75), "{used:?} of the processor for a sleep");
+    // What has no queue to be polled.
+    let file = Descriptor::from(std::fs::File::open("/proc/self/exe").unwrap());
+    let read = local.run(Operation::read_at(&file, vec![0; 4], 0)).unwrap();
+    assert_eq!(read.result().unwrap(), 4);
+    assert_eq!(read.into_buffer().unwrap().as_slice(), b"\x7fELF");
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    std::io::Write::write_all(&mut writer, b"pipe").unwrap();
+    let pipe = Descriptor::from(OwnedFd::from(reader));
+    assert_eq!(local.run(Operation::read_at(&pipe, vec![0; 4], 0)).unwrap().result().unwrap(), 4);
+}
+
+/// Its driver's read of what wakes it failed at once, again and again.
+#[test]
+fn a_polling_ring_with_a_driver_thread_sleeps() {
+    let builder = Local::builder().backend(BackendChoice::Uring).iopoll(true).driver_thread(true);
+    let ring = match builder.build_ring() {
+        Ok(ring) => ring,
+        Err(error) => return skip(&error.to_string()),
+    };
+    let statx = || futures::executor::block_on(ring.submit(Operation::statx("/"))).metadata();
+    statx().unwrap();
+    let before = ring.stats().local.enters;
+    std::thread::sleep(Duration::from_millis(300));
+    statx().unwrap();
+    let enters = ring.stats().local.enters - before;
+    assert!(enters < 20, "{enters} enters of a ring that had nothing to do");
 }
 
 /// Of this thread.

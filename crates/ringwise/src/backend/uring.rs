@@ -406,7 +406,8 @@ impl Uring {
         Ok(())
     }
 
-    fn is_polled(&self) -> bool {
+    #[inline]
+    pub(super) fn is_polled(&self) -> bool {
         self.granted.contains(SetupFlags::IOPOLL)
     }
 }
@@ -442,7 +443,7 @@ impl Driver for Uring {
         }
         let into_table = matches!(call, Call::Open { entry: Some(_), .. });
         // How a file blocks is looked up only for what is not the ring's to make.
-        let is_beside = blocking.is_left_to_thread() || !self.by_ring.contains(call.opcode());
+        let is_beside = blocking.is_beside() || !self.by_ring.contains(call.opcode());
         if is_beside || (into_table && !self.opens_into_table) {
             return self.queue_beside(Job { user_data, call, blocking });
         }

@@ -441,7 +441,8 @@ impl File {
                 Inline::Some(count) => (count, done + count == whole.len()),
                 Inline::End(count) => (count, true),
                 Inline::Missed if done == 0 => {
-                    return self.read_through(buffer, offset, Hint::Missed, timer).await;
+                    let hint = self.shared.nature.read_hint();
+                    return self.read_through(buffer, offset, hint, timer).await;
                 }
                 Inline::Missed => break,
             };
@@ -455,8 +456,9 @@ impl File {
             }
         }
         let rest = buffer.slice(whole.start + done..whole.end);
-        let (result, buffer) =
-            self.read_through(rest, offset + done as u64, Hint::Missed, timer).await;
+        let (result, buffer) = self
+            .read_through(rest, offset + done as u64, self.shared.nature.read_hint(), timer)
+            .await;
         // What was read was read; the next read meets the error again.
         (Ok(done + result.unwrap_or(0)), buffer.slice(whole))
     }

@@ -63,7 +63,7 @@ impl File {
             Ok(count) if count == len => Inline::Some(count),
             Ok(count) if flags.is_empty() => Inline::End(count),
             Err(RawErrno::OPNOTSUPP) => {
-                nature.learn_that_reads_wait();
+                nature.filesystem().learn_that_reads_wait();
                 Inline::Missed
             }
             // Fewer may be the end of the file, or of what the cache has: the ring tells.
@@ -91,7 +91,7 @@ impl File {
         let written = pwritev2(self.descriptor.as_fd(), &vector, offset, flags);
         let count = written.unwrap_or_else(|errno| {
             if errno == RawErrno::OPNOTSUPP {
-                nature.learn_that_writes_wait();
+                nature.filesystem().learn_that_writes_wait();
             }
             0
         });
@@ -115,7 +115,6 @@ impl File {
             Way::Memory => ReadWriteFlags::empty(),
             Way::Cache => ReadWriteFlags::NOWAIT,
         };
-        // A child of fork(2) could, and is refused by the ring as it is everything else.
-        (len > 0 && offset <= OFFSET_MAX && !self.ring.is_foreign()).then_some(flags)
+        (len > 0 && offset <= OFFSET_MAX && self.ring.lets_callers_serve()).then_some(flags)
     }
 }

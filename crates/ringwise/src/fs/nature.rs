@@ -1,10 +1,11 @@
-//! What a file is, as far as that decides the way to it; found out when it is opened and while it
-//! is used, by what the kernel answers.
+//! What a file is, as far as that decides the way to it; found out when it is opened. What its file
+//! system can do is known from the use of others on it, or learned (`filesystem.rs`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
-use rustix::fs::{fcntl_getfl, fstatfs};
+use rustix::fs::{fcntl_getfl, fstat, fstatfs};
 
+use super::filesystem::Filesystem;
 use crate::{backend::Blocking, descriptor::Descriptor, op::Hint};
 
 /// Of `statfs` (include/uapi/linux/magic.h).
@@ -14,8 +15,8 @@ const EXT4: u64 = 0xef53;
 /// Of the same call's flags, `ST_SYNCHRONOUS` (include/linux/statfs.h): mounted with `-o sync`.
 const MOUNTED_SYNCHRONOUS: u64 = 0x10;
 
-/// Cached writes from here on are a thread's on ext4 (`cargo bench -p ringwise-lab --bench
-/// transfers -- write`).
+/// Cached writes from here on are a thread's where a ring hands them to a worker (on ext4, by `cargo
+/// bench -p ringwise-lab --bench transfers -- write`).
 const WRITE_BY_THREAD_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
@@ -25,14 +26,11 @@ pub(super) struct Nature {
     /// It lives in memory: no read waits for a device. A ring would hand each to a worker thread,
     /// since such files cannot be asked not to block.
     is_in_memory: bool,
-    /// It writes through the page cache, and a ring hands each such write to a kernel's worker,
-    /// which takes longer for a large one than a thread of the loop.
-    is_slow_by_worker: bool,
-    /// The file system does not know reads that must not wait.
-    reads_wait: AtomicBool,
-    /// It does not know writes that must not wait, or each is made durable before it ends: by the
-    /// file's flags, or by its mount's.
-    writes_wait: AtomicBool,
+    /// Each write is made durable before it ends, by the file's flags or by its mount's.
+    is_synchronous: bool,
+    /// A ring hands each buffered write to a worker of the kernel, and that is known beforehand.
+    is_ext4: bool,
+    filesystem: Arc<Filesystem>,
     /// What offsets, lengths and addresses have to be multiples of; 1 where nothing is asked.
     pub(super) alignment: usize,
 }
@@ -58,28 +56,28 @@ impl Nature {
         let flags = || fcntl_getfl(file).map_or(0, |flags| flags.bits());
         let is_synchronous = is_cached
             && (mounted & MOUNTED_SYNCHRONOUS != 0 || flags() & libc::O_DSYNC as u32 != 0);
+        let device = fstat(file).map_or(0, |about| about.st_dev);
         Nature {
             is_cached,
             is_in_memory: is_cached && matches!(magic, TMPFS | RAMFS),
-            is_slow_by_worker: is_cached && magic == EXT4,
-            reads_wait: AtomicBool::new(false),
-            writes_wait: AtomicBool::new(is_synchronous),
+            is_synchronous,
+            is_ext4: magic == EXT4,
+            filesystem: Filesystem::of(device, magic),
             alignment,
         }
     }
 
     pub(super) fn read_way(&self) -> Way {
-        self.way(&self.reads_wait)
+        self.way(self.filesystem.reads_wait())
     }
 
     pub(super) fn write_way(&self) -> Way {
-        self.way(&self.writes_wait)
+        self.way(self.is_synchronous || self.filesystem.writes_wait())
     }
 
-    fn way(&self, waits: &AtomicBool) -> Way {
+    fn way(&self, waits: bool) -> Way {
         match self {
-            _ if !self.is_cached => Way::Ring,
-            _ if waits.load(Ordering::Relaxed) => Way::Ring,
+            _ if !self.is_cached || waits => Way::Ring,
             _ if self.is_in_memory => Way::Memory,
             _ => Way::Cache,
         }
@@ -87,17 +85,44 @@ impl Nature {
 
     /// What is known of a write of so many bytes.
     pub(super) fn write_hint(&self, len: usize) -> Hint {
-        let by_thread = self.is_slow_by_worker && len >= WRITE_BY_THREAD_BYTES;
-        if by_thread { Hint::ByThread } else { Hint::Nothing }
+        let by_worker = self.is_cached && (self.is_ext4 || self.filesystem.writes_wait());
+        match by_worker {
+            true if len >= WRITE_BY_THREAD_BYTES => Hint::ByThread,
+            true => Hint::ByWorker,
+            false => Hint::Nothing,
+        }
     }
 
-    /// A read that must not wait was refused as such.
-    pub(super) fn learn_that_reads_wait(&self) {
-        self.reads_wait.store(true, Ordering::Relaxed);
+    /// What is known of a read that the page cache did not serve.
+    pub(super) fn read_hint(&self) -> Hint {
+        let by_worker = self.is_cached && self.filesystem.reads_wait();
+        if by_worker { Hint::ByWorker } else { Hint::Missed }
     }
 
-    /// A write that must not wait was refused as such.
-    pub(super) fn learn_that_writes_wait(&self) {
-        self.writes_wait.store(true, Ordering::Relaxed);
+    pub(super) fn filesystem(&self) -> &Filesystem {
+        &self.filesystem
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    #[test]
+    fn a_file_knows_what_another_of_its_file_system_was_refused() {
+        let nature = || Nature::of(&memfd_create("file", MemfdFlags::CLOEXEC).unwrap().into(), 1);
+        let (first, second) = (nature(), nature());
+        assert_eq!((second.read_way(), second.write_way()), (Way::Memory, Way::Memory));
+        assert_eq!(second.write_hint(WRITE_BY_THREAD_BYTES), Hint::Nothing);
+        first.filesystem().learn_that_writes_wait();
+        assert_eq!((second.read_way(), second.write_way()), (Way::Memory, Way::Ring));
+        assert_eq!(second.write_hint(WRITE_BY_THREAD_BYTES), Hint::ByThread);
+        assert_eq!(second.write_hint(WRITE_BY_THREAD_BYTES - 1), Hint::ByWorker);
+        assert_eq!(second.read_hint(), Hint::Missed);
+        first.filesystem().learn_that_reads_wait();
+        assert_eq!(second.read_hint(), Hint::ByWorker);
+        assert_eq!((second.read_way(), nature().read_way()), (Way::Ring, Way::Ring));
     }
 }

@@ -11,7 +11,7 @@
 use std::{collections::VecDeque, io, time::Instant};
 
 use crate::{
-    backend::{AnyDriver, Cqe, Driver, classic::pool::Wake},
+    backend::{AnyDriver, Blocking, Cqe, Driver, classic::pool::Wake},
     buf::{Buffer, BufferGroup, Entries, Group},
     call::{Call, Context},
     completion,
@@ -366,7 +366,17 @@ impl Local {
         let is_left = self.left_to_threads & 1 << opcode as u64 != 0
             // No thread can have it.
             && !matches!(operation.target(), Some(Target::Registered(_)));
-        suits && self.driver.supports(opcode) && !is_left
+        suits && self.driver.supports(opcode) && !is_left && self.is_pollable(operation)
+    }
+
+    /// A polled ring fails reads and writes of what has no queue to poll (`EOPNOTSUPP`): the cache's, a
+    /// pipe's.
+    fn is_pollable(&self, operation: &Operation) -> bool {
+        !self.driver.is_polled()
+            || match operation.target() {
+                Some(Target::Descriptor(file)) => file.blocking() == Blocking::Device,
+                _ => true,
+            }
     }
 
     /// Leaves such operations on files to the loop's threads from now on, where the kernel has none for
@@ -374,7 +384,7 @@ impl Local {
     pub(crate) fn leave_to_threads(&mut self, opcode: Opcode) -> bool {
         let is_by_ring = self.driver.supports(opcode);
         self.left_to_threads |= u64::from(is_by_ring) << opcode as u64;
-        is_by_ring
+        is_by_ring || self.driver.leave_to_simulated_threads(opcode)
     }
 
     /// A result that is the loop's own, or of an operation of this kind.

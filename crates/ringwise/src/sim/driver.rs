@@ -94,6 +94,11 @@ impl Simulated {
         self.foreign.waker()
     }
 
+    /// Such operations are as if made by threads of the loop from now on: the kernel needs none.
+    pub(crate) fn leave_to_threads(&self, opcode: Opcode) {
+        self.simulation.lock().leave_to_threads(self.number, opcode);
+    }
+
     /// From now on a nudge is a result.
     pub(crate) fn expect_nudges(&mut self) {
         self.expects_nudges = true;

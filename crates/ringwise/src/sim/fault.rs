@@ -29,7 +29,7 @@ pub enum Fault {
     Again,
     /// The operation fails with `ECANCELED` and did nothing, though nobody cancelled it: the kernel has
     /// no thread for it, as beyond a limit of processes (io_uring/io-wq.c, io_wq_enqueue). Reads, writes
-    /// and syncs.
+    /// and syncs; a [`Ring`](crate::Ring) makes them again, by threads of its own, as beside a kernel.
     NoThread,
     /// The operation fails with `EIO`. One that changes names did nothing, and a write did
     /// nothing. A sync that fails so drops what it was to make durable: the file still reads as

@@ -18,12 +18,12 @@ use crate::{
 
 impl World {
     /// Makes an operation, unless a fault is in the way.
-    pub(super) fn perform(&mut self, opcode: Opcode, deed: Deed) -> Outcome {
+    pub(super) fn perform(&mut self, owner: u32, opcode: Opcode, deed: Deed) -> Outcome {
         let own = matches!(deed, Deed::Nop | Deed::Timeout { .. } | Deed::Refused(_));
         if !self.powered && !own {
             return Outcome::of(Err(libc::EIO));
         }
-        if let Some(errno) = self.fault_of(opcode, &deed) {
+        if let Some(errno) = self.fault_of(owner, opcode, &deed) {
             if let (libc::EIO, Deed::Sync { file }) = (errno, &deed)
                 && let Ok(inode) = self.files.get(*file).map(|file| file.inode)
             {
@@ -108,8 +108,9 @@ impl World {
     }
 
     /// The error that befalls an operation, if any. Every fault counts it.
-    fn fault_of(&mut self, opcode: Opcode, deed: &Deed) -> Option<i32> {
+    fn fault_of(&mut self, owner: u32, opcode: Opcode, deed: &Deed) -> Option<i32> {
         let needs_no_space = self.opens_existing(deed);
+        let needs_no_thread = self.is_by_threads(owner, opcode);
         let faults = [
             (Fault::Interrupted, libc::EINTR),
             (Fault::Again, libc::EAGAIN),
@@ -119,7 +120,12 @@ impl World {
         ];
         let mut errno = None;
         for (fault, number) in faults {
-            if fault == Fault::NoSpace && needs_no_space {
+            let is_spared = match fault {
+                Fault::NoSpace => needs_no_space,
+                Fault::NoThread => needs_no_thread,
+                _ => false,
+            };
+            if is_spared {
                 continue;
             }
             if self.faults.strike(fault, opcode) {

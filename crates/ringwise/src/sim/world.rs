@@ -6,7 +6,7 @@
 //! same program with the same seed does the same. Nothing here waits; that is the driver's.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     sync::{Arc, Condvar},
 };
 
@@ -71,6 +71,8 @@ pub(crate) struct World {
     wakers: BTreeMap<u32, Wake>,
     /// Loops that sleep until their waker is used.
     asleep: BTreeSet<u32>,
+    /// Which loop makes which operations by threads of its own.
+    by_threads: HashSet<(u32, Opcode)>,
     loops: u32,
     operations: u64,
     /// Submits refused since the last that was not.
@@ -100,6 +102,7 @@ impl World {
             mailboxes: BTreeMap::new(),
             wakers: BTreeMap::new(),
             asleep: BTreeSet::new(),
+            by_threads: HashSet::new(),
             loops: 0,
             operations: 0,
             refusals: 0,
@@ -135,6 +138,15 @@ impl World {
         self.wakers.remove(&number);
         self.asleep.remove(&number);
         while self.take_waiting(|pending| pending.owner == number).is_some() {}
+    }
+
+    /// Such operations of a loop need no thread of the kernel from now on.
+    pub(super) fn leave_to_threads(&mut self, owner: u32, opcode: Opcode) {
+        self.by_threads.insert((owner, opcode));
+    }
+
+    pub(super) fn is_by_threads(&self, owner: u32, opcode: Opcode) -> bool {
+        self.by_threads.contains(&(owner, opcode))
     }
 
     /// A loop is about to sleep, for want of anything to do.
@@ -265,7 +277,7 @@ impl World {
         let closes = matches!(action.deed, Deed::Close { .. });
         let outcome = match action.deed {
             Deed::Cancel { target } => self.cancel(owner, target),
-            deed => self.perform(action.opcode, deed),
+            deed => self.perform(owner, action.opcode, deed),
         };
         self.deliver(number, owner, &what, outcome);
         if closes {

@@ -4,6 +4,7 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use futures::executor::block_on;
@@ -233,4 +234,28 @@ fn run(command: &mut Command) -> Result<(), String> {
     let done = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     let text = String::from_utf8_lossy(&done.stderr);
     if done.status.success() { Ok(()) } else { Err(format!("{command:?}: {text}")) }
+}
+
+/// What the caller's thread could serve is refused as all else is.
+#[test]
+fn a_ring_that_was_shut_down_takes_no_cached_reads_and_writes() {
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
+        return skip("no /dev/shm");
+    };
+    for place in real_places() {
+        block_on(async {
+            let path = directory.path().join(place.name);
+            let file = File::open(&place.ring, &path, read_write().create(true)).await.unwrap();
+            file.write_at(vec![1; 8], 0).await.0.unwrap();
+            assert_eq!(place.ring.stats().inline_hits, 1, "{}", place.name);
+            place.ring.shutdown(Duration::from_secs(5)).await.unwrap();
+            let (written, back) = file.write_at(vec![2; 8], 0).await;
+            assert_eq!((written.unwrap_err().errno(), back), (libc::ESHUTDOWN, vec![2; 8]));
+            let (read, back) = file.read_at(vec![3; 8], 0).await;
+            assert_eq!((read.unwrap_err().errno(), back), (libc::ESHUTDOWN, vec![3; 8]));
+            let (read, _) = file.read_vectored_at(vec![vec![3; 4], vec![3; 4]], 0).await;
+            assert_eq!(read.unwrap_err().errno(), libc::ESHUTDOWN);
+            assert_eq!(std::fs::read(&path).unwrap(), [1; 8]);
+        });
+    }
 }

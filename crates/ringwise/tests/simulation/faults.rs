@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use ringwise::{
     AlignedBuf, AllocateMode, ErrorKind, Local, Opcode, Operation,
+    fs::File,
     sim::{Fault, Simulation, When},
 };
 
@@ -106,6 +107,27 @@ fn what_has_no_thread_is_cancelled_and_did_nothing() {
     assert_eq!(kind(&mut local, write()), Some(ErrorKind::Cancelled));
     assert_eq!(simulation.read("/file").unwrap(), []);
     assert_eq!(kind(&mut local, write()), None);
+}
+
+/// As on a kernel: a `Ring` leaves such operations to threads of its own.
+#[test]
+fn what_has_no_thread_is_made_all_the_same_for_a_shared_ring() {
+    let simulation = Simulation::builder(1).fault(Fault::NoThread, When::always()).build();
+    let ring = Local::builder().simulation(&simulation).build_ring().unwrap();
+    futures::executor::block_on(async {
+        let file = File::open(&ring, "/file", read_write()).await.unwrap();
+        file.write_all_at(vec![7; 10], 0).await.0.unwrap();
+        for step in file.chain().write_at(vec![8; 2], 10).sync_data().run().await {
+            step.result.unwrap();
+        }
+        let (read, bytes) = file.read_exact_at(vec![0; 12], 0).await;
+        read.unwrap();
+        assert_eq!(bytes, [&[7; 10][..], &[8; 2]].concat());
+    });
+    // A loop is told, as it is of a kernel's.
+    let mut local = local(&simulation);
+    let file = file(&simulation, "/file");
+    assert_eq!(kind(&mut local, Operation::sync_data(&file)), Some(ErrorKind::Cancelled));
 }
 
 #[test]

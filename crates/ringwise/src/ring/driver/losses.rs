@@ -12,6 +12,7 @@ use crate::{
     completion::Completion,
     descriptor::Target,
     op::{Opcode, Operation},
+    setup::Backend,
 };
 
 /// So often one that needs a worker is lost before its user is told: by a ring twice, and by threads
@@ -43,7 +44,8 @@ impl Driver {
         if !is_lost(completion) {
             return false;
         }
-        if !needs_worker(&completion.operation) {
+        let is_simulated = self.local.setup().backend() == Backend::Simulated;
+        if !is_simulated && !needs_worker(&completion.operation) {
             // It waits without one. A driver's own thread does not end.
             return self.is_shared;
         }
