@@ -12,14 +12,14 @@ pub(crate) mod extended;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::{
-    fs::{self, AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, Uid},
+    fs::{self, AtFlags, CWD, FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid},
     io::Errno,
     process,
 };
 
 use crate::{
     options::Options,
-    place::Place,
+    place::{Place, kind},
     quoting::Locale,
     report::{Line, compose, errno_text},
 };
@@ -244,6 +244,19 @@ pub(crate) fn set_mode(of: To<'_>, mode: u32) -> Result<(), Errno> {
     match of {
         To::Open(file) => fs::fchmod(file, mode),
         To::Through(file) => fs::chmodat(CWD, through(file), mode, AtFlags::empty()),
+    }
+}
+
+/// Permissions that a new file is first made without: those that its owner is to grant only when
+/// it is who it should be.
+pub(crate) fn omitted_at_first(options: &Options, stat: &Stat) -> u32 {
+    let mode = stat.st_mode & MODE_BITS;
+    if options.preserve.ownership {
+        mode & 0o077
+    } else if kind(stat) == FileType::Directory {
+        mode & 0o022
+    } else {
+        0
     }
 }
 

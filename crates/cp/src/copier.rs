@@ -6,7 +6,9 @@
 //! decisions and what is said is GNU cp's, so that scripts see no difference; where content goes
 //! is another's business (`flight.rs`).
 
+mod apart;
 mod backup;
+mod bundles;
 mod durable;
 mod existing;
 mod held;
@@ -25,7 +27,7 @@ use rustix::{
 };
 
 use crate::{
-    attributes::{Caller, MODE_BITS},
+    attributes::Caller,
     events,
     flight::{Descriptors, Flight},
     options::{Backup, Dereference, Making, Options},
@@ -33,6 +35,7 @@ use crate::{
     progress::Meter,
     report::Report,
 };
+use bundles::Bundles;
 use durable::Written;
 use existing::Existed;
 use tree::Tree;
@@ -51,6 +54,8 @@ pub(crate) struct Copier {
     copied: HashMap<Identity, Place>,
     /// Sources that were named, and copies of them, where there is more than one.
     named: Option<Named>,
+    /// Names that are with the threads, and directories that wait for them.
+    bundles: Bundles,
     /// The file systems that are to be synced at the end, by their devices, for `--durable`.
     written: HashMap<u64, Written>,
 }
@@ -95,6 +100,8 @@ pub(crate) struct Visit<'a> {
     pub(crate) is_new: bool,
     /// The file system to stay on, where one is to be stayed on.
     pub(crate) device: Option<u64>,
+    /// The directory that it goes into, where that is open.
+    pub(crate) into: Option<Identity>,
     /// Directories above it in the source, for loops.
     pub(crate) above: &'a dyn Fn(Identity) -> bool,
     /// The names that were given, for what is said about the tree as a whole.
@@ -146,6 +153,7 @@ impl Copier {
             descriptors,
             copied: HashMap::new(),
             named: None,
+            bundles: Bundles::new(&options),
             written: HashMap::new(),
             failed: false,
             options,
@@ -173,6 +181,7 @@ impl Copier {
             is_named: true,
             is_new,
             device: None,
+            into: None,
             above: &|_| false,
             root: &root,
         };
@@ -196,7 +205,7 @@ impl Copier {
     /// above get their attributes after that, and what comes next may ask for the names.
     pub(crate) fn name_all(&mut self) {
         if self.options.atomic {
-            self.flight.drain(&mut self.report);
+            self.settle();
         }
     }
 
@@ -210,7 +219,7 @@ impl Copier {
     /// What becomes of one name. `root_made`: whether the tree's first directory was made.
     pub(crate) fn visit(&mut self, visit: Visit<'_>, root_made: &mut bool) -> Visited {
         let follow = self.options.follows(visit.is_named);
-        let stat = match self.stat_source(&visit.source, follow) {
+        let stat = match self.stat_source(&visit, follow) {
             Ok(stat) => stat,
             Err(errno) => {
                 return self.fail("cannot stat %s", &[&visit.source.path], Some(errno));
@@ -267,11 +276,14 @@ impl Copier {
     }
 
     /// The source's metadata, after what is being written into it was written.
-    fn stat_source(&mut self, source: &Place, follow: bool) -> Result<Stat, Errno> {
-        let stat = source.stat(follow)?;
-        if self.flight.is_busy(Identity::of(&stat), false) {
-            self.flight.drain(&mut self.report);
-            return source.stat(follow);
+    fn stat_source(&mut self, visit: &Visit<'_>, follow: bool) -> Result<Stat, Errno> {
+        let stat = visit.source.stat(follow)?;
+        // What is found in a directory was seen to when that was entered.
+        let may_be_a_copy =
+            visit.is_named && kind(&stat) != FileType::Directory && self.flight.has_bundles();
+        if may_be_a_copy || self.flight.is_busy(Identity::of(&stat), false) {
+            self.settle();
+            return visit.source.stat(follow);
         }
         Ok(stat)
     }
@@ -340,7 +352,7 @@ impl Copier {
         }
         if self.flight.is_busy(identity, true) {
             // Its copy may yet fail; then this is no link to it, but another try.
-            self.flight.drain(&mut self.report);
+            self.settle();
             self.forget_failed();
             if !self.copied.contains_key(&identity) {
                 self.remember(identity, &visit.target);
@@ -387,25 +399,12 @@ impl Copier {
 
     /// Waits for all files, and for stable storage where that was asked for. True: all is done.
     pub(crate) fn finish(mut self) -> bool {
-        self.flight.drain(&mut self.report);
+        self.settle();
         self.sync_written();
         let ok = !self.failed && !self.flight.failed;
         if self.options.json {
             self.report.say(events::end(&self.meter, ok));
         }
         self.report.finish() && ok
-    }
-}
-
-/// Permissions that a new file is first made without: those that its owner is to grant only when
-/// it is who it should be.
-fn omitted_at_first(options: &Options, stat: &Stat) -> u32 {
-    let mode = stat.st_mode & MODE_BITS;
-    if options.preserve.ownership {
-        mode & 0o077
-    } else if kind(stat) == FileType::Directory {
-        mode & 0o022
-    } else {
-        0
     }
 }

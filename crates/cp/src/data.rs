@@ -4,6 +4,8 @@
 //! of its source and shorter: it never looks whole. The ways themselves are chosen in `way.rs`.
 
 pub(crate) mod ahead;
+pub(crate) mod direct;
+mod spliced;
 pub(crate) mod verify;
 
 use ringwise::Descriptor;
@@ -46,6 +48,7 @@ pub(crate) fn copy(job: &Job, way: Way) -> Result<(), Line> {
                 plain(job, &mut sums)?;
             }
         }
+        Way::Spliced => spliced::copy(job)?,
         Way::Extents => extents(job, &mut sums)?,
         Way::Zeros => zeros(job, 0, u64::MAX, &mut sums).and_then(|end| extend(job, end))?,
         // A ring's job comes here only when the ring could not take it.

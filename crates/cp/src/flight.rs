@@ -9,20 +9,24 @@ mod memory;
 mod ring;
 mod threads;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
 use rustix::process::{Resource, getrlimit};
 
 use crate::{
+    bundle::{Bundle, Landed},
     data::{self, ahead},
-    job::{Job, Outcome},
+    job::{Job, Outcome, plan_text},
     options::{EngineChoice, Options, Reflink, Sparse},
     place::{Identity, kind},
     report::{Line, Report},
     way::{self, Chosen, MAPPED_BYTES_MIN, Means, Pairs, SMALL_BYTES, Way},
 };
 use mapped::MappedEngine;
-use memory::Memory;
+pub(crate) use memory::Memory;
 use ring::RingEngine;
 use threads::Threads;
 
@@ -31,6 +35,9 @@ const WAITING_LINES_MAX: usize = 4096;
 
 /// Descriptors that the process keeps for other things than files in flight.
 const DESCRIPTORS_KEPT: u64 = 24;
+
+/// With fewer files for each thread names stay with the walk: a thread opens some ahead.
+const AHEAD_FILES_MIN: usize = 16;
 
 /// Bytes that a run gives its threads before the device gets some beside them: a shorter run would
 /// return sooner than the device is done with its part (docs/copying.md).
@@ -48,12 +55,25 @@ pub(crate) struct Flight {
     memory: Memory,
     /// Bytes of all files that were to be moved.
     given_bytes: u64,
-    /// Source and copy of each job.
-    flying: HashMap<u64, (Identity, Identity)>,
+    flying: HashMap<u64, Flying>,
+    /// Bundles that came back, for the walk to see to.
+    pub(crate) landed: VecDeque<Landed>,
     next_number: u64,
     pub(crate) failed: bool,
     /// Sources whose copy failed: a link to them has to be tried as a copy.
     pub(crate) failed_sources: Vec<Identity>,
+}
+
+/// What is in flight, as far as others must not meet it.
+#[derive(Clone, Copy, Debug)]
+struct Flying {
+    /// A file that is read; of a bundle the directory that it is from.
+    source: Identity,
+    /// A file that is written; of a bundle the directory that it goes into.
+    copy: Identity,
+    /// The directory that a new file is in, where that is known.
+    into: Option<Identity>,
+    is_bundle: bool,
 }
 
 /// How many files may be in flight, and directories be held open, by the limit on descriptors.
@@ -127,6 +147,7 @@ impl Flight {
             memory: Memory::default(),
             given_bytes: 0,
             flying: HashMap::new(),
+            landed: VecDeque::new(),
             next_number: 1,
             failed: false,
             failed_sources: Vec::new(),
@@ -134,8 +155,14 @@ impl Flight {
     }
 
     pub(crate) fn number(&mut self) -> u64 {
-        self.next_number += 1;
-        self.next_number
+        self.numbers(1)
+    }
+
+    /// So many numbers in a row, from the one that is given on.
+    pub(crate) fn numbers(&mut self, count: usize) -> u64 {
+        let first = self.next_number;
+        self.next_number += count as u64;
+        first
     }
 
     /// Whether a file is in the way of a job: being written, or being read where it is to be
@@ -143,7 +170,60 @@ impl Flight {
     pub(crate) fn is_busy(&self, file: Identity, to_write: bool) -> bool {
         !self.flying.is_empty()
             && (self.flying.values())
-                .any(|(source, copy)| *copy == file || (to_write && *source == file))
+                .any(|flying| flying.copy == file || (to_write && flying.source == file))
+    }
+
+    /// Whether names are with the threads: which files they are nobody knows.
+    pub(crate) fn has_bundles(&self) -> bool {
+        self.flying.values().any(|flying| flying.is_bundle)
+    }
+
+    /// Whether names are being made in a directory, which then is not to be listed yet.
+    pub(crate) fn fills(&self, directory: Identity) -> bool {
+        self.flying.values().any(|flying| flying.is_bundle && flying.copy == directory)
+    }
+
+    /// Whether files of a directory may be read without a look at what each is: all that is
+    /// written are new files elsewhere.
+    pub(crate) fn leaves_alone(&self, directory: Identity) -> bool {
+        let is_elsewhere =
+            |flying: &Flying| flying.is_bundle || flying.into.is_some_and(|into| into != directory);
+        self.flying.values().all(is_elsewhere)
+    }
+
+    /// Whether names may be given to threads, by what there is to copy with.
+    pub(crate) fn takes_bundles(&self) -> bool {
+        self.ahead_files() >= AHEAD_FILES_MIN
+    }
+
+    /// Files that each who copies a bundle may have open.
+    pub(crate) fn ahead_files(&self) -> usize {
+        let most = self.threads.as_ref().map_or(self.files_max, Threads::most);
+        self.files_max / (2 * (most + 1))
+    }
+
+    /// Who copies bundles.
+    pub(crate) fn copying_threads(&self) -> usize {
+        self.threads.as_ref().map_or(1, Threads::most)
+    }
+
+    /// Whether files of one file system may share their blocks with those of another. None: nobody tried.
+    pub(crate) fn pair_shares(&self, source_device: u64, copy_device: u64) -> Option<bool> {
+        let options = &self.options;
+        let may = options.reflink == Reflink::Auto && options.sparse == Sparse::Auto;
+        if may { self.pairs.share(source_device, copy_device) } else { Some(false) }
+    }
+
+    /// Gives names to a thread.
+    pub(crate) fn submit_bundle(&mut self, bundle: Bundle, report: &mut Report) {
+        let (source, copy) = (bundle.pair.source_identity, bundle.pair.target_identity);
+        let flying = Flying { source, copy, into: None, is_bundle: true };
+        self.flying.insert(bundle.number, flying);
+        report.wait_for(bundle.number);
+        let threads = self.threads.as_mut().expect("they take bundles");
+        let ended = threads.start_bundle(bundle);
+        self.land(ended, report);
+        self.bound(report);
     }
 
     /// Copies a file, now or in flight. False: it failed already.
@@ -158,7 +238,7 @@ impl Flight {
         let moves = self.options.data && !job.cloned;
         let is_worth_it = job.size() > SMALL_BYTES || self.threads.is_some();
         if moves && is_worth_it && kind(&job.source_stat).is_file() {
-            job.absent_pages = self.memory.absent_pages(&job);
+            job.absent_pages = self.memory.absent_pages(&job.source, job.size());
         }
         if moves && !job.is_cold() && job.size() >= MAPPED_BYTES_MIN {
             self.wait_for_room(report);
@@ -169,7 +249,7 @@ impl Flight {
             job.way = self.way_name(&job, way);
         }
         if self.options.debug {
-            let text = self.plan_text(&job, reason);
+            let text = plan_text(&job, reason);
             report.say(Line::Out(text));
         }
         if moves && let (Way::Ring, Lazy::Open(ring)) = (way, &mut self.ring) {
@@ -191,7 +271,7 @@ impl Flight {
             return true;
         }
         if moves && job.is_cold() {
-            ahead::begin(&job);
+            ahead::begin(&job.source, job.size());
         }
         if moves && kind(&job.source_stat).is_file() && self.threads.is_some() {
             return self.begin_by_thread(job, way, report);
@@ -228,14 +308,21 @@ impl Flight {
     /// Chooses a way, and opens what it needs when it is first wanted: a ring costs more than a
     /// small file.
     fn choose(&mut self, job: &Job) -> Chosen {
+        let (options, files_max) = (&self.options, self.files_max);
         let mut means = Means {
             ring: !matches!(self.ring, Lazy::Missing),
             direct: self.options.data && !job.cloned && self.may_map(job),
+            threads: self.threads.is_some() && options.durable && !options.verify,
         };
-        let (options, files_max) = (&self.options, self.files_max);
         loop {
             let chosen = way::choose(job, options, means);
             match chosen.0 {
+                Way::Spliced => {
+                    means.direct = self.pairs.takes_direct(job);
+                    if means.direct {
+                        return chosen;
+                    }
+                }
                 Way::Mapped => {
                     means.direct = self.pairs.takes_direct(job)
                         && self.mapped.open(|| MappedEngine::open(options, files_max));
@@ -288,6 +375,10 @@ impl Flight {
     /// Lets no more lines wait than memory has room for.
     fn bound(&mut self, report: &mut Report) {
         while let Some(oldest) = report.oldest_waiting(WAITING_LINES_MAX) {
+            if !self.flying.contains_key(&oldest) {
+                // The walk comes to it as soon as it may.
+                return;
+            }
             self.wait_for(oldest, report);
         }
     }
@@ -310,21 +401,22 @@ impl Flight {
         for outcome in ended {
             self.flying.remove(&outcome.number);
             self.note(&outcome);
-            report.ended(outcome.number, outcome.lines);
+            report.ended(outcome.number, outcome.said);
+            self.landed.extend(outcome.landed);
         }
     }
 
     fn end_now(&mut self, outcome: Outcome, report: &mut Report) -> bool {
         self.note(&outcome);
         let ok = outcome.ok;
-        outcome.lines.into_iter().for_each(|line| report.say(line));
+        report.say_all(outcome.said);
         ok
     }
 
     fn note(&mut self, outcome: &Outcome) {
         if !outcome.ok {
             self.failed = true;
-            self.failed_sources.push(outcome.source);
+            self.failed_sources.extend(outcome.source);
         }
     }
 
@@ -342,7 +434,7 @@ impl Flight {
     fn share_by_thread(&mut self, mut job: Job, report: &mut Report) -> bool {
         job.way = Way::Share.name();
         if self.options.debug {
-            let text = self.plan_text(&job, "the file system can");
+            let text = plan_text(&job, "the file system can");
             report.say(Line::Out(text));
         }
         self.begin_by_thread(job, Way::Share, report)
@@ -385,22 +477,11 @@ impl Flight {
             _ => way.name(),
         }
     }
-
-    fn plan_text(&self, job: &Job, reason: &str) -> Vec<u8> {
-        let reason = match (job.way, self.options.data, job.cloned) {
-            ("whole", ..) => "it is there with the same content",
-            (_, false, _) => "--attributes-only",
-            (_, _, true) => "the file system can",
-            _ => reason,
-        };
-        let mut text = job.locale.shell(&job.copy_path);
-        text.extend_from_slice(format!(": {} ({reason})", job.way).as_bytes());
-        text
-    }
 }
 
-fn depart(flying: &mut HashMap<u64, (Identity, Identity)>, job: &Job, report: &mut Report) {
-    flying.insert(job.number, (Identity::of(&job.source_stat), Identity::of(&job.copy_stat)));
+fn depart(flying: &mut HashMap<u64, Flying>, job: &Job, report: &mut Report) {
+    let (source, copy) = (Identity::of(&job.source_stat), Identity::of(&job.copy_stat));
+    flying.insert(job.number, Flying { source, copy, into: job.into, is_bundle: false });
     report.wait_for(job.number);
 }
 

@@ -12,13 +12,14 @@ use rustix::{
 };
 
 use crate::{
-    attributes::{Caller, Copied, Finish, Of, Otherwise, To, set_mode},
+    attributes::{Caller, Copied, Finish, Of, Otherwise, To, omitted_at_first, set_mode},
+    bundle::Landed,
     events,
     options::Options,
     place::{Identity, retry},
     progress::Meter,
     quoting::Locale,
-    report::{Line, compose},
+    report::{Item, Line, compose},
     temporary::Temporary,
 };
 
@@ -39,6 +40,8 @@ pub(crate) struct Job {
     pub(crate) copy_path: Vec<u8>,
     pub(crate) copy_stat: Stat,
     pub(crate) is_new: bool,
+    /// The directory that it was made in, where it is new and that is known.
+    pub(crate) into: Option<Identity>,
     /// Permissions that the copy is to have in the end, without those that need `--preserve`.
     pub(crate) mode: u32,
     /// Permissions that it was made without.
@@ -56,14 +59,39 @@ pub(crate) struct Job {
     pub(crate) temporary: Option<Temporary>,
 }
 
-/// What became of a job.
+/// What became of a job, or of a bundle.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) number: u64,
-    pub(crate) lines: Vec<Line>,
+    pub(crate) said: Vec<Item>,
     pub(crate) ok: bool,
     /// The source, where later links to it must not be made to this copy.
-    pub(crate) source: Identity,
+    pub(crate) source: Option<Identity>,
+    pub(crate) landed: Option<Landed>,
+}
+
+/// The permissions of a copy's file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Permissions {
+    /// In the end.
+    pub(crate) mode: u32,
+    /// Of these, which a new one is made without.
+    pub(crate) omitted: u32,
+    /// Which it is made with beside them.
+    pub(crate) extra: u32,
+}
+
+impl Permissions {
+    pub(crate) fn of_new(options: &Options, source: &Stat) -> Permissions {
+        let mode = source.st_mode & 0o777;
+        // Attributes of the user's want permission to write (xattr(7)).
+        let extra = if options.preserve.xattr { 0o200 & !mode } else { 0 };
+        Permissions { mode, omitted: omitted_at_first(options, source), extra }
+    }
+
+    pub(crate) fn at_first(self) -> u32 {
+        (self.mode & !self.omitted) | self.extra
+    }
 }
 
 impl Job {
@@ -97,7 +125,7 @@ impl Job {
     /// Sets attributes, gives the copy its name and closes, when the content is there, or only
     /// closes.
     pub(crate) fn end(self, moved: Result<(), Line>) -> Outcome {
-        let (number, source) = (self.number, Identity::of(&self.source_stat));
+        let (number, from) = (self.number, Identity::of(&self.source_stat));
         let mut lines = Vec::new();
         let mut ok = match moved {
             Ok(()) => self.finish(&mut lines),
@@ -138,7 +166,8 @@ impl Job {
             let bytes = u64::try_from(source_stat.st_size).unwrap_or(0);
             lines.push(events::file((&source_path, &copy_path), bytes, way, ok));
         }
-        Outcome { number, lines, ok, source }
+        let said = lines.into_iter().map(Item::Said).collect();
+        Outcome { number, said, ok, source: Some(from), landed: None }
     }
 
     fn finish(&self, lines: &mut Vec<Line>) -> bool {
@@ -177,4 +206,17 @@ impl Job {
     fn has_owner(&self) -> bool {
         self.copy_stat.st_uid == self.found.st_uid && self.copy_stat.st_gid == self.found.st_gid
     }
+}
+
+/// What `--debug` says of a file.
+pub(crate) fn plan_text(job: &Job, reason: &str) -> Vec<u8> {
+    let reason = match (job.way, job.options.data, job.cloned) {
+        ("whole", ..) => "it is there with the same content",
+        (_, false, _) => "--attributes-only",
+        (_, _, true) => "the file system can",
+        _ => reason,
+    };
+    let mut text = job.locale.shell(&job.copy_path);
+    text.extend_from_slice(format!(": {} ({reason})", job.way).as_bytes());
+    text
 }

@@ -5,7 +5,7 @@
 //! engine copies.
 //!
 //! Reading order: `options`, `command_line` (what was typed), `copier` (what becomes of a name),
-//! `copier/tree` (the walk), `job` (a regular file), `way` (which way its content goes), `data` and
+//! `copier/tree` (the walk), `job` (a regular file), `bundle` (many small ones), `way` (which way its content goes), `data` and
 //! `flight` (how it goes), `attributes`, `temporary` (the name it gets), `report` (what is said).
 //!
 //! Invariant: a copy that was interrupted is shorter than its source.
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod bundle;
 mod command_line;
 mod copier;
 mod data;

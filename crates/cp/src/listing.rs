@@ -4,9 +4,12 @@
 //! systems keep them, and it is what makes `--verbose` comparable. Names lie in one piece of
 //! memory, so that a million of them cost their bytes and sixteen more each.
 
-use std::{mem::MaybeUninit, os::fd::AsFd};
+use std::{mem::MaybeUninit, ops::Range, os::fd::AsFd};
 
-use rustix::{fs::RawDir, io::Errno};
+use rustix::{
+    fs::{FileType, RawDir},
+    io::Errno,
+};
 
 /// Enough that a million names take a few hundred calls.
 const BUFFER_BYTES: usize = 128 << 10;
@@ -15,9 +18,32 @@ const BUFFER_BYTES: usize = 128 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     bytes: Vec<u8>,
-    /// Inode, start and length of each name.
-    names: Vec<(u64, u32, u16)>,
+    names: Vec<Entry>,
     next: usize,
+}
+
+/// A name, and what the directory said of it.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    inode: u64,
+    start: u32,
+    len: u16,
+    is_regular: bool,
+    is_directory: bool,
+}
+
+/// Names that follow each other.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// Each with a zero behind it.
+    bytes: Vec<u8>,
+    pub(crate) len: usize,
+}
+
+impl Run {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.split(|byte| *byte == 0).take(self.len)
+    }
 }
 
 impl Listing {
@@ -39,18 +65,69 @@ impl Listing {
             let start = u32::try_from(listing.bytes.len()).map_err(|_| Errno::OVERFLOW)?;
             let len = u16::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
             listing.bytes.extend_from_slice(name);
-            listing.names.push((entry.ino(), start, len));
+            // Where nobody tells, it is taken to be anything.
+            let what = entry.file_type();
+            let is_regular = what == FileType::RegularFile;
+            let is_directory = what == FileType::Directory;
+            listing.names.push(Entry { inode: entry.ino(), start, len, is_regular, is_directory });
         }
         listing.bytes.shrink_to_fit();
-        listing.names.sort_by_key(|(inode, ..)| *inode);
+        listing.names.sort_by_key(|entry| entry.inode);
         Ok(listing)
+    }
+
+    /// How many there were.
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// How many were not taken yet.
+    pub(crate) fn left(&self) -> usize {
+        self.names.len() - self.next
     }
 
     /// Takes the next name.
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
-        let &(_, start, len) = self.names.get(self.next)?;
+        let entry = *self.names.get(self.next)?;
         self.next += 1;
-        Some(self.bytes[start as usize..start as usize + usize::from(len)].to_vec())
+        Some(self.name(entry).to_vec())
+    }
+
+    /// Takes as many names of regular files as come next, where they are enough and no more than
+    /// `most`.
+    pub(crate) fn take_run(&mut self, least: usize, most: usize) -> Option<Run> {
+        let next = self.names[self.next..].iter().take(most);
+        let len = next.take_while(|entry| entry.is_regular).count();
+        if len < least {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        for entry in &self.names[self.next..self.next + len] {
+            bytes.extend_from_slice(self.name(*entry));
+            bytes.push(0);
+        }
+        self.next += len;
+        Some(Run { bytes, len })
+    }
+
+    /// Takes as many names of directories as come next, where they are enough and no more than
+    /// `most`. What is given is for [`Listing::name_at`].
+    pub(crate) fn take_directories(&mut self, least: usize, most: usize) -> Range<usize> {
+        let next = self.names[self.next..].iter().take(most);
+        let len = next.take_while(|entry| entry.is_directory).count();
+        if len < least {
+            return self.next..self.next;
+        }
+        self.next += len;
+        self.next - len..self.next
+    }
+
+    pub(crate) fn name_at(&self, index: usize) -> Vec<u8> {
+        self.name(self.names[index]).to_vec()
+    }
+
+    fn name(&self, entry: Entry) -> &[u8] {
+        &self.bytes[entry.start as usize..entry.start as usize + usize::from(entry.len)]
     }
 
     /// Leaves the rest.

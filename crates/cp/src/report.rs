@@ -59,6 +59,8 @@ pub(crate) struct Report {
     pub(crate) locale: Locale,
     out: BufWriter<Stdout>,
     queue: VecDeque<Item>,
+    /// Before what waits by this number is said what is said now.
+    at: Option<u64>,
     write_error: Option<io::Error>,
     /// Standard input could not be read, and why closing it would fail too.
     read_error: Option<Option<Errno>>,
@@ -70,10 +72,11 @@ pub(crate) struct Report {
     bar: Option<ProgressBar>,
 }
 
+/// What is said, or the place of what is not said yet.
 #[derive(Debug)]
-enum Item {
+pub(crate) enum Item {
     Said(Line),
-    /// A file in flight, by its number.
+    /// Of a file in flight, by its number.
     Waiting(u64),
 }
 
@@ -82,10 +85,10 @@ impl Report {
         let stdout = io::stdout();
         let at_once = stdout.is_terminal();
         let out = BufWriter::with_capacity(16 << 10, stdout);
-        let (queue, write_error, read_error) = (VecDeque::new(), None, None);
+        let (queue, at, write_error, read_error) = (VecDeque::new(), None, None, None);
         let is_closed = ringwise::was_closed_at_start(StandardStream::Output);
         let (json, bar) = (false, None);
-        Report { locale, out, queue, write_error, read_error, is_closed, at_once, json, bar }
+        Report { locale, out, queue, at, write_error, read_error, is_closed, at_once, json, bar }
     }
 
     /// How lines are said from now on.
@@ -97,7 +100,47 @@ impl Report {
         if self.queue.is_empty() {
             self.print(&line);
         } else {
-            self.queue.push_back(Item::Said(line));
+            self.push(Item::Said(line));
+        }
+    }
+
+    fn push(&mut self, item: Item) {
+        match (self.at.and_then(|number| self.place_of(number)), item) {
+            (Some(0), Item::Said(line)) => self.print(&line),
+            (Some(at), item) => self.queue.insert(at, item),
+            (None, item) => self.queue.push_back(item),
+        }
+    }
+
+    fn place_of(&self, number: u64) -> Option<usize> {
+        let waits = |item: &Item| matches!(item, Item::Waiting(waiting) if *waiting == number);
+        self.queue.iter().position(waits)
+    }
+
+    /// What is said from now on goes where something waits by this number, until it ended; or
+    /// behind all again. Gives where it went before.
+    pub(crate) fn speak_at(&mut self, number: Option<u64>) -> Option<u64> {
+        std::mem::replace(&mut self.at, number)
+    }
+
+    /// All is said that goes where something waits by this number; the rest goes to `before`.
+    pub(crate) fn leave(&mut self, number: u64, before: Option<u64>) {
+        self.at = before;
+        self.ended(number, Vec::new());
+    }
+
+    /// What waits, or is said behind that.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// What a file said that was in flight for no time.
+    pub(crate) fn say_all(&mut self, said: Vec<Item>) {
+        for item in said {
+            match item {
+                Item::Said(line) => self.say(line),
+                Item::Waiting(_) => self.push(item),
+            }
         }
     }
 
@@ -111,16 +154,15 @@ impl Report {
 
     /// The place of what a file in flight will say.
     pub(crate) fn wait_for(&mut self, number: u64) {
-        self.queue.push_back(Item::Waiting(number));
+        self.push(Item::Waiting(number));
     }
 
     /// A file in flight ended: what it says takes its place.
-    pub(crate) fn ended(&mut self, number: u64, lines: Vec<Line>) {
-        let waits = |item: &Item| matches!(item, Item::Waiting(waiting) if *waiting == number);
-        let Some(at) = self.queue.iter().position(waits) else { return };
+    pub(crate) fn ended(&mut self, number: u64, said: Vec<Item>) {
+        let Some(at) = self.place_of(number) else { return };
         self.queue.remove(at);
-        for (offset, line) in lines.into_iter().enumerate() {
-            self.queue.insert(at + offset, Item::Said(line));
+        for (offset, item) in said.into_iter().enumerate() {
+            self.queue.insert(at + offset, item);
         }
         while let Some(Item::Said(_)) = self.queue.front() {
             let Some(Item::Said(line)) = self.queue.pop_front() else { unreachable!("seen") };
@@ -211,7 +253,7 @@ mod tests {
         report.wait_for(1);
         report.wait_for(2);
         report.say(Line::Out(b"third".to_vec()));
-        report.ended(2, vec![Line::Error(b"second".to_vec())]);
+        report.ended(2, vec![Item::Said(Line::Error(b"second".to_vec()))]);
         assert_eq!(report.queue.len(), 3, "all wait for the first");
         assert_eq!(report.oldest_waiting(3), Some(1));
         assert_eq!(report.oldest_waiting(4), None);

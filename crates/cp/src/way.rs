@@ -6,6 +6,7 @@
 //! | either side is no regular file, or the source says it has no bytes | read and write |
 //! | holes are to be made: `--sparse=always`, or the source has fewer blocks than bytes | by extents (`SEEK_DATA`), or by looking for zeros where there is no such call |
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
+//! | the same as in the next row, at most [`SPLICED_BYTES_MAX`], `--durable` and not to be checked, by threads | spliced: the device takes the pages of the source from a pipe, by direct writes |
 //! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, and one of: `--durable`; no copy_file_range; more bytes than the kernel lets be dirty; after the first 128 MiB of a run, all threads are busy and the device is not | mapped: the device takes the pages of the source, by direct writes |
 //! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two, and one call for a small file |
 //! | most of the source is not in memory | read and write, with advice to read ahead |
@@ -35,6 +36,9 @@ pub(crate) const SMALL_BYTES: u64 = 64 << 10;
 /// memory and writing back later (docs/copying.md).
 pub(crate) const MAPPED_BYTES_MIN: u64 = 128 << 10;
 
+/// Up to this many bytes to map a file costs more than it saves.
+const SPLICED_BYTES_MAX: u64 = 4 << 20;
+
 /// What direct writes are aligned to: pages, since a mapping has no less.
 pub(crate) const DIRECT_ALIGNMENT_BYTES: u64 = 4096;
 
@@ -54,6 +58,8 @@ pub(crate) enum Way {
     Zeros,
     Ring,
     Mapped,
+    /// By a thread, through a pipe.
+    Spliced,
     /// One FICLONE, by a thread: this pair of file systems is known to share blocks.
     Share,
 }
@@ -68,6 +74,7 @@ impl Way {
             Way::Zeros => "search for zeros",
             Way::Ring => "ring",
             Way::Mapped => "mapped",
+            Way::Spliced => "spliced",
             Way::Share => "shared blocks",
         }
     }
@@ -80,6 +87,8 @@ pub(crate) struct Means {
     pub(crate) ring: bool,
     /// Direct writes by a ring: neither forbidden here nor slow, and no later than by other means.
     pub(crate) direct: bool,
+    /// Threads, in a run that waits for the device: direct writes by them.
+    pub(crate) threads: bool,
 }
 
 /// A way and its reason, for `--debug`.
@@ -107,6 +116,13 @@ impl Pairs {
             Some(suits(offset) && suits(memory) && kind != BTRFS_MAGIC)
         };
         *self.direct.entry(job.copy_stat.st_dev).or_insert_with(|| asks().unwrap_or(false))
+    }
+
+    /// Whether files of these file systems share blocks. None: nobody tried.
+    pub(crate) fn share(&self, source_device: u64, copy_device: u64) -> Option<bool> {
+        let pair = (source_device, copy_device);
+        let without = || self.without_clone.contains(&pair).then_some(false);
+        self.with_clone.contains(&pair).then_some(true).or_else(without)
     }
 
     /// Whether a thread may try to share the source's blocks: others of these file systems did.
@@ -138,14 +154,12 @@ impl Pairs {
 }
 
 /// Shares the blocks of a file of which that was expected, or gives the way that it goes instead.
-pub(crate) fn share(job: &mut Job) -> Way {
+pub(crate) fn share(job: &mut Job) -> Chosen {
     if fs::ioctl_ficlone(&job.copy, &job.source).is_ok() {
         job.cloned = true;
-        return Way::Share;
+        return (Way::Share, "the file system can");
     }
-    let (way, _) = choose(job, &job.options, Means::default());
-    job.way = way.name();
-    way
+    choose(job, &job.options, Means::default())
 }
 
 /// Chooses.
@@ -166,6 +180,9 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
     }
     let is_cold = job.is_cold();
     if means.direct && size >= MAPPED_BYTES_MIN && !is_cold {
+        if means.threads && size <= SPLICED_BYTES_MAX {
+            return (Way::Spliced, "the device takes it from the page cache, by a pipe");
+        }
         return (Way::Mapped, "the device takes it from the page cache");
     }
     if may_range(job, options) {

@@ -9,6 +9,7 @@ mod beyond;
 mod cold;
 #[path = "../schema/conform.rs"]
 mod conform;
+mod crowds;
 // How long is waited for a device is the daemons' tests' too.
 #[path = "../harness/daemon.rs"]
 mod daemon;
@@ -27,6 +28,7 @@ mod resumed;
 mod scripts;
 mod shared;
 mod snapshot;
+mod spliced;
 mod swapped;
 mod told;
 mod world;

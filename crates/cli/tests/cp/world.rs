@@ -94,6 +94,9 @@ fn fill(
                 if depth < 3 {
                     fill(rng, &path, (root, depth + 1), kinds, made);
                 }
+                if rng.u8(..4) == 0 {
+                    crowd(rng, &path, made);
+                }
             }
             4 | 5 => link(rng, root, &path),
             6 if !made.is_empty() => {
@@ -117,6 +120,24 @@ fn fill(
             10 => sparse(rng, &path),
             11 => fs::write(&path, bytes(rng, 1 << 20)).unwrap(),
             12 => fs::write(&path, b"").unwrap(),
+            _ => fs::write(&path, bytes(rng, 9000)).unwrap(),
+        }
+        made.push(path);
+    }
+}
+
+/// Many small files, which go to a thread together, and now and then one that does not.
+fn crowd(rng: &mut Rng, directory: &Path, made: &mut Vec<PathBuf>) {
+    for number in 0..rng.usize(12..60) {
+        let path = directory.join(format!("crowd{number}"));
+        match rng.u8(0..40) {
+            0 => fs::write(&path, bytes(rng, 200_000)).unwrap(),
+            1 => sparse(rng, &path),
+            2 => symlink("crowd0", &path).unwrap(),
+            3 => fs::create_dir(&path).unwrap(),
+            4 if directory.join("crowd0").is_file() => {
+                fs::hard_link(directory.join("crowd0"), &path).unwrap();
+            }
             _ => fs::write(&path, bytes(rng, 9000)).unwrap(),
         }
         made.push(path);

@@ -51,8 +51,8 @@ impl Copier {
                 return Err(self.fail("cannot stat %s", &[&visit.target.path], Some(errno)));
             }
         };
-        if self.flight.is_busy(Identity::of(&target), true) {
-            self.flight.drain(&mut self.report);
+        if self.flight.has_bundles() || self.flight.is_busy(Identity::of(&target), true) {
+            self.settle();
             target = visit.target.stat(!by_link).unwrap_or(target);
         }
         let sameness = self.sameness(visit, source, &target);
@@ -130,7 +130,7 @@ impl Copier {
 
     fn ask(&mut self, place: &Place, stat: &Stat) -> bool {
         // What was said before comes before the question.
-        self.flight.drain(&mut self.report);
+        self.settle();
         self.report.flush();
         let name = self.report.locale.shell(&place.path);
         let mode = stat.st_mode & 0o7777;

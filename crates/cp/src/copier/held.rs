@@ -55,6 +55,10 @@ impl Held {
         self.file = None;
     }
 
+    pub(super) fn identity(&self) -> Option<Identity> {
+        self.identity
+    }
+
     pub(super) fn is(&self, directory: Identity) -> bool {
         self.identity == Some(directory)
     }

@@ -8,9 +8,9 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Copier, Existed, Visit, Visited, held::Held, omitted_at_first, tree::Entered};
+use super::{Copier, Existed, Visit, Visited, held::Held, tree::Entered};
 use crate::{
-    attributes::{Copied, Finish, MODE_BITS, Of, Otherwise, To, set_mode},
+    attributes::{Copied, Finish, MODE_BITS, Of, Otherwise, To, omitted_at_first, set_mode},
     options::{Making, Options},
     place::{Identity, Place, kind},
     temporary,

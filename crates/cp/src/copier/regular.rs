@@ -14,11 +14,11 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Copier, Existed, Visit, Visited, omitted_at_first};
+use super::{Copier, Existed, Visit, Visited};
 use crate::{
     attributes::{MODE_BITS, Of, To, extended, set_mode},
     data::verify,
-    job::Job,
+    job::{Job, Permissions},
     place::{Identity, Place, kind},
     temporary::{Existing, Temporary},
 };
@@ -43,25 +43,21 @@ impl Copier {
             Ok(opened) => opened,
             Err(visited) => return visited,
         };
-        let mode = stat.st_mode & 0o777;
-        let omitted = omitted_at_first(&self.options, stat);
-        // Attributes of the user's want permission to write (xattr(7)).
-        let extra = if self.options.preserve.xattr { 0o200 & !mode } else { 0 };
+        let permissions = Permissions::of_new(&self.options, stat);
+        let mode = permissions.at_first();
         let target = &visit.target;
         let opened = match existed.stat {
             Some(there) if self.options.resume => {
                 self.open_whole_or_not(target, (&source, &source_stat), &there, |copier| {
                     match copier.replaces_at_once(stat) {
-                        true => copier.open_beside(target, existed, (mode & !omitted) | extra),
-                        false => copier.open_existing(target, (mode & !omitted) | extra),
+                        true => copier.open_beside(target, existed, mode),
+                        false => copier.open_existing(target, mode),
                     }
                 })
             }
-            _ if self.replaces_at_once(stat) => {
-                self.open_beside(target, existed, (mode & !omitted) | extra)
-            }
-            Some(_) => self.open_existing(target, (mode & !omitted) | extra),
-            None => self.open_new(target, (mode & !omitted) | extra),
+            _ if self.replaces_at_once(stat) => self.open_beside(target, existed, mode),
+            Some(_) => self.open_existing(target, mode),
+            None => self.open_new(target, mode),
         };
         let Opened { file, is_new, temporary, is_whole } = match opened {
             Ok(opened) => opened,
@@ -72,6 +68,8 @@ impl Copier {
             Err(errno) => return self.fail("cannot fstat %s", &[&target.path], Some(errno)),
         };
         self.note_written(copy_stat.st_dev, &file, &target.path);
+        let shares = self.flight.pair_shares(source_stat.st_dev, copy_stat.st_dev) == Some(true);
+        self.bundles.saw(&source_stat, shares);
         let job = Job {
             number: self.flight.number(),
             options: self.options.clone(),
@@ -85,9 +83,10 @@ impl Copier {
             copy_path: target.path.clone(),
             copy_stat,
             is_new,
-            mode,
-            omitted: if is_new { omitted } else { 0 },
-            extra: if is_new { extra } else { 0 },
+            into: visit.into.filter(|_| is_new),
+            mode: permissions.mode,
+            omitted: if is_new { permissions.omitted } else { 0 },
+            extra: if is_new { permissions.extra } else { 0 },
             cloned: is_whole,
             absent_pages: 0,
             way: if is_whole { "whole" } else { "" },
@@ -106,10 +105,10 @@ impl Copier {
     /// Where a failure has to be undone, or the next source may have the same name, nothing else
     /// goes on meanwhile.
     fn copy_at_once(&mut self, job: Job) -> Visited {
-        self.flight.drain(&mut self.report);
+        self.settle();
         let failed_before = std::mem::replace(&mut self.flight.failed, false);
         self.flight.submit(job, &mut self.report);
-        self.flight.drain(&mut self.report);
+        self.settle();
         let failed = self.flight.failed;
         self.flight.failed |= failed_before;
         if failed { Visited::Failed } else { Visited::Done }

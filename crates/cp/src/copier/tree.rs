@@ -5,13 +5,24 @@
 //! with what they were: so a tree may be deeper than there are descriptors, and than PATH_MAX. A
 //! directory gets its attributes when all in it is made; content in flight does not change them.
 
-use rustix::fs::{OFlags, Stat};
+use std::sync::Arc;
 
-use super::{Copier, Root, Visit, Visited, held::Held};
+use rustix::{
+    fs::{OFlags, Stat},
+    io::Errno,
+};
+
+use super::{
+    Copier, Root, Visit, Visited,
+    apart::{self, Apart},
+    held::Held,
+};
 use crate::{
     attributes::{Copied, Finish, Of},
+    bundle::Pair,
     listing::Listing,
     place::{Identity, Place},
+    report::Report,
 };
 
 /// A directory to go into.
@@ -42,21 +53,29 @@ pub(crate) struct Tree {
     /// Frames from here on are open. The root's always is.
     open_from: usize,
     root_made: bool,
+    /// Whether directories may be taken in another order; not asked yet.
+    may_take_apart: Option<bool>,
     ok: bool,
 }
 
 /// A directory on the way down.
 #[derive(Debug)]
-struct Frame {
-    source: Held,
-    target: Held,
+pub(super) struct Frame {
+    pub(super) source: Held,
+    pub(super) target: Held,
     source_len: usize,
     target_len: usize,
-    listing: Listing,
+    pub(super) listing: Listing,
     stat: Stat,
-    existed: Option<Stat>,
+    pub(super) existed: Option<Stat>,
     omitted: u32,
     restore: Option<u32>,
+    /// Both directories, where names of them were given away.
+    pub(super) pair: Option<Arc<Pair>>,
+    /// Directories in it that are taken in another order.
+    apart: Apart,
+    /// Where it was taken so: the place of what is said meanwhile, and of what is said then.
+    place: Option<(u64, Option<u64>)>,
 }
 
 impl Tree {
@@ -69,6 +88,7 @@ impl Tree {
             root,
             frames: Vec::new(),
             open_from: 1,
+            may_take_apart: None,
             ok: true,
         }
     }
@@ -79,12 +99,49 @@ impl Tree {
             self.enter(copier, first);
         }
         while let Some(frame) = self.frames.last_mut() {
+            copier.take_landed();
+            if copier.give_away(frame, (&self.source_path, &self.target_path)) {
+                continue;
+            }
+            if frame.apart.is_empty() && copier.may_take_apart(frame) {
+                self.take_apart(copier);
+            }
+            let Some(frame) = self.frames.last_mut() else { continue };
+            if let Some((number, index)) = frame.apart.take(&copier.report) {
+                let name = frame.listing.name_at(index);
+                self.step_at(copier, number, &name);
+                continue;
+            }
             match frame.listing.take() {
                 Some(name) => self.step(copier, &name),
                 None => self.leave(copier),
             }
         }
         self.ok
+    }
+
+    /// Takes the directories that come next in an order that goes through all of the disk.
+    fn take_apart(&mut self, copier: &mut Copier) {
+        let is_safe = *self.may_take_apart.get_or_insert_with(|| {
+            let (source, target) = (&self.frames[0].source, &self.frames[0].target);
+            !apart::lies_within(target, source)
+        });
+        let Some(frame) = self.frames.last_mut().filter(|_| is_safe) else { return };
+        let indexes = frame.listing.take_directories(apart::LEAST, apart::MOST);
+        let first = copier.flight.numbers(indexes.len());
+        (first..).zip(indexes.clone()).for_each(|(number, _)| copier.report.wait_for(number));
+        frame.apart = Apart::new(first, indexes);
+    }
+
+    /// Takes a name whose place was left free.
+    fn step_at(&mut self, copier: &mut Copier, number: u64, name: &[u8]) {
+        let depth = self.frames.len();
+        let before = copier.report.speak_at(Some(number));
+        self.step(copier, name);
+        match self.frames.get_mut(depth) {
+            Some(entered) => entered.place = Some((number, before)),
+            None => copier.report.leave(number, before),
+        }
     }
 
     fn step(&mut self, copier: &mut Copier, name: &[u8]) {
@@ -99,6 +156,7 @@ impl Tree {
             is_named: false,
             is_new: frame.existed.is_none(),
             device: Some(frame.stat.st_dev),
+            into: frame.target.identity(),
             above: &|identity| frames.iter().any(|frame| Identity::of(&frame.stat) == identity),
             root: &self.root,
         };
@@ -107,13 +165,18 @@ impl Tree {
             Visited::Failed => self.ok = false,
             Visited::IntoItself => {
                 self.ok = false;
-                self.frames.iter_mut().for_each(|frame| frame.listing.abandon());
+                self.frames.iter_mut().for_each(|frame| frame.abandon(&mut copier.report));
             }
             Visited::Enter(entered) => self.enter(copier, *entered),
         }
     }
 
     fn enter(&mut self, copier: &mut Copier, entered: Entered) {
+        let was_there = entered.existed.is_some() && copier.flight.has_bundles();
+        if was_there || copier.flight.fills(Identity::of(&entered.stat)) {
+            // What is on its way into it is to be there before it is looked at.
+            copier.settle();
+        }
         let target = match Held::open(&entered.target, OFlags::NOFOLLOW) {
             Ok(target) => target,
             Err(errno) => {
@@ -136,11 +199,16 @@ impl Tree {
             existed: entered.existed,
             omitted: entered.omitted,
             restore: entered.restore,
+            pair: None,
+            apart: Apart::default(),
+            place: None,
         });
         while self.frames.len() - self.open_from > copier.descriptors.directories {
             let frame = &mut self.frames[self.open_from];
             frame.source.close();
             frame.target.close();
+            // What is still with a thread keeps them open, and not for long.
+            frame.pair.take_if(|pair| pair.is_done());
             self.open_from += 1;
         }
     }
@@ -176,43 +244,60 @@ impl Tree {
         }
     }
 
-    /// All in it is made: its attributes, and back to the directory above.
+    /// All in it is made, or on its way: its attributes, and back to the directory above.
     fn leave(&mut self, copier: &mut Copier) {
         let Some(frame) = self.frames.pop() else { return };
         copier.name_all();
-        if !self.finish(copier, &frame) {
-            self.ok = false;
+        let reopened = self.reopen_above(&frame);
+        let place = frame.place;
+        copier.leave(frame, (&self.source_path, &self.target_path));
+        if let Some((number, before)) = place {
+            copier.report.leave(number, before);
         }
-        let depth = self.frames.len();
         let Some(above) = self.frames.last_mut() else { return };
         self.source_path.truncate(above.source_len);
         self.target_path.truncate(above.target_len);
-        if depth > self.open_from || depth == 1 {
-            return;
-        }
-        self.open_from = depth - 1;
-        let reopened = above
-            .source
-            .reopen(&frame.source, &self.source_path)
-            .map_err(|errno| (&self.source_path, errno))
-            .and_then(|()| {
-                let again = above.target.reopen(&frame.target, &self.target_path);
-                again.map_err(|errno| (&self.target_path, errno))
-            });
-        if let Err((path, errno)) = reopened {
+        if let Err((is_source, errno)) = reopened {
+            let path = if is_source { &self.source_path } else { &self.target_path };
             copier.error("cannot access %s", &[path], Some(errno));
-            above.listing.abandon();
+            above.abandon(&mut copier.report);
             self.ok = false;
         }
     }
 
-    fn finish(&self, copier: &mut Copier, frame: &Frame) -> bool {
-        let Some(copy) = frame.target.attributes() else { return false };
+    /// Opens the directory above again, where it was closed. An error says whether it is the
+    /// source's.
+    fn reopen_above(&mut self, frame: &Frame) -> Result<(), (bool, Errno)> {
+        let depth = self.frames.len();
+        let Some(above) = self.frames.last_mut() else { return Ok(()) };
+        if depth > self.open_from || depth == 1 {
+            return Ok(());
+        }
+        self.open_from = depth - 1;
+        let source_path = &self.source_path[..above.source_len];
+        let target_path = &self.target_path[..above.target_len];
+        let reopened = above.source.reopen(&frame.source, source_path);
+        reopened.map_err(|errno| (true, errno))?;
+        let reopened = above.target.reopen(&frame.target, target_path);
+        reopened.map_err(|errno| (false, errno))
+    }
+}
+
+impl Frame {
+    /// Leaves the rest of it.
+    fn abandon(&mut self, report: &mut Report) {
+        self.listing.abandon();
+        self.apart.abandon(report);
+    }
+
+    /// Gives the directory its attributes. False: some that have to be could not be given.
+    pub(super) fn finish(&self, copier: &mut Copier, paths: (&[u8], &[u8])) -> bool {
+        let Some(copy) = self.target.attributes() else { return false };
         let by_path;
-        let source = match frame.source.attributes() {
+        let source = match self.source.attributes() {
             Some(source) => Of::File(source),
             None => {
-                by_path = Place::typed(self.source_path.clone()).reached();
+                by_path = Place::typed(paths.0.to_vec()).reached();
                 Of::Named(&by_path)
             }
         };
@@ -221,16 +306,16 @@ impl Tree {
             caller: copier.caller,
             locale: copier.report.locale,
             source,
-            source_path: &self.source_path,
-            source_stat: &frame.stat,
+            source_path: paths.0,
+            source_stat: &self.stat,
             copy,
-            copy_path: &self.target_path,
-            copy_stat: frame.existed.as_ref(),
+            copy_path: paths.1,
+            copy_stat: self.existed.as_ref(),
             what: Copied::Directory,
             otherwise: copier.otherwise(
-                frame.existed.is_none().then_some(0o777),
-                frame.omitted,
-                frame.restore,
+                self.existed.is_none().then_some(0o777),
+                self.omitted,
+                self.restore,
             ),
         };
         let mut lines = Vec::new();

@@ -7,18 +7,17 @@
 //! asked for by `POSIX_FADV_WILLNEED` gets (mm/readahead.c, force_page_cache_ra), which costs the
 //! copy less.
 
+use ringwise::Descriptor;
 use rustix::fs::{Advice, fadvise};
-
-use crate::job::Job;
 
 /// Up to this length a file is read ahead as a whole. docs/copying.md has what was tried.
 const WHOLE_BYTES_MAX: u64 = 4 << 20;
 
 /// Begins.
-pub(crate) fn begin(job: &Job) {
-    let advice = match job.size() <= WHOLE_BYTES_MAX {
+pub(crate) fn begin(source: &Descriptor, size: u64) {
+    let advice = match size <= WHOLE_BYTES_MAX {
         true => Advice::WillNeed,
         false => Advice::Sequential,
     };
-    let _ = fadvise(&job.source, 0, None, advice);
+    let _ = fadvise(source, 0, None, advice);
 }

@@ -22,17 +22,16 @@ use std::{
 
 use ringwise::{BackendChoice, Completion, ErrorKind, Local, Mapping, Operation};
 use rustix::{
-    fs::{self, Advice, FallocateFlags, SeekFrom, Stat},
+    fs::{self, Advice, FallocateFlags},
     io::Errno,
 };
 
 use crate::{
-    data,
+    data::direct::{copy_again, copy_rest, is_as_it_was, start_again},
     job::{Job, Outcome},
     options::Options,
     place::{retry, set_direct},
-    report::Line,
-    way::{DIRECT_ALIGNMENT_BYTES, Way},
+    way::DIRECT_ALIGNMENT_BYTES,
 };
 
 /// A file of at most this many bytes is one write: to allocate its blocks first would be a call
@@ -367,39 +366,6 @@ fn end(moving: Moving) -> Result<Job, Outcome> {
     }
     let moved = if is_good && left { copy_rest(&job, next) } else { copy_again(&job) };
     Err(job.end(moved))
-}
-
-/// Whether nobody changed the source since it was opened. Its length alone does not tell: where it is
-/// cut and grows again, the device is given zeros that the kernel puts behind the cut, in pages which
-/// are pinned for as long as a write takes, and which no read ever returned.
-fn is_as_it_was(job: &Job) -> bool {
-    let what = |stat: &Stat| (stat.st_size, stat.st_ctime, stat.st_ctime_nsec);
-    fs::fstat(&job.source).is_ok_and(|now| what(&now) == what(&job.source_stat))
-}
-
-/// By ordinary calls, from the start.
-fn copy_again(job: &Job) -> Result<(), Line> {
-    start_again(job).map_err(|errno| job.write_error(errno))?;
-    data::copy(job, Way::Range)
-}
-
-/// By ordinary calls, from where all before is written.
-fn copy_rest(job: &Job, from: u64) -> Result<(), Line> {
-    let start = SeekFrom::Start(from);
-    let ready = cut(job, from).and_then(|()| fs::seek(&job.copy, start));
-    ready.map_err(|errno| job.write_error(errno))?;
-    fs::seek(&job.source, start).map_err(|errno| job.read_error(errno))?;
-    data::copy(job, Way::Range)
-}
-
-/// Both sides as they were before.
-fn start_again(job: &Job) -> Result<(), Errno> {
-    cut(job, 0)
-}
-
-fn cut(job: &Job, len: u64) -> Result<(), Errno> {
-    set_direct(&job.copy, false)?;
-    retry(|| fs::ftruncate(&job.copy, len))
 }
 
 impl Pace {

@@ -1,7 +1,9 @@
 //! Memory as the choice of a way sees it: whether sources are in the page cache, asked no more often
 //! than that needs to be known, and whether it has room for what is to be written.
 
-use crate::{job::Job, way::SMALL_BYTES};
+use ringwise::Descriptor;
+
+use crate::way::SMALL_BYTES;
 
 /// Small files that are taken to be in memory because the last that was asked for was.
 const TRUSTED_FILES: u32 = 15;
@@ -11,22 +13,23 @@ const ASKED_BYTES_MIN: u64 = 64 << 20;
 
 /// What was seen of the files before.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     trusted: u32,
 }
 
 impl Memory {
     /// Pages of a source that are not in memory. A small file costs little, and is one of many
     /// that are alike: there it is asked for some of them, until one is not in memory.
-    pub(super) fn absent_pages(&mut self, job: &Job) -> u64 {
-        let is_small = job.size() <= SMALL_BYTES;
-        if job.size() == 0 || (is_small && self.trusted > 0) {
+    pub(crate) fn absent_pages(&mut self, source: &Descriptor, size: u64) -> u64 {
+        let is_small = size <= SMALL_BYTES;
+        if size == 0 || (is_small && self.trusted > 0) {
             self.trusted = self.trusted.saturating_sub(1);
             return 0;
         }
         // Where the kernel does not tell, nothing is read ahead.
-        let cached = ringwise::page_cache(&job.source, 0, 0);
-        let absent = cached.map_or(0, |state| job.pages().saturating_sub(state.cached_pages));
+        let cached = ringwise::page_cache(source, 0, 0);
+        let pages = size.div_ceil(rustix::param::page_size() as u64);
+        let absent = cached.map_or(0, |state| pages.saturating_sub(state.cached_pages));
         if is_small && absent == 0 {
             self.trusted = TRUSTED_FILES;
         }

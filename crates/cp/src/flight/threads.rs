@@ -13,6 +13,7 @@ use std::{
 };
 
 use crate::{
+    bundle::Bundle,
     data,
     job::{Job, Outcome},
     way::{self, SMALL_BYTES, Way},
@@ -33,20 +34,36 @@ const LARGE_EACH: usize = 4;
 
 type Batch = Vec<(Job, Way)>;
 
+/// What a thread gets at a time.
+#[derive(Debug)]
+enum Load {
+    Files(Batch),
+    Names(Bundle),
+}
+
+impl Load {
+    fn run(self) -> Vec<Outcome> {
+        match self {
+            Load::Files(batch) => copy(batch),
+            Load::Names(bundle) => vec![bundle.run()],
+        }
+    }
+}
+
 /// The threads. They end when this is dropped, after the jobs that they have.
 #[derive(Debug)]
 pub(crate) struct Threads {
     most: usize,
     large_max: usize,
     started: usize,
-    /// Batches that threads have.
+    /// Loads that threads have.
     busy: usize,
     batch_files: usize,
     /// Files until there are enough of them.
     gathered: Batch,
     gathered_bytes: u64,
-    batches: Sender<Batch>,
-    queue: Arc<Mutex<Receiver<Batch>>>,
+    loads: Sender<Load>,
+    queue: Arc<Mutex<Receiver<Load>>>,
     done: Receiver<Vec<Outcome>>,
     done_sender: Sender<Vec<Outcome>>,
 }
@@ -54,7 +71,7 @@ pub(crate) struct Threads {
 impl Threads {
     /// At most so many threads, and no more files open at a time than `files_max`.
     pub(crate) fn new(most: usize, files_max: usize) -> Threads {
-        let (batches, queue) = mpsc::channel();
+        let (loads, queue) = mpsc::channel();
         let (done_sender, done) = mpsc::channel();
         let most = most.min(files_max);
         Threads {
@@ -65,11 +82,15 @@ impl Threads {
             batch_files: (files_max / (LARGE_EACH * most + 1)).clamp(1, BATCH_FILES_MAX),
             gathered: Vec::new(),
             gathered_bytes: 0,
-            batches,
+            loads,
             queue: Arc::new(Mutex::new(queue)),
             done,
             done_sender,
         }
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.most
     }
 
     /// Whether each thread has something to do.
@@ -103,7 +124,18 @@ impl Threads {
         while self.busy >= self.large_max {
             ended.extend(self.receive());
         }
-        ended.extend(self.hand_over(batch));
+        ended.extend(self.hand_over(Load::Files(batch)));
+        ended
+    }
+
+    /// The same for names. Where threads have enough of them, whoever brings more waits: one more
+    /// who makes names than there are processors costs more than it does (docs/copying.md).
+    pub(crate) fn start_bundle(&mut self, bundle: Bundle) -> Vec<Outcome> {
+        let mut ended = self.take();
+        while self.busy >= self.large_max {
+            ended.extend(self.receive());
+        }
+        ended.extend(self.hand_over(Load::Names(bundle)));
         ended
     }
 
@@ -123,15 +155,15 @@ impl Threads {
     }
 
     /// Gives what ended at once, because no thread is to be had.
-    fn hand_over(&mut self, batch: Batch) -> Vec<Outcome> {
+    fn hand_over(&mut self, load: Load) -> Vec<Outcome> {
         if self.started < self.most && self.started <= self.busy {
             self.start_thread();
         }
         if self.started == 0 {
-            return copy(batch);
+            return load.run();
         }
         self.busy += 1;
-        self.batches.send(batch).expect("the queue is held here too");
+        self.loads.send(load).expect("the queue is held here too");
         Vec::new()
     }
 
@@ -156,8 +188,8 @@ impl Threads {
         let body = move || {
             loop {
                 let next = queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
-                let Ok(batch) = next else { return };
-                if done.send(copy(batch)).is_err() {
+                let Ok(load) = next else { return };
+                if done.send(load.run()).is_err() {
                     return;
                 }
             }
@@ -170,7 +202,14 @@ impl Threads {
 
 fn copy(batch: Batch) -> Vec<Outcome> {
     let end = |(mut job, way): (Job, Way)| {
-        let way = if way == Way::Share { way::share(&mut job) } else { way };
+        let way = match way {
+            Way::Share => {
+                let (way, _) = way::share(&mut job);
+                job.way = way.name();
+                way
+            }
+            way => way,
+        };
         let moved = data::copy(&job, way);
         job.end(moved)
     };

@@ -1,0 +1,158 @@
+//! Directories of many small files, whose names threads get: what is made and said is the same, in
+//! the same order, as if one file were copied after the other.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use crate::{
+    edges::shell,
+    faults::place,
+    machine::{self, Setting, Which},
+    oracle::{outcome, same, scene},
+};
+
+/// Copies the tree `s`, with each call that makes a file written down: its thread.
+fn makers(at: &Path, flags: &[&str]) -> BTreeSet<String> {
+    let mut command = Command::new("timeout");
+    command.args(["60", "strace", "-f", "-q", "-o", "../trace", "-e", "trace=openat"]);
+    command.arg(machine::ours()).args(flags).args(["-r", "s", "d"]);
+    let output = command.current_dir(at).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{flags:?}: {output:?}");
+    assert!(shell(at, "diff -r s d && rm -r d"), "{flags:?}");
+    let trace = fs::read_to_string(at.join("../trace")).unwrap();
+    let lines = trace.lines().filter(|line| line.contains("O_CREAT|O_EXCL"));
+    lines.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
+}
+
+#[test]
+fn threads_make_the_files_of_new_directories() {
+    let Some(scene) = place() else { return };
+    let at = scene.path().join("here");
+    fs::create_dir_all(at.join("s")).unwrap();
+    for directory in 0..6 {
+        let directory = at.join("s").join(directory.to_string());
+        fs::create_dir(&directory).unwrap();
+        for number in 0..50_usize {
+            fs::write(directory.join(number.to_string()), vec![7; number * 100]).unwrap();
+        }
+    }
+    assert!(makers(&at, &["--jobs=2"]).len() > 1, "the walk made them all");
+    for flags in [&["--jobs=1"][..], &["--jobs=2", "--atomic"], &["--jobs=2", "--verify"]] {
+        assert!(makers(&at, flags).len() <= 1, "{flags:?}");
+    }
+}
+
+/// All that there is beside small files, among them.
+const CROWD: &str = "mkdir -p s/x/deep s/y && cd s && \
+    for d in . x x/deep y; do for n in $(seq 1 70); do echo $d $n > $d/$n; done; done && \
+    truncate -s 300000 x/13 && head -c 200000 /dev/urandom > x/20 && rm x/31 && ln x/30 x/31 && \
+    rm y/40 && ln x/41 y/40 && rm x/50 && mkfifo x/50 && rm x/51 && ln -s 52 x/51 && \
+    chmod 000 x/9 x/60 x/61 x/62 y/66 && chmod 444 y/2 && chmod 4755 y/3 && \
+    setfattr -n user.note -v remember y/4 2>/dev/null; \
+    touch -hd 2001-01-01 $(find . ! -type d) && chmod 555 x/deep && chmod 2775 y && \
+    touch -d 2002-02-02 x/deep x y .";
+
+#[test]
+fn what_is_made_and_said_is_gnus_in_its_order() {
+    let scene = scene();
+    if !machine::has_oracle() {
+        return;
+    }
+    assert!(shell(scene.path(), CROWD));
+    let nobody = Setting { as_nobody: true, ..Setting::default() };
+    let empty = |at: &Path| {
+        assert!(shell(
+            at,
+            "find d new -type d -exec chmod u+rwx {} + 2>/dev/null; rm -rf d new && mkdir d && chmod 777 . d"
+        ));
+    };
+    for line in [
+        "-rv s d",
+        "-av s new",
+        "-r --preserve=mode s d",
+        "-a --no-preserve=links s/. new",
+        "-rlv s d",
+        "-rx --sparse=always s d",
+        "-rv s/x s/y d",
+        "-rv s/x/1 s/x s/y/1 s/y s d",
+        "-rv --attributes-only s d",
+        "-rvLn s d",
+    ] {
+        for setting in [&Setting::default(), &nobody] {
+            if setting.as_nobody && !machine::is_root() {
+                continue;
+            }
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let gnu = outcome(Which::Gnu, scene.path(), &words, setting, &empty);
+            for engine in machine::engines() {
+                let ours = outcome(Which::Ours(engine), scene.path(), &words, setting, &empty);
+                same(&format!("{engine} {line}"), &gnu, &ours);
+            }
+        }
+    }
+    empty(scene.path());
+}
+
+/// Each is what it was at some moment, or is told; nobody waits for a pipe's writer.
+#[test]
+fn names_that_are_swapped_are_copied_as_what_they_are_or_refused() {
+    let scene = scene();
+    let at = scene.path();
+    for directory in ["s", "from"] {
+        fs::create_dir(at.join(directory)).unwrap();
+    }
+    fs::write(at.join("secret"), "secret").unwrap();
+    for number in 0..60 {
+        fs::write(at.join("s").join(number.to_string()), "small").unwrap();
+    }
+    assert!(shell(
+        at,
+        "echo -n small > from/file && ln -s ../secret from/link && mkfifo from/pipe"
+    ));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let kinds = ["link", "pipe", "file"];
+            for round in 0_usize.. {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let kind = at.join("from").join(kinds[round % 3]);
+                let _ = fs::hard_link(kind, at.join("next"));
+                let number = 30 + round / 3 % 10;
+                let _ = fs::rename(at.join("next"), at.join("s").join(number.to_string()));
+                let _ = fs::remove_file(at.join("next"));
+            }
+        });
+        let result = std::panic::catch_unwind(|| {
+            for round in 0..45 {
+                let engine = machine::ENGINES[round % 3];
+                if machine::engines().contains(&engine) {
+                    copy_swapped(engine, at);
+                }
+            }
+        });
+        is_over.store(true, Ordering::Relaxed);
+        result.unwrap();
+    });
+}
+
+fn copy_swapped(engine: &'static str, at: &Path) {
+    let words = ["--jobs=2", "-r", "s", "d"];
+    let ran = machine::run(Which::Ours(engine), &words, at, &Setting::default());
+    let mut there = 0;
+    for entry in fs::read_dir(at.join("d")).unwrap().map(|entry| entry.unwrap()) {
+        there += 1;
+        if entry.file_type().unwrap().is_file() {
+            assert_eq!(fs::read(entry.path()).unwrap(), b"small", "{engine}: {ran:?}");
+        }
+    }
+    let told = ran.err.lines().count();
+    assert_eq!((there + told, ran.status), (60, Some(i32::from(told > 0))), "{engine}: {ran:?}");
+    fs::remove_dir_all(at.join("d")).unwrap();
+}
