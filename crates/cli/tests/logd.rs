@@ -21,17 +21,23 @@ mod gathered;
 mod limits;
 #[path = "logd/long.rs"]
 mod long;
+#[path = "logd/reload.rs"]
+mod reload;
 #[path = "logd/storage.rs"]
 mod storage;
 #[path = "logd/submission.rs"]
 mod submission;
+#[path = "logd/threads.rs"]
+mod threads;
 
 use daemon::{Daemon, ENGINES, count, wait_until};
 
-/// Starts a daemon; nothing where this machine has no ring.
+/// Starts a daemon; nothing where this machine has no ring. Of one thread unless the flags say otherwise:
+/// most tests look at a stream, and with several the kernel chooses which.
 fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
     let directory = ["--dir", directory.to_str().unwrap()];
-    Daemon::launch("logd", engine, &[&directory, flags].concat())
+    let one = if flags.contains(&"--threads") { &[][..] } else { &["--threads", "1"] };
+    Daemon::launch("logd", engine, &[&directory, one, flags].concat())
 }
 
 fn logd(arguments: &[&str], directory: &Path) -> Output {
@@ -325,46 +331,6 @@ fn segments_roll_and_the_next_run_goes_on() {
 }
 
 #[test]
-fn options_are_read_again_and_statistics_printed() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = directory.path().join("logd.toml");
-    std::fs::write(&config, "max-line = 100\nrequire = [\"ts:string\"]\n").unwrap();
-    let flags = ["--config", config.to_str().unwrap()];
-    let Some(mut daemon) = start("epoll", &directory.path().join("log"), &flags) else {
-        return;
-    };
-    let mut errors = BufReader::new(daemon.child.stderr.take().unwrap());
-    let mut client = Client::new(&daemon, "LOGD 1\n");
-    client.stream.write_all(b"{\"ts\":\"now\"}\n{}\n").unwrap();
-    let long = format!("{{\"ts\":\"{}\"}}\n", "x".repeat(200));
-    client.stream.write_all(long.as_bytes()).unwrap();
-    let told: Vec<String> =
-        client.until(3).into_iter().filter(|answer| answer.starts_with('N')).collect();
-    assert_eq!(told, ["N 2 missing-field", "N 3 too-long"]);
-
-    std::fs::write(&config, "max-line = 1000\n").unwrap();
-    daemon.signal("-HUP");
-    let mut line = String::new();
-    errors.read_line(&mut line).unwrap();
-    assert!(line.contains("reloaded"), "{line}");
-    // It is said when all threads were told, and done by each before it takes more lines.
-    client.stream.write_all(long.as_bytes()).unwrap();
-    assert_eq!(client.until(4), ["A 4"]);
-
-    std::fs::write(&config, "max-line = \"nonsense\"\n").unwrap();
-    daemon.signal("-HUP");
-    line.clear();
-    errors.read_line(&mut line).unwrap();
-    assert!(line.contains("not reloaded") && line.contains("nonsense"), "{line}");
-
-    daemon.signal("-USR1");
-    line.clear();
-    errors.read_line(&mut line).unwrap();
-    assert_eq!(count(&line, "lines accepted"), 2, "{line}");
-    assert_eq!(count(&line, "rejected;"), 2, "{line}");
-}
-
-#[test]
 fn what_cannot_be_is_said_in_one_line() {
     let directory = tempfile::tempdir().unwrap();
     let daemon = start("epoll", directory.path(), &[]).unwrap();
@@ -464,6 +430,7 @@ fn what_was_acknowledged_is_there_after_a_kill() {
             let mut acknowledged: Vec<(usize, usize, u64)> = Vec::new();
             for round in 0..rounds() {
                 let flags = ["--ack", guarantee, "--segment-size", "64k", "--pack", "1"];
+                let flags = [&flags[..], &["--threads", "2"]].concat();
                 let Some(mut daemon) = start(engine, directory.path(), &flags) else {
                     return;
                 };

@@ -203,7 +203,7 @@ fn what_is_no_request_is_refused_and_harms_nobody() {
 #[test]
 fn the_status_page_works_in_a_browser() {
     let directory = tempfile::tempdir().unwrap();
-    let (daemon, http) = start("epoll", directory.path(), &[]).unwrap();
+    let (daemon, http) = start("epoll", directory.path(), &["--threads", "1"]).unwrap();
     store(&daemon, 3, "1\n2\nx\n");
     let (status, page) = get(http, "/");
     assert_eq!(status, 200);

@@ -44,7 +44,7 @@ fn fake_clock() -> Option<PathBuf> {
 /// A daemon whose wall clock is so far from the machine's as the file `clock` says, and which says
 /// what it has to say to the file `said`.
 fn start_under(library: &Path, engine: &str, directory: &Path) -> Option<Daemon> {
-    let flags = "--listen 127.0.0.1:0 --dir log --segment-age 60m --retain-age 60m";
+    let flags = "--listen 127.0.0.1:0 --threads 1 --dir log --segment-age 60m --retain-age 60m";
     let program = env!("CARGO_BIN_EXE_ringwise");
     let script = format!("exec '{program}' logd {flags} --engine {engine} 2> said");
     let mut command = Command::new("sh");

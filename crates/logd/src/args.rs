@@ -5,7 +5,9 @@
 
 use std::{
     net::SocketAddr,
+    num::NonZero,
     path::{Path, PathBuf},
+    thread::available_parallelism,
     time::Duration,
 };
 
@@ -82,6 +84,9 @@ pub(crate) enum Tool {
     },
 }
 
+/// More than have a use, and few enough that each has a stream's number of three digits.
+const THREADS_MAX: i64 = 256;
+
 /// Flags of the daemon. Without a value: the file's, or the default.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ServeArgs {
@@ -114,8 +119,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     sqpoll: Option<Duration>,
 
-    /// Threads, each with a listener and streams of its own (SO_REUSEPORT) [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    /// Threads, each with a listener and streams of its own (SO_REUSEPORT) [default: one for each
+    /// processor that it may use, of which --budget has to hold a long line each]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
     threads: Option<u32>,
 
     /// Connections open at a time, spread evenly over the threads; more wait to be accepted
@@ -149,7 +155,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     connection_budget: Option<usize>,
 
-    /// Likewise, of all connections [default: 256m]
+    /// Likewise, of all connections; each thread has its share [default: 256m, or 16m for each
+    /// thread if that is more]
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     budget: Option<usize>,
 
@@ -251,26 +258,43 @@ pub(crate) struct Options {
     pub(crate) live: Live,
 }
 
+/// Threads of a daemon that nobody told how many: one for each processor that it may use, by its
+/// affinity and its cgroup's quota, of whose budget each thread's share holds a line of this length.
+fn default_threads(budget: Option<usize>, line_max: usize) -> u32 {
+    let processors = available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX as usize);
+    let budget = budget.unwrap_or_else(|| default_budget(processors));
+    processors.min(budget / (2 * line_max)).max(1) as u32
+}
+
+fn default_budget(threads: usize) -> usize {
+    (256 << 20).max(threads * (16 << 20))
+}
+
 impl ServeArgs {
-    /// Reads the file, if one is named, and decides.
-    pub(crate) fn decide(&self) -> Result<Options, LogdError> {
+    /// Reads the file, if one is named, and decides. `serving`: how many threads there are, where
+    /// they run already.
+    pub(crate) fn decide(&self, serving: Option<u32>) -> Result<Options, LogdError> {
         let file = match &self.config {
             Some(path) => read(path)?,
             None => ServeArgs::default(),
         };
         let flags = self.clone();
-        let threads = flags.threads.or(file.threads).unwrap_or(1);
         let line_max = flags.max_line.or(file.max_line).unwrap_or(1 << 20);
+        let budget = flags.budget.or(file.budget);
+        let threads = flags.threads.or(file.threads).or(serving);
+        let threads = threads.unwrap_or_else(|| default_threads(budget, line_max));
+        // What another number would be is for the next start: these are who share it.
+        let sharers = serving.unwrap_or(threads) as usize;
         let depth_max = flags.max_depth.or(file.max_depth).unwrap_or(64);
         let fields = if flags.require.is_empty() { file.require } else { flags.require };
-        let budget = flags.budget.or(file.budget).unwrap_or(256 << 20);
+        let budget = budget.unwrap_or_else(|| default_budget(sharers));
         let limits = Limits {
             rules: Rules::new(depth_max, fields),
             line_max,
             long_lines: flags.long_lines.or(file.long_lines).unwrap_or(LongLines::DeadLetter),
             framing: flags.framing.or(file.framing).unwrap_or(Framing::Lines),
             budget_each: flags.connection_budget.or(file.connection_budget).unwrap_or(4 << 20),
-            budget_all: budget / threads as usize,
+            budget_all: budget / sharers,
             // More saves no call that counts, and leaves the processor's caches.
             commit_max: flags.commit_size.or(file.commit_size).unwrap_or(4 << 20),
             gather: flags.gather.or(file.gather).unwrap_or(Gather::Batch),
@@ -281,9 +305,9 @@ impl ServeArgs {
         if limits.budget_all / 2 < line_max || limits.budget_each < line_max {
             return Err(LogdError::Usage(format!(
                 "lines of {line_max} bytes need a --connection-budget of as many, and a --budget \
-                 of twice as many for each thread: {} and {}",
+                 of twice as many for each thread: {} and {}, for {sharers}",
                 line_max,
-                2 * line_max * threads as usize
+                2 * line_max * sharers
             )));
         }
         let segments = SegmentLimits {
@@ -496,7 +520,7 @@ mod tests {
             ("ack", "written"),
             ("engine", "epoll"),
             ("sqpoll", "20ms"),
-            ("threads", "3"),
+            ("threads", "7"),
             ("max-connections", "7"),
             ("framing", "octet-counting"),
             ("max-line", "5k"),
@@ -532,7 +556,7 @@ mod tests {
         assert_eq!((known.len(), own), (values.len(), vec!["config", "check"]));
 
         let directory = tempfile::tempdir().unwrap();
-        let decided = |args: ServeArgs| format!("{:?}", args.decide());
+        let decided = |args: ServeArgs| format!("{:?}", args.decide(None));
         let unchanged = decided(ServeArgs::default());
         for (name, value) in values {
             let typed = command
@@ -553,20 +577,61 @@ mod tests {
         for engine in [None, Some(EngineChoice::Auto), Some(EngineChoice::Uring)] {
             let sqpoll = Some(Duration::from_millis(20));
             let args = ServeArgs { engine, sqpoll, ..ServeArgs::default() };
-            assert_eq!(args.decide().unwrap().sqpoll, sqpoll);
+            assert_eq!(args.decide(None).unwrap().sqpoll, sqpoll);
         }
         let mut args = parse("sqpoll = \"20ms\"").unwrap();
         args.engine = Some(EngineChoice::Epoll);
-        let error = args.decide().unwrap_err();
+        let error = args.decide(None).unwrap_err();
         assert_eq!(error.exit_status(), 2);
         assert!(error.to_string().contains("--sqpoll is a ring's"), "{error}");
         assert!(parse("sqpoll = \"0s\"").is_err());
     }
 
+    /// With one thread as the default a daemon left all processors but one idle; with one for each a
+    /// budget or a longest line that one thread had room for was an error.
+    #[test]
+    fn there_is_a_thread_for_each_processor_of_which_each_has_room_for_a_line() {
+        let processors = available_parallelism().unwrap().get() as u32;
+        let threads = |args: ServeArgs| {
+            let options = args.decide(None).unwrap();
+            let limits = &options.live.limits;
+            assert!(limits.budget_all / 2 >= limits.line_max, "{limits:?}");
+            options.threads
+        };
+        assert_eq!(threads(ServeArgs::default()), processors.min(256));
+        let asked = ServeArgs { threads: Some(processors + 1), ..ServeArgs::default() };
+        assert_eq!(threads(asked), processors + 1);
+        let little = ServeArgs { budget: Some(3 << 20), ..ServeArgs::default() };
+        assert_eq!(threads(little), 1);
+        let long = 100 << 20;
+        let long = ServeArgs {
+            max_line: Some(long),
+            connection_budget: Some(long),
+            ..ServeArgs::default()
+        };
+        assert_eq!(threads(long), 1);
+        assert_eq!((default_budget(2), default_budget(256)), (256 << 20, 4 << 30));
+    }
+
+    /// Who reads the file again has as many threads as before, whatever it says.
+    #[test]
+    fn what_is_shared_by_threads_that_run_is_shared_by_these() {
+        let share = |args: &ServeArgs, serving| {
+            args.decide(serving).map(|options| (options.threads, options.live.limits.budget_all))
+        };
+        let asked = ServeArgs { threads: Some(1), budget: Some(8 << 20), ..ServeArgs::default() };
+        assert_eq!(share(&asked, None).unwrap(), (1, 8 << 20));
+        assert_eq!(share(&asked, Some(4)).unwrap(), (1, 2 << 20));
+        let unasked = ServeArgs { threads: None, ..asked.clone() };
+        assert_eq!(share(&unasked, Some(4)).unwrap(), (4, 2 << 20));
+        let error = share(&asked, Some(5)).unwrap_err().to_string();
+        assert!(error.contains("10485760, for 5"), "{error}");
+    }
+
     #[test]
     fn a_line_has_to_fit_into_the_budgets() {
         let args = ServeArgs { max_line: Some(8 << 20), ..ServeArgs::default() };
-        let error = args.decide().unwrap_err();
+        let error = args.decide(None).unwrap_err();
         assert_eq!(error.exit_status(), 2);
         assert!(error.to_string().contains("--connection-budget"), "{error}");
     }

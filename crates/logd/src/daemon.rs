@@ -24,6 +24,7 @@ use crate::{
     monitor::{Facts, Monitor},
     names::Names,
     segment::reader,
+    space::Floor,
     stats::Stats,
     storage::end_others,
     worker::{Live, Order, Worker},
@@ -31,11 +32,16 @@ use crate::{
 
 /// Serves until a signal ends it.
 pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdError> {
-    let options = args.decide()?;
+    let options = args.decide(None)?;
     let connections_max = make_room(options.connections, options.threads)?;
     Worker::check_room(connections_max, options.threads)?;
     if args.check {
-        return writeln!(out, "the options are right").map_err(|error| LogdError::output(&error));
+        let threads = options.threads;
+        let told = writeln!(
+            out,
+            "the options are right: {threads} threads, {connections_max} connections"
+        );
+        return told.map_err(|error| LogdError::output(&error));
     }
     log::set_form(options.log);
     // Before anything is written: a limit on the size of files is a signal too.
@@ -65,7 +71,8 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
         drain: options.drain,
         live: live.clone(),
         names,
-        keeper: keeper.tasks(),
+        tray: keeper.tray(),
+        floor: Arc::new(Mutex::new(Floor::new(&options.directory))),
     };
     let http = options.http.map(http::listen).transpose()?;
     let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
@@ -92,39 +99,42 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
 
 /// Reads the options again and takes over those that may change.
 fn reload(args: &ServeArgs, before: &Options, live: &Mutex<Live>, panel: &Panel<Stats>) {
-    let options = match args.decide() {
+    let options = match args.decide(Some(before.threads)) {
         Ok(options) => options,
         Err(error) => {
             return log::remark("reload", format_args!("not reloaded: {error}"));
         }
     };
-    if options.listen != before.listen
-        || options.directory != before.directory
-        || options.guarantee != before.guarantee
-        || options.engine != before.engine
-        || options.sqpoll != before.sqpoll
-        || options.threads != before.threads
-        || options.connections != before.connections
-        || options.drain != before.drain
-        || options.log != before.log
-        || options.http != before.http
-        || options.live.tls.is_some() != before.live.tls.is_some()
-    {
-        log::remark(
-            "reload",
-            "listen, dir, ack, engine, sqpoll, threads, max-connections, drain, log, http and whether \
-             there is TLS change with a restart only",
-        );
+    let fixed = changed_for_a_restart(before, &options);
+    if !fixed.is_empty() {
+        let names = fixed.join(", ");
+        log::remark("reload", format_args!("{names}: changed, and needs a restart"));
     }
     let mut new = options.live;
     if new.tls.is_some() != before.live.tls.is_some() {
         new.tls = before.live.tls.clone();
     }
-    new.limits.budget_all =
-        new.limits.budget_all * options.threads as usize / before.threads as usize;
     *live.lock().unwrap_or_else(PoisonError::into_inner) = new;
     panel.tell_all(Request::Reload);
     log::remark("reload", "reloaded");
+}
+
+/// The options that are not what they were, and stay what they were until a restart.
+fn changed_for_a_restart(before: &Options, after: &Options) -> Vec<&'static str> {
+    let all = [
+        ("listen", before.listen != after.listen),
+        ("dir", before.directory != after.directory),
+        ("ack", before.guarantee != after.guarantee),
+        ("engine", before.engine != after.engine),
+        ("sqpoll", before.sqpoll != after.sqpoll),
+        ("threads", before.threads != after.threads),
+        ("max-connections", before.connections != after.connections),
+        ("drain", before.drain != after.drain),
+        ("log", before.log != after.log),
+        ("http", before.http != after.http),
+        ("whether there is TLS", before.live.tls.is_some() != after.live.tls.is_some()),
+    ];
+    all.into_iter().filter_map(|(name, has_changed)| has_changed.then_some(name)).collect()
 }
 
 /// The listener that systemd opened for this process, if it did: the first of them.

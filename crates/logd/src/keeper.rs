@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread::JoinHandle,
@@ -25,7 +25,7 @@ use crate::{
     error::LogdError,
     log,
     segment::{
-        entry::{ENTRY_BYTES, Entry, Kind},
+        entry::{ENTRY_BYTES, Entry, Kind, REMOVED},
         name::{Part, Stream, parse},
         pack::{Outcome, pack},
         retention::{Kept, Policy, overdue, remove},
@@ -54,6 +54,10 @@ pub(crate) struct Care {
     pub(crate) pack_level: Option<i32>,
 }
 
+/// Segments that may wait for their seal before no batch begins any more, of all threads. Each has two
+/// descriptors.
+pub(crate) const WAITING_MAX: usize = 16;
+
 /// What the thread is asked for.
 #[derive(Debug)]
 pub(crate) enum Task {
@@ -63,30 +67,80 @@ pub(crate) enum Task {
     End,
 }
 
+/// Where segments go that have ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Tray {
+    tasks: Sender<Task>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Tray {
+    /// An empty one, and what takes from it.
+    pub(crate) fn new() -> (Tray, Asked) {
+        let (tasks, receiver) = channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        (Tray { tasks, waiting: waiting.clone() }, Asked { receiver, waiting })
+    }
+
+    /// Gives a segment to be sealed.
+    pub(crate) fn put(&self, segment: Unsealed) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // Who takes from it outlives every thread that stores. Were it gone, the next start would seal.
+        let _ = self.tasks.send(Task::Seal(segment));
+    }
+
+    /// Whether as many wait as may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= WAITING_MAX
+    }
+}
+
+/// What is asked for, as who does it sees it.
+pub(crate) struct Asked {
+    receiver: Receiver<Task>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Asked {
+    pub(crate) fn next(&self, wait: Duration) -> Option<Task> {
+        match self.receiver.recv_timeout(wait) {
+            Err(RecvTimeoutError::Disconnected) => Some(Task::End),
+            asked => asked.ok(),
+        }
+    }
+
+    /// A segment that came from it is closed.
+    pub(crate) fn done(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The thread, as its owner sees it.
 pub(crate) struct Keeper {
     thread: JoinHandle<Result<(), LogdError>>,
-    tasks: Sender<Task>,
+    tray: Tray,
     must_end: Arc<AtomicBool>,
 }
 
 impl Keeper {
     pub(crate) fn start(directory: &Path, live: Arc<Mutex<Live>>) -> Result<Keeper, LogdError> {
-        let (tasks, asked) = channel();
+        let (tray, asked) = Tray::new();
         let must_end = Arc::new(AtomicBool::new(false));
         let (directory, told) = (directory.to_owned(), must_end.clone());
         let (send_ready, ready) = channel();
         let run = move || {
-            let local = Local::builder().backend(BackendChoice::Classic).build();
-            let local = local.map_err(LogdError::failed);
-            let Ok(local) = local.inspect_err(|error| drop(send_ready.send(error.to_string())))
+            let local = || Local::builder().backend(BackendChoice::Classic).build();
+            let locals = local().and_then(|first| Ok((first, local()?))).map_err(LogdError::failed);
+            let Ok((local, of_seals)) =
+                locals.inspect_err(|error| drop(send_ready.send(error.to_string())))
             else {
                 return Ok(());
             };
             drop(send_ready);
+            let seals = Seals { asked, local: of_seals, result: Ok(()), has_ended: false };
             let (ends, resting) = (HashMap::new(), HashMap::new());
             let clock = Clock::new(now_ms());
-            Work { local, directory, live, must_end: told, ends, resting, clock }.run(&asked)
+            Work { seals, local, directory, live, must_end: told, ends, resting, clock }.run()
         };
         let thread = std::thread::Builder::new().name("logd-keeper".to_owned()).spawn(run);
         let thread =
@@ -94,31 +148,72 @@ impl Keeper {
         if let Ok(why) = ready.recv() {
             return Err(LogdError::Failed(why));
         }
-        Ok(Keeper { thread, tasks, must_end })
+        Ok(Keeper { thread, tray, must_end })
     }
 
     /// Where segments go that have ended.
-    pub(crate) fn tasks(&self) -> Sender<Task> {
-        self.tasks.clone()
+    pub(crate) fn tray(&self) -> Tray {
+        self.tray.clone()
     }
 
     /// Seals what it was given, stops everything else, and says what failed.
     pub(crate) fn finish(self) -> Result<(), LogdError> {
         self.must_end.store(true, Ordering::Relaxed);
         // Were it gone, the wait for it would tell.
-        let _ = self.tasks.send(Task::End);
+        let _ = self.tray.tasks.send(Task::End);
         let panicked = |_| Err(LogdError::Failed("the thread of segments panicked".to_owned()));
         self.thread.join().unwrap_or_else(panicked)
     }
 }
 
+/// Seals what comes, also while something else takes long.
+struct Seals {
+    asked: Asked,
+    local: Local,
+    /// Of the first that failed.
+    result: Result<(), LogdError>,
+    /// Nothing more comes.
+    has_ended: bool,
+}
+
+impl Seals {
+    /// Seals the next if it comes within a time; says whether anything came.
+    fn take(&mut self, wait: Duration) -> bool {
+        match self.asked.next(wait) {
+            Some(Task::Seal(segment)) => {
+                let sealed = self.seal(&segment);
+                self.result = std::mem::replace(&mut self.result, Ok(())).and(sealed);
+                drop(segment);
+                self.asked.done();
+            }
+            Some(Task::End) => self.has_ended = true,
+            None => return false,
+        }
+        true
+    }
+
+    /// Seals all that came.
+    fn take_all(&mut self) {
+        while !self.has_ended && self.take(Duration::ZERO) {}
+    }
+
+    fn seal(&mut self, segment: &Unsealed) -> Result<(), LogdError> {
+        segment.seal(&mut self.local).map_err(|error| {
+            let told = format!("{}: sealing: {error}", segment.name().display());
+            log::remark("segments", format_args!("{told}"));
+            LogdError::Failed(told)
+        })
+    }
+}
+
 struct Work {
+    seals: Seals,
     local: Local,
     directory: PathBuf,
     live: Arc<Mutex<Live>>,
     must_end: Arc<AtomicBool>,
-    /// When segments ended, where that was read once.
-    ends: HashMap<(Stream, u64), u64>,
+    /// When segments ended, and whether retention recorded that they go, where that was read once.
+    ends: HashMap<(Stream, u64), (u64, bool)>,
     /// Those that something failed on, and until when they are left alone.
     resting: HashMap<(Stream, u64), Instant>,
     clock: Clock,
@@ -140,10 +235,9 @@ struct Plain {
 }
 
 impl Work {
-    fn run(mut self, asked: &Receiver<Task>) -> Result<(), LogdError> {
+    fn run(mut self) -> Result<(), LogdError> {
         // Without leave to do so it shares the processor as others do.
         let _ = rustix::process::setpriority_process(None, NICENESS);
-        let mut result = Ok(());
         let mut look = Instant::now();
         // The oldest of each stream first.
         let mut to_pack = VecDeque::new();
@@ -152,15 +246,14 @@ impl Work {
                 true => look.saturating_duration_since(Instant::now()),
                 false => Duration::ZERO,
             };
-            match asked.recv_timeout(wait) {
-                Ok(Task::Seal(segment)) => result = result.and(self.seal(&segment)),
-                Ok(Task::End) | Err(RecvTimeoutError::Disconnected) => return result,
-                // To pack one takes long, and what is to be sealed has descriptors: it goes first.
-                Err(RecvTimeoutError::Timeout) => {
-                    if let Some(one) = to_pack.pop_front() {
-                        self.pack(&one);
-                    }
-                }
+            // What is to be sealed has descriptors, and may hold up batches: it goes first.
+            if !self.seals.take(wait)
+                && let Some(one) = to_pack.pop_front()
+            {
+                self.pack(&one);
+            }
+            if self.seals.has_ended {
+                return self.seals.result;
             }
             // However much there is to seal, what retention has to remove may be what space is for.
             if Instant::now() >= look && !self.must_end.load(Ordering::Relaxed) {
@@ -173,14 +266,6 @@ impl Work {
                 look = Instant::now() + LOOK_TIME;
             }
         }
-    }
-
-    fn seal(&mut self, segment: &Unsealed) -> Result<(), LogdError> {
-        segment.seal(&mut self.local).map_err(|error| {
-            let told = format!("{}: sealing: {error}", segment.name().display());
-            log::remark("segments", format_args!("{told}"));
-            LogdError::Failed(told)
-        })
     }
 
     /// Removes what is to be, and finds what is to be packed.
@@ -198,8 +283,12 @@ impl Work {
             );
         }
         let gone = overdue(&kept, care.policy, |ended_ms| self.clock.age_ms(ended_ms));
+        let mut stuck = HashSet::new();
         for segment in &gone {
-            self.remove(segment);
+            // What comes after one that did not go stays, or there were a gap.
+            if stuck.contains(&segment.stream) || !self.remove(segment) {
+                stuck.insert(segment.stream);
+            }
         }
         if care.pack_level.is_none() {
             return Ok(VecDeque::new());
@@ -244,7 +333,7 @@ impl Work {
         let mut keys = all.iter().peekable();
         while let Some((&(stream, serial), files)) = keys.next() {
             let is_last = keys.peek().is_none_or(|((next, _), _)| *next != stream);
-            let sealed_ms = self.sealed_ms((stream, serial), files);
+            let (sealed_ms, is_marked) = self.index_says((stream, serial), files);
             // One that was never sealed ended when it was last written to.
             let dead_ms = || (!is_last).then(|| self.modified_ms((stream, serial)));
             kept.push(Kept {
@@ -253,25 +342,36 @@ impl Work {
                 bytes: files.bytes,
                 ended_ms: sealed_ms.or_else(dead_ms),
                 has_lines: files.has_plain || files.has_packed,
+                is_marked,
                 is_last,
             });
         }
         kept
     }
 
-    /// When a segment was sealed, if it was: its index ends in a seal.
-    fn sealed_ms(&mut self, key: (Stream, u64), files: &Files) -> Option<u64> {
-        if let Some(ended) = self.ends.get(&key) {
-            return Some(*ended);
+    /// When a segment was sealed, if it was: its index ends in a seal. And whether the head says that
+    /// its lines go.
+    fn index_says(&mut self, key: (Stream, u64), files: &Files) -> (Option<u64>, bool) {
+        if let Some((ended_ms, is_marked)) = self.ends.get(&key) {
+            return (Some(*ended_ms), *is_marked);
         }
         let path = self.directory.join(key.0.file(key.1, Part::Index));
-        let file = files.has_index.then(|| File::open(path).ok()).flatten()?;
-        let start = file.metadata().ok()?.len().checked_sub(ENTRY_BYTES as u64)?;
-        let mut bytes = [0; ENTRY_BYTES];
-        file.read_exact_at(&mut bytes, start).ok()?;
-        let seal = Entry::decode(&bytes).filter(|entry| entry.kind == Kind::Seal)?;
-        self.ends.insert(key, seal.time_ms);
-        Some(seal.time_ms)
+        let Some(file) = files.has_index.then(|| File::open(path).ok()).flatten() else {
+            return (None, false);
+        };
+        let entry = |start: u64, kind| {
+            let mut bytes = [0; ENTRY_BYTES];
+            file.read_exact_at(&mut bytes, start).ok()?;
+            Entry::decode(&bytes).filter(|entry| entry.kind == kind)
+        };
+        let is_marked = entry(0, Kind::Head).is_some_and(|head| head.flags & REMOVED != 0);
+        let len = file.metadata().map_or(0, |metadata| metadata.len());
+        let last = len.checked_sub(ENTRY_BYTES as u64);
+        let Some(seal) = last.and_then(|start| entry(start, Kind::Seal)) else {
+            return (None, is_marked);
+        };
+        self.ends.insert(key, (seal.time_ms, is_marked));
+        (Some(seal.time_ms), is_marked)
     }
 
     fn modified_ms(&self, key: (Stream, u64)) -> u64 {
@@ -294,18 +394,25 @@ impl Work {
         self.resting.insert(key, Instant::now() + REST_TIME);
     }
 
-    fn remove(&mut self, segment: &Kept) {
+    /// Removes a segment, and says whether it did.
+    fn remove(&mut self, segment: &Kept) -> bool {
         let (key, name) = ((segment.stream, segment.serial), segment.stream);
         if self.is_resting(key) {
-            return;
+            return false;
         }
         let name = name.file(segment.serial, Part::Data);
-        match remove(&mut self.local, &self.directory, segment) {
+        let removed = remove(&mut self.local, &self.directory, segment);
+        // Its head may have changed.
+        self.ends.remove(&key);
+        match &removed {
+            // The index of one whose lines went before is nothing to tell of.
+            Ok(()) if !segment.has_lines => {}
             Ok(()) => {
                 log::remark("segments", format_args!("{}: removed, by retention", name.display()))
             }
             Err(error) => self.rest(key, &name, &format!("to be removed: {error}")),
         }
+        removed.is_ok()
     }
 
     fn pack(&mut self, &Plain { key, bytes }: &Plain) {
@@ -321,8 +428,13 @@ impl Work {
             return;
         }
         let name = key.0.file(key.1, Part::Data);
-        let must_stop = || self.must_end.load(Ordering::Relaxed);
-        match pack(&mut self.local, &self.directory, key, level, &must_stop) {
+        let (seals, must_end) = (&mut self.seals, &self.must_end);
+        let mut must_stop = || {
+            // To pack one takes longer than anybody should wait for a seal.
+            seals.take_all();
+            seals.has_ended || must_end.load(Ordering::Relaxed)
+        };
+        match pack(&mut self.local, &self.directory, key, level, &mut must_stop) {
             Ok(Outcome::Packed { from, into }) => log::remark(
                 "segments",
                 format_args!("{}: packed, {from} bytes into {into}", name.display()),

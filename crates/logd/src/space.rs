@@ -14,7 +14,8 @@ pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     space.f_bavail.checked_mul(space.f_frsize)
 }
 
-/// A floor under the free space of a file system.
+/// A floor under the free space of a file system, of all threads together.
+#[derive(Debug)]
 pub(crate) struct Floor {
     directory: PathBuf,
     looked: Option<Instant>,
@@ -26,16 +27,17 @@ impl Floor {
         Floor { directory: directory.to_owned(), looked: None, is_low: false }
     }
 
-    /// Whether there is less than `min_free`. Once there is, a sixteenth more is asked for, so that
-    /// what comes and goes at the edge does not.
-    pub(crate) fn is_low(&mut self, min_free: u64) -> bool {
+    /// Whether there is less than `min_free`, and whether that is new: who is told so first tells of it.
+    /// Once there is less a sixteenth more is asked for, so that what comes and goes at the edge does not.
+    pub(crate) fn look(&mut self, min_free: u64) -> (bool, bool) {
+        let was_low = self.is_low;
         if self.looked.is_none_or(|looked| looked.elapsed() >= FRESH_TIME) {
             self.looked = Some(Instant::now());
             // Where it cannot be asked, writes will tell.
             let free = free_bytes(&self.directory).unwrap_or(u64::MAX);
             self.is_low = is_low(free, min_free, self.is_low);
         }
-        self.is_low
+        (self.is_low, self.is_low != was_low)
     }
 }
 
@@ -54,6 +56,17 @@ mod tests {
         assert!(is_low(105, 100, true));
         assert!(!is_low(106, 100, true));
         assert!(!is_low(0, 0, true));
+    }
+
+    /// Each thread told of it.
+    #[test]
+    fn a_change_is_told_to_one() {
+        let mut floor = Floor::new(Path::new("/"));
+        assert_eq!(floor.look(u64::MAX), (true, true));
+        assert_eq!(floor.look(u64::MAX), (true, false));
+        std::thread::sleep(FRESH_TIME);
+        assert_eq!(floor.look(0), (false, true));
+        assert_eq!(floor.look(0), (false, false));
     }
 
     #[test]

@@ -94,6 +94,8 @@ pub(crate) struct Stats {
     /// Times that storage failed for a while, and threads where it does now.
     pub(crate) stalls: u64,
     pub(crate) stalled: u64,
+    /// Times that a batch waited for segments to be sealed.
+    pub(crate) seal_waits: u64,
     /// Threads below the floor of free space.
     pub(crate) low: u64,
     /// Segments that failed and are not written to any more.
@@ -127,6 +129,7 @@ impl Sum for Stats {
             stopped_senders: sum.stopped_senders + one.stopped_senders,
             stalls: sum.stalls + one.stalls,
             stalled: sum.stalled + one.stalled,
+            seal_waits: sum.seal_waits + one.seal_waits,
             low: sum.low + one.low,
             dead_segments: sum.dead_segments + one.dead_segments,
             uncommitted_bytes: sum.uncommitted_bytes + one.uncommitted_bytes,

@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeSet,
     path::Path,
-    sync::{Arc, mpsc::Sender},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -17,7 +17,7 @@ use crate::{
     connection::Batch,
     error::LogdError,
     guarantee::Guarantee,
-    keeper::Task,
+    keeper::Tray,
     log,
     names::Names,
     segment::{
@@ -31,6 +31,9 @@ use crate::{
 
 /// How long to wait before a commit that failed is tried again.
 const RETRY_TIME: Duration = Duration::from_millis(500);
+
+/// How long to wait before it is looked again whether segments were sealed.
+const SEAL_WAIT_TIME: Duration = Duration::from_millis(5);
 
 /// How often it looks at ages and at space when nothing happens.
 const TICK_TIME: Duration = Duration::from_secs(1);
@@ -46,7 +49,7 @@ const TICK: u64 = 9 << 32;
 pub(crate) struct Storage {
     lines: Part,
     letters: Part,
-    floor: Floor,
+    floor: Arc<Mutex<Floor>>,
     min_free: u64,
     is_low: bool,
     is_waiting: bool,
@@ -54,9 +57,11 @@ pub(crate) struct Storage {
     /// Lines that wait for their batch's dead letters to be stored.
     next: Option<Given>,
     /// To who seals segments.
-    keeper: Sender<Task>,
+    tray: Tray,
     pub(crate) commits: u64,
     pub(crate) stalls: u64,
+    /// Times that a batch waited for segments to be sealed.
+    pub(crate) seal_waits: u64,
 }
 
 struct Part {
@@ -80,8 +85,9 @@ impl Storage {
         number: u32,
         guarantee: Guarantee,
         limits: Limits,
-        keeper: Sender<Task>,
+        tray: Tray,
         clients: &Arc<Names>,
+        floor: Arc<Mutex<Floor>>,
     ) -> Result<Storage, LogdError> {
         let names = names(directory)?;
         let part = |content, tag| -> Result<Part, LogdError> {
@@ -108,15 +114,16 @@ impl Storage {
         Ok(Storage {
             lines: part(Content::Lines, LINES)?,
             letters: part(Content::DeadLetters, LETTERS)?,
-            floor: Floor::new(directory),
+            floor,
             min_free: limits.min_free,
             is_low: false,
             is_waiting: false,
             has_stalled: false,
             next: None,
-            keeper,
+            tray,
             commits: 0,
             stalls: 0,
+            seal_waits: 0,
         })
     }
 
@@ -131,13 +138,28 @@ impl Storage {
         self.min_free = limits.min_free;
     }
 
-    /// Whether a batch may begin: none is on its way, and there is space.
-    pub(crate) fn is_ready(&mut self) -> bool {
+    /// Whether a batch may begin: none is on its way, no more segments wait for their seal than may,
+    /// and there is space.
+    pub(crate) fn is_ready(&mut self, local: &mut Local) -> Result<bool, Fatal> {
         if self.is_busy() {
-            return false;
+            return Ok(false);
         }
-        let is_low = self.floor.is_low(self.min_free);
-        if is_low != std::mem::replace(&mut self.is_low, is_low) {
+        if self.tray.is_full() {
+            if !std::mem::replace(&mut self.is_waiting, true) {
+                self.seal_waits += 1;
+                self.wake_after(local, SEAL_WAIT_TIME)?;
+            }
+            return Ok(false);
+        }
+        Ok(self.has_space())
+    }
+
+    /// Whether there is space; told where that changes.
+    fn has_space(&mut self) -> bool {
+        let mut floor = self.floor.lock().unwrap_or_else(PoisonError::into_inner);
+        let (is_low, has_changed) = floor.look(self.min_free);
+        self.is_low = is_low;
+        if has_changed {
             match is_low {
                 true => log::remark(
                     "storage",
@@ -260,7 +282,9 @@ impl Storage {
                 }
                 self.watch(local).map_err(|error| Fatal(error.to_string()))?;
                 // Without lines nobody asks, and who asks for the state wants to know.
-                self.is_ready();
+                if !self.is_busy() {
+                    self.has_space();
+                }
             }
             _ => {
                 self.is_waiting = false;
@@ -292,10 +316,14 @@ impl Storage {
         }
         if is_stalled && !self.is_waiting {
             self.is_waiting = true;
-            let pushed = local.push(Operation::timeout(RETRY_TIME), RETRY);
-            pushed.map_err(|error| Fatal(error.to_string()))?;
+            self.wake_after(local, RETRY_TIME)?;
         }
         Ok(())
+    }
+
+    fn wake_after(&self, local: &mut Local, time: Duration) -> Result<(), Fatal> {
+        let pushed = local.push(Operation::timeout(time), RETRY);
+        pushed.map(drop).map_err(|error| Fatal(error.to_string()))
     }
 
     /// Ends both segments.
@@ -310,8 +338,7 @@ impl Storage {
     fn hand_on(&mut self) {
         for part in [&mut self.lines, &mut self.letters] {
             for segment in part.appender.ended() {
-                // It outlives every thread that stores. Were it gone, the next start would seal.
-                let _ = self.keeper.send(Task::Seal(segment));
+                self.tray.put(segment);
             }
         }
     }
@@ -383,4 +410,59 @@ fn names(directory: &Path) -> Result<Vec<String>, LogdError> {
         names.extend(entry.file_name().into_string());
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keeper::{Task, WAITING_MAX};
+
+    /// Segments that end faster than they are sealed took descriptors until none was left, also for
+    /// connections.
+    #[test]
+    fn no_batch_begins_while_as_many_segments_as_may_wait_for_their_seal() {
+        let directory = tempfile::tempdir().unwrap();
+        let (tray, asked) = Tray::new();
+        let limits = Limits { bytes: 1, age: Duration::MAX, min_free: 0, is_direct: false };
+        let path = directory.path();
+        let floor = Arc::new(Mutex::new(Floor::new(path)));
+        let mut storage =
+            Storage::open(path, 0, Guarantee::Written, limits, tray, &Arc::default(), floor)
+                .unwrap();
+        let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
+        let look = |storage: &mut Storage, local: &mut Local| {
+            local.submit_and_wait(1).unwrap();
+            while let Some(completion) = local.next_completion() {
+                storage.take(local, completion).unwrap();
+            }
+        };
+        let commit = |storage: &mut Storage, local: &mut Local| {
+            let lines = b"1\n".to_vec();
+            let mut batch = Batch { lines, line_count: 1, ..Batch::default() };
+            storage.begin(local, &mut batch).unwrap();
+            while storage.is_busy() {
+                look(storage, local);
+            }
+        };
+        let mut count = 0;
+        while storage.is_ready(&mut local).unwrap() {
+            commit(&mut storage, &mut local);
+            count += 1;
+            assert!(count <= WAITING_MAX + 1, "it goes on");
+        }
+        // Each but the first ended the segment of the one before.
+        assert_eq!((count, storage.seal_waits), (WAITING_MAX + 1, 1));
+        assert!(!storage.is_ready(&mut local).unwrap());
+        let Some(Task::Seal(segment)) = asked.next(Duration::ZERO) else { panic!("none came") };
+        drop(segment);
+        asked.done();
+        // It asked to be woken for that, and only once.
+        local.submit_and_wait(1).unwrap();
+        let woken = local.next_completion().unwrap();
+        storage.take(&mut local, woken).unwrap();
+        assert!(storage.is_ready(&mut local).unwrap());
+        commit(&mut storage, &mut local);
+        assert!(!storage.is_ready(&mut local).unwrap());
+        assert_eq!(storage.seal_waits, 2);
+    }
 }

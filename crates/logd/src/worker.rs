@@ -19,10 +19,11 @@ use crate::{
     connection::{Batch, Connection, Desk, Gather, Limits, Step},
     error::LogdError,
     guarantee::Guarantee,
-    keeper::{Care, Task},
+    keeper::{Care, Tray},
     log,
     names::Names,
-    segment::appender::Limits as SegmentLimits,
+    segment::appender::{Fatal, Limits as SegmentLimits},
+    space::Floor,
     stats::Stats,
     storage::{Storage, TAGS},
     tls::Session,
@@ -81,7 +82,9 @@ pub(crate) struct Order {
     /// Clients that named themselves.
     pub(crate) names: Arc<Names>,
     /// Where segments go that have ended.
-    pub(crate) keeper: Sender<Task>,
+    pub(crate) tray: Tray,
+    /// Below which nothing is stored.
+    pub(crate) floor: Arc<Mutex<Floor>>,
 }
 
 /// The loop of one thread.
@@ -162,8 +165,9 @@ impl Worker {
             seat.number,
             order.guarantee,
             live.segments,
-            order.keeper.clone(),
+            order.tray.clone(),
             &order.names,
+            order.floor.clone(),
         )?;
         let Live { limits, tls, .. } = live;
         let (door, ear, stats) = seat.take(FOR_ACCEPT, FOR_CONTROL, FOR_NOTHING)?;
@@ -396,7 +400,8 @@ impl Worker {
     /// Sends all lines that have come on their way, if none are. True: they are committed already, and more
     /// may be looked at.
     fn begin_batch(&mut self) -> Result<bool, LogdError> {
-        if self.batch.is_empty() || !self.storage.is_ready() {
+        let fatal = |fatal: Fatal| LogdError::Failed(fatal.0);
+        if self.batch.is_empty() || !self.storage.is_ready(&mut self.local).map_err(fatal)? {
             return Ok(false);
         }
         self.committing_bytes = self.batch.bytes();
@@ -409,7 +414,7 @@ impl Worker {
         }
         let commits = self.storage.commits;
         let begun = self.storage.begin(&mut self.local, &mut self.batch);
-        self.has_begun = begun.map_err(|fatal| LogdError::Failed(fatal.0))?;
+        self.has_begun = begun.map_err(fatal)?;
         if self.storage.commits == commits {
             // All of it was refused: nothing took any time.
             self.committing_since = None;
@@ -648,6 +653,7 @@ impl Worker {
             syncs: self.storage.syncs(),
             writes: self.storage.writes(),
             stalls: self.storage.stalls,
+            seal_waits: self.storage.seal_waits,
             stalled: u64::from(self.storage.is_stalled()),
             low: u64::from(self.storage.is_low()),
             dead_segments: self.storage.dead_segments(),

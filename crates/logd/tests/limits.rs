@@ -43,7 +43,8 @@ impl Group {
     fn start(&self, directory: &Path, flags: &[&str]) -> Result<Daemon, String> {
         let procs = self.0.join("cgroup.procs");
         let script = format!("echo $$ > {} && exec \"$@\"", procs.display());
-        let own = ["--dir", directory.to_str().unwrap()];
+        // As many as processors would be more on a larger machine.
+        let own = ["--threads", "1", "--dir", directory.to_str().unwrap()];
         Daemon::start(command(&["sh", "-c", &script, "sh"], &[&own, flags].concat()))
     }
 }

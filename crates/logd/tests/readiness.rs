@@ -16,7 +16,9 @@ use disk::{Device, Disk};
 
 fn start(disk: &Disk, flags: &[&str]) -> Daemon {
     let log = disk.path().join("log");
-    let own = ["--dir", log.to_str().unwrap(), "--engine", "epoll", "--http", "127.0.0.1:0"];
+    // The segments of one thread are looked at.
+    let own = ["--threads", "1", "--dir", log.to_str().unwrap(), "--engine", "epoll"];
+    let own = [&own[..], &["--http", "127.0.0.1:0"]].concat();
     Daemon::start(command(&[], &[&own, flags].concat())).unwrap()
 }
 

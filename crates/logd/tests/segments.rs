@@ -19,7 +19,8 @@ const SEGMENTS: u64 = 6;
 const SEGMENT_BYTES: usize = 4 << 20;
 
 fn start(directory: &Path, flags: &[&str]) -> Daemon {
-    let own = ["--dir", directory.to_str().unwrap(), "--engine", "epoll"];
+    // The segments of one thread are looked at.
+    let own = ["--threads", "1", "--dir", directory.to_str().unwrap(), "--engine", "epoll"];
     Daemon::start(command(&[], &[&own, flags].concat())).unwrap()
 }
 

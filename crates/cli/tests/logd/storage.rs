@@ -4,7 +4,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     path::Path,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -68,6 +68,84 @@ fn a_segment_ends_by_age_without_a_line_is_packed_and_removed_in_its_time() {
         verify(path);
         daemon.end();
     }
+}
+
+/// It looks every second, whether a line comes or not: what was young at the start goes in its time, not
+/// before, and so does what is stored after that.
+#[test]
+fn retention_looks_again_and_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let age = Duration::from_millis(1500);
+    let flags = ["--segment-age", "1ms", "--retain-age", "1500ms"];
+    let daemon = start("epoll", path, &flags).unwrap();
+    for number in 1..=2 {
+        let began = Instant::now();
+        let mut client = Client::new(&daemon, "LOGD 1\n");
+        writeln!(client.stream, "{number}").unwrap();
+        client.until(1);
+        drop(client);
+        wait_until("the line to go", || cat(&[], path).is_empty());
+        assert!(began.elapsed() > age, "{:?}", began.elapsed());
+    }
+    let output = daemon.end();
+    assert_eq!(output.matches("removed, by retention").count(), 2, "{output}");
+    verify(path);
+}
+
+/// What retention removed is told from what was lost, also where the daemon ran meanwhile: it took the
+/// index of lost lines for one of a removal that was cut short, and removed it.
+#[test]
+fn lost_lines_are_no_removed_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let store = |flags: &[&str], number: u64| {
+        let daemon = start("epoll", path, flags).unwrap();
+        let mut client = Client::new(&daemon, "LOGD 1 name=web\n");
+        writeln!(client.stream, "{number}").unwrap();
+        client.until(number);
+        drop(client);
+        daemon
+    };
+    let data = |serial: u64| path.join(format!("lines-000-{serial:010}.ndjson"));
+    let said = || {
+        let output = logd(&["verify"], path);
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.code(), text.concat())
+    };
+    store(&["--retain-age", "1ms"], 1).end();
+    let daemon = start("epoll", path, &["--retain-age", "1ms"]).unwrap();
+    wait_until("the removal", || !data(0).exists());
+    daemon.end();
+    let (status, text) = said();
+    assert!(status == Some(0) && text.contains("removed, by retention"), "{text}");
+    for number in 2..=4 {
+        store(&[], number).end();
+    }
+    std::fs::remove_file(data(2)).unwrap();
+    // It looks as it starts, and every second.
+    let daemon = store(&["--retain-size", "1g"], 5);
+    thread::sleep(Duration::from_millis(1200));
+    daemon.end();
+    let (status, text) = said();
+    let lost = "lines-000-0000000002.ndjson: the file is gone, and retention did not remove it: it had \
+                the lines 2 to 2";
+    assert!(status == Some(1) && text.contains(lost), "{text}");
+    let lines = logd(&["cat"], path);
+    assert_eq!(lines.status.code(), Some(1));
+    assert_eq!(String::from_utf8(lines.stdout).unwrap(), "2\n4\n5\n");
+    // Of one that was killed the entry of the second batch tells that the first was there.
+    let daemon = store(&[], 6);
+    let mut client = Client::new(&daemon, "LOGD 1\n");
+    client.stream.write_all(b"\"second\"\n").unwrap();
+    client.until(1);
+    daemon.signal("-KILL");
+    drop(daemon);
+    std::fs::remove_file(data(5)).unwrap();
+    // Its client is told of it all the same: it was, and has dropped the line.
+    store(&[], 7).end();
+    let (_, text) = said();
+    assert!(text.contains("0000000005.ndjson: the file is gone"), "{text}");
 }
 
 #[test]

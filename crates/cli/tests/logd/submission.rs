@@ -61,7 +61,7 @@ fn start_limited(directory: &Path, engine: &str, write: &str, threads: u32) -> O
     let mut command = Command::new("prlimit");
     command.arg(format!("--nproc={threads}:{threads}")).arg(env!("CARGO_BIN_EXE_ringwise"));
     command.args(["logd", "--listen", "127.0.0.1:0", "--engine", engine, "--sqpoll", "10ms"]);
-    command.args(["--write", write, "--dir"]).arg(directory).uid(user).gid(user);
+    command.args(["--threads", "1", "--write", write, "--dir"]).arg(directory).uid(user).gid(user);
     // Not by the engine's name: that there is no ring is no reason to pass here.
     Daemon::spawn(&mut command, "limited")
 }

@@ -10,7 +10,7 @@ use crate::{
 /// A figure of each thread: its name, what it is, and where it stands.
 type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
 
-const COUNTERS: [Figure; 17] = [
+const COUNTERS: [Figure; 18] = [
     ("connections", "Connections accepted", |s| s.connections),
     ("connections_broken", "Connections that an error ended", |s| s.broken),
     ("tls_failures", "Connections that TLS refused", |s| s.tls_failures),
@@ -26,6 +26,7 @@ const COUNTERS: [Figure; 17] = [
     ("answer_sends", "Sends of answers", |s| s.sends),
     ("stopped_senders", "Times that a sender was not received from", |s| s.stopped_senders),
     ("stalls", "Times that storage failed for a while", |s| s.stalls),
+    ("seal_waits", "Times that a batch waited for segments to be sealed", |s| s.seal_waits),
     ("dead_segments", "Segments that failed and are not written to any more", |s| s.dead_segments),
     ("enters", "Calls that hand over and wait, on a ring", |s| s.enters),
 ];

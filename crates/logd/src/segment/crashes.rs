@@ -124,7 +124,7 @@ fn run(
         let _ = segment.seal(&mut local);
     }
     for serial in plain(simulation) {
-        let _ = pack(&mut local, directory, (STREAM, serial), 1, &|| false);
+        let _ = pack(&mut local, directory, (STREAM, serial), 1, &mut || false);
     }
 }
 
@@ -348,6 +348,7 @@ fn a_removal_that_is_cut_short_is_no_damage() {
                 bytes: 0,
                 ended_ms: Some(0),
                 has_lines: true,
+                is_marked: false,
                 is_last,
             };
             if remove(&mut local, directory, &segment).is_err() {

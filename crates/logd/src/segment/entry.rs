@@ -9,6 +9,9 @@ pub(crate) const ENTRY_BYTES: usize = 64;
 /// Set in a batch's entry: every batch before it had been synced when it was written.
 pub(crate) const AFTER_SYNC: u32 = 1;
 
+/// Set in a head: retention removes the lines, or has. Without it lines that are not there are lost.
+pub(crate) const REMOVED: u32 = 1;
+
 /// By how much a batch's flags are shifted to give the number of names' entries right before it.
 /// Without them the batch is not whole.
 pub(crate) const NAMES_SHIFT: u32 = 8;

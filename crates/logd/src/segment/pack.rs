@@ -42,7 +42,7 @@ pub(crate) fn pack(
     directory: &Path,
     (stream, serial): (Stream, u64),
     level: i32,
-    must_stop: &dyn Fn() -> bool,
+    must_stop: &mut dyn FnMut() -> bool,
 ) -> Result<Outcome, String> {
     let path = |part| directory.join(stream.file(serial, part));
     let told = |error: ringwise::Error| error.to_string();
@@ -83,7 +83,7 @@ fn write(
     packed: &Descriptor,
     scan: &Scan,
     level: i32,
-    must_stop: &dyn Fn() -> bool,
+    must_stop: &mut dyn FnMut() -> bool,
 ) -> Result<Outcome, String> {
     let failed = |error: io::Error| format!("zstd: {error}");
     let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), level).map_err(failed)?;

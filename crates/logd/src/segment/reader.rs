@@ -331,16 +331,23 @@ where
         let mut line = format!("{name}: {batches} batches, {lines} lines, ");
         match scan.state() {
             State::Sealed => line += "sealed",
-            State::Removed => line += "removed, its index is left",
+            State::Removed => line += "removed, by retention",
             State::Empty => line += "nothing acknowledged",
             State::Open if place + 1 == views.len() => line += "open",
             State::Open => line += "not sealed",
+            State::Damaged if view.data.is_none() => line += "its lines are lost",
             State::Damaged => line += "damaged",
         }
         if rest > 0 && scan.state() == State::Open {
             line += &format!(", {rest} bytes after the last whole batch");
         }
-        if scan.state() == State::Damaged {
+        if scan.state() == State::Damaged && view.data.is_none() {
+            verdict.problems.push(format!(
+                "{name}: the file is gone, and retention did not remove it: it had the lines {} to {}",
+                scan.first_line().unwrap_or(0),
+                scan.next_line().saturating_sub(1)
+            ));
+        } else if scan.state() == State::Damaged {
             verdict.problems.push(format!(
                 "{name}: damaged after {} whole batches, at byte {}",
                 scan.batches.len(),

@@ -2,14 +2,19 @@
 //!
 //! For size dead letters go before lines: who sends what is none removes nobody's lines by it.
 //! A segment that is written to never goes. Of the last one of a stream the index stays, since it
-//! knows the number of the next line.
+//! knows the number of the next line. Of a stream they go in their order, whatever the clock said when
+//! they ended: what is left is its end, and a gap in it is a loss.
+//!
+//! Before the lines go that is recorded in the head of the index, so that lines that went for another
+//! reason are told as lost. A head is 64 bytes in one sector, which is written whole or not.
 
 use std::{cmp::Reverse, path::Path, time::Duration};
 
-use ringwise::{ErrorKind, Local, Operation};
+use ringwise::{ErrorKind, Local, OpenOptions, Operation};
 
 use super::{
-    call::{open_directory, run, sync},
+    call::{is_space, open_directory, read, run, sync, write_all},
+    entry::{ENTRY_BYTES, Entry, Kind, REMOVED},
     name::{Part, Stream},
 };
 
@@ -33,15 +38,18 @@ pub(crate) struct Kept {
     pub(crate) ended_ms: Option<u64>,
     /// Whether it has lines, packed or not.
     pub(crate) has_lines: bool,
+    /// Whether its head says that its lines go: that was cut short.
+    pub(crate) is_marked: bool,
     /// Whether no other of its stream comes after it.
     pub(crate) is_last: bool,
 }
 
-/// Those that are to go, oldest first. `age_ms`: how long ago that was, by a time in milliseconds
-/// since 1970.
+/// Those of all, which come in the order of their streams, that are to go, oldest first. `age_ms`: how
+/// long ago that was, by a time in milliseconds since 1970.
 pub(crate) fn overdue(all: &[Kept], policy: Policy, age_ms: impl Fn(u64) -> u64) -> Vec<Kept> {
     let mut total: u64 = all.iter().map(|one| one.bytes).sum();
-    let mut ended: Vec<&Kept> = all.iter().filter(|one| one.ended_ms.is_some()).collect();
+    let ended = in_order(all);
+    let mut ended: Vec<&Kept> = ended.iter().filter(|one| one.ended_ms.is_some()).collect();
     let is_old = |one: &Kept| {
         let age_ms = one.ended_ms.map_or(0, &age_ms);
         policy.age.is_some_and(|age| u128::from(age_ms) > age.as_millis())
@@ -56,7 +64,7 @@ pub(crate) fn overdue(all: &[Kept], policy: Policy, age_ms: impl Fn(u64) -> u64)
         let is_much = policy.bytes.is_some_and(|bytes| total > bytes);
         // Of one that is over, and whose index stays, there is nothing more to remove.
         let is_left = one.is_last && !one.has_lines;
-        if (is_old || is_much || (!one.has_lines && !one.is_last)) && !is_left {
+        if (is_old || is_much || one.is_marked) && !is_left {
             total -= one.bytes;
             overdue.push(*one);
         }
@@ -64,8 +72,44 @@ pub(crate) fn overdue(all: &[Kept], policy: Policy, age_ms: impl Fn(u64) -> u64)
     overdue
 }
 
-/// Removes a segment: first the lines, and when that is durable the index, which until then says
-/// that they were sealed and are not missing for another reason.
+/// The same, none of which ended before one that comes before it in its stream, as it may seem to where
+/// the clock was set back.
+fn in_order(all: &[Kept]) -> Vec<Kept> {
+    let mut before: Option<Kept> = None;
+    let ended = all.iter().map(|one| {
+        let latest =
+            before.filter(|before| before.stream == one.stream).and_then(|one| one.ended_ms);
+        let ordered =
+            Kept { ended_ms: one.ended_ms.map(|own| own.max(latest.unwrap_or(0))), ..*one };
+        before = Some(ordered);
+        ordered
+    });
+    ended.collect()
+}
+
+/// Records that a segment's lines go. One without an index, or without a head in it, has none that
+/// were acknowledged, or is damaged anyway.
+fn mark(local: &mut Local, index: &Path) -> Result<(), ringwise::Error> {
+    let options = OpenOptions::new().read(true).write(true);
+    let index = match run(local, || Operation::open(index, options)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened?.into_descriptor()?,
+    };
+    let mut bytes = Vec::new();
+    read(local, &index, 0, ENTRY_BYTES as u64, |more| bytes.extend_from_slice(more))?;
+    let Some(head) = Entry::decode(&bytes).filter(|entry| entry.kind == Kind::Head) else {
+        return Ok(());
+    };
+    if head.flags & REMOVED != 0 {
+        return Ok(());
+    }
+    let marked = Entry { flags: head.flags | REMOVED, ..head };
+    write_all(local, &index, &marked.encode(), 0)?;
+    sync(local, &index)
+}
+
+/// Removes a segment: first the lines, which the index's head has to say before, and when that is
+/// durable the index.
 ///
 /// # Errors
 ///
@@ -75,6 +119,12 @@ pub(crate) fn remove(
     directory: &Path,
     segment: &Kept,
 ) -> Result<(), ringwise::Error> {
+    let index = directory.join(segment.stream.file(segment.serial, Part::Index));
+    // Where even that takes space (a file system that never writes in place) there is some afterwards.
+    let is_late = match mark(local, &index) {
+        Err(error) if is_space(&error) => true,
+        marked => marked.map(|()| false)?,
+    };
     let mut unlink = |part| {
         let path = directory.join(segment.stream.file(segment.serial, part));
         match run(local, || Operation::unlink(&path)) {
@@ -85,12 +135,14 @@ pub(crate) fn remove(
     for part in [Part::Data, Part::Packed, Part::Torn] {
         unlink(part)?;
     }
+    if is_late {
+        mark(local, &index)?;
+    }
     if segment.is_last {
         return Ok(());
     }
     let handle = open_directory(local, directory)?;
     sync(local, &handle)?;
-    let index = directory.join(segment.stream.file(segment.serial, Part::Index));
     match run(local, || Operation::unlink(&index)) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -104,7 +156,7 @@ mod tests {
 
     fn kept(number: u32, serial: u64, ended_ms: Option<u64>, is_last: bool) -> Kept {
         let stream = Stream { content: Content::Lines, number };
-        Kept { stream, serial, bytes: 100, ended_ms, has_lines: true, is_last }
+        Kept { stream, serial, bytes: 100, ended_ms, has_lines: true, is_marked: false, is_last }
     }
 
     fn serials(all: &[Kept], policy: Policy, now_ms: u64) -> Vec<(u32, u64)> {
@@ -144,19 +196,40 @@ mod tests {
             letters(8, 4000),
         ];
         let policy = |bytes, age| Policy { bytes: Some(bytes), age };
-        assert_eq!(serials(&all, policy(399, None), 9000), [(0, 8)]);
-        assert_eq!(serials(&all, policy(199, None), 9000), [(0, 8), (0, 7), (0, 0)]);
+        assert_eq!(serials(&all, policy(399, None), 9000), [(0, 7)]);
+        assert_eq!(serials(&all, policy(199, None), 9000), [(0, 7), (0, 8), (0, 0)]);
         // One that goes for its age makes the room.
         let age = Some(Duration::from_millis(7500));
         assert_eq!(serials(&all, policy(300, age), 9000), [(0, 0)]);
     }
 
+    /// The clock was set back between the two: the second went first, and left a gap like a loss.
+    #[test]
+    fn of_a_stream_they_go_in_their_order_whatever_the_clock_said() {
+        let all = [
+            kept(0, 0, Some(5000), false),
+            kept(0, 1, Some(1000), false),
+            kept(0, 2, None, true),
+            kept(1, 0, Some(3000), false),
+        ];
+        let bytes = |bytes| Policy { bytes: Some(bytes), age: None };
+        assert_eq!(serials(&all, bytes(300), 9000), [(1, 0)]);
+        assert_eq!(serials(&all, bytes(100), 9000), [(1, 0), (0, 0), (0, 1)]);
+        let age = Policy { bytes: None, age: Some(Duration::from_millis(4500)) };
+        assert_eq!(serials(&all, age, 9000), [(1, 0)]);
+        assert_eq!(serials(&all, age, 10_000), [(1, 0), (0, 0), (0, 1)]);
+    }
+
     #[test]
     fn what_was_removed_halfway_is_removed_and_what_is_left_stays() {
-        let half = Kept { has_lines: false, ..kept(0, 0, Some(1000), false) };
-        let left = Kept { has_lines: false, ..kept(1, 0, Some(1000), true) };
-        assert_eq!(serials(&[half, left], Policy::default(), 1000), [(0, 0)]);
+        let marked = Kept { is_marked: true, ..kept(0, 0, Some(1000), false) };
+        let half = Kept { has_lines: false, serial: 1, ..marked };
+        // Its lines are lost, and the index is all that tells of them.
+        let lost = Kept { has_lines: false, ..kept(0, 2, Some(1000), false) };
+        let left = Kept { has_lines: false, is_marked: true, ..kept(1, 0, Some(1000), true) };
+        assert_eq!(serials(&[marked, half, lost, left], Policy::default(), 1000), [(0, 0), (0, 1)]);
         let all = Policy { bytes: Some(0), age: Some(Duration::ZERO) };
-        assert_eq!(serials(&[half, left], all, 9000), [(0, 0)]);
+        let gone = [(0, 0), (0, 1), (0, 2)];
+        assert_eq!(serials(&[marked, half, lost, left], all, 9000), gone);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! No I/O: the index is given, and the data's checksums are asked for.
 
-use super::entry::{AFTER_SYNC, ENTRY_BYTES, Entry, Kind};
+use super::entry::{AFTER_SYNC, ENTRY_BYTES, Entry, Kind, REMOVED};
 
 /// What an index says, and how far it is borne out.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -10,15 +10,20 @@ pub(crate) struct Scan {
     pub(crate) head: Option<Entry>,
     /// The batches up to the first that is not whole.
     pub(crate) batches: Vec<Entry>,
-    /// The entries of names, each with the number of the batch that they belong to.
-    names: Vec<(u64, Entry)>,
+    /// The entries of names, each with the batch that they belong to.
+    names: Vec<(Entry, Entry)>,
     /// Only where all that it counts is there.
     pub(crate) seal: Option<Entry>,
     /// Good batches that come after one that is not whole although it had been synced.
     pub(crate) beyond: Vec<Entry>,
     /// The seal is there and does not fit.
-    pub(crate) is_broken: bool,
-    /// There are no lines any more.
+    is_broken: bool,
+    /// Something is not there of which a later entry says that it was durable; the line that comes
+    /// after all that those speak of.
+    lost_until: Option<u64>,
+    /// The first batch is among what is not there, with its names.
+    has_lost_first: bool,
+    /// There are no lines any more, and retention says that it removed them.
     is_removed: bool,
 }
 
@@ -33,7 +38,7 @@ pub(crate) enum State {
     Damaged,
     /// Nothing in it was ever acknowledged.
     Empty,
-    /// Ended, and whole until its lines were removed for their age or size.
+    /// Its lines were removed for their age or size, which its head says.
     Removed,
 }
 
@@ -51,7 +56,8 @@ impl Scan {
         let entries: Vec<Option<Entry>> = index.chunks(ENTRY_BYTES).map(Entry::decode).collect();
         scan.head = entries.first().copied().flatten().filter(|entry| entry.kind == Kind::Head);
         let mut is_torn = scan.head.is_none();
-        let (mut torn, mut torn_names) = (Vec::new(), Vec::new());
+        // Batches from the first on that is not whole: whether their own bytes are, and their names.
+        let mut torn: Vec<(Entry, bool, Vec<Entry>)> = Vec::new();
         let mut names = Vec::new();
         for entry in entries.into_iter().skip(1) {
             match entry.filter(|entry| entry.kind != Kind::Head) {
@@ -60,45 +66,66 @@ impl Scan {
                     let own = std::mem::take(&mut names);
                     let fits = !is_torn && scan.continues(&batch);
                     let is_good = is_whole(&batch)? && own.len() == batch.names();
-                    let own = own.into_iter().map(|name| (batch.number, name));
-                    match fits && is_good {
-                        true => {
-                            scan.names.extend(own);
-                            scan.batches.push(batch);
-                        }
-                        false if is_good => {
-                            torn_names.extend(own);
-                            torn.push(batch);
-                        }
-                        false => {}
+                    if fits && is_good {
+                        scan.names.extend(own.into_iter().map(|name| (batch, name)));
+                        scan.batches.push(batch);
+                    } else {
+                        is_torn = true;
+                        torn.push((batch, is_good, own));
                     }
-                    is_torn |= !(fits && is_good);
                 }
                 Some(seal) if !is_torn && scan.sums_up(&seal) => scan.seal = Some(seal),
-                Some(_) => scan.is_broken = true,
+                Some(seal) => {
+                    scan.is_broken = true;
+                    scan.lost_until = Some(seal.first_line);
+                }
                 None => is_torn = true,
             }
         }
-        // A batch that was written when all before it had been synced says that they were there.
-        if torn.iter().any(|batch| batch.flags & AFTER_SYNC != 0) {
-            scan.beyond = torn;
-            scan.names.extend(torn_names);
-        }
+        scan.judge(torn);
         Ok(scan)
     }
 
-    /// Looks at the index of a segment that has no file of lines: nothing unless it was sealed.
+    /// Says of batches from the first on that is not whole what is damage. One that was written when
+    /// all before it had been synced says that they were there, whether its own bytes are or not.
+    fn judge(&mut self, torn: Vec<(Entry, bool, Vec<Entry>)>) {
+        let last_synced = torn.iter().rposition(|(batch, ..)| batch.flags & AFTER_SYNC != 0);
+        let has_good =
+            torn.iter().any(|(batch, is_good, _)| *is_good && batch.flags & AFTER_SYNC != 0);
+        if !self.is_broken && !has_good && last_synced.is_none_or(|last| last == 0) {
+            return;
+        }
+        for (place, (batch, is_good, names)) in torn.into_iter().enumerate() {
+            let was_durable = self.is_broken || last_synced.is_some_and(|last| place < last);
+            if is_good || was_durable {
+                self.lost_until = self.lost_until.max(Some(batch.line_end()));
+                self.has_lost_first |= batch.number == 0 && names.len() == batch.names();
+                self.names.extend(names.into_iter().map(|name| (batch, name)));
+            }
+            if is_good {
+                self.beyond.push(batch);
+            }
+        }
+    }
+
+    /// Looks at the index of a segment that has no file of lines: nothing unless retention removed
+    /// them.
     pub(crate) fn removed(index: &[u8]) -> Option<Scan> {
         let Ok(whole) = Scan::new(index, |_| Ok::<_, std::convert::Infallible>(true));
-        let is_sealed = whole.state() == State::Sealed;
-        is_sealed.then(|| Scan { batches: Vec::new(), is_removed: true, ..whole })
+        let is_removed = whole.head.is_some_and(|head| head.flags & REMOVED != 0);
+        is_removed.then(|| Scan {
+            lost_until: Some(whole.next_line()),
+            batches: Vec::new(),
+            beyond: Vec::new(),
+            is_removed: true,
+            ..whole
+        })
     }
 
     /// Leaves out batches from a line on: the next segment has them.
     pub(crate) fn end_at(&mut self, line: u64) {
         self.batches.retain(|batch| batch.is_before(line));
-        let left = self.batches.len() as u64;
-        self.names.retain(|(batch, _)| *batch < left);
+        self.names.retain(|(batch, _)| batch.is_before(line));
     }
 
     /// Whether a batch comes right after those before it.
@@ -143,7 +170,7 @@ impl Scan {
 
     /// Whether its first batch is or was there, which has all names that were known.
     pub(crate) fn has_first_batch(&self) -> bool {
-        !self.batches.is_empty() || self.is_removed
+        !self.batches.is_empty() || self.is_removed || self.has_lost_first
     }
 
     /// The number of the first line, where that is known.
@@ -157,14 +184,13 @@ impl Scan {
         let head = self.head.map_or(0, |head| head.first_line);
         let last = self.batches.last().map_or(head, Entry::line_end);
         let last = self.seal.map_or(last, |seal| seal.first_line);
-        self.beyond.iter().map(Entry::line_end).max().unwrap_or(0).max(last)
+        self.lost_until.unwrap_or(0).max(last)
     }
 
     pub(crate) fn state(&self) -> State {
         match self {
             Scan { is_removed: true, .. } => State::Removed,
-            Scan { beyond, .. } if !beyond.is_empty() => State::Damaged,
-            Scan { is_broken: true, .. } => State::Damaged,
+            Scan { lost_until: Some(_), .. } => State::Damaged,
             Scan { seal: Some(_), .. } => State::Sealed,
             Scan { head: None, .. } => State::Empty,
             _ => State::Open,
@@ -272,14 +298,40 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_index_without_lines_knows_the_next_line() {
+    fn without_lines_it_is_removed_where_its_head_says_so_and_else_damaged() {
         let seal =
             Entry { number: 2, offset: 20, lines: 4, first_line: 104, ..Entry::new(Kind::Seal) };
-        let sealed = index(&[batch(0, 0), batch(1, 0), seal]);
+        let mut sealed = index(&[batch(0, 0), batch(1, 0), seal]);
+        assert_eq!(Scan::removed(&sealed), None, "retention did not say so");
+        let lost = scan(&sealed, &[0, 1]);
+        assert_eq!((lost.state(), lost.next_line()), (State::Damaged, 104));
+        let head = Entry { first_line: 100, flags: REMOVED, ..Entry::new(Kind::Head) };
+        sealed[..ENTRY_BYTES].copy_from_slice(&head.encode());
         let removed = Scan::removed(&sealed).unwrap();
         assert_eq!((removed.state(), removed.next_line()), (State::Removed, 104));
         assert_eq!((removed.first_line(), removed.end()), (Some(100), 0));
-        assert_eq!(Scan::removed(&sealed[..sealed.len() - 1]), None, "not sealed: it is missing");
+        // One that failed and was never sealed.
+        let removed = Scan::removed(&sealed[..3 * ENTRY_BYTES]).unwrap();
+        assert_eq!((removed.state(), removed.next_line()), (State::Removed, 104));
+        // Its lines are still there: a crash came between.
+        assert_eq!(scan(&sealed, &[]).state(), State::Sealed);
+    }
+
+    /// The entry of a batch that came after a sync tells of those before it, whatever became of its own
+    /// bytes: a file of lines that vanished, or was cut far before its end, was a torn tail.
+    #[test]
+    fn more_than_the_last_batch_is_no_torn_tail() {
+        let name = Entry::of_name("web", 6).next().unwrap();
+        let named = batch(0, AFTER_SYNC | 1 << crate::segment::entry::NAMES_SHIFT);
+        let index = index(&[name, named, batch(1, AFTER_SYNC), batch(2, AFTER_SYNC)]);
+        let lost = scan(&index, &[0, 1, 2]);
+        assert_eq!((lost.state(), lost.next_line()), (State::Damaged, 104));
+        assert_eq!(lost.names(), [("web".to_owned(), 6)], "its client was told");
+        assert!(lost.has_first_batch());
+        let cut = scan(&index, &[1, 2]);
+        assert_eq!((cut.state(), cut.end(), cut.next_line()), (State::Damaged, 10, 104));
+        assert_eq!(scan(&index, &[2]).state(), State::Open);
+        assert_eq!(scan(&index[..3 * ENTRY_BYTES], &[0]).state(), State::Open, "the only one");
     }
 
     #[test]

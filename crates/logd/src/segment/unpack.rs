@@ -99,7 +99,7 @@ mod tests {
         std::fs::write(path(Part::Data), &data).unwrap();
         std::fs::write(path(Part::Index), &index).unwrap();
         let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
-        let outcome = pack(&mut local, directory, (STREAM, 0), 3, &|| false).unwrap();
+        let outcome = pack(&mut local, directory, (STREAM, 0), 3, &mut || false).unwrap();
         assert!(matches!(outcome, Outcome::Packed { from, .. } if from == data.len() as u64));
         assert!(!path(Part::Data).exists() && !path(Part::Packing).exists());
         let packed = std::fs::read(path(Part::Packed)).unwrap();
@@ -160,7 +160,8 @@ mod tests {
         let mut data = zstd::decode_all(&std::fs::read(path(Part::Packed)).unwrap()[..]).unwrap();
         std::fs::remove_file(path(Part::Packed)).unwrap();
         let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
-        let mut pack = || pack(&mut local, directory.path(), (STREAM, 0), 3, &|| false).unwrap();
+        let mut pack =
+            || pack(&mut local, directory.path(), (STREAM, 0), 3, &mut || false).unwrap();
         data[3] ^= 1;
         std::fs::write(path(Part::Data), &data).unwrap();
         assert_eq!(pack(), Outcome::Refused, "a batch has another checksum");

@@ -1,0 +1,177 @@
+//! A daemon of several threads, which is what one is where nobody says how many: its streams are one
+//! store for those who read it, for clients that come back to another thread, and for retention.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{Client, Daemon, ENGINES, cat, start, verify, wait_until};
+
+/// Threads that take lines, by their names.
+fn takers(daemon: &Daemon) -> usize {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.child.id())).unwrap();
+    let names = threads.map(|one| std::fs::read_to_string(one.unwrap().path().join("comm")));
+    let is_taker = |name: &String| {
+        let number = name.trim_end().strip_prefix("logd-");
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    names.flatten().filter(is_taker).count()
+}
+
+/// It was one wherever it ran.
+#[test]
+fn there_are_as_many_threads_as_processors_it_may_use() {
+    let processors = ringwise_measure::cpu::allowed_cpus().unwrap();
+    let all = processors.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    let first = processors[0].to_string();
+    for (list, count) in [(&all, processors.len()), (&first, 1)] {
+        let directory = tempfile::tempdir().unwrap();
+        let daemon = |more: &[&str]| {
+            let mut command = Command::new("taskset");
+            command.args(["-c", list, env!("CARGO_BIN_EXE_ringwise"), "logd", "--engine", "epoll"]);
+            command.args(["--listen", "127.0.0.1:0", "--dir"]).arg(directory.path()).args(more);
+            command
+        };
+        let running = Daemon::spawn(&mut daemon(&[]), "epoll").unwrap();
+        assert_eq!(takers(&running), count.min(256), "on processors {list}");
+        running.end();
+        let checked = daemon(&["--check"]).output().unwrap();
+        let told = String::from_utf8(checked.stdout).unwrap();
+        let right = format!("the options are right: {count} threads, ");
+        assert!(told.starts_with(&right), "{told}");
+    }
+}
+
+/// Comes with a name, sends a line, and says in which stream it is.
+fn send(daemon: &Daemon, directory: &Path, number: u64) -> u32 {
+    let mut client = loop {
+        let mut stream = daemon.connect();
+        stream.write_all(b"LOGD 1 name=web\n").unwrap();
+        let mut client = Client { answers: BufReader::new(stream.try_clone().unwrap()), stream };
+        let answer = client.answer();
+        if answer != "E 1 busy" {
+            assert_eq!(answer, format!("H 1 durable {}", number - 1));
+            break client;
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    writeln!(client.stream, "{number}").unwrap();
+    client.until(number);
+    let is_there = |stream: &u32| {
+        let name = format!("lines-{stream:03}-0000000000.ndjson");
+        directory.join(name).exists()
+            && cat(&["--stream", &stream.to_string()], directory).contains(&number.to_string())
+    };
+    (0..4).find(is_there).unwrap_or_else(|| panic!("{number} is in no stream"))
+}
+
+/// A client with a name comes back to other threads, and to daemons of more threads and of fewer: each
+/// time it is told of the line that another thread stored last.
+#[test]
+fn who_comes_back_to_another_thread_is_told_of_its_last_line() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let mut next = 1;
+        for (threads, is_killed) in [("4", true), ("1", true), ("3", false), ("2", true)] {
+            let Some(mut daemon) = start(engine, path, &["--threads", threads]) else { return };
+            let mut seen = BTreeSet::new();
+            let until = Instant::now() + Duration::from_secs(20);
+            while seen.len() < threads.parse::<usize>().unwrap().min(2) {
+                assert!(Instant::now() < until, "always to the same thread");
+                seen.insert(send(&daemon, path, next));
+                next += 1;
+            }
+            daemon.signal(if is_killed { "-KILL" } else { "-TERM" });
+            daemon.child.wait().unwrap();
+        }
+        start(engine, path, &[]).unwrap().end();
+        let mut lines: Vec<u64> = cat(&[], path).iter().map(|line| line.parse().unwrap()).collect();
+        lines.sort_unstable();
+        assert_eq!(lines, (1..next).collect::<Vec<_>>(), "each once");
+        let verdict = verify(path);
+        assert!(verdict.lines().all(|line| line.ends_with("sealed")), "{verdict}");
+    }
+}
+
+/// Sends a line to each of so many streams, and gives what was sent.
+fn to_all(daemon: &Daemon, directory: &Path, streams: u32, first: u64) -> u64 {
+    let mut next = first;
+    let until = Instant::now() + Duration::from_secs(20);
+    let has = |number: u32, lines: usize| {
+        cat(&["--stream", &number.to_string()], directory).len() >= lines
+    };
+    let before: Vec<usize> = (0..streams)
+        .map(|number| cat(&["--stream", &number.to_string()], directory).len())
+        .collect();
+    while !(0..streams).all(|number| has(number, before[number as usize] + 1)) {
+        assert!(Instant::now() < until, "always to the same thread");
+        let mut client = Client::new(daemon, "LOGD 1\n");
+        writeln!(client.stream, "{next}").unwrap();
+        client.until(1);
+        next += 1;
+    }
+    next
+}
+
+/// A stream that was not there when `tail` began is followed too, and each can be had by itself.
+#[test]
+fn tools_read_all_streams_as_one_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let daemon = start("epoll", path, &["--threads", "3"]).unwrap();
+    let mut tail = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    tail.args(["logd", "tail"]).arg(path).stdout(Stdio::piped());
+    let mut tail = tail.spawn().unwrap();
+    let next = to_all(&daemon, path, 3, 1);
+    let mut told = BufReader::new(tail.stdout.take().unwrap()).lines();
+    let mut lines: Vec<u64> =
+        (1..next).map(|_| told.next().unwrap().unwrap().parse().unwrap()).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, (1..next).collect::<Vec<_>>(), "tail");
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+    let all = cat(&[], path);
+    let each: Vec<String> =
+        ["0", "1", "2"].iter().flat_map(|stream| cat(&["--stream", stream], path)).collect();
+    assert_eq!(all, each, "cat prints a stream after the other");
+    assert_eq!(all.len() as u64, next - 1);
+    assert_eq!(verify(path).lines().filter(|line| line.contains(", open")).count(), 3);
+    daemon.end();
+}
+
+/// What may be kept is of all streams together, those of threads that are no more among them, and of each
+/// its oldest goes first.
+#[test]
+fn retention_is_of_all_streams_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let daemon = start("epoll", path, &["--threads", "3", "--segment-size", "1"]).unwrap();
+    let next = to_all(&daemon, path, 3, 1);
+    to_all(&daemon, path, 3, next);
+    daemon.end();
+    let streams = || ["0", "1", "2"].map(|stream| cat(&["--stream", stream], path));
+    let before = streams();
+    let bytes = || -> u64 {
+        let files = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
+        files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+    };
+    let kept = bytes() / 3;
+    let daemon = start("epoll", path, &["--retain-size", &kept.to_string()]).unwrap();
+    wait_until("two thirds to be removed", || bytes() <= kept);
+    // No more than has to: a segment of a line is shorter.
+    assert!(bytes() + 400 > kept, "{} of {kept}", bytes());
+    daemon.end();
+    let after = streams();
+    let shorter = before.iter().zip(&after).filter(|(before, after)| {
+        assert!(before.ends_with(after), "{before:?} {after:?}");
+        after.len() < before.len()
+    });
+    assert!(shorter.count() >= 2, "{before:?} {after:?}");
+    verify(path);
+}
