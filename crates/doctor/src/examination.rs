@@ -60,6 +60,6 @@ pub fn examine(path: &Path, sources: &Sources) -> Result<Report, DoctorError> {
     findings.extend(storage::judge(&storage, &file));
     findings.extend(workers::examine(sources, &file));
     findings.push(ring::iopoll(&file));
-    findings.extend(machine::judge(sources, &environment));
+    findings.extend(machine::judge(sources, &environment, &storage));
     Ok(Report { schema: SCHEMA, path, findings, environment })
 }

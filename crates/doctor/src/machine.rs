@@ -1,12 +1,17 @@
 //! Processors, virtualisation, clock, and what can be counted here.
 
 use ringwise_measure::counters::{self, Counters, Event, HardwareCounter};
+use ringwise_measure::device::Storage;
 use ringwise_measure::environment::Environment;
-use ringwise_measure::{Fact, Sources};
+use ringwise_measure::{Fact, Sources, measurable};
 
 use crate::finding::Finding;
 
-pub(crate) fn judge(sources: &Sources, environment: &Environment) -> Vec<Finding> {
+pub(crate) fn judge(
+    sources: &Sources,
+    environment: &Environment,
+    storage: &Storage,
+) -> Vec<Finding> {
     vec![
         cores(environment),
         governor(environment),
@@ -15,6 +20,8 @@ pub(crate) fn judge(sources: &Sources, environment: &Environment) -> Vec<Finding
         clock(environment),
         tracepoints(sources, environment),
         hardware(&counters::hardware()),
+        energy(&measurable::energy(sources)),
+        nvme_passthrough(&measurable::nvme_passthrough(sources, &storage.device)),
     ]
 }
 
@@ -131,6 +138,29 @@ fn hardware(counters: &[HardwareCounter]) -> Finding {
     }
 }
 
+fn energy(zone: &Fact<String>) -> Finding {
+    const NAME: &str = "counters.energy";
+    match zone {
+        Fact::Known(zone) => Finding::ok(NAME, format!("RAPL: {zone} can be read")),
+        Fact::Unknown(reason) => Finding::limited(NAME, measurable::not_here(reason)).remedy(
+            "needs a processor with RAPL that is not a virtual machine's (modprobe intel_rapl_common), \
+             and root",
+        ),
+    }
+}
+
+fn nvme_passthrough(path: &Fact<String>) -> Finding {
+    const NAME: &str = "io_uring.nvme_passthrough";
+    match path {
+        Fact::Known(path) => {
+            Finding::ok(NAME, format!("IORING_OP_URING_CMD: {path} can be opened"))
+        }
+        Fact::Unknown(reason) => Finding::limited(NAME, measurable::not_here(reason)).remedy(
+            "needs a PATH on an NVMe device, and leave to open its /dev/ngXnY (root has it)",
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -194,6 +224,27 @@ mod tests {
         let finding = tracepoints(&Sources::below(empty.path()), &environment);
         assert_eq!(finding.status, Status::Limited);
         assert!(finding.evidence.contains("no such file") && finding.remedy.is_some());
+    }
+
+    /// What the lab says of its runs, by the same probes.
+    #[test]
+    fn what_is_not_measurable_has_its_reason() {
+        let root = tempfile::tempdir().unwrap();
+        let sources = Sources::below(root.path());
+        let missing = energy(&measurable::energy(&sources));
+        assert_eq!((missing.status, missing.name), (Status::Limited, "counters.energy"));
+        let reason = "not measurable here: no RAPL zone in ";
+        assert!(missing.evidence.starts_with(reason) && missing.remedy.is_some(), "{missing:?}");
+        let zone = sources.sys.join("class/powercap/intel-rapl:0");
+        fs::create_dir_all(&zone).unwrap();
+        fs::write(zone.join("energy_uj"), "123456\n").unwrap();
+        assert_eq!(energy(&measurable::energy(&sources)).status, Status::Ok);
+        let none = Fact::Unknown("tmpfs has no block device".to_owned());
+        let missing = nvme_passthrough(&measurable::nvme_passthrough(&sources, &none));
+        assert_eq!(missing.evidence, "not measurable here: tmpfs has no block device");
+        assert_eq!((missing.status, missing.remedy.is_some()), (Status::Limited, true));
+        let there = nvme_passthrough(&Fact::Known("/dev/ng0n1".to_owned()));
+        assert_eq!(there.status, Status::Ok, "{there:?}");
     }
 
     #[test]

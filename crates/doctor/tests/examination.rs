@@ -33,6 +33,8 @@ fn this_machine() {
         "machine.governor",
         "machine.virtualisation",
         "counters.hardware",
+        "counters.energy",
+        "io_uring.nvme_passthrough",
     ];
     for name in expected {
         assert!(names.contains(&name), "no {name}");

@@ -15,9 +15,9 @@ pub use chain::ChainGroup;
 pub use copy::{CopyPlan, CopyProgram, DataSet, Part};
 pub use echo::{EchoPlan, EchoServer, Spin};
 pub use engine_name::EngineName;
-#[cfg(test)]
-pub use log::Gather;
-pub use log::{Guarantee, LogGroup, LogPlan, LogServer, LogSwitches, RsyslogInput, Transport};
+pub use log::{
+    Gather, Guarantee, LogGroup, LogPlan, LogServer, LogSwitches, RsyslogInput, Transport,
+};
 pub use percentile::Percentile;
 pub use stat::StatPlan;
 

@@ -8,8 +8,9 @@ use ringwise_measure::{
 };
 use serde::Serialize;
 
-/// A thread that was never idle for more of the time than this leaves is the limit.
-const BUSY_SHARE_MAX: f64 = 0.95;
+/// A thread that was busy for this share of the time or more is the limit: what is left it does not get
+/// to use where it waits for the other side's next turn.
+const BUSY_SHARE_MAX: f64 = 0.90;
 
 /// A thread's own time over some time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,10 +55,10 @@ impl ClientUse {
         ClientUse { busy_share, waiting_share, ..self }
     }
 
-    /// Whether the generator was the limit: its busiest thread was never idle, be it that it
-    /// worked or that it had no processor to work on.
+    /// Whether the generator was the limit: its busiest thread was idle for less than a tenth of the
+    /// time, be it that it worked or that it had no processor to work on.
     pub fn is_bound(&self) -> bool {
-        self.busy_share + self.waiting_share.unwrap_or(0.0) > BUSY_SHARE_MAX
+        self.busy_share + self.waiting_share.unwrap_or(0.0) >= BUSY_SHARE_MAX
     }
 
     /// What it used, in words; `noun` is one operation, of which there were `operations`.
@@ -75,7 +76,7 @@ impl ClientUse {
 
     /// What is to be said of the figures where it was the limit.
     pub(crate) fn bound_text(&self) -> Option<String> {
-        let text = "client-bound: this generator was never idle, so the figures are its own and not the \
+        let text = "client-bound: this generator was busy for 90 % of the time or more, so the figures are its own and not the \
              server's; try more --threads, or other processors for the two";
         self.is_bound().then(|| text.to_owned())
     }

@@ -49,14 +49,19 @@ impl Measurable {
     /// What is not to be had, in a line each: `IOPOLL: not measurable here: REASON`.
     pub fn missing(&self) -> Vec<String> {
         let line = |(name, fact): (&str, &Fact<String>)| {
-            Some(format!("{name}: not measurable here: {}", fact.reason()?))
+            Some(format!("{name}: {}", not_here(fact.reason()?)))
         };
         self.all().into_iter().filter_map(line).collect()
     }
 }
 
+/// What is said of something that is not to be had.
+pub fn not_here(reason: &str) -> String {
+    format!("not measurable here: {reason}")
+}
+
 /// A zone of RAPL whose counter can be read; since 5.10 only root may (CVE-2020-8694).
-fn energy(sources: &Sources) -> Fact<String> {
+pub fn energy(sources: &Sources) -> Fact<String> {
     let directory = sources.sys.join("class/powercap");
     let entries = directory.read_dir().into_iter().flatten().flatten();
     let mut zones: Vec<_> = entries.map(|entry| entry.path().join("energy_uj")).collect();
@@ -71,7 +76,8 @@ fn energy(sources: &Sources) -> Fact<String> {
     }
 }
 
-fn nvme_passthrough(sources: &Sources, device: &Fact<Device>) -> Fact<String> {
+/// The generic device of the namespace under a file, where it can be opened.
+pub fn nvme_passthrough(sources: &Sources, device: &Fact<Device>) -> Fact<String> {
     let device = match device {
         Fact::Known(device) if device.kind == DeviceKind::Nvme => device,
         Fact::Known(device) => {

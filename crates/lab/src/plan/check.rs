@@ -48,7 +48,7 @@ impl Plan {
             echo: if has(Workload::Echo) { EchoPlan::new(args)? } else { EchoPlan::default() },
             log: match named {
                 Some(Workload::Log) => LogPlan::new(args)?,
-                None => LogPlan::of_suite(args)?,
+                None => LogPlan::of_suite(args, scale)?,
                 Some(_) => LogPlan::default(),
             },
             copy: match named {

@@ -5,7 +5,10 @@ use std::{fmt, net::SocketAddr};
 use ringwise_measure::quantity::parse_size;
 use serde::Serialize;
 
-use super::check::{list, number, unknown, usage};
+use super::{
+    Scale,
+    check::{list, number, unknown, usage},
+};
 use crate::{args::Args, error::LabError};
 
 /// The most connections at a time.
@@ -160,6 +163,7 @@ impl LogServer {
             LogServer::Rsyslog(RsyslogInput::Relp) => {
                 group.transport == Transport::Plain && group.guarantee != Guarantee::None
             }
+            LogServer::Rsyslog(RsyslogInput::Imtcp) => group.guarantee != Guarantee::Written,
             LogServer::Rsyslog(_) | LogServer::SyslogNg => {
                 group.transport == Transport::Plain && group.guarantee != Guarantee::Written
             }
@@ -261,15 +265,27 @@ impl LogPlan {
     /// What the suite measures: unless it is the full one, the two that a verdict is about, where
     /// each line is durable before it is acknowledged, at a rate at which they do not write more than
     /// the quick suite may: what the lines cost.
-    pub(super) fn of_suite(args: &Args) -> Result<LogPlan, LabError> {
-        if args.full {
-            // The whole matrix is `log --full`.
-            return LogPlan::new(&Args { full: false, ..args.clone() });
-        }
+    pub(super) fn of_suite(args: &Args, scale: Scale) -> Result<LogPlan, LabError> {
         let typed = |text: &str| Some(text.to_owned());
+        // What takes longest to begin: handshakes, and a thousand connections.
+        let connections = if scale == Scale::Quick { "64" } else { "64,2000" };
+        let transport = if scale == Scale::Quick { "plain" } else { "plain,tls" };
+        let (connections, transport) = (typed(connections), typed(transport));
+        if scale == Scale::Full {
+            // The whole matrix is `log --full`.
+            return LogPlan::new(&Args { full: false, connections, transport, ..args.clone() });
+        }
         let (engines, guarantee) = (typed("uring,epoll"), typed("durable"));
         let rate = typed("50000");
-        LogPlan::new(&Args { quick: true, engines, guarantee, rate, ..args.clone() })
+        LogPlan::new(&Args {
+            quick: true,
+            engines,
+            guarantee,
+            rate,
+            connections,
+            transport,
+            ..args.clone()
+        })
     }
 
     /// Checks what was typed.
@@ -354,6 +370,19 @@ mod tests {
         assert!(quick.groups.len() == 2 && quick.groups[0].offered_per_s.is_none());
     }
 
+    /// TLS and 2,000 connections were in no suite.
+    #[test]
+    fn the_larger_suites_have_tls_and_many_connections() {
+        let of = |scale| LogPlan::of_suite(&Args::default(), scale).unwrap();
+        let has = |plan: &LogPlan| {
+            let has_tls = plan.groups.iter().any(|group| group.transport == Transport::Tls);
+            (plan.groups.len(), has_tls, plan.connections.clone())
+        };
+        assert_eq!(has(&of(Scale::Quick)), (1, false, vec![64]));
+        assert_eq!(has(&of(Scale::Standard)), (2, true, vec![64, 2000]));
+        assert_eq!(has(&of(Scale::Full)), (12, true, vec![64, 2000]));
+    }
+
     #[test]
     fn a_daemon_stands_where_its_guarantee_is() {
         let group =
@@ -365,6 +394,11 @@ mod tests {
             found.map(|server| server.to_string()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(names(Guarantee::Written), "uring epoll rsyslog-relp uring+sqpoll");
+        let over_tls = |guarantee| LogGroup { transport: Transport::Tls, ..group(guarantee) };
+        let imtcp = LogServer::Rsyslog(RsyslogInput::Imtcp);
+        let stands = [Guarantee::None, Guarantee::Written, Guarantee::Durable]
+            .map(|guarantee| imtcp.belongs_to(over_tls(guarantee)));
+        assert_eq!(stands, [true, false, true], "it speaks TLS, and acknowledges nothing");
         let unacknowledged = "uring epoll rsyslog-imtcp rsyslog-imptcp syslog-ng uring+sqpoll";
         assert_eq!(names(Guarantee::None), unacknowledged);
         assert!(

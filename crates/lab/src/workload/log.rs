@@ -8,6 +8,7 @@
 //! was sent has to be in the daemon's files once, or the row is void.
 
 mod daemon;
+mod rsyslog;
 mod scratch;
 mod statistics;
 

@@ -258,9 +258,10 @@ mod tests {
         let both = Totals::of(vec![tally(3, 90, Some(6)), tally(4, 95, Some(0))]);
         assert_eq!((both.operations, both.sent), (7, 20));
         assert_eq!(Totals { elapsed_ns: 1_000_000_000, ..both }.operations_per_second(), 7.0);
-        let both = Totals::of(vec![tally(3, 90, Some(6)), tally(4, 95, Some(0))]);
         assert_eq!(both.client.busy_share, 0.9);
         assert!(both.client.is_bound());
-        assert!(!Totals::of(vec![tally(3, 94, None)]).client.is_bound());
+        assert!(Totals::of(vec![tally(3, 80, Some(10))]).client.is_bound());
+        assert!(Totals::of(vec![tally(3, 90, None)]).client.is_bound());
+        assert!(!Totals::of(vec![tally(3, 89, None)]).client.is_bound());
     }
 }

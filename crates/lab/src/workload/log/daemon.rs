@@ -6,11 +6,11 @@ use std::{
     process::Command,
 };
 
-use super::scratch::Scratch;
+use super::{rsyslog, scratch::Scratch};
 use crate::{
     error::plain,
     job::Failure,
-    plan::{Guarantee, LogGroup, LogServer, LogSwitches, RsyslogInput, Transport},
+    plan::{Guarantee, LogGroup, LogServer, LogSwitches, Transport},
     workload::server::{Announced, Processors, Server, own},
 };
 
@@ -59,7 +59,7 @@ impl Daemon {
             }
             LogServer::Rsyslog(input) => {
                 let address = free_address().map_err(unavailable)?;
-                let command = rsyslog(*input, group.guarantee, scratch, address, connections);
+                let command = rsyslog::command(*input, group, scratch, address, connections);
                 (command, Announced::At(address))
             }
             LogServer::SyslogNg => {
@@ -99,65 +99,6 @@ fn logd(server: &LogServer, setting: &Setting<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Lines as they came, into one file. With RELP the input hands each batch to the file itself
-/// (a direct queue), so that a line is acknowledged when it was written, and synced where that is
-/// asked for. The others have a queue of its usual kind, no longer than is stored in an instant.
-fn rsyslog(
-    input: RsyslogInput,
-    guarantee: Guarantee,
-    scratch: &Scratch,
-    address: SocketAddr,
-    connections: usize,
-) -> Result<Command, String> {
-    let sync = if guarantee == Guarantee::Durable { "on" } else { "off" };
-    let sessions = connections + 64;
-    let port = address.port();
-    let (module, listener, queue) = match input {
-        RsyslogInput::Imtcp => (
-            // Its queue of connections that wait is a tenth of its sessions; 8.2302 cannot be told more.
-            format!("module(load=\"imtcp\" maxSessions=\"{}\")", 10 * sessions),
-            format!("input(type=\"imtcp\" address=\"127.0.0.1\" port=\"{port}\" ruleset=\"all\")"),
-            "queue.type=\"FixedArray\" queue.size=\"10000\" queue.dequeueBatchSize=\"1024\"",
-        ),
-        RsyslogInput::Imptcp => (
-            "module(load=\"imptcp\" threads=\"1\")".to_owned(),
-            format!(
-                "input(type=\"imptcp\" address=\"127.0.0.1\" port=\"{port}\" ruleset=\"all\" \
-                 socketBacklog=\"1024\")"
-            ),
-            "queue.type=\"FixedArray\" queue.size=\"10000\" queue.dequeueBatchSize=\"1024\"",
-        ),
-        RsyslogInput::Relp => (
-            "module(load=\"imrelp\" ruleset=\"all\")".to_owned(),
-            format!("input(type=\"imrelp\" address=\"127.0.0.1\" port=\"{port}\")"),
-            "queue.type=\"Direct\"",
-        ),
-    };
-    let work = scratch.file("work");
-    std::fs::create_dir(&work)
-        .map_err(|error| format!("rsyslog's directory: {}", plain(&error)))?;
-    let file = scratch.stored().join("lines");
-    let text = format!(
-        "global(workDirectory=\"{}\" maxMessageSize=\"16m\" \
-         parser.escapeControlCharactersOnReceive=\"off\")\n\
-         {module}\n\
-         template(name=\"raw\" type=\"string\" string=\"%rawmsg%\\n\")\n\
-         ruleset(name=\"all\" {queue}) {{\n  \
-           action(type=\"omfile\" file=\"{}\" template=\"raw\" sync=\"{sync}\" \
-                  ioBufferSize=\"64k\" flushOnTXEnd=\"on\" asyncWriting=\"off\")\n\
-         }}\n\
-         {listener}\n",
-        work.display(),
-        file.display()
-    );
-    let configuration = scratch.file("rsyslog.conf");
-    scratch.write(&configuration, &text)?;
-    let mut command = program("rsyslogd")?;
-    command.args(["-n", "-i"]).arg(scratch.file("rsyslog.pid"));
-    command.arg("-f").arg(configuration);
-    Ok(command)
-}
-
 /// Lines as they came, into one file; what it cannot write yet it does not read.
 fn syslog_ng(
     guarantee: Guarantee,
@@ -192,7 +133,7 @@ fn syslog_ng(
 }
 
 /// A program by its name, in the path or where daemons are.
-fn program(name: &str) -> Result<Command, String> {
+pub(super) fn program(name: &str) -> Result<Command, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path).chain(SYSTEM_DIRECTORIES.map(Into::into));
     let found = directories.map(|directory| directory.join(name)).find(|path| path.is_file());
