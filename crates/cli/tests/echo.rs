@@ -63,6 +63,15 @@ fn every_byte_comes_back_in_order() {
     }
 }
 
+/// Rounds with a pause before each, in which a server that looks for work looks in vain: one that shares
+/// a processor with its client would otherwise find each request there and never have to look.
+fn paced_rounds(stream: &mut TcpStream, count: u32) {
+    for round in 0..count {
+        thread::sleep(Duration::from_micros(200));
+        ping(stream, &pattern(1 + round as usize * 7, round));
+    }
+}
+
 /// A connection that is alone is received from while its thread looks for work, and as all are when it
 /// sleeps or another one comes.
 #[test]
@@ -70,20 +79,17 @@ fn one_that_is_alone_is_received_from_by_looking() {
     for engine in ENGINES {
         let Some(server) = start(engine, &["--spin", "10ms"]) else { continue };
         let mut first = server.connect();
-        let rounds = |stream: &mut TcpStream, count: u32| {
-            (0..count).for_each(|round| ping(stream, &pattern(1 + round as usize * 7, round)));
-        };
-        rounds(&mut first, 400);
+        paced_rounds(&mut first, 400);
         let mut second = server.connect();
         for round in 0..100 {
             ping(&mut first, &pattern(500, round));
             ping(&mut second, &pattern(500, !round));
         }
         drop(first);
-        rounds(&mut second, 400);
+        paced_rounds(&mut second, 400);
         // Long enough for it to sleep.
         thread::sleep(Duration::from_millis(50));
-        rounds(&mut second, 400);
+        paced_rounds(&mut second, 400);
         // More than the sockets hold, and nobody reads: it has to stop receiving, and to go on.
         let much = pattern(16 << 20, 5);
         thread::scope(|scope| {
@@ -98,18 +104,18 @@ fn one_that_is_alone_is_received_from_by_looking() {
             assert!(back == much, "other bytes came back");
             written.join().unwrap();
         });
-        rounds(&mut second, 400);
+        paced_rounds(&mut second, 400);
         second.shutdown(Shutdown::Write).unwrap();
         assert_eq!(second.read_to_end(&mut Vec::new()).unwrap(), 0);
         drop(second);
         let mut third = server.connect();
-        rounds(&mut third, 400);
+        paced_rounds(&mut third, 400);
         // With bytes unread a close is a reset.
         third.write_all(b"unread").unwrap();
         third.peek(&mut [0]).unwrap();
         drop(third);
         let mut last = server.connect();
-        rounds(&mut last, 400);
+        paced_rounds(&mut last, 400);
         drop(last);
         let output = server.end();
         let direct = count(&output, "of them by spinning");
@@ -126,7 +132,7 @@ fn one_that_is_alone_and_does_not_read_is_stopped() {
     for engine in ENGINES {
         let Some(server) = start(engine, &["--spin", "10ms"]) else { continue };
         let mut stream = server.connect();
-        (0..400).for_each(|round| ping(&mut stream, &pattern(64, round)));
+        paced_rounds(&mut stream, 400);
         stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
         let bytes = pattern(1 << 20, 3);
         assert!((0..64).any(|_| stream.write_all(&bytes).is_err()), "{engine} takes all there is");
