@@ -1,5 +1,8 @@
 //! What the lab says of results that were saved: pages, tables, comparisons, and of files that are
-//! none. The page is also looked at in a browser.
+//! none. The page is also looked at in a browser, and walked through by its keys.
+
+#[path = "lab_report/keyboard.rs"]
+mod keyboard;
 
 use std::{
     fs,
@@ -174,13 +177,20 @@ fn size_of_picture(bytes: &[u8]) -> (u32, u32) {
     (number(16), number(20))
 }
 
-#[test]
-fn a_browser_shows_the_page_by_day_by_night_and_on_a_phone() {
+fn has_browser() -> bool {
     let is_there = Command::new("chromium").arg("--version").output();
-    if !is_there.is_ok_and(|output| output.status.success()) {
+    let is_there = is_there.is_ok_and(|output| output.status.success());
+    if !is_there {
         let is_excused = std::env::var_os("RINGWISE_NO_BROWSER").is_some();
         assert!(std::env::var_os("CI").is_none() || is_excused, "chromium is not installed");
         println!("skipped: chromium is not installed");
+    }
+    is_there
+}
+
+#[test]
+fn a_browser_shows_the_page_by_day_by_night_and_on_a_phone() {
+    if !has_browser() {
         return;
     }
     let directory = directory();
@@ -217,4 +227,57 @@ fn a_browser_shows_the_page_by_day_by_night_and_on_a_phone() {
             fs::write(Path::new(&kept).join(format!("{name}.png")), picture).unwrap();
         }
     }
+}
+
+/// From the first link to the last region by the Tab key alone, each seen to have the focus; links are
+/// followed, details opened and wide tables scrolled by keys.
+#[test]
+fn keys_alone_lead_through_the_page() {
+    if !has_browser() {
+        return;
+    }
+    let directory = directory();
+    measured(directory.path());
+    let mut page = keyboard::Page::open(directory.path(), "r.html");
+    // Whatever can be followed, opened or scrolled, in the order of the text.
+    let all = "[...document.querySelectorAll('*')].filter(element => element.matches('a[href], summary') \
+               || (element.scrollWidth > element.clientWidth + 1 \
+               && ['auto', 'scroll'].includes(getComputedStyle(element).overflowX)))";
+    let count = page.look(&format!("(window.stops = {all}).length")).as_u64().unwrap();
+    assert!(count >= 8, "{count} stops");
+    assert!(page.look("stops.filter(stop => stop.matches('.wide')).length").as_u64() >= Some(1));
+    let mut at = 0;
+    while at < count {
+        page.press("Tab");
+        // A region that is not too wide here may have the focus too.
+        let place = page.look("stops.indexOf(document.activeElement)").as_i64().unwrap();
+        let is_region = page.look("document.activeElement.matches('[role=region]')");
+        assert!(place == at as i64 || (place < 0 && is_region == true), "{place} at stop {at}");
+        let outline = "getComputedStyle(document.activeElement).outlineStyle != 'none'";
+        assert_eq!(page.look(outline), true, "nothing shows that stop {at} has the focus");
+        if place < 0 {
+            continue;
+        }
+        at += 1;
+        match page.look("document.activeElement.tagName").as_str().unwrap() {
+            "SUMMARY" => {
+                page.press("Enter");
+                page.wait_for("document.activeElement.parentElement.open");
+            }
+            "DIV" => {
+                page.press("ArrowRight");
+                page.wait_for("document.activeElement.scrollLeft > 0");
+            }
+            _ => {}
+        }
+    }
+    page.reload();
+    page.press("Tab");
+    // Hidden but for who comes to it by keys.
+    page.wait_for("document.activeElement.matches('.skip')");
+    assert!(page.look("document.activeElement.getBoundingClientRect().left").as_f64() >= Some(0.0));
+    page.press("Enter");
+    page.wait_for("location.hash == '#summary' && document.activeElement.id == 'summary'");
+    let painted = "performance.getEntriesByName('first-contentful-paint')[0].startTime";
+    println!("first paint after {} ms", page.look(painted));
 }

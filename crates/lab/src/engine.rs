@@ -21,7 +21,7 @@ pub mod uring;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use ringwise::AlignedBuf;
-use ringwise_measure::Latency;
+use ringwise_measure::{Latency, cpu::CpuSplit};
 
 use crate::{
     job::{Failure, Job, Start, Until, Window},
@@ -42,6 +42,16 @@ pub trait Engine: Send + Sync {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure>;
 }
 
+/// CPU time of another process, told apart.
+#[derive(Clone, Copy, Debug)]
+pub struct ForeignSplit {
+    /// In user mode and in the kernel, its workers and pollers included.
+    pub process: CpuSplit,
+    /// Interrupts and soft interrupts of the processor that it has for itself, where the kernel
+    /// tells them apart.
+    pub interrupt_ns: u64,
+}
+
 /// What an engine did.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
@@ -59,6 +69,8 @@ pub struct Tally {
     pub detail: Option<String>,
     /// CPU time of the measured time where it was spent in another process.
     pub foreign_cpu_ns: Option<u64>,
+    /// The same told apart, where the process could be looked at.
+    pub foreign_split: Option<ForeignSplit>,
     /// Why the engine was not what its name says, where it was not: a switch that was not granted,
     /// operations that it left to another.
     pub lacks: Option<String>,

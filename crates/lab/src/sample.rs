@@ -10,14 +10,16 @@ use std::{
 use ringwise_measure::{
     Fact, Latency, Sources,
     counters::{Counters, Event},
-    cpu::{CpuSnapshot, CpuSplit, IdleBaseline, KernelThreads, SystemCpu, process_cpu_ns},
+    cpu::{
+        CpuSnapshot, CpuSplit, ForeignUse, IdleBaseline, KernelThreads, SystemCpu, process_cpu_ns,
+    },
     device::DeviceCounters,
     process::ProcessIo,
     reclaim::KswapdPages,
 };
 
 use crate::{
-    engine::{Engine, Tally},
+    engine::{Engine, ForeignSplit, Tally},
     job::{Extent, Failure, Job, Start, Timing, Until},
 };
 
@@ -50,8 +52,8 @@ pub struct Sample {
     pub tally: Tally,
     /// CPU time of all threads, kernel workers included, per operation.
     pub cpu_ns_per_operation: f64,
-    /// The same in user mode and in the kernel, and interrupts of the whole machine, per operation.
-    /// None where another process did it.
+    /// The same in user mode and in the kernel, and interrupts, per operation. None where another
+    /// process did it that could not be looked at.
     pub split: Option<Split>,
     /// CPU time of the rest of the machine above its idle baseline (interrupts, write-back), per
     /// operation.
@@ -76,7 +78,8 @@ pub struct Split {
     pub user_ns: f64,
     /// The process in the kernel, its workers and pollers included.
     pub system_ns: f64,
-    /// Interrupts and soft interrupts of the machine, where its kernel tells them apart.
+    /// Interrupts and soft interrupts, of the machine or of a server's processor, where the kernel
+    /// tells them apart.
     pub interrupt_ns: f64,
 }
 
@@ -264,6 +267,16 @@ pub fn kernel_shares(
 const SEEN_PART: f64 = 0.7;
 
 impl KernelShares {
+    /// Of another process that used this, while the kernel's own threads took `kernel_ns`.
+    pub fn of_server(used: &ForeignUse, kernel_ns: &Fact<u64>) -> Option<KernelShares> {
+        let all_ns = used.cpu_ns.known().copied().filter(|&ns| ns > 0)? as f64;
+        Some(KernelShares {
+            io_workers: used.io_worker_ns as f64 / all_ns,
+            sqpoll: used.sqpoll_ns as f64 / all_ns,
+            write_back: kernel_ns.known().copied().unwrap_or(0) as f64 / all_ns,
+        })
+    }
+
     /// Looks at all threads now and again after most of the measured time.
     fn see(sources: &Sources, timing: Timing) -> Option<KernelShares> {
         let Extent::Time(time) = timing.extent else { return None };
@@ -394,17 +407,23 @@ impl Sample {
             (above_ns - own_ns).max(0.0)
         });
         let is_own = tally.foreign_cpu_ns.is_none();
-        let process = end.split.since(&start.split);
-        let interrupt_ns = system.known().map_or(0, |used| used.irq_ns + used.softirq_ns);
-        let per_operation = |ns: u64| ns as f64 / operations;
+        let own_split = || ForeignSplit {
+            process: end.split.since(&start.split),
+            interrupt_ns: system.known().map_or(0, SystemCpu::interrupt_ns),
+        };
+        let (split, split_scale) = match tally.foreign_split {
+            None => (is_own.then(own_split), 1.0),
+            some => (some, scale),
+        };
+        let per_operation = |ns: u64| ns as f64 * split_scale / operations;
         let device = end.device.as_ref().zip(start.device.as_ref());
         let device = device.filter(|_| is_own).map(|(end, start)| end.since(start));
         Sample {
             cpu_ns_per_operation: own_ns / operations,
-            split: is_own.then(|| Split {
-                user_ns: per_operation(process.user_ns),
-                system_ns: per_operation(process.system_ns),
-                interrupt_ns: per_operation(interrupt_ns),
+            split: split.map(|split| Split {
+                user_ns: per_operation(split.process.user_ns),
+                system_ns: per_operation(split.process.system_ns),
+                interrupt_ns: per_operation(split.interrupt_ns),
             }),
             other_cpu_ns_per_operation: other_ns.filter(|_| is_own).map(|ns| ns / operations),
             device_share: None,

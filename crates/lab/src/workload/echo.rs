@@ -13,12 +13,17 @@ use ringwise_load::{
     LoadError,
     echo::{self, Moment},
 };
-use ringwise_measure::{counters::Counters, quantity::size_text};
+use ringwise_measure::{
+    Sources,
+    counters::Counters,
+    cpu::{KernelThreads, SystemCpu},
+    quantity::size_text,
+};
 
 pub(crate) use self::builtin::serve;
 use super::{
     Context, Outcome,
-    server::{Processors, Server},
+    server::{self, Processors, Server},
     under_load::{self, UnderLoad},
     with_control,
 };
@@ -29,7 +34,7 @@ use crate::{
     plan::{EchoPlan, EchoServer, Spin, Workload},
     report::Section,
     row::RowKind,
-    sample::Counted,
+    sample::{Counted, KernelShares},
 };
 
 /// Rows for each number of connections: all servers, and one of them again.
@@ -50,12 +55,15 @@ impl Engine for Served {
         let server = command::start(&self.server, self.processors.server, job.depth)?;
         // The generator keeps its own time, which begins when its connections are open.
         start.ready()?;
-        let outcome = self.load(job, &server, &mut |_| {})?;
-        let cpu_ns =
-            outcome.totals.server.as_ref().and_then(|server| server.used.cpu_ns.known().copied());
+        let (sources, mut edges) = (Sources::default(), Vec::with_capacity(2));
+        let outcome = self.load(job, &server, &mut |_| {
+            edges.push(SystemCpu::read_processor(&sources, self.processors.server));
+        })?;
+        let used = outcome.totals.server.as_ref().map(|server| &server.used);
         Ok(Tally {
             elapsed_ns: outcome.totals.elapsed_ns,
-            foreign_cpu_ns: Some(cpu_ns.unwrap_or(0)),
+            foreign_cpu_ns: Some(used.and_then(|used| used.cpu_ns.known().copied()).unwrap_or(0)),
+            foreign_split: used.and_then(|used| server::split(used, &edges)),
             client_bound: outcome.totals.client.is_bound(),
             counts: Counts {
                 operations: outcome.totals.operations,
@@ -107,7 +115,9 @@ impl under_load::Served for Served {
         let server = command::start(&self.server, self.processors.server, job.depth)?;
         let sources = &context.instruments.sources;
         let mut counters = server.pid.map(|pid| Counters::open_for(sources, pid, &Counted::EVENTS));
+        let mut kernel = Vec::with_capacity(2);
         let outcome = self.load(job, &server, &mut |moment| {
+            kernel.push(KernelThreads::read(sources));
             if let Some(counters) = &mut counters {
                 match moment {
                     Moment::Start => counters.start(),
@@ -115,7 +125,12 @@ impl under_load::Served for Served {
                 }
             }
         })?;
-        Ok(Counted::of(counters, outcome.totals.operations, "the server's process is not known"))
+        let totals = &outcome.totals;
+        let used = totals.server.as_ref().map(|server| &server.used);
+        Ok(Counted {
+            shares: used.and_then(|used| KernelShares::of_server(used, &server::between(&kernel))),
+            ..Counted::of(counters, totals.operations, "the server's process is not known")
+        })
     }
 }
 

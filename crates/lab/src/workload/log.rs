@@ -21,7 +21,7 @@ use ringwise_load::{LoadError, log as load};
 use ringwise_measure::{
     Fact, Sources,
     counters::{Counters, Event},
-    cpu::ForeignProcess,
+    cpu::{ForeignProcess, ForeignUse, KernelThreads, SystemCpu},
     quantity::size_text,
 };
 
@@ -31,7 +31,7 @@ use self::{
 };
 use super::{
     Context, Outcome,
-    server::Processors,
+    server::{self, Processors},
     under_load::{self, UnderLoad},
     with_control,
 };
@@ -44,7 +44,7 @@ use crate::{
     },
     report::Section,
     row::{Row, RowKind},
-    sample::Counted,
+    sample::{Counted, KernelShares},
 };
 
 /// Lines under way with RELP over all connections: it takes one after the other, and what is under
@@ -76,7 +76,11 @@ struct Shown {
     outcome: load::Outcome,
     /// Until all was stored.
     elapsed_ns: u64,
-    used: ringwise_measure::cpu::ForeignUse,
+    used: ForeignUse,
+    /// Its processor's time at both ends.
+    processor: [Fact<SystemCpu>; 2],
+    /// The kernel's own threads at both ends, where events are counted.
+    kernel: Vec<Fact<KernelThreads>>,
     /// What the daemon counted.
     counted: statistics::Statistics,
     events: Option<Counters>,
@@ -86,7 +90,7 @@ impl Engine for Served {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
         start.ready()?;
         let shown = self.load(job, None)?;
-        let Shown { outcome, elapsed_ns, used, counted, .. } = shown;
+        let Shown { outcome, elapsed_ns, used, processor, counted, .. } = shown;
         let lines = outcome.totals.received;
         let mut figures = counted.figures(lines, elapsed_ns);
         if let Fact::Known(switches) = &used.context_switches {
@@ -100,6 +104,7 @@ impl Engine for Served {
             elapsed_ns,
             client_bound: outcome.totals.client.is_bound(),
             foreign_cpu_ns: Some(used.cpu_ns.known().copied().unwrap_or(0)),
+            foreign_split: server::split(&used, &processor),
             counts: Counts {
                 operations: lines,
                 bytes: lines * job.block_bytes as u64,
@@ -134,16 +139,22 @@ impl Served {
         plan.raise_open_files().map_err(unavailable)?;
         let pid = daemon.server.pid;
         let look = || pid.map(|pid| ForeignProcess::read(&sources, pid));
+        let processor = || SystemCpu::read_processor(&sources, self.processors.server);
+        let mut kernel = Vec::with_capacity(2);
         let mut events = pid.zip(events).map(|(pid, list)| Counters::open_for(&sources, pid, list));
         if let Some(counters) = &mut events {
+            kernel.push(KernelThreads::read(&sources));
             counters.start();
         }
+        let at_start = processor();
         let (began, before) = (SystemTime::now(), look());
         let outcome = load::run(&plan, &job.interrupt).map_err(unavailable)?;
         let after = look();
         if let Some(counters) = &mut events {
             counters.stop();
+            kernel.push(KernelThreads::read(&sources));
         }
+        let processor = [at_start, processor()];
         if let Some(reason) = outcome.failure() {
             return Err(Failure::Unavailable(reason));
         }
@@ -154,18 +165,14 @@ impl Served {
             true => outcome.whole_ns,
             false => outcome.whole_ns.max(stored_ns),
         };
-        let unknown = || "its process is not known".to_owned();
         let used = after.zip(before).map(|(after, before)| after.since(&before));
-        let used = used.unwrap_or(ringwise_measure::cpu::ForeignUse {
-            cpu_ns: Fact::Unknown(unknown()),
-            context_switches: Fact::Unknown(unknown()),
-        });
+        let used = used.unwrap_or_else(|| ForeignUse::unknown("its process is not known"));
         let told = daemon.end();
         if let Some(reason) = statistics::lacks_sqpoll(&told) {
             return Err(Failure::Unavailable(format!("SQPOLL is not effective: {reason}")));
         }
         let counted = statistics::Statistics::read(&told);
-        Ok(Shown { outcome, elapsed_ns, used, counted, events })
+        Ok(Shown { outcome, elapsed_ns, used, processor, kernel, counted, events })
     }
 
     fn plan(
@@ -219,8 +226,12 @@ impl Served {
 
 impl under_load::Served for Served {
     fn count(&self, job: &Job, _: &Context<'_>) -> Result<Counted, Failure> {
-        let Shown { outcome, events, .. } = self.load(job, Some(&Counted::EVENTS))?;
-        Ok(Counted::of(events, outcome.totals.received, "the daemon's process is not known"))
+        let shown = self.load(job, Some(&Counted::EVENTS))?;
+        let Shown { outcome, used, kernel, events, .. } = shown;
+        Ok(Counted {
+            shares: KernelShares::of_server(&used, &server::between(&kernel)),
+            ..Counted::of(events, outcome.totals.received, "the daemon's process is not known")
+        })
     }
 }
 

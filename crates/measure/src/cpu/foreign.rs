@@ -4,8 +4,11 @@
 
 use serde::Serialize;
 
-use super::threads::{ContextSwitches, directories_of, schedstat_ns, stat_ns, switches};
-use crate::fact::{Fact, Sources, field};
+use super::{
+    CpuSplit, ThreadKind,
+    threads::{ContextSwitches, directories_of, schedstat_ns, stat_split, switches},
+};
+use crate::fact::{Fact, Sources, field, text};
 
 /// Another process at one moment; two of them give a [`ForeignUse`].
 #[derive(Clone, Debug)]
@@ -13,7 +16,7 @@ pub struct ForeignProcess {
     /// Number, CPU time where it is kept exactly, and context switches of each thread.
     threads: Fact<Vec<Thread>>,
     /// CPU time in ticks: of all threads, those that have exited included.
-    total_ns: Fact<u64>,
+    total: Fact<CpuSplit>,
     /// Memory in RAM that is its own or shared, by /proc/PID/status.
     pub resident_bytes: Fact<u64>,
 }
@@ -21,6 +24,7 @@ pub struct ForeignProcess {
 #[derive(Clone, Copy, Debug)]
 struct Thread {
     id: u32,
+    kind: ThreadKind,
     cpu_ns: Option<u64>,
     switches: Option<ContextSwitches>,
 }
@@ -31,6 +35,13 @@ pub struct ForeignUse {
     /// CPU time of all its threads, io_uring's workers included. To the nanosecond where the same
     /// threads were there at both moments, otherwise to a clock tick (10 ms).
     pub cpu_ns: Fact<u64>,
+    /// The same in user mode and in the kernel, the kernel's threads for its rings included. The
+    /// clock of this goes in ticks: of a short time it is known by the mean of many.
+    pub split: Fact<CpuSplit>,
+    /// Of its io-wq workers, as far as they were there at the later moment.
+    pub io_worker_ns: u64,
+    /// Of its submission pollers, likewise.
+    pub sqpoll_ns: u64,
     /// Context switches of the threads that were there at the later moment.
     pub context_switches: Fact<ContextSwitches>,
 }
@@ -43,13 +54,16 @@ impl ForeignProcess {
         let threads = directories_of(sources, &name).map(|found| {
             let thread = |(id, path): (u32, std::path::PathBuf)| Thread {
                 id,
+                kind: text(&path.join("comm"))
+                    .known()
+                    .map_or(ThreadKind::Own, |name| ThreadKind::of(name)),
                 cpu_ns: schedstat_ns(&path),
                 switches: switches(&path),
             };
             found.into_iter().map(thread).collect()
         });
         let unknown = |what: &str| format!("{}: no {what} there", directory.display());
-        let total_ns = stat_ns(&directory)
+        let total = stat_split(&directory)
             .map_or_else(|| Fact::Unknown(unknown("CPU time in stat")), Fact::Known);
         let resident_bytes = sources.proc_text(format!("{name}/status")).and_then(|text| {
             let kibibytes = field(&text, "VmRSS")
@@ -60,7 +74,7 @@ impl ForeignProcess {
                 None => Fact::Unknown(unknown("VmRSS in status")),
             }
         });
-        ForeignProcess { threads, total_ns, resident_bytes }
+        ForeignProcess { threads, total, resident_bytes }
     }
 
     /// The processors that the process's first thread may run on, as the kernel writes them: `0`,
@@ -75,7 +89,7 @@ impl ForeignProcess {
 
     /// Whether the process was there.
     pub fn exists(&self) -> bool {
-        self.total_ns.known().is_some()
+        self.total.known().is_some()
     }
 
     /// What was used since `earlier`.
@@ -84,19 +98,57 @@ impl ForeignProcess {
             consumed_ns(later, earlier)
                 .map_or_else(|| Fact::Unknown("threads have exited".to_owned()), Fact::Known)
         });
-        let ticks = || {
-            let difference = |(later, earlier): (&u64, &u64)| later.saturating_sub(*earlier);
-            self.total_ns.zip(&earlier.total_ns).map(difference)
+        let ticks = self.total.zip(&earlier.total).map(|(later, earlier)| later.since(earlier));
+        let of_kind = |kind| {
+            let threads = self.threads.zip(&earlier.threads);
+            threads.known().map_or(0, |(later, earlier)| of_kind_ns(later, earlier, kind))
         };
         let context_switches = self.threads.zip(&earlier.threads).and_then(|(later, earlier)| {
             let reason = || "/proc/PID/task/TID/status: no context switches there".to_owned();
             switched(later, earlier).map_or_else(|| Fact::Unknown(reason()), Fact::Known)
         });
+        let cpu_ns = match exact {
+            Fact::Known(_) => exact,
+            Fact::Unknown(_) => ticks.clone().map(|ticks| ticks.total_ns()),
+        };
         ForeignUse {
-            cpu_ns: if exact.known().is_some() { exact } else { ticks() },
+            split: cpu_ns.zip(&ticks).and_then(|(cpu_ns, ticks)| apportioned(*cpu_ns, *ticks)),
+            cpu_ns,
+            io_worker_ns: of_kind(ThreadKind::IoWorker),
+            sqpoll_ns: of_kind(ThreadKind::SubmissionPoller),
             context_switches,
         }
     }
+}
+
+impl ForeignUse {
+    /// Of a process that cannot be seen.
+    pub fn unknown(reason: &str) -> ForeignUse {
+        ForeignUse {
+            cpu_ns: Fact::Unknown(reason.to_owned()),
+            split: Fact::Unknown(reason.to_owned()),
+            io_worker_ns: 0,
+            sqpoll_ns: 0,
+            context_switches: Fact::Unknown(reason.to_owned()),
+        }
+    }
+}
+
+/// CPU time, told apart as its ticks are.
+fn apportioned(cpu_ns: u64, ticks: CpuSplit) -> Fact<CpuSplit> {
+    if ticks.total_ns() == 0 {
+        return Fact::Unknown("less than a tick of CPU time".to_owned());
+    }
+    let user_ns = (cpu_ns as f64 * ticks.user_ns as f64 / ticks.total_ns() as f64) as u64;
+    Fact::Known(CpuSplit { user_ns, system_ns: cpu_ns - user_ns.min(cpu_ns) })
+}
+
+/// What the threads of a kind took; one that is new began at zero.
+fn of_kind_ns(later: &[Thread], earlier: &[Thread], kind: ThreadKind) -> u64 {
+    let before = |id: u32| earlier.iter().find(|thread| thread.id == id)?.cpu_ns;
+    let used =
+        |thread: &Thread| Some(thread.cpu_ns?.saturating_sub(before(thread.id).unwrap_or(0)));
+    later.iter().filter(|thread| thread.kind == kind).filter_map(used).sum()
 }
 
 /// Exact CPU time, if no thread has taken its own with it.
@@ -137,6 +189,8 @@ mod tests {
         for &(id, cpu_ns, switches) in threads {
             let thread = process.join(format!("task/{id}"));
             fs::create_dir_all(&thread).unwrap();
+            let name = if id == 9 { "iou-wrk-7" } else { "x" };
+            fs::write(thread.join("comm"), name).unwrap();
             fs::write(thread.join("schedstat"), format!("{cpu_ns} 5 1")).unwrap();
             let status = format!(
                 "voluntary_ctxt_switches:\t{switches}\nnonvoluntary_ctxt_switches:\t{switches}\n"
@@ -144,7 +198,7 @@ mod tests {
             fs::write(thread.join("status"), status).unwrap();
         }
         fs::write(process.join("status"), "Name:\tx\nVmRSS:\t     100 kB\n").unwrap();
-        let stat = format!("7 (a b) S 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0");
+        let stat = format!("7 (a b) S 1 1 1 0 -1 0 0 0 0 0 {ticks} {ticks} 0 0 20 0 1 0");
         fs::write(process.join("stat"), stat).unwrap();
     }
 
@@ -159,12 +213,14 @@ mod tests {
         let second = ForeignProcess::read(&sources, 7);
         let used = second.since(&first);
         assert_eq!(used.cpu_ns, Fact::Known(50 + 60 + 1000));
+        assert_eq!((used.io_worker_ns, used.sqpoll_ns), (1000, 0));
+        assert_eq!(used.split, Fact::Known(CpuSplit { user_ns: 555, system_ns: 555 }));
         let switches = ContextSwitches { voluntary: 1 + 2 + 7, involuntary: 1 + 2 + 7 };
         assert_eq!(used.context_switches, Fact::Known(switches));
         write(root.path(), &[(7, 170, 2)], 14);
         let third = ForeignProcess::read(&sources, 7);
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
-        assert_eq!(third.since(&second).cpu_ns, Fact::Known(3 * tick_ns));
+        assert_eq!(third.since(&second).cpu_ns, Fact::Known(2 * 3 * tick_ns));
     }
 
     #[test]
@@ -174,7 +230,8 @@ mod tests {
         let gone = ForeignProcess::read(&sources, 7);
         assert!(!gone.exists() && gone.resident_bytes.reason().is_some());
         let used = gone.since(&gone);
-        assert!(used.cpu_ns.reason().is_some() && used.context_switches.reason().is_some());
+        assert!(used.cpu_ns.reason().is_some() && used.split.reason().is_some());
+        assert!(used.context_switches.reason().is_some());
     }
 
     #[test]

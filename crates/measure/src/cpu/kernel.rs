@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use nix::sys::resource::{UsageWho, getrusage};
+use serde::Serialize;
 
 use super::threads::{schedstat_ns, stat_ns};
 use crate::fact::{Fact, Sources, plain, text};
@@ -58,7 +59,7 @@ impl KernelThreads {
 }
 
 /// CPU time in nanoseconds, in user mode and in the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CpuSplit {
     /// In user mode.
     pub user_ns: u64,

@@ -33,8 +33,17 @@ pub struct SystemCpu {
 impl SystemCpu {
     /// Reads the totals since boot.
     pub fn read(sources: &Sources) -> Fact<SystemCpu> {
+        SystemCpu::of_line(sources, "cpu ")
+    }
+
+    /// Reads those of one processor.
+    pub fn read_processor(sources: &Sources, processor: usize) -> Fact<SystemCpu> {
+        SystemCpu::of_line(sources, &format!("cpu{processor} "))
+    }
+
+    fn of_line(sources: &Sources, name: &str) -> Fact<SystemCpu> {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        sources.proc_text("stat").and_then(|text| match parse(&text, tick_ns) {
+        sources.proc_text("stat").and_then(|text| match parse(&text, name, tick_ns) {
             Some(total) => Fact::Known(total),
             None => Fact::Unknown(format!("/proc/stat: not understood: {}", excerpt(&text))),
         })
@@ -54,6 +63,11 @@ impl SystemCpu {
         }
     }
 
+    /// Interrupts and soft interrupts.
+    pub fn interrupt_ns(&self) -> u64 {
+        self.irq_ns.saturating_add(self.softirq_ns)
+    }
+
     /// All time in which a processor worked: neither idle, nor waiting for I/O,
     /// nor stolen.
     pub fn busy_ns(&self) -> u64 {
@@ -63,8 +77,8 @@ impl SystemCpu {
     }
 }
 
-fn parse(text: &str, tick_ns: u64) -> Option<SystemCpu> {
-    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+fn parse(text: &str, name: &str, tick_ns: u64) -> Option<SystemCpu> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
     // user nice system idle iowait irq softirq steal; the last came with 2.6.11.
     let ns = |field: usize| ticks.get(field).copied().unwrap_or(0).saturating_mul(tick_ns);
@@ -110,18 +124,22 @@ mod tests {
 
     #[test]
     fn waiting_for_io_is_idle() {
-        let total = parse("cpu  1 2 3 40 500 6 7 8 9 10\ncpu0 1 1 1 1 1 1 1 1\n", 10).unwrap();
+        let total =
+            parse("cpu  1 2 3 40 500 6 7 8 9 10\ncpu0 1 1 1 1 1 1 1 1\n", "cpu ", 10).unwrap();
         assert_eq!(total.busy_ns(), (1 + 2 + 3 + 6 + 7) * 10);
         assert_eq!((total.idle_ns, total.steal_ns), (5400, 80));
+        let first = parse("cpu  1 2 3 40 5 6 7 8\ncpu1 9 9 9 9 9 9 9\n", "cpu1 ", 10).unwrap();
+        assert_eq!(first.busy_ns(), 5 * 9 * 10);
     }
 
     #[test]
     fn old_short_and_garbled_lines() {
-        assert_eq!(parse("cpu  1 2 3 4 5 6 7\n", 1).unwrap().steal_ns, 0);
-        assert_eq!(parse("cpu  1 2 3 4\n", 1), None);
-        assert_eq!(parse("cpu  1 2 x 4 5 6 7\n", 1), None);
-        assert_eq!(parse("intr 1\n", 1), None);
-        let largest = parse(&format!("cpu {}", "18446744073709551615 ".repeat(8)), 10).unwrap();
+        assert_eq!(parse("cpu  1 2 3 4 5 6 7\n", "cpu ", 1).unwrap().steal_ns, 0);
+        assert_eq!(parse("cpu  1 2 3 4\n", "cpu ", 1), None);
+        assert_eq!(parse("cpu  1 2 x 4 5 6 7\n", "cpu ", 1), None);
+        assert_eq!(parse("intr 1\n", "cpu ", 1), None);
+        let largest =
+            parse(&format!("cpu {}", "18446744073709551615 ".repeat(8)), "cpu ", 10).unwrap();
         assert_eq!(largest.idle_ns, u64::MAX);
     }
 

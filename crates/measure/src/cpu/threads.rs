@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use super::CpuSplit;
 use crate::fact::{Fact, Sources, field, lowered, text};
 
 /// Whose thread it is.
@@ -18,6 +19,17 @@ pub enum ThreadKind {
     IoWorker,
     /// A submission-queue poller, `iou-sqp-*`: made by the kernel for SQPOLL.
     SubmissionPoller,
+}
+
+impl ThreadKind {
+    /// By the name that the kernel gives it.
+    pub(super) fn of(name: &str) -> ThreadKind {
+        match name {
+            name if name.starts_with("iou-wrk-") => ThreadKind::IoWorker,
+            name if name.starts_with("iou-sqp-") => ThreadKind::SubmissionPoller,
+            _ => ThreadKind::Own,
+        }
+    }
 }
 
 /// One thread of the process.
@@ -101,11 +113,7 @@ pub(super) fn read(sources: &Sources) -> Fact<Vec<ThreadCpu>> {
 
 fn thread(thread_id: u32, path: &Path) -> Option<ThreadCpu> {
     let name = text(&path.join("comm")).known()?.clone();
-    let kind = match name.as_str() {
-        name if name.starts_with("iou-wrk-") => ThreadKind::IoWorker,
-        name if name.starts_with("iou-sqp-") => ThreadKind::SubmissionPoller,
-        _ => ThreadKind::Own,
-    };
+    let kind = ThreadKind::of(&name);
     let cpu_ns = schedstat_ns(path).or_else(|| stat_ns(path))?;
     Some(ThreadCpu { thread_id, name, kind, cpu_ns })
 }
@@ -115,15 +123,21 @@ pub(super) fn schedstat_ns(path: &Path) -> Option<u64> {
     text(&path.join("schedstat")).known()?.split_whitespace().next()?.parse().ok()
 }
 
-/// utime + stime in ticks: fields 14 and 15 of proc_pid_stat(5), counted behind
-/// the name, which may itself hold spaces and brackets.
+/// utime + stime, which go in ticks.
 pub(super) fn stat_ns(path: &Path) -> Option<u64> {
+    let split = stat_split(path)?;
+    split.user_ns.checked_add(split.system_ns)
+}
+
+/// utime and stime in ticks: fields 14 and 15 of proc_pid_stat(5), counted behind
+/// the name, which may itself hold spaces and brackets.
+pub(super) fn stat_split(path: &Path) -> Option<CpuSplit> {
     let text = text(&path.join("stat"));
     let (_, behind_name) = text.known()?.rsplit_once(')')?;
     let mut fields = behind_name.split_whitespace().skip(11);
-    let mut ticks = || fields.next()?.parse::<u64>().ok();
-    let total = ticks()?.checked_add(ticks()?)?;
-    total.checked_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let mut time_ns = || fields.next()?.parse::<u64>().ok()?.checked_mul(tick_ns);
+    Some(CpuSplit { user_ns: time_ns()?, system_ns: time_ns()? })
 }
 
 /// What the threads of one kind consumed; one that is new began at zero.

@@ -1,0 +1,126 @@
+//! A browser that is told which keys are pressed, through the pipe of its debugging protocol
+//! (`--remote-debugging-pipe`: messages of JSON, each with a zero byte behind it). Keys pressed that
+//! way go the way of a keyboard's, which no script in a page can have them do.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+/// How long the page may take to do what a key means.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A page in a browser.
+pub struct Page {
+    browser: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    session: Option<String>,
+    sent: u64,
+}
+
+impl Page {
+    /// Opens a file on a screen of a phone's width.
+    pub fn open(directory: &Path, name: &str) -> Page {
+        // The protocol is spoken on descriptors 3 and 4.
+        let program = "exec timeout 120 chromium --headless --no-sandbox --disable-gpu \
+                       --no-first-run --disable-background-networking --window-size=390,844 \
+                       --remote-debugging-pipe \"--user-data-dir=$0\" 3<&0 4>&1 0</dev/null 1>&2";
+        let mut browser = Command::new("sh")
+            .args(["-c", program])
+            .arg(directory.join("keys-profile"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let to = browser.stdin.take().unwrap();
+        let from = BufReader::new(browser.stdout.take().unwrap());
+        let mut page = Page { browser, to, from, session: None, sent: 0 };
+        let url = format!("file://{}", directory.join(name).display());
+        let target = page.ask("Target.createTarget", json!({ "url": url }))["targetId"].clone();
+        let attach = json!({ "targetId": target, "flatten": true });
+        let session = page.ask("Target.attachToTarget", attach)["sessionId"].clone();
+        page.session = session.as_str().map(str::to_owned);
+        page.wait_for("location.protocol == 'file:' && document.readyState == 'complete'");
+        page
+    }
+
+    /// Begins with it anew: nothing has the focus.
+    pub fn reload(&mut self) {
+        self.look("window.isOld = true");
+        self.ask("Page.reload", json!({}));
+        self.wait_for("!window.isOld && document.readyState == 'complete'");
+    }
+
+    /// Calls a method: what it answers.
+    fn ask(&mut self, method: &str, parameters: Value) -> Value {
+        self.sent += 1;
+        let mut message = json!({ "id": self.sent, "method": method, "params": parameters });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        self.to.write_all(message.to_string().as_bytes()).unwrap();
+        self.to.write_all(b"\0").unwrap();
+        loop {
+            let mut answer = Vec::new();
+            let read = self.from.read_until(0, &mut answer).unwrap();
+            assert!(read > 0, "the browser has ended");
+            answer.pop();
+            let mut answer: Value = serde_json::from_slice(&answer).unwrap();
+            // What is not an answer is news of the browser's.
+            if answer["id"] == json!(self.sent) {
+                assert!(answer["error"].is_null(), "{method}: {answer}");
+                return answer["result"].take();
+            }
+        }
+    }
+
+    /// What an expression is in the page.
+    pub fn look(&mut self, expression: &str) -> Value {
+        let parameters = json!({ "expression": expression, "returnByValue": true });
+        let answer = self.ask("Runtime.evaluate", parameters);
+        assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
+        answer["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true: scrolling is not done when the key is.
+    #[track_caller]
+    pub fn wait_for(&mut self, expression: &str) {
+        let began = Instant::now();
+        while self.look(expression) != json!(true) {
+            assert!(began.elapsed() < PATIENCE, "never true: {expression}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Presses a key and lets it go.
+    pub fn press(&mut self, key: &str) {
+        let (code, number, text) = match key {
+            "Tab" => ("Tab", 9, ""),
+            "Enter" => ("Enter", 13, "\r"),
+            "ArrowRight" => ("ArrowRight", 39, ""),
+            other => panic!("no such key: {other}"),
+        };
+        let event = |kind: &str| {
+            json!({ "type": kind, "key": key, "code": code, "text": text,
+                    "windowsVirtualKeyCode": number })
+        };
+        // One without a text is "raw", or it would be taken for a character.
+        let down = if text.is_empty() { "rawKeyDown" } else { "keyDown" };
+        self.ask("Input.dispatchKeyEvent", event(down));
+        self.ask("Input.dispatchKeyEvent", event("keyUp"));
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let _ = self.browser.kill();
+        let _ = self.browser.wait();
+    }
+}
