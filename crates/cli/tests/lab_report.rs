@@ -240,11 +240,12 @@ fn keys_alone_lead_through_the_page() {
     measured(directory.path());
     let mut page = keyboard::Page::open(directory.path(), "r.html");
     // Whatever can be followed, opened or scrolled, in the order of the text.
-    let all = "[...document.querySelectorAll('*')].filter(element => element.matches('a[href], summary') \
-               || (element.scrollWidth > element.clientWidth + 1 \
+    let all = "[...document.querySelectorAll('*')].filter(element => element.matches('a[href], button, summary') \
+               || (element.matches('.wide') && element.scrollWidth > element.clientWidth + 1 \
                && ['auto', 'scroll'].includes(getComputedStyle(element).overflowX)))";
     let count = page.look(&format!("(window.stops = {all}).length")).as_u64().unwrap();
     assert!(count >= 8, "{count} stops");
+    assert!(page.look("stops.filter(stop => stop.matches('button')).length").as_u64() >= Some(3));
     assert!(page.look("stops.filter(stop => stop.matches('.wide')).length").as_u64() >= Some(1));
     let mut at = 0;
     while at < count {
@@ -258,8 +259,23 @@ fn keys_alone_lead_through_the_page() {
         if place < 0 {
             continue;
         }
+        page.look(&format!("window.at = {at}"));
         at += 1;
         match page.look("document.activeElement.tagName").as_str().unwrap() {
+            "BUTTON" => {
+                page.press("Enter");
+                page.wait_for("document.activeElement.ariaExpanded == 'true'");
+                // What opened has its figures read by keys, and goes again.
+                page.press("Tab");
+                page.press("ArrowRight");
+                page.wait_for(
+                    "document.activeElement.matches('.explored:has(canvas)') && \
+                     /[0-9]/.test(document.activeElement.querySelector('.u-series:nth-child(2) .u-value').textContent)",
+                );
+                page.look("stops[window.at].focus()");
+                page.press("Enter");
+                page.wait_for("document.activeElement.ariaExpanded == 'false'");
+            }
             "SUMMARY" => {
                 page.press("Enter");
                 page.wait_for("document.activeElement.parentElement.open");

@@ -1,10 +1,12 @@
 //! Charts as SVG: lines with intervals, and bars.
 //!
 //! They have classes and no colours, so that a page's style decides by day and by night; every mark
-//! has its figure as a title, and every line a shape of its own beside its colour. Nothing is
-//! fetched and no script runs. A chart knows nothing of rows: what it is given it draws.
+//! has its figure as a title, and every line a shape of its own beside its colour. They need no
+//! script; lines also come as data, for one. A chart knows nothing of rows: what it is given it draws.
 
 use std::fmt::Write;
+
+use serde_json::{Value, json};
 
 use super::markup::{self, escaped, number};
 
@@ -40,6 +42,8 @@ pub struct Lines {
     pub format: Format,
     /// Whether equal distances are equal factors. Otherwise the axis begins at zero.
     pub is_log: bool,
+    /// Whether figures are nanoseconds.
+    pub is_time: bool,
     /// What is drawn.
     pub series: Vec<Series>,
 }
@@ -205,11 +209,7 @@ impl Lines {
         for point in &series.points {
             let at = self.x_ticks.iter().find(|tick| (tick.0 - point.x).abs() < 1e-9);
             let at = at.map_or_else(String::new, |(_, words)| format!(" at {words}"));
-            let figure = (self.format)(point.y);
-            let ends = point.interval.map_or_else(String::new, |(low, high)| {
-                format!(" [{}, {}]", (self.format)(low), (self.format)(high))
-            });
-            let title = escaped(&format!("{}{at}: {figure}{ends}", series.name));
+            let title = escaped(&format!("{}{at}: {}", series.name, self.words(point)));
             let (x, y) = (x(point.x), y(point.y));
             let _ = writeln!(
                 out,
@@ -218,6 +218,48 @@ impl Lines {
             );
         }
         out + "</g>\n"
+    }
+
+    /// All that is drawn, for a script that draws it in another way: places of the axis, and of each
+    /// line the points with their intervals and words.
+    pub fn data(&self) -> String {
+        let point = |point: &Point| {
+            let (low, high) = point.interval.unzip();
+            json!([point.x, point.y, low, high, self.words(point)])
+        };
+        let series = |series: &Series| {
+            let points: Vec<Value> = series.points.iter().map(point).collect();
+            json!({ "name": series.name, "kind": series.kind % KINDS, "points": points })
+        };
+        json!({
+            "x": self.x_name,
+            "ticks": self.ticks(),
+            "isLog": self.is_log,
+            "isTime": self.is_time,
+            "series": self.series.iter().map(series).collect::<Vec<_>>(),
+        })
+        .to_string()
+    }
+
+    /// The places that have words, and those between them where points are.
+    fn ticks(&self) -> Vec<(f64, &str)> {
+        let named = self.x_ticks.iter().map(|(x, words)| (*x, &**words));
+        let mut all: Vec<(f64, &str)> = named.collect();
+        for point in self.series.iter().flat_map(|series| &series.points) {
+            if all.iter().all(|(x, _)| (x - point.x).abs() >= 1e-9) {
+                all.push((point.x, ""));
+            }
+        }
+        all.sort_by(|one, other| one.0.total_cmp(&other.0));
+        all
+    }
+
+    /// A figure with its interval.
+    fn words(&self, point: &Point) -> String {
+        let ends = point.interval.map_or_else(String::new, |(low, high)| {
+            format!(" [{}, {}]", (self.format)(low), (self.format)(high))
+        });
+        (self.format)(point.y) + &ends
     }
 
     /// The names of the lines with their colours and shapes, as HTML.
@@ -372,6 +414,7 @@ mod tests {
             x_ticks: vec![(0.0, "1".to_owned()), (5.0, "32".to_owned())],
             format: plain,
             is_log,
+            is_time: false,
             series: vec![one],
         }
     }

@@ -2,9 +2,9 @@
 //! machines, and the method. It is drawn from saved results, of one run or of several beside each
 //! other.
 //!
-//! The file fetches nothing and has no script: its charts are SVG made by `chart` and `heatmap`, its
-//! tables are tables. A chart library would have had to be given the same figures a second time,
-//! since the page is to be read without scripts too; marks have their figures as titles instead.
+//! The file fetches nothing and is whole without scripts: its charts are SVG made by `chart` and
+//! `heatmap`, its tables are tables. Where scripts run, each chart of lines can be explored: the same
+//! figures, drawn by uPlot, which is embedded with its licence (`page/uplot`), as it was released.
 //! What lost is shown where and how what won is shown.
 
 mod facts;
@@ -20,6 +20,14 @@ use super::{
 };
 
 const STYLE: &str = include_str!("page/style.css");
+/// uPlot 1.6.32, a chart library: MIT licence.
+const LIBRARY: &str = include_str!("page/uplot/uPlot.iife.min.js");
+const LIBRARY_STYLE: &str = include_str!("page/uplot/uPlot.min.css");
+const LIBRARY_LICENCE: &str = include_str!("page/uplot/LICENSE");
+const SCRIPT: &str = include_str!("page/explore.js");
+/// What the page may do, whatever results hold: nothing is fetched.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      img-src data:";
 /// What a page may take, drawings of latencies over time included.
 const BYTES_MAX: usize = 2 << 20;
 
@@ -58,8 +66,11 @@ pub fn text(runs: &[Saved]) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <link rel=\"icon\" href=\"data:,\">\n\
-         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <title>{}</title>\n<style>\n{STYLE}\n{LIBRARY_STYLE}\n</style>\n\
+         <script>\n/*\n{LIBRARY_LICENCE}*/\n{LIBRARY}</script>\n\
+         <script>\n{SCRIPT}</script>\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#summary\">To the verdicts</a>\n\
          <header><h1>{}</h1>{}</header>\n\
          <nav aria-label=\"Contents\"><ul><li><a href=\"#summary\">Verdicts</a></li>{links}\

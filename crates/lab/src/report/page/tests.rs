@@ -78,13 +78,36 @@ fn the_page_of_a_whole_suite_is_small() {
 }
 
 #[test]
-fn nothing_is_fetched_and_no_script_runs() {
+fn nothing_is_fetched_and_the_body_needs_no_script() {
     let page = text(&[saved(|_| {})]);
-    for part in ["<script", "src=", "@import", "url(", "onclick", "javascript:"] {
+    assert!(page.contains("content=\"default-src 'none'; "), "the browser sees to it");
+    for part in [" src=", "@import", "url(", "javascript:", "import(", "fetch("] {
         assert!(!page.contains(part), "{part}");
     }
-    let links = page.match_indices("http").map(|(at, _)| &page[at..(at + 30).min(page.len())]);
+    let body = parsed(&page);
+    for part in ["<script", "onclick"] {
+        assert!(!body.contains(part), "{part}");
+    }
+    let links = body.match_indices("http").map(|(at, _)| &body[at..(at + 30).min(body.len())]);
     links.for_each(|link| assert!(link.starts_with("http://www.w3.org/2000/svg"), "{link}"));
+}
+
+#[test]
+fn the_library_comes_with_its_licence_and_the_figures_that_are_drawn() {
+    let page = text(&[saved(|_| {})]);
+    assert!(
+        page.contains("Permission is hereby granted, free of charge") && page.contains("v1.6.32")
+    );
+    let body = parsed(&page);
+    let document = roxmltree::Document::parse(&body).unwrap();
+    let data = document.descendants().filter_map(|node| node.attribute("data-lines"));
+    let charts: Vec<Value> = data.map(|text| serde_json::from_str(text).unwrap()).collect();
+    assert_eq!(charts.len(), 3, "throughput, two of latencies");
+    let rates = charts.iter().find(|chart| chart["isTime"] == false).unwrap();
+    let ring = rates["series"].as_array().unwrap().iter().find(|one| one["name"] == "uring");
+    let last = ring.unwrap()["points"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last[0], &last[4]), (&5.0.into(), &"100 k [100 k, 100 k]".into()), "{last}");
+    assert!(rates["ticks"].as_array().unwrap().contains(&serde_json::json!([5.0, "32"])));
 }
 
 #[test]
@@ -109,7 +132,7 @@ fn what_results_hold_cannot_become_tags() {
         value["sections"][0]["advice"] = vec![evil].into();
         value["version"] = evil.into();
     })]);
-    assert!(!page.contains("<script"), "{page}");
+    assert_eq!(page.matches("<script").count(), 2, "the library and its use");
     let body = parsed(&page);
     let document = roxmltree::Document::parse(&body).unwrap();
     assert!(document.descendants().all(|node| node.attribute("onload").is_none()));

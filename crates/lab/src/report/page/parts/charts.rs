@@ -66,6 +66,15 @@ fn figure(caption: &str, legend: &str, drawing: &str) -> String {
     format!("<figure><figcaption>{caption}</figcaption>\n{legend}{drawing}</figure>\n")
 }
 
+/// Lines, with their figures for the page's script.
+fn lines(chart: &Lines) -> Option<String> {
+    let (caption, legend, drawing) = (escaped(&chart.title), chart.legend(), chart.draw()?);
+    let data = escaped(&chart.data());
+    Some(format!(
+        "<figure data-lines=\"{data}\"><figcaption>{caption}</figcaption>\n{legend}{drawing}</figure>\n"
+    ))
+}
+
 fn depths(rows: &[&SavedRow]) -> Vec<u64> {
     let mut depths: Vec<u64> = rows.iter().map(|row| row.depth).collect();
     depths.sort_unstable();
@@ -122,9 +131,10 @@ fn over_depths(rows: &[&SavedRow], depths: &[u64], noun: &str, colors: &Colors) 
         x_ticks: depths.iter().map(|&at| ((at.max(1) as f64).log2(), at.to_string())).collect(),
         format: throughput,
         is_log: false,
+        is_time: false,
         series: series.collect(),
     };
-    Some(figure(&chart.title, &chart.legend(), &chart.draw()?))
+    lines(&chart)
 }
 
 /// Engines at one depth are bars: there is no line to draw.
@@ -195,9 +205,10 @@ fn over_blocks(run: &Saved, section: usize, colors: &Colors) -> Option<String> {
         x_ticks: blocks.iter().map(|&at| ((at as f64).log2(), size_text(at))).collect(),
         format: grouped,
         is_log: false,
+        is_time: false,
         series: series.filter(|series| !series.points.is_empty()).collect(),
     };
-    Some(figure(&chart.title, &chart.legend(), &chart.draw()?))
+    lines(&chart)
 }
 
 fn latencies(rows: &[&SavedRow], depth: u64, noun: &str, colors: &Colors) -> Option<String> {
@@ -213,9 +224,10 @@ fn latencies(rows: &[&SavedRow], depth: u64, noun: &str, colors: &Colors) -> Opt
         x_ticks: ticks.map(|(at, (_, words))| (at as f64, (*words).to_owned())).collect(),
         format: latency_text,
         is_log: true,
+        is_time: true,
         series: series.filter(|series| !series.points.is_empty()).collect(),
     };
-    Some(figure(&chart.title, &chart.legend(), &chart.draw()?))
+    lines(&chart)
 }
 
 /// A row's latencies by the places of the quantiles: all of them from its histogram, or the few
