@@ -98,6 +98,29 @@ fn what_is_made_and_said_is_gnus_in_its_order() {
     empty(scene.path());
 }
 
+/// A directory that was named, and is a copy whose files are still with the threads: what it is to be
+/// in the end is what is copied, and all that is in it.
+#[test]
+fn a_directory_that_this_run_made_is_a_source_when_it_has_its_files_and_attributes() {
+    let scene = scene();
+    if !machine::has_oracle() {
+        return;
+    }
+    let tree = "mkdir -p s/sub && cd s/sub && for n in $(seq 220); do echo $n > $n; done && \
+        touch -d 2001-01-01 * && chmod 2775 . && touch -d 2002-02-02 . ..";
+    assert!(shell(scene.path(), tree));
+    let empty = |at: &Path| assert!(shell(at, "rm -rf d && mkdir d"));
+    for line in ["-a s d/s/sub d", "-r --preserve=mode,timestamps s d/s/sub d"] {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let gnu = outcome(Which::Gnu, scene.path(), &words, &Setting::default(), &empty);
+        for _ in 0..5 {
+            let auto = Which::Ours("--engine=auto");
+            let ours = outcome(auto, scene.path(), &words, &Setting::default(), &empty);
+            same(line, &gnu, &ours);
+        }
+    }
+}
+
 /// Each is what it was at some moment, or is told; nobody waits for a pipe's writer.
 #[test]
 fn names_that_are_swapped_are_copied_as_what_they_are_or_refused() {

@@ -5,6 +5,7 @@
 //! wait for each thread, and are read ahead meanwhile; who brings one more waits.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, Mutex,
         mpsc::{self, Receiver, Sender},
@@ -50,6 +51,9 @@ impl Load {
     }
 }
 
+/// What came of a load, or the panic that it ended in: nobody may wait for it then.
+type Done = thread::Result<Vec<Outcome>>;
+
 /// The threads. They end when this is dropped, after the jobs that they have.
 #[derive(Debug)]
 pub(crate) struct Threads {
@@ -64,8 +68,8 @@ pub(crate) struct Threads {
     gathered_bytes: u64,
     loads: Sender<Load>,
     queue: Arc<Mutex<Receiver<Load>>>,
-    done: Receiver<Vec<Outcome>>,
-    done_sender: Sender<Vec<Outcome>>,
+    done: Receiver<Done>,
+    done_sender: Sender<Done>,
 }
 
 impl Threads {
@@ -168,17 +172,17 @@ impl Threads {
     }
 
     fn receive(&mut self) -> Vec<Outcome> {
-        let ended = self.done.recv().expect("a sender is held here too");
+        let done = self.done.recv().expect("a sender is held here too");
         self.busy -= 1;
-        ended
+        done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// What ended meanwhile.
     pub(crate) fn take(&mut self) -> Vec<Outcome> {
         let mut ended = Vec::new();
-        while let Ok(more) = self.done.try_recv() {
+        while let Ok(done) = self.done.try_recv() {
             self.busy -= 1;
-            ended.extend(more);
+            ended.extend(done.unwrap_or_else(|panic| resume_unwind(panic)));
         }
         ended
     }
@@ -189,7 +193,9 @@ impl Threads {
             loop {
                 let next = queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
                 let Ok(load) = next else { return };
-                if done.send(load.run()).is_err() {
+                // It is told by the thread that it is in, and ends the run where it is waited for.
+                let ended = catch_unwind(AssertUnwindSafe(|| load.run()));
+                if done.send(ended).is_err() {
                     return;
                 }
             }
@@ -214,4 +220,62 @@ fn copy(batch: Batch) -> Vec<Outcome> {
         job.end(moved)
     };
     batch.into_iter().map(end).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use ringwise::Descriptor;
+    use rustix::fs::fstat;
+
+    use super::*;
+    use crate::{
+        attributes::Caller,
+        command_line::{Typed, read},
+        progress::Meter,
+        quoting::Locale,
+    };
+
+    /// A file for which there is not enough memory in the world.
+    fn impossible() -> Job {
+        let locale = Locale::from_environment();
+        let words = ["-r", "a", "b"].map(Into::into).to_vec();
+        let Ok(Typed::Copy(mut options, _)) = read(words, locale) else { panic!("they are good") };
+        options.block_bytes = Some(usize::MAX);
+        let file = File::open("/dev/null").unwrap();
+        let stat = fstat(&file).unwrap();
+        let open = || Descriptor::from(std::os::fd::OwnedFd::from(file.try_clone().unwrap()));
+        Job {
+            number: 1,
+            options: Arc::new(*options),
+            caller: Caller::current(),
+            locale,
+            source: open(),
+            source_path: b"a".to_vec(),
+            found: stat,
+            source_stat: stat,
+            copy: open(),
+            copy_path: b"b".to_vec(),
+            copy_stat: stat,
+            is_new: false,
+            into: None,
+            mode: 0,
+            omitted: 0,
+            extra: 0,
+            cloned: false,
+            absent_pages: 0,
+            way: "",
+            meter: Arc::new(Meter::new()),
+            temporary: None,
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "capacity overflow")]
+    fn a_thread_that_panics_is_not_waited_for_but_ends_the_run() {
+        let mut threads = Threads::new(1, 8);
+        assert!(threads.hand_over(Load::Files(vec![(impossible(), Way::Plain)])).is_empty());
+        threads.wait();
+    }
 }
