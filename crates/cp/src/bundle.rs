@@ -221,11 +221,7 @@ impl Work<'_> {
         let target = bundle.pair.target_of(source.name());
         let permissions = Permissions::of_new(options, &stat);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let made = target.open(flags, permissions.at_first());
-        let Some((copy, copy_stat)) = made.ok().and_then(|copy| {
-            let stat = fstat(&copy).ok()?;
-            Some((copy, stat))
-        }) else {
+        let Ok(copy) = target.open(flags, permissions.at_first()) else {
             return self.give_back(index, source.name());
         };
         self.in_row = 0;
@@ -233,6 +229,15 @@ impl Work<'_> {
             let names = [&source.path[..], &target.path];
             self.say(Line::Out(compose(bundle.locale, "%s -> %s", &names, None)));
         }
+        let copy_stat = match fstat(&copy) {
+            Ok(stat) => stat,
+            // It is made: the walk would only find that somebody did.
+            Err(errno) => {
+                let text = compose(bundle.locale, "cannot fstat %s", &[&target.path], Some(errno));
+                self.ok = false;
+                return self.say(Line::Error(text));
+            }
+        };
         let mut job = Job {
             number: 0,
             options: options.clone(),

@@ -218,6 +218,8 @@ impl Copier {
 
     /// What becomes of one name. `root_made`: whether the tree's first directory was made.
     pub(crate) fn visit(&mut self, visit: Visit<'_>, root_made: &mut bool) -> Visited {
+        // Names that fail are said too, and no file is handed in that would see to it.
+        self.flight.bound(&mut self.report);
         let follow = self.options.follows(visit.is_named);
         let stat = match self.stat_source(&visit, follow) {
             Ok(stat) => stat,

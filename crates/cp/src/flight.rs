@@ -373,7 +373,7 @@ impl Flight {
     }
 
     /// Lets no more lines wait than memory has room for.
-    fn bound(&mut self, report: &mut Report) {
+    pub(crate) fn bound(&mut self, report: &mut Report) {
         while let Some(oldest) = report.oldest_waiting(WAITING_LINES_MAX) {
             if !self.flying.contains_key(&oldest) {
                 // The walk comes to it as soon as it may.

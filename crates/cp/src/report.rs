@@ -112,9 +112,14 @@ impl Report {
         }
     }
 
+    /// From both ends: a place is near one of them, however much waits on its other side.
     fn place_of(&self, number: u64) -> Option<usize> {
         let waits = |item: &Item| matches!(item, Item::Waiting(waiting) if *waiting == number);
-        self.queue.iter().position(waits)
+        let last = self.queue.len().checked_sub(1)?;
+        (0..=last / 2).find_map(|at| {
+            let ends = [at, last - at];
+            ends.into_iter().find(|end| waits(&self.queue[*end]))
+        })
     }
 
     /// What is said from now on goes where something waits by this number, until it ended; or
@@ -259,6 +264,20 @@ mod tests {
         assert_eq!(report.oldest_waiting(4), None);
         report.ended(1, Vec::new());
         assert!(report.queue.is_empty());
+    }
+
+    /// As of a directory that is told of before its turn and in which nothing can be read.
+    #[test]
+    fn however_many_lines_wait_the_place_of_the_next_is_found_at_once() {
+        let mut report = Report::new(Locale::from_environment());
+        (0..20).for_each(|number| report.wait_for(number));
+        report.speak_at(Some(10));
+        let lines = 400_000;
+        (0..lines).for_each(|_| report.say(Line::Error(b"cannot open".to_vec())));
+        assert_eq!(report.queue.len(), 20 + lines);
+        assert!((0..20).all(|number| report.place_of(number).is_some()));
+        assert_eq!(report.place_of(10), Some(10 + lines));
+        assert_eq!(report.place_of(20), None);
     }
 
     #[test]

@@ -98,6 +98,54 @@ fn what_is_made_and_said_is_gnus_in_its_order() {
     empty(scene.path());
 }
 
+/// What fails once a copy is made is not begun again, which would find that copy.
+#[test]
+fn a_copy_that_cannot_be_looked_at_is_told_of_as_that() {
+    let Some(scene) = place() else { return };
+    let at = scene.path();
+    assert!(shell(at, "rm s && mkdir s && for n in $(seq 60); do echo $n > s/$n; done"));
+    let copies: Vec<_> = (1..=60).map(|number| at.join(format!("d/{number}"))).collect();
+    let mut command = Command::new("timeout");
+    command.args(["60", "strace", "-f", "-q", "-o", "trace", "-e", "inject=fstat:error=EIO"]);
+    for copy in &copies[40..44] {
+        command.arg("-P").arg(copy);
+    }
+    command.arg(machine::ours()).args(["--jobs=2", "-r", "s", "d"]).env("LC_ALL", "C");
+    let output = command.current_dir(at).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 4), "{said}");
+    let is_told = |line: &str| {
+        line.starts_with("cp: cannot fstat 'd/4") && line.ends_with("': Input/output error")
+    };
+    assert!(said.lines().all(is_told), "{said}");
+    assert!(copies.iter().all(|copy| copy.exists()));
+}
+
+/// Files that are handed over when there are more of them keep waiting what is said of the names behind
+/// them: not of any number of names.
+#[test]
+fn what_fails_is_told_long_before_all_is_seen() {
+    let Some(scene) = place() else { return };
+    let at = scene.path().join("here");
+    fs::create_dir_all(at.join("s")).unwrap();
+    for number in 0..4 {
+        fs::write(at.join("s").join(number.to_string()), "small").unwrap();
+    }
+    for number in 0..9000 {
+        std::os::unix::fs::symlink("nowhere", at.join("s").join(format!("link{number}"))).unwrap();
+    }
+    let mut command = Command::new("timeout");
+    command.args(["60", "strace", "-f", "-q", "-o", "../trace", "-e", "trace=%file,write"]);
+    command.arg(machine::ours()).args(["--jobs=2", "-rL", "s", "d"]);
+    let output = command.current_dir(&at).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stderr.iter().filter(|byte| **byte == b'\n').count(), 9000);
+    let trace = fs::read_to_string(at.join("../trace")).unwrap();
+    let before = trace.lines().take_while(|line| !line.contains("write(2,"));
+    let failed = before.filter(|line| line.contains("\"link") && line.contains("ENOENT")).count();
+    assert!(failed < 5000, "{failed} names failed before the first of them was told of");
+}
+
 /// A directory that was named, and is a copy whose files are still with the threads: what it is to be
 /// in the end is what is copied, and all that is in it.
 #[test]
