@@ -127,16 +127,19 @@ fn a_copy_that_cannot_be_looked_at_is_told_of_as_that() {
 fn what_fails_is_told_long_before_all_is_seen() {
     let Some(scene) = place() else { return };
     let at = scene.path().join("here");
-    fs::create_dir_all(at.join("s")).unwrap();
+    for directory in ["files", "links", "d"] {
+        fs::create_dir_all(at.join(directory)).unwrap();
+    }
     for number in 0..4 {
-        fs::write(at.join("s").join(number.to_string()), "small").unwrap();
+        fs::write(at.join("files").join(number.to_string()), "small").unwrap();
     }
     for number in 0..9000 {
-        std::os::unix::fs::symlink("nowhere", at.join("s").join(format!("link{number}"))).unwrap();
+        let link = at.join("links").join(format!("link{number}"));
+        std::os::unix::fs::symlink("nowhere", link).unwrap();
     }
     let mut command = Command::new("timeout");
     command.args(["60", "strace", "-f", "-q", "-o", "../trace", "-e", "trace=%file,write"]);
-    command.arg(machine::ours()).args(["--jobs=2", "-rL", "s", "d"]);
+    command.arg(machine::ours()).args(["--jobs=2", "-rL", "files", "links", "d"]);
     let output = command.current_dir(&at).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(output.stderr.iter().filter(|byte| **byte == b'\n').count(), 9000);
