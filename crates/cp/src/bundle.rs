@@ -2,9 +2,10 @@
 //! copies and closes all of them.
 //!
 //! Both directories are held open, and each name is made with `O_EXCL`, as the walk makes it. A
-//! bundle does only what is sure to be simple: a regular file of few bytes, with no other name that
-//! a link would have to be made for. Whatever it is not, and whatever fails before there is a copy, goes
-//! back to the walk untouched, which does it over and finds the words for what is wrong.
+//! bundle does only what is sure to be simple: a regular file of few bytes (or of any, where blocks
+//! are shared), with no other name that a link would have to be made for. Whatever it is not, and
+//! whatever fails before there is a copy, goes back to the walk untouched, which does it over and
+//! finds the words for what is wrong.
 
 use std::{
     collections::VecDeque,

@@ -1,7 +1,7 @@
 //! Moves the content of one file by system calls, and reads it back where that was asked for.
 //!
 //! Every way here writes from the start to the end, so a copy that was interrupted is a beginning
-//! of its source and shorter: it never looks whole. The ways themselves are chosen in `way.rs`.
+//! of its source and shorter, or (through a pipe, for a moment) longer: it never looks whole. The ways themselves are chosen in `way.rs`.
 
 pub(crate) mod ahead;
 pub(crate) mod direct;

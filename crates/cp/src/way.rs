@@ -2,7 +2,7 @@
 //!
 //! | first that fits | way |
 //! |---|---|
-//! | the file systems share blocks (`--reflink`) | one FICLONE, before this table is asked: by the walk for the first file and with `--durable`, which saves CPU time, else that of small files by the threads, which saves wall time |
+//! | the file systems share blocks (`--reflink`) | one FICLONE, before this table is asked: by the walk for the first file and with `--durable`, which saves CPU time, else that of small files, and of all whose names threads get, by the threads, which saves wall time |
 //! | either side is no regular file, or the source says it has no bytes | read and write |
 //! | holes are to be made: `--sparse=always`, or the source has fewer blocks than bytes | by extents (`SEEK_DATA`), or by looking for zeros where there is no such call |
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
