@@ -82,6 +82,37 @@ fn what_the_kernel_refuses_is_done_another_way() {
     }
 }
 
+/// Nor may the kernel make one for what a ring's operations have to wait for.
+#[test]
+fn who_may_have_no_thread_has_his_copies() {
+    if !machine::is_root() {
+        return machine::skip("only root can become one who may have no thread");
+    }
+    let scene = scene();
+    let at = scene.path();
+    fs::create_dir(at.join("s")).unwrap();
+    for number in 0..40_usize {
+        fs::write(at.join("s").join(number.to_string()), &content()[..number * 7000]).unwrap();
+    }
+    // Somebody who runs nothing else.
+    let alone = ["60", "setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "prlimit"];
+    for engine in machine::engines() {
+        for flag in ["--sparse=auto", "--durable", "--verify"] {
+            let mut command = Command::new("timeout");
+            command.args(alone).arg("--nproc=1:1").arg(machine::ours());
+            command.args([engine, flag, "--jobs=2", "-r", "s", "d"]);
+            let output = command.current_dir(at).env("LC_ALL", "C").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.is_empty(), "{engine} {flag}: {said}");
+            for number in 0..40_usize {
+                let copy = fs::read(at.join("d").join(number.to_string())).unwrap();
+                assert!(copy == content()[..number * 7000], "{engine} {flag}: {number}");
+            }
+            fs::remove_dir_all(at.join("d")).unwrap();
+        }
+    }
+}
+
 #[test]
 fn calls_that_were_interrupted_are_made_again() {
     let Some(scene) = place() else { return };

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::{
     data::{
         self,
+        direct::copy_again,
         verify::{self, Checksums},
     },
     job::{Job, Outcome},
@@ -55,6 +56,8 @@ struct Moving {
     ready: BTreeMap<u64, (Buffer, usize)>,
     reads: usize,
     writing: bool,
+    /// The kernel had no thread for one of its operations: it is copied again without the ring.
+    is_lost: bool,
     error: Option<Line>,
     sums: Option<Checksums>,
 }
@@ -124,6 +127,7 @@ impl RingEngine {
             ready: BTreeMap::new(),
             reads: 0,
             writing: false,
+            is_lost: false,
             error: None,
             sums: job.options.verify.then(Checksums::default),
             job,
@@ -219,6 +223,7 @@ impl RingEngine {
                 drop(buffer);
                 self.read(file, offset, len);
             }
+            Err(errno) if is_want_of_thread(errno) => moving.is_lost = true,
             Err(errno) => {
                 let line = moving.job.read_error(Errno::from_raw_os_error(errno));
                 moving.error.get_or_insert(line);
@@ -251,6 +256,10 @@ impl RingEngine {
             }
             Err(errno) => {
                 moving.writing = false;
+                if is_want_of_thread(errno.raw_os_error()) {
+                    moving.is_lost = true;
+                    return;
+                }
                 let line = moving.job.write_error(errno);
                 moving.error.get_or_insert(line);
             }
@@ -261,7 +270,7 @@ impl RingEngine {
     fn advance(&mut self, number: u64) {
         loop {
             let Some(moving) = self.files.get_mut(&number) else { return };
-            if moving.error.is_some() {
+            if moving.error.is_some() || moving.is_lost {
                 moving.ready.clear();
                 return;
             }
@@ -351,6 +360,7 @@ impl RingEngine {
         let is_over = |moving: &Moving| {
             let idle = moving.reads == 0 && !moving.writing;
             idle && (moving.error.is_some()
+                || moving.is_lost
                 || (moving.ready.is_empty() && moving.end.is_some_and(|end| moving.written >= end)))
         };
         let over: Vec<u64> =
@@ -379,13 +389,20 @@ impl RingEngine {
 }
 
 fn end(moving: Moving) -> Outcome {
-    let Moving { job, error, sums, .. } = moving;
+    let Moving { job, error, sums, is_lost, .. } = moving;
     let moved = match (error, sums) {
         (Some(line), _) => Err(line),
+        (None, _) if is_lost => copy_again(&job),
         (None, Some(sums)) => verify::compare(&job, &sums),
         (None, None) => Ok(()),
     };
     job.end(moved)
+}
+
+/// Nobody cancels anything here: the kernel could make no thread for what would have had to wait
+/// (io_uring/io-wq.c, io_wq_enqueue), as where a user may have no more of them.
+fn is_want_of_thread(errno: i32) -> bool {
+    Errno::from_raw_os_error(errno) == Errno::CANCELED
 }
 
 /// Nothing was done, and nothing is wrong.
