@@ -104,6 +104,8 @@ pub(crate) struct Visit<'a> {
     pub(crate) into: Option<Identity>,
     /// Directories above it in the source, for loops.
     pub(crate) above: &'a dyn Fn(Identity) -> bool,
+    /// Directories above it in the destination that this run made.
+    pub(crate) made: &'a dyn Fn(Identity) -> bool,
     /// The names that were given, for what is said about the tree as a whole.
     pub(crate) root: &'a Root,
 }
@@ -183,6 +185,7 @@ impl Copier {
             device: None,
             into: None,
             above: &|_| false,
+            made: &|_| false,
             root: &root,
         };
         let ok = match self.visit(visit, &mut false) {
@@ -341,6 +344,10 @@ impl Copier {
                 return Ok(Met::First);
             }
         }
+        if is_directory && (visit.made)(identity) {
+            // A link leads to it, and what it has grows with its copy. GNU cp ends at PATH_MAX.
+            return Err(self.into_itself(visit));
+        }
         self.forget_failed();
         let Some(earlier) = self.copied.get(&identity).cloned() else {
             // Of directories only those that were named: a tree has no second name for another.
@@ -367,11 +374,15 @@ impl Copier {
         }
     }
 
+    fn into_itself(&mut self, visit: &Visit<'_>) -> Visited {
+        let names = [&visit.root.source[..], &visit.root.target];
+        self.error("cannot copy a directory, %s, into itself, %s", &names, None);
+        Visited::IntoItself
+    }
+
     fn meet_directory_again(&mut self, visit: &Visit<'_>, earlier: &Place) -> Result<Met, Visited> {
         if visit.source.is_same_name(earlier) {
-            let names = [&visit.root.source[..], &visit.root.target];
-            self.error("cannot copy a directory, %s, into itself, %s", &names, None);
-            return Err(Visited::IntoItself);
+            return Err(self.into_itself(visit));
         }
         if visit.target.is_same_name(earlier) {
             let template = "warning: source directory %s specified more than once";

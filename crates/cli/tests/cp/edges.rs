@@ -74,6 +74,22 @@ fn empty_d(at: &Path) {
     assert!(shell(at, "rm -rf d && mkdir d"));
 }
 
+/// The first directory that a run made is known to GNU cp, and no other: this one goes on until a path
+/// is too long, which here none is.
+#[test]
+fn a_link_into_what_is_being_made_is_an_end() {
+    let scene = scene();
+    let at = scene.path();
+    for engine in machine::engines() {
+        let links = "rm -rf s t && mkdir -p s/0/x t && ln -s ../../../t/0/x s/0/x/up";
+        assert!(shell(at, links));
+        let words = ["-rL", "s/.", "t"];
+        let ran = machine::run(Which::Ours(engine), &words, at, &Setting::default());
+        let said = "cp: cannot copy a directory, 's/.', into itself, 't/.'\n";
+        assert_eq!((ran.status, &*ran.err), (Some(1), said), "{engine}");
+    }
+}
+
 #[test]
 fn offsets_beyond_four_gibibytes_are_offsets() {
     let scene = scene();

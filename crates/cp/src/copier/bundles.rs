@@ -212,6 +212,7 @@ impl Copier {
             device: Some(pair.device),
             into: Some(pair.target_identity),
             above: &|_| false,
+            made: &|_| false,
             root: &root,
         };
         match self.visit(visit, &mut true) {

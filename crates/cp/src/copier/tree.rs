@@ -158,6 +158,9 @@ impl Tree {
             device: Some(frame.stat.st_dev),
             into: frame.target.identity(),
             above: &|identity| frames.iter().any(|frame| Identity::of(&frame.stat) == identity),
+            made: &|identity| {
+                frames.iter().any(|frame| frame.existed.is_none() && frame.target.is(identity))
+            },
             root: &self.root,
         };
         match copier.visit(visit, &mut self.root_made) {
