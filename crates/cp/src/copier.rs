@@ -346,7 +346,7 @@ impl Copier {
         }
         if is_directory && (visit.made)(identity) {
             // A link leads to it, and what it has grows with its copy. GNU cp ends at PATH_MAX.
-            return Err(self.into_itself(visit));
+            return Err(self.fail_into_itself(visit));
         }
         self.forget_failed();
         let Some(earlier) = self.copied.get(&identity).cloned() else {
@@ -374,7 +374,7 @@ impl Copier {
         }
     }
 
-    fn into_itself(&mut self, visit: &Visit<'_>) -> Visited {
+    fn fail_into_itself(&mut self, visit: &Visit<'_>) -> Visited {
         let names = [&visit.root.source[..], &visit.root.target];
         self.error("cannot copy a directory, %s, into itself, %s", &names, None);
         Visited::IntoItself
@@ -382,7 +382,7 @@ impl Copier {
 
     fn meet_directory_again(&mut self, visit: &Visit<'_>, earlier: &Place) -> Result<Met, Visited> {
         if visit.source.is_same_name(earlier) {
-            return Err(self.into_itself(visit));
+            return Err(self.fail_into_itself(visit));
         }
         if visit.target.is_same_name(earlier) {
             let template = "warning: source directory %s specified more than once";
