@@ -58,7 +58,7 @@ pub fn same(case: &str, gnu: &Outcome, ours: &Outcome) {
 
 /// GNU cp 9.1 says three things otherwise now and then. A name in its first buffer for quoted names,
 /// while that is too small, begins with an empty string, which a shell takes away. Where an
-/// attribute could not be set, the attribute's name can stand in place of the file's. And of names
+/// attribute could not be read or set, the attribute's name can stand in place of the file's. And of names
 /// with an apostrophe see [`as_scanned_once`].
 fn without_quirks(gnu: &Ran, ours: &Ran) -> Ran {
     let each = |gnu: &str, ours: &str| -> String {
@@ -75,8 +75,11 @@ fn without_quirks(gnu: &Ran, ours: &Ran) -> Ran {
     let err: Vec<&str> = (err.split('\n').zip(ours.err.split('\n').chain(repeat(""))))
         .map(|(gnu, ours)| {
             let attribute = |line: &str| {
-                let rest = line.strip_prefix("cp: setting attribute ")?;
-                rest.split_once(" for ").map(|(name, rest)| (name.to_owned(), rest.to_owned()))
+                let (rest, of) = match line.strip_prefix("cp: setting attribute ") {
+                    Some(rest) => (rest, " for "),
+                    None => (line.strip_prefix("cp: getting attribute ")?, " of "),
+                };
+                rest.split_once(of).map(|(name, rest)| (name.to_owned(), rest.to_owned()))
             };
             match (attribute(gnu), attribute(ours)) {
                 (Some((name, rest)), Some((own, _)))
