@@ -30,7 +30,7 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: u32,
 
-    /// Connections open at a time, spread evenly over the threads; more wait to be accepted
+    /// Connections open at a time, over all threads together; more wait to be accepted
     /// [default: 10000, or what the limit of open descriptors has room for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: Option<u32>,

@@ -40,7 +40,7 @@ pub fn run(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
         listen: args.listen,
         listener: None,
         threads: args.threads,
-        connections_max: make_room(args.max_connections, args.threads)?,
+        connections_max: make_room(args.max_connections, args.threads, 0)?,
         engine: args.engine,
         sqpoll: None,
         say: Arc::new(|remark| {

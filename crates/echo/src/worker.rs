@@ -71,7 +71,7 @@ struct Client {
 
 impl Worker {
     /// Opens a loop on this thread and listens.
-    pub(crate) fn new(seat: Seat<Stats>, order: &Args) -> Result<Worker, ServeError> {
+    pub(crate) fn new(mut seat: Seat<Stats>, order: &Args) -> Result<Worker, ServeError> {
         let mut local = seat.open_loop(OPERATIONS_EACH, OPERATIONS_BESIDE)?;
         let group = BufferGroup::new(&mut local, BUFFERS, BUFFER_BYTES).map_err(ServeError::new)?;
         let (door, ear, stats) = seat.take(FOR_ACCEPT, FOR_CONTROL, FOR_NOTHING)?;

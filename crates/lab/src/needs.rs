@@ -10,9 +10,9 @@ use ringwise_measure::quantity::{bytes_text, duration_text};
 
 use crate::{
     job::{Extent, Timing},
-    plan::{DataSet, Group, Plan, Profile, Workload},
+    plan::{DataSet, Group, LogGroup, Plan, Profile, Transport, Workload},
     suite::{sample_count, timing},
-    workload::{COUNTING, SAMPLE_OVERHEAD},
+    workload::{COUNTING, SAMPLE_OVERHEAD, log::rows_per_count},
 };
 
 /// What a device takes of test files, a second, and a page cache gives of a copy that is compared.
@@ -26,6 +26,10 @@ const COPIED_FILE: Duration = Duration::from_micros(250);
 const SERVER: Duration = Duration::from_millis(60);
 const DAEMON: Duration = Duration::from_millis(300);
 const PROGRAM: Duration = Duration::from_millis(250);
+/// Before a sample begins all of its connections are there: one of TCP, and one with its handshake of
+/// TLS 1.3, a thread on either side.
+const CONNECTION: Duration = Duration::from_micros(30);
+const HANDSHAKE: Duration = Duration::from_micros(400);
 /// The lab's own time is calibrated so long for each depth.
 const CALIBRATION: Duration = Duration::from_millis(130);
 /// The idle machine is looked at, reports are drawn.
@@ -102,12 +106,25 @@ fn time(plan: &Plan, workload: Workload) -> Duration {
             EMPTY_FILE * files + sample * samples + counting * rows
         }
         Workload::Echo => (sample + SERVER) * (samples + rows),
-        Workload::Log => (sample + DAEMON) * (samples + rows),
+        Workload::Log => (sample + DAEMON) * (samples + rows) + connecting(plan),
         Workload::Copy => {
             let each = samples / u32::try_from(plan.copy.sets.len().max(1)).unwrap_or(1);
             plan.copy.sets.iter().map(|set| copied(set, 1) + copied(set, each)).sum()
         }
     }
+}
+
+/// What all samples of log daemons, those that are counted in among them, take until they begin.
+fn connecting(plan: &Plan) -> Duration {
+    let connections: usize = plan.log.connections.iter().sum();
+    let connections = u32::try_from(connections).unwrap_or(u32::MAX);
+    let samples = u32::try_from(2 * plan.repeats + 1).unwrap_or(u32::MAX);
+    let of_group = |&group: &LogGroup| {
+        let each = if group.transport == Transport::Tls { HANDSHAKE } else { CONNECTION };
+        let rows = u32::try_from(rows_per_count(&plan.log, group)).unwrap_or(u32::MAX);
+        each.saturating_mul(connections).saturating_mul(rows).saturating_mul(samples)
+    };
+    plan.log.groups.iter().map(of_group).sum()
 }
 
 fn reading(groups: &[Group], samples: Duration) -> Duration {
@@ -192,6 +209,29 @@ mod tests {
             needs.space_bytes < GIB && needs.space_bytes_least < needs.space_bytes,
             "{needs:?}"
         );
+    }
+
+    /// Thousands of handshakes take longer than many a sample.
+    #[test]
+    fn connections_are_made_before_a_sample_begins() {
+        let of = |transport: &str, connections: &str| {
+            let plan = plan(|args| {
+                args.workload = Some("log".to_owned());
+                args.transport = Some(transport.to_owned());
+                args.connections = Some(connections.to_owned());
+                args.engines = Some("uring,epoll".to_owned());
+                args.guarantee = Some("durable".to_owned());
+                args.rate = Some("50000".to_owned());
+                args.repeats = Some("2".to_owned());
+            });
+            Needs::of(&plan).time.as_secs_f64()
+        };
+        // Two daemons and one of them again, in two repeats forwards and backwards, and counted in.
+        let handshakes = (of("tls", "2000") - of("tls", "1")) / (3.0 * 5.0);
+        assert!((0.7..0.9).contains(&handshakes), "{handshakes} s for 2000");
+        assert!(of("plain", "2000") - of("plain", "1") < 1.0);
+        let standard = plan(|args| args.standard = true);
+        assert!(connecting(&standard) > Duration::from_secs(20), "{:?}", connecting(&standard));
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub(crate) struct ServeArgs {
     pub(crate) check: bool,
 
     /// Address to listen on; port 0 picks one [default: 127.0.0.1:9000]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
 
     /// Directory of the segments; made if it is not there [default: logd-data]
@@ -124,7 +124,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
     threads: Option<u32>,
 
-    /// Connections open at a time, spread evenly over the threads; more wait to be accepted
+    /// Connections open at a time, over all threads together; more wait to be accepted
     /// [default: 10000, or what the limit of open descriptors has room for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: Option<u32>,
@@ -200,7 +200,7 @@ pub(crate) struct ServeArgs {
     min_free: Option<u64>,
 
     /// Address of the status page, /metrics, /livez and /readyz [default: none]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     http: Option<SocketAddr>,
 
     /// Speak TLS, with the certificates in this PEM file; SIGHUP reads it again
@@ -386,18 +386,23 @@ fn tls_files(
 }
 
 fn read(path: &Path) -> Result<ServeArgs, LogdError> {
-    let text = std::fs::read_to_string(path).map_err(|error| LogdError::on(path, &error))?;
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| LogdError::on(path, &error).of("--config"))?;
     parse(&text).map_err(|error| LogdError::Usage(format!("{}: {error}", path.display())))
 }
 
 /// Reads a file's options as if they had been typed.
 pub(crate) fn parse(text: &str) -> Result<ServeArgs, String> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+        let before = error.span().map_or("", |span| &text[..span.start]);
+        let line = 1 + before.matches('\n').count();
         format!("line {line}: {}", error.message())
     })?;
     let mut flags = vec!["logd".to_owned()];
     for (name, value) in table {
+        if matches!(&*name, "config" | "check" | "help") {
+            return Err(format!("{name}: only on the command line"));
+        }
         let values = match value {
             toml::Value::Array(values) => values,
             value => vec![value],
@@ -406,11 +411,13 @@ pub(crate) fn parse(text: &str) -> Result<ServeArgs, String> {
             let value = match value {
                 toml::Value::String(text) => text,
                 toml::Value::Integer(number) => number.to_string(),
-                other => return Err(format!("{name}: a {} is no value here", other.type_str())),
+                other => {
+                    return Err(format!(
+                        "{name}: a {} is no value here: a text or a whole number is wanted",
+                        other.type_str()
+                    ));
+                }
             };
-            if matches!(&*name, "config" | "check" | "help") {
-                return Err(format!("{name}: only on the command line"));
-            }
             flags.push(format!("--{name}={value}"));
         }
     }
@@ -432,6 +439,10 @@ fn in_a_line(error: &clap::Error) -> String {
         }
         (None, _) => wrong.to_owned(),
     }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected IP:PORT, such as 127.0.0.1:9000 or [::1]:9000".to_owned())
 }
 
 fn some_time(text: &str) -> Result<Duration, String> {
@@ -503,7 +514,11 @@ mod tests {
             ("threads = true", "boolean"),
             ("ack = \"maybe\"", "maybe"),
             ("a = ", "line 1"),
+            ("drain = 1\ndrain = 2", "line 2: duplicate key"),
             ("config = \"x\"", "command line"),
+            ("check = true", "command line"),
+            ("max-line = 1.5", "whole number"),
+            ("listen = \"here\"", "127.0.0.1:9000"),
             ("require = [\"a:text\"]", "a:text"),
         ] {
             let error = parse(text).unwrap_err();

@@ -19,7 +19,7 @@ use crate::{
     args::{Options, ServeArgs},
     error::LogdError,
     http,
-    keeper::Keeper,
+    keeper::{self, Keeper},
     log,
     monitor::{Facts, Monitor},
     names::Names,
@@ -33,7 +33,8 @@ use crate::{
 /// Serves until a signal ends it.
 pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdError> {
     let options = args.decide(None)?;
-    let connections_max = make_room(options.connections, options.threads)?;
+    let more = descriptors_beside(options.threads);
+    let connections_max = make_room(options.connections, options.threads, more)?;
     Worker::check_room(connections_max, options.threads)?;
     if args.check {
         let threads = options.threads;
@@ -95,6 +96,13 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
     }
     let served = server.serve(signals, || reload(args, &options, &live, &panel));
     served.and(keeper.finish())
+}
+
+/// Descriptors that it has beside what any server has: of segments that wait for their seal, of which
+/// each thread ends up to two after it saw that one more may, and of requests for its page.
+fn descriptors_beside(threads: u32) -> u64 {
+    let segments = keeper::WAITING_MAX as u64 + 2 * u64::from(threads);
+    2 * segments + http::REQUESTS_MAX as u64
 }
 
 /// Reads the options again and takes over those that may change.
@@ -160,7 +168,8 @@ fn given_listener() -> Result<Option<OwnedFd>, LogdError> {
 /// Makes the directory if it is not there, durably, and takes it for this daemon alone.
 fn lock(directory: &Path) -> Result<File, LogdError> {
     if !directory.is_dir() {
-        std::fs::create_dir_all(directory).map_err(|error| LogdError::on(directory, &error))?;
+        let made = std::fs::create_dir_all(directory);
+        made.map_err(|error| LogdError::on(directory, &error).of("--dir"))?;
         // Its name, and those of all above it that may be new.
         let absolute =
             directory.canonicalize().map_err(|error| LogdError::on(directory, &error))?;
@@ -175,7 +184,7 @@ fn lock(directory: &Path) -> Result<File, LogdError> {
     // Who can open it can lock it, and keep the daemon from its start.
     let own = 0o600;
     let made = File::options().write(true).create(true).truncate(false).mode(own).open(&path);
-    let made = made.map_err(|error| LogdError::on(&path, &error))?;
+    let made = made.map_err(|error| LogdError::on(&path, &error).of("--dir"))?;
     if let Err(error) = made.set_permissions(Permissions::from_mode(own)) {
         let path = path.display();
         log::remark("lock", format_args!("{path}: others may take it: {error}"));
@@ -184,7 +193,10 @@ fn lock(directory: &Path) -> Result<File, LogdError> {
     // Held for reading: whoever has to make the file system read-only can.
     let file = File::open(&path).map_err(|error| LogdError::on(&path, &error))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        LogdError::Failed(format!("{}: another daemon stores there", directory.display()))
+        let directory = directory.display();
+        LogdError::Failed(format!(
+            "--dir {directory}: another daemon stores there: end it, or name another"
+        ))
     })?;
     Ok(file)
 }

@@ -24,7 +24,27 @@ impl LogdError {
 
     /// An error of a call on a file.
     pub(crate) fn on(path: &Path, error: &io::Error) -> LogdError {
-        LogdError::Failed(format!("{}: {}", path.display(), plain(error)))
+        let remedy = match error.kind() {
+            io::ErrorKind::NotFound => ": name one that is there",
+            io::ErrorKind::PermissionDenied => {
+                ": the user that this runs as has no leave: give it, or name another"
+            }
+            io::ErrorKind::IsADirectory => ": a file is wanted",
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+                ": a directory is wanted"
+            }
+            _ => "",
+        };
+        LogdError::Failed(format!("{}: {}{remedy}", path.display(), plain(error)))
+    }
+
+    /// The same, of what an option named.
+    pub(crate) fn of(self, option: &str) -> LogdError {
+        match self {
+            LogdError::Usage(message) => LogdError::Usage(format!("{option} {message}")),
+            LogdError::Failed(message) => LogdError::Failed(format!("{option} {message}")),
+            LogdError::BrokenPipe => LogdError::BrokenPipe,
+        }
     }
 
     /// Classifies an error of writing to standard output.

@@ -31,6 +31,8 @@ const REQUEST_TIME: Duration = Duration::from_secs(5);
 /// Places beside for `/livez` and `/readyz`, and how long such a request may take to come.
 const STATES_MAX: usize = 16;
 const STATE_TIME: Duration = Duration::from_millis(500);
+/// All that are open at a time; one more is refused as it comes.
+pub(crate) const REQUESTS_MAX: usize = ANSWERS_MAX + STATES_MAX;
 /// How long a client has to close after its answer.
 const PARTING_TIME: Duration = Duration::from_millis(500);
 const HEADERS_MAX: usize = 64;
@@ -42,7 +44,9 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, LogdError> {
 
 fn failed(address: impl std::fmt::Display, error: &io::Error) -> LogdError {
     let remedy = match error.kind() {
-        io::ErrorKind::AddrInUse => ": another program listens there",
+        io::ErrorKind::AddrInUse => {
+            ": another program listens there: end it, or ask for another port"
+        }
         _ => "",
     };
     LogdError::Failed(format!("--http {address}: {}{remedy}", ringwise_measure::plain(error)))
@@ -72,7 +76,7 @@ fn serve(listener: &TcpListener, monitor: &Arc<Monitor>) {
             }
         };
         let before = active.fetch_add(1, Ordering::Relaxed);
-        if before >= ANSWERS_MAX + STATES_MAX {
+        if before >= REQUESTS_MAX {
             active.fetch_sub(1, Ordering::Relaxed);
             let _ = stream.set_nonblocking(true);
             let _ = Answer::text(503, "busy\n").write(&stream, true);

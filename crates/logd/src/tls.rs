@@ -88,7 +88,7 @@ impl Session {
             self.drain(&mut take);
             match state {
                 Ok(state) => has_ended = state.peer_has_closed(),
-                Err(error) => return Err(self.fail(&error.to_string())),
+                Err(error) => return Err(self.fail(&self.reason(&error))),
             }
         }
         Ok(if has_ended { Taken::Ended } else { Taken::GoesOn })
@@ -113,6 +113,15 @@ impl Session {
         match self.tenant {
             Some(_) => Ok(()),
             None => Err(self.fail("the client's certificate names nobody")),
+        }
+    }
+
+    fn reason(&self, error: &rustls::Error) -> String {
+        match error {
+            rustls::Error::InvalidMessage(_) if !self.is_up => {
+                format!("{error}: what came is no TLS, which clients have to speak here")
+            }
+            error => error.to_string(),
         }
     }
 

@@ -158,7 +158,12 @@ fn last_lines(directory: &Path, stream: Stream, serials: &[u64]) -> Result<u64, 
 
 fn verify_all(directory: &Path, out: &mut impl Write) -> Result<(), LogdError> {
     let mut problems = 0;
-    for (stream, serials) in streams(directory)? {
+    let streams = streams(directory)?;
+    if streams.is_empty() {
+        // Whoever named another directory than was meant should not take it for a good one.
+        let _ = writeln!(io::stderr(), "ringwise: logd: {}: no segments", directory.display());
+    }
+    for (stream, serials) in streams {
         let verdict = verify(&views(directory, stream, &serials, 0)?);
         for line in &verdict.lines {
             writeln!(out, "{line}").map_err(|error| LogdError::output(&error))?;

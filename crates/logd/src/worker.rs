@@ -148,14 +148,14 @@ struct Draining {
 }
 
 impl Worker {
-    /// Says whether the threads' loops hold so many connections.
+    /// Says whether the threads' loops hold so many connections together.
     pub(crate) fn check_room(connections_max: usize, threads: u32) -> Result<(), LogdError> {
         let each = connections_max.div_ceil(threads as usize);
         Ok(loop_room(each, OPERATIONS_EACH, OPERATIONS_BESIDE).map(drop)?)
     }
 
     /// Opens a loop on this thread, ends what the last run left, and listens.
-    pub(crate) fn new(seat: Seat<Stats>, order: &Order) -> Result<Worker, LogdError> {
+    pub(crate) fn new(mut seat: Seat<Stats>, order: &Order) -> Result<Worker, LogdError> {
         let mut local = seat.open_loop(OPERATIONS_EACH, OPERATIONS_BESIDE)?;
         let group =
             BufferGroup::new(&mut local, BUFFERS, BUFFER_BYTES).map_err(LogdError::failed)?;

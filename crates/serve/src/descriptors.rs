@@ -4,8 +4,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::ServeError;
 
-/// Descriptors beside the connections: standard streams, signals, and of each thread a listener, a
-/// ring, an epoll set, what wakes it, its files, and some to spare.
+/// Descriptors that any server has beside its connections: standard streams, signals, and of each
+/// thread a listener, a ring, an epoll set, what wakes it, its files, and some to spare.
 fn beside(threads: u32) -> u64 {
     32 + 16 * u64::from(threads)
 }
@@ -13,17 +13,23 @@ fn beside(threads: u32) -> u64 {
 /// Connections where nothing is asked for.
 const DEFAULT_MAX: u64 = 10_000;
 
-/// Raises the limit as needed; gives how many connections may be open.
-pub fn make_room(asked: Option<u32>, threads: u32) -> Result<usize, ServeError> {
+/// Raises the limit as needed; gives how many connections may be open. `more`: descriptors that this
+/// server has beside what any has.
+///
+/// # Errors
+///
+/// The hard limit leaves none for so many.
+pub fn make_room(asked: Option<u32>, threads: u32, more: u64) -> Result<usize, ServeError> {
+    let beside = beside(threads) + more;
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);
-    let room = hard.saturating_sub(beside(threads));
+    let room = hard.saturating_sub(beside);
     let connections = match asked {
         Some(asked) if u64::from(asked) > room => {
             return Err(ServeError::new(format!(
                 "--max-connections {asked} needs {} open descriptors and the hard limit is {hard}: \
                  raise it (ulimit -Hn, LimitNOFILE=) or ask for at most {room}",
-                u64::from(asked) + beside(threads)
+                u64::from(asked) + beside
             )));
         }
         Some(asked) => u64::from(asked),
@@ -35,7 +41,7 @@ pub fn make_room(asked: Option<u32>, threads: u32) -> Result<usize, ServeError> 
              (ulimit -Hn, LimitNOFILE=)"
         )));
     }
-    let needed = connections + beside(threads);
+    let needed = connections + beside;
     if limit.current.is_some_and(|current| current < needed) {
         let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
         setrlimit(Resource::Nofile, raised).map_err(|errno| {

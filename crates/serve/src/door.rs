@@ -1,4 +1,4 @@
-//! Who comes in: a listener, and no more connections than there is room for.
+//! Who comes in: a listener, and no more connections than there are places for.
 //!
 //! Accepting ends while all places are taken, so that who comes waits in the kernel's queue and
 //! costs no descriptor; what was accepted before it ended waits here.
@@ -7,7 +7,7 @@ use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use ringwise::{Completion, Descriptor, Local, Operation, Ticket, net};
 
-use crate::error::ServeError;
+use crate::{error::ServeError, places::Share};
 
 /// A listener and the places behind it.
 #[derive(Debug)]
@@ -18,8 +18,7 @@ pub struct Door {
     accepting: Accepting,
     /// Accepted beyond what may be open.
     waiting: VecDeque<Descriptor>,
-    open: usize,
-    connections_max: usize,
+    share: Share,
     accept_tag: u64,
     nothing_tag: u64,
 }
@@ -36,7 +35,7 @@ impl Door {
     pub(crate) fn new(
         listener: Descriptor,
         is_own: bool,
-        connections_max: usize,
+        share: Share,
         accept_tag: u64,
         nothing_tag: u64,
     ) -> Door {
@@ -45,8 +44,7 @@ impl Door {
             is_own,
             accepting: Accepting::Off,
             waiting: VecDeque::new(),
-            open: 0,
-            connections_max,
+            share,
             accept_tag,
             nothing_tag,
         }
@@ -83,7 +81,7 @@ impl Door {
 
     /// Connections that came in and have not [left](Door::left).
     pub fn open(&self) -> usize {
-        self.open
+        self.share.own()
     }
 
     /// Takes the result of an accept.
@@ -109,26 +107,24 @@ impl Door {
 
     /// The next connection, if there is one and room for it. It counts as open.
     pub fn admit(&mut self) -> Option<Descriptor> {
-        if self.open >= self.connections_max {
+        if self.waiting.is_empty() || !self.share.take() {
             return None;
         }
-        let socket = self.waiting.pop_front()?;
-        self.open += 1;
-        Some(socket)
+        self.waiting.pop_front()
     }
 
     /// A connection was closed.
     pub fn left(&mut self) {
-        self.open -= 1;
+        self.share.give_back();
     }
 
-    /// Accepts while there is room, and not while there is none.
+    /// Accepts while there is room, and not while there is none: the worker then hears when there may be.
     ///
     /// # Errors
     ///
     /// The loop takes no operation.
     pub fn keep(&mut self, local: &mut Local) -> Result<(), ServeError> {
-        let has_room = self.open < self.connections_max;
+        let has_room = self.share.has_room();
         match self.accepting {
             Accepting::Off if has_room => self.accept(local),
             Accepting::On(ticket) if !has_room => self.end_accepting(local, ticket),

@@ -4,7 +4,8 @@
 //! It exists so that `echo` and `logd` have one of each. What it does not do: receive, send, or
 //! know what a connection says.
 //!
-//! Reading order: `engine` (what moves bytes), `descriptors` (their limit), `seat` (what a worker
+//! Reading order: `engine` (what moves bytes), `descriptors` (their limit), `places` (how
+//! many may be open), `seat` (what a worker
 //! is given), `door` (who comes in), `panel` (what workers are asked), `server` (threads, signals).
 
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ mod door;
 mod engine;
 mod error;
 mod panel;
+mod places;
 mod seat;
 mod server;
 

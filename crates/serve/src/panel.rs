@@ -15,7 +15,7 @@ use std::{
 
 use ringwise::{Completion, Descriptor, Local, Operation};
 
-use crate::error::ServeError;
+use crate::{error::ServeError, places::WAKE};
 
 /// How long statistics are waited for: a worker answers between two turns.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
@@ -51,7 +51,7 @@ struct Lines<S> {
 
 /// The other end of a worker.
 pub(crate) struct Line<S> {
-    control: UnixStream,
+    control: Arc<UnixStream>,
     stats: Receiver<S>,
     /// The newest that it told.
     told: S,
@@ -90,7 +90,7 @@ impl<S: Clone + Default + Sum> Panel<S> {
         let mut lines = self.lock();
         lines.is_draining |= what == Request::Drain;
         for line in &mut lines.lines {
-            let _ = line.control.write_all(&[what.byte()]);
+            let _ = (&*line.control).write_all(&[what.byte()]);
         }
     }
 
@@ -107,7 +107,7 @@ impl<S: Clone + Default + Sum> Panel<S> {
             // Answers that came too late for who asked.
             line.hear();
             if !std::mem::replace(&mut line.is_asked, true) {
-                let _ = line.control.write_all(&[Request::Tell.byte()]);
+                let _ = (&*line.control).write_all(&[Request::Tell.byte()]);
             }
         }
         let until = Instant::now() + ANSWER_TIME;
@@ -131,7 +131,7 @@ impl<S: Clone + Default + Sum> Panel<S> {
 }
 
 impl<S: Default> Line<S> {
-    pub(crate) fn new(control: UnixStream, stats: Receiver<S>) -> Line<S> {
+    pub(crate) fn new(control: Arc<UnixStream>, stats: Receiver<S>) -> Line<S> {
         Line { control, stats, told: S::default(), is_asked: false }
     }
 
@@ -164,7 +164,8 @@ impl Ear {
         local.push(receive, self.tag).map(drop).map_err(ServeError::new)
     }
 
-    /// What was asked. Without anybody to ask there is nobody to serve for: that is a drain. Then
+    /// What was asked: nothing where it was only woken to [look at its door](crate::Door::keep).
+    /// Without anybody to ask there is nobody to serve for: that is a drain. Then
     /// [listen](Ear::listen) again.
     pub fn heard(&self, completion: Completion) -> Vec<Request> {
         let count = usize::try_from(completion.raw_result()).unwrap_or(0);
@@ -173,11 +174,12 @@ impl Ear {
         if count == 0 {
             return vec![Request::Drain];
         }
-        let meant = |byte: &u8| match byte {
-            b't' => Request::Tell,
-            b'r' => Request::Reload,
-            _ => Request::Drain,
+        let meant = |byte: &u8| match *byte {
+            WAKE => None,
+            b't' => Some(Request::Tell),
+            b'r' => Some(Request::Reload),
+            _ => Some(Request::Drain),
         };
-        bytes[..count].iter().map(meant).collect()
+        bytes[..count].iter().filter_map(meant).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker is given: its number, its share of the connections, where it listens, and the two
+//! What a worker is given: its number, its share of the places, where it listens, and the two
 //! ends by which it is asked and tells.
 
 use std::{
@@ -13,18 +13,28 @@ use std::{
 
 use ringwise::{BackendChoice, Descriptor, Local, net, net::ListenOptions};
 
-use crate::{door::Door, error::ServeError, panel::Ear};
+use crate::{door::Door, error::ServeError, panel::Ear, places::Share};
 
 /// Completions that a loop has room for at most, for its user.
 const OPERATIONS_MAX: usize = 65_534;
+
+/// Connections beyond twice its part that a thread has room for: with few in all it may have every one.
+const UNEVEN: usize = 1024;
+
+/// How many of all connections one thread has room for: as the kernel spreads them, none has twice its
+/// part of many, and room for all of them would be memory of each thread.
+pub(crate) fn own_most(connections: usize, part: usize) -> usize {
+    connections.min(2 * part + UNEVEN)
+}
 
 /// A worker's place in a server.
 #[derive(Debug)]
 pub struct Seat<S> {
     /// Counted from 0.
     pub number: u32,
-    /// How many connections it may have open.
-    pub connections_max: usize,
+    /// Connections that it has to have room for: where all threads have as many.
+    pub(crate) part: usize,
+    pub(crate) share: Share,
     pub(crate) backend: BackendChoice,
     pub(crate) sqpoll: Option<Duration>,
     pub(crate) listen: Listen,
@@ -84,9 +94,14 @@ pub(crate) fn listen(
         match net::listen_tcp(address, options) {
             Err(error) if error.errno() == in_use => {
                 if Instant::now() >= until {
-                    return Err(ServeError::new(format!("{error}: another program listens there")));
+                    let remedy = "another program listens there: end it, or ask for another port";
+                    return Err(ServeError::new(format!("{error}: {remedy}")));
                 }
                 std::thread::sleep(LISTEN_PAUSE);
+            }
+            Err(error) if error.errno() == rustix::io::Errno::ACCESS.raw_os_error() => {
+                let remedy = "ports below 1024 need CAP_NET_BIND_SERVICE (root has it)";
+                return Err(ServeError::new(format!("{error}: {remedy}")));
             }
             listened => return listened.map_err(ServeError::new),
         }
@@ -95,13 +110,15 @@ pub(crate) fn listen(
 
 impl<S> Seat<S> {
     /// Opens a loop on this thread, with room for `each` operations of a connection and those
-    /// `beside` them.
+    /// `beside` them; the door lets no more in than it holds.
     ///
     /// # Errors
     ///
     /// The engine is not to be had, or one loop does not hold so many.
-    pub fn open_loop(&self, each: usize, beside: usize) -> Result<Local, ServeError> {
-        let operations = loop_room(self.connections_max, each, beside)?;
+    pub fn open_loop(&mut self, each: usize, beside: usize) -> Result<Local, ServeError> {
+        loop_room(self.part, each, beside)?;
+        let operations = OPERATIONS_MAX.min(self.share.own_most() * each + beside);
+        self.share.limit((operations - beside) / each);
         // A ring that is refused its thread is as any other: what that excludes stays asked for.
         let builder = Local::builder().backend(self.backend).sqpoll(self.sqpoll);
         let entries = (operations.div_ceil(2) + 1).max(64);
@@ -126,7 +143,7 @@ impl<S> Seat<S> {
             Listen::Address(address, options) => listen(&address, &options)?,
             Listen::Given(socket) => Descriptor::from(socket),
         };
-        let door = Door::new(listener, is_own, self.connections_max, accept, nothing);
+        let door = Door::new(listener, is_own, self.share, accept, nothing);
         Ok((door, Ear::new(self.control, control), self.stats))
     }
 }

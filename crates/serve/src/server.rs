@@ -20,6 +20,7 @@ use crate::{
     engine::EngineChoice,
     error::ServeError,
     panel::{Line, Panel, Request},
+    places::{Places, Share},
     seat::{self, Listen, Seat},
 };
 
@@ -119,13 +120,18 @@ impl<W: Worker> Server<W> {
             seat::listen(address, &ListenOptions::default())?;
         }
         let end = Arc::new(CloseOnDrop(Some(signals.clone())));
+        let places = Places::new(plan.connections_max);
+        let part = plan.connections_max.div_ceil(plan.threads as usize);
+        let own_most = seat::own_most(plan.connections_max, part);
         for number in 0..plan.threads {
             let (ours, theirs) =
                 UnixStream::pair().map_err(|error| ServeError::at("a pair of sockets", &error))?;
+            let ours = Arc::new(ours);
             let (send_stats, stats) = channel();
             let seat = Seat {
                 number,
-                connections_max: plan.connections_max.div_ceil(plan.threads as usize),
+                part,
+                share: Share::new(&places, &ours, own_most),
                 backend: plan.engine.backend(),
                 sqpoll: plan.sqpoll,
                 listen: listen.another().map_err(|error| ServeError::at("a listener", &error))?,

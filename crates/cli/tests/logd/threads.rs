@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Client, Daemon, ENGINES, cat, start, verify, wait_until};
+use super::{Client, Daemon, ENGINES, cat, count, start, verify, wait_until};
 
 /// Threads that take lines, by their names.
 fn takers(daemon: &Daemon) -> usize {
@@ -174,4 +174,85 @@ fn retention_is_of_all_streams_together() {
     });
     assert!(shorter.count() >= 2, "{before:?} {after:?}");
     verify(path);
+}
+
+/// However the kernel spreads them: each thread had a share of its own, so that connections waited at one
+/// while others had room.
+#[test]
+fn the_limit_of_connections_is_of_all_threads_together() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--threads", "4", "--max-connections", "4"];
+        let Some(daemon) = start(engine, directory.path(), &flags) else { continue };
+        let mut next = 0;
+        let mut client = || {
+            next += 1;
+            let mut stream = daemon.connect();
+            writeln!(stream, "LOGD 1\n{next}").unwrap();
+            Client { answers: BufReader::new(stream.try_clone().unwrap()), stream }
+        };
+        let is_answered = |client: &mut Client, patience: Duration| {
+            client.stream.set_read_timeout(Some(patience)).unwrap();
+            let mut answer = String::new();
+            client.answers.read_line(&mut answer).is_ok() && answer.starts_with("H 1 ")
+        };
+        // In one of eleven rounds they are spread evenly by chance.
+        for _ in 0..8 {
+            let mut clients: Vec<Client> = (0..4).map(|_| client()).collect();
+            for client in &mut clients {
+                assert!(is_answered(client, Duration::from_secs(10)), "{engine}: one waits");
+                client.until(1);
+            }
+            // Who comes then waits, wherever it is, until any of them leaves.
+            let mut others: Vec<Client> = (0..2).map(|_| client()).collect();
+            for other in &mut others {
+                assert!(!is_answered(other, Duration::from_millis(30)), "{engine}: beyond it");
+            }
+            drop(clients);
+            for other in &mut others {
+                assert!(is_answered(other, Duration::from_secs(10)), "{engine}: left to wait");
+                other.until(1);
+            }
+        }
+        let told = daemon.end();
+        assert_eq!(count(&told, "lines accepted"), 8 * 6, "{told}");
+    }
+}
+
+/// With as many connections as may be open, segments that wait for their seal and requests for the page had
+/// no descriptors left.
+#[test]
+fn descriptors_are_kept_for_all_that_is_no_connection() {
+    /// Segments that may wait for their seal, and those that each thread ends beyond that.
+    const WAITING: usize = 16;
+    const ENDED_EACH: usize = 2;
+    const REQUESTS: usize = 16 + 16 + 1;
+    for threads in [1, 4] {
+        let directory = tempfile::tempdir().unwrap();
+        let number = threads.to_string();
+        let ringwise = env!("CARGO_BIN_EXE_ringwise");
+        let check = format!("{ringwise} logd --check --threads {threads} --max-connections 1000");
+        let mut command = Command::new("sh");
+        let checked = command.args(["-c", &format!("ulimit -n 900; {check}")]).output().unwrap();
+        let kept = count(&String::from_utf8(checked.stderr).unwrap(), "open descriptors") - 1000;
+        for engine in ENGINES {
+            let flags = ["--threads", &number, "--http", "127.0.0.1:0", "--segment-size", "1"];
+            let Some(daemon) = start(engine, directory.path(), &flags) else { continue };
+            for number in 0..20 * threads {
+                let mut client = Client::new(&daemon, "LOGD 1\n");
+                writeln!(client.stream, "{number}\nno line\n{number}").unwrap();
+                client.until(3);
+            }
+            // Both segments of each thread are begun, and no other waits any more.
+            let mut own = usize::MAX;
+            for _ in 0..30 {
+                thread::sleep(Duration::from_millis(10));
+                own = own.min(daemon.open_descriptors());
+            }
+            let needed = own + 2 * (WAITING + ENDED_EACH * threads) + REQUESTS;
+            println!("{engine}: {own} open, {needed} at most, {kept} kept");
+            assert!(needed as u64 <= kept, "{engine}: {own} open, {needed} at most, {kept} kept");
+            daemon.end();
+        }
+    }
 }

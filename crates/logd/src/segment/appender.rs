@@ -24,7 +24,7 @@ use ringwise::{Completion, Descriptor, Local, OpenOptions, Operation};
 use super::{
     call::{
         is_cancelled, is_descriptors, is_invalid, is_space, is_too_large, is_transient, open_data,
-        run,
+        passing, run,
     },
     entry::{AFTER_SYNC, Entry, Kind, NAMES_SHIFT},
     name::{Part, Stream},
@@ -275,7 +275,7 @@ impl Appender {
             && let Err(error) = self.open()
         {
             return self.judge(match is_space(&error) || is_descriptors(&error) {
-                true => Trouble::Passing(error.to_string()),
+                true => Trouble::Passing(passing(&error)),
                 false => Trouble::Segment(error.to_string()),
             });
         }
@@ -380,7 +380,7 @@ impl Appender {
             // It did nothing.
             Err(_) if again => {}
             Err(error) if is_space(&error) && matches!(kind, WRITE_DATA | WRITE_INDEX) => {
-                commit.trouble.get_or_insert(Trouble::Passing(error.to_string()));
+                commit.trouble.get_or_insert(Trouble::Passing(passing(&error)));
             }
             Err(error) if is_too_large(&error) => {
                 commit.trouble = Some(Trouble::Size(error.to_string()));
@@ -391,7 +391,7 @@ impl Appender {
             }
             // Blocks that were to be found when they are written back, and were not.
             Err(error) if is_space(&error) => {
-                commit.trouble = Some(Trouble::SegmentAndSpace(error.to_string()));
+                commit.trouble = Some(Trouble::SegmentAndSpace(passing(&error)));
             }
             Err(error) => {
                 // Blocks of another size, which only the write tells.

@@ -110,6 +110,14 @@ pub(crate) fn is_space(error: &ringwise::Error) -> bool {
     errnos.iter().any(|errno| errno.raw_os_error() == error.errno())
 }
 
+/// What may pass, with what can be done about it.
+pub(crate) fn passing(error: &ringwise::Error) -> String {
+    match is_space(error) {
+        true => format!("{error}; free some, or keep less (--retain-size)"),
+        false => error.to_string(),
+    }
+}
+
 /// No descriptor is free: nothing was lost, and others close theirs, as who seals segments does.
 pub(crate) fn is_descriptors(error: &ringwise::Error) -> bool {
     use rustix::io::Errno;

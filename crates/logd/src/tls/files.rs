@@ -42,9 +42,9 @@ impl Files {
     /// Reads them.
     pub(crate) fn load(&self) -> Result<Arc<ServerConfig>, LogdError> {
         let provider = Arc::new(default_provider());
-        let chain = certificates(&self.certificate)?;
+        let chain = certificates(CERTIFICATE, &self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key);
-        let key = key.map_err(|error| unreadable(&self.key, &error))?;
+        let key = key.map_err(|error| unreadable(KEY, &self.key, &error))?;
         let versions = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(LogdError::failed)?;
@@ -52,45 +52,60 @@ impl Files {
             None => versions.with_no_client_auth(),
             Some(path) => {
                 let mut roots = RootCertStore::empty();
-                for certificate in certificates(path)? {
-                    roots.add(certificate).map_err(|error| wrong(path, &error))?;
+                for certificate in certificates(CLIENT_CA, path)? {
+                    roots.add(certificate).map_err(|error| wrong(CLIENT_CA, path, &error))?;
                 }
                 let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
                 let builder = match self.client_auth {
                     ClientAuth::Optional => builder.allow_unauthenticated(),
                     ClientAuth::Required => builder,
                 };
-                let verifier = builder.build().map_err(|error| wrong(path, &error))?;
+                let verifier = builder.build().map_err(|error| wrong(CLIENT_CA, path, &error))?;
                 versions.with_client_cert_verifier(verifier)
             }
         };
         let config = verified.with_single_cert(chain, key);
-        let mut config = config.map_err(|error| wrong(&self.certificate, &error))?;
+        let mut config = config.map_err(|error| self.unfit(&error))?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
     }
+
+    /// Why the two do not go together.
+    fn unfit(&self, error: &rustls::Error) -> LogdError {
+        match error {
+            rustls::Error::InconsistentKeys(_) => LogdError::Failed(format!(
+                "{KEY} {}: not the key of the certificate in {}: name two that belong together",
+                self.key.display(),
+                self.certificate.display()
+            )),
+            error => wrong(CERTIFICATE, &self.certificate, error),
+        }
+    }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, LogdError> {
+/// The options that name them.
+const CERTIFICATE: &str = "--tls-cert";
+const KEY: &str = "--tls-key";
+const CLIENT_CA: &str = "--tls-client-ca";
+
+fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, LogdError> {
     let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, pem::Error>>();
-    let found = read().map_err(|error| unreadable(path, &error))?;
+    let found = read().map_err(|error| unreadable(option, path, &error))?;
     match found.is_empty() {
-        true => Err(LogdError::Failed(format!("{}: no certificate in it", path.display()))),
+        true => Err(wrong(option, path, &"no certificate in it (PEM is wanted)")),
         false => Ok(found),
     }
 }
 
-fn unreadable(path: &Path, error: &pem::Error) -> LogdError {
+fn unreadable(option: &str, path: &Path, error: &pem::Error) -> LogdError {
     match error {
-        pem::Error::Io(error) => LogdError::on(path, error),
-        pem::Error::NoItemsFound => {
-            LogdError::Failed(format!("{}: what is looked for is not in it", path.display()))
-        }
-        error => wrong(path, error),
+        pem::Error::Io(error) => LogdError::on(path, error).of(option),
+        pem::Error::NoItemsFound => wrong(option, path, &"no private key in it (PEM is wanted)"),
+        error => wrong(option, path, error),
     }
 }
 
-fn wrong(path: &Path, error: &impl std::fmt::Display) -> LogdError {
-    LogdError::Failed(format!("{}: {error}", path.display()))
+fn wrong(option: &str, path: &Path, error: &impl std::fmt::Display) -> LogdError {
+    LogdError::Failed(format!("{option} {}: {error}", path.display()))
 }

@@ -1,0 +1,213 @@
+//! How many connections may be open, of all threads together.
+//!
+//! It exists because the kernel spreads connections over threads by their addresses, and not evenly:
+//! were the places shared out, some would wait at one thread while others had room. What it does not
+//! do: accept; a door does, and is woken here when it found no place and one becomes free.
+
+use std::{
+    io::Write,
+    os::unix::net::UnixStream,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+/// Wakes a worker without a word: what it hears that is no request has it take a turn.
+pub(crate) const WAKE: u8 = b'w';
+
+/// Places of a server.
+#[derive(Debug)]
+pub(crate) struct Places {
+    most: usize,
+    taken: AtomicUsize,
+    doors: Mutex<Vec<Arc<Bell>>>,
+}
+
+/// What a door is woken by.
+#[derive(Debug)]
+struct Bell {
+    /// The panel's, which ends when nobody asks any more.
+    control: Weak<UnixStream>,
+    is_waiting: AtomicBool,
+}
+
+impl Places {
+    pub(crate) fn new(most: usize) -> Arc<Places> {
+        Arc::new(Places { most, taken: AtomicUsize::new(0), doors: Mutex::default() })
+    }
+
+    fn doors(&self) -> MutexGuard<'_, Vec<Arc<Bell>>> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_room(&self) -> bool {
+        self.taken.load(Ordering::SeqCst) < self.most
+    }
+
+    fn take(&self) -> bool {
+        let more = |taken| (taken < self.most).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
+    }
+
+    fn give_back(&self) {
+        // Who waits had seen that there was none: while some were free nobody began to.
+        if self.taken.fetch_sub(1, Ordering::SeqCst) < self.most {
+            return;
+        }
+        for door in self.doors().iter() {
+            if door.is_waiting.swap(false, Ordering::SeqCst)
+                && let Some(control) = door.control.upgrade()
+            {
+                // One that has ended has nobody to let in.
+                let _ = (&*control).write_all(&[WAKE]);
+            }
+        }
+    }
+}
+
+/// The places as one door sees them.
+#[derive(Debug)]
+pub(crate) struct Share {
+    places: Arc<Places>,
+    bell: Arc<Bell>,
+    /// Of those that are taken.
+    own: usize,
+    own_most: usize,
+}
+
+impl Share {
+    /// For a door that is woken over `control` and has room for `own_most` itself.
+    pub(crate) fn new(places: &Arc<Places>, control: &Arc<UnixStream>, own_most: usize) -> Share {
+        let control = Arc::downgrade(control);
+        let bell = Arc::new(Bell { control, is_waiting: AtomicBool::new(false) });
+        places.doors().push(bell.clone());
+        Share { places: places.clone(), bell, own: 0, own_most }
+    }
+
+    /// How many it may take, were no other there.
+    pub(crate) fn own_most(&self) -> usize {
+        self.own_most
+    }
+
+    /// It has room for no more than so many.
+    pub(crate) fn limit(&mut self, own_most: usize) {
+        self.own_most = self.own_most.min(own_most);
+    }
+
+    /// How many it has taken.
+    pub(crate) fn own(&self) -> usize {
+        self.own
+    }
+
+    /// Whether there is a place; if there is none, the worker is woken when there may be.
+    pub(crate) fn has_room(&self) -> bool {
+        if self.own >= self.own_most {
+            // What makes room is its own turn.
+            return false;
+        }
+        // Who gives one back after the second look sees that this one waits.
+        self.places.has_room() || {
+            self.bell.is_waiting.store(true, Ordering::SeqCst);
+            self.places.has_room()
+        }
+    }
+
+    /// Takes a place if there is one.
+    pub(crate) fn take(&mut self) -> bool {
+        let is_taken = self.own < self.own_most && self.places.take();
+        self.own += usize::from(is_taken);
+        is_taken
+    }
+
+    /// Gives one back.
+    pub(crate) fn give_back(&mut self) {
+        self.own -= 1;
+        self.places.give_back();
+    }
+}
+
+impl Drop for Share {
+    /// A worker that failed leaves its places to the others.
+    fn drop(&mut self) {
+        (0..self.own).for_each(|_| self.places.give_back());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn share(places: &Arc<Places>, own_most: usize) -> (Share, Arc<UnixStream>, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let ours = Arc::new(ours);
+        (Share::new(places, &ours, own_most), ours, theirs)
+    }
+
+    fn was_woken(control: &mut UnixStream) -> usize {
+        control.read(&mut [0; 16]).unwrap_or(0)
+    }
+
+    #[test]
+    fn one_may_have_all_places_and_the_others_are_woken_once() {
+        let places = Places::new(3);
+        let (mut first, _ours, _) = share(&places, 3);
+        let (mut second, _ours, mut control) = share(&places, 3);
+        assert!((0..3).all(|_| first.take()));
+        assert!(!first.take() && !second.take() && !second.has_room() && !second.has_room());
+        assert_eq!(was_woken(&mut control), 0);
+        first.give_back();
+        first.give_back();
+        assert_eq!(was_woken(&mut control), 1);
+        assert!(second.has_room() && second.take() && second.take() && !second.has_room());
+        assert_eq!((first.own(), second.own()), (1, 2));
+        // A worker that failed.
+        drop(first);
+        assert_eq!(was_woken(&mut control), 1);
+        assert!(second.take() && !second.has_room());
+    }
+
+    #[test]
+    fn what_one_has_no_room_for_is_left_to_the_others() {
+        let places = Places::new(3);
+        let (mut first, _ours, mut control) = share(&places, 1);
+        let (mut second, _ours, _) = share(&places, 3);
+        assert!(first.take() && !first.take() && !first.has_room());
+        assert!(second.take() && second.take() && !second.take());
+        second.give_back();
+        // It has no use for that.
+        assert_eq!(was_woken(&mut control), 0);
+    }
+
+    /// Threads that take and give back as fast as they can: none sleeps while there is a place.
+    #[test]
+    fn no_wake_is_lost() {
+        let places = Places::new(2);
+        let work = |mut share: Share, mut control: UnixStream| {
+            control.set_nonblocking(false).unwrap();
+            control.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+            for _ in 0..20_000 {
+                while !share.take() {
+                    if !share.has_room() {
+                        control.read_exact(&mut [0]).expect("it is woken");
+                    }
+                }
+                std::thread::yield_now();
+                share.give_back();
+            }
+        };
+        let shares: Vec<_> = (0..4).map(|_| share(&places, 2)).collect();
+        std::thread::scope(|scope| {
+            for (share, ours, control) in shares {
+                scope.spawn(move || {
+                    work(share, control);
+                    drop(ours);
+                });
+            }
+        });
+        assert_eq!(places.taken.load(Ordering::SeqCst), 0);
+    }
+}
