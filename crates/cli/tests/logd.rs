@@ -337,8 +337,14 @@ fn what_cannot_be_is_said_in_one_line() {
     let path = directory.path().to_str().unwrap();
     let taken = daemon.address.to_string();
     for (arguments, status, word) in [
-        (vec!["--dir", path], 1, "another daemon"),
-        (vec!["--dir", "/proc/nowhere"], 1, "/proc/nowhere"),
+        (vec!["--dir", path], 1, "another daemon stores there: end it, or name another"),
+        (vec!["--dir", "/proc/nowhere"], 1, "--dir /proc/nowhere: "),
+        (
+            vec!["--dir", "/proc/version"],
+            1,
+            "--dir /proc/version: File exists: a directory is wanted",
+        ),
+        (vec!["--listen", "nowhere"], 2, "such as 127.0.0.1:9000"),
         (vec!["--listen", &taken, "--dir", "DIRECTORY"], 1, "another program listens"),
         (vec!["--ack", "maybe"], 2, "durable"),
         (vec!["--require", "a:text"], 2, "NAME:TYPE"),
@@ -346,9 +352,9 @@ fn what_cannot_be_is_said_in_one_line() {
         (vec!["--max-line", "100m", "--check"], 2, "--budget"),
         (vec!["--max-connections", "1000000", "--check"], 1, "--max-connections"),
         (vec!["--idle", "0", "--check"], 2, "--idle"),
-        (vec!["--config", "/no/such.toml", "--check"], 1, "/no/such.toml"),
+        (vec!["--config", "/no/such.toml", "--check"], 1, "--config /no/such.toml: "),
         (vec!["--tls-cert", "x"], 2, "--tls-cert"),
-        (vec!["cat", "/no/such"], 1, "/no/such"),
+        (vec!["cat", "/no/such"], 1, "/no/such: No such file or directory: name one that is there"),
     ] {
         let other = tempfile::tempdir().unwrap();
         let other = other.path().to_str().unwrap();
@@ -396,6 +402,16 @@ fn tail_goes_on_as_lines_are_stored() {
     }
     tail.kill().unwrap();
     tail.wait().unwrap();
+}
+
+/// Whoever named another directory than was meant took it for a good one.
+#[test]
+fn verify_says_where_nothing_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = logd(&["verify"], directory.path());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && output.stdout.is_empty(), "{said}");
+    assert_eq!(said, format!("ringwise: logd: {}: no segments\n", directory.path().display()));
 }
 
 #[test]

@@ -152,7 +152,6 @@ fn a_page_whose_address_is_taken_is_told_what_has_it() {
     let address = taken.local_addr().unwrap().to_string();
     let flags = ["--dir", directory.path().to_str().unwrap(), "--http", &address];
     let error = Daemon::start(command(&[], &flags)).err().unwrap();
-    let expected =
-        format!("--http {address}: Address already in use: another program listens there");
-    assert_eq!(error.trim_end(), expected);
+    let remedy = "another program listens there: end it, or ask for another port";
+    assert_eq!(error.trim_end(), format!("--http {address}: Address already in use: {remedy}"));
 }
