@@ -128,13 +128,24 @@ fn misused(error: &clap::Error) -> ExitCode {
 
 /// What was wrong and what is accepted, in one line.
 fn message(error: &clap::Error) -> String {
-    let line = one_line(&error.to_string());
+    let text = error.to_string();
+    let line = one_line(&text);
+    if error.kind() == ErrorKind::UnknownArgument && !line.contains("tip:") {
+        return format!("{line}: `{} --help` has those that there are", used(&text));
+    }
     if error.kind() != ErrorKind::InvalidSubcommand {
         return line;
     }
     let command = Command::command();
     let tools: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
     format!("{line}: expected {}", tools.join(", "))
+}
+
+/// The command whose usage is told, such as `ringwise logd`.
+fn used(text: &str) -> String {
+    let usage = text.split("Usage: ").nth(1).unwrap_or("ringwise").split_whitespace();
+    let is_name = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
+    usage.take_while(is_name).collect::<Vec<_>>().join(" ")
 }
 
 /// The message and its hints, without the usage and the pointer to the help.
@@ -163,6 +174,7 @@ mod tests {
             (&["ringwise", "lab", "--depht", "3"], "--depth"),
             (&["ringwise", "lab", "--quick", "--full"], "--full"),
             (&["ringwise", "lab", "--depth"], "--depth"),
+            (&["ringwise", "logd", "--zzz"], "'--zzz' found: `ringwise logd --help` has those"),
             (&["ringwise", "lab", "read", "nop"], "nop"),
         ] {
             let line = message(&Command::try_parse_from(typed).unwrap_err());
