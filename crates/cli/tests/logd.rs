@@ -354,6 +354,7 @@ fn what_cannot_be_is_said_in_one_line() {
         (vec!["--idle", "0", "--check"], 2, "--idle"),
         (vec!["--config", "/no/such.toml", "--check"], 1, "--config /no/such.toml: "),
         (vec!["--tls-cert", "x"], 2, "--tls-cert"),
+        (vec!["tail", path, "--from", "x"], 2, "expected the number of a line, from 0"),
         (vec!["cat", "/no/such"], 1, "/no/such: No such file or directory: name one that is there"),
     ] {
         let other = tempfile::tempdir().unwrap();

@@ -54,7 +54,7 @@ pub(crate) enum Tool {
         #[arg(long, value_name = "N")]
         stream: Option<u32>,
         /// Begin at this line of each stream; they are numbered from 0
-        #[arg(long, value_name = "LINE", default_value_t = 0)]
+        #[arg(long, value_name = "LINE", default_value_t = 0, value_parser = line_number)]
         from: u64,
         /// Dead letters instead of lines
         #[arg(long)]
@@ -68,7 +68,7 @@ pub(crate) enum Tool {
         #[arg(long, value_name = "N")]
         stream: Option<u32>,
         /// Begin at this line of each stream, instead of ten before its end
-        #[arg(long, value_name = "LINE")]
+        #[arg(long, value_name = "LINE", value_parser = line_number)]
         from: Option<u64>,
         /// Dead letters instead of lines
         #[arg(long)]
@@ -443,6 +443,10 @@ fn in_a_line(error: &clap::Error) -> String {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected IP:PORT, such as 127.0.0.1:9000 or [::1]:9000".to_owned())
+}
+
+fn line_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "expected the number of a line, from 0".to_owned())
 }
 
 fn some_time(text: &str) -> Result<Duration, String> {

@@ -97,6 +97,20 @@ pub enum ErrorKind {
     Busy,
     /// The device or a lower layer failed (`EIO`).
     Io,
+    /// The file ended before the buffer was full (`ENODATA` of a read).
+    UnexpectedEof,
+    /// The ring was shut down (`ESHUTDOWN`).
+    ShutDown,
+    /// Nobody listens there (`ECONNREFUSED`).
+    ConnectionRefused,
+    /// The peer ended the connection with bytes under way (`ECONNRESET`, `ECONNABORTED`).
+    ConnectionReset,
+    /// Nobody reads what is written (`EPIPE`).
+    BrokenPipe,
+    /// Another socket has the address (`EADDRINUSE`).
+    AddressInUse,
+    /// The address is none of this machine's, or no port is left for it (`EADDRNOTAVAIL`).
+    AddressNotAvailable,
     /// Anything else: look at [`Error::errno`].
     Other,
 }
@@ -242,6 +256,7 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let kind = match error.kind() {
             ErrorKind::TimedOut => io::ErrorKind::TimedOut,
+            ErrorKind::UnexpectedEof => io::ErrorKind::UnexpectedEof,
             // Not `Interrupted`: whoever meets that tries again.
             ErrorKind::Cancelled => io::ErrorKind::Other,
             _ => io::Error::from_raw_os_error(error.errno()).kind(),
@@ -363,6 +378,13 @@ fn kind_of(opcode: Opcode, errno: Errno) -> ErrorKind {
         libc::EOPNOTSUPP | libc::ENOSYS => ErrorKind::Unsupported,
         libc::EBUSY | libc::EAGAIN => ErrorKind::Busy,
         libc::EIO => ErrorKind::Io,
+        libc::ENODATA if opcode == Opcode::Read => ErrorKind::UnexpectedEof,
+        libc::ESHUTDOWN => ErrorKind::ShutDown,
+        libc::ECONNREFUSED => ErrorKind::ConnectionRefused,
+        libc::ECONNRESET | libc::ECONNABORTED => ErrorKind::ConnectionReset,
+        libc::EPIPE => ErrorKind::BrokenPipe,
+        libc::EADDRINUSE => ErrorKind::AddressInUse,
+        libc::EADDRNOTAVAIL => ErrorKind::AddressNotAvailable,
         _ => ErrorKind::Other,
     }
 }
@@ -419,8 +441,8 @@ fn advice_on_file(file: Option<&Target>) -> Option<&'static str> {
         Some(Target::Descriptor(file)) if file.blocking() == Blocking::Cached => None,
         // A simulated machine's, or a descriptor that is no file.
         Some(Target::Descriptor(file)) if file.blocking() != Blocking::Device => Some(
-            "on a direct file the offset, the length and the buffer must be aligned \
-             (see Metadata::direct_alignment); a simulated machine's file is for its own rings",
+            "a simulated machine's file is for its own rings; on a direct file the offset, the \
+             length and the buffer must be aligned (see Metadata::direct_alignment)",
         ),
         _ => Some(
             "on a direct file the offset, the length and the buffer must be aligned \
@@ -473,7 +495,21 @@ mod tests {
 
     #[test]
     fn the_standard_kind_survives_the_conversion() {
-        let error = io::Error::from(Error::new(Opcode::Open, Errno(libc::ENOENT)));
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        for (opcode, errno, kind, standard) in [
+            (Opcode::Open, libc::ENOENT, ErrorKind::NotFound, io::ErrorKind::NotFound),
+            (Opcode::Read, libc::ENODATA, ErrorKind::UnexpectedEof, io::ErrorKind::UnexpectedEof),
+            (Opcode::Read, libc::ETIME, ErrorKind::TimedOut, io::ErrorKind::TimedOut),
+            (Opcode::Read, libc::ECANCELED, ErrorKind::Cancelled, io::ErrorKind::Other),
+            (
+                Opcode::Connect,
+                libc::ECONNREFUSED,
+                ErrorKind::ConnectionRefused,
+                io::ErrorKind::ConnectionRefused,
+            ),
+            (Opcode::Send, libc::EPIPE, ErrorKind::BrokenPipe, io::ErrorKind::BrokenPipe),
+        ] {
+            let error = Error::new(opcode, Errno(errno));
+            assert_eq!((error.kind(), io::Error::from(error).kind()), (kind, standard));
+        }
     }
 }

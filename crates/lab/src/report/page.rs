@@ -26,8 +26,7 @@ const LIBRARY_STYLE: &str = include_str!("page/uplot/uPlot.min.css");
 const LIBRARY_LICENCE: &str = include_str!("page/uplot/LICENSE");
 const SCRIPT: &str = include_str!("page/explore.js");
 /// What the page may do, whatever results hold: nothing is fetched.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      img-src data:";
+const POLICY: &str = include_str!("page/policy.txt");
 /// What a page may take, drawings of latencies over time included.
 const BYTES_MAX: usize = 2 << 20;
 

@@ -189,7 +189,8 @@ impl File {
     ///
     /// # Errors
     ///
-    /// What a read failed with; `ENODATA` when the file ends before the buffer is full.
+    /// What a read failed with; [`UnexpectedEof`](crate::ErrorKind::UnexpectedEof) when the file ends
+    /// before the buffer is full.
     pub async fn read_exact_at<B: OwnedBufferMut>(&self, buffer: B, offset: u64) -> Outcome<(), B> {
         let mut buffer = buffer.into_buffer();
         let whole = buffer.range();
