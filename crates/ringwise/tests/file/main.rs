@@ -130,7 +130,7 @@ fn a_file_that_ends_before_the_buffer_is_full() {
                 let (result, bytes) = file.read_exact_at(vec![0; 1000], offset).await;
                 let error = result.unwrap_err();
                 assert_eq!(error.errno(), libc::ENODATA, "{}", place.name);
-                assert_eq!(error.kind(), ringwise::ErrorKind::UnexpectedEof, "{}", place.name);
+                assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{}", place.name);
                 assert!(error.to_string().contains("the file ends"), "{error}");
                 assert_eq!(bytes.len(), 1000);
             }
