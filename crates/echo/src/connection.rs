@@ -43,9 +43,14 @@ enum Sending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiving {
     Armed,
-    /// Armed, and to end.
+    /// Armed, and to end since too much is held.
     Stopping,
+    /// As it was told to; it goes on when less is held.
     Stopped,
+    /// Armed, and to end to go on in another way.
+    Turning,
+    /// It ended without too much being held, and is to go on.
+    Unarmed,
     /// Nothing will ever come.
     Ended,
 }
@@ -106,14 +111,17 @@ impl<B: Deref<Target = [u8]>> Connection<B> {
     pub(crate) fn stop_receiving(&mut self) -> bool {
         let stops = self.receiving == Receiving::Armed && !self.is_broken;
         if stops {
-            self.receiving = Receiving::Stopping;
+            self.receiving = Receiving::Turning;
         }
         stops
     }
 
-    /// Receiving has stopped as it was told to, and can go on.
+    /// Receiving has stopped, as it was told to or by itself, and can go on.
     pub(crate) fn receiving_stopped(&mut self) {
-        self.receiving = Receiving::Stopped;
+        self.receiving = match self.receiving {
+            Receiving::Stopping => Receiving::Stopped,
+            _ => Receiving::Unarmed,
+        };
     }
 
     /// Receiving failed: there is nobody any more to send to.
@@ -188,6 +196,10 @@ impl<B: Deref<Target = [u8]>> Connection<B> {
                 self.receiving = Receiving::Stopping;
                 Some(Step::StopReceiving)
             }
+            Receiving::Unarmed => {
+                self.receiving = Receiving::Armed;
+                Some(Step::Receive)
+            }
             Receiving::Stopped if held < LOW_BYTES => {
                 self.receiving = Receiving::Armed;
                 Some(Step::Receive)
@@ -205,7 +217,9 @@ impl<B: Deref<Target = [u8]>> Connection<B> {
                 self.receiving = Receiving::Stopping;
                 Some(Step::StopReceiving)
             }
-            (Receiving::Stopped | Receiving::Ended, Sending::Nothing) => Some(self.close()),
+            (Receiving::Stopped | Receiving::Unarmed | Receiving::Ended, Sending::Nothing) => {
+                Some(self.close())
+            }
             _ => None,
         }
     }
@@ -300,6 +314,23 @@ mod tests {
         assert_eq!(steps(&mut connection), []);
         connection.sent(&[]);
         assert_eq!(steps(&mut connection), [Step::SendAll(vec![3]), Step::Receive]);
+    }
+
+    /// Between the two limits a receive that ended by itself, or to go on in another way, goes on.
+    #[test]
+    fn what_ended_without_too_much_being_held_goes_on() {
+        for is_asked in [false, true] {
+            let mut connection = Echo::new();
+            connection.received(vec![1; LOW_BYTES + 1]);
+            let _ = steps(&mut connection);
+            connection.sent(&vec![1; LOW_BYTES + 1]);
+            assert!(matches!(steps(&mut connection)[..], [Step::SendAll(_)]));
+            assert!(!is_asked || connection.stop_receiving());
+            connection.receiving_stopped();
+            assert_eq!(steps(&mut connection), [Step::Receive]);
+            connection.received(vec![2; HIGH_BYTES]);
+            assert_eq!(steps(&mut connection), [Step::StopReceiving]);
+        }
     }
 
     #[test]
