@@ -161,9 +161,8 @@ fn what_is_no_results_file_is_said_in_a_line() {
 /// A browser without a window, which writes what it is told into a file or to its output.
 fn browser(directory: &Path, arguments: &[&str], page: &str) -> Option<Output> {
     let mut command = Command::new("timeout");
-    command.args(["60", "chromium", "--headless", "--no-sandbox", "--disable-gpu"]);
-    command.args(["--disable-background-networking", "--no-first-run", "--disable-sync"]);
-    command.args(["--enable-logging=stderr", "--hide-scrollbars"]);
+    command.arg("60").args(keyboard::BROWSER.split_whitespace());
+    command.args(["--disable-sync", "--enable-logging=stderr", "--hide-scrollbars"]);
     command.arg(format!("--user-data-dir={}", directory.join("profile").display()));
     let page = format!("file://{}", directory.join(page).display());
     let output = command.args(arguments).arg(page).current_dir(directory).output().ok()?;

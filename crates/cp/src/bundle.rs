@@ -48,8 +48,6 @@ pub(crate) struct Pair {
     pub(crate) target_path: Vec<u8>,
     pub(crate) source_identity: Identity,
     pub(crate) target_identity: Identity,
-    /// The source's file system, to stay on.
-    pub(crate) device: u64,
     /// Bundles that are not dealt with yet. Only the walk looks at it.
     pending: AtomicUsize,
 }
@@ -67,7 +65,6 @@ impl Pair {
             target_path: target_path.to_vec(),
             source_identity,
             target_identity,
-            device: source_identity.device,
             pending: AtomicUsize::new(0),
         }
     }

@@ -28,8 +28,8 @@ struct Entry {
     inode: u64,
     start: u32,
     len: u16,
-    is_regular: bool,
-    is_directory: bool,
+    /// Where nobody tells, it is anything.
+    kind: FileType,
 }
 
 /// Names that follow each other.
@@ -65,11 +65,8 @@ impl Listing {
             let start = u32::try_from(listing.bytes.len()).map_err(|_| Errno::OVERFLOW)?;
             let len = u16::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
             listing.bytes.extend_from_slice(name);
-            // Where nobody tells, it is taken to be anything.
-            let what = entry.file_type();
-            let is_regular = what == FileType::RegularFile;
-            let is_directory = what == FileType::Directory;
-            listing.names.push(Entry { inode: entry.ino(), start, len, is_regular, is_directory });
+            let (inode, kind) = (entry.ino(), entry.file_type());
+            listing.names.push(Entry { inode, start, len, kind });
         }
         listing.bytes.shrink_to_fit();
         listing.names.sort_by_key(|entry| entry.inode);
@@ -96,25 +93,28 @@ impl Listing {
     /// Takes as many names of regular files as come next, where they are enough and no more than
     /// `most`.
     pub(crate) fn take_run(&mut self, least: usize, most: usize) -> Option<Run> {
-        let next = self.names[self.next..].iter().take(most);
-        let len = next.take_while(|entry| entry.is_regular).count();
-        if len < least {
+        let indexes = self.take_row(FileType::RegularFile, least, most);
+        let len = indexes.len();
+        if indexes.is_empty() {
             return None;
         }
         let mut bytes = Vec::new();
-        for entry in &self.names[self.next..self.next + len] {
+        for entry in &self.names[indexes] {
             bytes.extend_from_slice(self.name(*entry));
             bytes.push(0);
         }
-        self.next += len;
         Some(Run { bytes, len })
     }
 
     /// Takes as many names of directories as come next, where they are enough and no more than
     /// `most`. What is given is for [`Listing::name_at`].
     pub(crate) fn take_directories(&mut self, least: usize, most: usize) -> Range<usize> {
+        self.take_row(FileType::Directory, least, most)
+    }
+
+    fn take_row(&mut self, kind: FileType, least: usize, most: usize) -> Range<usize> {
         let next = self.names[self.next..].iter().take(most);
-        let len = next.take_while(|entry| entry.is_directory).count();
+        let len = next.take_while(|entry| entry.kind == kind).count();
         if len < least {
             return self.next..self.next;
         }

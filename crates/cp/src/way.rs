@@ -127,7 +127,7 @@ impl Pairs {
 
     /// Whether a thread may try to share the source's blocks: others of these file systems did.
     pub(crate) fn are_known_to_clone(&self, job: &Job) -> bool {
-        self.with_clone.contains(&(job.source_stat.st_dev, job.copy_stat.st_dev))
+        self.share(job.source_stat.st_dev, job.copy_stat.st_dev) == Some(true)
     }
 
     /// Tries to share the source's blocks. `Ok(false)`: these file systems or files cannot.

@@ -11,22 +11,14 @@ use std::{
 
 use crate::{
     edges::shell,
-    faults::place,
+    faults::{place, threads_that, tree_traced},
     machine::{self, Setting, Which},
     oracle::{outcome, same, scene},
 };
 
 /// Copies the tree `s`, with each call that makes a file written down: its thread.
 fn makers(at: &Path, flags: &[&str]) -> BTreeSet<String> {
-    let mut command = Command::new("timeout");
-    command.args(["60", "strace", "-f", "-q", "-o", "../trace", "-e", "trace=openat"]);
-    command.arg(machine::ours()).args(flags).args(["-r", "s", "d"]);
-    let output = command.current_dir(at).output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{flags:?}: {output:?}");
-    assert!(shell(at, "diff -r s d && rm -r d"), "{flags:?}");
-    let trace = fs::read_to_string(at.join("../trace")).unwrap();
-    let lines = trace.lines().filter(|line| line.contains("O_CREAT|O_EXCL"));
-    lines.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
+    threads_that(&tree_traced(at, &["trace=openat"], flags), "O_CREAT|O_EXCL")
 }
 
 #[test]

@@ -42,6 +42,17 @@ pub fn mount<'a>(arguments: &[&str], at: &'a Path) -> Option<Mounted<'a>> {
     Some(Mounted(at))
 }
 
+pub const SMALL_EXT4: &str = "truncate -s 24M image && mkfs.ext4 -q -F image";
+
+/// Makes a file system in the file `image` by a script, and mounts it.
+pub fn mount_made<'a>(at: &Path, script: &str, mounted: &'a Path) -> Option<Mounted<'a>> {
+    if !machine::is_root() || !shell(at, script) {
+        machine::skip(&format!("{script}: only root can, where that is installed"));
+        return None;
+    }
+    mount(&["-o", "loop", at.join("image").to_str().unwrap()], mounted)
+}
+
 pub fn shell(at: &Path, script: &str) -> bool {
     Command::new("sh").args(["-c", script]).current_dir(at).status().unwrap().success()
 }

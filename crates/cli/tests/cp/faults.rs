@@ -2,6 +2,7 @@
 //! too: whether there is a way around it, and that it is told where there is none.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{Seek, SeekFrom, Write},
     path::Path,
@@ -12,6 +13,7 @@ use std::{
 
 use crate::{
     disk::{Device, Disk},
+    edges::shell,
     machine::{self, Setting, Which},
     oracle::scene,
 };
@@ -50,6 +52,25 @@ fn traced(at: &Path, inject: &str, flags: &[&str], words: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["60", "strace", "-f", "-q", "-o", "trace", "-e", &inject]).args(flags);
     command.arg(machine::ours()).args(words).current_dir(at).env("LC_ALL", "C").output().unwrap()
+}
+
+/// Copies the tree `s` and back to nothing: the calls that were written down meanwhile.
+pub fn tree_traced(at: &Path, expressions: &[&str], flags: &[&str]) -> String {
+    let mut command = Command::new("timeout");
+    command.args(["60", "strace", "-f", "-q", "-o", "../trace"]);
+    command.args(expressions.iter().flat_map(|expression| ["-e", expression]));
+    command.arg(machine::ours()).args(flags).args(["-r", "s", "d"]);
+    let output = command.current_dir(at).output().unwrap();
+    let said = format!("{expressions:?} {flags:?}: {output:?}");
+    assert!(output.status.success() && output.stderr.is_empty(), "{said}");
+    assert!(shell(at, "diff -r s d && rm -r d"), "{said}");
+    fs::read_to_string(at.join("../trace")).unwrap()
+}
+
+/// The threads that made a call with this in it.
+pub fn threads_that(trace: &str, part: &str) -> BTreeSet<String> {
+    let lines = trace.lines().filter(|line| line.contains(part));
+    lines.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
 }
 
 #[test]

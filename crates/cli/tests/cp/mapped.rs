@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::{
+    edges::{SMALL_EXT4, mount_made, shell},
     machine::{self, Ran, Setting, Which},
     oracle::scene,
 };
@@ -143,20 +144,9 @@ fn killed_at_any_moment_it_is_shorter_or_whole() {
 /// On a file system of its own, too small for it.
 #[test]
 fn no_space_is_an_error_of_that_file_and_leaves_it_shorter() {
-    if !machine::is_root() {
-        return machine::skip("only root can mount a small file system");
-    }
     let scene = scene();
-    let (image, small) = (scene.path().join("image"), scene.path().join("small"));
-    File::create(&image).unwrap().set_len(24 << 20).unwrap();
-    fs::create_dir(&small).unwrap();
-    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).status();
-    let mount = || Command::new("mount").args(["-o", "loop"]).args([&image, &small]).status();
-    let is_good =
-        |status: std::io::Result<std::process::ExitStatus>| status.is_ok_and(|s| s.success());
-    if !is_good(made) || !is_good(mount()) {
-        return machine::skip("no small ext4 can be mounted");
-    }
+    let small = scene.path().join("small");
+    let Some(_mounted) = mount_made(scene.path(), SMALL_EXT4, &small) else { return };
     fs::create_dir(small.join("s")).unwrap();
     fs::write(small.join("s/big"), vec![1; 12 << 20]).unwrap();
     fs::write(small.join("s/after"), "").unwrap();
@@ -164,7 +154,7 @@ fn no_space_is_an_error_of_that_file_and_leaves_it_shorter() {
     let ran = machine::run(AUTO, &words, &small, &Setting::default());
     let big = fs::metadata(small.join("d/big")).map(|found| found.len());
     let after = small.join("d/after").exists();
-    assert!(is_good(Command::new("umount").arg(&small).status()));
+    assert!(shell(scene.path(), "umount small"));
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(after && ran.err.lines().count() == 1, "{ran:?}");
     assert!(ran.err.contains("'d/big': No space left on device"), "{ran:?}");

@@ -1,41 +1,26 @@
 //! File systems that share blocks: who asks for that, and what comes of it where one file cannot.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::{
-    edges::{Mounted, mount, shell},
-    faults::place,
+    edges::{mount_made, shell},
+    faults::{place, threads_that, tree_traced},
     machine::{self, Setting, Which},
     oracle::{outcome, same},
 };
 
 /// Copies a tree under strace; the threads that asked for shared blocks.
 fn threads_that_share(at: &Path, inject: &str, flags: &[&str]) -> BTreeSet<String> {
-    let mut command = Command::new("timeout");
-    command.args(["60", "strace", "-f", "-q", "-o", "../trace", "-e", "trace=ioctl"]);
-    command.args(["-e", inject]).arg(machine::ours()).args(flags).args(["-r", "s", "d"]);
-    let output = command.current_dir(at).output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{inject} {flags:?}: {output:?}");
-    assert!(shell(at, "diff -r s d && rm -r d"), "{inject} {flags:?}");
-    let trace = fs::read_to_string(at.join("../trace")).unwrap();
-    let lines = trace.lines().filter(|line| line.contains("FICLONE"));
-    lines.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
+    threads_that(&tree_traced(at, &["trace=ioctl", inject], flags), "FICLONE")
 }
 
-/// Makes a small XFS, and mounts it at `mounted`.
-fn xfs<'a>(at: &Path, mounted: &'a Path) -> Option<Mounted<'a>> {
-    if !machine::is_root() || !shell(at, "truncate -s 400M image && mkfs.xfs -q image") {
-        machine::skip("no XFS can be made");
-        return None;
-    }
-    mount(&["-o", "loop", at.join("image").to_str().unwrap()], mounted)
-}
+const XFS: &str = "truncate -s 400M image && mkfs.xfs -q image";
 
 #[test]
 fn threads_share_blocks_and_copy_what_shares_none() {
     let Some(scene) = place() else { return };
     let mounted = scene.path().join("mounted");
-    let Some(_mounted) = xfs(scene.path(), &mounted) else { return };
+    let Some(_mounted) = mount_made(scene.path(), XFS, &mounted) else { return };
     fs::create_dir(mounted.join("s")).unwrap();
     for number in 0..120_usize {
         let name = mounted.join("s").join(number.to_string());
@@ -59,12 +44,7 @@ const DIRECTORIES: &str = "mkdir s && for d in $(seq 40); do mkdir -p s/$d/in; \
 
 /// Names of directories in the order in which they were made.
 fn made(at: &Path) -> Vec<String> {
-    let mut command = Command::new("timeout");
-    command.args(["60", "strace", "-f", "-q", "-o", "../trace", "-e", "trace=mkdirat"]);
-    command.arg(machine::ours()).args(["--jobs=2", "-r", "s", "d"]).current_dir(at);
-    assert!(command.status().unwrap().success());
-    assert!(shell(at, "diff -r s d && rm -r d"));
-    let trace = fs::read_to_string(at.join("../trace")).unwrap();
+    let trace = tree_traced(at, &["trace=mkdirat"], &["--jobs=2"]);
     let names = trace.lines().filter_map(|line| line.split('"').nth(1));
     names.filter(|name| name.parse::<u8>().is_ok()).map(str::to_owned).collect()
 }
@@ -73,7 +53,7 @@ fn made(at: &Path) -> Vec<String> {
 fn directories_taken_in_another_order_are_told_of_in_that_of_gnu_cp() {
     let Some(scene) = place() else { return };
     let mounted = scene.path().join("mounted");
-    let Some(_mounted) = xfs(scene.path(), &mounted) else { return };
+    let Some(_mounted) = mount_made(scene.path(), XFS, &mounted) else { return };
     assert!(shell(&mounted, DIRECTORIES));
     let listed = machine::run(
         Which::Ours("--engine=auto"),

@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    edges::{SMALL_EXT4, mount_made, shell},
     machine::{self, Ran, Setting, Which},
     oracle::scene,
 };
@@ -127,19 +128,9 @@ fn sources_that_change_their_length_are_copied_as_they_were_at_some_moment() {
 /// On a file system of its own, too small for all of them.
 #[test]
 fn no_space_is_an_error_of_each_file_that_finds_none() {
-    if !machine::is_root() {
-        return machine::skip("only root can mount a small file system");
-    }
     let scene = scene();
-    let (image, small) = (scene.path().join("image"), scene.path().join("small"));
-    File::create(&image).unwrap().set_len(24 << 20).unwrap();
-    fs::create_dir(&small).unwrap();
-    let done = |command: &mut Command| command.status().is_ok_and(|status| status.success());
-    if !done(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))
-        || !done(Command::new("mount").args(["-o", "loop"]).args([&image, &small]))
-    {
-        return machine::skip("no small ext4 can be mounted");
-    }
+    let small = scene.path().join("small");
+    let Some(_mounted) = mount_made(scene.path(), SMALL_EXT4, &small) else { return };
     let files: Vec<_> = (0..12).map(|name| (format!("{name}"), vec![7; MIB + 100])).collect();
     let is_spliced = is_to_be_had(&small, &files);
     let ran = copy(&[], &small);
@@ -150,7 +141,7 @@ fn no_space_is_an_error_of_each_file_that_finds_none() {
     let are_good = files.iter().zip(&lens).all(|((name, content), len)| {
         *len != content.len() as u64 || fs::read(small.join("d").join(name)).unwrap() == *content
     });
-    assert!(done(Command::new("umount").arg(&small)));
+    assert!(shell(scene.path(), "umount small"));
     if !is_spliced {
         return;
     }

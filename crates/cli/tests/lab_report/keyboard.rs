@@ -12,6 +12,10 @@ use std::{
 
 use serde_json::{Value, json};
 
+/// A browser that is to show a page and nothing else.
+pub const BROWSER: &str = "chromium --headless --no-sandbox --disable-gpu --no-first-run \
+                           --disable-background-networking";
+
 /// How long the page may take to do what a key means.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -28,11 +32,12 @@ impl Page {
     /// Opens a file on a screen of a phone's width.
     pub fn open(directory: &Path, name: &str) -> Page {
         // The protocol is spoken on descriptors 3 and 4.
-        let program = "exec timeout 120 chromium --headless --no-sandbox --disable-gpu \
-                       --no-first-run --disable-background-networking --window-size=390,844 \
-                       --remote-debugging-pipe \"--user-data-dir=$0\" 3<&0 4>&1 0</dev/null 1>&2";
+        let program = format!(
+            "exec timeout 120 {BROWSER} --window-size=390,844 --remote-debugging-pipe \
+             \"--user-data-dir=$0\" 3<&0 4>&1 0</dev/null 1>&2"
+        );
         let mut browser = Command::new("sh")
-            .args(["-c", program])
+            .args(["-c", &program])
             .arg(directory.join("keys-profile"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

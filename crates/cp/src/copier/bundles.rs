@@ -209,7 +209,7 @@ impl Copier {
             target,
             is_named: false,
             is_new: true,
-            device: Some(pair.device),
+            device: Some(pair.source_identity.device),
             into: Some(pair.target_identity),
             above: &|_| false,
             made: &|_| false,

@@ -125,10 +125,7 @@ impl Threads {
             ended.extend(copy(batch));
             return ended;
         }
-        while self.busy >= self.large_max {
-            ended.extend(self.receive());
-        }
-        ended.extend(self.hand_over(Load::Files(batch)));
+        self.hand_over_in_turn(Load::Files(batch), &mut ended);
         ended
     }
 
@@ -136,11 +133,15 @@ impl Threads {
     /// who makes names than there are processors costs more than it does (docs/copying.md).
     pub(crate) fn start_bundle(&mut self, bundle: Bundle) -> Vec<Outcome> {
         let mut ended = self.take();
-        while self.busy >= self.large_max {
+        self.hand_over_in_turn(Load::Names(bundle), &mut ended);
+        ended
+    }
+
+    fn hand_over_in_turn(&mut self, load: Load, ended: &mut Vec<Outcome>) {
+        while self.have_enough() {
             ended.extend(self.receive());
         }
-        ended.extend(self.hand_over(Load::Names(bundle)));
-        ended
+        ended.extend(self.hand_over(load));
     }
 
     /// Waits until at least one job ended, or does what nobody has begun.
@@ -173,6 +174,10 @@ impl Threads {
 
     fn receive(&mut self) -> Vec<Outcome> {
         let done = self.done.recv().expect("a sender is held here too");
+        self.came_back(done)
+    }
+
+    fn came_back(&mut self, done: Done) -> Vec<Outcome> {
         self.busy -= 1;
         done.unwrap_or_else(|panic| resume_unwind(panic))
     }
@@ -181,8 +186,7 @@ impl Threads {
     pub(crate) fn take(&mut self) -> Vec<Outcome> {
         let mut ended = Vec::new();
         while let Ok(done) = self.done.try_recv() {
-            self.busy -= 1;
-            ended.extend(done.unwrap_or_else(|panic| resume_unwind(panic)));
+            ended.extend(self.came_back(done));
         }
         ended
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     CpuSplit, ThreadKind,
-    threads::{ContextSwitches, directories_of, schedstat_ns, stat_split, switches},
+    threads::{ContextSwitches, added_ns, directories_of, schedstat_ns, stat_split, switches},
 };
 use crate::fact::{Fact, Sources, field, text};
 
@@ -143,12 +143,11 @@ fn apportioned(cpu_ns: u64, ticks: CpuSplit) -> Fact<CpuSplit> {
     Fact::Known(CpuSplit { user_ns, system_ns: cpu_ns - user_ns.min(cpu_ns) })
 }
 
-/// What the threads of a kind took; one that is new began at zero.
+/// What the threads of a kind took.
 fn of_kind_ns(later: &[Thread], earlier: &[Thread], kind: ThreadKind) -> u64 {
-    let before = |id: u32| earlier.iter().find(|thread| thread.id == id)?.cpu_ns;
-    let used =
-        |thread: &Thread| Some(thread.cpu_ns?.saturating_sub(before(thread.id).unwrap_or(0)));
-    later.iter().filter(|thread| thread.kind == kind).filter_map(used).sum()
+    let known = |thread: &Thread| Some((thread.id, thread.cpu_ns?));
+    let later = later.iter().filter(|thread| thread.kind == kind).filter_map(known);
+    added_ns(later, &earlier.iter().filter_map(known).collect())
 }
 
 /// Exact CPU time, if no thread has taken its own with it.

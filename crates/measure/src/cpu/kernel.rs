@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::Serialize;
 
-use super::threads::{schedstat_ns, stat_ns};
+use super::threads::{added_ns, schedstat_ns, stat_ns};
 use crate::fact::{Fact, Sources, plain, text};
 
 /// The process that makes kernel threads (kernel/kthread.c).
@@ -51,10 +51,7 @@ impl KernelThreads {
     /// What they consumed since `earlier`. One that is new began at zero; one that has ended is
     /// not in it.
     pub fn since_ns(&self, earlier: &KernelThreads) -> u64 {
-        let used = |(id, cpu_ns): (&u32, &u64)| {
-            cpu_ns.saturating_sub(earlier.0.get(id).copied().unwrap_or(0))
-        };
-        self.0.iter().map(used).fold(0, u64::saturating_add)
+        added_ns(self.0.iter().map(|(id, cpu_ns)| (*id, *cpu_ns)), &earlier.0)
     }
 }
 

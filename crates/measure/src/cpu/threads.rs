@@ -140,18 +140,21 @@ pub(super) fn stat_split(path: &Path) -> Option<CpuSplit> {
     Some(CpuSplit { user_ns: time_ns()?, system_ns: time_ns()? })
 }
 
-/// What the threads of one kind consumed; one that is new began at zero.
+/// What the threads of one kind consumed.
 pub(super) fn consumed_ns(later: &[ThreadCpu], earlier: &[ThreadCpu], kind: ThreadKind) -> u64 {
-    let before: HashMap<u32, u64> =
-        earlier.iter().map(|thread| (thread.thread_id, thread.cpu_ns)).collect();
-    later
-        .iter()
-        .filter(|thread| thread.kind == kind)
-        .map(|thread| {
-            let start = before.get(&thread.thread_id).copied().unwrap_or(0);
-            thread.cpu_ns.saturating_sub(start)
-        })
-        .fold(0, u64::saturating_add)
+    let own = |thread: &ThreadCpu| (thread.thread_id, thread.cpu_ns);
+    let later = later.iter().filter(|thread| thread.kind == kind).map(own);
+    added_ns(later, &earlier.iter().map(own).collect())
+}
+
+/// What threads consumed, each by its number and its CPU time; one that is new began at zero.
+pub(super) fn added_ns(
+    later: impl Iterator<Item = (u32, u64)>,
+    earlier: &HashMap<u32, u64>,
+) -> u64 {
+    let used =
+        |(id, cpu_ns): (u32, u64)| cpu_ns.saturating_sub(earlier.get(&id).copied().unwrap_or(0));
+    later.map(used).fold(0, u64::saturating_add)
 }
 
 pub(super) fn context_switches(sources: &Sources) -> Fact<ContextSwitches> {

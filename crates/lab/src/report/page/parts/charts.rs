@@ -61,18 +61,15 @@ pub fn of(run: &Saved, section: usize, colors: &Colors) -> Vec<String> {
     drawn
 }
 
-fn figure(caption: &str, legend: &str, drawing: &str) -> String {
+fn figure(attributes: &str, caption: &str, legend: &str, drawing: &str) -> String {
     let caption = escaped(caption);
-    format!("<figure><figcaption>{caption}</figcaption>\n{legend}{drawing}</figure>\n")
+    format!("<figure{attributes}><figcaption>{caption}</figcaption>\n{legend}{drawing}</figure>\n")
 }
 
 /// Lines, with their figures for the page's script.
 fn lines(chart: &Lines) -> Option<String> {
-    let (caption, legend, drawing) = (escaped(&chart.title), chart.legend(), chart.draw()?);
-    let data = escaped(&chart.data());
-    Some(format!(
-        "<figure data-lines=\"{data}\"><figcaption>{caption}</figcaption>\n{legend}{drawing}</figure>\n"
-    ))
+    let data = format!(" data-lines=\"{}\"", escaped(&chart.data()));
+    Some(figure(&data, &chart.title, &chart.legend(), &chart.draw()?))
 }
 
 fn depths(rows: &[&SavedRow]) -> Vec<u64> {
@@ -152,7 +149,7 @@ fn single(rows: &[&SavedRow], colors: &Colors) -> Option<String> {
         format: throughput,
         bars: bars.collect(),
     };
-    Some(figure(&chart.title, "", &chart.draw()?))
+    Some(figure("", &chart.title, "", &chart.draw()?))
 }
 
 /// Bytes per second over the sizes of blocks, at the greatest depth of those that most have: drawn in the first of the
@@ -280,5 +277,5 @@ fn cpu(rows: &[&SavedRow], noun: &str) -> Option<String> {
         format: latency_text,
         bars: bars.collect(),
     };
-    Some(figure(&chart.title, &chart.legend(), &chart.draw()?))
+    Some(figure("", &chart.title, &chart.legend(), &chart.draw()?))
 }
