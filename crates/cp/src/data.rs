@@ -43,7 +43,7 @@ pub(crate) fn copy(job: &Job, way: Way) -> Result<(), Line> {
     }
     match way {
         // A mapped file comes here when it could not go that way. What is to be checked is read.
-        Way::Range | Way::Mapped | Way::Share => {
+        Way::Range | Way::Mapped | Way::Share | Way::Direct => {
             if sums.is_some() || !range(job)? {
                 plain(job, &mut sums)?;
             }

@@ -4,10 +4,13 @@
 //! file is read or written while another job writes it: hard links and copies of copies come out
 //! as if one file were copied after the other.
 
+mod cold;
 mod mapped;
 mod memory;
+mod pace;
 mod ring;
 mod threads;
+mod writers;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -23,8 +26,12 @@ use crate::{
     options::{EngineChoice, Options, Reflink, Sparse},
     place::{Identity, kind},
     report::{Line, Report},
-    way::{self, Chosen, MAPPED_BYTES_MIN, Means, Pairs, SMALL_BYTES, Way},
+    way::{
+        self, COLD_ALONE_BYTES_MIN, COLD_BYTES_MIN, Chosen, MAPPED_BYTES_MIN, Means, Pairs,
+        SMALL_BYTES, Way,
+    },
 };
+use cold::ColdEngine;
 use mapped::MappedEngine;
 pub(crate) use memory::Memory;
 use ring::RingEngine;
@@ -49,6 +56,7 @@ pub(crate) struct Flight {
     options: Arc<Options>,
     ring: Lazy<RingEngine>,
     mapped: Lazy<MappedEngine>,
+    cold: Lazy<ColdEngine>,
     threads: Option<Threads>,
     files_max: usize,
     pairs: Pairs,
@@ -130,6 +138,10 @@ impl Flight {
             EngineChoice::Auto if !descriptors.are_few() => Lazy::Untried,
             EngineChoice::Auto | EngineChoice::Sync | EngineChoice::Uring => Lazy::Missing,
         };
+        let cold = match (&mapped, options.jobs) {
+            (Lazy::Missing, _) | (_, Some(1)) => Lazy::Missing,
+            _ => Lazy::Untried,
+        };
         let jobs = options.jobs.unwrap_or_else(|| match options.engine {
             // One file alone gives a thread nothing to do beside it.
             EngineChoice::Auto if options.recursive || options.sources.len() > 1 => default_jobs(),
@@ -141,6 +153,7 @@ impl Flight {
             options: options.clone(),
             ring,
             mapped,
+            cold,
             threads,
             files_max: descriptors.files,
             pairs: Pairs::default(),
@@ -262,12 +275,14 @@ impl Flight {
         if moves && let (Way::Mapped, Lazy::Open(mapped)) = (way, &mut self.mapped) {
             depart(&mut self.flying, &job, report);
             let (refused, ended) = mapped.start(job);
-            self.land(ended, report);
-            if let Some(job) = refused {
-                let moved = data::copy(&job, Way::Range);
-                self.land(vec![job.end(moved)], report);
-            }
-            self.bound(report);
+            self.land_or_range(refused, ended, report);
+            return true;
+        }
+        if moves && let (Way::Direct, Lazy::Open(cold)) = (way, &mut self.cold) {
+            depart(&mut self.flying, &job, report);
+            let takes_direct = self.pairs.takes_direct(&job);
+            let (refused, ended) = cold.start(job, takes_direct);
+            self.land_or_range(refused, ended, report);
             return true;
         }
         if moves && job.is_cold() {
@@ -279,6 +294,16 @@ impl Flight {
         let moved = data::copy(&job, way);
         let outcome = job.end(moved);
         self.end_now(outcome, report)
+    }
+
+    /// What an engine would not take is copied by calls.
+    fn land_or_range(&mut self, refused: Option<Job>, ended: Vec<Outcome>, report: &mut Report) {
+        self.land(ended, report);
+        if let Some(job) = refused {
+            let moved = data::copy(&job, Way::Range);
+            self.land(vec![job.end(moved)], report);
+        }
+        self.bound(report);
     }
 
     /// Waits for all files in flight.
@@ -296,9 +321,10 @@ impl Flight {
     }
 
     fn wait(&mut self, report: &mut Report) {
-        let ended = match (&mut self.ring, &mut self.mapped, &mut self.threads) {
+        let ended = match (&mut self.ring, &mut self.mapped, &mut self.cold, &mut self.threads) {
             (Lazy::Open(ring), ..) if !ring.is_idle() => ring.wait(),
-            (_, Lazy::Open(mapped), _) if !mapped.is_idle() => mapped.wait(),
+            (_, Lazy::Open(mapped), ..) if !mapped.is_idle() => mapped.wait(),
+            (_, _, Lazy::Open(cold), _) if !cold.is_idle() => cold.wait(),
             (.., Some(threads)) => threads.wait(),
             _ => unreachable!("what flies is on a ring or with a thread"),
         };
@@ -312,6 +338,7 @@ impl Flight {
         let mut means = Means {
             ring: !matches!(self.ring, Lazy::Missing),
             direct: self.options.data && !job.cloned && self.may_map(job),
+            past: self.may_read_past(job),
             threads: self.threads.is_some() && options.durable && !options.verify,
         };
         loop {
@@ -327,6 +354,17 @@ impl Flight {
                     means.direct = self.pairs.takes_direct(job)
                         && self.mapped.open(|| MappedEngine::open(options, files_max));
                     if means.direct {
+                        return chosen;
+                    }
+                }
+                Way::Direct => {
+                    let threads = self.threads.as_ref().map_or(1, Threads::most);
+                    let bytes = self.threads.is_none().then_some(job.size());
+                    let open = || ColdEngine::open(options, threads, files_max, bytes);
+                    means.past = self.pairs.gives_direct(job)
+                        && (!options.durable || self.pairs.takes_direct(job))
+                        && self.cold.open(open);
+                    if means.past {
                         return chosen;
                     }
                 }
@@ -370,6 +408,17 @@ impl Flight {
             Lazy::Untried => is_free(true),
             Lazy::Open(mapped) => !mapped.is_slow() && is_free(mapped.wants_more()),
         }
+    }
+
+    /// Whether a file may be read past the page cache, if it is not in it: a ring, buffers and threads
+    /// of their own cost more than a short file alone gains by them.
+    fn may_read_past(&self, job: &Job) -> bool {
+        let bytes_min = match (&self.threads, self.options.durable) {
+            (None, _) => COLD_ALONE_BYTES_MIN,
+            (Some(_), false) => COLD_BYTES_MIN,
+            (Some(_), true) => MAPPED_BYTES_MIN,
+        };
+        !self.options.verify && !matches!(self.cold, Lazy::Missing) && job.size() >= bytes_min
     }
 
     /// Lets no more lines wait than memory has room for.

@@ -4,10 +4,11 @@
 //! it can be exchanged under the copy, and no path is too long for the kernel.
 
 use std::{
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
+use ringwise::Descriptor;
 use rustix::{
     fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat},
     io::Errno,
@@ -127,7 +128,6 @@ impl Place {
 
     /// A path for calls that take no directory. Through /proc where it is in an open one.
     pub(crate) fn reachable(&self) -> Vec<u8> {
-        use std::os::fd::AsRawFd;
         match &self.directory {
             None => self.path.clone(),
             Some(directory) => {
@@ -220,6 +220,13 @@ pub(crate) fn set_direct(file: impl AsFd, on: bool) -> Result<(), Errno> {
     let mut flags = fs::fcntl_getfl(&file)?;
     flags.set(OFlags::DIRECT, on);
     fs::fcntl_setfl(&file, flags)
+}
+
+/// A file that is open once more, with flags of its own. It is the same file whatever became of its
+/// name. An error where `/proc` is missing, or the file's permissions forbid it.
+pub(crate) fn open_again(file: &Descriptor, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    retry(|| fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
 //! | the same as in the next row, at most [`SPLICED_BYTES_MAX`], `--durable` and not to be checked, by threads | spliced: the device takes the pages of the source from a pipe, by direct writes |
 //! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, and one of: `--durable`; no copy_file_range; more bytes than the kernel lets be dirty; after the first 128 MiB of a run, all threads are busy and the device is not | mapped: the device takes the pages of the source, by direct writes |
+//! | at least [`COLD_BYTES_MIN`], most of the source is not in memory, a ring is there, the source's file system takes direct reads (with `--durable` the copy's takes direct writes), not to be checked, more than one thread may be had | direct reads: the device reads it into buffers, pieces of which go on through the page cache or straight back |
 //! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two, and one call for a small file |
 //! | most of the source is not in memory | read and write, with advice to read ahead |
 //! | at most [`SMALL_BYTES`] | read and write |
@@ -19,6 +20,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ringwise::Descriptor;
 use rustix::{
     fs::{self, AtFlags, FileType, SeekFrom, Stat, StatxFlags},
     io::Errno,
@@ -35,6 +37,13 @@ pub(crate) const SMALL_BYTES: u64 = 64 << 10;
 /// From this many bytes on the device's time for a direct write is less than that of copying in
 /// memory and writing back later (docs/copying.md).
 pub(crate) const MAPPED_BYTES_MIN: u64 = 128 << 10;
+
+/// From this many bytes on a file of a tree is read past the page cache (docs/copying.md), and with
+/// `--durable` from [`MAPPED_BYTES_MIN`].
+pub(crate) const COLD_BYTES_MIN: u64 = 1 << 20;
+
+/// The same for one file alone, which has to open a ring for it.
+pub(crate) const COLD_ALONE_BYTES_MIN: u64 = 16 << 20;
 
 /// Up to this many bytes to map a file costs more than it saves.
 const SPLICED_BYTES_MAX: u64 = 4 << 20;
@@ -60,6 +69,8 @@ pub(crate) enum Way {
     Mapped,
     /// By a thread, through a pipe.
     Spliced,
+    /// The source is read past the page cache.
+    Direct,
     /// One FICLONE, by a thread: this pair of file systems is known to share blocks.
     Share,
 }
@@ -75,6 +86,7 @@ impl Way {
             Way::Ring => "ring",
             Way::Mapped => "mapped",
             Way::Spliced => "spliced",
+            Way::Direct => "direct reads",
             Way::Share => "shared blocks",
         }
     }
@@ -87,6 +99,8 @@ pub(crate) struct Means {
     pub(crate) ring: bool,
     /// Direct writes by a ring: neither forbidden here nor slow, and no later than by other means.
     pub(crate) direct: bool,
+    /// A ring that reads past the page cache, and threads for what it read.
+    pub(crate) past: bool,
     /// Threads, in a run that waits for the device: direct writes by them.
     pub(crate) threads: bool,
 }
@@ -105,17 +119,26 @@ pub(crate) struct Pairs {
 impl Pairs {
     /// Whether the copy's file system takes direct writes as they are made here.
     pub(crate) fn takes_direct(&mut self, job: &Job) -> bool {
+        self.is_direct(&job.copy, &job.copy_stat)
+    }
+
+    /// The same of the source's, as it is read.
+    pub(crate) fn gives_direct(&mut self, job: &Job) -> bool {
+        self.is_direct(&job.source, &job.source_stat)
+    }
+
+    fn is_direct(&mut self, file: &Descriptor, stat: &Stat) -> bool {
         let asks = || {
             let flags = StatxFlags::DIOALIGN;
-            let found = fs::statx(&job.copy, "", AtFlags::EMPTY_PATH, flags).ok()?;
+            let found = fs::statx(file, "", AtFlags::EMPTY_PATH, flags).ok()?;
             let (offset, memory) = (found.stx_dio_offset_align, found.stx_dio_mem_align);
             // Zero: none (statx(2)). Before Linux 6.1 nobody tells, and none is taken.
             let suits =
                 |align: u32| align > 0 && DIRECT_ALIGNMENT_BYTES.is_multiple_of(u64::from(align));
-            let kind = fs::fstatfs(&job.copy).ok()?.f_type as u64;
+            let kind = fs::fstatfs(file).ok()?.f_type as u64;
             Some(suits(offset) && suits(memory) && kind != BTRFS_MAGIC)
         };
-        *self.direct.entry(job.copy_stat.st_dev).or_insert_with(|| asks().unwrap_or(false))
+        *self.direct.entry(stat.st_dev).or_insert_with(|| asks().unwrap_or(false))
     }
 
     /// Whether files of these file systems share blocks. None: nobody tried.
@@ -184,6 +207,9 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
             return (Way::Spliced, "the device takes it from the page cache, by a pipe");
         }
         return (Way::Mapped, "the device takes it from the page cache");
+    }
+    if means.past && is_cold {
+        return (Way::Direct, "the source is not in memory: the device reads it into buffers");
     }
     if may_range(job, options) {
         return (Way::Range, if is_cold { COLD } else { "within one file system" });

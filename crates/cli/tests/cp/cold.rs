@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Has the kernel forget a file that is on its device. False: it does not, or does not tell.
-fn forget(path: &Path) -> bool {
+pub fn forget(path: &Path) -> bool {
     let file = Descriptor::from(File::open(path).unwrap());
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     ringwise::page_cache(&file, 0, 0).is_ok_and(|state| state.cached_pages == 0)

@@ -10,6 +10,7 @@ mod cold;
 #[path = "../schema/conform.rs"]
 mod conform;
 mod crowds;
+mod direct;
 // How long is waited for a device is the daemons' tests' too.
 #[path = "../harness/daemon.rs"]
 mod daemon;

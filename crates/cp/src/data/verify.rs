@@ -2,21 +2,31 @@
 //!
 //! While the source is read, a checksum is kept for each mebibyte; where the device took its pages
 //! and nobody looked at them, it is read from memory then. Afterwards the copy is put on its device,
-//! its pages are dropped from memory, and it is read again. What it does not show: a
+//! its pages are dropped from memory, and it is read again, past the page cache. What it does not show: a
 //! source that was read wrongly.
 
-use std::os::fd::AsFd;
+use std::{cell::RefCell, os::fd::AsFd};
 
-use rustix::{fs, io::pread};
+use ringwise::AlignedBuf;
+use rustix::{
+    fs,
+    io::{Errno, pread},
+};
 
 use crate::{
     job::Job,
     place::{retry, set_direct},
     report::Line,
+    way::DIRECT_ALIGNMENT_BYTES,
 };
 
 /// Bytes under one checksum: four bytes of memory for each of these.
 const UNIT_BYTES: u64 = 1 << 20;
+
+thread_local! {
+    static BUFFER: RefCell<AlignedBuf> =
+        RefCell::new(AlignedBuf::zeroed(UNIT_BYTES as usize, DIRECT_ALIGNMENT_BYTES as usize));
+}
 
 /// The checksums of a source.
 #[derive(Debug, Default)]
@@ -91,21 +101,9 @@ pub(crate) fn compare(job: &Job, source: &Checksums) -> Result<(), Line> {
         return Ok(());
     }
     let failed = |errno| job.text("verifying %s", &[&job.copy_path], errno);
-    // Where the device took the content, it does not read it to just any address.
-    set_direct(&job.copy, false).map_err(failed)?;
     retry(|| fs::fdatasync(&job.copy)).map_err(failed)?;
     retry(|| fs::fadvise(&job.copy, 0, None, fs::Advice::DontNeed)).map_err(failed)?;
-    // Advice: without it the steps are shorter.
-    let _ = fs::fadvise(&job.copy, 0, None, fs::Advice::Sequential);
-    let mut copy = Checksums::default();
-    let mut buffer = vec![0; UNIT_BYTES as usize];
-    loop {
-        let count = retry(|| pread(&job.copy, &mut buffer[..], copy.len)).map_err(failed)?;
-        if count == 0 {
-            break;
-        }
-        copy.add(&buffer[..count]);
-    }
+    let copy = BUFFER.with_borrow_mut(|buffer| read_back(job, buffer)).map_err(failed)?;
     let ((wanted, wanted_len), (found, found_len)) = (source.finish(), copy.finish());
     let differs = match wanted.iter().zip(&found).position(|(wanted, found)| wanted != found) {
         Some(unit) => format!("between bytes {} and {}", unit as u64 * UNIT_BYTES, {
@@ -121,6 +119,28 @@ pub(crate) fn compare(job: &Job, source: &Checksums) -> Result<(), Line> {
     text.extend(job.locale.shell(&job.source_path));
     text.extend_from_slice(format!(" {differs}; copy it again").as_bytes());
     Err(Line::Error(text))
+}
+
+/// Reads all of a copy, past the page cache where its file system has that: what comes is what the
+/// device has then, and no page has to be found for it (docs/copying.md).
+fn read_back(job: &Job, buffer: &mut AlignedBuf) -> Result<Checksums, Errno> {
+    let mut is_direct = set_direct(&job.copy, true).is_ok();
+    let mut copy = Checksums::default();
+    loop {
+        let count = match retry(|| pread(&job.copy, &mut buffer[..], copy.len)) {
+            Err(Errno::INVAL) if is_direct => {
+                set_direct(&job.copy, false)?;
+                is_direct = false;
+                continue;
+            }
+            count => count?,
+        };
+        copy.add(&buffer[..count]);
+        // A part of a block is the end, and no place to go on from.
+        if count == 0 || (is_direct && !(count as u64).is_multiple_of(DIRECT_ALIGNMENT_BYTES)) {
+            return Ok(copy);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -15,10 +15,7 @@
 //! Whatever does not go as it should (no space, a limit, a source that changed) is begun again by
 //! ordinary calls, which say what is wrong as GNU cp says it.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeMap;
 
 use ringwise::{BackendChoice, Completion, ErrorKind, Local, Mapping, Operation};
 use rustix::{
@@ -26,6 +23,7 @@ use rustix::{
     io::Errno,
 };
 
+use super::pace::Pace;
 use crate::{
     data::direct::{copy_again, copy_rest, is_as_it_was, start_again},
     job::{Job, Outcome},
@@ -54,12 +52,6 @@ const FILES_MAX: usize = 8;
 /// another file beside those that threads copy in memory: enough to keep it busy, and little to
 /// wait for at the end.
 const BESIDE_BYTES: u64 = 8 << 20;
-
-/// Below this the device is what a copy waits for, and the page cache would let it return sooner.
-const PACE_BYTES_PER_S_MIN: f64 = 300e6;
-
-/// So much has to be written before a pace is one.
-const PACE_BYTES: u64 = 64 << 20;
 
 /// The ring and the files on it.
 pub(super) struct MappedEngine {
@@ -99,14 +91,6 @@ struct Moving {
     failed: bool,
     /// The rest, from `next` on, goes another way.
     left: bool,
-}
-
-/// How fast the device takes what it is given.
-#[derive(Debug, Default)]
-struct Pace {
-    bytes: u64,
-    busy: Duration,
-    since: Option<Instant>,
 }
 
 impl MappedEngine {
@@ -214,7 +198,7 @@ impl MappedEngine {
         let is_whole = done <= end && done.is_multiple_of(DIRECT_ALIGNMENT_BYTES);
         let stands_still = done == start && matches!(result, Ok(0));
         if is_whole && !stands_still {
-            self.pace.bytes += done - start;
+            self.pace.take(done - start);
             moving.job.meter.add_bytes(done.min(moving.size) - start.min(moving.size));
             if done < end && !moving.failed {
                 self.write(number, done, end);
@@ -366,37 +350,4 @@ fn end(moving: Moving) -> Result<Job, Outcome> {
     }
     let moved = if is_good && left { copy_rest(&job, next) } else { copy_again(&job) };
     Err(job.end(moved))
-}
-
-impl Pace {
-    fn is_slow(&self) -> bool {
-        let now = self.since.map_or(Duration::ZERO, |since| since.elapsed());
-        let at_least = PACE_BYTES_PER_S_MIN * (self.busy + now).as_secs_f64();
-        self.bytes >= PACE_BYTES && (self.bytes as f64) < at_least
-    }
-
-    fn work(&mut self) {
-        self.since.get_or_insert_with(Instant::now);
-    }
-
-    fn rest(&mut self) {
-        if let Some(since) = self.since.take() {
-            self.busy += since.elapsed();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pace_needs_some_bytes_to_be_one() {
-        let mut pace = Pace { bytes: 1 << 20, busy: Duration::from_secs(1), since: None };
-        assert!(!pace.is_slow());
-        pace.bytes = 200 << 20;
-        assert!(pace.is_slow());
-        pace.busy = Duration::from_millis(100);
-        assert!(!pace.is_slow());
-    }
 }

@@ -3,11 +3,12 @@
 //! # Safety
 //!
 //! This file allocates and frees by hand because `Vec` cannot promise an alignment. The pointer,
-//! the length and the layout are set once and belong to one owner.
+//! the length, the layout and the mapping are set once and belong to one owner.
 #![allow(unsafe_code)]
 
 use std::{
-    alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error},
+    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    ffi::c_void,
     fmt,
     ops::{Deref, DerefMut},
     ptr::NonNull,
@@ -34,6 +35,8 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 pub struct AlignedBuf {
     pointer: NonNull<u8>,
     layout: Layout,
+    /// What it lies in, where that is a mapping of its own.
+    mapping: Option<(NonNull<c_void>, usize)>,
 }
 
 impl AlignedBuf {
@@ -49,12 +52,12 @@ impl AlignedBuf {
             // A well-aligned address that is never read: `alloc` takes no empty layout.
             let pointer = NonNull::new(std::ptr::without_provenance_mut(alignment))
                 .expect("a power of two is not zero");
-            return AlignedBuf { pointer, layout };
+            return AlignedBuf { pointer, layout, mapping: None };
         }
         // SAFETY: the layout has a size greater than zero, checked above.
         let pointer = unsafe { alloc_zeroed(layout) };
         let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
-        AlignedBuf { pointer, layout }
+        AlignedBuf { pointer, layout, mapping: None }
     }
 
     /// As [`zeroed`](Self::zeroed), asking for huge pages where the buffer spans some: fewer page
@@ -65,17 +68,23 @@ impl AlignedBuf {
         }
         let layout = Layout::from_size_align(len, alignment.max(HUGE_PAGE_BYTES))
             .expect("alignment is a power of two and the length fits the address space");
-        // SAFETY: the layout has a size greater than zero, checked above.
-        let Some(pointer) = NonNull::new(unsafe { alloc(layout) }) else {
+        // A mapping of its own is zeros already: to write them again costs as much as the kernel's.
+        let mapped_bytes = layout.size().saturating_add(layout.align());
+        let (access, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address that the kernel chooses takes nobody's memory.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), mapped_bytes, access, flags, -1, 0) };
+        let Some(start) = NonNull::new(start).filter(|_| start != libc::MAP_FAILED) else {
             handle_alloc_error(layout)
         };
+        let skipped_bytes = start.as_ptr().cast::<u8>().align_offset(layout.align());
+        // SAFETY: less than the alignment is skipped, and the mapping is that much longer.
+        let pointer = unsafe { start.cast::<u8>().add(skipped_bytes) };
         // The advice has to come before the first touch. It is advice: failure changes nothing.
-        // SAFETY: the range is this allocation, at a multiple of the page size; the advice does
+        // SAFETY: the range is within this mapping, at a multiple of the page size; the advice does
         // not change its content.
         unsafe { libc::madvise(pointer.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
-        // SAFETY: `len` bytes were allocated just now and belong to nobody else.
-        unsafe { pointer.write_bytes(0, len) };
-        AlignedBuf { pointer, layout }
+        AlignedBuf { pointer, layout, mapping: Some((start, mapped_bytes)) }
     }
 
     /// The alignment in bytes, at least what was asked for.
@@ -86,9 +95,18 @@ impl AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        if self.layout.size() != 0 {
+        match self.mapping {
+            Some((start, mapped_bytes)) => {
+                // SAFETY: mapped in `zeroed_huge` with this length, unmapped once; whoever has a part
+                // of it for longer keeps this owner.
+                let unmapped = unsafe { libc::munmap(start.as_ptr(), mapped_bytes) };
+                debug_assert_eq!(unmapped, 0);
+            }
             // SAFETY: allocated in `zeroed` with this very layout, and freed once.
-            unsafe { dealloc(self.pointer.as_ptr(), self.layout) }
+            None if self.layout.size() != 0 => unsafe {
+                dealloc(self.pointer.as_ptr(), self.layout);
+            },
+            None => {}
         }
     }
 }
@@ -129,6 +147,18 @@ mod tests {
         let buffer = AlignedBuf::zeroed(0, 4096);
         assert!(buffer.is_empty());
         assert_eq!(buffer.as_ptr() as usize % 4096, 0);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri takes no advice about memory")]
+    fn a_large_one_is_zeros_at_a_huge_page_and_keeps_its_bytes() {
+        for len in [HUGE_PAGE_BYTES, 5 * HUGE_PAGE_BYTES + 4096] {
+            let mut buffer = AlignedBuf::zeroed_huge(len, 4096);
+            assert_eq!((buffer.len(), buffer.as_ptr().addr() % HUGE_PAGE_BYTES), (len, 0));
+            assert!(buffer.iter().all(|&byte| byte == 0));
+            buffer.fill(7);
+            assert!(buffer.iter().all(|&byte| byte == 7));
+        }
     }
 
     #[test]

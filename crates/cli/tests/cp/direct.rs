@@ -1,0 +1,278 @@
+//! Larger files that are not in memory are read past the page cache, and their pieces written by
+//! threads and by the device: what comes of it where they end in the middle of a piece, change
+//! meanwhile, or find no room.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+    process::{Child, Command},
+    time::Duration,
+};
+
+use ringwise::Descriptor;
+
+use crate::{
+    cold::forget,
+    edges::{SMALL_EXT4, mount_made, shell},
+    machine::{self, Ran, Setting, Which},
+    oracle::scene,
+};
+
+const MIB: usize = 1 << 20;
+const WAYS: [&[&str]; 2] = [&["--jobs=2"], &["--jobs=2", "--durable"]];
+const NEW: [&str; 4] = ["--reflink=never", "-r", "s", "d"];
+
+fn copy(flags: &[&str], at: &Path, setting: &Setting) -> Ran {
+    let words = [flags, &NEW[..]].concat();
+    machine::run(Which::Ours("--engine=auto"), &words, at, setting)
+}
+
+fn started(flags: &[&str], at: &Path) -> Child {
+    Command::new(machine::ours()).args(flags).args(NEW).current_dir(at).spawn().unwrap()
+}
+
+/// Makes `s` with these files and has none of them in memory. False: it stays there, and that is said.
+fn is_laid(at: &Path, files: &[(&str, &[u8])]) -> bool {
+    fs::create_dir_all(at.join("s")).unwrap();
+    for (name, content) in files {
+        fs::write(at.join("s").join(name), content).unwrap();
+    }
+    is_forgotten(at, files)
+}
+
+fn is_forgotten(at: &Path, files: &[(&str, &[u8])]) -> bool {
+    rustix::fs::syncfs(File::open(at).unwrap()).unwrap();
+    let is_cold = files.iter().all(|(name, _)| forget(&at.join("s").join(name)));
+    if !is_cold {
+        machine::skip("what is in memory stays there, or nobody tells");
+    }
+    is_cold
+}
+
+fn random_bytes(len: usize) -> Vec<u8> {
+    let mut content = vec![0; len];
+    fastrand::Rng::with_seed(len as u64).fill(&mut content);
+    content
+}
+
+fn differ(at: &Path) -> String {
+    let output = Command::new("diff").args(["-r", "s", "d"]).current_dir(at).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn every_end_of_a_file_comes_out_whole() {
+    let scene = scene();
+    let sizes = [MIB, MIB + 1, 3 * MIB / 2 - 4096, 2 * MIB - 1, 13 * MIB, 13 * MIB + 4095];
+    let contents: Vec<(String, Vec<u8>)> =
+        sizes.iter().map(|len| (len.to_string(), random_bytes(*len))).collect();
+    let files: Vec<(&str, &[u8])> =
+        contents.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
+    for flags in WAYS {
+        if !is_laid(scene.path(), &files) {
+            return;
+        }
+        let ran = copy(&[flags, &["--debug"]].concat(), scene.path(), &Setting::default());
+        let found = (ran.status, &*ran.err, differ(scene.path()));
+        assert_eq!(found, (Some(0), "", String::new()), "{flags:?}");
+        let direct = ran.out.matches(": direct reads (").count();
+        assert_eq!(direct, sizes.len(), "{flags:?}: {}", ran.out);
+        // Once more over what is there, which is longer.
+        for (name, content) in &files {
+            fs::write(scene.path().join("d").join(name), vec![2; content.len() * 2]).unwrap();
+        }
+        assert!(is_forgotten(scene.path(), &files));
+        let words = [flags, &["--reflink=never", "-rT", "s", "d"]].concat();
+        let auto = Which::Ours("--engine=auto");
+        let ran = machine::run(auto, &words, scene.path(), &Setting::default());
+        let found = (ran.status, &*ran.err, differ(scene.path()));
+        assert_eq!(found, (Some(0), "", String::new()), "{flags:?}: over others");
+        fs::remove_dir_all(scene.path().join("d")).unwrap();
+    }
+}
+
+/// What the device was given is not in memory afterwards, what a thread wrote is.
+#[test]
+fn one_long_file_goes_both_ways_at_once() {
+    let scene = scene();
+    let content = random_bytes(96 * MIB + 17);
+    let (mut in_memory, mut beside) = (0, 0);
+    for _ in 0..12 {
+        if !is_laid(scene.path(), &[("f", &content)]) {
+            return;
+        }
+        let words = ["--reflink=never", "s/f", "d"];
+        let auto = Which::Ours("--engine=auto");
+        let ran = machine::run(auto, &words, scene.path(), &Setting::default());
+        assert_eq!((ran.status, &*ran.err), (Some(0), ""));
+        let copied = Descriptor::from(File::open(scene.path().join("d")).unwrap());
+        let cached = ringwise::page_cache(&copied, 0, 0).unwrap().cached_pages;
+        in_memory = in_memory.max(cached);
+        beside = beside.max((content.len() as u64).div_ceil(4096) - cached);
+        assert!(fs::read(scene.path().join("d")).unwrap() == content, "it differs");
+        fs::remove_file(scene.path().join("d")).unwrap();
+        if in_memory > 0 && beside > 0 {
+            return;
+        }
+    }
+    machine::skip(&format!("a slow device: {in_memory} pages in memory, {beside} past it"));
+}
+
+/// Nobody may open the copy once more here, so all of it goes through the page cache.
+#[test]
+fn a_copy_that_may_not_be_written_by_name_comes_out_whole() {
+    if !machine::is_root() {
+        return machine::skip("needs root, to become somebody else");
+    }
+    let scene = scene();
+    let at = scene.path();
+    let content = random_bytes(40 * MIB + 5);
+    if !is_laid(at, &[("f", &content)]) {
+        return;
+    }
+    assert!(shell(at, "chmod 777 . && chmod 444 s/f"));
+    let nobody = Setting { as_nobody: true, ..Setting::default() };
+    let ran = machine::run(Which::Ours("--engine=auto"), &["s/f", "d"], at, &nobody);
+    assert_eq!((ran.status, &*ran.err), (Some(0), ""));
+    assert!(fs::read(at.join("d")).unwrap() == content, "it differs");
+}
+
+/// A source without a zero in it, cut or grown during the copy: what is copied has none either.
+#[test]
+fn a_source_that_changes_its_length_is_copied_as_it_was_at_some_moment() {
+    const WHOLE: usize = 24 * MIB + 4000;
+    let scene = scene();
+    let at = scene.path();
+    let content = vec![0x55; WHOLE];
+    let mut random = fastrand::Rng::with_seed(3);
+    for round in 0..16 {
+        if !is_laid(at, &[("f", &content)]) {
+            return;
+        }
+        let mut child = started(WAYS[round % 2], at);
+        // On a busy machine it begins late.
+        while !at.join("d/f").exists() && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        std::thread::sleep(Duration::from_micros(random.u64(..12_000)));
+        let mut file = File::options().append(true).open(at.join("s/f")).unwrap();
+        let len = match round % 4 {
+            0 | 1 => {
+                let len = random.usize(1..WHOLE);
+                file.set_len(len as u64).unwrap();
+                len
+            }
+            _ => {
+                file.write_all(&vec![0x55; 300_001]).unwrap();
+                WHOLE + 300_001
+            }
+        };
+        assert_eq!(child.wait().unwrap().code(), Some(0), "round {round}");
+        let copied = fs::read(at.join("d/f")).unwrap();
+        assert!([len, WHOLE].contains(&copied.len()), "round {round}: {} of {len}", copied.len());
+        let other = copied.iter().position(|byte| *byte != 0x55);
+        assert_eq!(other, None, "round {round}: no byte of the source");
+        fs::remove_dir_all(at.join("d")).unwrap();
+    }
+}
+
+#[test]
+fn killed_at_any_moment_it_is_shorter_or_whole() {
+    let scene = scene();
+    let at = scene.path();
+    let content: Vec<u8> = (0..48 << 20).map(|at: u32| (at % 251) as u8 + 1).collect();
+    let mut random = fastrand::Rng::with_seed(5);
+    for round in 0..12 {
+        if !is_laid(at, &[("f", &content)]) {
+            return;
+        }
+        let mut child = started(WAYS[round % 2], at);
+        while !at.join("d/f").exists() && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        std::thread::sleep(Duration::from_micros(random.u64(..30_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let copied = fs::read(at.join("d/f")).unwrap_or_default();
+        assert!(copied.len() != content.len() || copied == content, "it only looks whole");
+        let _ = fs::remove_dir_all(at.join("d"));
+    }
+}
+
+/// On a file system of its own, too small for all of them.
+#[test]
+fn no_space_is_an_error_of_each_file_that_finds_none() {
+    let scene = scene();
+    let small = scene.path().join("small");
+    let Some(_mounted) = mount_made(scene.path(), SMALL_EXT4, &small) else { return };
+    let content = vec![7; 3 * MIB + 100];
+    let names: Vec<String> = (0..12).map(|name| name.to_string()).collect();
+    let files: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &content[..])).collect();
+    // The sources are elsewhere.
+    let is_cold = is_laid(scene.path(), &files);
+    for flags in WAYS {
+        let target = small.join("d");
+        let words = [flags, &["-r", "s", target.to_str().unwrap()]].concat();
+        let auto = Which::Ours("--engine=auto");
+        let ran = machine::run(auto, &words, scene.path(), &Setting::default());
+        let whole = names.iter().filter(|name| {
+            let copied = fs::read(target.join(name)).unwrap_or_default();
+            assert!(copied.len() != content.len() || copied == content, "one only looks whole");
+            copied.len() == content.len()
+        });
+        let failed = names.len() - whole.count();
+        assert!((1..names.len()).contains(&failed) || !is_cold, "{flags:?}: {failed}");
+        assert_eq!((ran.status, ran.err.lines().count()), (Some(1), failed), "{ran:?}");
+        assert!(
+            ran.err.lines().all(|line| line.ends_with("': No space left on device")),
+            "{ran:?}"
+        );
+        fs::remove_dir_all(target).unwrap();
+    }
+    assert!(shell(scene.path(), "umount small"));
+}
+
+#[test]
+fn a_limit_of_length_is_an_error_of_the_files_that_are_longer() {
+    let scene = scene();
+    let (long, short) = (vec![3; 4 * MIB], vec![4; MIB]);
+    for flags in WAYS {
+        if !is_laid(scene.path(), &[("long", &long), ("short", &short)]) {
+            return;
+        }
+        let program = machine::ours().display().to_string();
+        // In blocks of 512 bytes.
+        let words = [flags, &NEW[..]].concat().join(" ");
+        let script = format!("trap '' XFSZ; ulimit -f 4096; exec {program} {words}");
+        let output =
+            Command::new("sh").args(["-c", &script]).current_dir(scene.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("'d/long'") && said.trim_end().ends_with("File too large"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(fs::read(scene.path().join("d/short")).unwrap() == short);
+        assert!(fs::metadata(scene.path().join("d/long")).unwrap().len() < 4 * MIB as u64);
+        fs::remove_dir_all(scene.path().join("d")).unwrap();
+    }
+}
+
+#[test]
+fn many_of_them_need_few_descriptors() {
+    let scene = scene();
+    let content = random_bytes(MIB + 7);
+    let names: Vec<String> = (0..30).map(|name| name.to_string()).collect();
+    let files: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &content[..])).collect();
+    for flags in WAYS {
+        if !is_laid(scene.path(), &files) {
+            return;
+        }
+        let cp = machine::ours().display().to_string();
+        let words = [flags, &NEW[..]].concat().join(" ");
+        let script = format!("ulimit -n 40; {cp} {words} && diff -r s d && rm -r d");
+        let output =
+            Command::new("sh").args(["-c", &script]).current_dir(scene.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{said}");
+    }
+}
