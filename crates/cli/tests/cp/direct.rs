@@ -14,6 +14,7 @@ use ringwise::Descriptor;
 
 use crate::{
     cold::forget,
+    disk::{Device, Disk},
     edges::{SMALL_EXT4, mount_made, shell},
     machine::{self, Ran, Setting, Which},
     oracle::scene,
@@ -141,11 +142,13 @@ fn a_copy_that_may_not_be_written_by_name_comes_out_whole() {
 /// A source without a zero in it, cut or grown during the copy: what is copied has none either.
 #[test]
 fn a_source_that_changes_its_length_is_copied_as_it_was_at_some_moment() {
-    const WHOLE: usize = 24 * MIB + 4000;
+    // A multiple of what is read at a time: no read tells that there is more.
+    const WHOLE: usize = 24 * MIB;
     let scene = scene();
     let at = scene.path();
     let content = vec![0x55; WHOLE];
     let mut random = fastrand::Rng::with_seed(3);
+    let mut have_grown = 0;
     for round in 0..16 {
         if !is_laid(at, &[("f", &content)]) {
             return;
@@ -155,28 +158,30 @@ fn a_source_that_changes_its_length_is_copied_as_it_was_at_some_moment() {
         while !at.join("d/f").exists() && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_micros(100));
         }
-        std::thread::sleep(Duration::from_micros(random.u64(..12_000)));
+        // What is there when the copy ends has come with it.
+        let is_cut = round % 4 < 2;
+        std::thread::sleep(Duration::from_micros(if is_cut { random.u64(..12_000) } else { 0 }));
         let mut file = File::options().append(true).open(at.join("s/f")).unwrap();
-        let len = match round % 4 {
-            0 | 1 => {
-                let len = random.usize(1..WHOLE);
-                file.set_len(len as u64).unwrap();
-                len
-            }
-            _ => {
-                file.write_all(&vec![0x55; 300_001]).unwrap();
-                WHOLE + 300_001
-            }
+        let len = match is_cut {
+            true => random.usize(1..WHOLE),
+            false => WHOLE + 301,
         };
+        match is_cut {
+            true => file.set_len(len as u64).unwrap(),
+            false => file.write_all(&[0x55; 301]).unwrap(),
+        }
         assert_eq!(child.wait().unwrap().code(), Some(0), "round {round}");
         let copied = fs::read(at.join("d/f")).unwrap();
         assert!([len, WHOLE].contains(&copied.len()), "round {round}: {} of {len}", copied.len());
+        have_grown += usize::from(copied.len() > WHOLE);
         let other = copied.iter().position(|byte| *byte != 0x55);
         assert_eq!(other, None, "round {round}: no byte of the source");
         fs::remove_dir_all(at.join("d")).unwrap();
     }
+    assert!(have_grown > 0, "what was added meanwhile was never copied");
 }
 
+/// Also at the moment when it gets its length.
 #[test]
 fn killed_at_any_moment_it_is_shorter_or_whole() {
     let scene = scene();
@@ -188,10 +193,14 @@ fn killed_at_any_moment_it_is_shorter_or_whole() {
             return;
         }
         let mut child = started(WAYS[round % 2], at);
-        while !at.join("d/f").exists() && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_micros(100));
+        let len = || fs::metadata(at.join("d/f")).map(|found| found.len() as usize);
+        let wanted = if round % 3 == 0 { 0 } else { content.len() };
+        while !len().is_ok_and(|len| len >= wanted) && child.try_wait().unwrap().is_none() {
+            std::hint::spin_loop();
         }
-        std::thread::sleep(Duration::from_micros(random.u64(..30_000)));
+        if wanted == 0 {
+            std::thread::sleep(Duration::from_micros(random.u64(..30_000)));
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         let copied = fs::read(at.join("d/f")).unwrap_or_default();
@@ -236,23 +245,30 @@ fn no_space_is_an_error_of_each_file_that_finds_none() {
 #[test]
 fn a_limit_of_length_is_an_error_of_the_files_that_are_longer() {
     let scene = scene();
-    let (long, short) = (vec![3; 4 * MIB], vec![4; MIB]);
+    // The first finds no room for its blocks; the second, which is one write, none for that.
+    let files =
+        [("long", vec![3; 4 * MIB]), ("middle", vec![4; 400_000]), ("short", vec![5; 200_000])];
+    let files = files.each_ref().map(|(name, content)| (*name, content.as_slice()));
     for flags in WAYS {
-        if !is_laid(scene.path(), &[("long", &long), ("short", &short)]) {
+        if !is_laid(scene.path(), &files) {
             return;
         }
         let program = machine::ours().display().to_string();
         // In blocks of 512 bytes.
         let words = [flags, &NEW[..]].concat().join(" ");
-        let script = format!("trap '' XFSZ; ulimit -f 4096; exec {program} {words}");
+        let script = format!("trap '' XFSZ; ulimit -f 512; exec {program} {words}");
         let output =
             Command::new("sh").args(["-c", &script]).current_dir(scene.path()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("'d/long'") && said.trim_end().ends_with("File too large"), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(fs::read(scene.path().join("d/short")).unwrap() == short);
-        assert!(fs::metadata(scene.path().join("d/long")).unwrap().len() < 4 * MIB as u64);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 2), "{said}");
+        for name in ["'d/long'", "'d/middle'"] {
+            assert!(said.contains(&format!("{name}: File too large\n")), "{said}");
+        }
+        assert!(fs::read(scene.path().join("d/short")).unwrap() == files[2].1);
+        for (name, content) in &files[..2] {
+            let len = fs::metadata(scene.path().join("d").join(name)).unwrap().len();
+            assert!(len < content.len() as u64, "{name} looks whole");
+        }
         fs::remove_dir_all(scene.path().join("d")).unwrap();
     }
 }
@@ -275,4 +291,26 @@ fn many_of_them_need_few_descriptors() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.is_empty(), "{said}");
     }
+}
+
+/// Whatever is written straight to it: what goes through the page cache fails later.
+#[test]
+fn a_device_that_fails_fails_the_copy() {
+    if !machine::is_root() {
+        return machine::skip("only root can mount");
+    }
+    let scene = scene();
+    let Some(disk) = Disk::mount(Device::Failing) else { return };
+    let content = random_bytes(2 * MIB + 9);
+    if !is_laid(scene.path(), &[("one", &content), ("two", &content)]) {
+        return;
+    }
+    let target = disk.path().join("d");
+    let words = ["--jobs=2", "--durable", "-r", "s", target.to_str().unwrap()];
+    disk.fail(true);
+    let auto = Which::Ours("--engine=auto");
+    let ran = machine::run(auto, &words, scene.path(), &Setting::default());
+    disk.fail(false);
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(ran.err.ends_with(": Input/output error\n"), "{ran:?}");
 }
