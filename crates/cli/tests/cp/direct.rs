@@ -247,7 +247,7 @@ fn a_limit_of_length_is_an_error_of_the_files_that_are_longer() {
     let scene = scene();
     // The first finds no room for its blocks; the second, which is one write, none for that.
     let files =
-        [("long", vec![3; 4 * MIB]), ("middle", vec![4; 400_000]), ("short", vec![5; 200_000])];
+        [("long", vec![3; 4 * MIB]), ("middle", vec![4; 409_600]), ("short", vec![5; 200_000])];
     let files = files.each_ref().map(|(name, content)| (*name, content.as_slice()));
     for flags in WAYS {
         if !is_laid(scene.path(), &files) {
