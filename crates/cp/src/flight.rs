@@ -286,6 +286,7 @@ impl Flight {
             return true;
         }
         if moves && job.is_cold() {
+            self.widen();
             ahead::begin(&job.source, job.size());
         }
         if moves && kind(&job.source_stat).is_file() && self.threads.is_some() {
@@ -407,6 +408,13 @@ impl Flight {
             Lazy::Missing => false,
             Lazy::Untried => is_free(true),
             Lazy::Open(mapped) => !mapped.is_slow() && is_free(mapped.wants_more()),
+        }
+    }
+
+    /// Sources are not in memory: more threads, where nobody said how many and each can read ahead.
+    fn widen(&mut self) {
+        if let (Some(threads), None) = (&mut self.threads, self.options.jobs) {
+            threads.widen(self.files_max / (2 * AHEAD_FILES_MIN));
         }
     }
 

@@ -9,6 +9,7 @@ use std::{
 use ringwise::Descriptor;
 
 use crate::{
+    faults::{place, threads_that, tree_traced},
     machine::{self, Setting, Which},
     oracle::scene,
 };
@@ -63,4 +64,31 @@ fn what_is_not_in_memory_comes_out_whole() {
             fs::remove_dir_all(scene.path().join("d")).unwrap();
         }
     }
+}
+
+/// While some wait for the device others do not: the processors alone do not say how many pay.
+#[test]
+fn more_threads_copy_small_files_that_are_not_in_memory() {
+    let Some(scene) = place() else { return };
+    let at = scene.path().join("tree");
+    let directories = || (0..6).map(|number| at.join("s").join(number.to_string()));
+    for directory in directories() {
+        fs::create_dir_all(&directory).unwrap();
+        for number in 0..100_u8 {
+            fs::write(directory.join(number.to_string()), vec![number; 9000]).unwrap();
+        }
+    }
+    let makers = || {
+        let trace = tree_traced(&at, &["trace=openat"], &["--reflink=never"]);
+        threads_that(&trace, "O_CREAT|O_EXCL").len()
+    };
+    let in_memory = makers();
+    rustix::fs::syncfs(File::open(&at).unwrap()).unwrap();
+    let files = directories().flat_map(|directory| fs::read_dir(directory).unwrap());
+    if !files.map(|file| forget(&file.unwrap().path())).fold(true, |all, is| all & is) {
+        return machine::skip("what is in memory stays there, or nobody tells");
+    }
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let cold = makers();
+    assert!(cold > in_memory || processors > 3, "{cold} threads, and {in_memory} from memory");
 }

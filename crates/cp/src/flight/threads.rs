@@ -33,6 +33,9 @@ const BATCHES_EACH: usize = 2;
 /// The same where they are larger files, or one.
 const LARGE_EACH: usize = 4;
 
+/// Threads for sources that are not in memory: while some wait for the device others do not.
+const COLD_MAX: usize = 4;
+
 type Batch = Vec<(Job, Way)>;
 
 /// What a thread gets at a time.
@@ -95,6 +98,11 @@ impl Threads {
 
     pub(crate) fn most(&self) -> usize {
         self.most
+    }
+
+    /// Lets there be more of them, for sources that have to be waited for.
+    pub(crate) fn widen(&mut self, files_max: usize) {
+        self.most = self.most.max(COLD_MAX.min(files_max));
     }
 
     /// Whether each thread has something to do.
