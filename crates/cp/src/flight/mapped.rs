@@ -230,6 +230,7 @@ impl MappedEngine {
             };
             moving.read_ahead(end + self.block_bytes * self.depth as u64);
             moving.next = end;
+            moving.mapping.fault_in(start..end);
             self.write(number, start, end);
         }
     }
