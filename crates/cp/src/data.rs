@@ -42,8 +42,8 @@ pub(crate) fn copy(job: &Job, way: Way) -> Result<(), Line> {
         };
     }
     match way {
-        // A mapped file comes here when it could not go that way. What is to be checked is read.
-        Way::Range | Way::Mapped | Way::Share | Way::Direct => {
+        // A mapped or split file comes here when it could not go that way. What is to be checked is read.
+        Way::Range | Way::Mapped | Way::Split | Way::Share | Way::Direct => {
             if sums.is_some() || !range(job)? {
                 plain(job, &mut sums)?;
             }

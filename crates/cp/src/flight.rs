@@ -9,6 +9,7 @@ mod mapped;
 mod memory;
 mod pace;
 mod ring;
+mod split;
 mod threads;
 mod writers;
 
@@ -285,6 +286,11 @@ impl Flight {
             self.land_or_range(refused, ended, report);
             return true;
         }
+        if moves && let (Way::Split, Lazy::Open(mapped)) = (way, &mut self.mapped) {
+            let moved = mapped.split(&job);
+            let outcome = job.end(moved);
+            return self.end_now(outcome, report);
+        }
         if moves && job.is_cold() {
             self.widen();
             ahead::begin(&job.source, job.size());
@@ -341,6 +347,7 @@ impl Flight {
             direct: self.options.data && !job.cloned && self.may_map(job),
             past: self.may_read_past(job),
             threads: self.threads.is_some() && options.durable && !options.verify,
+            split: self.options.data && !job.cloned && self.may_split(job),
         };
         loop {
             let chosen = way::choose(job, options, means);
@@ -366,6 +373,13 @@ impl Flight {
                         && (!options.durable || self.pairs.takes_direct(job))
                         && self.cold.open(open);
                     if means.past {
+                        return chosen;
+                    }
+                }
+                Way::Split => {
+                    means.split = self.pairs.takes_direct(job)
+                        && self.mapped.open(|| MappedEngine::open(options, files_max));
+                    if means.split {
                         return chosen;
                     }
                 }
@@ -427,6 +441,14 @@ impl Flight {
             (Some(_), true) => MAPPED_BYTES_MIN,
         };
         !self.options.verify && !matches!(self.cold, Lazy::Missing) && job.size() >= bytes_min
+    }
+
+    /// Whether the device may have a part of a file that a thread copies in memory: of one that is
+    /// alone, where more than one thread may run and the kernel tells what is in memory.
+    fn may_split(&self, job: &Job) -> bool {
+        let is_alone = self.threads.is_none() && self.options.jobs != Some(1);
+        let is_there = !matches!(self.mapped, Lazy::Missing);
+        is_alone && is_there && ringwise::page_cache(&job.source, 0, 1).is_ok()
     }
 
     /// Lets no more lines wait than memory has room for.

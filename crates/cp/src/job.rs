@@ -105,6 +105,11 @@ impl Job {
         2 * self.absent_pages > self.pages()
     }
 
+    /// Whether next to nothing of the source has to be waited for.
+    pub(crate) fn is_warm(&self) -> bool {
+        16 * self.absent_pages <= self.pages()
+    }
+
     /// Pages of the source.
     pub(crate) fn pages(&self) -> u64 {
         self.size().div_ceil(rustix::param::page_size() as u64)

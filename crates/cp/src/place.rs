@@ -222,11 +222,14 @@ pub(crate) fn set_direct(file: impl AsFd, on: bool) -> Result<(), Errno> {
     fs::fcntl_setfl(&file, flags)
 }
 
-/// A file that is open once more, with flags of its own. It is the same file whatever became of its
-/// name. An error where `/proc` is missing, or the file's permissions forbid it.
-pub(crate) fn open_again(file: &Descriptor, flags: OFlags) -> Result<OwnedFd, Errno> {
+/// Opens a file once more, with flags of its own, whatever it is called now. An error where `/proc` is
+/// missing, or the file's permissions forbid it.
+pub(crate) fn open_again(file: &Descriptor, stat: &Stat, flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    retry(|| fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()))
+    let opened = retry(|| fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()))?;
+    // Something else may be mounted at /proc.
+    let is_it = Identity::of(&fs::fstat(&opened)?) == Identity::of(stat);
+    is_it.then_some(opened).ok_or(Errno::NOENT)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
 //! | the same as in the next row, at most [`SPLICED_BYTES_MAX`], `--durable` and not to be checked, by threads | spliced: the device takes the pages of the source from a pipe, by direct writes |
 //! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, and one of: `--durable`; no copy_file_range; more bytes than the kernel lets be dirty; after the first 128 MiB of a run, all threads are busy and the device is not | mapped: the device takes the pages of the source, by direct writes |
-//! | at least [`COLD_BYTES_MIN`], most of the source is not in memory, a ring is there, the source's file system takes direct reads (with `--durable` the copy's takes direct writes), not to be checked, more than one thread may be had | direct reads: the device reads it into buffers, pieces of which go on through the page cache or straight back |
+//! | most of the source is not in memory, at least [`COLD_BYTES_MIN`] ([`COLD_ALONE_BYTES_MIN`] of one file alone; [`MAPPED_BYTES_MIN`] with `--durable`), a ring is there, the source's file system takes direct reads (with `--durable` the copy's takes direct writes), not to be checked, more than one thread may be had | direct reads: the device reads it into buffers, pieces of which go on through the page cache or straight back |
+//! | at least [`SPLIT_BYTES_MIN`], nearly all of the source in memory, one file alone, not `--jobs=1` nor an engine that was asked for, direct writes as above, and what the next row asks for | split: a thread copies from its beginning by copy_file_range, the device takes the pages of the source from its end on |
 //! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two, and one call for a small file |
 //! | most of the source is not in memory | read and write, with advice to read ahead |
 //! | at most [`SMALL_BYTES`] | read and write |
@@ -48,6 +49,10 @@ pub(crate) const COLD_ALONE_BYTES_MIN: u64 = 16 << 20;
 /// Up to this many bytes to map a file costs more than it saves.
 const SPLICED_BYTES_MAX: u64 = 4 << 20;
 
+/// From this many bytes on a file alone is copied sooner by a thread and the device than by a thread
+/// (docs/copying.md).
+const SPLIT_BYTES_MIN: u64 = 8 << 20;
+
 /// What direct writes are aligned to: pages, since a mapping has no less.
 pub(crate) const DIRECT_ALIGNMENT_BYTES: u64 = 4096;
 
@@ -71,6 +76,8 @@ pub(crate) enum Way {
     Spliced,
     /// The source is read past the page cache.
     Direct,
+    /// In memory by a thread, and from the page cache to the device by a ring.
+    Split,
     /// One FICLONE, by a thread: this pair of file systems is known to share blocks.
     Share,
 }
@@ -87,6 +94,7 @@ impl Way {
             Way::Mapped => "mapped",
             Way::Spliced => "spliced",
             Way::Direct => "direct reads",
+            Way::Split => "split",
             Way::Share => "shared blocks",
         }
     }
@@ -101,6 +109,8 @@ pub(crate) struct Means {
     pub(crate) direct: bool,
     /// A ring that reads past the page cache, and threads for what it read.
     pub(crate) past: bool,
+    /// A thread and direct writes by a ring, for one file alone.
+    pub(crate) split: bool,
     /// Threads, in a run that waits for the device: direct writes by them.
     pub(crate) threads: bool,
 }
@@ -210,6 +220,9 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
     }
     if means.past && is_cold {
         return (Way::Direct, "the source is not in memory: the device reads it into buffers");
+    }
+    if means.split && size >= SPLIT_BYTES_MIN && job.is_warm() && may_range(job, options) {
+        return (Way::Split, "alone: the device takes its end while its beginning is copied");
     }
     if may_range(job, options) {
         return (Way::Range, if is_cold { COLD } else { "within one file system" });

@@ -30,6 +30,7 @@ mod scripts;
 mod shared;
 mod snapshot;
 mod spliced;
+mod split;
 mod swapped;
 mod told;
 mod world;

@@ -395,7 +395,8 @@ impl Moving {
         if is_so {
             return Some(self.job.copy.clone());
         }
-        let open = || open_again(&self.job.copy, OFlags::WRONLY | OFlags::DIRECT).ok();
+        let Job { copy, copy_stat, .. } = &self.job;
+        let open = || open_again(copy, copy_stat, OFlags::WRONLY | OFlags::DIRECT).ok();
         self.direct.get_or_insert_with(|| open().map(Descriptor::from)).clone()
     }
 }

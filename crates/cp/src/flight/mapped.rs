@@ -29,6 +29,7 @@ use crate::{
     job::{Job, Outcome},
     options::Options,
     place::{retry, set_direct},
+    report::Line,
     way::DIRECT_ALIGNMENT_BYTES,
 };
 
@@ -40,7 +41,7 @@ const ONE_WRITE_BYTES: u64 = 4 << 20;
 const BLOCK_BYTES: u64 = 4 << 20;
 
 /// What is written last of a larger one.
-const TAIL_BYTES: u64 = 64 << 10;
+pub(super) const TAIL_BYTES: u64 = 64 << 10;
 
 /// Writes in flight for one file.
 const DEPTH: usize = 16;
@@ -149,6 +150,11 @@ impl MappedEngine {
         self.advance(number);
         ended.extend(self.exchange(0));
         (None, ended)
+    }
+
+    /// Has the ring do a part of one file while a thread does the other; nothing else is on it.
+    pub(super) fn split(&mut self, job: &Job) -> Result<(), Line> {
+        super::split::copy(job, &mut self.local)
     }
 
     /// Waits until something completed.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Below this the device is what a copy waits for, and the page cache would let it return sooner.
-const BYTES_PER_S_MIN: f64 = 300e6;
+pub(super) const BYTES_PER_S_MIN: f64 = 300e6;
 
 /// So much has to be written before a device is given up.
 const SLOW_BYTES: u64 = 64 << 20;
