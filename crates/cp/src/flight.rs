@@ -28,8 +28,8 @@ use crate::{
     place::{Identity, kind},
     report::{Line, Report},
     way::{
-        self, COLD_ALONE_BYTES_MIN, COLD_BYTES_MIN, Chosen, MAPPED_BYTES_MIN, Means, Pairs,
-        SMALL_BYTES, Way,
+        self, COLD_BYTES_MIN, COLD_FROM_BYTES, Chosen, MAPPED_BYTES_MIN, Means, Pairs, SMALL_BYTES,
+        Way,
     },
 };
 use cold::ColdEngine;
@@ -291,7 +291,8 @@ impl Flight {
             let outcome = job.end(moved);
             return self.end_now(outcome, report);
         }
-        if moves && job.is_cold() {
+        // Who copies it at once finds what the kernel reads ahead in larger folios.
+        if moves && job.is_cold() && self.threads.is_some() {
             self.widen();
             ahead::begin(&job.source, job.size());
         }
@@ -342,11 +343,12 @@ impl Flight {
     /// small file.
     fn choose(&mut self, job: &Job) -> Chosen {
         let (options, files_max) = (&self.options, self.files_max);
+        let is_alone = !options.recursive && options.sources.len() == 1;
         let mut means = Means {
             ring: !matches!(self.ring, Lazy::Missing),
             direct: self.options.data && !job.cloned && self.may_map(job),
             past: self.may_read_past(job),
-            threads: self.threads.is_some() && options.durable && !options.verify,
+            pipes: options.durable && !options.verify && (self.threads.is_some() || is_alone),
             split: self.options.data && !job.cloned && self.may_split(job),
         };
         loop {
@@ -367,8 +369,7 @@ impl Flight {
                 }
                 Way::Direct => {
                     let threads = self.threads.as_ref().map_or(1, Threads::most);
-                    let bytes = self.threads.is_none().then_some(job.size());
-                    let open = || ColdEngine::open(options, threads, files_max, bytes);
+                    let open = || ColdEngine::open(options, threads, files_max);
                     means.past = self.pairs.gives_direct(job)
                         && (!options.durable || self.pairs.takes_direct(job))
                         && self.cold.open(open);
@@ -433,14 +434,11 @@ impl Flight {
     }
 
     /// Whether a file may be read past the page cache, if it is not in it: a ring, buffers and threads
-    /// of their own cost more than a short file alone gains by them.
+    /// of their own cost more than a short run gains by them.
     fn may_read_past(&self, job: &Job) -> bool {
-        let bytes_min = match (&self.threads, self.options.durable) {
-            (None, _) => COLD_ALONE_BYTES_MIN,
-            (Some(_), false) => COLD_BYTES_MIN,
-            (Some(_), true) => MAPPED_BYTES_MIN,
-        };
-        !self.options.verify && !matches!(self.cold, Lazy::Missing) && job.size() >= bytes_min
+        let bytes_min = if self.options.durable { MAPPED_BYTES_MIN } else { COLD_BYTES_MIN };
+        let is_there = !self.options.verify && !matches!(self.cold, Lazy::Missing);
+        is_there && job.size() >= bytes_min && self.given_bytes + job.size() >= COLD_FROM_BYTES
     }
 
     /// Whether the device may have a part of a file that a thread copies in memory: of one that is

@@ -6,9 +6,9 @@
 //! | either side is no regular file, or the source says it has no bytes | read and write |
 //! | holes are to be made: `--sparse=always`, or the source has fewer blocks than bytes | by extents (`SEEK_DATA`), or by looking for zeros where there is no such call |
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
-//! | the same as in the next row, at most [`SPLICED_BYTES_MAX`], `--durable` and not to be checked, by threads | spliced: the device takes the pages of the source from a pipe, by direct writes |
+//! | the same as in the next row, at most [`SPLICED_BYTES_MAX`], `--durable` and not to be checked, by threads or of one file alone | spliced: the device takes the pages of the source from a pipe, by direct writes |
 //! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, and one of: `--durable`; no copy_file_range; more bytes than the kernel lets be dirty; after the first 128 MiB of a run, all threads are busy and the device is not | mapped: the device takes the pages of the source, by direct writes |
-//! | most of the source is not in memory, at least [`COLD_BYTES_MIN`] ([`COLD_ALONE_BYTES_MIN`] of one file alone; [`MAPPED_BYTES_MIN`] with `--durable`), a ring is there, the source's file system takes direct reads (with `--durable` the copy's takes direct writes), not to be checked, more than one thread may be had | direct reads: the device reads it into buffers, pieces of which go on through the page cache or straight back |
+//! | most of the source is not in memory, at least [`COLD_BYTES_MIN`] ([`MAPPED_BYTES_MIN`] with `--durable`), [`COLD_FROM_BYTES`] in the run so far, a ring is there, the source's file system takes direct reads (with `--durable` the copy's takes direct writes), not to be checked, more than one thread may be had | direct reads: the device reads it into buffers, pieces of which go on through the page cache or straight back |
 //! | at least [`SPLIT_BYTES_MIN`], nearly all of the source in memory, one file alone, not `--jobs=1` nor an engine that was asked for, direct writes as above, and what the next row asks for | split: a thread copies from its beginning by copy_file_range, the device takes the pages of the source from its end on |
 //! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two, and one call for a small file |
 //! | most of the source is not in memory | read and write, with advice to read ahead |
@@ -39,12 +39,12 @@ pub(crate) const SMALL_BYTES: u64 = 64 << 10;
 /// memory and writing back later (docs/copying.md).
 pub(crate) const MAPPED_BYTES_MIN: u64 = 128 << 10;
 
-/// From this many bytes on a file of a tree is read past the page cache (docs/copying.md), and with
+/// From this many bytes on a file is read past the page cache (docs/copying.md), and with
 /// `--durable` from [`MAPPED_BYTES_MIN`].
 pub(crate) const COLD_BYTES_MIN: u64 = 1 << 20;
 
-/// The same for one file alone, which has to open a ring for it.
-pub(crate) const COLD_ALONE_BYTES_MIN: u64 = 16 << 20;
+/// So many bytes of a run have to be copied, with the file, before buffers for that are worth it.
+pub(crate) const COLD_FROM_BYTES: u64 = 64 << 20;
 
 /// Up to this many bytes to map a file costs more than it saves.
 const SPLICED_BYTES_MAX: u64 = 4 << 20;
@@ -111,8 +111,9 @@ pub(crate) struct Means {
     pub(crate) past: bool,
     /// A thread and direct writes by a ring, for one file alone.
     pub(crate) split: bool,
-    /// Threads, in a run that waits for the device: direct writes by them.
-    pub(crate) threads: bool,
+    /// Pipes, in a run that waits for the device: direct writes by threads, or for one file alone
+    /// without opening a ring.
+    pub(crate) pipes: bool,
 }
 
 /// A way and its reason, for `--debug`.
@@ -213,7 +214,7 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
     }
     let is_cold = job.is_cold();
     if means.direct && size >= MAPPED_BYTES_MIN && !is_cold {
-        if means.threads && size <= SPLICED_BYTES_MAX {
+        if means.pipes && size <= SPLICED_BYTES_MAX {
             return (Way::Spliced, "the device takes it from the page cache, by a pipe");
         }
         return (Way::Mapped, "the device takes it from the page cache");

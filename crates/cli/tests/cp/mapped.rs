@@ -32,7 +32,7 @@ fn started(engine: &str, at: &Path) -> Child {
 
 /// Whether files of this directory go that way: direct writes and a ring are needed.
 fn is_to_be_had(at: &Path) -> bool {
-    fs::write(at.join("s"), vec![1; 1 << 20]).unwrap();
+    fs::write(at.join("s"), vec![1; 5 << 20]).unwrap();
     let ran = copy(&["--debug"], at);
     fs::remove_file(at.join("s")).unwrap();
     fs::remove_file(at.join("d")).unwrap();

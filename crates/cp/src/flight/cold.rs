@@ -36,15 +36,14 @@ use crate::{
 /// A read, and what is made of it. docs/copying.md has what was tried.
 const PIECE_BYTES: u64 = 512 << 10;
 
-/// Pieces in memory, at most: of a short run fewer, since memory for them is cleared first.
-const PIECES_MAX: usize = 24;
-const PIECES_MIN: usize = 6;
+/// Pieces in memory.
+const PIECES: usize = 24;
 
 /// Files that are read at a time, in turn: each thread that writes has one of its own then.
 const FILES_MAX: usize = 8;
 
 /// Pieces that each thread has or that wait for it, before the device gets some.
-const WAITING_EACH: usize = 8;
+const WAITING_EACH: usize = 3;
 
 /// Pieces on their way to the device, beside what the threads write.
 const BESIDE_MAX: usize = 8;
@@ -100,22 +99,14 @@ enum Step {
 
 impl ColdEngine {
     /// Opens a ring and threads. None: they are not to be had here.
-    /// `bytes`: of the run, where that is known.
-    pub(super) fn open(
-        options: &Options,
-        threads: usize,
-        files_max: usize,
-        bytes: Option<u64>,
-    ) -> Option<ColdEngine> {
-        let half = bytes.map_or(PIECES_MAX, |bytes| (bytes / PIECE_BYTES / 2) as usize);
-        let pieces = half.clamp(PIECES_MIN, PIECES_MAX);
+    pub(super) fn open(options: &Options, threads: usize, files_max: usize) -> Option<ColdEngine> {
         let mut local = Local::builder()
             .backend(BackendChoice::Uring)
-            .entries(2 * pieces as u32)
+            .entries(2 * PIECES as u32)
             .registered_files(0)
             .build()
             .ok()?;
-        let pool = local.register_pool(pieces, PIECE_BYTES as usize).ok()?;
+        let pool = local.register_pool(PIECES, PIECE_BYTES as usize).ok()?;
         let writers = match options.durable {
             true => None,
             false => Some(Writers::open(threads)?),
@@ -274,9 +265,10 @@ impl ColdEngine {
             None => true,
             Some(writers) => {
                 let beside = if self.pace.is_proved() { BESIDE_MAX } else { 1 };
-                // One that ends a file would be waited for.
-                let is_free = piece.offset < moving.tail && self.to_device < beside;
-                is_free && writers.pieces >= WAITING_EACH * writers.count() && !self.pace.is_slow()
+                // What ends the only file would be waited for.
+                let is_last = piece.offset == moving.tail && writers.count() == 1;
+                let has_room = !is_last && self.to_device < beside && !self.pace.is_slow();
+                has_room && writers.pieces >= WAITING_EACH * writers.count()
             }
         };
         if is_for_device && let Some(copy) = moving.device_side(self.writers.is_none()) {
@@ -412,7 +404,7 @@ fn end(moving: Moving) -> Outcome {
         return job.end(Err(line));
     }
     let is_cut = || retry(|| fs::ftruncate(&job.copy, size)).is_ok();
-    let is_whole = size.is_multiple_of(DIRECT_ALIGNMENT_BYTES) || !job.options.durable;
+    let is_whole = size.is_multiple_of(DIRECT_ALIGNMENT_BYTES);
     if !failed && is_as_it_was(&job) && (is_whole || is_cut()) {
         return job.end(Ok(()));
     }
