@@ -73,6 +73,11 @@ fn every_end_of_a_file_comes_out_whole() {
     let ran = copy(&["--debug"], scene.path());
     assert_eq!((ran.status, &*ran.err, differ(scene.path())), (Some(0), "", String::new()));
     assert_eq!(ran.out.matches(": spliced (").count(), sizes.len(), "{}", ran.out);
+    // One that is alone needs no thread for it, nor a ring.
+    let words = ["--reflink=never", "--durable", "--debug", "s/1048576", "alone"];
+    let ran = machine::run(Which::Ours("--engine=auto"), &words, scene.path(), &Setting::default());
+    assert!(ran.out.contains("'alone': spliced ("), "{ran:?}");
+    assert!(fs::read(scene.path().join("alone")).unwrap() == files[3].1);
     // Once more over what is there, which is longer.
     for (name, content) in &files {
         fs::write(scene.path().join("d").join(name), vec![2; content.len() * 2]).unwrap();

@@ -282,8 +282,11 @@ fn a_pool_beyond_the_limit_of_locked_memory() {
         local.push(Operation::read_at(&zero, lease, 0), 1).unwrap();
         local.submit_and_wait(1).unwrap();
         let read = local.next_completion().unwrap();
-        assert_eq!(read.result().unwrap(), 64 << 10);
-        assert!(read.into_buffer().unwrap().as_slice().iter().all(|byte| *byte == 0));
+        // Less than all where another wants the processor (drivers/char/mem.c, read_iter_zero).
+        let count = read.result().unwrap();
+        let bytes = read.into_buffer().unwrap();
+        assert!(count > 0 && bytes.as_slice()[..count].iter().all(|byte| *byte == 0));
+        assert!(bytes.as_slice()[count..].iter().all(|byte| *byte == 1));
         // What is within the limit is registered.
         let small = local.register_pool(1, 4096).unwrap();
         assert!(small.is_registered(), "{:?}", small.registration());
