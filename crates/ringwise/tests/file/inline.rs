@@ -73,7 +73,7 @@ async fn count_read(file: &File, content: &[u8], len: usize) -> (u64, u64, u64) 
 
 /// False, after a moment.
 fn pause() -> bool {
-    std::thread::sleep(std::time::Duration::from_millis(1));
+    std::thread::sleep(Duration::from_millis(1));
     false
 }
 
