@@ -151,10 +151,10 @@ fn a_source_that_is_written_meanwhile_is_copied_again() {
     if !is_to_be_had(at) {
         return;
     }
-    fs::write(at.join("s"), vec![0x55; 16 * MIB]).unwrap();
+    fs::write(at.join("s"), vec![0x55; 64 * MIB]).unwrap();
     let mut command = Command::new("timeout");
     command.args(["60", "strace", "-f", "-q", "-o", "trace", "-e", "trace=copy_file_range"]);
-    command.args(["-e", "inject=copy_file_range:delay_enter=1500000:when=3"]);
+    command.args(["-e", "inject=copy_file_range:delay_enter=1500000:when=2"]);
     let mut child = command.arg(machine::ours()).args(["s", "d"]).current_dir(at).spawn().unwrap();
     let has_begun = || fs::metadata(at.join("d")).is_ok_and(|found| found.len() > 0);
     while !has_begun() && child.try_wait().unwrap().is_none() {
