@@ -145,7 +145,7 @@ impl Flight {
         };
         let jobs = options.jobs.unwrap_or_else(|| match options.engine {
             // One file alone gives a thread nothing to do beside it.
-            EngineChoice::Auto if options.recursive || options.sources.len() > 1 => default_jobs(),
+            EngineChoice::Auto if !options.is_one_file() => default_jobs(),
             EngineChoice::Auto | EngineChoice::Sync | EngineChoice::Uring => 1,
         });
         let threads =
@@ -343,12 +343,13 @@ impl Flight {
     /// small file.
     fn choose(&mut self, job: &Job) -> Chosen {
         let (options, files_max) = (&self.options, self.files_max);
-        let is_alone = !options.recursive && options.sources.len() == 1;
         let mut means = Means {
             ring: !matches!(self.ring, Lazy::Missing),
             direct: self.options.data && !job.cloned && self.may_map(job),
             past: self.may_read_past(job),
-            pipes: options.durable && !options.verify && (self.threads.is_some() || is_alone),
+            pipes: options.durable
+                && !options.verify
+                && (self.threads.is_some() || options.is_one_file()),
             split: self.options.data && !job.cloned && self.may_split(job),
         };
         loop {
@@ -444,7 +445,7 @@ impl Flight {
     /// Whether the device may have a part of a file that a thread copies in memory: of one that is
     /// alone, where more than one thread may run and the kernel tells what is in memory.
     fn may_split(&self, job: &Job) -> bool {
-        let is_alone = self.threads.is_none() && self.options.jobs != Some(1);
+        let is_alone = self.options.is_one_file() && self.options.jobs != Some(1);
         let is_there = !matches!(self.mapped, Lazy::Missing);
         is_alone && is_there && ringwise::page_cache(&job.source, 0, 1).is_ok()
     }

@@ -49,6 +49,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Whether nothing is copied beside the first source.
+    pub(crate) fn is_one_file(&self) -> bool {
+        !self.recursive && self.sources.len() == 1
+    }
+
     /// Whether no link is followed: for what is found in a directory, `-H` means that too.
     pub(crate) fn never_follows(&self, on_command_line: bool) -> bool {
         !self.follows(on_command_line)

@@ -2,7 +2,7 @@
 //!
 //! GNU cp on the machine is the oracle. Where there is none of version 9, that is said and the
 //! comparisons are skipped. `RINGWISE_SEED` runs one random case, `RINGWISE_CASES` that many
-//! new ones.
+//! new ones, and `RINGWISE_KILLS` kills that many copies of each way.
 
 mod atomic;
 mod beyond;
@@ -20,6 +20,7 @@ mod disk;
 mod durable;
 mod edges;
 mod faults;
+mod kills;
 mod machine;
 mod mapped;
 mod meanwhile;

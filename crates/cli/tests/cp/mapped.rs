@@ -12,6 +12,7 @@ use std::{
 
 use crate::{
     edges::{SMALL_EXT4, mount_made, shell},
+    kills,
     machine::{self, Ran, Setting, Which},
     oracle::scene,
 };
@@ -127,17 +128,17 @@ fn killed_at_any_moment_it_is_shorter_or_whole() {
     if !is_to_be_had(scene.path()) {
         return;
     }
-    let content: Vec<u8> = (0..48 << 20).map(|at: u32| (at % 251) as u8 + 1).collect();
-    fs::write(scene.path().join("s"), &content).unwrap();
+    let (source, copy) = (scene.path().join("s"), scene.path().join("d"));
+    let content = kills::content(48 << 20);
+    fs::write(&source, &content).unwrap();
     let mut random = fastrand::Rng::with_seed(5);
-    for _ in 0..8 {
+    for round in 0..kills::rounds(8) {
         let mut child = started("--engine=auto", scene.path());
         std::thread::sleep(Duration::from_micros(random.u64(1000..60_000)));
         child.kill().unwrap();
         child.wait().unwrap();
-        let copied = fs::read(scene.path().join("d")).unwrap_or_default();
-        assert!(copied.len() != content.len() || copied == content, "it only looks whole");
-        let _ = fs::remove_file(scene.path().join("d"));
+        kills::left(round, &source, &copy, &content);
+        let _ = fs::remove_file(&copy);
     }
 }
 
