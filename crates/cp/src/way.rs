@@ -44,7 +44,7 @@ pub(crate) const MAPPED_BYTES_MIN: u64 = 128 << 10;
 pub(crate) const COLD_BYTES_MIN: u64 = 1 << 20;
 
 /// So many bytes of a run have to be copied, with the file, before buffers for that are worth it.
-pub(crate) const COLD_FROM_BYTES: u64 = 64 << 20;
+pub(crate) const COLD_FROM_BYTES: u64 = 8 << 20;
 
 /// Up to this many bytes to map a file costs more than it saves.
 const SPLICED_BYTES_MAX: u64 = 4 << 20;

@@ -97,6 +97,27 @@ fn every_end_of_a_file_comes_out_whole() {
     }
 }
 
+#[test]
+fn a_short_run_has_buffers_where_they_are_worth_it() {
+    let scene = scene();
+    let (long, short) = (random_bytes(9 * MIB + 3), random_bytes(6 * MIB));
+    if !is_laid(scene.path(), &[("long", &long), ("short", &short)]) {
+        return;
+    }
+    for (name, content, way) in
+        [("long", &long, "direct reads"), ("short", &short, "copy_file_range")]
+    {
+        let ran = machine::run(
+            Which::Ours("--engine=auto"),
+            &["--debug", &format!("s/{name}"), name],
+            scene.path(),
+            &Setting::default(),
+        );
+        assert!(ran.out.contains(&format!("'{name}': {way} (")), "{ran:?}");
+        assert!(fs::read(scene.path().join(name)).unwrap() == *content, "{name} differs");
+    }
+}
+
 /// What the device was given is not in memory afterwards, what a thread wrote is.
 #[test]
 fn one_long_file_goes_both_ways_at_once() {

@@ -36,8 +36,15 @@ use crate::{
 /// A read, and what is made of it. docs/copying.md has what was tried.
 const PIECE_BYTES: u64 = 512 << 10;
 
-/// Pieces in memory.
-const PIECES: usize = 24;
+/// Pieces in memory at first: each page of them costs its first touch, which a short run does not make
+/// up for.
+const PIECES: usize = 8;
+
+/// Pieces beside them in a longer run.
+const PIECES_MORE: usize = 16;
+
+/// Bytes of files from which on a run is one.
+const LONG_RUN_BYTES: u64 = 64 << 20;
 
 /// Files that are read at a time, in turn: each thread that writes has one of its own then.
 const FILES_MAX: usize = 8;
@@ -54,7 +61,9 @@ const BELL: u64 = 0;
 /// The ring, its threads and the files on it.
 pub(super) struct ColdEngine {
     local: Local,
-    pool: Pool,
+    pools: Vec<Pool>,
+    /// Of all files so far.
+    bytes: u64,
     writers: Option<Writers>,
     files: BTreeMap<u64, Moving>,
     files_max: usize,
@@ -102,7 +111,7 @@ impl ColdEngine {
     pub(super) fn open(options: &Options, threads: usize, files_max: usize) -> Option<ColdEngine> {
         let mut local = Local::builder()
             .backend(BackendChoice::Uring)
-            .entries(2 * PIECES as u32)
+            .entries(2 * (PIECES + PIECES_MORE) as u32)
             .registered_files(0)
             .build()
             .ok()?;
@@ -113,7 +122,8 @@ impl ColdEngine {
         };
         Some(ColdEngine {
             local,
-            pool,
+            pools: vec![pool],
+            bytes: 0,
             writers,
             files: BTreeMap::new(),
             // Each has three descriptors.
@@ -138,6 +148,7 @@ impl ColdEngine {
         while self.files.len() >= self.files_max {
             ended.extend(self.wait());
         }
+        self.provide(job.size());
         match Moving::prepare(job, self.writers.is_none()) {
             Ok(mut moving) => {
                 moving.direct = (!takes_direct).then_some(None);
@@ -148,6 +159,15 @@ impl ColdEngine {
         self.read_all();
         ended.extend(self.exchange(0));
         (None, ended)
+    }
+
+    /// Has more buffers where it turns out that they are worth it, and are to be had.
+    fn provide(&mut self, bytes: u64) {
+        let was_short = self.bytes < LONG_RUN_BYTES;
+        self.bytes += bytes;
+        if was_short && self.bytes >= LONG_RUN_BYTES {
+            self.pools.extend(self.local.register_pool(PIECES_MORE, PIECE_BYTES as usize));
+        }
     }
 
     /// Waits until something completed.
@@ -229,7 +249,7 @@ impl ColdEngine {
             let next = self.files.range(self.turn + 1..).chain(self.files.range(..=self.turn));
             let mut wanting = next.filter(|(_, moving)| is_wanting(moving)).map(|(n, _)| *n);
             let Some(file) = wanting.next() else { return };
-            let Some(buffer) = self.pool.take() else { return };
+            let Some(buffer) = self.pools.iter().find_map(Pool::take) else { return };
             self.turn = file;
             let Some(moving) = self.files.get_mut(&file) else { return };
             let offset = moving.next;
