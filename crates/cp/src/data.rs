@@ -5,6 +5,8 @@
 
 pub(crate) mod ahead;
 pub(crate) mod direct;
+mod pipe;
+mod piped;
 mod spliced;
 pub(crate) mod verify;
 
@@ -49,6 +51,7 @@ pub(crate) fn copy(job: &Job, way: Way) -> Result<(), Line> {
             }
         }
         Way::Spliced => spliced::copy(job)?,
+        Way::Piped => piped::copy(job)?,
         Way::Extents => extents(job, &mut sums)?,
         Way::Zeros => zeros(job, 0, u64::MAX, &mut sums).and_then(|end| extend(job, end))?,
         // A ring's job comes here only when the ring could not take it.

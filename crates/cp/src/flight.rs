@@ -28,8 +28,8 @@ use crate::{
     place::{Identity, kind},
     report::{Line, Report},
     way::{
-        self, COLD_BYTES_MIN, COLD_FROM_BYTES, Chosen, MAPPED_BYTES_MIN, Means, Pairs, SMALL_BYTES,
-        Way,
+        self, COLD_BYTES_MIN, COLD_FROM_BYTES, COLD_FROM_BYTES_DURABLE, Chosen, MAPPED_BYTES_MIN,
+        Means, Pairs, SMALL_BYTES, Way,
     },
 };
 use cold::ColdEngine;
@@ -294,7 +294,9 @@ impl Flight {
         // Who copies it at once finds what the kernel reads ahead in larger folios.
         if moves && job.is_cold() && self.threads.is_some() {
             self.widen();
-            ahead::begin(&job.source, job.size());
+            if way != Way::Piped {
+                ahead::begin(&job.source, job.size());
+            }
         }
         if moves && kind(&job.source_stat).is_file() && self.threads.is_some() {
             return self.begin_by_thread(job, way, report);
@@ -347,6 +349,7 @@ impl Flight {
             ring: !matches!(self.ring, Lazy::Missing),
             direct: self.options.data && !job.cloned && self.may_map(job),
             past: self.may_read_past(job),
+            piped: self.may_pipe(job),
             pipes: options.durable
                 && !options.verify
                 && (self.threads.is_some() || options.is_one_file()),
@@ -375,6 +378,12 @@ impl Flight {
                         && (!options.durable || self.pairs.takes_direct(job))
                         && self.cold.open(open);
                     if means.past {
+                        return chosen;
+                    }
+                }
+                Way::Piped => {
+                    means.piped = self.pairs.gives_direct(job);
+                    if means.piped {
                         return chosen;
                     }
                 }
@@ -437,9 +446,22 @@ impl Flight {
     /// Whether a file may be read past the page cache, if it is not in it: a ring, buffers and threads
     /// of their own cost more than a short run gains by them.
     fn may_read_past(&self, job: &Job) -> bool {
-        let bytes_min = if self.options.durable { MAPPED_BYTES_MIN } else { COLD_BYTES_MIN };
+        let (bytes_min, from_bytes) = match self.options.durable {
+            true => (MAPPED_BYTES_MIN, COLD_FROM_BYTES_DURABLE),
+            false => (COLD_BYTES_MIN, COLD_FROM_BYTES),
+        };
         let is_there = !self.options.verify && !matches!(self.cold, Lazy::Missing);
-        is_there && job.size() >= bytes_min && self.given_bytes + job.size() >= COLD_FROM_BYTES
+        is_there && job.size() >= bytes_min && self.given_bytes + job.size() >= from_bytes
+    }
+
+    /// Whether a file may be read past the page cache without a ring, if it is not in it: by several
+    /// threads, which wait for the device in turn.
+    fn may_pipe(&self, job: &Job) -> bool {
+        let options = &self.options;
+        let are_several =
+            self.threads.is_some() || (options.is_one_file() && options.jobs != Some(1));
+        let is_free = options.engine == EngineChoice::Auto && !options.durable && !options.verify;
+        is_free && are_several && self.files_max > 1 && job.size() > SMALL_BYTES
     }
 
     /// Whether the device may have a part of a file that a thread copies in memory: of one that is

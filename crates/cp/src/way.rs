@@ -8,7 +8,8 @@
 //! | `--engine=uring` | the ring: reads ahead, writes in order |
 //! | the same as in the next row, at most [`SPLICED_BYTES_MAX`], `--durable` and not to be checked, by threads or of one file alone | spliced: the device takes the pages of the source from a pipe, by direct writes |
 //! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, and one of: `--durable`; no copy_file_range; more bytes than the kernel lets be dirty; after the first 128 MiB of a run, all threads are busy and the device is not | mapped: the device takes the pages of the source, by direct writes |
-//! | most of the source is not in memory, at least [`COLD_BYTES_MIN`] ([`MAPPED_BYTES_MIN`] with `--durable`), [`COLD_FROM_BYTES`] in the run so far, a ring is there, the source's file system takes direct reads (with `--durable` the copy's takes direct writes), not to be checked, more than one thread may be had | direct reads: the device reads it into buffers, pieces of which go on through the page cache or straight back |
+//! | most of the source is not in memory, at least [`COLD_BYTES_MIN`] ([`MAPPED_BYTES_MIN`] with `--durable`), [`COLD_FROM_BYTES`] in the run so far ([`COLD_FROM_BYTES_DURABLE`]), a ring is there, the source's file system takes direct reads (with `--durable` the copy's takes direct writes), not to be checked, more than one thread may be had | direct reads: the device reads it into buffers, pieces of which go on through the page cache or straight back |
+//! | the same, more than [`SMALL_BYTES`], neither `--durable` nor an engine that was asked for | piped: threads read it past the page cache into pipes, and write it from there through that |
 //! | at least [`SPLIT_BYTES_MIN`], nearly all of the source in memory, one file alone, not `--jobs=1` nor an engine that was asked for, direct writes as above, and what the next row asks for | split: a thread copies from its beginning by copy_file_range, the device takes the pages of the source from its end on |
 //! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two, and one call for a small file |
 //! | most of the source is not in memory | read and write, with advice to read ahead |
@@ -43,8 +44,12 @@ pub(crate) const MAPPED_BYTES_MIN: u64 = 128 << 10;
 /// `--durable` from [`MAPPED_BYTES_MIN`].
 pub(crate) const COLD_BYTES_MIN: u64 = 1 << 20;
 
-/// So many bytes of a run have to be copied, with the file, before buffers for that are worth it.
-pub(crate) const COLD_FROM_BYTES: u64 = 8 << 20;
+/// So many bytes of a run have to be copied, with the file, before buffers for that are worth it: each
+/// page of them costs its first touch. Until then pipes have what they hold from the kernel.
+pub(crate) const COLD_FROM_BYTES: u64 = 128 << 20;
+
+/// The same with `--durable`, where both sides wait for the device: a ring has more on its way to it.
+pub(crate) const COLD_FROM_BYTES_DURABLE: u64 = 8 << 20;
 
 /// Up to this many bytes to map a file costs more than it saves.
 const SPLICED_BYTES_MAX: u64 = 4 << 20;
@@ -74,7 +79,9 @@ pub(crate) enum Way {
     Mapped,
     /// By a thread, through a pipe.
     Spliced,
-    /// The source is read past the page cache.
+    /// The source is read past the page cache, by a thread, through a pipe.
+    Piped,
+    /// The same by a ring, into buffers.
     Direct,
     /// In memory by a thread, and from the page cache to the device by a ring.
     Split,
@@ -93,6 +100,7 @@ impl Way {
             Way::Ring => "ring",
             Way::Mapped => "mapped",
             Way::Spliced => "spliced",
+            Way::Piped => "piped",
             Way::Direct => "direct reads",
             Way::Split => "split",
             Way::Share => "shared blocks",
@@ -109,6 +117,8 @@ pub(crate) struct Means {
     pub(crate) direct: bool,
     /// A ring that reads past the page cache, and threads for what it read.
     pub(crate) past: bool,
+    /// Pipes for what is read past the page cache.
+    pub(crate) piped: bool,
     /// A thread and direct writes by a ring, for one file alone.
     pub(crate) split: bool,
     /// Pipes, in a run that waits for the device: direct writes by threads, or for one file alone
@@ -221,6 +231,9 @@ pub(crate) fn choose(job: &Job, options: &Options, means: Means) -> Chosen {
     }
     if means.past && is_cold {
         return (Way::Direct, "the source is not in memory: the device reads it into buffers");
+    }
+    if means.piped && is_cold {
+        return (Way::Piped, "the source is not in memory: it is read past the page cache");
     }
     if means.split && size >= SPLIT_BYTES_MIN && job.is_warm() && may_range(job, options) {
         return (Way::Split, "alone: the device takes its end while its beginning is copied");

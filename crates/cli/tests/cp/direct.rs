@@ -1,6 +1,6 @@
-//! Larger files that are not in memory are read past the page cache, and their pieces written by
-//! threads and by the device: what comes of it where they end in the middle of a piece, change
-//! meanwhile, or find no room.
+//! Files that are not in memory are read past the page cache, by a ring or into pipes, and their pieces
+//! written by threads and by the device: what comes of it where they end in the middle of a piece,
+//! change meanwhile, or find no room. One file alone by pipes is in `piped.rs`.
 
 use std::{
     fs::{self, File},
@@ -22,24 +22,29 @@ use crate::{
 };
 
 const MIB: usize = 1 << 20;
-const WAYS: [&[&str]; 2] = [&["--jobs=2"], &["--jobs=2", "--durable"]];
-/// A long hole comes first: a short run has no buffers.
-const WORDS: [&str; 5] = ["--reflink=never", "-r", "hole", "s", "d"];
+/// The beginning of a command line, and how the plan calls the way that larger files of `s` go then.
+/// A long hole makes a run a long one.
+type Way = (&'static str, &'static [&'static str]);
+const WAYS: [Way; 3] = [
+    ("direct reads", &["--jobs=2", "--reflink=never", "-r", "hole"]),
+    ("direct reads", &["--jobs=2", "--reflink=never", "--durable", "-r", "hole"]),
+    ("piped", &["--jobs=2", "--reflink=never", "-r"]),
+];
+const HOLE_BYTES: u64 = 128 << 20;
 
-fn copy(flags: &[&str], at: &Path, setting: &Setting) -> Ran {
-    let words = [flags, &WORDS[..]].concat();
-    machine::run(Which::Ours("--engine=auto"), &words, at, setting)
+fn copy(words: &[&str], at: &Path, setting: &Setting) -> Ran {
+    machine::run(Which::Ours("--engine=auto"), words, at, setting)
 }
 
-fn started(flags: &[&str], at: &Path) -> Child {
-    Command::new(machine::ours()).args(flags).args(WORDS).current_dir(at).spawn().unwrap()
+fn started((_, begin): Way, at: &Path) -> Child {
+    Command::new(machine::ours()).args(begin).args(["s", "d"]).current_dir(at).spawn().unwrap()
 }
 
 /// Makes `s` with these files and has none of them in memory. False: it stays there, and that is said.
-fn is_laid(at: &Path, files: &[(&str, &[u8])]) -> bool {
+pub fn is_laid(at: &Path, files: &[(&str, &[u8])]) -> bool {
     fs::create_dir_all(at.join("s")).unwrap();
     fs::create_dir_all(at.join("d")).unwrap();
-    File::create(at.join("hole")).unwrap().set_len(64 << 20).unwrap();
+    File::create(at.join("hole")).unwrap().set_len(HOLE_BYTES).unwrap();
     for (name, content) in files {
         fs::write(at.join("s").join(name), content).unwrap();
     }
@@ -55,7 +60,7 @@ fn is_forgotten(at: &Path, files: &[(&str, &[u8])]) -> bool {
     is_cold
 }
 
-fn random_bytes(len: usize) -> Vec<u8> {
+pub fn random_bytes(len: usize) -> Vec<u8> {
     let mut content = vec![0; len];
     fastrand::Rng::with_seed(len as u64).fill(&mut content);
     content
@@ -74,47 +79,47 @@ fn every_end_of_a_file_comes_out_whole() {
         sizes.iter().map(|len| (len.to_string(), random_bytes(*len))).collect();
     let files: Vec<(&str, &[u8])> =
         contents.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
-    for flags in WAYS {
+    for (way, begin) in WAYS {
         if !is_laid(scene.path(), &files) {
             return;
         }
-        let ran = copy(&[flags, &["--debug"]].concat(), scene.path(), &Setting::default());
+        let words = [begin, &["--debug", "s", "d"]].concat();
+        let ran = copy(&words, scene.path(), &Setting::default());
         let found = (ran.status, &*ran.err, differ(scene.path()));
-        assert_eq!(found, (Some(0), "", String::new()), "{flags:?}");
-        let direct = ran.out.matches(": direct reads (").count();
-        assert_eq!(direct, sizes.len(), "{flags:?}: {}", ran.out);
+        assert_eq!(found, (Some(0), "", String::new()), "{begin:?}");
+        let count = ran.out.matches(&format!(": {way} (")).count();
+        assert_eq!(count, sizes.len(), "{begin:?}: {}", ran.out);
         // Once more over what is there, which is longer.
         for (name, content) in &files {
             fs::write(scene.path().join("d/s").join(name), vec![2; content.len() * 2]).unwrap();
         }
         assert!(is_forgotten(scene.path(), &files));
-        let words = [flags, &["--reflink=never", "-r", "hole", "s", "d"]].concat();
-        let auto = Which::Ours("--engine=auto");
-        let ran = machine::run(auto, &words, scene.path(), &Setting::default());
+        let ran = copy(&[begin, &["s", "d"]].concat(), scene.path(), &Setting::default());
         let found = (ran.status, &*ran.err, differ(scene.path()));
-        assert_eq!(found, (Some(0), "", String::new()), "{flags:?}: over others");
+        assert_eq!(found, (Some(0), "", String::new()), "{begin:?}: over others");
         fs::remove_dir_all(scene.path().join("d")).unwrap();
     }
 }
 
+/// A ring has buffers, the first touch of which a short run does not make up for.
 #[test]
-fn a_short_run_has_buffers_where_they_are_worth_it() {
+fn a_run_has_a_ring_where_it_is_worth_one() {
     let scene = scene();
-    let (long, short) = (random_bytes(9 * MIB + 3), random_bytes(6 * MIB));
-    if !is_laid(scene.path(), &[("long", &long), ("short", &short)]) {
-        return;
-    }
-    for (name, content, way) in
-        [("long", &long, "direct reads"), ("short", &short, "copy_file_range")]
-    {
-        let ran = machine::run(
-            Which::Ours("--engine=auto"),
-            &["--debug", &format!("s/{name}"), name],
-            scene.path(),
-            &Setting::default(),
-        );
-        assert!(ran.out.contains(&format!("'{name}': {way} (")), "{ran:?}");
-        assert!(fs::read(scene.path().join(name)).unwrap() == *content, "{name} differs");
+    let content = random_bytes(5 * MIB + 3);
+    for (flag, from) in [("--durable", 8 << 20), ("--update=all", HOLE_BYTES)] {
+        for (bytes, is_long) in [(from - (6 << 20), false), (from, true)] {
+            if !is_laid(scene.path(), &[("f", &content)]) {
+                return;
+            }
+            let hole = File::options().write(true).open(scene.path().join("hole")).unwrap();
+            hole.set_len(bytes).unwrap();
+            let words = ["--jobs=2", "--reflink=never", flag, "--debug", "-r", "hole", "s", "d"];
+            let ran = copy(&words, scene.path(), &Setting::default());
+            let is_so = ran.out.contains("'d/s/f': direct reads (");
+            assert_eq!(is_so, is_long, "{bytes} before it: {ran:?}");
+            assert_eq!(differ(scene.path()), "");
+            fs::remove_dir_all(scene.path().join("d")).unwrap();
+        }
     }
 }
 
@@ -122,15 +127,14 @@ fn a_short_run_has_buffers_where_they_are_worth_it() {
 #[test]
 fn one_long_file_goes_both_ways_at_once() {
     let scene = scene();
-    let content = random_bytes(96 * MIB + 17);
+    let content = random_bytes(160 * MIB + 17);
     let (mut in_memory, mut beside) = (0, 0);
     for _ in 0..12 {
         if !is_laid(scene.path(), &[("f", &content)]) {
             return;
         }
         let words = ["--reflink=never", "s/f", "e"];
-        let auto = Which::Ours("--engine=auto");
-        let ran = machine::run(auto, &words, scene.path(), &Setting::default());
+        let ran = copy(&words, scene.path(), &Setting::default());
         assert_eq!((ran.status, &*ran.err), (Some(0), ""));
         let copied = Descriptor::from(File::open(scene.path().join("e")).unwrap());
         let cached = ringwise::page_cache(&copied, 0, 0).unwrap().cached_pages;
@@ -153,13 +157,13 @@ fn a_copy_that_may_not_be_written_by_name_comes_out_whole() {
     }
     let scene = scene();
     let at = scene.path();
-    let content = random_bytes(72 * MIB + 5);
+    let content = random_bytes(130 * MIB + 5);
     if !is_laid(at, &[("f", &content)]) {
         return;
     }
     assert!(shell(at, "chmod 777 . && chmod 444 s/f"));
     let nobody = Setting { as_nobody: true, ..Setting::default() };
-    let ran = machine::run(Which::Ours("--engine=auto"), &["s/f", "e"], at, &nobody);
+    let ran = copy(&["s/f", "e"], at, &nobody);
     assert_eq!((ran.status, &*ran.err), (Some(0), ""));
     assert!(fs::read(at.join("e")).unwrap() == content, "it differs");
 }
@@ -174,17 +178,17 @@ fn a_source_that_changes_its_length_is_copied_as_it_was_at_some_moment() {
     let content = vec![0x55; WHOLE];
     let mut random = fastrand::Rng::with_seed(3);
     let mut have_grown = 0;
-    for round in 0..16 {
+    for round in 0..18 {
         if !is_laid(at, &[("f", &content)]) {
             return;
         }
-        let mut child = started(WAYS[round % 2], at);
+        let mut child = started(WAYS[round % 3], at);
         // On a busy machine it begins late.
         while !at.join("d/s/f").exists() && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_micros(100));
         }
         // What is there when the copy ends has come with it.
-        let is_cut = round % 4 < 2;
+        let is_cut = round % 6 < 3;
         std::thread::sleep(Duration::from_micros(if is_cut { random.u64(..12_000) } else { 0 }));
         let mut file = File::options().append(true).open(at.join("s/f")).unwrap();
         let len = match is_cut {
@@ -218,9 +222,9 @@ fn killed_at_any_moment_it_is_shorter_or_whole() {
         if !is_laid(at, &[("f", &content)]) {
             return;
         }
-        let mut child = started(WAYS[round % 2], at);
+        let mut child = started(WAYS[round % 3], at);
         let len = || fs::metadata(&copy).map(|found| found.len() as usize);
-        let wanted = if round % 3 == 0 { 0 } else { content.len() };
+        let wanted = if round % 2 == 0 { 0 } else { content.len() };
         while !len().is_ok_and(|len| len >= wanted) && child.try_wait().unwrap().is_none() {
             std::hint::spin_loop();
         }
@@ -245,19 +249,18 @@ fn no_space_is_an_error_of_each_file_that_finds_none() {
     let files: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &content[..])).collect();
     // The sources are elsewhere.
     let is_cold = is_laid(scene.path(), &files);
-    for flags in WAYS {
+    for (_, begin) in WAYS {
         let target = small.join("d");
         fs::create_dir(&target).unwrap();
-        let words = [flags, &["-r", "hole", "s", target.to_str().unwrap()]].concat();
-        let auto = Which::Ours("--engine=auto");
-        let ran = machine::run(auto, &words, scene.path(), &Setting::default());
+        let words = [begin, &["s", target.to_str().unwrap()]].concat();
+        let ran = copy(&words, scene.path(), &Setting::default());
         let whole = names.iter().filter(|name| {
             let copied = fs::read(target.join("s").join(name)).unwrap_or_default();
             assert!(copied.len() != content.len() || copied == content, "one only looks whole");
             copied.len() == content.len()
         });
         let failed = names.len() - whole.count();
-        assert!((1..names.len()).contains(&failed) || !is_cold, "{flags:?}: {failed}");
+        assert!((1..names.len()).contains(&failed) || !is_cold, "{begin:?}: {failed}");
         assert_eq!((ran.status, ran.err.lines().count()), (Some(1), failed), "{ran:?}");
         assert!(
             ran.err.lines().all(|line| line.ends_with("': No space left on device")),
@@ -275,19 +278,22 @@ fn a_limit_of_length_is_an_error_of_the_files_that_are_longer() {
     let files =
         [("long", vec![3; 4 * MIB]), ("middle", vec![4; 409_600]), ("short", vec![5; 200_000])];
     let files = files.each_ref().map(|(name, content)| (*name, content.as_slice()));
-    for flags in WAYS {
+    for (_, begin) in WAYS {
         if !is_laid(scene.path(), &files) {
             return;
         }
         let program = machine::ours().display().to_string();
         // In blocks of 512 bytes.
-        let words = [flags, &WORDS[..]].concat().join(" ");
-        let script = format!("trap '' XFSZ; ulimit -f 512; exec {program} {words}");
+        let words = begin.join(" ");
+        let script = format!("trap '' XFSZ; ulimit -f 512; exec {program} {words} s d");
         let output =
             Command::new("sh").args(["-c", &script]).current_dir(scene.path()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 3), "{said}");
-        for name in ["'d/hole'", "'d/s/long'", "'d/s/middle'"] {
+        let hole = begin.contains(&"hole").then_some("'d/hole'");
+        let failed: Vec<&str> = hole.into_iter().chain(["'d/s/long'", "'d/s/middle'"]).collect();
+        let found = (output.status.code(), said.lines().count());
+        assert_eq!(found, (Some(1), failed.len()), "{said}");
+        for name in failed {
             let line = said.lines().find(|line| line.contains(name));
             assert!(line.is_some_and(|line| line.ends_with(": File too large")), "{said}");
         }
@@ -306,13 +312,13 @@ fn many_of_them_need_few_descriptors() {
     let content = random_bytes(MIB + 7);
     let names: Vec<String> = (0..30).map(|name| name.to_string()).collect();
     let files: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &content[..])).collect();
-    for flags in WAYS {
+    for (_, begin) in WAYS {
         if !is_laid(scene.path(), &files) {
             return;
         }
         let cp = machine::ours().display().to_string();
-        let words = [flags, &WORDS[..]].concat().join(" ");
-        let script = format!("ulimit -n 40; {cp} {words} && diff -r s d/s && rm -r d/s");
+        let words = begin.join(" ");
+        let script = format!("ulimit -n 40; {cp} {words} s d && diff -r s d/s && rm -r d/s");
         let output =
             Command::new("sh").args(["-c", &script]).current_dir(scene.path()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -336,8 +342,7 @@ fn a_device_that_fails_fails_the_copy() {
     fs::create_dir(&target).unwrap();
     let words = ["--jobs=2", "--durable", "-r", "hole", "s", target.to_str().unwrap()];
     disk.fail(true);
-    let auto = Which::Ours("--engine=auto");
-    let ran = machine::run(auto, &words, scene.path(), &Setting::default());
+    let ran = copy(&words, scene.path(), &Setting::default());
     disk.fail(false);
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.err.ends_with(": Input/output error\n"), "{ran:?}");

@@ -25,6 +25,7 @@ mod machine;
 mod mapped;
 mod meanwhile;
 mod oracle;
+mod piped;
 mod random;
 mod resumed;
 mod scripts;

@@ -9,30 +9,22 @@
 //! The copy grows with each write, the last of which is a whole block, of which what is too much is
 //! cut off. Whatever does not go as it should is begun again by ordinary calls.
 
-use std::{cell::RefCell, os::fd::OwnedFd};
-
 use ringwise::AlignedBuf;
 use rustix::{
     fs,
     io::{self, Errno},
-    pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice},
 };
 
-use super::direct::{copy_again, is_as_it_was};
+use super::{
+    direct::{copy_again, is_as_it_was},
+    pipe::{self, PIPE_BYTES},
+};
 use crate::{
     job::Job,
     place::{retry, set_direct},
     report::Line,
     way::DIRECT_ALIGNMENT_BYTES,
 };
-
-/// What a pipe is asked to hold, and with it the length of a write: as much as anybody may ask for
-/// (`fs.pipe-max-size`; pipe(7)).
-const PIPE_BYTES: usize = 1 << 20;
-
-thread_local! {
-    static PIPE: RefCell<Option<Pipe>> = const { RefCell::new(None) };
-}
 
 /// Moves the content of a regular file.
 pub(super) fn copy(job: &Job) -> Result<(), Line> {
@@ -47,69 +39,8 @@ pub(super) fn copy(job: &Job) -> Result<(), Line> {
 fn carry(job: &Job) -> Result<(), Errno> {
     let size = job.size();
     let whole = size / DIRECT_ALIGNMENT_BYTES * DIRECT_ALIGNMENT_BYTES;
-    PIPE.with_borrow_mut(|kept| {
-        // What is left in a pipe by a failure goes with the pipe.
-        let pipe = match kept.take() {
-            Some(pipe) => pipe,
-            None => Pipe::open()?,
-        };
-        pipe.carry(job, whole)?;
-        *kept = Some(pipe);
-        Ok(())
-    })?;
+    pipe::carry(&job.source, &job.copy, 0..whole, PIPE_BYTES)?;
     if whole == size { Ok(()) } else { write_last(job, whole, size) }
-}
-
-/// A pipe, empty but while a file is copied.
-struct Pipe {
-    reader: OwnedFd,
-    writer: OwnedFd,
-    bytes: usize,
-}
-
-impl Pipe {
-    fn open() -> Result<Pipe, Errno> {
-        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-        // A user who has many has shorter ones.
-        let _ = fcntl_setpipe_size(&writer, PIPE_BYTES);
-        let bytes = fcntl_getpipe_size(&writer)?;
-        Ok(Pipe { reader, writer, bytes })
-    }
-
-    /// Moves whole blocks.
-    fn carry(&self, job: &Job, end: u64) -> Result<(), Errno> {
-        let mut at = 0;
-        while at < end {
-            let len = usize::try_from(end - at).map_or(self.bytes, |len| len.min(self.bytes));
-            let filled = retry(|| {
-                let (mut from, flags) = (at, SpliceFlags::empty());
-                splice(&job.source, Some(&mut from), &self.writer, None, len, flags)
-            })?;
-            if filled == 0 {
-                // It was cut meanwhile.
-                return Err(Errno::IO);
-            }
-            self.empty(job, &mut at, filled as u64)?;
-        }
-        Ok(())
-    }
-
-    /// Writes what the pipe has.
-    fn empty(&self, job: &Job, at: &mut u64, filled: u64) -> Result<(), Errno> {
-        let end = *at + filled;
-        while *at < end {
-            let emptied = retry(|| {
-                let (left, mut to) = ((end - *at) as usize, *at);
-                let flags = SpliceFlags::empty();
-                splice(&self.reader, None, &job.copy, Some(&mut to), left, flags)
-            })?;
-            if emptied == 0 {
-                return Err(Errno::IO);
-            }
-            *at += emptied as u64;
-        }
-        Ok(())
-    }
 }
 
 /// Writes the block in which the source ends, and cuts off what lies behind its end.

@@ -1,0 +1,95 @@
+//! A pipe of each thread's own, through which splice(2) moves pages from file to file.
+//!
+//! What a pipe holds are references to pages: those of the source's page cache, or, where the source
+//! is open for direct reads, pages that the kernel has for the moment (fs/splice.c, copy_splice_read).
+//! No page is mapped and no buffer is made ready, which is what short copies pay for otherwise.
+
+use std::{cell::RefCell, ops::Range, os::fd::OwnedFd};
+
+use ringwise::Descriptor;
+use rustix::{
+    io::Errno,
+    pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice},
+};
+
+use crate::{place::retry, way::DIRECT_ALIGNMENT_BYTES};
+
+/// What a pipe is asked to hold: as much as anybody may ask for (`fs.pipe-max-size`; pipe(7)).
+pub(super) const PIPE_BYTES: u64 = 1 << 20;
+
+thread_local! {
+    static KEPT: RefCell<Option<Pipe>> = const { RefCell::new(None) };
+}
+
+/// Moves a range of one file to the same in another, so many bytes at a time. It begins with a whole
+/// block; where it does not end with one, the source has to end there.
+pub(super) fn carry(
+    source: &Descriptor,
+    copy: &Descriptor,
+    range: Range<u64>,
+    step_bytes: u64,
+) -> Result<(), Errno> {
+    KEPT.with_borrow_mut(|kept| {
+        // What is left in a pipe by a failure goes with the pipe.
+        let pipe = match kept.take() {
+            Some(pipe) => pipe,
+            None => Pipe::open()?,
+        };
+        let step_bytes = step_bytes.min(pipe.bytes);
+        let mut at = range.start;
+        while at < range.end {
+            let left = range.end - at;
+            let wanted = left.next_multiple_of(DIRECT_ALIGNMENT_BYTES).min(step_bytes);
+            let filled = pipe.fill(source, at, wanted)?;
+            // It was cut meanwhile, or grew.
+            if filled == 0 || filled > left {
+                return Err(Errno::IO);
+            }
+            pipe.empty(copy, at, filled)?;
+            at += filled;
+        }
+        *kept = Some(pipe);
+        Ok(())
+    })
+}
+
+/// A pipe, empty but while something is moved.
+struct Pipe {
+    reader: OwnedFd,
+    writer: OwnedFd,
+    bytes: u64,
+}
+
+impl Pipe {
+    fn open() -> Result<Pipe, Errno> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        // A user who has many has shorter ones.
+        let _ = fcntl_setpipe_size(&writer, PIPE_BYTES as usize);
+        let bytes = fcntl_getpipe_size(&writer)? as u64;
+        Ok(Pipe { reader, writer, bytes })
+    }
+
+    fn fill(&self, source: &Descriptor, at: u64, len: u64) -> Result<u64, Errno> {
+        let filled = retry(|| {
+            let (mut from, flags) = (at, SpliceFlags::empty());
+            splice(source, Some(&mut from), &self.writer, None, len as usize, flags)
+        })?;
+        Ok(filled as u64)
+    }
+
+    /// Writes what the pipe has.
+    fn empty(&self, copy: &Descriptor, start: u64, len: u64) -> Result<(), Errno> {
+        let (mut at, end) = (start, start + len);
+        while at < end {
+            let emptied = retry(|| {
+                let (left, mut to) = ((end - at) as usize, at);
+                splice(&self.reader, None, copy, Some(&mut to), left, SpliceFlags::empty())
+            })?;
+            if emptied == 0 {
+                return Err(Errno::IO);
+            }
+            at += emptied as u64;
+        }
+        Ok(())
+    }
+}
