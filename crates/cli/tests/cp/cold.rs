@@ -18,6 +18,12 @@ use crate::{
 pub fn forget(path: &Path) -> bool {
     let file = Descriptor::from(File::open(path).unwrap());
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    is_past_memory(path)
+}
+
+/// Whether nothing of a file is in memory. False: something is, or nobody tells.
+pub fn is_past_memory(path: &Path) -> bool {
+    let file = Descriptor::from(File::open(path).unwrap());
     ringwise::page_cache(&file, 0, 0).is_ok_and(|state| state.cached_pages == 0)
 }
 

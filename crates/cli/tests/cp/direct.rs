@@ -13,7 +13,7 @@ use std::{
 use ringwise::Descriptor;
 
 use crate::{
-    cold::forget,
+    cold::{forget, is_past_memory},
     disk::{Device, Disk},
     edges::{SMALL_EXT4, mount_made, shell},
     kills,
@@ -85,6 +85,9 @@ fn every_end_of_a_file_comes_out_whole() {
         }
         let words = [begin, &["--debug", "s", "d"]].concat();
         let ran = copy(&words, scene.path(), &Setting::default());
+        let is_past =
+            |(name, _): &(&str, &[u8])| is_past_memory(&scene.path().join("s").join(name));
+        assert!(files.iter().all(is_past), "{begin:?}: what was read is in memory");
         let found = (ran.status, &*ran.err, differ(scene.path()));
         assert_eq!(found, (Some(0), "", String::new()), "{begin:?}");
         let count = ran.out.matches(&format!(": {way} (")).count();
