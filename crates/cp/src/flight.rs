@@ -460,7 +460,7 @@ impl Flight {
         let options = &self.options;
         let are_several =
             self.threads.is_some() || (options.is_one_file() && options.jobs != Some(1));
-        let is_free = options.engine == EngineChoice::Auto && !options.durable && !options.verify;
+        let is_free = options.engine == EngineChoice::Auto && !options.verify;
         is_free && are_several && self.files_max > 1 && job.size() > SMALL_BYTES
     }
 

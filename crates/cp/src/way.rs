@@ -9,7 +9,7 @@
 //! | the same as in the next row, at most [`SPLICED_BYTES_MAX`], `--durable` and not to be checked, by threads or of one file alone | spliced: the device takes the pages of the source from a pipe, by direct writes |
 //! | at least [`MAPPED_BYTES_MIN`], a ring is there, the copy's file system takes direct writes, its device is not slow, most of the source is in memory, and one of: `--durable`; no copy_file_range; more bytes than the kernel lets be dirty; after the first 128 MiB of a run, all threads are busy and the device is not | mapped: the device takes the pages of the source, by direct writes |
 //! | most of the source is not in memory, at least [`COLD_BYTES_MIN`] ([`MAPPED_BYTES_MIN`] with `--durable`), [`COLD_FROM_BYTES`] in the run so far ([`COLD_FROM_BYTES_DURABLE`]), a ring is there, the source's file system takes direct reads (with `--durable` the copy's takes direct writes), not to be checked, more than one thread may be had | direct reads: the device reads it into buffers, pieces of which go on through the page cache or straight back |
-//! | the same, more than [`SMALL_BYTES`], neither `--durable` nor an engine that was asked for | piped: threads read it past the page cache into pipes, and write it from there through that |
+//! | the same, more than [`SMALL_BYTES`], no engine that was asked for | piped: threads read it past the page cache into pipes, and write it from there through that |
 //! | at least [`SPLIT_BYTES_MIN`], nearly all of the source in memory, one file alone, not `--jobs=1` nor an engine that was asked for, direct writes as above, and what the next row asks for | split: a thread copies from its beginning by copy_file_range, the device takes the pages of the source from its end on |
 //! | the same file system, content neither to be checked nor sparseness to be undone | copy_file_range: one copy in memory instead of two, and one call for a small file |
 //! | most of the source is not in memory | read and write, with advice to read ahead |
@@ -48,8 +48,8 @@ pub(crate) const COLD_BYTES_MIN: u64 = 1 << 20;
 /// page of them costs its first touch. Until then pipes have what they hold from the kernel.
 pub(crate) const COLD_FROM_BYTES: u64 = 128 << 20;
 
-/// The same with `--durable`, where both sides wait for the device: a ring has more on its way to it.
-pub(crate) const COLD_FROM_BYTES_DURABLE: u64 = 8 << 20;
+/// The same with `--durable`, where a ring has more on its way to the device, and copies nothing.
+pub(crate) const COLD_FROM_BYTES_DURABLE: u64 = 16 << 20;
 
 /// Up to this many bytes to map a file costs more than it saves.
 const SPLICED_BYTES_MAX: u64 = 4 << 20;

@@ -16,6 +16,7 @@ use crate::{
     cold::{forget, is_past_memory},
     disk::{Device, Disk},
     edges::{SMALL_EXT4, mount_made, shell},
+    faults::{place, tree_traced},
     kills,
     machine::{self, Ran, Setting, Which},
     oracle::scene,
@@ -87,9 +88,10 @@ fn every_end_of_a_file_comes_out_whole() {
         let ran = copy(&words, scene.path(), &Setting::default());
         let is_past =
             |(name, _): &(&str, &[u8])| is_past_memory(&scene.path().join("s").join(name));
-        assert!(files.iter().all(is_past), "{begin:?}: what was read is in memory");
+        let past: Vec<bool> = files.iter().map(is_past).collect();
         let found = (ran.status, &*ran.err, differ(scene.path()));
         assert_eq!(found, (Some(0), "", String::new()), "{begin:?}");
+        assert_eq!(past, vec![true; files.len()], "{begin:?}: in memory afterwards: {}", ran.out);
         let count = ran.out.matches(&format!(": {way} (")).count();
         assert_eq!(count, sizes.len(), "{begin:?}: {}", ran.out);
         // Once more over what is there, which is longer.
@@ -109,7 +111,7 @@ fn every_end_of_a_file_comes_out_whole() {
 fn a_run_has_a_ring_where_it_is_worth_one() {
     let scene = scene();
     let content = random_bytes(5 * MIB + 3);
-    for (flag, from) in [("--durable", 8 << 20), ("--update=all", HOLE_BYTES)] {
+    for (flag, from) in [("--durable", 16 << 20), ("--update=all", HOLE_BYTES)] {
         for (bytes, is_long) in [(from - (6 << 20), false), (from, true)] {
             if !is_laid(scene.path(), &[("f", &content)]) {
                 return;
@@ -123,6 +125,23 @@ fn a_run_has_a_ring_where_it_is_worth_one() {
             assert_eq!(differ(scene.path()), "");
             fs::remove_dir_all(scene.path().join("d")).unwrap();
         }
+    }
+}
+
+/// A huge page of buffers at a time, two at most in a short run.
+#[test]
+fn a_longer_run_has_more_buffers() {
+    let Some(place) = place() else { return };
+    let at = place.path().join("tree");
+    for (bytes, count) in [(17 * MIB + 1, 2), (65 * MIB, 6)] {
+        if !is_laid(&at, &[("f", &random_bytes(bytes))]) {
+            return;
+        }
+        fs::remove_dir(at.join("d")).unwrap();
+        let flags = ["--durable", "--reflink=never"];
+        let trace = tree_traced(&at, &["trace=io_uring_register"], &flags);
+        let given = trace.matches("REGISTER_BUFFERS_UPDATE").count();
+        assert_eq!(given, count, "{bytes}: {trace}");
     }
 }
 

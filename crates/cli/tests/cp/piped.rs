@@ -40,11 +40,11 @@ fn every_end_of_a_file_comes_out_whole() {
     for len in [64 * KIB + 1, 512 * KIB, 512 * KIB + 1, MIB - 1, 2 * MIB, odd] {
         let content = random_bytes(len);
         // Also over what is there, which is longer.
-        for _ in 0..2 {
+        for flag in ["--update=all", "--update=all", "--durable"] {
             if !is_laid(at, &[("f", &content)]) {
                 return;
             }
-            let ran = copy(&["--reflink=never", "--debug", "s/f", "e"], at);
+            let ran = copy(&["--reflink=never", "--debug", flag, "s/f", "e"], at);
             assert_eq!((ran.status, &*ran.err), (Some(0), ""), "{len}");
             assert!(ran.out.contains("'e': piped ("), "{len}: {ran:?}");
             assert!(fs::read(at.join("e")).unwrap() == content, "{len} bytes differ");
@@ -58,7 +58,7 @@ fn every_end_of_a_file_comes_out_whole() {
 fn not_where_one_thread_or_another_way_was_asked_for() {
     let scene = scene();
     let content = random_bytes(MIB);
-    for flag in ["--jobs=1", "--durable", "--verify", "--engine=sync", "--engine=uring"] {
+    for flag in ["--jobs=1", "--verify", "--engine=sync", "--engine=uring"] {
         if !is_laid(scene.path(), &[("f", &content)]) {
             return;
         }
@@ -85,7 +85,26 @@ fn as_many_threads_read_as_there_may_be() {
         assert!(output.status.success() && output.stderr.is_empty(), "{flag}: {output:?}");
         let trace = fs::read_to_string(at.join("trace")).unwrap();
         assert_eq!(threads_that(&trace, "splice(").len(), count, "{flag}: {trace}");
+        // Reads of 512 KiB and writes of 64.
+        assert_eq!(trace.matches("splice(").count(), 48 + 384, "{flag}");
     }
+}
+
+/// What went through the page cache is waited for.
+#[test]
+fn it_is_durable_before_the_end() {
+    let Some(scene) = place() else { return };
+    let at = scene.path().join("one");
+    if !is_laid(&at, &[("f", &random_bytes(3 * MIB + 1))]) {
+        return;
+    }
+    let words = ["--reflink=never", "--durable", "s/f", "e"];
+    let output = injected(&at, "syncfs:delay_exit=1", &words);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let trace = fs::read_to_string(at.join("trace")).unwrap();
+    assert_eq!(trace.matches("syncfs(").count(), 1, "{trace}");
+    let output = injected(&at, "syncfs:error=EIO", &words);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
 #[test]

@@ -21,13 +21,20 @@ thread_local! {
     static KEPT: RefCell<Option<Pipe>> = const { RefCell::new(None) };
 }
 
-/// Moves a range of one file to the same in another, so many bytes at a time. It begins with a whole
-/// block; where it does not end with one, the source has to end there.
+/// How many bytes are moved at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) read_bytes: u64,
+    pub(super) write_bytes: u64,
+}
+
+/// Moves a range of one file to the same in another. It begins with a whole block; where it does not
+/// end with one, the source has to end there.
 pub(super) fn carry(
     source: &Descriptor,
     copy: &Descriptor,
     range: Range<u64>,
-    step_bytes: u64,
+    step: Step,
 ) -> Result<(), Errno> {
     KEPT.with_borrow_mut(|kept| {
         // What is left in a pipe by a failure goes with the pipe.
@@ -35,17 +42,17 @@ pub(super) fn carry(
             Some(pipe) => pipe,
             None => Pipe::open()?,
         };
-        let step_bytes = step_bytes.min(pipe.bytes);
+        let read_bytes = step.read_bytes.min(pipe.bytes);
         let mut at = range.start;
         while at < range.end {
             let left = range.end - at;
-            let wanted = left.next_multiple_of(DIRECT_ALIGNMENT_BYTES).min(step_bytes);
+            let wanted = left.next_multiple_of(DIRECT_ALIGNMENT_BYTES).min(read_bytes);
             let filled = pipe.fill(source, at, wanted)?;
             // It was cut meanwhile, or grew.
             if filled == 0 || filled > left {
                 return Err(Errno::IO);
             }
-            pipe.empty(copy, at, filled)?;
+            pipe.empty(copy, at..at + filled, step.write_bytes)?;
             at += filled;
         }
         *kept = Some(pipe);
@@ -78,12 +85,12 @@ impl Pipe {
     }
 
     /// Writes what the pipe has.
-    fn empty(&self, copy: &Descriptor, start: u64, len: u64) -> Result<(), Errno> {
-        let (mut at, end) = (start, start + len);
-        while at < end {
+    fn empty(&self, copy: &Descriptor, range: Range<u64>, most: u64) -> Result<(), Errno> {
+        let mut at = range.start;
+        while at < range.end {
             let emptied = retry(|| {
-                let (left, mut to) = ((end - at) as usize, at);
-                splice(&self.reader, None, copy, Some(&mut to), left, SpliceFlags::empty())
+                let (len, mut to) = ((range.end - at).min(most) as usize, at);
+                splice(&self.reader, None, copy, Some(&mut to), len, SpliceFlags::empty())
             })?;
             if emptied == 0 {
                 return Err(Errno::IO);

@@ -21,7 +21,7 @@ use rustix::{
 
 use super::{
     direct::{copy_again, is_as_it_was},
-    pipe,
+    pipe::{self, Step},
 };
 use crate::{
     job::Job,
@@ -31,6 +31,10 @@ use crate::{
 
 /// A read. docs/copying.md has what was tried.
 const PART_BYTES: u64 = 512 << 10;
+
+/// A write. For longer ones the page cache takes longer runs of free pages (mm/filemap.c, large folios):
+/// where free pages are given back to a host, those cost several times the copying (docs/copying.md).
+const WRITE_BYTES: u64 = 64 << 10;
 
 /// Who reads one file alone.
 const READERS: usize = 4;
@@ -87,7 +91,8 @@ fn parts(job: &Job, tail: u64) -> Result<(), Errno> {
 }
 
 fn part(job: &Job, start: u64, end: u64) -> Result<(), Errno> {
-    pipe::carry(&job.source, &job.copy, start..end, PART_BYTES)?;
+    let step = Step { read_bytes: PART_BYTES, write_bytes: WRITE_BYTES };
+    pipe::carry(&job.source, &job.copy, start..end, step)?;
     job.meter.add_bytes(end - start);
     Ok(())
 }

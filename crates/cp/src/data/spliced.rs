@@ -17,7 +17,7 @@ use rustix::{
 
 use super::{
     direct::{copy_again, is_as_it_was},
-    pipe::{self, PIPE_BYTES},
+    pipe::{self, PIPE_BYTES, Step},
 };
 use crate::{
     job::Job,
@@ -39,7 +39,8 @@ pub(super) fn copy(job: &Job) -> Result<(), Line> {
 fn carry(job: &Job) -> Result<(), Errno> {
     let size = job.size();
     let whole = size / DIRECT_ALIGNMENT_BYTES * DIRECT_ALIGNMENT_BYTES;
-    pipe::carry(&job.source, &job.copy, 0..whole, PIPE_BYTES)?;
+    let step = Step { read_bytes: PIPE_BYTES, write_bytes: PIPE_BYTES };
+    pipe::carry(&job.source, &job.copy, 0..whole, step)?;
     if whole == size { Ok(()) } else { write_last(job, whole, size) }
 }
 

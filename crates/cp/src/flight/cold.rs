@@ -36,12 +36,15 @@ use crate::{
 /// A read, and what is made of it. docs/copying.md has what was tried.
 const PIECE_BYTES: u64 = 512 << 10;
 
-/// Pieces in memory at first: each page of them costs its first touch, which a short run does not make
-/// up for.
-const PIECES: usize = 8;
+/// Pieces that memory is provided for at a time, a huge page: the first touch of it costs as much as
+/// some reads, which the device may have meanwhile.
+const PIECES_EACH: usize = 4;
 
-/// Pieces beside them in a longer run.
-const PIECES_MORE: usize = 16;
+/// Pieces in memory.
+const PIECES_MAX: usize = 24;
+
+/// Pieces in memory of a short run, which does not make up for more.
+const PIECES_MAX_SHORT: usize = 8;
 
 /// Bytes of files from which on a run is one.
 const LONG_RUN_BYTES: u64 = 64 << 20;
@@ -111,11 +114,11 @@ impl ColdEngine {
     pub(super) fn open(options: &Options, threads: usize, files_max: usize) -> Option<ColdEngine> {
         let mut local = Local::builder()
             .backend(BackendChoice::Uring)
-            .entries(2 * (PIECES + PIECES_MORE) as u32)
+            .entries(2 * PIECES_MAX as u32)
             .registered_files(0)
             .build()
             .ok()?;
-        let pool = local.register_pool(PIECES, PIECE_BYTES as usize).ok()?;
+        let pool = local.register_pool(PIECES_EACH, PIECE_BYTES as usize).ok()?;
         let writers = match options.durable {
             true => None,
             false => Some(Writers::open(threads)?),
@@ -148,7 +151,7 @@ impl ColdEngine {
         while self.files.len() >= self.files_max {
             ended.extend(self.wait());
         }
-        self.provide(job.size());
+        self.bytes += job.size();
         match Moving::prepare(job, self.writers.is_none()) {
             Ok(mut moving) => {
                 moving.direct = (!takes_direct).then_some(None);
@@ -161,12 +164,15 @@ impl ColdEngine {
         (None, ended)
     }
 
-    /// Has more buffers where it turns out that they are worth it, and are to be had.
-    fn provide(&mut self, bytes: u64) {
-        let was_short = self.bytes < LONG_RUN_BYTES;
-        self.bytes += bytes;
-        if was_short && self.bytes >= LONG_RUN_BYTES {
-            self.pools.extend(self.local.register_pool(PIECES_MORE, PIECE_BYTES as usize));
+    /// Has more buffers where all are in use and another piece may be read meanwhile.
+    fn provide(&mut self) {
+        let most = if self.bytes < LONG_RUN_BYTES { PIECES_MAX_SHORT } else { PIECES_MAX };
+        let are_enough = PIECES_EACH * self.pools.len() >= most;
+        if !are_enough
+            && self.wanting().is_some()
+            && self.pools.iter().all(|pool| pool.available() == 0)
+        {
+            self.pools.extend(self.local.register_pool(PIECES_EACH, PIECE_BYTES as usize));
         }
     }
 
@@ -193,6 +199,7 @@ impl ColdEngine {
             self.was_written(piece.file, piece.offset, piece.len, result);
         }
         let ended = self.take_ended();
+        self.provide();
         self.read_all();
         if !self.steps.is_empty() {
             // Nobody may come to wait for a while. An error comes again with the wait.
@@ -242,13 +249,15 @@ impl ColdEngine {
         }
     }
 
+    /// The file whose turn it is of those that have something to be read.
+    fn wanting(&self) -> Option<u64> {
+        let mut next = self.files.range(self.turn + 1..).chain(self.files.range(..=self.turn));
+        next.find(|(_, moving)| !moving.failed && moving.next < moving.size).map(|(n, _)| *n)
+    }
+
     /// Reads pieces of the files in turn, as long as there are buffers.
     fn read_all(&mut self) {
-        let is_wanting = |moving: &Moving| !moving.failed && moving.next < moving.size;
-        loop {
-            let next = self.files.range(self.turn + 1..).chain(self.files.range(..=self.turn));
-            let mut wanting = next.filter(|(_, moving)| is_wanting(moving)).map(|(n, _)| *n);
-            let Some(file) = wanting.next() else { return };
+        while let Some(file) = self.wanting() {
             let Some(buffer) = self.pools.iter().find_map(Pool::take) else { return };
             self.turn = file;
             let Some(moving) = self.files.get_mut(&file) else { return };
