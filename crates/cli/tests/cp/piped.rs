@@ -14,7 +14,7 @@ use crate::{
     cold::is_past_memory,
     direct::{is_laid, random_bytes},
     edges::{mount_made, shell},
-    faults::{injected, place, threads_that},
+    faults::{injected, place, threads_that, tree_traced},
     kills,
     machine::{self, Ran, Setting, Which},
     oracle::scene,
@@ -85,9 +85,23 @@ fn as_many_threads_read_as_there_may_be() {
         assert!(output.status.success() && output.stderr.is_empty(), "{flag}: {output:?}");
         let trace = fs::read_to_string(at.join("trace")).unwrap();
         assert_eq!(threads_that(&trace, "splice(").len(), count, "{flag}: {trace}");
-        // Reads of 512 KiB and writes of 64.
-        assert_eq!(trace.matches("splice(").count(), 48 + 384, "{flag}");
+        // Reads of 512 KiB and writes of 256.
+        assert_eq!(trace.matches("splice(").count(), 48 + 96, "{flag}");
     }
+}
+
+#[test]
+fn files_that_nobody_shares_are_written_in_short_parts() {
+    let Some(scene) = place() else { return };
+    let at = scene.path().join("tree");
+    let content = random_bytes(2 * MIB);
+    if !is_laid(&at, &[("f", &content), ("g", &content)]) {
+        return;
+    }
+    fs::remove_dir(at.join("d")).unwrap();
+    let trace = tree_traced(&at, &["trace=splice"], &["--reflink=never"]);
+    // Reads of 512 KiB and writes of 64, for each.
+    assert_eq!(trace.matches("splice(").count(), 2 * (4 + 32), "{trace}");
 }
 
 /// What went through the page cache is waited for.

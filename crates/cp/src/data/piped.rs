@@ -36,6 +36,9 @@ const PART_BYTES: u64 = 512 << 10;
 /// where free pages are given back to a host, those cost several times the copying (docs/copying.md).
 const WRITE_BYTES: u64 = 64 << 10;
 
+/// A write where several threads write one file: each time, one waits for the other.
+const WRITE_BYTES_ALONE: u64 = 256 << 10;
+
 /// Who reads one file alone.
 const READERS: usize = 4;
 
@@ -91,7 +94,9 @@ fn parts(job: &Job, tail: u64) -> Result<(), Errno> {
 }
 
 fn part(job: &Job, start: u64, end: u64) -> Result<(), Errno> {
-    let step = Step { read_bytes: PART_BYTES, write_bytes: WRITE_BYTES };
+    let is_alone = job.options.is_one_file();
+    let write_bytes = if is_alone { WRITE_BYTES_ALONE } else { WRITE_BYTES };
+    let step = Step { read_bytes: PART_BYTES, write_bytes };
     pipe::carry(&job.source, &job.copy, start..end, step)?;
     job.meter.add_bytes(end - start);
     Ok(())
