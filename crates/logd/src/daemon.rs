@@ -21,7 +21,7 @@ use crate::{
     http,
     keeper::{self, Keeper},
     log,
-    monitor::{Facts, Monitor},
+    monitor::{self, Facts, Monitor},
     names::Names,
     segment::reader,
     space::Floor,
@@ -85,15 +85,18 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
         engine: server.engine(),
     };
     let monitor = Monitor::new(panel.clone(), facts);
+    // All threads before the first request, which takes one: the last there may be, and who has none
+    // of its own ends.
+    if http.is_some() || std::env::var_os("NOTIFY_SOCKET").is_some() {
+        monitor.start()?;
+    }
     let http = http.map(|listener| http::start(listener, monitor.clone())).transpose()?;
     let mut told = writeln!(out, "listening on {}", server.address());
     if let Some(address) = http {
         told = told.and_then(|()| writeln!(out, "status page on http://{address}/"));
     }
     told.and_then(|()| out.flush()).map_err(|error| LogdError::output(&error))?;
-    if http.is_some() || std::env::var_os("NOTIFY_SOCKET").is_some() {
-        monitor.start()?;
-    }
+    monitor::tell_ready();
     let served = server.serve(signals, || reload(args, &options, &live, &panel));
     served.and(keeper.finish())
 }

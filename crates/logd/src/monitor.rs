@@ -63,10 +63,9 @@ impl Monitor {
         Arc::new(Monitor { panel, facts, started, samples: Mutex::default() })
     }
 
-    /// Begins to look each second, on a thread of its own, and to tell systemd where it asked for
-    /// that.
+    /// Begins to look each second, on a thread of its own, and to feed systemd's watchdog where it asked
+    /// for that.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), LogdError> {
-        tell_systemd(&[NotifyState::Ready]);
         let watchdog = sd_notify::watchdog_enabled();
         // Three times in the time that it has, so that one that comes late is not the end.
         let pause = watchdog.map_or(SAMPLE_TIME, |limit| SAMPLE_TIME.min(limit / 3));
@@ -153,6 +152,11 @@ impl Monitor {
         }
         reasons
     }
+}
+
+/// Tells systemd that connections are taken.
+pub(crate) fn tell_ready() {
+    tell_systemd(&[NotifyState::Ready]);
 }
 
 /// Tells systemd, where it started this and wants to know.

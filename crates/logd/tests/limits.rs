@@ -89,10 +89,14 @@ fn where_a_cgroup_has_no_thread_for_the_kernel_the_daemon_stores_without() {
 
 #[test]
 fn who_may_have_no_thread_is_told_in_one_line_which_and_what_to_do() {
-    for (missing, whose) in
-        [(2, "that keeps segments"), (1, "that serves"), (0, "that takes requests")]
-    {
-        let Some(group) = Group::new("starts", NEEDED - missing) else { return };
+    // All of them before the first request, which would take the last.
+    for (threads, whose) in [
+        (NEEDED - 2, "that keeps segments"),
+        (NEEDED - 1, "that serves"),
+        (NEEDED, "that watches the others"),
+        (NEEDED + 1, "that takes requests"),
+    ] {
+        let Some(group) = Group::new("starts", threads) else { return };
         let directory = tempfile::tempdir().unwrap();
         let flags = ["--engine", "epoll", "--http", "127.0.0.1:0"];
         let error = group.start(directory.path(), &flags).err().unwrap();
