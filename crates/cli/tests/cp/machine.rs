@@ -7,6 +7,7 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::OnceLock,
 };
 
 pub const NOBODY: u32 = 65534;
@@ -74,12 +75,21 @@ pub fn engines() -> Vec<&'static str> {
 
 /// A link to the binary by the name `cp`, so that both are called alike.
 pub fn ours() -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("named");
-    let link = directory.join("cp");
-    fs::create_dir_all(&directory).unwrap();
-    // Tests run at the same time: whoever is first makes it.
-    let _ = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ringwise"), &link);
-    link
+    static LINK: OnceLock<PathBuf> = OnceLock::new();
+    LINK.get_or_init(|| {
+        let binary = Path::new(env!("CARGO_BIN_EXE_ringwise"));
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("named");
+        let link = directory.join("cp");
+        // One that is there may lead to what was built elsewhere.
+        if fs::read_link(&link).ok().as_deref() != Some(binary) {
+            fs::create_dir_all(&directory).unwrap();
+            let new = directory.join(std::process::id().to_string());
+            std::os::unix::fs::symlink(binary, &new).unwrap();
+            fs::rename(&new, &link).unwrap();
+        }
+        link
+    })
+    .clone()
 }
 
 /// Runs it in a directory, for at most a minute.
