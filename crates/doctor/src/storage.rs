@@ -31,7 +31,7 @@ fn filesystem(storage: &Storage) -> Finding {
     };
     let evidence = format!(
         "/proc/self/mountinfo: {} on {} from {}; {free}",
-        mount.kind,
+        mount.kind_text(),
         mount.point.display(),
         mount.source
     );

@@ -20,6 +20,7 @@ use std::{
 use ringwise_measure::{
     Latency, Sources,
     cpu::{CpuSplit, KernelThreads},
+    device::Storage,
     quantity::size_text,
 };
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,9 @@ use crate::{
     schedule::Schedule,
     verdict,
 };
+
+/// From so many files on, copies go where others were removed, however they are spread.
+const FILES_THAT_MEET: usize = 10_000;
 
 /// What a copy took beside the time until it returned.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -200,7 +204,7 @@ pub fn run_set(context: &Context<'_>, set: &DataSet, directory: &Directory) -> V
             let mut section = Section::new(Workload::Copy, None, title, rows);
             section.data_set = Some((set.name.clone(), cache));
             section.message_bytes = block_bytes;
-            let result = measure(context, &scene, cache, &mut section);
+            let result = measure(context, (set, &scene, directory), cache, &mut section);
             let is_over = result.is_err();
             outcomes.push(Outcome { section, result });
             if is_over {
@@ -241,9 +245,20 @@ fn programs(plan: &CopyPlan) -> Vec<(CopyProgram, RowKind)> {
     })
 }
 
+/// That copies of so many files vary for a reason that is nobody's: no inode is given away again within
+/// minutes after it was freed, and each that is freed is looked at for each that is wanted
+/// (fs/ext4/ialloc.c, find_inode_bit and recently_deleted, Linux 6.18).
+fn note_on_inodes(has_journal: Option<bool>, files: usize) -> Option<String> {
+    (has_journal == Some(false) && files >= FILES_THAT_MEET).then(|| {
+        "ext4 without a journal: who copies to where a copy was removed looks for inodes for up to \
+         tens of seconds; measure with --dir on one with a journal"
+            .to_owned()
+    })
+}
+
 fn measure(
     context: &Context<'_>,
-    scene: &Scene,
+    (set, scene, directory): (&DataSet, &Scene, &Directory),
     cache: Cache,
     section: &mut Section,
 ) -> Result<(), LabError> {
@@ -251,6 +266,9 @@ fn measure(
     if cache == Cache::Cold {
         section.notes.push("cold: content is not in memory, names and inodes may be".into());
     }
+    let mount = Storage::of(&context.instruments.sources, directory.path()).mount;
+    let has_journal = mount.known().and_then(|mount| mount.has_journal);
+    section.notes.extend(note_on_inodes(has_journal, set.files()));
     let is_study = context.plan.copy.is_study();
     let job = |row: &Row, _| Job { cache, ..context.job(row.depth, 0) };
     let schedule = Schedule {
@@ -270,4 +288,17 @@ fn measure(
         section.verdicts.push(verdict::of_copies(&section.rows, files, seed));
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_files_are_remarked_upon_where_there_is_no_journal() {
+        assert!(note_on_inodes(Some(false), 100_000).unwrap().contains("without a journal"));
+        for (has_journal, files) in [(Some(false), 1000), (Some(true), 100_000), (None, 100_000)] {
+            assert_eq!(note_on_inodes(has_journal, files), None);
+        }
+    }
 }

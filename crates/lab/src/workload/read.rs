@@ -17,7 +17,7 @@ use std::{
 use ringwise::{BackendChoice, Local, Metadata, Operation};
 use ringwise_measure::{
     Fact,
-    device::Storage,
+    device::{Mount, Storage},
     environment::Environment,
     quantity::{bytes_text, size_text},
 };
@@ -289,7 +289,8 @@ pub fn storage_note(storage: &Storage) -> String {
         Fact::Known(device) => device.name.clone(),
         Fact::Unknown(_) => "no device of its own".to_owned(),
     };
-    let kind = storage.mount.known().map_or("unknown file system", |mount| mount.kind.as_str());
+    let unknown = || "unknown file system".to_owned();
+    let kind = storage.mount.known().map_or_else(unknown, Mount::kind_text);
     format!("{} ({kind} on {device})", storage.path.display())
 }
 

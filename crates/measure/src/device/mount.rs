@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::fact::{Fact, Sources};
+use crate::fact::{self, Fact, Sources};
 
 /// One line of proc_pid_mountinfo(5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,6 +21,8 @@ pub struct Mount {
     pub device_number: String,
     /// The options of the mount and of the file system, separated by commas.
     pub options: String,
+    /// Whether ext4 has a journal. None: another file system, or it is not told.
+    pub has_journal: Option<bool>,
 }
 
 impl Mount {
@@ -35,7 +37,10 @@ impl Mount {
                 .filter(|mount| path.starts_with(&mount.point))
                 .max_by_key(|mount| mount.point.components().count());
             match covering {
-                Some(mount) => Fact::Known(mount),
+                Some(mount) => {
+                    let has_journal = has_journal(sources, &mount);
+                    Fact::Known(Mount { has_journal, ..mount })
+                }
                 None => {
                     Fact::Unknown(format!("{}: no mount holds {}", table.display(), path.display()))
                 }
@@ -43,10 +48,27 @@ impl Mount {
         })
     }
 
+    /// The file system's type, and what of it is not as most people have it.
+    pub fn kind_text(&self) -> String {
+        let without = if self.has_journal == Some(false) { " without a journal" } else { "" };
+        format!("{}{without}", self.kind)
+    }
+
     /// Whether an option is set, such as `ro`.
     pub fn has_option(&self, option: &str) -> bool {
         self.options.split(',').any(|set| set == option)
     }
+}
+
+/// By the thread that commits it (fs/ext4/sysfs.c, journal_task).
+fn has_journal(sources: &Sources, mount: &Mount) -> Option<bool> {
+    if mount.kind != "ext4" {
+        return None;
+    }
+    let device = sources.sys.join("dev/block").join(&mount.device_number);
+    let device = std::fs::canonicalize(device).ok()?;
+    let task = sources.sys.join("fs/ext4").join(device.file_name()?).join("journal_task");
+    fact::text(&task).known().map(|task| task != "<none>")
 }
 
 /// `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw,errors=continue`:
@@ -68,6 +90,7 @@ fn parse(line: &str) -> Option<Mount> {
         source: unescape(source).to_string_lossy().into_owned(),
         device_number: device_number.to_owned(),
         options,
+        has_journal: None,
     })
 }
 

@@ -80,6 +80,20 @@ fn the_innermost_and_latest_mount_counts() {
 }
 
 #[test]
+fn a_journal_is_told_by_the_thread_that_commits_it() {
+    let (_directory, sources) = tree(ROOT);
+    nvme(&sources);
+    let mount = || Mount::of(&sources, Path::new("/")).known().unwrap().clone();
+    assert_eq!((mount().has_journal, mount().kind_text().as_str()), (None, "ext4"));
+    let told = sources.sys.join("fs/ext4/nvme0n1p1/journal_task");
+    write(&told, "417\n");
+    assert_eq!((mount().has_journal, mount().kind_text().as_str()), (Some(true), "ext4"));
+    write(&told, "<none>\n");
+    assert_eq!(mount().has_journal, Some(false));
+    assert_eq!(mount().kind_text(), "ext4 without a journal");
+}
+
+#[test]
 fn memory_and_overlay_have_no_device() {
     let (_directory, sources) = tree("1 0 0:30 / / rw - overlay overlay rw,lowerdir=/a\n");
     let storage = Storage::of(&sources, Path::new("/"));

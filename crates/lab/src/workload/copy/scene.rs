@@ -213,9 +213,9 @@ fn below(root: &Path, name: &Path) -> PathBuf {
     if name.as_os_str().is_empty() { root.to_owned() } else { root.join(name) }
 }
 
-/// Has copies laid out far from each other where the file system does that: ext4 gives no inode
-/// away again within the minute after it was freed (fs/ext4/ialloc.c, recently_deleted), so what
-/// goes where a copy was removed spends its time in looking for others.
+/// Has copies laid out far from each other where the file system does that: ext4 without a journal
+/// gives no inode away again within minutes after it was freed (fs/ext4/ialloc.c, recently_deleted), so
+/// what goes where a copy was removed spends its time in looking for others.
 fn spread(root: &Path) {
     let set = |root: File| ioctl_setflags(&root, ioctl_getflags(&root)? | IFlags::TOPDIR);
     // Others have no such flag, and do not look.
