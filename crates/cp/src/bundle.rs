@@ -26,7 +26,7 @@ use crate::{
     job::{Job, Outcome, Permissions, plan_text},
     listing::Run,
     options::Options,
-    place::{Identity, Place, kind},
+    place::{Identity, Place, kind, stat_of_copy},
     progress::Meter,
     quoting::Locale,
     report::{Item, Line, compose},
@@ -227,7 +227,7 @@ impl Work<'_> {
             let names = [&source.path[..], &target.path];
             self.say(Line::Out(compose(bundle.locale, "%s -> %s", &names, None)));
         }
-        let copy_stat = match fstat(&copy) {
+        let copy_stat = match stat_of_copy(&copy, &stat) {
             Ok(stat) => stat,
             // It is made: the walk would only find that somebody did.
             Err(errno) => {

@@ -10,7 +10,7 @@ use std::{
 
 use ringwise::Descriptor;
 use rustix::{
-    fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat},
+    fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, StatxFlags},
     io::Errno,
 };
 
@@ -215,6 +215,31 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, 
     }
 }
 
+/// What a file is that was just opened to be written, but for its times, which are zero: once somebody asked
+/// for those, the next write has to give it another one and marks its inode as changed again (multigrain
+/// timestamps, Linux 6.13, fs/inode.c, inode_set_ctime_current). `like` is any file's.
+pub(crate) fn stat_of_copy(file: impl AsFd, like: &Stat) -> Result<Stat, Errno> {
+    let times = StatxFlags::ATIME | StatxFlags::MTIME | StatxFlags::CTIME;
+    let wanted = StatxFlags::BASIC_STATS - times;
+    let Ok(told) = fs::statx(&file, "", AtFlags::EMPTY_PATH, wanted) else {
+        // Not before Linux 4.11, and not for everybody behind a filter.
+        return fs::fstat(file);
+    };
+    let mut stat = *like;
+    stat.st_dev = fs::makedev(told.stx_dev_major, told.stx_dev_minor);
+    stat.st_rdev = fs::makedev(told.stx_rdev_major, told.stx_rdev_minor);
+    stat.st_ino = told.stx_ino;
+    stat.st_mode = told.stx_mode.into();
+    stat.st_nlink = told.stx_nlink as _;
+    (stat.st_uid, stat.st_gid) = (told.stx_uid, told.stx_gid);
+    stat.st_size = told.stx_size as _;
+    stat.st_blksize = told.stx_blksize as _;
+    stat.st_blocks = told.stx_blocks as _;
+    (stat.st_atime, stat.st_mtime, stat.st_ctime) = (0, 0, 0);
+    (stat.st_atime_nsec, stat.st_mtime_nsec, stat.st_ctime_nsec) = (0, 0, 0);
+    Ok(stat)
+}
+
 /// Has what is read and written from now on go past the page cache, or through it again.
 pub(crate) fn set_direct(file: impl AsFd, on: bool) -> Result<(), Errno> {
     let mut flags = fs::fcntl_getfl(&file)?;
@@ -228,13 +253,28 @@ pub(crate) fn open_again(file: &Descriptor, stat: &Stat, flags: OFlags) -> Resul
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     let opened = retry(|| fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()))?;
     // Something else may be mounted at /proc.
-    let is_it = Identity::of(&fs::fstat(&opened)?) == Identity::of(stat);
+    let is_it = Identity::of(&stat_of_copy(&opened, stat)?) == Identity::of(stat);
     is_it.then_some(opened).ok_or(Errno::NOENT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_is_told_as_fstat_tells_it_but_for_its_times() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(12_345).unwrap();
+        let known = fs::fstat(&file).unwrap();
+        let like = fs::stat("/dev/null").unwrap();
+        let told = stat_of_copy(&file, &like).unwrap();
+        assert_eq!(Identity::of(&told), Identity::of(&known));
+        assert_eq!((told.st_mode, told.st_rdev), (known.st_mode, known.st_rdev));
+        assert_eq!((told.st_uid, told.st_gid), (known.st_uid, known.st_gid));
+        assert_eq!((told.st_size, told.st_nlink), (known.st_size, known.st_nlink));
+        assert_eq!((told.st_blocks, told.st_blksize), (known.st_blocks, known.st_blksize));
+        assert_eq!((told.st_mtime, told.st_ctime), (0, 0));
+    }
 
     #[test]
     fn paths_come_apart_and_together() {

@@ -98,7 +98,7 @@ fn a_copy_that_cannot_be_looked_at_is_told_of_as_that() {
     assert!(shell(at, "rm s && mkdir s && for n in $(seq 60); do echo $n > s/$n; done"));
     let copies: Vec<_> = (1..=60).map(|number| at.join(format!("d/{number}"))).collect();
     let mut command = Command::new("timeout");
-    command.args(["60", "strace", "-f", "-q", "-o", "trace", "-e", "inject=fstat:error=EIO"]);
+    command.args(["60", "strace", "-f", "-q", "-o", "trace", "-e", "inject=statx,fstat:error=EIO"]);
     for copy in &copies[40..44] {
         command.arg("-P").arg(copy);
     }
@@ -111,6 +111,25 @@ fn a_copy_that_cannot_be_looked_at_is_told_of_as_that() {
     };
     assert!(said.lines().all(is_told), "{said}");
     assert!(copies.iter().all(|copy| copy.exists()));
+}
+
+/// Who asks for a new file's times has the write after that mark its inode as changed once more.
+#[test]
+fn a_copy_is_not_asked_for_its_times_before_it_is_written() {
+    let Some(scene) = place() else { return };
+    let at = scene.path().join("here");
+    fs::create_dir_all(at.join("s")).unwrap();
+    for name in 0..40 {
+        fs::write(at.join("s").join(name.to_string()), "content").unwrap();
+    }
+    // To be told from what else is looked at, and empty.
+    assert!(shell(&at, "chmod 601 s/*"));
+    let trace = tree_traced(&at, &["trace=fstat,statx"], &["--reflink=never"]);
+    let asked = trace.lines().filter(|line| line.contains("S_IFREG|0601"));
+    let asked: Vec<_> = asked.filter(|line| line.contains("_size=0,")).collect();
+    assert_eq!(asked.len(), 40, "{trace}");
+    let is_of_times = |line: &&str| !line.contains("stx_mask=STATX_TYPE|STATX_MODE|");
+    assert_eq!(asked.into_iter().find(is_of_times), None);
 }
 
 /// Files that are handed over when there are more of them keep waiting what is said of the names behind

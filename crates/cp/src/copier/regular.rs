@@ -19,7 +19,7 @@ use crate::{
     attributes::{MODE_BITS, Of, To, extended, set_mode},
     data::verify,
     job::{Job, Permissions},
-    place::{Identity, Place, kind},
+    place::{Identity, Place, kind, stat_of_copy},
     temporary::{Existing, Temporary},
 };
 
@@ -63,7 +63,7 @@ impl Copier {
             Ok(opened) => opened,
             Err(visited) => return visited,
         };
-        let copy_stat = match fstat(&file) {
+        let copy_stat = match stat_of_copy(&file, &source_stat) {
             Ok(stat) => stat,
             Err(errno) => return self.fail("cannot fstat %s", &[&target.path], Some(errno)),
         };
