@@ -396,12 +396,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "in the thread")]
     fn a_panic_in_the_thread_ends_the_run() {
+        // So much, of holes, that the ring cannot have all of it before there is a thread.
+        let len = 16 << 30;
         let source = tempfile::NamedTempFile::new().unwrap();
-        source.as_file().set_len(4 << 20).unwrap();
+        source.as_file().set_len(len).unwrap();
         let file = Descriptor::from(std::fs::File::open(source.path()).unwrap());
-        let mapping = Mapping::of(&file, 4 << 20).unwrap();
+        let mapping = Mapping::of(&file, len).unwrap();
         let copy = Descriptor::from(tempfile::tempfile().unwrap());
-        let (cursor, meter, began) = (Cursor::new(4 << 20), Meter::new(), Instant::now());
+        let (cursor, meter, began) = (Cursor::new(len), Meter::new(), Instant::now());
         let back = Back {
             meter: &meter,
             local: &mut Local::new().unwrap(),

@@ -33,8 +33,9 @@ const BATCHES_EACH: usize = 2;
 /// The same where they are larger files, or one.
 const LARGE_EACH: usize = 4;
 
-/// Threads for sources that are not in memory: while some wait for the device others do not.
-const COLD_MAX: usize = 4;
+/// Threads for sources that are not in memory: while some wait for the device others do not. docs/copying.md
+/// has what was tried.
+const COLD_MAX: usize = 6;
 
 type Batch = Vec<(Job, Way)>;
 
