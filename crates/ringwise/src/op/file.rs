@@ -204,8 +204,9 @@ mod tests {
         std::io::Write::write_all(&mut file, &[7; 100]).unwrap();
         let file = Descriptor::from(file);
         let looked = reads_for(&mut local, &file, Hint::Nothing);
-        // A thread's result may take a read of the eventfd that told of it.
-        let missed = (0..100).map(|_| reads_for(&mut local, &file, Hint::Missed)).min();
-        assert!(missed.unwrap() < looked, "{missed:?}, {looked}");
+        // A thread's result may take a read of the eventfd that told of it, and does as long as the
+        // thread is the slower.
+        let is_fewer = (0..20_000).any(|_| reads_for(&mut local, &file, Hint::Missed) < looked);
+        assert!(is_fewer, "never less than {looked}");
     }
 }
