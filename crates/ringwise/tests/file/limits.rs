@@ -175,6 +175,9 @@ fn a_descriptor_that_somebody_closed() {
             place.write("file", b"content");
             block_on(async {
                 let file = place.open("file", read_write()).await;
+                // What the ring and its threads open when they are first needed is open then.
+                file.read_at(vec![0; 1], 0).await.0.unwrap();
+                file.sync_all().await.unwrap();
                 let number = file.descriptor().as_raw_fd();
                 // SAFETY: what this process must not do, done to see what it leads to; the process
                 // opens nothing until the file, whose number this was, is forgotten.
