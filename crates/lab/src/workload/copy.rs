@@ -178,6 +178,9 @@ pub fn run_set(context: &Context<'_>, set: &DataSet, directory: &Directory) -> V
             return vec![Outcome { section, result: Err(error) }];
         }
     };
+    let mount = Storage::of(&context.instruments.sources, directory.path()).mount;
+    let has_journal = mount.known().and_then(|mount| mount.has_journal);
+    let note = note_on_inodes(has_journal, set.files());
     let mut outcomes = Vec::new();
     for &cache in &plan.caches {
         let mut sections = Vec::new();
@@ -204,7 +207,8 @@ pub fn run_set(context: &Context<'_>, set: &DataSet, directory: &Directory) -> V
             let mut section = Section::new(Workload::Copy, None, title, rows);
             section.data_set = Some((set.name.clone(), cache));
             section.message_bytes = block_bytes;
-            let result = measure(context, (set, &scene, directory), cache, &mut section);
+            section.notes.extend(note.clone());
+            let result = measure(context, &scene, cache, &mut section);
             let is_over = result.is_err();
             outcomes.push(Outcome { section, result });
             if is_over {
@@ -258,7 +262,7 @@ fn note_on_inodes(has_journal: Option<bool>, files: usize) -> Option<String> {
 
 fn measure(
     context: &Context<'_>,
-    (set, scene, directory): (&DataSet, &Scene, &Directory),
+    scene: &Scene,
     cache: Cache,
     section: &mut Section,
 ) -> Result<(), LabError> {
@@ -266,9 +270,6 @@ fn measure(
     if cache == Cache::Cold {
         section.notes.push("cold: content is not in memory, names and inodes may be".into());
     }
-    let mount = Storage::of(&context.instruments.sources, directory.path()).mount;
-    let has_journal = mount.known().and_then(|mount| mount.has_journal);
-    section.notes.extend(note_on_inodes(has_journal, set.files()));
     let is_study = context.plan.copy.is_study();
     let job = |row: &Row, _| Job { cache, ..context.job(row.depth, 0) };
     let schedule = Schedule {
