@@ -269,6 +269,33 @@ fn systemd_is_told_that_it_is_up_alive_and_ending() {
 }
 
 #[test]
+fn a_daemon_that_is_not_up_yet_does_not_tell_systemd_that_it_is_alive() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    // It cannot say that it listens while its output is full.
+    let (mut reader, mut writer) = io::pipe().unwrap();
+    let fill = [0; 64 << 10];
+    writer.write_all(&fill).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    command.args(["logd", "--engine", "epoll", "--listen", "127.0.0.1:0", "--dir"]);
+    command.arg(directory.path().join("log")).stdout(writer);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000");
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut bytes = [0; 100];
+    let early = socket.recv(&mut bytes).map(|count| bytes[..count].to_vec());
+    reader.read_exact(&mut [0; 64 << 10]).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let first = socket.recv(&mut bytes).map(|count| bytes[..count].to_vec());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(early.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(first.unwrap(), b"READY=1\n");
+}
+
+#[test]
 fn a_listener_that_was_handed_over_is_served_and_stays_open() {
     for engine in ENGINES {
         let directory = tempfile::tempdir().unwrap();

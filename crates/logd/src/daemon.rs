@@ -21,7 +21,7 @@ use crate::{
     http,
     keeper::{self, Keeper},
     log,
-    monitor::{self, Facts, Monitor},
+    monitor::{Facts, Monitor},
     names::Names,
     segment::reader,
     space::Floor,
@@ -96,7 +96,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
         told = told.and_then(|()| writeln!(out, "status page on http://{address}/"));
     }
     told.and_then(|()| out.flush()).map_err(|error| LogdError::output(&error))?;
-    monitor::tell_ready();
+    monitor.tell_ready();
     let served = server.serve(signals, || reload(args, &options, &live, &panel));
     served.and(keeper.finish())
 }

@@ -7,7 +7,10 @@
 use std::{
     collections::VecDeque,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -45,6 +48,8 @@ pub(crate) struct Monitor {
     /// What does not change, for the page.
     pub(crate) facts: Facts,
     started: Instant,
+    /// Systemd was told that connections are taken.
+    is_ready_told: AtomicBool,
     samples: Mutex<VecDeque<Sample>>,
 }
 
@@ -60,7 +65,8 @@ pub(crate) struct Facts {
 impl Monitor {
     pub(crate) fn new(panel: Panel<Stats>, facts: Facts) -> Arc<Monitor> {
         let started = Instant::now();
-        Arc::new(Monitor { panel, facts, started, samples: Mutex::default() })
+        let (is_ready_told, samples) = (AtomicBool::new(false), Mutex::default());
+        Arc::new(Monitor { panel, facts, started, is_ready_told, samples })
     }
 
     /// Begins to look each second, on a thread of its own, and to feed systemd's watchdog where it asked
@@ -74,8 +80,9 @@ impl Monitor {
             let mut has_told_end = false;
             loop {
                 let sample = monitor.sample();
-                // A thread that does not answer is what a watchdog is for.
-                if watchdog.is_some() && sample.silent == 0 {
+                // A thread that does not answer is what a watchdog is for, and it watches who is up.
+                let is_up = monitor.is_ready_told.load(Ordering::Acquire);
+                if watchdog.is_some() && is_up && sample.silent == 0 {
                     tell_systemd(&[NotifyState::Watchdog]);
                 }
                 monitor.keep(sample);
@@ -88,6 +95,12 @@ impl Monitor {
         let thread = thread::Builder::new().name("logd-monitor".to_owned()).spawn(work);
         thread.map_err(|error| ServeError::of_thread("that watches the others", &error))?;
         Ok(())
+    }
+
+    /// Tells systemd that connections are taken.
+    pub(crate) fn tell_ready(&self) {
+        tell_systemd(&[NotifyState::Ready]);
+        self.is_ready_told.store(true, Ordering::Release);
     }
 
     /// What all threads have counted by now.
@@ -152,11 +165,6 @@ impl Monitor {
         }
         reasons
     }
-}
-
-/// Tells systemd that connections are taken.
-pub(crate) fn tell_ready() {
-    tell_systemd(&[NotifyState::Ready]);
 }
 
 /// Tells systemd, where it started this and wants to know.
