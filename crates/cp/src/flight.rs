@@ -410,7 +410,8 @@ impl Flight {
     fn wait_for_room(&mut self, report: &mut Report) {
         while let (Lazy::Open(mapped), Some(threads)) = (&mut self.mapped, &mut self.threads) {
             let mut ended = threads.take();
-            if threads.have_enough() && !mapped.is_idle() && !mapped.wants_more() {
+            let is_full = threads.have_enough() || threads.have_plenty();
+            if is_full && !mapped.is_idle() && !mapped.wants_more() {
                 ended.extend(mapped.wait());
                 self.land(ended, report);
             } else {
@@ -436,7 +437,8 @@ impl Flight {
         }
     }
 
-    /// Sources are not in memory: more threads, where nobody said how many and each can read ahead.
+    /// The device has to be waited for: more threads, where nobody said how many and each can read
+    /// ahead.
     fn widen(&mut self) {
         if let (Some(threads), None) = (&mut self.threads, self.options.jobs) {
             threads.widen(self.files_max / (2 * AHEAD_FILES_MIN));
@@ -489,6 +491,9 @@ impl Flight {
             Lazy::Open(mapped) => mapped.take_written(),
             _ => Vec::new(),
         };
+        if !written.is_empty() {
+            self.widen();
+        }
         for job in written {
             ended.extend(match &mut self.threads {
                 Some(threads) => threads.start(job, Way::Mapped),

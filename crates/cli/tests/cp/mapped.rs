@@ -12,6 +12,7 @@ use std::{
 
 use crate::{
     edges::{SMALL_EXT4, mount_made, shell},
+    faults::{place, threads_that, tree_traced},
     kills,
     machine::{self, Ran, Setting, Which},
     oracle::scene,
@@ -190,6 +191,51 @@ fn a_tree_goes_both_ways_at_once_and_comes_out_whole() {
     assert!(!files[..134].iter().any(|line| line.contains(": mapped (")), "{}", ran.out);
     let differs = Command::new("diff").args(["-r", "s", "d"]).current_dir(scene.path()).status();
     assert!(differs.unwrap().success());
+}
+
+/// Files that wait for a thread wait for it to the end, though the device may have nothing to do.
+#[test]
+fn while_threads_are_slow_the_device_takes_what_is_long() {
+    let Some(scene) = place() else { return };
+    let at = scene.path().join("tree");
+    fs::create_dir(&at).unwrap();
+    if !is_to_be_had(&at) {
+        return;
+    }
+    fs::create_dir(at.join("s")).unwrap();
+    let mut content = vec![0; 32 << 20];
+    fastrand::Rng::with_seed(12).fill(&mut content);
+    for number in 0..10 {
+        fs::write(at.join("s").join(number.to_string()), &content).unwrap();
+    }
+    let slow = ["inject=copy_file_range:delay_enter=1000000"];
+    let is_left_to_it = || {
+        let trace = tree_traced(&at, &slow, &["--jobs=2", "--reflink=auto"]);
+        // The first 128 MiB, and what came while the device was busy with others.
+        trace.matches("copy_file_range(").count() <= 6
+    };
+    assert!((0..3).any(|_| is_left_to_it()));
+}
+
+/// Who reads copies back waits for the device: the processors alone do not say how many pay.
+#[test]
+fn more_threads_read_copies_back() {
+    let Some(scene) = place() else { return };
+    let at = scene.path().join("tree");
+    fs::create_dir(&at).unwrap();
+    if !is_to_be_had(&at) {
+        return;
+    }
+    fs::create_dir(at.join("s")).unwrap();
+    for number in 0..12_u8 {
+        fs::write(at.join("s").join(number.to_string()), vec![number; 3 << 20]).unwrap();
+    }
+    let readers = |flags: &[&str]| {
+        let slow = ["inject=fdatasync:delay_enter=50000"];
+        let flags = [&["--verify", "--reflink=never"], flags].concat();
+        threads_that(&tree_traced(&at, &slow, &flags), "fdatasync(").len()
+    };
+    assert_eq!((readers(&[]), readers(&["--jobs=2"])), (6, 2));
 }
 
 #[test]

@@ -33,8 +33,12 @@ const BATCHES_EACH: usize = 2;
 /// The same where they are larger files, or one.
 const LARGE_EACH: usize = 4;
 
-/// Threads for sources that are not in memory: while some wait for the device others do not. docs/copying.md
-/// has what was tried.
+/// Bytes that each of them has when a device beside them could take more. docs/copying.md has what was
+/// tried.
+const PLENTY_BYTES: u64 = 4 << 20;
+
+/// Threads where the device is waited for, for sources that are not in memory and copies that are read
+/// back: while some wait others do not. docs/copying.md has what was tried.
 const COLD_MAX: usize = 6;
 
 type Batch = Vec<(Job, Way)>;
@@ -53,10 +57,18 @@ impl Load {
             Load::Names(bundle) => vec![bundle.run()],
         }
     }
+
+    /// Bytes of its files, as far as they are known.
+    fn bytes(&self) -> u64 {
+        match self {
+            Load::Files(batch) => batch.iter().map(|(job, _)| job.size()).sum(),
+            Load::Names(_) => 0,
+        }
+    }
 }
 
-/// What came of a load, or the panic that it ended in: nobody may wait for it then.
-type Done = thread::Result<Vec<Outcome>>;
+/// What came of a load of so many bytes, or the panic that it ended in: nobody may wait for it then.
+type Done = (u64, thread::Result<Vec<Outcome>>);
 
 /// The threads. They end when this is dropped, after the jobs that they have.
 #[derive(Debug)]
@@ -64,8 +76,9 @@ pub(crate) struct Threads {
     most: usize,
     large_max: usize,
     started: usize,
-    /// Loads that threads have.
+    /// Loads that threads have, and their bytes.
     busy: usize,
+    busy_bytes: u64,
     batch_files: usize,
     /// Files until there are enough of them.
     gathered: Batch,
@@ -87,6 +100,7 @@ impl Threads {
             large_max: (LARGE_EACH * most).min(files_max),
             started: 0,
             busy: 0,
+            busy_bytes: 0,
             batch_files: (files_max / (LARGE_EACH * most + 1)).clamp(1, BATCH_FILES_MAX),
             gathered: Vec::new(),
             gathered_bytes: 0,
@@ -114,6 +128,12 @@ impl Threads {
     /// Whether something waits for each of them too.
     pub(crate) fn have_enough(&self) -> bool {
         self.busy >= self.large_max
+    }
+
+    /// Whether they have enough while the device takes files too: what waits for a thread waits for
+    /// that thread to the end, though the device may have nothing to do then.
+    pub(crate) fn have_plenty(&self) -> bool {
+        self.are_busy() && self.busy_bytes >= PLENTY_BYTES * self.most as u64
     }
 
     /// Takes a job in; gives what ended meanwhile.
@@ -177,6 +197,7 @@ impl Threads {
             return load.run();
         }
         self.busy += 1;
+        self.busy_bytes += load.bytes();
         self.loads.send(load).expect("the queue is held here too");
         Vec::new()
     }
@@ -186,8 +207,9 @@ impl Threads {
         self.came_back(done)
     }
 
-    fn came_back(&mut self, done: Done) -> Vec<Outcome> {
+    fn came_back(&mut self, (bytes, done): Done) -> Vec<Outcome> {
         self.busy -= 1;
+        self.busy_bytes -= bytes;
         done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
@@ -207,8 +229,9 @@ impl Threads {
                 let next = queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
                 let Ok(load) = next else { return };
                 // It is told by the thread that it is in, and ends the run where it is waited for.
+                let bytes = load.bytes();
                 let ended = catch_unwind(AssertUnwindSafe(|| load.run()));
-                if done.send(ended).is_err() {
+                if done.send((bytes, ended)).is_err() {
                     return;
                 }
             }
@@ -237,7 +260,7 @@ fn copy(batch: Batch) -> Vec<Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use std::{fs::File, os::fd::OwnedFd};
 
     use ringwise::Descriptor;
     use rustix::fs::fstat;
@@ -250,25 +273,24 @@ mod tests {
         quoting::Locale,
     };
 
-    /// A file for which there is not enough memory in the world.
-    fn impossible() -> Job {
+    /// Copies what a descriptor gives to nowhere, by blocks of so many bytes.
+    fn job(block_bytes: usize, source: Descriptor) -> Job {
         let locale = Locale::from_environment();
         let words = ["-r", "a", "b"].map(Into::into).to_vec();
         let Ok(Typed::Copy(mut options, _)) = read(words, locale) else { panic!("they are good") };
-        options.block_bytes = Some(usize::MAX);
-        let file = File::open("/dev/null").unwrap();
-        let stat = fstat(&file).unwrap();
-        let open = || Descriptor::from(std::os::fd::OwnedFd::from(file.try_clone().unwrap()));
+        options.block_bytes = Some(block_bytes);
+        let copy = nowhere();
+        let stat = fstat(&copy).unwrap();
         Job {
             number: 1,
             options: Arc::new(*options),
             caller: Caller::current(),
             locale,
-            source: open(),
+            source,
             source_path: b"a".to_vec(),
             found: stat,
             source_stat: stat,
-            copy: open(),
+            copy,
             copy_path: b"b".to_vec(),
             copy_stat: stat,
             is_new: false,
@@ -284,11 +306,52 @@ mod tests {
         }
     }
 
+    fn nowhere() -> Descriptor {
+        let file = File::options().read(true).write(true).open("/dev/null");
+        Descriptor::from(OwnedFd::from(file.unwrap()))
+    }
+
+    #[test]
+    fn two_long_files_are_plenty_for_two_threads() {
+        let mut threads = Threads::new(2, 100);
+        let mut begin = |size: i64, writers: &mut Vec<_>| {
+            let (reader, writer) = std::io::pipe().unwrap();
+            writers.push(writer);
+            let mut job = job(1 << 10, Descriptor::from(OwnedFd::from(reader)));
+            job.source_stat.st_size = size;
+            threads.hand_over(Load::Files(vec![(job, Way::Plain)]));
+            threads.have_plenty()
+        };
+        // Each copy goes on until nobody may write to its source.
+        let mut writers = Vec::new();
+        assert!(!begin(1 << 30, &mut writers));
+        assert!(begin(0, &mut writers));
+        drop(writers);
+        while threads.busy > 0 {
+            threads.wait();
+        }
+        assert!(!threads.have_plenty() && threads.busy_bytes == 0);
+    }
+
+    #[test]
+    fn what_is_short_is_no_plenty() {
+        let mut threads = Threads::new(1, 100);
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut job = job(1 << 10, Descriptor::from(OwnedFd::from(reader)));
+        job.source_stat.st_size = PLENTY_BYTES as i64 - 1;
+        threads.hand_over(Load::Files(vec![(job, Way::Plain)]));
+        assert!(threads.are_busy() && !threads.have_plenty());
+        drop(writer);
+        threads.wait();
+    }
+
     #[test]
     #[should_panic(expected = "capacity overflow")]
     fn a_thread_that_panics_is_not_waited_for_but_ends_the_run() {
         let mut threads = Threads::new(1, 8);
-        assert!(threads.hand_over(Load::Files(vec![(impossible(), Way::Plain)])).is_empty());
+        // There is not so much memory in the world.
+        let impossible = job(usize::MAX, nowhere());
+        assert!(threads.hand_over(Load::Files(vec![(impossible, Way::Plain)])).is_empty());
         threads.wait();
     }
 }
