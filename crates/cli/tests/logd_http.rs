@@ -238,22 +238,32 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&paths).any(|path| path.join(program).exists())
 }
 
-#[test]
-fn systemd_is_told_that_it_is_up_alive_and_ending() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("notify");
+/// A daemon that is to be started as systemd does it, with so many microseconds for its watchdog, and
+/// what it tells systemd.
+fn watched(directory: &Path, watchdog_us: &str) -> (UnixDatagram, Command) {
+    let path = directory.join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
     command.args(["logd", "--engine", "epoll", "--listen", "127.0.0.1:0", "--dir"]);
-    command.arg(directory.path().join("log"));
-    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "600000");
+    command.arg(directory.join("log"));
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", watchdog_us);
+    (socket, command)
+}
+
+/// The next that it tells.
+fn told(socket: &UnixDatagram) -> io::Result<String> {
+    let mut bytes = [0; 100];
+    let count = socket.recv(&mut bytes)?;
+    Ok(String::from_utf8(bytes[..count].to_vec()).unwrap())
+}
+
+#[test]
+fn systemd_is_told_that_it_is_up_alive_and_ending() {
+    let directory = tempfile::tempdir().unwrap();
+    let (socket, mut command) = watched(directory.path(), "600000");
     let daemon = Daemon::spawn(&mut command, "epoll").unwrap();
-    let told = || {
-        let mut bytes = [0; 100];
-        let count = socket.recv(&mut bytes).unwrap();
-        String::from_utf8(bytes[..count].to_vec()).unwrap().trim_end().to_owned()
-    };
+    let told = || told(&socket).unwrap().trim_end().to_owned();
     assert_eq!(told(), "READY=1");
     for _ in 0..3 {
         assert_eq!(told(), "WATCHDOG=1");
@@ -271,28 +281,23 @@ fn systemd_is_told_that_it_is_up_alive_and_ending() {
 #[test]
 fn a_daemon_that_is_not_up_yet_does_not_tell_systemd_that_it_is_alive() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("notify");
-    let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let (socket, mut command) = watched(directory.path(), "300000");
     // It cannot say that it listens while its output is full.
     let (mut reader, mut writer) = io::pipe().unwrap();
     let fill = [0; 64 << 10];
     writer.write_all(&fill).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-    command.args(["logd", "--engine", "epoll", "--listen", "127.0.0.1:0", "--dir"]);
-    command.arg(directory.path().join("log")).stdout(writer);
-    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000");
-    let mut child = command.spawn().unwrap();
+    let mut child = command.stdout(writer).spawn().unwrap();
     drop(command);
-    let mut bytes = [0; 100];
-    let early = socket.recv(&mut bytes).map(|count| bytes[..count].to_vec());
+    let patience = socket.read_timeout().unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let early = told(&socket);
     reader.read_exact(&mut [0; 64 << 10]).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let first = socket.recv(&mut bytes).map(|count| bytes[..count].to_vec());
+    socket.set_read_timeout(patience).unwrap();
+    let first = told(&socket);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(early.unwrap_err().kind(), io::ErrorKind::WouldBlock);
-    assert_eq!(first.unwrap(), b"READY=1\n");
+    assert_eq!(first.unwrap(), "READY=1\n");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File},
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command},
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -193,16 +193,22 @@ fn a_tree_goes_both_ways_at_once_and_comes_out_whole() {
     assert!(differs.unwrap().success());
 }
 
-/// Files that wait for a thread wait for it to the end, though the device may have nothing to do.
-#[test]
-fn while_threads_are_slow_the_device_takes_what_is_long() {
-    let Some(scene) = place() else { return };
+/// A place for a tree `s` that is to be traced, where its files can go that way.
+fn tree() -> Option<(tempfile::TempDir, PathBuf)> {
+    let scene = place()?;
     let at = scene.path().join("tree");
     fs::create_dir(&at).unwrap();
     if !is_to_be_had(&at) {
-        return;
+        return None;
     }
     fs::create_dir(at.join("s")).unwrap();
+    Some((scene, at))
+}
+
+/// Files that wait for a thread wait for it to the end, though the device may have nothing to do.
+#[test]
+fn while_threads_are_slow_the_device_takes_what_is_long() {
+    let Some((_scene, at)) = tree() else { return };
     let mut content = vec![0; 32 << 20];
     fastrand::Rng::with_seed(12).fill(&mut content);
     for number in 0..10 {
@@ -220,13 +226,7 @@ fn while_threads_are_slow_the_device_takes_what_is_long() {
 /// Who reads copies back waits for the device: the processors alone do not say how many pay.
 #[test]
 fn more_threads_read_copies_back() {
-    let Some(scene) = place() else { return };
-    let at = scene.path().join("tree");
-    fs::create_dir(&at).unwrap();
-    if !is_to_be_had(&at) {
-        return;
-    }
-    fs::create_dir(at.join("s")).unwrap();
+    let Some((_scene, at)) = tree() else { return };
     for number in 0..12_u8 {
         fs::write(at.join("s").join(number.to_string()), vec![number; 3 << 20]).unwrap();
     }

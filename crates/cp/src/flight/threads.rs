@@ -39,7 +39,7 @@ const PLENTY_BYTES: u64 = 4 << 20;
 
 /// Threads where the device is waited for, for sources that are not in memory and copies that are read
 /// back: while some wait others do not. docs/copying.md has what was tried.
-const COLD_MAX: usize = 6;
+const WAITING_MAX: usize = 6;
 
 type Batch = Vec<(Job, Way)>;
 
@@ -117,7 +117,7 @@ impl Threads {
 
     /// Lets there be more of them, for sources that have to be waited for.
     pub(crate) fn widen(&mut self, files_max: usize) {
-        self.most = self.most.max(COLD_MAX.min(files_max));
+        self.most = self.most.max(WAITING_MAX.min(files_max));
     }
 
     /// Whether each thread has something to do.
@@ -228,8 +228,8 @@ impl Threads {
             loop {
                 let next = queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
                 let Ok(load) = next else { return };
-                // It is told by the thread that it is in, and ends the run where it is waited for.
                 let bytes = load.bytes();
+                // It is told by the thread that it is in, and ends the run where it is waited for.
                 let ended = catch_unwind(AssertUnwindSafe(|| load.run()));
                 if done.send((bytes, ended)).is_err() {
                     return;
@@ -260,7 +260,7 @@ fn copy(batch: Batch) -> Vec<Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, os::fd::OwnedFd};
+    use std::{fs::File, io::PipeWriter, os::fd::OwnedFd};
 
     use ringwise::Descriptor;
     use rustix::fs::fstat;
@@ -311,18 +311,23 @@ mod tests {
         Descriptor::from(OwnedFd::from(file.unwrap()))
     }
 
+    /// A copy that goes on until nobody may write to its source.
+    fn endless(size: i64) -> (Job, PipeWriter) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut job = job(1 << 10, Descriptor::from(OwnedFd::from(reader)));
+        job.source_stat.st_size = size;
+        (job, writer)
+    }
+
     #[test]
     fn two_long_files_are_plenty_for_two_threads() {
         let mut threads = Threads::new(2, 100);
         let mut begin = |size: i64, writers: &mut Vec<_>| {
-            let (reader, writer) = std::io::pipe().unwrap();
+            let (job, writer) = endless(size);
             writers.push(writer);
-            let mut job = job(1 << 10, Descriptor::from(OwnedFd::from(reader)));
-            job.source_stat.st_size = size;
             threads.hand_over(Load::Files(vec![(job, Way::Plain)]));
             threads.have_plenty()
         };
-        // Each copy goes on until nobody may write to its source.
         let mut writers = Vec::new();
         assert!(!begin(1 << 30, &mut writers));
         assert!(begin(0, &mut writers));
@@ -336,9 +341,7 @@ mod tests {
     #[test]
     fn what_is_short_is_no_plenty() {
         let mut threads = Threads::new(1, 100);
-        let (reader, writer) = std::io::pipe().unwrap();
-        let mut job = job(1 << 10, Descriptor::from(OwnedFd::from(reader)));
-        job.source_stat.st_size = PLENTY_BYTES as i64 - 1;
+        let (job, writer) = endless(PLENTY_BYTES as i64 - 1);
         threads.hand_over(Load::Files(vec![(job, Way::Plain)]));
         assert!(threads.are_busy() && !threads.have_plenty());
         drop(writer);
