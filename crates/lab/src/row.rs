@@ -294,15 +294,21 @@ impl Measured {
         self.median(seen).unwrap_or(f64::NAN)
     }
 
-    /// CPU time per operation by whose it is. None where another process worked.
+    /// CPU time per operation by whose it is: the shares that all samples together showed, of
+    /// [`Measured::cpu_ns_per_op`]. One sample's kinds are a few ticks, so that the shares are those
+    /// of all; a sample that was held up must not make the kinds more than the figure beside them.
+    /// None where another process worked, or nothing was seen.
     pub fn cpu(&self) -> Option<CpuKinds> {
-        let mean = |figure: fn(&SampleFigures) -> Option<f64>| {
-            let all: Vec<f64> = self.samples.iter().filter_map(figure).collect();
-            (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+        let sum = |figure: fn(&SampleFigures) -> Option<f64>| {
+            let of = |sample: &SampleFigures| Some(figure(sample)? * sample.operations as f64);
+            self.samples.iter().filter_map(of).sum::<f64>()
         };
-        let user_ns = mean(|sample| sample.user_ns_per_op)?;
-        let system_ns = mean(|sample| sample.system_ns_per_op)?;
-        let interrupt_ns = mean(|sample| sample.interrupt_ns_per_op)?;
+        let user_ns = sum(|sample| sample.user_ns_per_op);
+        let system_ns = sum(|sample| sample.system_ns_per_op);
+        let scale =
+            Some(self.cpu_ns_per_op() / (user_ns + system_ns)).filter(|it| it.is_finite())?;
+        let interrupt_ns = sum(|sample| sample.interrupt_ns_per_op) * scale;
+        let (user_ns, system_ns) = (user_ns * scale, system_ns * scale);
         let shares = self.counted.as_ref().and_then(|counted| counted.shares);
         let of_all = |share: fn(&KernelShares) -> f64| {
             shares.as_ref().map_or(0.0, |shares| share(shares) * (user_ns + system_ns))
@@ -452,9 +458,14 @@ mod tests {
         let mut row = row("uring", RowKind::Subject, 8, Figures::DIRECT);
         assert_eq!(row.measured.cpu(), None, "another process");
         for sample in &mut row.measured.samples {
+            sample.cpu_ns_per_op = 4000.0;
             (sample.user_ns_per_op, sample.system_ns_per_op) = (Some(1000.0), Some(3000.0));
             sample.interrupt_ns_per_op = Some(0.0);
         }
+        // Held up: ten times the time for a tenth of the operations.
+        let slow = &mut row.measured.samples[4];
+        (slow.operations, slow.cpu_ns_per_op) = (slow.operations / 10, 40_000.0);
+        (slow.user_ns_per_op, slow.system_ns_per_op) = (Some(10_000.0), Some(30_000.0));
         assert_eq!(row.measured.cpu().unwrap().text(), "user 25 system 75", "not counted");
         let shares = KernelShares { io_workers: 0.5, sqpoll: 0.0, write_back: 0.25 };
         row.measured.counted = Some(Counted {
