@@ -55,6 +55,12 @@ impl Outcome {
 
     /// Why the result does not count, if it does not.
     pub fn failure(&self) -> Option<String> {
+        let nothing = "no line was done in the measured time: try a longer --duration";
+        self.fault().or_else(|| (self.totals.operations == 0).then(|| nothing.to_owned()))
+    }
+
+    /// What went wrong, which a target that is only slow does not bring about.
+    pub fn fault(&self) -> Option<String> {
         if let Some(failed) = self.totals.failed_connections() {
             return Some(failed);
         }
@@ -77,8 +83,7 @@ impl Outcome {
                 self.totals.sent
             ));
         }
-        let nothing = "no line was done in the measured time: try a longer --duration";
-        (self.totals.operations == 0).then(|| nothing.to_owned())
+        None
     }
 }
 
@@ -127,6 +132,7 @@ mod tests {
         for (change, part) in changes {
             let failure = outcome(change).failure().unwrap();
             assert!(failure.contains(part), "{failure}");
+            assert_eq!(outcome(change).fault().is_none(), outcome(change).totals.operations == 0);
         }
     }
 }

@@ -77,7 +77,7 @@ pub fn search(
         if outcome.totals.is_partial {
             break;
         }
-        if let Some(failure) = outcome.failure() {
+        if let Some(failure) = outcome.fault() {
             return Err(LoadError::Failed(format!("at {rate_per_s} lines per second: {failure}")));
         }
         let step = step(rate_per_s, &outcome, limit);
@@ -117,6 +117,8 @@ fn step(rate_per_s: u64, outcome: &Outcome, limit: Duration) -> Step {
     let limit_ns = limit.as_nanos() as u64;
     let miss = if totals.unsent > 0 {
         Some(format!("{} lines were due and never sent", totals.unsent))
+    } else if totals.operations == 0 {
+        Some("no line was done in the measured time".to_owned())
     } else if p99_ns > limit_ns {
         Some("p99 over the limit".to_owned())
     } else if done_per_s < rate_per_s as f64 * DONE_SHARE {
