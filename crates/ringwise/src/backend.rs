@@ -142,9 +142,9 @@ pub(crate) trait Driver {
     fn has_room_for(&mut self, count: usize) -> bool;
 
     /// Queues a chain, whole: each call is made when the one before is complete. The caller has seen
-    /// that there is room, and that [`links`](Self::links).
-    fn queue_linked(&mut self, calls: &[(u64, Call)]) {
-        unreachable!("{} calls for a backend that links nothing", calls.len())
+    /// that there is room. False, and nothing is queued, where the backend cannot.
+    fn queue_linked(&mut self, _calls: &[(u64, Call)]) -> bool {
+        false
     }
 
     /// Hands over all that is queued and waits until `want` results are ready or the deadline has
@@ -428,8 +428,8 @@ impl Driver for AnyDriver {
         delegate!(self, |driver| driver.has_room_for(count))
     }
 
-    fn queue_linked(&mut self, calls: &[(u64, Call)]) {
-        delegate!(self, |driver| driver.queue_linked(calls));
+    fn queue_linked(&mut self, calls: &[(u64, Call)]) -> bool {
+        delegate!(self, |driver| driver.queue_linked(calls))
     }
 
     #[inline]

@@ -30,6 +30,9 @@ pub(crate) struct RawName {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
     Nop,
+    /// Of what is no operation to be made: the part that a completion brings, or one that the loop
+    /// refuses before. It fails with `EINVAL`.
+    Invalid,
     Read {
         file: File,
         buffer: RawBuffer,
@@ -158,7 +161,7 @@ impl Call {
     #[inline]
     pub(crate) fn opcode(&self) -> Opcode {
         match self {
-            Call::Nop => Opcode::Nop,
+            Call::Nop | Call::Invalid => Opcode::Nop,
             Call::Read { .. } => Opcode::Read,
             Call::Write { .. } => Opcode::Write,
             Call::ReadVectored { .. } => Opcode::ReadVectored,
@@ -204,28 +207,7 @@ impl Call {
     /// Lowers an operation that is in its slot. The addresses are valid while it stays there.
     #[inline]
     pub(crate) fn lower(operation: &mut Operation, context: Context) -> Call {
-        let Some(kind) = &mut operation.0 else { return Call::Nop };
-        match &mut **kind {
-            Kind::Read { buffer, offset, .. } => Call::Read {
-                file: context.open(),
-                buffer: buffer.raw(context.ring),
-                offset: *offset,
-            },
-            Kind::Write { buffer, offset, .. } => Call::Write {
-                file: context.open(),
-                buffer: buffer.raw(context.ring),
-                offset: *offset,
-            },
-            Kind::WriteMapped { part, offset, .. } => {
-                Call::Write { file: context.open(), buffer: part.raw(), offset: *offset }
-            }
-            Kind::Send { buffer, manner, .. } => Call::Send {
-                file: context.open(),
-                buffer: buffer.raw(context.ring),
-                manner: *manner,
-            },
-            other => lower_other(other, context),
-        }
+        operation.0.as_deref_mut().map_or(Call::Nop, |kind| lower_kind(kind, context))
     }
 }
 
@@ -235,8 +217,20 @@ impl Context {
     }
 }
 
-fn lower_other(kind: &mut Kind, context: Context) -> Call {
+fn lower_kind(kind: &mut Kind, context: Context) -> Call {
     match kind {
+        Kind::Read { buffer, offset, .. } => {
+            Call::Read { file: context.open(), buffer: buffer.raw(context.ring), offset: *offset }
+        }
+        Kind::Write { buffer, offset, .. } => {
+            Call::Write { file: context.open(), buffer: buffer.raw(context.ring), offset: *offset }
+        }
+        Kind::Send { buffer, manner, .. } => {
+            Call::Send { file: context.open(), buffer: buffer.raw(context.ring), manner: *manner }
+        }
+        Kind::WriteMapped { part, offset, .. } => {
+            Call::Write { file: context.open(), buffer: part.raw(), offset: *offset }
+        }
         Kind::ReadVectored { vectored, offset, .. } => {
             let (vectors, count) = vectored.vectors.fill(&mut vectored.buffers);
             Call::ReadVectored { file: context.open(), vectors, count, offset: *offset }
@@ -299,18 +293,13 @@ fn lower_other(kind: &mut Kind, context: Context) -> Call {
             let header = message.lower_to_send();
             Call::SendMessage { file: context.open(), header, manner: *manner }
         }
-        Kind::Read { .. }
-        | Kind::Write { .. }
-        | Kind::WriteMapped { .. }
-        | Kind::Send { .. }
-        | Kind::Accepted(_)
+        // Refused before they get a slot, or never pushed.
+        Kind::Accepted(_)
         | Kind::Received(_)
         | Kind::ReceivedCopy(_)
         | Kind::Connect { .. }
         | Kind::Close(Closing::Descriptor(_))
-        | Kind::Unrepresentable(_) => {
-            unreachable!("lowered before, or refused before it got a slot")
-        }
+        | Kind::Unrepresentable(_) => Call::Invalid,
     }
 }
 

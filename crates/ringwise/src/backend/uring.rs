@@ -447,10 +447,10 @@ impl Driver for Uring {
         if is_beside || (into_table && !self.opens_into_table) {
             return self.queue_beside(Job { user_data, call, blocking });
         }
-        if call.is_on_socket() {
-            return self.queue_on_socket(Job { user_data, call, blocking });
-        }
-        self.push(&entry::build(&call).user_data(user_data));
+        let Some(entry) = entry::build(&call, self.how) else {
+            return self.queue_beside(Job { user_data, call, blocking });
+        };
+        self.push(&entry.user_data(user_data));
         if self.is_polled() {
             self.polled_in_flight += 1;
         }
@@ -470,13 +470,20 @@ impl Driver for Uring {
         queue.capacity() - queue.len() >= count
     }
 
-    fn queue_linked(&mut self, calls: &[(u64, Call)]) {
+    fn queue_linked(&mut self, calls: &[(u64, Call)]) -> bool {
+        let build = |(user_data, call): &(u64, Call)| {
+            entry::build(call, self.how).map(|entry| entry.user_data(*user_data))
+        };
+        let Some(entries) = calls.iter().map(build).collect::<Option<Vec<Entry>>>() else {
+            return false;
+        };
         let ahead = self.ring.submission().len();
-        for (at, (user_data, call)) in calls.iter().enumerate() {
-            let link = if at + 1 < calls.len() { Flags::IO_LINK } else { Flags::empty() };
-            self.push(&entry::build(call).user_data(*user_data).flags(link));
+        let last = entries.len().saturating_sub(1);
+        for (at, entry) in entries.into_iter().enumerate() {
+            self.push(&if at < last { entry.flags(Flags::IO_LINK) } else { entry });
         }
         self.links.queued(ahead, calls.iter().map(|(user_data, _)| *user_data));
+        true
     }
 
     #[inline]

@@ -286,11 +286,15 @@ impl Local {
             let expected = Expected::of(&operation);
             let (ticket, call) = self.place(operation, tag, Context { file, ..self.context() });
             calls.push((ticket.user_data(), call));
-            let call = (!by_ring).then_some((call, blocking));
-            members.push(Member { ticket, expected, call, is_doomed: false });
+            members.push(Member {
+                ticket,
+                expected,
+                call: Some((call, blocking)),
+                is_doomed: false,
+            });
         }
-        if by_ring {
-            self.driver.queue_linked(&calls);
+        if by_ring && self.driver.queue_linked(&calls) {
+            members.iter_mut().for_each(|member| member.call = None);
         }
         let tickets = members.iter().map(|member| member.ticket).collect();
         if !members.is_empty() {

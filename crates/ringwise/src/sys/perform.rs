@@ -29,11 +29,9 @@ use crate::{
 /// Every address in `call` is valid for what the call does with it, until this returns; nobody
 /// else touches memory that it writes.
 pub(crate) unsafe fn perform(call: &Call) -> i32 {
-    if call.is_on_socket() {
-        // SAFETY: the caller vouches for the call.
-        return unsafe { perform_socket(call) };
-    }
     let result = match *call {
+        // What is not a call of the kernel's, or is the loop's own to keep.
+        Call::Invalid | Call::Timeout { .. } | Call::Cancel { .. } => return -libc::EINVAL,
         Call::Nop => 0,
         Call::Read { file, buffer, offset } => {
             let len = (buffer.len as usize).min(MOVED_BYTES_MAX);
@@ -82,19 +80,14 @@ pub(crate) unsafe fn perform(call: &Call) -> i32 {
         // Not made again on EINTR: Linux has freed the number by then (close(2)).
         // SAFETY: the descriptor was released to this call by its owner.
         Call::Close { file } => unsafe { libc::close(fd(file)) as isize },
-        // SAFETY: the caller vouches for the names and the structure.
-        _ => unsafe { perform_on_names(call) },
-    };
-    decode(result)
-}
-
-/// The calls on names.
-///
-/// # Safety
-///
-/// As for [`perform`].
-unsafe fn perform_on_names(call: &Call) -> isize {
-    match *call {
+        Call::Accept { .. }
+        | Call::Connect { .. }
+        | Call::Receive { .. }
+        | Call::ReceiveMulti { .. }
+        | Call::ReceiveMessage { .. }
+        | Call::Send { .. }
+        // SAFETY: the caller vouches for the call.
+        | Call::SendMessage { .. } => return unsafe { perform_socket(call) },
         Call::Open { name, flags, mode, entry } => {
             let RawName { directory, path } = name;
             // For a ring's table the flag would be an error; the descriptor beside it wants it.
@@ -125,8 +118,8 @@ unsafe fn perform_on_names(call: &Call) -> isize {
                 libc::linkat(from.directory, from.path, to.directory, to.path, flags) as _
             })
         }
-        _ => unreachable!("timeouts and cancels are the loop's own; the rest is in `perform`"),
-    }
+    };
+    decode(result)
 }
 
 /// Reads or writes a file that may keep its caller waiting (a pipe, a terminal, a device). With

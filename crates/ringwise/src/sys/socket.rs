@@ -18,7 +18,11 @@ use super::{
     perform::{decode, fd, retry},
     ring::borrow,
 };
-use crate::{buf::Group, call::Call, op::Manner};
+use crate::{
+    buf::{Group, RawBuffer},
+    call::{Call, File},
+    op::Manner,
+};
 
 /// Makes the call and waits for it, as a thread of the pool does. A call that may have several
 /// results has its first.
@@ -34,14 +38,16 @@ pub(crate) unsafe fn perform_socket(call: &Call) -> i32 {
                 // Made again it would be told that it is under way.
                 decode(libc::connect(fd(file), address, len) as isize)
             }
-            Call::Send { manner: Manner::Quiet, .. } => send(call, 0, libc::MSG_DONTWAIT),
-            Call::Send { buffer, manner, .. } => {
-                let whole = manner != Manner::Some;
-                whole_of(buffer.len as usize, whole, |moved| send(call, moved, 0))
+            Call::Send { file, buffer, manner: Manner::Quiet } => {
+                send(file, buffer, 0, libc::MSG_DONTWAIT)
             }
-            Call::SendMessage { manner, .. } => {
-                let len = remaining(call);
-                whole_of(len, manner != Manner::Some, |_| send_message(call, 0))
+            Call::Send { file, buffer, manner } => {
+                let whole = manner != Manner::Some;
+                whole_of(buffer.len as usize, whole, |moved| send(file, buffer, moved, 0))
+            }
+            Call::SendMessage { file, header, manner } => {
+                let whole = manner != Manner::Some;
+                whole_of(remaining(header), whole, |_| send_message(file, header, 0))
             }
             _ => transfer(call, 0),
         }
@@ -64,7 +70,7 @@ fn whole_of(len: usize, whole: bool, mut send: impl FnMut(usize) -> i32) -> i32 
     }
 }
 
-/// Makes a receive, an accept or a read once; `flags` are those of recv(2).
+/// Makes a receive or an accept once, and nothing else (`EINVAL`); `flags` are those of recv(2).
 ///
 /// # Safety
 ///
@@ -84,7 +90,7 @@ pub(crate) unsafe fn transfer(call: &Call, flags: c_int) -> i32 {
             // SAFETY: the caller vouches for the header and what it points to.
             retry(|| unsafe { libc::recvmsg(fd(file), header, flags) })
         }
-        _ => unreachable!("sends and connects are made by functions of their own"),
+        _ => return -libc::EINVAL,
     })
 }
 
@@ -122,8 +128,7 @@ pub(crate) unsafe fn receive_chosen(socket: RawFd, group: *const Group, flags: c
 /// # Safety
 ///
 /// As for [`perform_socket`].
-pub(crate) unsafe fn send(call: &Call, moved: usize, flags: c_int) -> i32 {
-    let Call::Send { file, buffer, .. } = *call else { unreachable!("asked for sends only") };
+pub(crate) unsafe fn send(file: File, buffer: RawBuffer, moved: usize, flags: c_int) -> i32 {
     let flags = flags | libc::MSG_NOSIGNAL;
     // SAFETY: `moved` is within the buffer, for which the caller vouches.
     decode(retry(|| unsafe {
@@ -151,10 +156,7 @@ unsafe fn receive(socket: RawFd, pointer: *mut u8, len: usize, flags: c_int) -> 
 /// # Safety
 ///
 /// As for [`perform_socket`]; nobody else uses the header.
-pub(crate) unsafe fn send_message(call: &Call, flags: c_int) -> i32 {
-    let Call::SendMessage { file, header, .. } = *call else {
-        unreachable!("asked for messages only")
-    };
+pub(crate) unsafe fn send_message(file: File, header: *mut libc::msghdr, flags: c_int) -> i32 {
     // SAFETY: the caller vouches for the header and what it points to.
     let result =
         decode(retry(|| unsafe { libc::sendmsg(fd(file), header, flags | libc::MSG_NOSIGNAL) }));
@@ -170,8 +172,7 @@ pub(crate) unsafe fn send_message(call: &Call, flags: c_int) -> i32 {
 /// # Safety
 ///
 /// As for [`perform_socket`].
-pub(crate) unsafe fn remaining(call: &Call) -> usize {
-    let Call::SendMessage { header, .. } = *call else { unreachable!("asked for messages only") };
+pub(crate) unsafe fn remaining(header: *const libc::msghdr) -> usize {
     // SAFETY: the caller vouches for the header and its vector.
     unsafe {
         let header = &*header;
@@ -210,10 +211,11 @@ unsafe fn advance(header: *mut libc::msghdr, mut sent: usize) {
 /// # Safety
 ///
 /// As for [`perform_socket`].
-pub(crate) unsafe fn begin_connect(call: &Call) -> i32 {
-    let Call::Connect { file, address, len } = *call else {
-        unreachable!("asked for connects only")
-    };
+pub(crate) unsafe fn begin_connect(
+    file: File,
+    address: *const libc::sockaddr,
+    len: libc::socklen_t,
+) -> i32 {
     // SAFETY: the operation holds the descriptor.
     let socket = unsafe { borrow(fd(file)) };
     // Only the flag keeps connect(2) from waiting; it is the caller's, so it is put back.

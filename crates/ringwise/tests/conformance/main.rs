@@ -17,9 +17,10 @@ mod files;
 mod names;
 mod net;
 mod streams;
-// The loop itself: how much it holds, what waits for what.
+// The loop itself: how much it holds, what waits for what, what is taken where.
 mod capacity;
 mod chains;
+mod entries;
 // Random programs against a model.
 mod model;
 
@@ -178,6 +179,13 @@ suite! {
         a_chain_beside_a_single_operation
         a_full_loop_gives_a_chain_back
         what_cannot_be_linked_comes_back;
+    entries:
+        every_opcode_has_an_example
+        every_operation_is_pushed
+        every_operation_is_run
+        every_operation_is_linked
+        every_operation_is_submitted
+        a_chain_over_a_socket_is_made_in_order;
     model:
         random_programs_agree_with_a_model;
 }

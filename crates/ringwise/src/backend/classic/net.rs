@@ -374,14 +374,16 @@ impl Sender {
             // SAFETY: invariant 1: the operation is in its slot until this job's result is taken.
             let (result, len, manner) = unsafe {
                 match self.job.call {
-                    Call::Connect { .. } => return self.connect(),
-                    Call::Send { buffer, manner, .. } => {
-                        let result = send(&self.job.call, self.moved, libc::MSG_DONTWAIT);
+                    Call::Connect { file, address, len } => {
+                        return self.connected_or_begun(begin_connect(file, address, len));
+                    }
+                    Call::Send { file, buffer, manner } => {
+                        let result = send(file, buffer, self.moved, libc::MSG_DONTWAIT);
                         (result, buffer.len as usize - self.moved, manner)
                     }
-                    Call::SendMessage { manner, .. } => {
-                        let len = remaining(&self.job.call);
-                        (send_message(&self.job.call, libc::MSG_DONTWAIT), len, manner)
+                    Call::SendMessage { file, header, manner } => {
+                        let len = remaining(header);
+                        (send_message(file, header, libc::MSG_DONTWAIT), len, manner)
                     }
                     // A write of a socket.
                     _ => match self.job.attempt() {
@@ -407,9 +409,9 @@ impl Sender {
         Step::Done(self.job.done(result), false)
     }
 
-    fn connect(&mut self) -> Step {
-        // SAFETY: as in `attempt`.
-        match unsafe { begin_connect(&self.job.call) } {
+    /// What a connect came to that does not wait.
+    fn connected_or_begun(&mut self, result: i32) -> Step {
+        match result {
             // So many wait at a Unix listener already, which cannot be waited for.
             result if result == -libc::EAGAIN => Step::MustBlock,
             result if result == -libc::EINPROGRESS => {

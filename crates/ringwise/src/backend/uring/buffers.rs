@@ -15,13 +15,9 @@ use super::{Uring, entry};
 use crate::{
     backend::{
         Cqe, Driver,
-        classic::{
-            Classic,
-            pool::{Job, Wake},
-        },
+        classic::{Classic, pool::Wake},
     },
     buf::Entries,
-    call::Call,
     op::Opcode,
     setup::SetupFlags,
 };
@@ -47,15 +43,6 @@ pub(super) fn ways(ring: &IoUring, granted: SetupFlags) -> entry::How {
 }
 
 impl Uring {
-    /// Queues a call on a socket that the ring makes.
-    pub(super) fn queue_on_socket(&mut self, job: Job) {
-        if matches!(job.call, Call::ReceiveMulti { ring: None, .. }) {
-            return self.queue_beside(job);
-        }
-        let entry = entry::build_on_socket(&job.call, self.how);
-        self.push(&entry.user_data(job.user_data));
-    }
-
     /// Registers a queue of buffers and returns its number. The caller keeps it until the ring is
     /// gone.
     pub(in crate::backend) fn register_entries(

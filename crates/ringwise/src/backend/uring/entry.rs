@@ -10,7 +10,7 @@ use io_uring::{
 
 use crate::{
     buf::RawBuffer,
-    call::{Call, File},
+    call::{Call, File, RawName},
     op::Manner,
 };
 
@@ -44,35 +44,59 @@ pub(super) fn nop(user_data: u64) -> Entry {
     unsafe { std::mem::transmute::<[u64; 8], Entry>(words) }
 }
 
-/// Builds the entry. The addresses in `call` go into it as they are.
+/// What of the newer ways to make a call on a socket this kernel has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    /// One entry accepts many connections (Linux 5.19).
+    pub(super) accepts_many: bool,
+    /// One entry receives many times (Linux 6.0).
+    pub(super) receives_many: bool,
+    /// A send that succeeds has no completion, and one that would wait or is short fails.
+    pub(super) mutes_sends: bool,
+}
+
+/// Builds the entry of any call; nothing for one that only a thread can make. The addresses in
+/// `call` go into it as they are.
+///
+/// There is no other way from a call to an entry, and every call is listed, so that a new one cannot
+/// be forgotten for one of the ways to queue it.
 #[inline]
-pub(super) fn build(call: &Call) -> Entry {
+pub(super) fn build(call: &Call, how: How) -> Option<Entry> {
     match *call {
-        Call::Nop => opcode::Nop::new().build(),
-        Call::Read { file, buffer, offset } => match buffer.registered {
-            Some(index) => on_file!(file, |fd| {
-                opcode::ReadFixed::new(fd, buffer.pointer, buffer.len, index).offset(offset).build()
-            }),
-            None => on_file!(file, |fd| {
-                opcode::Read::new(fd, buffer.pointer, buffer.len).offset(offset).build()
-            }),
-        },
-        Call::Write { file, buffer, offset } => match buffer.registered {
-            Some(index) => on_file!(file, |fd| {
-                opcode::WriteFixed::new(fd, buffer.pointer, buffer.len, index)
-                    .offset(offset)
-                    .build()
-            }),
-            None => on_file!(file, |fd| {
-                opcode::Write::new(fd, buffer.pointer, buffer.len).offset(offset).build()
-            }),
-        },
-        _ => build_rare(call),
+        Call::Read { file, buffer, offset } => Some(build_read(file, buffer, offset)),
+        Call::Write { file, buffer, offset } => Some(build_write(file, buffer, offset)),
+        ref other => build_rare(other, how),
     }
 }
 
-fn build_rare(call: &Call) -> Entry {
-    match *call {
+#[inline(always)]
+fn build_read(file: File, buffer: RawBuffer, offset: u64) -> Entry {
+    let RawBuffer { pointer, len, registered } = buffer;
+    match registered {
+        Some(index) => on_file!(file, |fd| {
+            opcode::ReadFixed::new(fd, pointer, len, index).offset(offset).build()
+        }),
+        None => on_file!(file, |fd| opcode::Read::new(fd, pointer, len).offset(offset).build()),
+    }
+}
+
+#[inline(always)]
+fn build_write(file: File, buffer: RawBuffer, offset: u64) -> Entry {
+    let RawBuffer { pointer, len, registered } = buffer;
+    match registered {
+        Some(index) => on_file!(file, |fd| {
+            opcode::WriteFixed::new(fd, pointer, len, index).offset(offset).build()
+        }),
+        None => on_file!(file, |fd| opcode::Write::new(fd, pointer, len).offset(offset).build()),
+    }
+}
+
+/// As [`build`], of what is not worth a place in its callers.
+fn build_rare(call: &Call, how: How) -> Option<Entry> {
+    Some(match *call {
+        Call::Read { file, buffer, offset } => build_read(file, buffer, offset),
+        Call::Write { file, buffer, offset } => build_write(file, buffer, offset),
+        Call::Nop => opcode::Nop::new().build(),
         Call::ReadVectored { file, vectors, count, offset } => {
             on_file!(file, |fd| opcode::Readv::new(fd, vectors, count).offset(offset).build())
         }
@@ -91,24 +115,27 @@ fn build_rare(call: &Call) -> Entry {
         Call::Close { file } => on_file!(file, |fd| opcode::Close::new(fd).build()),
         Call::Timeout { after } => opcode::Timeout::new(after.cast()).build(),
         Call::Cancel { user_data } => opcode::AsyncCancel::new(user_data).build(),
-        _ => build_on_names(call),
-    }
-}
-
-/// What of the newer ways to make a call on a socket this kernel has.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct How {
-    /// One entry accepts many connections (Linux 5.19).
-    pub(super) accepts_many: bool,
-    /// One entry receives many times (Linux 6.0).
-    pub(super) receives_many: bool,
-    /// A send that succeeds has no completion, and one that would wait or is short fails.
-    pub(super) mutes_sends: bool,
-}
-
-/// Builds the entry of a call on a socket.
-pub(super) fn build_on_socket(call: &Call, how: How) -> Entry {
-    match *call {
+        Call::Open { name, flags, mode, entry } => build_open(name, flags, mode, entry),
+        Call::Statx { name, flags, mask, out } => {
+            opcode::Statx::new(types::Fd(name.directory), name.path, out.cast())
+                .flags(flags)
+                .mask(mask)
+                .build()
+        }
+        Call::Unlink { name, flags } => {
+            opcode::UnlinkAt::new(types::Fd(name.directory), name.path).flags(flags).build()
+        }
+        Call::CreateDirectory { name, mode } => {
+            opcode::MkDirAt::new(types::Fd(name.directory), name.path).mode(mode).build()
+        }
+        Call::Rename { from, to, flags } => {
+            let (old, new) = (types::Fd(from.directory), types::Fd(to.directory));
+            opcode::RenameAt::new(old, from.path, new, to.path).flags(flags).build()
+        }
+        Call::Link { from, to, flags } => {
+            let (old, new) = (types::Fd(from.directory), types::Fd(to.directory));
+            opcode::LinkAt::new(old, from.path, new, to.path).flags(flags).build()
+        }
         Call::Accept { file, multi } if multi && how.accepts_many => {
             on_file!(file, |fd| opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build())
         }
@@ -135,8 +162,21 @@ pub(super) fn build_on_socket(call: &Call, how: How) -> Entry {
         Call::SendMessage { file, header, manner } => on_file!(file, |fd| {
             opcode::SendMsg::new(fd, header).flags(flags_of(manner) as u32).build()
         }),
-        _ => unreachable!("not on a socket, or a group that the ring does not have"),
-    }
+        // The kernel does not have the group's buffers.
+        Call::ReceiveMulti { ring: None, .. } | Call::Invalid => return None,
+    })
+}
+
+fn build_open(name: RawName, flags: i32, mode: u32, entry: Option<u32>) -> Entry {
+    let destination = entry.map(|entry| {
+        types::DestinationSlot::try_from_slot_target(entry)
+            .expect("a registered table has at most 65536 entries")
+    });
+    opcode::OpenAt::new(types::Fd(name.directory), name.path)
+        .flags(flags)
+        .mode(mode)
+        .file_index(destination)
+        .build()
 }
 
 fn build_send(file: File, buffer: RawBuffer, manner: Manner, how: How) -> Entry {
@@ -165,41 +205,4 @@ fn flags_of(manner: Manner) -> i32 {
             Manner::Whole | Manner::Copied | Manner::ZeroCopy { .. } => libc::MSG_WAITALL,
             Manner::Quiet => libc::MSG_WAITALL | libc::MSG_DONTWAIT,
         }
-}
-
-fn build_on_names(call: &Call) -> Entry {
-    match *call {
-        Call::Open { name, flags, mode, entry } => {
-            let destination = entry.map(|entry| {
-                types::DestinationSlot::try_from_slot_target(entry)
-                    .expect("a registered table has at most 65536 entries")
-            });
-            opcode::OpenAt::new(types::Fd(name.directory), name.path)
-                .flags(flags)
-                .mode(mode)
-                .file_index(destination)
-                .build()
-        }
-        Call::Statx { name, flags, mask, out } => {
-            opcode::Statx::new(types::Fd(name.directory), name.path, out.cast())
-                .flags(flags)
-                .mask(mask)
-                .build()
-        }
-        Call::Unlink { name, flags } => {
-            opcode::UnlinkAt::new(types::Fd(name.directory), name.path).flags(flags).build()
-        }
-        Call::CreateDirectory { name, mode } => {
-            opcode::MkDirAt::new(types::Fd(name.directory), name.path).mode(mode).build()
-        }
-        Call::Rename { from, to, flags } => {
-            let (old, new) = (types::Fd(from.directory), types::Fd(to.directory));
-            opcode::RenameAt::new(old, from.path, new, to.path).flags(flags).build()
-        }
-        Call::Link { from, to, flags } => {
-            let (old, new) = (types::Fd(from.directory), types::Fd(to.directory));
-            opcode::LinkAt::new(old, from.path, new, to.path).flags(flags).build()
-        }
-        _ => unreachable!("built by the two functions above"),
-    }
 }
