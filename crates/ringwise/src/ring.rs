@@ -107,20 +107,16 @@ impl Ring {
         let hub = Arc::new(Hub::new());
         let simulation = builder.simulation.clone();
         #[cfg(feature = "tokio")]
-        if !builder.driver_thread
-            && let Some(started) = task::start(&builder, &hub, &process)
-        {
+        if let Some(started) = task::start(&builder, &hub, &process) {
             let (setup, driver) = started?;
-            let inline_hits = Hits::default();
-            let driver = Some(driver);
             return Ok(Ring(Arc::new(Inner {
                 hub,
                 setup,
                 process,
-                inline_hits,
+                inline_hits: Hits::default(),
                 is_closed: AtomicBool::new(false),
                 simulation,
-                driver,
+                driver: Some(driver),
             })));
         }
         let setup = thread::start(builder, hub.clone())?;
@@ -147,13 +143,11 @@ impl Ring {
             Next::Nothing => {}
             Next::Wake(waker) => wake(Some(waker)),
             #[cfg(feature = "tokio")]
-            Next::HandOver => {
+            Next::HandOver(own) => {
                 if let Some(driver) = &self.0.driver {
-                    driver.hand_over(&self.0.hub);
+                    driver.hand_over(&self.0.hub, own);
                 }
             }
-            #[cfg(not(feature = "tokio"))]
-            Next::HandOver => unreachable!("a thread's loop is its own"),
         }
     }
 

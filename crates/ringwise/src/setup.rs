@@ -301,7 +301,8 @@ pub struct Builder {
     pub(crate) classic_threads: usize,
     pub(crate) avoided: Vec<Opcode>,
     pub(crate) simulation: Option<Simulation>,
-    pub(crate) driver_thread: bool,
+    /// Where nobody said, the runtime decides (`ring/task.rs`).
+    pub(crate) driver_thread: Option<bool>,
     /// A runtime drives it, whose threads sleep on its descriptor.
     pub(crate) is_portable: bool,
 }
@@ -326,7 +327,7 @@ impl Default for Builder {
             classic_threads: 64,
             avoided: Vec::new(),
             simulation: None,
-            driver_thread: false,
+            driver_thread: None,
             is_portable: false,
         }
     }
@@ -443,11 +444,24 @@ impl Builder {
         self
     }
 
-    /// Gives a [`Ring`] a driver thread of its own, also where it is built in a tokio runtime that
-    /// could drive it. Without the feature `tokio`, and on a simulated machine, it has one anyway.
+    /// Chooses who drives a [`Ring`]: a thread of its own (`true`), or the tokio runtime that the ring
+    /// is built in (`false`).
+    ///
+    /// Without this call a multi-threaded runtime drives the rings that are built in it, and every
+    /// other ring has a thread. A current-thread runtime runs nothing while nobody is inside its
+    /// `block_on`, so a ring that it drove would keep users on other threads waiting. Pass `false`
+    /// there if all users of the ring are tasks of that runtime: an operation then costs two wake-ups
+    /// of threads less.
+    ///
+    /// A runtime without I/O drives no ring. Tokio cannot be asked whether a runtime has I/O; it
+    /// panics where it has none, and the library catches that panic. In a program that is compiled
+    /// with `panic = "abort"` nothing can be caught, so a ring has a thread there unless this
+    /// function is called with `false`.
+    ///
+    /// Needs the feature `tokio`: without it, and on a simulated machine, every ring has a thread.
     #[must_use]
     pub fn driver_thread(mut self, on: bool) -> Self {
-        self.driver_thread = on;
+        self.driver_thread = Some(on);
         self
     }
 

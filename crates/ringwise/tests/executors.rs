@@ -36,9 +36,9 @@ const SECOND: Duration = Duration::from_secs(1);
 fn builders() -> Vec<(Builder, bool)> {
     let real = [
         Local::builder().backend(BackendChoice::Uring).driver_thread(true),
-        Local::builder().backend(BackendChoice::Uring),
+        Local::builder().backend(BackendChoice::Uring).driver_thread(false),
         Local::builder().backend(BackendChoice::Classic).driver_thread(true),
-        Local::builder().backend(BackendChoice::Classic),
+        Local::builder().backend(BackendChoice::Classic).driver_thread(false),
     ];
     let real = real.into_iter().filter(|builder| match builder.clone().build() {
         Ok(_) => true,
@@ -233,6 +233,53 @@ fn has_thread(builder: &Builder) -> bool {
     false
 }
 
+/// Nobody is inside the runtime that the ring was built in, and its users are elsewhere.
+#[test]
+fn a_ring_of_a_runtime_of_one_thread_serves_others_at_once() {
+    let runtime = RuntimeBuilder::new_current_thread().enable_all().build().unwrap();
+    for choice in [BackendChoice::Uring, BackendChoice::Classic] {
+        let ring = runtime.block_on(async { Local::builder().backend(choice).build_ring() });
+        let Ok(ring) = ring else {
+            skip("no ring");
+            continue;
+        };
+        let (told, tells) = std::sync::mpsc::channel();
+        let user = ring.clone();
+        std::thread::spawn(move || {
+            let read = user.submit(Operation::statx("/proc"));
+            let _ = told.send(on_this_thread(read).metadata().is_ok());
+        });
+        assert!(tells.recv_timeout(10 * SECOND).expect("it hangs"));
+        assert!(on_this_thread(ring.submit(Operation::nop())).result().is_ok());
+        on_this_thread(ring.shutdown(10 * SECOND)).unwrap();
+    }
+}
+
+/// Tokio panics where a runtime has no I/O; nobody is to read of that.
+#[cfg(feature = "tokio")]
+#[test]
+fn a_runtime_without_io_is_told_from_others_in_silence() {
+    const MARK: &str = "RINGWISE_TEST_WITHOUT_IO";
+    if std::env::var_os(MARK).is_some() {
+        let runtime = RuntimeBuilder::new_multi_thread().worker_threads(1).build().unwrap();
+        let ring = runtime.block_on(async { Ring::new().unwrap() });
+        assert!(on_this_thread(ring.submit(Operation::nop())).result().is_ok());
+        assert!(std::panic::catch_unwind(|| panic!("others are told")).is_err());
+        return;
+    }
+    let name = "a_runtime_without_io_is_told_from_others_in_silence";
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(MARK, "1")
+        .env("RUST_BACKTRACE", "0")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    assert_eq!(told.matches("panicked at").count(), 1, "{told}");
+    assert!(told.contains("others are told"), "{told}");
+}
+
 /// Keeps the name of the thread that woke it.
 #[cfg(feature = "tokio")]
 struct WokenBy(Thread, std::sync::Mutex<Option<String>>);
@@ -253,7 +300,8 @@ fn a_threads_result_is_handed_out_by_that_thread() {
     for runtime in tokio_runtimes() {
         let ring = {
             let _context = runtime.enter();
-            Local::builder().backend(BackendChoice::Classic).build_ring().unwrap()
+            let builder = Local::builder().backend(BackendChoice::Classic);
+            builder.driver_thread(false).build_ring().unwrap()
         };
         // A runtime of one thread drives what it runs only while somebody waits for it.
         let by_thread = runtime.block_on(async {
@@ -517,7 +565,7 @@ fn a_thread_that_handed_an_operation_over_ends() {
 fn a_receive_begins_anew_however_often_its_thread_ends() {
     let Some((_, builder)) = file_and_ring() else { return };
     let mut runtime = RuntimeBuilder::new_current_thread().enable_all().build().unwrap();
-    let ring = runtime.block_on(async { builder.build_ring().unwrap() });
+    let ring = runtime.block_on(async { builder.driver_thread(false).build_ring().unwrap() });
     let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let beside = ours.try_clone().unwrap();
     let ours = Descriptor::from(std::os::fd::OwnedFd::from(ours));

@@ -167,7 +167,7 @@ impl Driver {
                 }
                 Order::Link(operations) => self.start_chain(operations),
                 Order::Cancel(key) => self.cancel(key),
-                Order::Visit(visit) => visit(&mut self.local),
+                Order::Visit(visit) => self.woken.extend(visit(&mut self.local)),
             }
         }
         self.orders = orders;

@@ -70,7 +70,7 @@ impl Flow {
         if let Some(key) = self.key
             && !self.ring.is_foreign()
         {
-            self.ring.hub().cancel(key);
+            self.ring.follow(self.ring.hub().cancel(key));
         }
     }
 
@@ -84,7 +84,9 @@ impl Drop for Flow {
         if let Some(key) = self.key
             && !self.ring.is_foreign()
         {
-            drop(self.ring.hub().abandon_flow(key));
+            let (next, parts) = self.ring.hub().abandon_flow(key);
+            self.ring.follow(next);
+            drop(parts);
         }
     }
 }

@@ -19,7 +19,7 @@ use flow::Flow;
 #[cfg(feature = "tokio")]
 use turns::Turns;
 #[cfg(feature = "tokio")]
-pub(super) use turns::{By, Spread};
+pub(super) use turns::{By, Held, Spread};
 
 use crate::{
     completion::Completion,
@@ -74,7 +74,8 @@ pub(super) enum Together {
 }
 
 /// A visit to the loop, of the library's own making.
-pub(super) type Visit = Box<dyn FnOnce(&mut Local) + Send>;
+/// It gives whom to wake for its answer, out of all locks.
+pub(super) type Visit = Box<dyn FnOnce(&mut Local) -> Option<Waker> + Send>;
 
 /// What becomes of an operation.
 enum Stage {
@@ -118,8 +119,9 @@ pub(super) enum Next {
     Nothing,
     /// Wake the driver.
     Wake(Waker),
-    /// Hand orders over on the caller's own thread.
-    HandOver,
+    /// Hand orders over on the caller's own thread, which waits for this one.
+    #[cfg(feature = "tokio")]
+    HandOver(Option<Key>),
 }
 
 /// Orders wait to be handed over with others, but not so many that a device has nothing to do
@@ -201,7 +203,7 @@ impl Hub {
         }
         let key = state.admit(Stage::Waiting(waker));
         state.orders.push(Order::Start(key, operation));
-        Admission::Taken(key, state.next())
+        Admission::Taken(key, state.next(Some(key)))
     }
 
     /// Hands many operations in under one lock, to be handed over together; gives their keys. The
@@ -231,16 +233,14 @@ impl Hub {
             }
             Together::Chain => state.orders.push(Order::Link(admitted)),
         }
-        Ok((keys, state.next()))
+        Ok((keys, state.next(None)))
     }
 
     /// Asks for the end of an operation whose future goes on to wait for it.
-    pub(super) fn cancel(&self, key: Key) {
+    pub(super) fn cancel(&self, key: Key) -> Next {
         let mut state = self.lock();
         state.orders.push(Order::Cancel(key));
-        let rouse = state.rouse();
-        drop(state);
-        wake(rouse);
+        state.next(None)
     }
 
     /// Whether callers may hand orders over by themselves: at once while the driver sleeps, and
@@ -287,27 +287,27 @@ impl Hub {
         Some(completion)
     }
 
-    /// Its future is gone. `cancel`: the operation need not go on to its end. Returns what is to
-    /// be woken, and what is to be dropped, out of the lock.
-    pub(super) fn abandon(&self, key: Key, cancel: bool) -> (Option<Waker>, Option<Completion>) {
+    /// Its future is gone. `cancel`: the operation need not go on to its end. Returns what makes that
+    /// heard, and what is to be dropped, out of the lock.
+    pub(super) fn abandon(&self, key: Key, cancel: bool) -> (Next, Option<Completion>) {
         let mut state = self.lock();
         state.counts.reclaimed += 1;
         let entry = &mut state.waiters[key.index()].stage;
         match std::mem::replace(entry, Stage::Abandoned) {
             Stage::Waiting(waker) => {
-                let rouse = if cancel {
+                let next = if cancel {
                     state.orders.push(Order::Cancel(key));
-                    state.rouse()
+                    state.next(None)
                 } else {
-                    None
+                    Next::Nothing
                 };
                 drop(state);
                 drop(waker);
-                (rouse, None)
+                (next, None)
             }
             Stage::Done(completion) => {
                 state.vacate(key);
-                (state.next_in_turn(), Some(completion))
+                (state.next_in_turn().map_or(Next::Nothing, Next::Wake), Some(completion))
             }
             Stage::Vacant(_) | Stage::Abandoned | Stage::Flow(_) => {
                 unreachable!("a future is dropped once")
@@ -316,16 +316,13 @@ impl Hub {
     }
 
     /// Sends a visitor to the loop; nothing where the ring is closed.
-    pub(super) fn visit(&self, visit: Visit) -> Result<(), Visit> {
+    pub(super) fn visit(&self, visit: Visit) -> Result<Next, Visit> {
         let mut state = self.lock();
         if state.phase != Phase::Open {
             return Err(visit);
         }
         state.orders.push(Order::Visit(visit));
-        let rouse = state.rouse();
-        drop(state);
-        wake(rouse);
-        Ok(())
+        Ok(state.next(None))
     }
 
     /// Begins the end. The first to say how long decides.
@@ -504,11 +501,18 @@ impl State {
         std::mem::replace(&mut waiter.stage, Stage::Vacant(next))
     }
 
-    /// What makes an order heard that came just now.
-    fn next(&mut self) -> Next {
-        let few = (self.open / PARTS).clamp(1, ORDERS_MAX);
-        if self.callers_hand_over && (self.asleep.is_some() || self.orders.len() >= few) {
-            return Next::HandOver;
+    /// What makes an order heard that came just now. `own`: what the caller waits for.
+    #[cfg_attr(
+        not(feature = "tokio"),
+        allow(unused_variables, reason = "callers hand nothing over")
+    )]
+    fn next(&mut self, own: Option<Key>) -> Next {
+        #[cfg(feature = "tokio")]
+        {
+            let few = (self.open / PARTS).clamp(1, ORDERS_MAX);
+            if self.callers_hand_over && (self.asleep.is_some() || self.orders.len() >= few) {
+                return Next::HandOver(own);
+            }
         }
         self.rouse().map_or(Next::Nothing, Next::Wake)
     }

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     Ring, Timer,
-    hub::{Admission, Key, wake},
+    hub::{Admission, Key},
 };
 use crate::{completion::Completion, op::Operation};
 
@@ -116,7 +116,7 @@ impl Pending {
         if let Stage::Submitted(key) = self.stage
             && !self.ring.is_foreign()
         {
-            self.ring.hub().cancel(key);
+            self.ring.follow(self.ring.hub().cancel(key));
         }
     }
 
@@ -191,8 +191,8 @@ impl Drop for Pending {
             // The lock may have been held by a thread that this process does not have.
             return;
         }
-        let (driver, completion) = self.ring.hub().abandon(key, self.cancels);
-        wake(driver);
+        let (next, completion) = self.ring.hub().abandon(key, self.cancels);
+        self.ring.follow(next);
         drop(completion);
     }
 }

@@ -11,34 +11,40 @@
 //! threads, and its ring promises the kernel nothing about who enters it. When the ring ends, or the
 //! runtime does first, the driver goes on with a thread of its own.
 //!
+//! The task is woken through the runtime's epoll and never by its waker: a task that is woken by
+//! another waits on the thread of that other, which may compute for a second. And what a task that was
+//! woken owes to those behind it is looked after from outside (`task/lookout.rs`).
+//!
 //! # Safety
 //!
 //! The runtime watches a descriptor by its number: it is owned by the watch itself. The watches are
 //! dropped once, with their task.
 #![allow(unsafe_code)]
 
+mod io;
+mod lookout;
 mod pace;
 
 use std::{
     future::Future,
     mem::ManuallyDrop,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    panic::{AssertUnwindSafe, catch_unwind},
+    os::fd::{AsFd, OwnedFd},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
-    task::{Context, Poll},
+    task::{Context, Poll, Wake, Waker},
 };
 
+use lookout::Lookout;
 use pace::{Pace, Submitting};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::{
-    io::{Interest, unix::AsyncFd},
-    runtime::Handle,
+    io::unix::AsyncFd,
+    runtime::{Handle, RuntimeFlavor},
 };
 
 use super::{
     driver::Driver,
-    hub::{By, Hub, Spread, wake},
+    hub::{By, Hub, Key, Spread, wake},
     portable::Portable,
     thread,
 };
@@ -51,10 +57,24 @@ use crate::{
 pub(super) struct SharedDriver {
     /// Empty when it has gone on with a thread.
     driver: Mutex<Option<Portable>>,
-    /// Written to for another turn of the task. The runtime looks at it after all that can run now,
-    /// and calls none of its other threads for it, as it does for a task that yields.
-    bell: OwnedFd,
+    bell: Arc<Bell>,
     submitting: Submitting,
+    lookout: Arc<Lookout>,
+}
+
+/// Written to for another turn of the task. The runtime looks at it after all that can run now, and
+/// calls none of its other threads for it, as it does for a task that yields.
+struct Bell(OwnedFd);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // A full counter, the only error there can be, has rung already.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
 }
 
 impl SharedDriver {
@@ -63,15 +83,15 @@ impl SharedDriver {
     }
 
     /// Hands over the orders that are there, if nobody else is at it; else the driver is woken.
-    pub(super) fn hand_over(&self, hub: &Hub) {
-        if !self.has_gone_round(hub) {
+    pub(super) fn hand_over(&self, hub: &Arc<Hub>, own: Option<Key>) {
+        if !self.has_gone_round(hub, By::Caller(own)) {
             hub.wake_driver();
         }
     }
 
     /// Hands over orders and hands out results, if nobody else is at it and the driver has not gone
     /// on with a thread.
-    fn has_gone_round(&self, hub: &Hub) -> bool {
+    fn has_gone_round(&self, hub: &Arc<Hub>, by: By) -> bool {
         let mut guard = match self.driver.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -84,8 +104,9 @@ impl SharedDriver {
         let results = driver.take_results();
         let needs_driver = submitted.is_err() || driver.is_closing() || driver.needs_turn();
         drop(guard);
-        if results.keep(hub, By::Caller) {
-            self.ring_the_bell();
+        if results.keep(hub, by) {
+            self.bell.wake_by_ref();
+            self.lookout.look(hub);
         }
         if needs_driver {
             hub.wake_driver();
@@ -99,57 +120,51 @@ impl SharedDriver {
         let (driver, hub) = (Arc::downgrade(self), Arc::downgrade(hub));
         let hand_out = move || {
             let (driver, hub) = (driver.upgrade(), hub.upgrade());
-            driver.zip(hub).is_some_and(|(driver, hub)| driver.has_gone_round(&hub))
+            driver.zip(hub).is_some_and(|(driver, hub)| driver.has_gone_round(&hub, By::Thread))
         };
         if let Some(driver) = self.lock().as_mut().map(Portable::get_mut) {
             driver.local.hand_out_by(Box::new(hand_out));
         }
     }
-
-    fn ring_the_bell(&self) {
-        // A full counter, the only error there can be, has rung already.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
-    }
 }
 
-/// Builds a loop and drives it from a task of the current runtime. Nothing where that cannot be:
-/// no runtime, one without I/O, or a loop that is simulated.
+/// Builds a loop and drives it from a task of the current runtime. Nothing where that cannot be, or
+/// is not to be: no runtime, one without I/O, one that runs only while somebody is inside its
+/// `block_on`, or a loop that is simulated.
 pub(super) fn start(
     builder: &Builder,
     hub: &Arc<Hub>,
     process: &Arc<ProcessMark>,
 ) -> Option<Result<(Setup, Arc<SharedDriver>), SetupError>> {
     let runtime = Handle::try_current().ok()?;
+    let runs_by_itself = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
+    let has_thread = builder.driver_thread.unwrap_or(!runs_by_itself || !io::CAN_BE_TRIED);
+    if has_thread || builder.simulation.is_some() {
+        return None;
+    }
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+    let turns = io::watch(bell.as_fd())?;
     let mut driver = match Portable::build(builder.clone(), hub) {
         Ok(driver) => driver,
         Err(error) => return Some(Err(error)),
     };
     let setup = driver.get_mut().local.setup().clone();
-    let events = watch(driver.get_mut().local.event_descriptor()?)?;
-    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
-    let turns = watch(bell.as_fd())?;
+    let events = io::watch(driver.get_mut().local.event_descriptor()?)?;
     let driver = Arc::new(SharedDriver {
         driver: Mutex::new(Some(driver)),
-        bell,
+        bell: Arc::new(Bell(bell)),
         submitting: Submitting::default(),
+        lookout: Arc::default(),
     });
     hub.let_callers_hand_over(true);
     driver.let_threads_hand_out(hub);
     let pace = Pace::default();
     let news = ManuallyDrop::new(News { events, turns });
     let (hub, process) = (hub.clone(), process.clone());
-    let task = Task { driver: driver.clone(), hub, process, news, pace };
+    let waker = Waker::from(driver.bell.clone());
+    let task = Task { driver: driver.clone(), hub, process, news, pace, waker };
     drop(runtime.spawn(task));
     Some(Ok((setup, driver)))
-}
-
-/// Has the runtime watch a descriptor. Nothing where it does no I/O, or there is none to spare.
-fn watch(descriptor: BorrowedFd<'_>) -> Option<AsyncFd<OwnedFd>> {
-    let descriptor = descriptor.try_clone_to_owned().ok()?;
-    // SAFETY: the descriptor is owned by what is returned, and stays open as long as it.
-    let register = || unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
-    // A runtime without I/O panics here, and cannot be asked before.
-    catch_unwind(AssertUnwindSafe(register)).ok()?.ok()
 }
 
 struct Task {
@@ -158,6 +173,8 @@ struct Task {
     process: Arc<ProcessMark>,
     news: ManuallyDrop<News>,
     pace: Pace,
+    /// Rings the bell.
+    waker: Waker,
 }
 
 /// What the runtime watches.
@@ -211,15 +228,16 @@ impl Task {
             }
             if others_wait {
                 self.pace.go_on(&self.driver.submitting);
+                self.driver.lookout.look(&self.hub);
             }
             // One task goes on and hands over what it brings; several are waited for.
             let is_done = count <= 1 && !others_wait && !has_more;
-            if is_done && !is_ready(&self.news.events, context) && self.hub.sleep(context.waker()) {
+            if is_done && !is_ready(&self.news.events, context) && self.hub.sleep(&self.waker) {
                 self.pace.rest();
                 return Turn::Sleep;
             }
             if count > 0 {
-                self.driver.ring_the_bell();
+                self.waker.wake_by_ref();
                 return Turn::Sleep;
             }
         }
@@ -227,6 +245,7 @@ impl Task {
 
     /// Goes on with a thread, until nothing is in flight.
     fn leave(&mut self) {
+        self.driver.lookout.end();
         let driver = self.driver.lock().take();
         if let Some(driver) = driver {
             thread::adopt(driver);

@@ -22,12 +22,11 @@ struct State<T> {
 }
 
 impl<T> Answer<T> {
-    fn give(&self, answer: Result<T, Error>) {
+    /// Gives whom to wake, out of all locks.
+    fn give(&self, answer: Result<T, Error>) -> Option<Waker> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.answer = Some(answer);
-        let waker = state.waker.take();
-        drop(state);
-        hub::wake(waker);
+        state.waker.take()
     }
 
     fn poll(&self, waker: &Waker) -> Poll<Result<T, Error>> {
@@ -45,18 +44,19 @@ impl<T> Answer<T> {
 }
 
 /// Gives an answer even where the visit never takes place, because the ring has ended.
-struct Promise<T>(Arc<Answer<T>>);
+struct Promise<T>(Option<Arc<Answer<T>>>);
 
 impl<T> Promise<T> {
-    fn keep(self, answer: Result<T, Error>) {
-        self.0.give(answer);
-        std::mem::forget(self);
+    fn keep(mut self, answer: Result<T, Error>) -> Option<Waker> {
+        self.0.take().and_then(|promised| promised.give(answer))
     }
 }
 
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
-        self.0.give(Err(refusal(libc::ESHUTDOWN)));
+        if let Some(promised) = self.0.take() {
+            hub::wake(promised.give(Err(refusal(libc::ESHUTDOWN))));
+        }
     }
 }
 
@@ -74,9 +74,12 @@ impl Ring {
             return Err(refusal(libc::EOWNERDEAD));
         }
         let answer = Arc::new(Answer(Mutex::new(State { answer: None, waker: None })));
-        let promise = Promise(answer.clone());
-        // A closed ring drops the visit, and so keeps the promise.
-        drop(self.hub().visit(Box::new(move |local| promise.keep(act(local)))));
+        let promise = Promise(Some(answer.clone()));
+        match self.hub().visit(Box::new(move |local| promise.keep(act(local)))) {
+            Ok(next) => self.follow(next),
+            // The promise is kept by its drop.
+            Err(visit) => drop(visit),
+        }
         poll_fn(|context| answer.poll(context.waker())).await
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{collections::VecDeque, task::Waker};
 
-use super::{Admission, Hub, Key, Order, Phase, Stage, State, wake};
+use super::{Admission, Hub, Key, Next, Order, Phase, Stage, State, wake};
 use crate::{completion::Completion, op::Operation};
 
 /// An operation with several results.
@@ -52,7 +52,7 @@ impl Hub {
         };
         let key = state.admit(Stage::Flow(Box::new(flow)));
         state.orders.push(Order::Flow(key, operation));
-        Admission::Taken(key, state.next())
+        Admission::Taken(key, state.next(Some(key)))
     }
 
     /// Takes the next result out, or leaves `waker` to be woken for it. After one that says that no
@@ -88,8 +88,9 @@ impl Hub {
         }
     }
 
-    /// Nobody takes results any more. Gives what is to be dropped, out of the lock.
-    pub(in crate::ring) fn abandon_flow(&self, key: Key) -> VecDeque<Completion> {
+    /// Nobody takes results any more. Gives what makes that heard, and what is to be dropped, out of
+    /// the lock.
+    pub(in crate::ring) fn abandon_flow(&self, key: Key) -> (Next, VecDeque<Completion>) {
         let mut state = self.lock();
         state.counts.reclaimed += 1;
         let entry = &mut state.waiters[key.index()].stage;
@@ -97,17 +98,16 @@ impl Hub {
             unreachable!("a flow is dropped once")
         };
         let Flow { waker, parts, is_over, .. } = *flow;
-        let rouse = if is_over {
+        let next = if is_over {
             state.vacate(key);
-            None
+            Next::Nothing
         } else {
             state.orders.push(Order::Cancel(key));
-            state.rouse()
+            state.next(None)
         };
         drop(state);
         drop(waker);
-        wake(rouse);
-        parts
+        (next, parts)
     }
 }
 

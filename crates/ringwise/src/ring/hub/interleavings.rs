@@ -138,8 +138,10 @@ fn a_future_is_dropped_at_any_moment() {
         if let Next::Wake(driver) = next {
             driver.wake();
         }
-        let (driver, completion) = hub.abandon(key, true);
-        wake(driver);
+        let (next, completion) = hub.abandon(key, true);
+        if let Next::Wake(driver) = next {
+            driver.wake();
+        }
         drop(completion);
     }
     check(&[run, submit_and_drop]);
@@ -178,7 +180,14 @@ fn a_visit_is_heard() {
             }
         }
         let promise = Told(teller);
-        assert!(hub.visit(Box::new(move |_| drop(promise))).is_ok());
+        let visit = Box::new(move |_: &mut Local| {
+            drop(promise);
+            None
+        });
+        let Ok(next) = hub.visit(visit) else { panic!("the hub is open") };
+        if let Next::Wake(driver) = next {
+            driver.wake();
+        }
         told.wait();
     }
     check(&[visit, run]);
@@ -241,11 +250,11 @@ mod in_turn {
         }
     }
 
-    fn hand_over(hub: &Hub, shared: &Shared) {
+    fn hand_over(hub: &Hub, shared: &Shared, own: Option<Key>) {
         let Ok(entering) = shared.entering.try_lock() else { return hub.wake_driver() };
         let (phase, results) = take_results(hub);
         drop(entering);
-        if keep(hub, By::Caller, results) {
+        if keep(hub, By::Caller(own), results) {
             Waker::from(shared.bell.clone()).wake();
         }
         if phase != Phase::Open {
@@ -257,12 +266,16 @@ mod in_turn {
         let Admission::Taken(key, next) = hub.submit(Operation::nop(), waker) else {
             panic!("the hub is open")
         };
+        follow(hub, shared, next);
+        key
+    }
+
+    fn follow(hub: &Hub, shared: &Shared, next: Next) {
         match next {
-            Next::HandOver => hand_over(hub, shared),
+            Next::HandOver(own) => hand_over(hub, shared, own),
             Next::Wake(driver) => driver.wake(),
             Next::Nothing => {}
         }
-        key
     }
 
     fn run(hub: &Hub, shared: &Shared) {
@@ -276,7 +289,7 @@ mod in_turn {
     fn submit_and_drop(hub: &Hub, shared: &Shared) {
         let key = submit(hub, shared, Waker::noop().clone());
         let (next, completion) = hub.abandon(key, true);
-        wake(next);
+        follow(hub, shared, next);
         drop(completion);
     }
 

@@ -205,6 +205,13 @@ fn merged(left: usize, right: usize, turns: &mut Vec<bool>, act: &mut impl FnMut
     }
 }
 
+/// Does what makes an order heard, where that is a wake-up.
+fn heed(next: Next) {
+    if let Next::Wake(waker) = next {
+        waker.wake();
+    }
+}
+
 #[test]
 fn two_operations_live_in_every_order() {
     // Miri takes a tenth of a second for each.
@@ -257,7 +264,7 @@ fn a_driver_does_not_sleep_on_orders() {
     assert_eq!(hub.take_orders(&mut orders), Phase::Open);
     assert_eq!(orders.len(), 2);
     assert!(hub.sleep(&bell));
-    assert!(hub.visit(Box::new(|_| ())).is_ok());
+    heed(hub.visit(Box::new(|_| None)).unwrap_or_else(|_| panic!("it is open")));
     assert_eq!(rung.get(), 1);
     hub.awake();
     orders.clear();
@@ -284,7 +291,7 @@ fn an_end_is_heard_and_told_once() {
     let (kept, refused) = waker();
     assert!(matches!(hub.submit(operation(&dropped, false), refused), Admission::Refused(_)));
     assert_eq!((Arc::strong_count(&kept), dropped.get()), (1, 1));
-    assert!(hub.visit(Box::new(|_| ())).is_err());
+    assert!(hub.visit(Box::new(|_| None)).is_err());
     hub.end(Err(Leaked { operations: 3 }));
     hub.end(Ok(()));
     assert_eq!(told.get(), 1);
@@ -383,7 +390,7 @@ fn each_wakes_the_next() {
     assert_eq!(woken(), [1, 0, 0, 0, 0, 0]);
     assert!(hub.poll(keys[0], Waker::noop()).is_some());
     assert_eq!(woken(), [1, 1, 0, 0, 0, 0]);
-    wake(hub.abandon(keys[1], true).0);
+    heed(hub.abandon(keys[1], true).0);
     assert_eq!(woken(), [1, 1, 1, 0, 0, 0]);
     assert!(hub.poll(keys[2], Waker::noop()).is_some());
     assert_eq!(woken(), [1, 1, 1, 0, 0, 0]);
@@ -412,29 +419,36 @@ fn a_driver_that_was_called_looks_again_before_it_sleeps() {
     assert!(hub.sleep(&driver), "the call was heard");
 }
 
-/// While nobody waits for a turn, whoever brings results wakes the first of them: the driver may
-/// never have run.
+/// While nobody waits for a turn, a thread of the loop wakes the first of those whose results it
+/// brings. A task wakes nobody but itself: on its thread others would wait for what it does next.
 #[cfg(feature = "tokio")]
 #[test]
-fn a_result_that_is_there_waits_for_no_other_thread() {
+fn a_result_wakes_nobody_on_the_thread_of_another_task() {
     let hub = Hub::new();
     hub.let_callers_hand_over(true);
-    let (tasks, keys): (Vec<_>, Vec<_>) = (0..3)
+    let (tasks, keys): (Vec<_>, Vec<_>) = (0..6)
         .map(|_| {
             let (told, waker) = waker();
             (told, submit(&hub, Operation::nop(), waker).0)
         })
         .unzip();
+    let woken = || tasks.iter().map(|told| told.get()).collect::<Vec<_>>();
     let done = |key: &Key| (*key, Completion::refused(Operation::nop(), 0));
-    let keep = |keys: &[Key]| {
-        hub.keep(By::Caller, &mut keys.iter().map(done).collect(), Vec::new(), Stats::default())
+    let keep = |by, keys: &[Key]| {
+        hub.keep(by, &mut keys.iter().map(done).collect(), Vec::new(), Stats::default())
     };
-    assert!(!keep(&keys[..1]));
-    assert_eq!(tasks[0].get(), 1);
-    assert!(keep(&keys[1..]));
-    assert_eq!((tasks[1].get(), tasks[2].get()), (1, 0));
+    assert!(!keep(By::Thread, &keys[..1]));
+    assert_eq!(woken(), [1, 0, 0, 0, 0, 0]);
+    assert!(keep(By::Thread, &keys[1..3]));
+    assert_eq!(woken(), [1, 1, 0, 0, 0, 0]);
     assert!(hub.poll(keys[1], Waker::noop()).is_some());
-    assert_eq!(tasks[2].get(), 1);
+    assert_eq!(woken(), [1, 1, 1, 0, 0, 0]);
+    assert!(!keep(By::Caller(Some(keys[3])), &keys[3..4]), "it waits for nobody else");
+    assert_eq!(woken(), [1, 1, 1, 1, 0, 0]);
+    assert!(keep(By::Caller(None), &keys[4..]), "the driver is to have a turn for them");
+    assert_eq!(woken(), [1, 1, 1, 1, 0, 0]);
+    hub.begin_turn(Spread::AtOnce).0.into_iter().for_each(|waker| wake(Some(waker)));
+    assert_eq!(woken(), [1; 6]);
 }
 
 /// A driver that has gone on with a thread has no turns: who waits is woken as the result comes.
@@ -477,7 +491,7 @@ fn a_cancel_is_heard_while_the_ring_closes() {
     hub.close(Duration::from_secs(1));
     hub.take_orders(&mut Vec::new());
     assert!(hub.sleep(&bell));
-    hub.cancel(key);
+    heed(hub.cancel(key));
     assert_eq!(rung.get(), 1);
     assert!(!hub.sleep(&bell), "the cancel is there");
 }

@@ -21,6 +21,17 @@ pub(super) struct Turns {
     held: VecDeque<Waker>,
     /// How many may be woken before the driver's next turn.
     left: usize,
+    /// How many had their turn so far.
+    taken: u64,
+}
+
+/// Those who are held back, as somebody from outside sees them.
+pub(in crate::ring) enum Held {
+    Nobody,
+    /// Others had their turn since the last look.
+    InTurn,
+    /// Nobody had: these are to be woken now.
+    Back(Vec<Waker>),
 }
 
 impl Turns {
@@ -31,6 +42,7 @@ impl Turns {
         }
         let next = self.held.pop_front();
         self.left -= usize::from(next.is_some());
+        self.taken += u64::from(next.is_some());
         next
     }
 }
@@ -40,8 +52,10 @@ impl Turns {
 pub(in crate::ring) enum By {
     /// The driver, whose turn begins with the next thing that it does.
     Driver,
-    /// Somebody who handed an order over.
-    Caller,
+    /// Somebody who handed an order over, and may wait for this one.
+    Caller(Option<Key>),
+    /// A thread that is none of the runtime's.
+    Thread,
 }
 
 /// How results are handed out.
@@ -55,9 +69,11 @@ pub(in crate::ring) enum Spread {
 
 impl Hub {
     /// Puts results where their futures find them, and keeps who is to be woken for the driver's next
-    /// turn, for which to see is the caller's part where this says so. What a caller brings while
-    /// nobody waits for a turn wakes the first at once: a result that is there waits for no other
-    /// thread.
+    /// turn, for which to see is the caller's part where this says so.
+    ///
+    /// A caller wakes nobody but itself: a task that is woken on its thread would wait there until the
+    /// caller is through with what it does next. What another thread brings while nobody waits for a
+    /// turn wakes the first at once.
     pub(in crate::ring) fn keep(
         &self,
         by: By,
@@ -65,31 +81,54 @@ impl Hub {
         woken: Vec<Waker>,
         stats: Stats,
     ) -> bool {
-        let mut wakers = woken;
+        let own = match by {
+            By::Caller(own) => own,
+            By::Driver | By::Thread => None,
+        };
+        let own = own.and_then(|own| results.iter().position(|(key, _)| *key == own));
+        let own = own.map(|at| vec![results.swap_remove(at)]);
+        let (mut wakers, mut first) = (woken, Vec::new());
         let mut state = self.lock();
-        let orphans = state.place(results, stats, &mut wakers);
+        let mut orphans = state.place(results, stats, &mut wakers);
+        if let Some(mut own) = own {
+            orphans.extend(state.place(&mut own, stats, &mut first));
+        }
         if !state.callers_hand_over {
             // The driver has gone on with a thread, and has no turns.
-            drop(state);
-            wakers.into_iter().for_each(|waker| wake(Some(waker)));
-            orphans.into_iter().for_each(contain_drop);
-            return false;
+            first.append(&mut wakers);
         }
-        let goes_first = by == By::Caller && state.turns.held.is_empty();
+        let goes_first = by == By::Thread && state.turns.held.is_empty();
         state.turns.held.extend(wakers);
-        let mut first = None;
         if goes_first {
             state.turns.left = ROW;
-            first = state.turns.next();
+            first.extend(state.turns.next());
         }
         let others_wait = !state.turns.held.is_empty();
         // Those who bring orders meanwhile are not to hand each over by itself.
         let sleeper = if others_wait { state.asleep.take() } else { None };
         drop(state);
         drop(sleeper);
-        wake(first);
+        first.into_iter().for_each(|waker| wake(Some(waker)));
         orphans.into_iter().for_each(contain_drop);
         others_wait
+    }
+
+    /// How many had their turn so far.
+    pub(in crate::ring) fn turn(&self) -> u64 {
+        self.lock().turns.taken
+    }
+
+    /// Whether somebody is held back and nobody had a turn since `turn`.
+    pub(in crate::ring) fn look_after(&self, turn: &mut u64) -> Held {
+        let mut state = self.lock();
+        if state.turns.held.is_empty() {
+            return Held::Nobody;
+        }
+        if std::mem::replace(turn, state.turns.taken) != state.turns.taken {
+            return Held::InTurn;
+        }
+        state.turns.left = 0;
+        Held::Back(state.turns.held.drain(..).collect())
     }
 
     /// A turn of the driver: whom to wake now, and whether others wait for their turn.

@@ -1,0 +1,134 @@
+//! Tasks that compute: whoever keeps a thread of the runtime for a second keeps nobody else of the
+//! ring from going on, since there are other threads.
+//!
+//! Tokio itself looks at its epoll late where the only task that an event woke computes (tokio 1.54:
+//! its sockets and timers then wait for that second too). Nothing here depends on that: who computes
+//! was woken by no event, or together with others.
+#![cfg(feature = "tokio")]
+
+#[path = "shared/rings.rs"]
+mod rings;
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::future::poll_immediate;
+use rings::skip;
+use ringwise::{BackendChoice, Descriptor, Local, Operation, Ring, net};
+use tokio::runtime::{Builder as RuntimeBuilder, Runtime};
+
+/// How long a task computes.
+const COMPUTES: Duration = Duration::from_millis(1000);
+/// How long others may be held up: much less, and more than a busy machine keeps a thread.
+const HELD_UP_MAX: Duration = Duration::from_millis(400);
+
+fn runtime() -> Runtime {
+    RuntimeBuilder::new_multi_thread().worker_threads(4).enable_all().build().unwrap()
+}
+
+fn rings() -> Vec<(&'static str, Runtime, Ring)> {
+    let choices = [("uring", BackendChoice::Uring), ("classic", BackendChoice::Classic)];
+    let build = |(name, choice)| {
+        let runtime = runtime();
+        let context = runtime.enter();
+        let ring = Local::builder().backend(choice).registered_files(4).build_ring();
+        drop(context);
+        Some((name, runtime, ring.map_err(|error| skip(&error.to_string())).ok()?))
+    };
+    choices.into_iter().filter_map(build).collect()
+}
+
+/// Keeps its thread, as a task that computes does.
+fn compute() {
+    std::thread::sleep(COMPUTES);
+}
+
+/// The longest that a short timeout took while `offend` went on in a task of its own.
+fn longest_tick<F>(runtime: &Runtime, ring: &Ring, offend: impl FnOnce(Ring) -> F) -> Duration
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let is_over = Arc::new(AtomicBool::new(false));
+    let tick = |ring: Ring, is_over: Arc<AtomicBool>| async move {
+        let mut longest = Duration::ZERO;
+        while !is_over.load(Ordering::Relaxed) {
+            let start = Instant::now();
+            ring.submit(Operation::timeout(Duration::from_millis(2))).await.result().unwrap();
+            longest = longest.max(start.elapsed());
+        }
+        longest
+    };
+    let ticks: Vec<_> =
+        (0..2).map(|_| runtime.spawn(tick(ring.clone(), is_over.clone()))).collect();
+    let offender = runtime.spawn(offend(ring.clone()));
+    runtime.block_on(async {
+        offender.await.unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        let mut longest = Duration::ZERO;
+        for tick in ticks {
+            longest = longest.max(tick.await.unwrap());
+        }
+        longest
+    })
+}
+
+/// Runs it several times: whom the driver is woken beside is a matter of chance.
+fn holds_nobody_up<F>(offend: impl Fn(Ring) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    for (name, runtime, ring) in rings() {
+        for _ in 0..3 {
+            let longest = longest_tick(&runtime, &ring, &offend);
+            assert!(longest < HELD_UP_MAX, "{name}: {longest:?}");
+        }
+    }
+}
+
+fn silent_pipe() -> (Descriptor, std::io::PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    (Descriptor::from(OwnedFd::from(reader)), writer)
+}
+
+#[test]
+fn whoever_drops_a_read_and_computes() {
+    holds_nobody_up(|ring| async move {
+        let (reader, _writer) = silent_pipe();
+        let mut read = ring.submit(Operation::read_at(&reader, vec![0; 8], 0));
+        assert!(poll_immediate(&mut read).await.is_none());
+        std::thread::sleep(Duration::from_millis(10));
+        drop(read);
+        compute();
+    });
+}
+
+#[test]
+fn whoever_registers_a_file_and_computes() {
+    holds_nobody_up(|ring| async move {
+        let (reader, _writer) = silent_pipe();
+        let mut registered = Box::pin(ring.register_file(&reader));
+        let _ = poll_immediate(&mut registered).await;
+        compute();
+    });
+}
+
+#[test]
+fn whoever_drops_a_stream_of_connections_and_computes() {
+    holds_nobody_up(|ring| async move {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let options = net::ListenOptions::default();
+        let listener = net::TcpListener::bind(&ring, &any, &options).unwrap();
+        {
+            let mut accepted = Box::pin(listener.accept_multi(4));
+            assert!(poll_immediate(accepted.next()).await.is_none());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        compute();
+    });
+}
