@@ -380,7 +380,7 @@ fn describe_by_calls(
         asked: builder.flags,
         granted: SetupFlags::default(),
         submission_entries: entries,
-        completion_entries: entries * 2,
+        completion_entries: builder.completions(),
         ring_registered: false,
         sqpoll: missing(builder.sqpoll_idle.is_some()),
         iopoll: missing(builder.flags.contains(SetupFlags::IOPOLL)),

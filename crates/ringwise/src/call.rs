@@ -106,8 +106,10 @@ pub(crate) enum Call {
     Timeout {
         after: *const libc::timespec,
     },
+    /// `fd`: the file of what is to be cancelled, where that is known.
     Cancel {
         user_data: u64,
+        fd: Option<RawFd>,
     },
     /// `multi`: one result for each connection.
     Accept {
@@ -154,6 +156,8 @@ pub(crate) struct Context {
     pub(crate) file: Option<File>,
     /// The registered table's entry that a file is opened into, or that is closed.
     pub(crate) entry: Option<u32>,
+    /// The file of what is to be cancelled.
+    pub(crate) cancels: Option<RawFd>,
 }
 
 impl Call {
@@ -270,7 +274,9 @@ fn lower_kind(kind: &mut Kind, context: Context) -> Call {
             Call::Link { from: raw(&names.0), to: raw(&names.1), flags: *flags }
         }
         Kind::Timeout(after) => Call::Timeout { after: after.as_ptr() },
-        Kind::Cancel(ticket) => Call::Cancel { user_data: ticket.user_data_in(context.ring) },
+        Kind::Cancel(ticket) => {
+            Call::Cancel { user_data: ticket.user_data_in(context.ring), fd: context.cancels }
+        }
         Kind::LinkedNop => Call::Nop,
         Kind::Accept { .. } => Call::Accept { file: context.open(), multi: false },
         Kind::AcceptMulti { .. } => Call::Accept { file: context.open(), multi: true },

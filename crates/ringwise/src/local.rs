@@ -11,6 +11,7 @@ mod linked;
 mod registration;
 mod shutdown;
 mod streams;
+mod waiting;
 
 pub(crate) use linked::is_whole;
 pub use shutdown::Leaked;
@@ -18,7 +19,7 @@ pub(crate) use streams::befalls_one_connection;
 
 use std::{
     marker::PhantomData,
-    os::fd::{AsRawFd, IntoRawFd},
+    os::fd::{AsRawFd, IntoRawFd, RawFd},
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
@@ -38,6 +39,7 @@ use crate::{
 };
 
 use streams::{Part, Streams};
+use waiting::Room;
 
 /// One thread's event loop for completion-based I/O.
 ///
@@ -137,11 +139,13 @@ impl Local {
         self.driver.count(&mut self.stats);
         self.stats.submitted = self.slots.inserted();
         self.stats.in_flight = self.slots.in_flight() as u64;
+        self.stats.waiting = self.slots.waiting() as u64;
         self.stats.completed = self.stats.submitted - self.stats.in_flight;
         self.stats
     }
 
-    /// The most operations that can be in flight.
+    /// The most operations that can be in flight, those that wait not counted: receives, sends and
+    /// accepts, reads of pipes, and timeouts are bounded by descriptors and memory only.
     pub fn capacity(&self) -> usize {
         self.slots.capacity()
     }
@@ -149,6 +153,11 @@ impl Local {
     /// Operations pushed whose completion was not taken yet.
     pub fn in_flight(&self) -> usize {
         self.slots.in_flight()
+    }
+
+    /// Of those, the operations that take from what [`capacity`](Self::capacity) allows.
+    pub(crate) fn working(&self) -> usize {
+        self.slots.working()
     }
 
     /// Whether the ring itself makes this operation. False on classic and simulated, for what this
@@ -170,10 +179,10 @@ impl Local {
     /// one cannot be handed over at all.
     #[inline]
     pub fn push(&mut self, operation: Operation, tag: u64) -> Result<Ticket, PushError> {
-        if self.slots.is_full() {
-            return Err(PushError { operation, reason: PushRefusal::Full });
-        }
         if operation.is_nop() {
+            if self.slots.is_full() {
+                return Err(PushError { operation, reason: PushRefusal::Full });
+            }
             // It owns nothing, and to find that out again in its drop costs a call.
             std::mem::forget(operation);
             let ticket = self.slots.insert_nop(tag);
@@ -222,6 +231,11 @@ impl Local {
 
     #[inline(never)]
     fn push_checked(&mut self, operation: Operation, tag: u64) -> Result<Ticket, PushError> {
+        let by_ring = self.is_by_ring(&operation);
+        let room = self.room_for(&operation, by_ring);
+        if (self.slots.is_full() && !room.waits()) || !self.slots.has_number() {
+            return Err(PushError { operation, reason: PushRefusal::Full });
+        }
         if let Err(reason) = self.make_room() {
             return Err(PushError { operation, reason });
         }
@@ -250,7 +264,7 @@ impl Local {
         if let Err(error) = self.prepare_watched(&operation) {
             return Err(PushError { operation, reason: PushRefusal::Rejected(error) });
         }
-        let by_ring = self.is_by_ring(&operation);
+        let by_ring = by_ring && room != Room::WaitsBeside;
         let (file, blocking) = match self.resolve(&operation, by_ring) {
             Ok(resolved) => resolved,
             Err(error) => {
@@ -261,14 +275,31 @@ impl Local {
         if let Some(Target::Registered(file)) = operation.target() {
             self.registry.begin(*file);
         }
+        let cancels = match operation.0.as_deref() {
+            Some(Kind::Cancel(target)) => self.descriptor_of(*target),
+            _ => None,
+        };
         let ticket = self.slots.insert(operation, tag);
+        if room.waits() {
+            self.slots.let_wait(ticket);
+        }
         if ticket.is_watched() {
             self.begin_watched(ticket);
         }
-        let context = Context { ring: self.number, file, entry };
+        let context = Context { ring: self.number, file, entry, cancels };
         let call = Call::lower(self.slots.operation_mut(ticket), context);
         self.driver.queue(ticket.user_data(), call, blocking);
         Ok(ticket)
+    }
+
+    /// The file of an operation in flight, by which a backend finds what is to be cancelled.
+    fn descriptor_of(&self, ticket: Ticket) -> Option<RawFd> {
+        match self.slots.get(ticket).filter(|_| ticket.table == self.number)?.target()? {
+            Target::Descriptor(descriptor) => Some(descriptor.as_raw_fd()),
+            Target::Registered(file) => {
+                self.registry.descriptor_in_flight(*file).map(AsRawFd::as_raw_fd)
+            }
+        }
     }
 
     /// Finds the file that an operation works on, and refuses what no backend can express.

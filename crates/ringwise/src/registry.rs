@@ -104,6 +104,14 @@ impl Registry {
         }
     }
 
+    /// As [`descriptor`](Self::descriptor), of a file too that has only its operations left.
+    pub(crate) fn descriptor_in_flight(&self, file: RegisteredFile) -> Option<&Descriptor> {
+        match &self.entry(file)?.state {
+            State::Held(descriptor) | State::Retiring(descriptor) => descriptor.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Whether a call on the file is in flight.
     pub(crate) fn is_busy(&self, file: RegisteredFile) -> bool {
         self.entry(file).is_some_and(|entry| entry.in_flight > 0)

@@ -323,7 +323,18 @@ impl Ring {
         };
         let Counts { submitted, delivered, reclaimed, wakes } = counts;
         let (backend, fallback) = (self.0.setup.backend(), self.0.setup.fallback().cloned());
-        RingStats { submitted, delivered, reclaimed, wakes, inline_hits, local, backend, fallback }
+        let waiting_for_room = if self.is_foreign() { 0 } else { self.0.hub.waiting_for_room() };
+        RingStats {
+            submitted,
+            delivered,
+            reclaimed,
+            wakes,
+            inline_hits,
+            waiting_for_room,
+            local,
+            backend,
+            fallback,
+        }
     }
 
     /// A read was served by the caller's thread.
@@ -401,6 +412,10 @@ pub struct RingStats {
     /// Reads and writes of files that the caller's thread served by itself, from or into the page
     /// cache or memory; they are in no other count.
     pub inline_hits: u64,
+    /// Operations that wait for room in the loop at this moment (see [`Builder::entries`]). Those that
+    /// wait for a socket, a pipe or a time need no room, so this is 0 unless more operations work at
+    /// once than the loop holds.
+    pub waiting_for_room: usize,
     /// Of the loop, as of the last results.
     pub local: Stats,
     /// What makes its operations.

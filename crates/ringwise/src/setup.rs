@@ -292,6 +292,8 @@ impl Setup {
 #[derive(Clone, Debug)]
 pub struct Builder {
     pub(crate) entries: u32,
+    /// Twice the other where nobody said.
+    pub(crate) completion_entries: Option<u32>,
     pub(crate) backend: BackendChoice,
     pub(crate) flags: SetupFlags,
     pub(crate) sqpoll_idle: Option<Duration>,
@@ -318,6 +320,7 @@ impl Default for Builder {
             .with(SetupFlags::NO_SQARRAY, true);
         Builder {
             entries: 128,
+            completion_entries: Some(4096),
             backend: BackendChoice::Auto,
             flags,
             sqpoll_idle: None,
@@ -334,12 +337,32 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Entries of the submission queue, 1 to 32768, rounded up to a power of two; 128 unless set.
-    /// About twice as many operations can be in flight.
+    /// Sets the entries of the submission queue: 1 to 32768, rounded up to a power of two; 128 unless
+    /// set. The completion queue is twice as long unless
+    /// [`completion_entries`](Self::completion_entries) says otherwise.
     #[must_use]
     pub fn entries(mut self, entries: u32) -> Self {
         self.entries = entries;
+        self.completion_entries = None;
         self
+    }
+
+    /// Sets the entries of the completion queue, of 16 bytes each: no fewer than the submission queue
+    /// has, at most 65536, rounded up to a power of two. 4096 where neither number is set.
+    ///
+    /// As many operations can be in flight, less two. Operations that wait for a socket, a pipe or a
+    /// time do not count: they take half of that room at most, and wait in an epoll set beyond it.
+    #[must_use]
+    pub fn completion_entries(mut self, entries: u32) -> Self {
+        self.completion_entries = Some(entries);
+        self
+    }
+
+    /// What the completion queue is asked to have.
+    pub(crate) fn completions(&self) -> u32 {
+        let submissions = self.entries.next_power_of_two();
+        let asked = self.completion_entries.unwrap_or(submissions * 2);
+        asked.clamp(submissions, 1 << 16).next_power_of_two()
     }
 
     /// The backend; [`BackendChoice::Auto`] unless set.

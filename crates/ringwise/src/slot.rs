@@ -3,8 +3,9 @@
 //! A slot owns what the kernel may touch (invariant 1): the buffer, the descriptor's reference,
 //! the path. It is found again by the number that the kernel hands back, which carries the slot's
 //! index and its generation, so that a completion for an operation that is no longer there is
-//! told from one that is (invariant 5). A free slot is the permit to push (invariant 3): there
-//! are never more slots than the completion queue has room for. The table makes no system calls.
+//! told from one that is (invariant 5). So many slots are permits to complete on the ring as its
+//! completion queue has room for (invariant 3). What waits takes none and has a slot all the same
+//! (`local/waiting.rs`). The table makes no system calls.
 
 use std::num::NonZeroU64;
 
@@ -115,11 +116,15 @@ impl Ticket {
     }
 }
 
-/// The table. Its length is the most that can be in flight.
+/// The table. It grows with what is in flight.
 #[derive(Debug)]
 pub(crate) struct Slots {
     table: u32,
-    slots: Box<[Slot]>,
+    slots: Vec<Slot>,
+    /// How many can have a permit.
+    permits: usize,
+    /// Those in flight without one.
+    waiting: usize,
     /// The first free slot, or `NONE`; each free slot names the next. The last freed is used
     /// first, while it is in the cache.
     free: u32,
@@ -134,6 +139,8 @@ struct Slot {
     tag: u64,
     /// Odd while the slot is occupied: one number tells whether a ticket is current.
     generation: u32,
+    /// It has no permit.
+    waits: bool,
 }
 
 const NONE: u32 = u32::MAX;
@@ -146,18 +153,13 @@ pub(crate) struct Freed {
 
 impl Slots {
     pub(crate) fn new(capacity: usize, table: u32) -> Slots {
-        assert!(capacity as u64 <= INDEX_MASK, "the completion queue has at most 65536 entries");
-        let vacant = |index: usize| {
-            let next = if index + 1 < capacity { index as u32 + 1 } else { NONE };
-            Slot { operation: Operation(None), tag: u64::from(next), generation: 0 }
-        };
-        let free = if capacity > 0 { 0 } else { NONE };
-        let slots = (0..capacity).map(vacant).collect();
-        Slots { table, slots, free, inserted: 0, freed: 0 }
+        let slots = Vec::new();
+        Slots { table, slots, permits: capacity, waiting: 0, free: NONE, inserted: 0, freed: 0 }
     }
 
+    /// How many can have a permit.
     pub(crate) fn capacity(&self) -> usize {
-        self.slots.len()
+        self.permits
     }
 
     #[inline]
@@ -170,9 +172,32 @@ impl Slots {
         self.inserted
     }
 
+    /// Operations in flight that have a permit.
+    #[inline]
+    pub(crate) fn working(&self) -> usize {
+        self.in_flight() - self.waiting
+    }
+
+    /// Operations in flight that have none.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Whether every permit is taken.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.free == NONE
+        self.working() >= self.permits
+    }
+
+    /// Whether there is a number for another operation.
+    pub(crate) fn has_number(&self) -> bool {
+        self.free != NONE || (self.slots.len() as u64) < INDEX_MASK
+    }
+
+    /// Gives the permit of an operation back: it waits, and completes without one.
+    pub(crate) fn let_wait(&mut self, ticket: Ticket) {
+        let slot = &mut self.slots[ticket.index()];
+        self.waiting += usize::from(!std::mem::replace(&mut slot.waits, true));
     }
 
     /// Takes an operation in. The caller has seen that the table is not full.
@@ -186,6 +211,9 @@ impl Slots {
     /// As [`insert`](Self::insert) of a no-op, which a free slot holds anyway.
     #[inline]
     pub(crate) fn insert_nop(&mut self, tag: u64) -> Ticket {
+        if self.free == NONE {
+            self.grow();
+        }
         let index = self.free;
         let slot = &mut self.slots[index as usize];
         self.free = slot.tag as u32;
@@ -193,6 +221,13 @@ impl Slots {
         slot.generation = slot.generation.wrapping_add(1);
         self.inserted += 1;
         Ticket::new(self.table, index, slot.generation)
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.free = u32::try_from(self.slots.len()).expect("the caller has seen to a number");
+        let (operation, tag) = (Operation(None), u64::from(NONE));
+        self.slots.push(Slot { operation, tag, generation: 0, waits: false });
     }
 
     /// The operation in its place, from where the kernel is told its addresses.
@@ -228,6 +263,9 @@ impl Slots {
         let tag = std::mem::replace(&mut slot.tag, u64::from(self.free));
         self.free = ticket.index() as u32;
         self.freed += 1;
+        if std::mem::take(&mut slot.waits) {
+            self.waiting -= 1;
+        }
         Some(Freed { tag, nop: slot.operation.is_nop() })
     }
 
@@ -297,6 +335,28 @@ mod tests {
         let again: Vec<Ticket> = (0..3).map(|tag| slots.insert(Operation::nop(), tag)).collect();
         assert!(slots.is_full());
         assert!(again.iter().all(|ticket| !tickets.contains(ticket)));
+    }
+
+    #[test]
+    fn what_waits_takes_no_permit() {
+        let mut slots = Slots::new(2, 1);
+        let waiting: Vec<Ticket> = (0..5)
+            .map(|tag| {
+                let ticket = slots.insert(Operation::nop(), tag);
+                slots.let_wait(ticket);
+                ticket
+            })
+            .collect();
+        assert_eq!((slots.in_flight(), slots.working(), slots.waiting()), (5, 0, 5));
+        let working: Vec<Ticket> = (5..7).map(|tag| slots.insert_nop(tag)).collect();
+        assert!(slots.is_full());
+        waiting.iter().for_each(|ticket| drop(slots.free(*ticket)));
+        assert!(slots.is_full() && slots.in_flight() == 2);
+        working.iter().for_each(|ticket| drop(slots.free(*ticket)));
+        assert_eq!((slots.in_flight(), slots.waiting()), (0, 0));
+        let again = slots.insert_nop(7);
+        assert_eq!(slots.working(), 1, "a slot that waited waits no longer");
+        slots.free(again);
     }
 
     #[test]

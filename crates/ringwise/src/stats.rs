@@ -19,6 +19,10 @@ pub struct Stats {
     pub completed: u64,
     /// Operations pushed whose completion was not taken yet.
     pub in_flight: u64,
+    /// Of those in flight, the operations that take none of the completion queue's room while they
+    /// wait: accepts, what has several completions, and receives, sends, reads of pipes and timeouts
+    /// beyond half of that room. On classic calls all of these.
+    pub waiting: u64,
     /// Times the kernel was entered for the ring. 0 on classic.
     pub enters: u64,
     /// Operations that a thread of the loop was given because the ring has no such call, or was
@@ -30,8 +34,8 @@ pub struct Stats {
     /// ext4's writes (docs/kernels.md). 0 on classic.
     pub worker_punts: u64,
     /// How often the loop found the completion queue full and more behind it, which the kernel keeps,
-    /// so that none is lost. Stays 0 without operations that have several completions: what can be in
-    /// flight is bounded by the queue.
+    /// so that none is lost. Stays 0 without accepts and operations that have several completions: what
+    /// else can complete by the queue is bounded by it.
     pub overflows: u64,
     /// Completions for an operation that is no longer there. Stays 0.
     pub stale_completions: u64,

@@ -10,12 +10,12 @@
 mod net;
 pub(crate) mod pool;
 pub(crate) mod readiness;
+mod timers;
 
 #[cfg(feature = "tokio")]
 use std::os::fd::BorrowedFd;
 use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
+    collections::VecDeque,
     io,
     os::fd::{AsRawFd, RawFd},
     time::{Duration, Instant},
@@ -26,6 +26,7 @@ use pool::HandOut;
 use pool::{Job, Wake, WorkerPool};
 use readiness::Readiness;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use timers::Timers;
 
 use crate::{
     backend::{Blocking, Cqe, Driver},
@@ -44,7 +45,7 @@ pub(crate) struct Classic {
     /// Queued and not submitted.
     queued: Vec<Job>,
     queued_max: usize,
-    timers: BinaryHeap<Reverse<(Instant, u64)>>,
+    timers: Timers,
     ready: VecDeque<Cqe>,
     /// Calls that the pool has and whose results were not taken.
     with_pool: usize,
@@ -66,7 +67,7 @@ impl Classic {
             pool,
             queued: Vec::new(),
             queued_max,
-            timers: BinaryHeap::new(),
+            timers: Timers::default(),
             ready: VecDeque::new(),
             with_pool: 0,
             expects_nudges: false,
@@ -106,10 +107,10 @@ impl Classic {
             Call::Timeout { .. } => {
                 let after = job.timeout().unwrap_or_default();
                 let deadline = Instant::now().checked_add(after).unwrap_or_else(far_future);
-                self.timers.push(Reverse((deadline, job.user_data)));
+                self.timers.start(deadline, job.user_data);
             }
-            Call::Cancel { user_data } => {
-                let result = self.cancel(user_data).unwrap_or(-libc::ENOENT);
+            Call::Cancel { user_data, fd } => {
+                let result = self.cancel(user_data, fd).unwrap_or(-libc::ENOENT);
                 self.ready.push_back(job.done(result));
             }
             _ => self.start_call(job, single),
@@ -143,15 +144,14 @@ impl Classic {
     }
 
     /// Cancels the call of this number. 0 when it ends as cancelled, else the negated error number
-    /// that says why it does not; nothing when this backend does not have it.
-    pub(super) fn cancel(&mut self, user_data: u64) -> Option<i32> {
-        if let Some(cancelled) = self.readiness.cancel_on_socket(user_data) {
+    /// that says why it does not; nothing when this backend does not have it. `fd`: its file, where
+    /// that is known.
+    pub(super) fn cancel(&mut self, user_data: u64, fd: Option<RawFd>) -> Option<i32> {
+        if let Some(cancelled) = self.readiness.cancel_on_socket(user_data, fd) {
             self.ready.push_back(cancelled);
             return Some(0);
         }
-        let timers = self.timers.len();
-        self.timers.retain(|Reverse((_, timer))| *timer != user_data);
-        if self.timers.len() < timers {
+        if self.timers.cancel(user_data) {
             self.ready.push_back(Cqe::cancelled(user_data));
             return Some(0);
         }
@@ -182,11 +182,7 @@ impl Classic {
             return;
         }
         let now = Instant::now();
-        while let Some(Reverse((deadline, user_data))) = self.timers.peek().copied() {
-            if deadline > now {
-                break;
-            }
-            self.timers.pop();
+        while let Some(user_data) = self.timers.expire(now) {
             self.ready.push_back(Cqe::by_thread(user_data, -libc::ETIME));
         }
     }
@@ -218,7 +214,13 @@ impl Classic {
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        self.timers.peek().map(|Reverse((deadline, _))| *deadline)
+        self.timers.next()
+    }
+
+    /// As [`look`](Self::look), for one who is told of all that becomes ready in the set: that is asked
+    /// only for what it has told of and was not served.
+    pub(super) fn look_untold(&mut self) {
+        if self.readiness.has_leftover() { self.look() } else { self.collect() }
     }
 
     /// Promises that the loop will sleep on [`wake_fd`](Self::wake_fd). False, and no promise,
@@ -270,6 +272,12 @@ impl Classic {
         while self.rescue() || !self.prepare_sleep() {
             self.look();
         }
+        self.arm_timer()
+    }
+
+    /// Makes the event descriptor readable when the next timer has expired.
+    #[cfg(feature = "tokio")]
+    pub(super) fn arm_timer(&mut self) -> Result<(), Errno> {
         let next = self.next_timer();
         self.readiness.arm(next).map_err(|errno| Errno(errno.raw_os_error()))
     }

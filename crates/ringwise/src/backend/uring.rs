@@ -182,7 +182,10 @@ impl Uring {
 
     /// Gives a call to the classic backend beside the ring, which starts it at the next submit.
     fn queue_beside(&mut self, job: Job) {
-        self.by_thread += 1;
+        // What waits is the ring's, and none of its threads'.
+        let waits = matches!(job.blocking, Blocking::Unbounded | Blocking::Socket { .. })
+            || matches!(job.call, Call::Timeout { .. });
+        self.by_thread += u64::from(!waits || !self.by_ring.contains(job.call.opcode()));
         if self.companion.is_none() {
             let made = || Classic::new(self.threads_max, usize::MAX).ok().map(Box::new);
             self.companion = self.spare.take().or_else(made);
@@ -309,12 +312,14 @@ impl Uring {
                 continue;
             }
             // The next result may come from either side, so sleep for one at a time.
+            let until = self.with_companion(|companion| companion.next_timer());
+            let until = [deadline, until].into_iter().flatten().min();
             if ready >= want {
                 self.enter(0, None)?;
             } else if self.is_polled() {
                 self.wait_polled(deadline)?;
             } else if self.arm_wake()? {
-                self.enter(ready + 1, deadline)?;
+                self.enter(ready + 1, until)?;
             } else {
                 self.enter(0, None)?;
             }
@@ -335,7 +340,12 @@ impl Uring {
         self.reap();
         if let Some(companion) = &mut self.companion {
             self.is_roused = false;
-            companion.look();
+            // While the poll is armed, the set has told of nothing.
+            if self.poll_armed {
+                companion.look_untold()
+            } else {
+                companion.look()
+            }
             self.reaped.extend(companion.take_ready());
         }
     }
@@ -381,6 +391,7 @@ impl Uring {
         while self.with_companion(Classic::rescue) || !self.arm_wake()? {
             self.look();
         }
+        self.with_companion(Classic::arm_timer)?;
         self.enter(0, None).map(drop)
     }
 
@@ -430,8 +441,9 @@ impl Driver for Uring {
 
     #[inline]
     fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking) {
-        if let (Call::Cancel { user_data: target }, Some(companion)) = (call, &mut self.companion)
-            && let Some(result) = companion.cancel(target)
+        if let (Call::Cancel { user_data: target, fd }, Some(companion)) =
+            (call, &mut self.companion)
+            && let Some(result) = companion.cancel(target, fd)
         {
             self.reaped.extend([Cqe::by_thread(user_data, result)]);
             return;

@@ -13,7 +13,7 @@ use std::{
     time::Instant,
 };
 
-use super::Local;
+use super::{Local, waiting::Room};
 use crate::{
     backend::{Blocking, Cqe, Driver},
     buf::{Buffer, MOVED_BYTES_MAX},
@@ -274,7 +274,7 @@ impl Local {
         &mut self,
         operations: Vec<(Operation, u64)>,
     ) -> Result<Vec<Ticket>, LinkError> {
-        let (by_ring, files) = match self.check_chain(&operations) {
+        let Checked { by_ring, waits, files } = match self.check_chain(&operations) {
             Ok(checked) => checked,
             Err(reason) => return Err(LinkError { operations, reason }),
         };
@@ -285,6 +285,9 @@ impl Local {
                 if operation.is_nop() { Operation::of(Kind::LinkedNop) } else { operation };
             let expected = Expected::of(&operation);
             let (ticket, call) = self.place(operation, tag, Context { file, ..self.context() });
+            if waits {
+                self.slots.let_wait(ticket);
+            }
             calls.push((ticket.user_data(), call));
             members.push(Member {
                 ticket,
@@ -304,16 +307,12 @@ impl Local {
     }
 
     fn context(&self) -> Context {
-        Context { ring: self.number, file: None, entry: None }
+        Context { ring: self.number, file: None, entry: None, cancels: None }
     }
 
     /// Finds all that a chain needs, and room for it, without taking any. Tells whether the ring
     /// makes the whole.
-    #[expect(clippy::type_complexity, reason = "used once, just above")]
-    fn check_chain(
-        &mut self,
-        operations: &[(Operation, u64)],
-    ) -> Result<(bool, Vec<(Option<File>, Blocking)>), PushRefusal> {
+    fn check_chain(&mut self, operations: &[(Operation, u64)]) -> Result<Checked, PushRefusal> {
         let len = operations.len();
         if len > self.longest_chain() {
             let error = Error::new(Opcode::Submit, Errno(libc::E2BIG));
@@ -324,12 +323,18 @@ impl Local {
             && len > 1
             && operations.iter().all(|(operation, _)| self.links_by_ring(operation));
         let mut files = Vec::with_capacity(len);
+        // Those behind one that waits do so too.
+        let mut waits = false;
         for (operation, _) in operations {
             check_member(operation).map_err(PushRefusal::Rejected)?;
             let by_ring = self.is_by_ring(operation);
+            let room = self.room_for(operation, by_ring);
+            waits |= room.waits();
+            let by_ring = by_ring && room != Room::WaitsBeside;
             files.push(self.resolve(operation, by_ring).map_err(PushRefusal::Rejected)?);
         }
-        if self.slots.capacity() - self.slots.in_flight() < len {
+        let has_permits = self.slots.capacity().saturating_sub(self.slots.working()) >= len;
+        if !(has_permits || waits) || !self.slots.has_number() {
             return Err(PushRefusal::Full);
         }
         if by_ring {
@@ -337,7 +342,7 @@ impl Local {
             // io_submit_state_end).
             self.make_room_for(len)?;
         }
-        Ok((by_ring, files))
+        Ok(Checked { by_ring, waits, files })
     }
 
     /// The most operations that a chain can have.
@@ -355,7 +360,11 @@ impl Local {
             Expected::Success => true,
             Expected::Expiry => false,
         };
-        is_whole && opcode != Opcode::Cancel && self.is_by_ring(operation)
+        let by_ring = self.is_by_ring(operation);
+        is_whole
+            && opcode != Opcode::Cancel
+            && by_ring
+            && self.room_for(operation, by_ring) != Room::WaitsBeside
     }
 
     /// Puts an operation of a chain into its slot, and lowers it there.
@@ -435,8 +444,7 @@ impl Local {
                     self.driver.queue(ticket.user_data(), call, blocking);
                 }
                 Due::Cancel(ticket) => {
-                    let call = Call::Cancel { user_data: ticket.user_data() };
-                    self.driver.queue(OWN_CANCEL, call, Blocking::Device);
+                    self.queue_own_cancel(ticket);
                 }
             }
         }
@@ -476,6 +484,15 @@ impl Local {
         self.start_due()?;
         Ok(self.chains.doom(user_data))
     }
+}
+
+/// What a chain was found to need.
+struct Checked {
+    /// The ring makes the whole.
+    by_ring: bool,
+    /// It takes no permits.
+    waits: bool,
+    files: Vec<(Option<File>, Blocking)>,
 }
 
 /// Refuses what changes the loop's own tables, or gives away what a failure has to give back.

@@ -100,7 +100,7 @@ impl Local {
         while !tickets.is_empty() {
             // A cancel completes too, and the queue has to hold that beside all that is in flight
             // and the poll: one at a time in a full loop, more as operations end (invariant 3).
-            let spare = self.setup.completion_entries as usize - 1 - self.slots.in_flight();
+            let spare = self.setup.completion_entries as usize - 1 - self.slots.working();
             let (batch, rest) = tickets.split_at(spare.min(tickets.len()));
             tickets = rest;
             for ticket in batch {
@@ -113,8 +113,7 @@ impl Local {
                 if self.make_room().is_err() {
                     return false;
                 }
-                let call = Call::Cancel { user_data: ticket.user_data() };
-                self.driver.queue(OWN_CANCEL, call, Blocking::Device);
+                self.queue_own_cancel(*ticket);
             }
             if self.driver.submit(0, None).is_err() {
                 return false;
@@ -124,6 +123,13 @@ impl Local {
             }
         }
         true
+    }
+
+    /// Queues a cancel of the loop's own, for which there is room.
+    pub(super) fn queue_own_cancel(&mut self, ticket: Ticket) {
+        let fd = self.descriptor_of(ticket);
+        let call = Call::Cancel { user_data: ticket.user_data(), fd };
+        self.driver.queue(OWN_CANCEL, call, Blocking::Device);
     }
 
     fn reap_until(&mut self, time: Duration) {

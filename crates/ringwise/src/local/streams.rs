@@ -342,7 +342,7 @@ impl Local {
         let by_ring = self.is_by_ring(operation);
         match self.resolve(operation, by_ring) {
             Ok((file, blocking)) => {
-                let context = Context { ring: self.number, file, entry: None };
+                let context = Context { ring: self.number, file, entry: None, cancels: None };
                 let (_, operation) = self.slots.get_mut(ticket).expect("found just now");
                 note_arming(operation);
                 let call = Call::lower(operation, context);

@@ -171,6 +171,7 @@ impl Driver {
             }
         }
         self.orders = orders;
+        self.hub.tell_waiting(self.backlog.len());
         self.start_cancels();
         if let Phase::Closing(time) = phase
             && self.closing.is_none()
@@ -198,7 +199,7 @@ impl Driver {
     /// Pushes one operation, or keeps it until there is room. One that cannot be pushed at all has
     /// failed.
     fn start(&mut self, key: Key, operation: Operation) {
-        if !self.has_room() {
+        if !self.has_room() && self.local.needs_permit(&operation) {
             return self.backlog.push_back(Work::Single(key, operation));
         }
         self.syncs.begin(key, &operation, None);
@@ -276,7 +277,8 @@ impl Driver {
 
     /// Room for so many of them.
     fn room(&self) -> usize {
-        (self.local.capacity() - OWN_MAX).saturating_sub(self.local.in_flight() - self.own)
+        let users = self.local.working().saturating_sub(self.own);
+        (self.local.capacity() - OWN_MAX).saturating_sub(users)
     }
 
     /// Takes the loop's results.

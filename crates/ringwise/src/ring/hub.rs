@@ -13,7 +13,14 @@ mod tests;
 #[cfg(feature = "tokio")]
 mod turns;
 
-use std::{sync::PoisonError, task::Waker, time::Duration};
+use std::{
+    sync::{
+        PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Waker,
+    time::Duration,
+};
 
 use flow::Flow;
 #[cfg(feature = "tokio")]
@@ -130,7 +137,12 @@ const PARTS: usize = 16;
 const ORDERS_MAX: usize = 16;
 
 /// The meeting place of one ring.
-pub(super) struct Hub(Mutex<State>);
+pub(super) struct Hub {
+    state: Mutex<State>,
+    /// Orders that the driver has and that wait for room in its loop. Apart from the rest, so that it
+    /// is told while nothing else goes on.
+    waiting_for_room: AtomicUsize,
+}
 
 struct State {
     orders: Vec<Order>,
@@ -169,7 +181,7 @@ pub(super) struct Counts {
 
 impl Hub {
     pub(super) fn new() -> Hub {
-        Hub(Mutex::new(State {
+        let state = State {
             orders: Vec::new(),
             waiters: Vec::new(),
             vacant: None,
@@ -185,12 +197,13 @@ impl Hub {
             stats: Stats::default(),
             #[cfg(feature = "tokio")]
             turns: Turns::default(),
-        }))
+        };
+        Hub { state: Mutex::new(state), waiting_for_room: AtomicUsize::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing that can panic half-way runs under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands an operation in. `waker` is woken when its result is there.
@@ -353,7 +366,19 @@ impl Hub {
         (state.counts, state.stats)
     }
 
+    /// How many operations wait for room.
+    pub(super) fn waiting_for_room(&self) -> usize {
+        self.waiting_for_room.load(Ordering::Relaxed)
+    }
+
     // What follows is the driver's side.
+
+    /// So many operations wait for room.
+    pub(super) fn tell_waiting(&self, count: usize) {
+        if self.waiting_for_room() != count {
+            self.waiting_for_room.store(count, Ordering::Relaxed);
+        }
+    }
 
     /// Moves the orders into `into`, which is empty.
     pub(super) fn take_orders(&self, into: &mut Vec<Order>) -> Phase {

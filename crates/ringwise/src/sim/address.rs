@@ -63,7 +63,7 @@ impl Lent {
         let deed = match self.call {
             Call::Nop => Some(Deed::Nop),
             Call::Timeout { after } => Some(self.timeout(after)),
-            Call::Cancel { user_data } => return Whose::Cancel(user_data),
+            Call::Cancel { user_data, .. } => return Whose::Cancel(user_data),
             Call::Open { .. }
             | Call::Statx { .. }
             | Call::Unlink { .. }

@@ -1,17 +1,15 @@
 //! How much a loop holds, and what its counts say.
 
-use std::fs::File;
-
-use ringwise::{Descriptor, Operation};
+use ringwise::Operation;
 
 use crate::loops::{Loop, counted, next};
 
 pub fn a_full_loop_gives_the_operation_back(way: Loop) {
-    let mut local = way.build();
+    let (mut local, directory) = (way.build(), way.disk());
+    let file = directory.open(directory.counted_file(8));
     for tag in 0..local.capacity() as u64 {
         local.push(Operation::nop(), tag).unwrap();
     }
-    let file = Descriptor::from(File::open("/dev/zero").unwrap());
     let refused = local.push(Operation::read_at(&file, vec![8; 8], 0), 0).unwrap_err();
     assert!(refused.is_full());
     assert_eq!(refused.operation.into_buffer().unwrap().into_vec().unwrap(), [8; 8]);

@@ -51,8 +51,6 @@ pub(super) struct Sockets {
     waiting: usize,
     /// Those whose turn ended with more to come.
     leftover: Vec<RawFd>,
-    /// Where the last cancel found what it looked for: the next is often near.
-    cancelled_at: usize,
 }
 
 #[derive(Debug, Default)]
@@ -192,21 +190,12 @@ impl Sockets {
         }
     }
 
-    /// Gives up the call of this number. A send that has sent something tells how much.
-    pub(super) fn cancel(&mut self, user_data: u64) -> Option<Cqe> {
-        if self.waiting == 0 {
-            return None;
-        }
-        let (before, after) = (0..self.cancelled_at, self.cancelled_at..self.by_number.len());
-        for at in after.chain(before) {
-            let Some(Some(socket)) = self.by_number.get_mut(at) else { continue };
-            if let Some(cancelled) = socket.cancel(user_data) {
-                self.cancelled_at = at;
-                self.waiting -= 1;
-                return Some(cancelled);
-            }
-        }
-        None
+    /// Gives up the call of this number on a socket. A send that has sent something tells how much.
+    pub(super) fn cancel(&mut self, user_data: u64, fd: Option<RawFd>) -> Option<Cqe> {
+        let socket = self.by_number.get_mut(usize::try_from(fd?).ok()?)?.as_mut()?;
+        let cancelled = socket.cancel(user_data)?;
+        self.waiting -= 1;
+        Some(cancelled)
     }
 }
 

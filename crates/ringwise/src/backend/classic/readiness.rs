@@ -123,8 +123,8 @@ impl Readiness {
     }
 
     /// Gives up the call of this number on a socket.
-    pub(super) fn cancel_on_socket(&mut self, user_data: u64) -> Option<Cqe> {
-        self.sockets.cancel(user_data)
+    pub(super) fn cancel_on_socket(&mut self, user_data: u64, fd: Option<RawFd>) -> Option<Cqe> {
+        self.sockets.cancel(user_data, fd)
     }
 
     /// Makes a call on a stream, or lets it wait. The job comes back where it can only be made by

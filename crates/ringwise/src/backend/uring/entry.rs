@@ -114,7 +114,7 @@ fn build_rare(call: &Call, how: How) -> Option<Entry> {
         Call::SetLen { file, len } => on_file!(file, |fd| opcode::Ftruncate::new(fd, len).build()),
         Call::Close { file } => on_file!(file, |fd| opcode::Close::new(fd).build()),
         Call::Timeout { after } => opcode::Timeout::new(after.cast()).build(),
-        Call::Cancel { user_data } => opcode::AsyncCancel::new(user_data).build(),
+        Call::Cancel { user_data, .. } => opcode::AsyncCancel::new(user_data).build(),
         Call::Open { name, flags, mode, entry } => build_open(name, flags, mode, entry),
         Call::Statx { name, flags, mask, out } => {
             opcode::Statx::new(types::Fd(name.directory), name.path, out.cast())

@@ -51,10 +51,11 @@ pub(super) fn open(builder: &Builder) -> Result<Opened, FallbackReason> {
     }
     let mut flags = compatible(asked);
     let mut entries = builder.entries;
+    let mut completions = builder.completions();
     let mut steps = LADDER.iter();
     let mut sqpoll_refused = None;
     loop {
-        let error = match attempt(builder, flags, entries) {
+        let error = match attempt(builder, flags, entries, completions) {
             Ok(ring) => {
                 let ring = require_features(ring)?;
                 return Ok(Opened { ring, granted: flags, sqpoll_refused });
@@ -67,7 +68,10 @@ pub(super) fn open(builder: &Builder) -> Result<Opened, FallbackReason> {
                 None => return Err(FallbackReason::Refused(Errno(libc::EINVAL))),
             },
             // Before Linux 5.12 rings count against RLIMIT_MEMLOCK: a smaller one may fit.
-            libc::ENOMEM if entries > 8 => entries /= 2,
+            libc::ENOMEM if entries > 8 => {
+                entries /= 2;
+                completions = (completions / 2).max(entries);
+            }
             // A submission thread may be refused on its own: forbidden (Linux before 5.13 wants
             // CAP_SYS_NICE), beyond a limit of processes (create_io_thread, kernel/fork.c: EAGAIN),
             // or without memory. Without it the ladder begins anew: what excludes it may come back.
@@ -77,7 +81,7 @@ pub(super) fn open(builder: &Builder) -> Result<Opened, FallbackReason> {
                 sqpoll_refused = Some(Errno(errno));
                 asked = asked.without(SetupFlags::SQPOLL);
                 flags = compatible(asked);
-                entries = builder.entries;
+                (entries, completions) = (builder.entries, builder.completions());
                 steps = LADDER.iter();
             }
             errno => return Err(FallbackReason::Refused(Errno(errno))),
@@ -116,9 +120,15 @@ fn compatible(flags: SetupFlags) -> SetupFlags {
     flags
 }
 
-fn attempt(builder: &Builder, flags: SetupFlags, entries: u32) -> io::Result<IoUring> {
+fn attempt(
+    builder: &Builder,
+    flags: SetupFlags,
+    entries: u32,
+    completions: u32,
+) -> io::Result<IoUring> {
     let mut setup = IoUring::builder();
     setup.dontfork();
+    setup.setup_cqsize(completions);
     if flags.contains(SetupFlags::SQPOLL) {
         let idle = builder.sqpoll_idle.unwrap_or_default();
         setup.setup_sqpoll(u32::try_from(idle.as_millis()).unwrap_or(u32::MAX).max(1));

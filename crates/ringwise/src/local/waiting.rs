@@ -1,0 +1,110 @@
+//! What waits takes no room from what works.
+//!
+//! A completion queue has room for so many results, and whoever may complete by it needs a permit
+//! (invariant 3). An operation that may wait without end would keep its permit without end: a few
+//! hundred silent connections, and nothing else is made any more, deadlines among it. So the
+//! operations that wait leave half of the permits to the others. On a ring those beyond that wait
+//! beside it, in the epoll set and the timers of its classic backend, where they cost an entry each; on
+//! classic calls all of them do. The results that come from there need no room in the queue.
+//!
+//! Accepts, and what has several results, stay with the ring and take no permit at all: the kernel
+//! keeps what does not fit into the queue (`IORING_FEAT_NODROP`), and there are as few as listeners.
+
+use super::Local;
+use crate::{
+    backend::Blocking,
+    descriptor::Target,
+    op::{Kind, Manner, Operation},
+};
+
+/// Where an operation finds room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// It has a permit to complete on the ring.
+    Permit,
+    /// It waits where it is made, and needs none.
+    Waits,
+    /// It waits beside the ring that could make it.
+    WaitsBeside,
+}
+
+impl Room {
+    pub(super) fn waits(self) -> bool {
+        self != Room::Permit
+    }
+}
+
+impl Local {
+    /// Whether an operation is taken in only while there are permits.
+    pub(crate) fn needs_permit(&self, operation: &Operation) -> bool {
+        !self.room_for(operation, self.is_by_ring(operation)).waits()
+    }
+
+    /// Where an operation finds room. `by_ring`: the ring could make it.
+    #[inline]
+    pub(super) fn room_for(&self, operation: &Operation, by_ring: bool) -> Room {
+        match operation.0.as_deref() {
+            Some(Kind::Accept { .. } | Kind::AcceptMulti { .. } | Kind::ReceiveMulti { .. }) => {
+                Room::Waits
+            }
+            // It never waits.
+            Some(Kind::Send { manner: Manner::Quiet | Manner::Loud, .. }) => Room::Permit,
+            Some(
+                Kind::Receive { .. }
+                | Kind::ReceiveMessage { .. }
+                | Kind::Send { .. }
+                | Kind::SendMessage { .. }
+                | Kind::Connect { .. }
+                | Kind::Timeout(_),
+            ) => self.waiting_room(operation, by_ring),
+            Some(
+                Kind::Read { .. }
+                | Kind::Write { .. }
+                | Kind::ReadVectored { .. }
+                | Kind::WriteVectored { .. },
+            ) if (self.is_crowded() || !by_ring) && self.is_on_stream(operation) => {
+                self.waiting_room(operation, by_ring)
+            }
+            _ => Room::Permit,
+        }
+    }
+
+    fn waiting_room(&self, operation: &Operation, by_ring: bool) -> Room {
+        if !by_ring {
+            Room::Waits
+        } else if self.is_crowded() && self.can_be_made_beside(operation) {
+            Room::WaitsBeside
+        } else {
+            Room::Permit
+        }
+    }
+
+    /// Whether half of the permits are taken.
+    #[inline]
+    fn is_crowded(&self) -> bool {
+        self.slots.working() >= self.slots.capacity() / 2
+    }
+
+    /// Whether its file may keep it waiting without end. What kind of file that is is looked up once. A
+    /// simulation's files are of no kind that the kernel knows.
+    fn is_on_stream(&self, operation: &Operation) -> bool {
+        if self.driver.is_simulated() {
+            return false;
+        }
+        let descriptor = match operation.target() {
+            Some(Target::Descriptor(descriptor)) => Some(descriptor),
+            Some(Target::Registered(file)) => self.registry.descriptor(*file),
+            None => None,
+        };
+        let blocking = descriptor.map(crate::Descriptor::blocking);
+        matches!(blocking, Some(Blocking::Unbounded | Blocking::Socket { .. }))
+    }
+
+    /// Only the ring has a file that was opened into its table.
+    fn can_be_made_beside(&self, operation: &Operation) -> bool {
+        match operation.target() {
+            Some(Target::Registered(file)) => self.registry.descriptor(*file).is_some(),
+            Some(Target::Descriptor(_)) | None => true,
+        }
+    }
+}
