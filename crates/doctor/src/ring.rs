@@ -27,7 +27,13 @@ pub(crate) struct Ring {
 /// How opening a ring with the default flags ended.
 enum Outcome {
     /// It opened, and moved data.
-    Works { asked: SetupFlags, granted: SetupFlags, registered: bool, missing: Vec<Opcode> },
+    Works {
+        asked: SetupFlags,
+        granted: SetupFlags,
+        registered: bool,
+        idles: bool,
+        missing: Vec<Opcode>,
+    },
     /// The kernel refused, with this error number.
     Refused { errno: i32, message: String },
     /// It opened, and is of no use.
@@ -49,6 +55,7 @@ fn open(builder: Builder) -> Outcome {
                 asked: setup.asked(),
                 granted: setup.granted(),
                 registered: setup.is_ring_registered(),
+                idles: setup.waits_are_idle(),
                 missing: Opcode::ALL.into_iter().filter(|code| !local.supports(*code)).collect(),
             }
         }
@@ -71,6 +78,7 @@ pub(crate) fn judge(ring: &Ring, environment: &Environment) -> Vec<Finding> {
         seccomp(&ring.opened, environment),
         setup(&ring.opened, environment),
         flags(&ring.opened),
+        waits(&ring.opened),
         operations(&ring.opened),
         sqpoll(&ring.sqpoll, environment),
     ]
@@ -192,6 +200,23 @@ fn flags(opened: &Outcome) -> Finding {
         refused => format!("{evidence}; refused {}", refused.join(" ")),
     };
     Finding::limited(NAME, evidence).remedy("a newer kernel (6.6 grants all of them)")
+}
+
+/// `IORING_ENTER_NO_IOWAIT` (Linux 6.15).
+fn waits(opened: &Outcome) -> Finding {
+    const NAME: &str = "io_uring.iowait";
+    match opened {
+        Outcome::Works { idles: true, .. } => Finding::ok(
+            NAME,
+            "io_uring_setup(2): FEAT_NO_IOWAIT, a processor counts as idle while a ring waits",
+        ),
+        Outcome::Works { idles: false, .. } => Finding::limited(
+            NAME,
+            "io_uring_setup(2): no FEAT_NO_IOWAIT, a processor counts as iowait while a ring waits",
+        )
+        .remedy("Linux 6.15; before, do not read iowait as load on the disk"),
+        _ => Finding::unknown(NAME, "no ring to ask"),
+    }
 }
 
 fn operations(opened: &Outcome) -> Finding {

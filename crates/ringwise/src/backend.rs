@@ -382,6 +382,7 @@ fn describe_by_calls(
         submission_entries: entries,
         completion_entries: builder.completions(),
         ring_registered: false,
+        waits_are_idle: true,
         sqpoll: missing(builder.sqpoll_idle.is_some()),
         iopoll: missing(builder.flags.contains(SetupFlags::IOPOLL)),
     }

@@ -37,7 +37,7 @@ enum State {
     /// In use; the descriptor is there unless the kernel alone has the file.
     Held(Option<Descriptor>),
     /// Released by its user, with calls still in flight.
-    Retiring(#[expect(dead_code, reason = "held until the last call is done")] Option<Descriptor>),
+    Retiring(Option<Descriptor>),
 }
 
 /// What the loop has to do after an entry was let go.

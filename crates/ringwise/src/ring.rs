@@ -109,6 +109,8 @@ impl Ring {
         #[cfg(feature = "tokio")]
         if let Some(started) = task::start(&builder, &hub, &process) {
             let (setup, driver) = started?;
+            #[cfg(feature = "tracing")]
+            span::warn_fallback(&setup);
             return Ok(Ring(Arc::new(Inner {
                 hub,
                 setup,
@@ -120,6 +122,8 @@ impl Ring {
             })));
         }
         let setup = thread::start(builder, hub.clone())?;
+        #[cfg(feature = "tracing")]
+        span::warn_fallback(&setup);
         Ok(Ring(Arc::new(Inner {
             hub,
             setup,

@@ -224,6 +224,7 @@ pub struct Setup {
     pub(crate) submission_entries: u32,
     pub(crate) completion_entries: u32,
     pub(crate) ring_registered: bool,
+    pub(crate) waits_are_idle: bool,
     pub(crate) sqpoll: Effect,
     pub(crate) iopoll: Effect,
 }
@@ -264,6 +265,13 @@ impl Setup {
     /// look-up in each enter.
     pub fn is_ring_registered(&self) -> bool {
         self.ring_registered
+    }
+
+    /// Whether a processor counts as idle while its only thread waits for this loop. On a ring that
+    /// needs Linux 6.15 (`IORING_ENTER_NO_IOWAIT`); before, tools show that time as iowait. On classic
+    /// calls it is always so.
+    pub fn waits_are_idle(&self) -> bool {
+        self.waits_are_idle
     }
 
     /// Whether a kernel thread takes submissions, where that was asked for.

@@ -185,3 +185,33 @@ fn the_shutdown_of_a_full_loop_overflows_nothing() {
         trace.lines().filter(|line| line.contains("cqe_overflow") && line.contains(&this));
     assert_eq!(overflows.count(), 0);
 }
+
+/// The machine's time in which a processor had nothing to do and a thread waited for I/O, in clock ticks.
+fn iowait_ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    let total = stat.lines().next().unwrap();
+    total.split_ascii_whitespace().nth(5).unwrap().parse().unwrap()
+}
+
+/// A thread that waits for a completion counted as one that waits for a disk: a processor without work
+/// was shown as busy with I/O for as long as a server was idle.
+#[test]
+fn an_idle_ring_is_no_wait_for_io() {
+    let Ok(mut local) = Local::builder().backend(BackendChoice::Uring).build() else {
+        return skip("no ring");
+    };
+    if !local.setup().waits_are_idle() {
+        return skip("the kernel knows no IORING_ENTER_NO_IOWAIT (Linux 6.15)");
+    }
+    let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let ours = Descriptor::from(OwnedFd::from(ours));
+    local.push(Operation::recv(&ours, vec![0; 8]), 0).unwrap();
+    // Others may wait for a disk meanwhile; this ring, if it counted, would do so each time.
+    let least = (0..20).map(|_| {
+        let before = iowait_ticks();
+        local.submit_and_wait_timeout(1, Duration::from_millis(200)).unwrap();
+        iowait_ticks() - before
+    });
+    let least = least.take_while(|ticks| *ticks > 4).count();
+    assert!(least < 20, "in none of 20 waits was there a processor that was idle");
+}

@@ -30,6 +30,8 @@ use tracing::{
 /// What became of the spans of this process, by number.
 static SPANS: Mutex<BTreeMap<u64, Seen>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
+/// Events outside of spans.
+static EVENTS: Mutex<Vec<Seen>> = Mutex::new(Vec::new());
 
 #[derive(Clone, Debug, Default)]
 struct Seen {
@@ -77,7 +79,12 @@ impl Subscriber for Listener {
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
-    fn event(&self, _: &Event<'_>) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut seen = Seen::default();
+        event.record(&mut seen);
+        seen.fields.insert("level", event.metadata().level().to_string());
+        EVENTS.lock().unwrap().push(seen);
+    }
 
     fn enter(&self, span: &Id) {
         let mut spans = spans();
@@ -95,12 +102,19 @@ impl Subscriber for Listener {
     }
 }
 
-/// Runs `act` on a ring of each kind with nobody else about; gives the spans that it left.
-fn observe(act: impl Fn(&Ring)) -> Vec<Vec<Seen>> {
+/// Nobody else is about while this is held.
+fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     // All but the first find it there.
     let _ = tracing::subscriber::set_global_default(Listener);
+    EVENTS.lock().unwrap().clear();
+    alone
+}
+
+/// Runs `act` on a ring of each kind with nobody else about; gives the spans that it left.
+fn observe(act: impl Fn(&Ring)) -> Vec<Vec<Seen>> {
+    let _alone = alone();
     let rings = [BackendChoice::Uring, BackendChoice::Classic]
         .map(|choice| Local::builder().backend(choice).driver_thread(true).build_ring());
     let observed = |ring: Ring| {
@@ -275,4 +289,48 @@ fn a_stream_of_results_is_one_span() {
         assert_eq!(spans.len(), 1, "{spans:?}");
         assert!(spans[0].closed && spans[0].field("result").is_empty(), "{spans:?}");
     }
+}
+
+/// A ring that falls back says so once, and why; one for which that was chosen does not.
+#[test]
+fn a_fallback_is_a_warning() {
+    let _alone = alone();
+    let forbidden = std::thread::spawn(|| {
+        use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+        let rules = BTreeMap::from([(libc::SYS_io_uring_setup, Vec::new())]);
+        let refuse = SeccompAction::Errno(libc::EPERM as u32);
+        let arch = std::env::consts::ARCH.try_into().unwrap();
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
+        // It holds for this thread and those that it starts.
+        apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
+        Local::builder().driver_thread(true).build_ring().unwrap()
+    });
+    let ring = forbidden.join().unwrap();
+    assert!(ring.setup().fallback().is_some());
+    let chosen = Local::builder().backend(BackendChoice::Classic).driver_thread(true);
+    drop(chosen.build_ring().unwrap());
+    let events = EVENTS.lock().unwrap().clone();
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!(events[0].field("level"), "WARN");
+    assert!(events[0].field("reason").contains("Operation not permitted"), "{events:?}");
+}
+
+/// More reads than a small ring has room for: told once, and none is lost.
+#[test]
+fn a_full_ring_is_a_warning() {
+    let _alone = alone();
+    let builder = Local::builder().entries(4).driver_thread(true);
+    let ring = builder.backend(BackendChoice::Classic).build_ring().unwrap();
+    let statx = || Operation::statx("/proc");
+    for _ in 0..2 {
+        for done in block_on(futures::future::join_all(ring.submit_all((0..100).map(|_| statx()))))
+        {
+            assert!(done.metadata().is_ok());
+        }
+    }
+    assert_eq!(ring.stats().waiting_for_room, 0);
+    let events = EVENTS.lock().unwrap().clone();
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!(events[0].field("level"), "WARN");
+    assert!(events[0].field("count").parse::<usize>().unwrap() > 0, "{events:?}");
 }

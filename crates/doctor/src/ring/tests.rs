@@ -25,6 +25,7 @@ fn works() -> Outcome {
         asked: SetupFlags::default(),
         granted: SetupFlags::default(),
         registered: true,
+        idles: true,
         missing: vec![],
     }
 }
@@ -91,6 +92,7 @@ fn missing_features_are_named() {
         asked: SetupFlags::default(),
         granted: SetupFlags::default(),
         registered: false,
+        idles: false,
         missing: vec![Opcode::SetLen, Opcode::Link],
     };
     let finding = operations(&old);
@@ -102,6 +104,8 @@ fn missing_features_are_named() {
     );
     assert_eq!(flags(&old).status, Status::Limited);
     assert_eq!(flags(&works()).status, Status::Ok);
+    assert_eq!(waits(&old).status, Status::Limited);
+    assert_eq!(waits(&works()).status, Status::Ok);
 }
 
 #[test]

@@ -93,7 +93,8 @@ impl Uring {
         let probe = Supported::probe(&ring, granted);
         let by_ring = probe.without(&builder.avoided);
         let how = buffers::ways(&ring, granted);
-        let handle = EnterHandle::new(ring.as_raw_fd(), builder.register_ring);
+        let idles = ring.params().is_feature_no_iowait();
+        let handle = EnterHandle::new(ring.as_raw_fd(), builder.register_ring, idles);
         let no_table = make_file_table(&ring, builder.registered_files).err();
         let setup = describe(builder, granted, sqpoll_refused, &ring, &handle);
         let uring = Uring {
@@ -564,6 +565,7 @@ fn describe(
         submission_entries: ring.params().sq_entries(),
         completion_entries: ring.params().cq_entries(),
         ring_registered: handle.is_registered(),
+        waits_are_idle: ring.params().is_feature_no_iowait(),
         sqpoll,
         iopoll,
     }

@@ -21,6 +21,8 @@ use syncs::Syncs;
 #[cfg(feature = "tokio")]
 use super::hub::By;
 use super::hub::{Hub, Key, Order, Phase, contain_drop, wake};
+#[cfg(feature = "tracing")]
+use super::span;
 use crate::{
     completion::Completion,
     error::PushRefusal,
@@ -61,6 +63,11 @@ pub(super) struct Driver {
     /// The read on the bell has come to its end.
     has_rung: bool,
     closing: Option<Closing>,
+    /// Operations had to wait for room, and whether that was told.
+    #[cfg(feature = "tracing")]
+    was_full: bool,
+    #[cfg(feature = "tracing")]
+    has_warned: bool,
 }
 
 /// Room that users leave: for what wakes the driver, and for a cancel.
@@ -90,11 +97,16 @@ pub(super) struct Results {
     woken: Vec<Waker>,
     orphans: Vec<Completion>,
     stats: Stats,
+    /// So many operations wait for room, the first time.
+    #[cfg(feature = "tracing")]
+    newly_full: Option<usize>,
 }
 
 impl Results {
     /// Hands all out; gives how many there were. Wakes, so no lock may be held.
     pub(super) fn deliver(mut self, hub: &Hub) -> usize {
+        #[cfg(feature = "tracing")]
+        self.newly_full.into_iter().for_each(span::warn_full);
         let count = self.results.len() + self.woken.len();
         if !self.results.is_empty() {
             hub.deliver(&mut self.results, self.stats);
@@ -108,6 +120,8 @@ impl Results {
     /// it.
     #[cfg(feature = "tokio")]
     pub(super) fn keep(mut self, hub: &Hub, by: By) -> bool {
+        #[cfg(feature = "tracing")]
+        self.newly_full.into_iter().for_each(span::warn_full);
         let is_news = !self.results.is_empty() || !self.woken.is_empty();
         let others_wait = is_news && hub.keep(by, &mut self.results, self.woken, self.stats);
         self.orphans.into_iter().for_each(contain_drop);
@@ -143,6 +157,10 @@ impl Driver {
             own: 0,
             has_rung: false,
             closing: None,
+            #[cfg(feature = "tracing")]
+            was_full: false,
+            #[cfg(feature = "tracing")]
+            has_warned: false,
         }
     }
 
@@ -172,6 +190,10 @@ impl Driver {
         }
         self.orders = orders;
         self.hub.tell_waiting(self.backlog.len());
+        #[cfg(feature = "tracing")]
+        {
+            self.was_full |= !self.backlog.is_empty();
+        }
         self.start_cancels();
         if let Phase::Closing(time) = phase
             && self.closing.is_none()
@@ -299,7 +321,15 @@ impl Driver {
         let is_news = !results.is_empty() || !self.woken.is_empty();
         let stats = if is_news { self.stats() } else { Stats::default() };
         let (woken, orphans) = (std::mem::take(&mut self.woken), std::mem::take(&mut self.orphans));
-        Results { results, woken, orphans, stats }
+        Results {
+            results,
+            woken,
+            orphans,
+            stats,
+            #[cfg(feature = "tracing")]
+            newly_full: (self.was_full && !std::mem::replace(&mut self.has_warned, self.was_full))
+                .then_some(self.backlog.len()),
+        }
     }
 
     /// Takes the loop's results and hands them out.

@@ -133,7 +133,9 @@ pub(super) enum Next {
 
 /// Orders wait to be handed over with others, but not so many that a device has nothing to do
 /// meanwhile: a sixteenth of what is open (docs/benchmarking.md has the figures).
+#[cfg(feature = "tokio")]
 const PARTS: usize = 16;
+#[cfg(feature = "tokio")]
 const ORDERS_MAX: usize = 16;
 
 /// The meeting place of one ring.
@@ -161,6 +163,7 @@ struct State {
     open: usize,
     /// Whether those who bring orders may hand them over; not where only the driver's own thread
     /// enters its ring.
+    #[cfg(feature = "tokio")]
     callers_hand_over: bool,
     /// Those who wait for the end.
     mourners: Vec<Waker>,
@@ -191,6 +194,7 @@ impl Hub {
             told: Phase::Open,
             ended: None,
             open: 0,
+            #[cfg(feature = "tokio")]
             callers_hand_over: false,
             mourners: Vec::new(),
             counts: Counts::default(),

@@ -12,6 +12,7 @@ use crate::{
     completion::Completion,
     descriptor::Descriptor,
     op::{Opcode, Operation},
+    setup::{FallbackReason, Setup},
 };
 
 /// The span of an operation that is handed in.
@@ -49,5 +50,22 @@ pub(crate) fn tell_inline(
         bytes,
         result = count as i64,
         inline = true,
+    );
+}
+
+/// Warns that a ring runs on classic calls although nobody chose that.
+pub(super) fn warn_fallback(setup: &Setup) {
+    match setup.fallback() {
+        None | Some(FallbackReason::Chosen) => {}
+        Some(reason) => tracing::warn!(%reason, "the ring runs on classic calls"),
+    }
+}
+
+/// Warns that operations wait for room in their loop. No lock may be held.
+pub(super) fn warn_full(count: usize) {
+    tracing::warn!(
+        count,
+        reason = "as many operations work at once as the completion queue has room for",
+        "operations wait for room in the ring: raise Builder::completion_entries"
     );
 }

@@ -43,14 +43,21 @@ pub(crate) struct EnterHandle {
     fd: RawFd,
     /// Its entry in this thread's table of registered rings (Linux 5.18): saves a look-up.
     entry: Option<u32>,
+    /// What a wait is marked with.
+    wait: IoringEnterFlags,
 }
+
+/// `IORING_ENTER_NO_IOWAIT` (Linux 6.15): a processor whose only thread waits here is idle, and does not
+/// count as one that waits for a disk.
+const NO_IOWAIT: IoringEnterFlags = IoringEnterFlags::from_bits_retain(1 << 7);
 
 impl EnterHandle {
     /// A handle on `fd`, registered with the calling thread if `register` and if that works.
-    /// Every use has to be on this thread.
-    pub(crate) fn new(fd: RawFd, register: bool) -> EnterHandle {
+    /// Every use has to be on this thread. `idles`: the kernel knows waits that are no waits for I/O.
+    pub(crate) fn new(fd: RawFd, register: bool, idles: bool) -> EnterHandle {
         let entry = register.then(|| register_ring(fd)).flatten();
-        EnterHandle { fd, entry }
+        let wait = if idles { NO_IOWAIT } else { IoringEnterFlags::empty() };
+        EnterHandle { fd, entry, wait }
     }
 
     pub(crate) fn is_registered(&self) -> bool {
@@ -67,6 +74,7 @@ impl EnterHandle {
         flags: IoringEnterFlags,
         timeout: Option<Duration>,
     ) -> Result<u32, Errno> {
+        let flags = if want > 0 { flags | self.wait } else { flags };
         let (fd, flags) = match self.entry {
             Some(entry) => (entry as RawFd, flags | IoringEnterFlags::REGISTERED_RING),
             None => (self.fd, flags),

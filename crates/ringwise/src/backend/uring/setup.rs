@@ -213,7 +213,7 @@ fn test_pipe(ring: &mut IoUring) -> Result<(), String> {
 /// may answer the call and do nothing.
 fn round_trip(ring: &mut IoUring, entry: io_uring::squeue::Entry) -> Result<i32, String> {
     super::push_test_entry(ring, &entry)?;
-    let handle = EnterHandle::new(ring.as_raw_fd(), false);
+    let handle = EnterHandle::new(ring.as_raw_fd(), false, false);
     let deadline = Instant::now() + SELF_TEST_TIME;
     loop {
         if let Some(completion) = ring.completion().next() {
