@@ -13,7 +13,7 @@ use classic::{Classic, pool::Wake};
 use uring::Uring;
 
 use crate::{
-    buf::Entries,
+    buf::{Entries, Token},
     call::Call,
     error::Errno,
     op::Opcode,
@@ -299,6 +299,14 @@ impl AnyDriver {
             AnyDriver::Uring(uring) => uring.register_entries(entries),
             AnyDriver::Classic(_) => Err("the loop runs on classic calls".into()),
             AnyDriver::Simulated(_) => Err("the loop is simulated".into()),
+        }
+    }
+
+    /// Takes memory out of the ring that nobody uses any more.
+    pub(crate) fn unregister(&mut self, token: Token) -> io::Result<()> {
+        match self {
+            AnyDriver::Uring(uring) => uring.unregister(token),
+            AnyDriver::Classic(_) | AnyDriver::Simulated(_) => Ok(()),
         }
     }
 

@@ -10,6 +10,7 @@ mod group;
 mod mapping;
 mod owned;
 mod pool;
+mod registered;
 
 use std::ops::{Bound, RangeBounds};
 
@@ -21,6 +22,7 @@ pub use mapping::Mapping;
 use owned::AnyBytes;
 pub use owned::{Custom, OwnedBuffer, OwnedBufferMut, StableBytes};
 pub use pool::{Pool, PoolBuf, Registration};
+pub(crate) use registered::{Memory, Registered, Registrations, Token};
 
 /// The most that the kernel moves in one call (`MAX_RW_COUNT`, include/linux/fs.h).
 pub(crate) const MOVED_BYTES_MAX: usize = 0x7fff_f000;

@@ -26,7 +26,7 @@ use std::{
 
 use crate::{
     backend::{AnyDriver, Blocking, Cqe, Driver, OWN_ENTRIES},
-    buf::{Buffer, Pool},
+    buf::{Buffer, Registrations},
     call::{Call, Context, File},
     completion::{self, Completion},
     descriptor::{Descriptor, RegisteredFile, Target},
@@ -74,8 +74,8 @@ pub struct Local {
     slots: Slots,
     driver: AnyDriver,
     registry: Registry,
-    /// Pools that the ring holds registered: their memory lives as long as the registration.
-    pools: Vec<Pool>,
+    /// What the ring holds registered: its memory lives as long as the registration.
+    registrations: Registrations,
     chains: linked::Chains,
     /// What has several results, or none. Its memory outlives the driver's registrations.
     streams: Streams,
@@ -118,7 +118,7 @@ impl Local {
             slots: Slots::new(capacity as usize, number),
             driver,
             registry: Registry::new(number, builder.registered_files),
-            pools: Vec::new(),
+            registrations: Registrations::default(),
             chains: linked::Chains::default(),
             streams: Streams::default(),
             left_to_threads: 0,
@@ -480,6 +480,9 @@ impl Local {
 
     #[inline]
     fn drive(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Error> {
+        if self.registrations.has_unused() {
+            self.unregister_unused();
+        }
         if self.has_watched() {
             return self.drive_watched(want, deadline);
         }

@@ -40,7 +40,7 @@ use crate::{
     buf::{BufferGroup, Pool},
     descriptor::{Descriptor, RegisteredFile},
     error::Error,
-    local::Leaked,
+    local::{Leaked, Local},
     op::{Opcode, Operation},
     setup::{Backend, Builder, FallbackReason, Setup, SetupError},
     sim::Simulation,
@@ -275,7 +275,8 @@ impl Ring {
     ///
     /// `EINVAL` for sizes that no pool can have.
     pub async fn register_pool(&self, count: usize, buffer_bytes: usize) -> Result<Pool, Error> {
-        self.visit(move |local| local.register_pool(count, buffer_bytes)).await
+        self.visit(move |local| local.register_pool(count, buffer_bytes), |_, pool| drop(pool))
+            .await
     }
 
     /// Makes a group of buffers for [`recv_multi`](crate::net::TcpStream::recv_multi), as
@@ -289,18 +290,24 @@ impl Ring {
         count: usize,
         bytes_each: usize,
     ) -> Result<BufferGroup, Error> {
-        self.visit(move |local| BufferGroup::new(local, count, bytes_each)).await
+        let make = move |local: &mut Local| BufferGroup::new(local, count, bytes_each);
+        self.visit(make, |_, group| drop(group)).await
     }
 
     /// Puts a file into the ring's table, for cheaper operations on it, as
     /// [`Local::register_file`](crate::Local::register_file).
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before it has given the file's name, the file leaves the table again.
     ///
     /// # Errors
     ///
     /// `ENFILE` when the table is full, and what io_uring_register(2) reports.
     pub async fn register_file(&self, file: &Descriptor) -> Result<RegisteredFile, Error> {
         let file = file.clone();
-        self.visit(move |local| local.register_file(&file)).await
+        let undo = |local: &mut Local, file| drop(local.unregister_file(file));
+        self.visit(move |local| local.register_file(&file), undo).await
     }
 
     /// Takes a file out of the ring's table, when the last operation on it has completed.
@@ -309,7 +316,7 @@ impl Ring {
     ///
     /// `EBADF` when it is not in this ring's table, or no longer.
     pub async fn unregister_file(&self, file: RegisteredFile) -> Result<(), Error> {
-        self.visit(move |local| local.unregister_file(file)).await
+        self.visit(move |local| local.unregister_file(file), |_, ()| ()).await
     }
 
     /// What was asked for and what the kernel granted.

@@ -171,6 +171,31 @@ fn what_is_registered_lives_as_long_as_its_loop() {
     }
 }
 
+/// What nobody uses any more is given up while the loop lives, and its place is another's.
+#[test]
+fn what_was_registered_is_given_up_after_its_last_user() {
+    for mut local in loops() {
+        let before = WATCHED_FREED.load(Ordering::Relaxed);
+        let freed = || WATCHED_FREED.load(Ordering::Relaxed) - before;
+        let pool = local.register_pool(7, 4096).unwrap();
+        let group = BufferGroup::new(&mut local, 16, 1792).unwrap();
+        let is_registered = (pool.is_registered(), group.is_registered());
+        let lease = pool.take().unwrap();
+        drop((pool, group));
+        local.submit().unwrap();
+        assert_eq!(freed(), 1, "the lease has the pool");
+        drop(lease);
+        local.submit().unwrap();
+        assert_eq!(freed(), 2);
+        // More than the ring has places for.
+        for _ in 0..200 {
+            let pool = local.register_pool(1, 4096).unwrap();
+            let group = BufferGroup::new(&mut local, 2, 64).unwrap();
+            assert_eq!((pool.is_registered(), group.is_registered()), is_registered);
+        }
+    }
+}
+
 #[test]
 fn a_group_lives_as_long_as_a_receive_from_it() {
     for mut local in loops() {

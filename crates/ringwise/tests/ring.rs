@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use futures::executor::block_on;
+use futures::{executor::block_on, future::poll_immediate};
 use ringwise::{
     BackendChoice, Builder, Descriptor, ErrorKind, Local, OpenOptions, Operation, Ring, fs,
     fs::File,
@@ -636,5 +636,40 @@ fn a_batch_larger_than_the_ring_is_made_all_the_same() {
         let refused = block_on(futures::future::join_all(refused)).pop().unwrap();
         assert_eq!(refused.result().unwrap_err().errno(), libc::ESHUTDOWN);
         assert_eq!(refused.into_buffer().unwrap().as_slice(), [7; 3]);
+    }
+}
+
+/// A future that registers something and is dropped leaves nothing behind: neither a place in a table
+/// nor memory that the ring keeps.
+#[test]
+fn a_dropped_registration_is_undone() {
+    for ring in rings() {
+        let file = Descriptor::from(std::fs::File::open("/dev/zero").unwrap());
+        block_on(async {
+            let is_registered = ring.register_pool(1, 4096).await.unwrap().is_registered();
+            for _ in 0..100 {
+                drop(poll_immediate(Box::pin(ring.register_pool(1, 4096))).await);
+                // A ring that a runtime drives may have given the name by then.
+                if let Some(name) = poll_immediate(Box::pin(ring.register_file(&file))).await {
+                    ring.unregister_file(name.unwrap()).await.unwrap();
+                }
+            }
+            // Dropped when the answer is there.
+            let mut late = Box::pin(ring.register_file(&file));
+            let told = poll_immediate(&mut late).await;
+            ring.submit(Operation::statx("/proc")).await.metadata().unwrap();
+            drop(late);
+            if let Some(name) = told {
+                ring.unregister_file(name.unwrap()).await.unwrap();
+            }
+            let pool = ring.register_pool(1, 4096).await.unwrap();
+            assert_eq!(pool.is_registered(), is_registered);
+            // The whole table is free again.
+            let mut taken = Vec::new();
+            while let Ok(name) = ring.register_file(&file).await {
+                taken.push(name);
+            }
+            assert_eq!(taken.len(), 16);
+        });
     }
 }

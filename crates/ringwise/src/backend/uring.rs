@@ -20,7 +20,7 @@ mod supported;
 
 #[cfg(feature = "tokio")]
 use std::os::fd::BorrowedFd;
-use std::{os::fd::AsRawFd, time::Instant};
+use std::{io, os::fd::AsRawFd, time::Instant};
 
 use io_uring::{
     IoUring, opcode,
@@ -39,6 +39,7 @@ use crate::{
         Blocking, Cqe, Driver,
         classic::{Classic, pool::Job},
     },
+    buf::Token,
     call::Call,
     error::Errno,
     op::Opcode,
@@ -49,7 +50,7 @@ use crate::{
 };
 
 /// Tables of registered buffers, one entry for each pool.
-const POOLS_MAX: u32 = 64;
+const POOLS_MAX: u16 = 64;
 
 pub(crate) struct Uring {
     // Declared before the ring: its entry holds the ring open and has to go first.
@@ -62,6 +63,8 @@ pub(crate) struct Uring {
     how: entry::How,
     /// Groups of buffers that the kernel chooses from.
     groups: u16,
+    /// Numbers below that which no group has any more.
+    free_groups: Vec<u16>,
     /// Made ahead, for when something has to wake the loop from elsewhere and no descriptor may
     /// be to be had.
     spare: Option<Box<Classic>>,
@@ -77,7 +80,8 @@ pub(crate) struct Uring {
     polled_in_flight: usize,
     reaped: Reaped,
     links: Links,
-    pools: Option<u32>,
+    /// Entries of the table of buffers that no pool has; nothing before there is a table.
+    free_pools: Option<Vec<u16>>,
     enters: u64,
     /// How often the kernel was seen to hold completions back.
     overflows: u64,
@@ -105,6 +109,7 @@ impl Uring {
             opens_into_table: probe.contains(Opcode::CreateDirectory),
             how,
             groups: 0,
+            free_groups: Vec::new(),
             spare: None,
             no_table,
             companion: None,
@@ -114,7 +119,7 @@ impl Uring {
             polled_in_flight: 0,
             reaped: Reaped::default(),
             links: Links::default(),
-            pools: None,
+            free_pools: None,
             enters: 0,
             overflows: 0,
             by_thread: 0,
@@ -149,22 +154,21 @@ impl Uring {
     /// the registration; that it is not freed early is invariant 13.
     pub(super) fn register_region(&mut self, base: *mut u8, len: usize) -> Result<u16, String> {
         let submitter = self.ring.submitter();
-        let index = match self.pools {
-            Some(next) if next >= POOLS_MAX => {
-                return Err(format!("a loop registers at most {POOLS_MAX} pools"));
-            }
-            Some(next) => next,
+        let free = match &mut self.free_pools {
+            Some(free) => free,
             None => {
                 submitter
-                    .register_buffers_sparse(POOLS_MAX)
+                    .register_buffers_sparse(POOLS_MAX.into())
                     .map_err(|error| format!("io_uring_register(BUFFERS2): {error}"))?;
-                0
+                self.free_pools.insert((0..POOLS_MAX).rev().collect())
             }
         };
-        self.pools = Some(index);
+        let Some(&index) = free.last() else {
+            return Err(format!("a loop registers at most {POOLS_MAX} pools at a time"));
+        };
         let vector = [libc::iovec { iov_base: base.cast(), iov_len: len }];
         // SAFETY: the region is the pool's whole allocation, which its leases keep (invariant 13).
-        let registered = unsafe { submitter.register_buffers_update(index, &vector, None) };
+        let registered = unsafe { submitter.register_buffers_update(index.into(), &vector, None) };
         registered.map_err(|error| {
             let advice = match error.raw_os_error() {
                 Some(libc::ENOMEM) => "; raise the locked-memory limit (ulimit -l)",
@@ -172,8 +176,26 @@ impl Uring {
             };
             format!("io_uring_register(BUFFERS_UPDATE) of {len} bytes: {error}{advice}")
         })?;
-        self.pools = Some(index + 1);
-        Ok(index as u16)
+        free.pop();
+        Ok(index)
+    }
+
+    /// Takes memory out of the ring that nobody uses any more.
+    pub(super) fn unregister(&mut self, token: Token) -> io::Result<()> {
+        let submitter = self.ring.submitter();
+        match token {
+            Token::Pool(index) => {
+                let nothing = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }];
+                // SAFETY: no memory is named.
+                unsafe { submitter.register_buffers_update(index.into(), &nothing, None) }?;
+                self.free_pools.get_or_insert_default().push(index);
+            }
+            Token::Group(number) => {
+                submitter.unregister_buf_ring(number)?;
+                self.free_groups.push(number);
+            }
+        }
+        Ok(())
     }
 
     /// Whether this member of a chain may have run before its turn.

@@ -26,7 +26,7 @@ use std::{
 
 use crate::{
     backend::classic::pool::Wake,
-    buf::AlignedBuf,
+    buf::{AlignedBuf, Registered},
     error::{Errno, Error},
     local::Local,
     op::Opcode,
@@ -57,14 +57,16 @@ pub struct BufferGroup(Arc<Group>);
 
 /// A group's memory and who has what of it.
 pub(crate) struct Group {
-    region: Region,
+    region: Arc<Region>,
     count: usize,
     buffer_bytes: usize,
     stride_bytes: usize,
     /// The loop that it belongs to.
     table: u32,
     /// The kernel's queue and its number there.
-    queue: Option<(Entries, u16)>,
+    queue: Option<(Arc<Entries>, u16)>,
+    /// Tells the loop when nobody uses the group any more.
+    _use: Option<Registered>,
     /// Why the kernel has no queue of it.
     refusal: Option<String>,
     free: Mutex<Free>,
@@ -157,8 +159,8 @@ impl BufferGroup {
     /// while it is in the cache: 64 of 2 KiB serve many connections that ask and are answered.
     ///
     /// On a ring from Linux 5.19 on the kernel chooses; elsewhere the loop does, with the same
-    /// meaning: [`is_registered`](Self::is_registered) tells. What is registered stays so until
-    /// the loop ends.
+    /// meaning: [`is_registered`](Self::is_registered) tells. What is registered is given up when the
+    /// last group, lease and operation of it have gone and the loop is next driven.
     ///
     /// # Errors
     ///
@@ -178,21 +180,24 @@ impl BufferGroup {
             return Err(refuse("a group holds at most 1 GiB"));
         };
         local.register_group(|table, wake, register| {
-            let entries = Entries::new(count as u16);
-            let (queue, refusal) = match register(&entries) {
-                Ok(number) => (Some((entries, number)), None),
-                Err(reason) => (None, Some(reason)),
+            let entries = Arc::new(Entries::new(count as u16));
+            let region = Arc::new(Region::zeroed(total));
+            let memory = Arc::new((entries.clone(), region.clone()));
+            let (queue, used, refusal) = match register(&entries, memory) {
+                Ok((number, used)) => (Some((entries, number)), Some(used), None),
+                Err(reason) => (None, None, Some(reason)),
             };
             let stack = Vec::with_capacity(count);
             let free =
                 Free { stack, tail: 0, leased: count, returns: 0, dry_at: 0, is_awaited: false };
             let group = Group {
-                region: Region::zeroed(total),
+                region,
                 count,
                 buffer_bytes: bytes_each,
                 stride_bytes: total / count,
                 table,
                 queue,
+                _use: used,
                 refusal,
                 free: Mutex::new(free),
                 wake,

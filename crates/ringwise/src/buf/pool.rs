@@ -21,7 +21,7 @@ use std::{
 };
 
 use crate::{
-    buf::AlignedBuf,
+    buf::{AlignedBuf, Memory, Registered},
     error::{Errno, Error},
     op::Opcode,
 };
@@ -46,12 +46,14 @@ pub enum Registration {
 }
 
 struct Shared {
-    region: Region,
+    region: Arc<Region>,
     buffer_bytes: usize,
     stride_bytes: usize,
     free: Mutex<Vec<u32>>,
     /// The ring and the table index under which the region is registered.
     registered: Result<(u32, u16), String>,
+    /// Tells the loop when nobody uses the pool any more.
+    _use: Option<Registered>,
 }
 
 /// The memory, reached only through the leases' disjoint parts and by the kernel. The buffer
@@ -67,11 +69,12 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Pool {
-    /// Lays out `count` buffers of `buffer_bytes` each, and lets `register` try to register them.
+    /// Lays out `count` buffers of `buffer_bytes` each, and lets `register` try to register them: it
+    /// gives the ring's number and the entry of its table.
     pub(crate) fn build(
         count: usize,
         buffer_bytes: usize,
-        register: impl FnOnce(*mut u8, usize) -> Result<(u32, u16), String>,
+        register: impl FnOnce(*mut u8, usize, Memory) -> Result<(u32, u16, Registered), String>,
     ) -> Result<Pool, Error> {
         let refuse = |advice| Error::new(Opcode::Register, Errno(libc::EINVAL)).advise(advice);
         if count == 0 || buffer_bytes == 0 {
@@ -85,13 +88,18 @@ impl Pool {
 
         let mut memory = AlignedBuf::zeroed_huge(total, PAGE_BYTES);
         let base = NonNull::from(&mut *memory).cast::<u8>();
-        let registered = register(base.as_ptr(), total);
+        let region = Arc::new(Region { base, _memory: memory });
+        let (registered, used) = match register(base.as_ptr(), total, region.clone()) {
+            Ok((ring, index, used)) => (Ok((ring, index)), Some(used)),
+            Err(reason) => (Err(reason), None),
+        };
         Ok(Pool(Arc::new(Shared {
-            region: Region { base, _memory: memory },
+            region,
             buffer_bytes,
             stride_bytes,
             free: Mutex::new((0..count as u32).rev().collect()),
             registered,
+            _use: used,
         })))
     }
 
@@ -193,7 +201,7 @@ mod tests {
     use super::*;
 
     fn unregistered(count: usize, bytes: usize) -> Pool {
-        Pool::build(count, bytes, |_, _| Err("not asked".into())).unwrap()
+        Pool::build(count, bytes, |_, _, _| Err("not asked".into())).unwrap()
     }
 
     #[test]
@@ -225,7 +233,7 @@ mod tests {
     fn sizes_that_cannot_be_are_refused() {
         for (count, bytes) in [(0, 4096), (1, 0), (usize::MAX, 4096), (1, usize::MAX), (2, 1 << 30)]
         {
-            let error = Pool::build(count, bytes, |_, _| Err(String::new())).unwrap_err();
+            let error = Pool::build(count, bytes, |_, _, _| Err(String::new())).unwrap_err();
             assert_eq!(error.errno(), libc::EINVAL);
         }
     }

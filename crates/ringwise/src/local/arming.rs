@@ -21,6 +21,9 @@ impl Local {
     /// As [`submit`](Self::submit), and sees to it that all that comes later makes the event
     /// descriptor readable.
     pub(crate) fn submit_and_arm(&mut self) -> Result<(), Error> {
+        if self.registrations.has_unused() {
+            self.unregister_unused();
+        }
         if self.has_watched() {
             self.drive_watched(0, None)?;
         } else if self.chains.are_watched() {

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 
 use super::Local;
 use crate::{
-    buf::{AlignedBuf, Pool},
+    buf::{AlignedBuf, Pool, Token},
     descriptor::{Descriptor, RegisteredFile},
     error::{Errno, Error},
     op::{Opcode, Operation},
@@ -62,7 +62,8 @@ impl Local {
     }
 
     /// Makes a pool of `count` buffers of `buffer_bytes` each and registers it with the ring, so
-    /// that operations on its buffers skip pinning their pages. At most 1 GiB, and 64 pools.
+    /// that operations on its buffers skip pinning their pages. At most 1 GiB, and 64 pools at a time:
+    /// one is given up when its last handle, lease and operation have gone and the loop is next driven.
     ///
     /// Where the kernel refuses (a locked-memory limit, the classic backend) the pool is ordinary
     /// memory with the same meaning; [`Pool::registration`] says which and why.
@@ -71,15 +72,23 @@ impl Local {
     ///
     /// `EINVAL` for sizes that no pool can have.
     pub fn register_pool(&mut self, count: usize, buffer_bytes: usize) -> Result<Pool, Error> {
-        let driver = &mut self.driver;
-        let number = self.number;
-        let pool = Pool::build(count, buffer_bytes, |base, len| {
-            driver.register_region(base, len).map(|index| (number, index))
-        })?;
-        if pool.is_registered() {
-            self.pools.push(pool.clone());
+        self.unregister_unused();
+        let Local { driver, registrations, number, .. } = self;
+        Pool::build(count, buffer_bytes, |base, len, memory| {
+            let index = driver.register_region(base, len)?;
+            Ok((*number, index, registrations.keep(Token::Pool(index), memory)))
+        })
+    }
+
+    /// Takes out of the ring what nobody uses any more.
+    #[cold]
+    pub(super) fn unregister_unused(&mut self) {
+        for token in self.registrations.take_unused() {
+            // What the kernel keeps keeps its memory too.
+            if self.driver.unregister(token).is_ok() {
+                self.registrations.forget(token);
+            }
         }
-        Ok(pool)
     }
 
     /// Reads 4 KiB of `file` through a ring that was asked to poll, and tells whether it does.

@@ -12,7 +12,7 @@ use std::{collections::VecDeque, io, time::Instant};
 
 use crate::{
     backend::{AnyDriver, Blocking, Cqe, Driver, classic::pool::Wake},
-    buf::{Buffer, BufferGroup, Entries, Group},
+    buf::{Buffer, BufferGroup, Entries, Group, Memory, Registered, Token},
     call::{Call, Context},
     completion,
     descriptor::{Target, closing},
@@ -42,12 +42,14 @@ pub(crate) struct Streams {
     quiet: usize,
     /// Those that were taken whole, to be dropped outside of the reaping.
     finished: Vec<Operation>,
-    /// What a ring has registered: its memory lives as long as that.
-    groups: Vec<BufferGroup>,
     expects_nudges: bool,
     /// The loop ends: nothing is handed over again.
     is_closing: bool,
 }
+
+/// Gives a group's queue to the ring, and its memory to the loop.
+pub(crate) type Register<'a> =
+    dyn FnMut(&Entries, Memory) -> Result<(u16, Registered), String> + 'a;
 
 /// What a completion is made of. The ticket says whether more are to come.
 pub(super) struct Part {
@@ -85,15 +87,16 @@ impl Local {
 
     pub(crate) fn register_group(
         &mut self,
-        build: impl FnOnce(u32, Wake, &mut dyn FnMut(&Entries) -> Result<u16, String>) -> BufferGroup,
+        build: impl FnOnce(u32, Wake, &mut Register<'_>) -> BufferGroup,
     ) -> Result<BufferGroup, Error> {
+        self.unregister_unused();
         let wake = self.driver.waker().map_err(no_waker)?;
-        let driver = &mut self.driver;
-        let group = build(self.number, wake, &mut |entries| driver.register_entries(entries));
-        if group.is_registered() {
-            self.streams.groups.push(group.clone());
-        }
-        Ok(group)
+        let Local { driver, registrations, number, .. } = self;
+        let mut register = |entries: &Entries, memory: Memory| {
+            let group = driver.register_entries(entries)?;
+            Ok((group, registrations.keep(Token::Group(group), memory)))
+        };
+        Ok(build(*number, wake, &mut register))
     }
 
     /// What cannot be handed over, of the operations on sockets.

@@ -19,14 +19,26 @@ struct Answer<T>(Mutex<State<T>>);
 struct State<T> {
     answer: Option<Result<T, Error>>,
     waker: Option<Waker>,
+    /// Nobody takes the answer any more.
+    is_abandoned: bool,
 }
 
 impl<T> Answer<T> {
-    /// Gives whom to wake, out of all locks.
-    fn give(&self, answer: Result<T, Error>) -> Option<Waker> {
+    /// Gives whom to wake, out of all locks; or the answer back, where nobody takes it.
+    fn give(&self, answer: Result<T, Error>) -> Result<Option<Waker>, Result<T, Error>> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.is_abandoned {
+            return Err(answer);
+        }
         state.answer = Some(answer);
-        state.waker.take()
+        Ok(state.waker.take())
+    }
+
+    /// Nobody waits for the answer any more: gives it where it is there.
+    fn abandon(&self) -> Option<Result<T, Error>> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.is_abandoned = true;
+        state.answer.take()
     }
 
     fn poll(&self, waker: &Waker) -> Poll<Result<T, Error>> {
@@ -47,15 +59,15 @@ impl<T> Answer<T> {
 struct Promise<T>(Option<Arc<Answer<T>>>);
 
 impl<T> Promise<T> {
-    fn keep(mut self, answer: Result<T, Error>) -> Option<Waker> {
-        self.0.take().and_then(|promised| promised.give(answer))
+    fn keep(mut self, answer: Result<T, Error>) -> Result<Option<Waker>, Result<T, Error>> {
+        self.0.take().map_or(Ok(None), |promised| promised.give(answer))
     }
 }
 
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         if let Some(promised) = self.0.take() {
-            hub::wake(promised.give(Err(refusal(libc::ESHUTDOWN))));
+            hub::wake(promised.give(Err(refusal(libc::ESHUTDOWN))).ok().flatten());
         }
     }
 }
@@ -64,22 +76,55 @@ fn refusal(errno: i32) -> Error {
     Error::new(Opcode::Register, Errno(errno))
 }
 
+/// Waits for an answer. Dropped before that, what was done is undone.
+struct Waiting<'a, T: Send + 'static> {
+    ring: &'a Ring,
+    answer: Arc<Answer<T>>,
+    undo: fn(&mut Local, T),
+}
+
+impl<T: Send + 'static> Drop for Waiting<'_, T> {
+    fn drop(&mut self) {
+        if let Some(Ok(done)) = self.answer.abandon() {
+            let undo = self.undo;
+            let visit = Box::new(move |local: &mut Local| {
+                undo(local, done);
+                None
+            });
+            if let Ok(next) = self.ring.hub().visit(visit) {
+                self.ring.follow(next);
+            }
+        }
+    }
+}
+
 impl Ring {
-    /// Has the driver call `act` on its loop. Dropped, it is called all the same.
+    /// Has the driver call `act` on its loop. Dropped, it is called all the same, and what it gave is
+    /// taken back by `undo`.
     pub(super) async fn visit<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Local) -> Result<T, Error> + Send + 'static,
+        undo: fn(&mut Local, T),
     ) -> Result<T, Error> {
         if self.is_foreign() {
             return Err(refusal(libc::EOWNERDEAD));
         }
-        let answer = Arc::new(Answer(Mutex::new(State { answer: None, waker: None })));
+        let state = State { answer: None, waker: None, is_abandoned: false };
+        let answer = Arc::new(Answer(Mutex::new(state)));
         let promise = Promise(Some(answer.clone()));
-        match self.hub().visit(Box::new(move |local| promise.keep(act(local)))) {
+        let waiting = Waiting { ring: self, answer, undo };
+        let visit = Box::new(move |local: &mut Local| match promise.keep(act(local)) {
+            Ok(waker) => waker,
+            Err(unwanted) => {
+                unwanted.into_iter().for_each(|done| undo(local, done));
+                None
+            }
+        });
+        match self.hub().visit(visit) {
             Ok(next) => self.follow(next),
             // The promise is kept by its drop.
             Err(visit) => drop(visit),
         }
-        poll_fn(|context| answer.poll(context.waker())).await
+        poll_fn(|context| waiting.answer.poll(context.waker())).await
     }
 }

@@ -52,8 +52,9 @@ impl Uring {
         if !self.supports(Opcode::ReceiveMulti) {
             return Err("the ring makes no receives".into());
         }
-        let number = self.groups;
-        let next = number.checked_add(1).ok_or("a loop registers at most 65535 groups")?;
+        let number = self.free_groups.last().copied().unwrap_or(self.groups);
+        let next =
+            number.checked_add(1).ok_or("a loop registers at most 65535 groups at a time")?;
         let address = entries.base().expose_provenance() as u64;
         // SAFETY: the queue's memory lives until the ring is gone (see the header).
         let registered = unsafe {
@@ -61,7 +62,9 @@ impl Uring {
             submitter.register_buf_ring_with_flags(address, entries.count(), number, 0)
         };
         registered.map_err(|error| format!("io_uring_register(PBUF_RING): {error}"))?;
-        self.groups = next;
+        if self.free_groups.pop().is_none() {
+            self.groups = next;
+        }
         Ok(number)
     }
 
