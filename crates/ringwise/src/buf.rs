@@ -141,6 +141,11 @@ impl Buffer {
         &mut self.storage.as_mut_slice()[start..start + len]
     }
 
+    /// As [`slice`](Self::slice), of a range that came from [`range`](Self::range).
+    pub(crate) fn select(&mut self, range: std::ops::Range<usize>) {
+        (self.start, self.len) = (range.start, range.len());
+    }
+
     /// How many bytes operations move.
     pub(crate) fn len(&self) -> usize {
         self.len

@@ -393,6 +393,15 @@ impl Operation {
         }
     }
 
+    /// The buffers of a send; none of other operations.
+    pub(crate) fn buffers_mut(&mut self) -> &mut [Buffer] {
+        match self.0.as_deref_mut() {
+            Some(Kind::Send { buffer, .. }) => std::slice::from_mut(buffer),
+            Some(Kind::SendMessage { message, .. }) => message.buffers_mut(),
+            _ => &mut [],
+        }
+    }
+
     /// The file that it works on, where that is one that is already open.
     pub(crate) fn target(&self) -> Option<&Target> {
         match &**self.0.as_ref()? {

@@ -149,15 +149,19 @@ impl<T> Turn<'_, T> {
     /// Sees such an operation to its end. It stays with the lane until then.
     pub(super) async fn settle_flow(&self, mut keep: impl FnMut(&mut T, Completion)) {
         poll_fn(|context| {
-            let mut place = lock(&self.lane.flow);
-            while let Some(flow) = place.as_mut() {
+            // Out of the lock: to poll clones a waker, which is a user's code.
+            let taken = lock(&self.lane.flow).take();
+            let Some(mut flow) = taken else { return Poll::Ready(()) };
+            loop {
                 match flow.poll_next(context) {
                     Poll::Ready(Some(part)) => keep(&mut self.rest(), part),
-                    Poll::Ready(None) => *place = None,
-                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(None) => return Poll::Ready(()),
+                    Poll::Pending => {
+                        *lock(&self.lane.flow) = Some(flow);
+                        return Poll::Pending;
+                    }
                 }
             }
-            Poll::Ready(())
         })
         .await;
     }

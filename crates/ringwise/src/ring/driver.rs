@@ -6,6 +6,7 @@
 mod chains;
 mod losses;
 mod syncs;
+mod wholes;
 
 use std::{
     collections::VecDeque,
@@ -17,6 +18,7 @@ use std::{
 use chains::{Chains, Member};
 use losses::Losses;
 use syncs::Syncs;
+use wholes::Wholes;
 
 #[cfg(feature = "tokio")]
 use super::hub::By;
@@ -52,6 +54,7 @@ pub(super) struct Driver {
     /// exiting, and the request fails with `ECANCELED`). Nobody asked for that, so it begins anew.
     is_shared: bool,
     losses: Losses,
+    wholes: Wholes,
     /// What is to be cancelled.
     cancels: VecDeque<Key>,
     results: Vec<(Key, Completion)>,
@@ -150,6 +153,7 @@ impl Driver {
             tickets: Vec::new(),
             is_shared: false,
             losses: Losses::default(),
+            wholes: Wholes::default(),
             cancels: VecDeque::new(),
             results: Vec::new(),
             woken: Vec::new(),
@@ -252,7 +256,9 @@ impl Driver {
 
     /// An operation has failed that the loop does not have.
     fn refuse(&mut self, key: Key, operation: Operation, errno: i32) {
-        self.results.push((key, Completion::refused(operation, errno)));
+        let mut completion = Completion::refused(operation, errno);
+        self.wholes.settle(key, &mut completion);
+        self.results.push((key, completion));
     }
 
     fn cancel(&mut self, key: Key) {
@@ -371,7 +377,8 @@ impl Driver {
             return self.orphans.extend(orphan);
         }
         let flight = self.tickets[key.index()].take();
-        let was_asked_for = self.is_closing() || flight.is_none_or(|flight| flight.is_cancelled);
+        let is_ended_by_closing = self.is_closing() && completion.opcode().cancels_on_shutdown();
+        let was_asked_for = is_ended_by_closing || flight.is_none_or(|flight| flight.is_cancelled);
         if let Some(member) = flight.and_then(|flight| flight.member) {
             return self.keep_member(key, member, completion, was_asked_for);
         }
@@ -379,11 +386,18 @@ impl Driver {
             self.syncs.retract(key, &completion.operation, &mut self.results);
             return self.backlog.push_back(Work::Single(key, completion.operation));
         }
-        self.finish(key, completion);
+        if was_asked_for {
+            return self.finish(key, completion);
+        }
+        match self.wholes.go_on(key, completion) {
+            Ok(rest) => self.backlog.push_back(Work::Single(key, rest)),
+            Err(completion) => self.finish(key, completion),
+        }
     }
 
     /// An operation has come to its end.
-    fn finish(&mut self, key: Key, completion: Completion) {
+    fn finish(&mut self, key: Key, mut completion: Completion) {
+        self.wholes.settle(key, &mut completion);
         self.syncs.end(key, completion, &mut self.results);
     }
 

@@ -39,6 +39,10 @@ impl Message {
         &self.buffers
     }
 
+    pub(crate) fn buffers_mut(&mut self) -> &mut [Buffer] {
+        &mut self.buffers
+    }
+
     pub(crate) fn into_buffers(self) -> Vec<Buffer> {
         self.buffers
     }

@@ -8,6 +8,7 @@ mod drops;
 #[path = "../../examples/echo_server.rs"]
 #[allow(dead_code, reason = "the example's own main")]
 mod echo_server;
+mod endings;
 mod flows;
 #[cfg(feature = "tokio")]
 #[path = "../../examples/http_hello.rs"]
