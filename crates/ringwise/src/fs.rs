@@ -9,6 +9,7 @@
 //! cancelled, a file that is being opened is closed, and everything else goes on to its end; what it
 //! would have done after that (the rest of a long write, the write after an open) is not begun.
 
+mod abandoned;
 mod chain;
 mod file;
 mod filesystem;

@@ -5,20 +5,15 @@
 //! because of it are made after that (invariant 11). A sync that ran before the writes it was to
 //! follow were whole says nothing, so it is made again.
 
-use std::{
-    future::{Future, poll_fn},
-    ops::Range,
-    pin::Pin,
-    time::Duration,
-};
+use std::{future::poll_fn, ops::Range, time::Duration};
 
-use super::{File, Outcome};
+use super::{File, Outcome, abandoned::Change};
 use crate::{
     buf::{Buffer, OwnedBuffer, OwnedBufferMut},
     completion::Completion,
     error::{Error, ErrorKind},
     op::{Opcode, Operation},
-    ring::{Pending, Timer},
+    ring::Timer,
 };
 
 /// Steps on one file, each of which starts when the one before has been done in full. Made by
@@ -187,6 +182,9 @@ impl Chain {
         let mut at = 0;
         let mut failure = None;
         let mut timer = Timer::new(&self.file.ring, self.deadline);
+        if let Err(error) = self.file.settle_all(&mut timer).await {
+            failure = Some(error);
+        }
         while at < self.steps.len() && failure.is_none() {
             timer.look().await;
             let progress = match self.refusal(at, &timer) {
@@ -257,18 +255,22 @@ impl Chain {
     /// came.
     async fn run_linked(&mut self, start: usize, end: usize, timer: &mut Timer) -> Progress {
         let file = &self.file;
+        let ranges: Vec<_> = self.steps[start..end].iter().map(Step::changes).collect();
         let operations = self.steps[start..end].iter_mut().map(|step| step.operation(file));
-        let mut steps = file.ring.submit_linked(operations);
+        let steps = file.ring.submit_linked(operations).into_iter().zip(ranges);
+        let mut steps: Vec<Change<'_>> =
+            steps.map(|(step, range)| Change::new(file, range, step)).collect();
         let mut completions = Vec::with_capacity(steps.len());
         for at in 0..steps.len() {
             let step = poll_fn(|context| {
                 if timer.poll(context) {
-                    steps[at..].iter().for_each(Pending::cancel);
+                    steps[at..].iter().for_each(Change::cancel);
                 }
-                Pin::new(&mut steps[at]).poll(context)
+                steps[at].poll(&mut Timer::Endless, context)
             });
             completions.push(step.await);
         }
+        drop(steps);
         match self.absorb(start, completions) {
             Progress::Failed(at, error) if matches!(timer, Timer::Over) => {
                 let was_cancelled = error.kind() == ErrorKind::Cancelled;
@@ -341,6 +343,17 @@ impl Chain {
 impl Step {
     fn next_offset(&self) -> u64 {
         self.offset.saturating_add(self.done as u64)
+    }
+
+    /// What of the file is left to be changed.
+    fn changes(&self) -> Range<u64> {
+        match self.kind {
+            Kind::Write => {
+                let end = self.offset.saturating_add(self.whole.len() as u64);
+                self.next_offset()..end
+            }
+            Kind::Read | Kind::Sync { .. } => 0..0,
+        }
     }
 
     /// The buffer, with what is left to be moved selected.

@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     Outcome,
+    abandoned::{Abandoned, EVERYWHERE},
     inline::{INLINE_BYTES_MAX, Inline},
     nature::{Nature, Way},
     turn,
@@ -32,9 +33,18 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// An open file, shared by reference count: clones are the same open file.
 ///
-/// Every operation takes an offset and no state is shared, so any number may be under way. The
-/// future of a read may be dropped at any moment; a write or a sync whose future is dropped goes on
-/// to its end. A buffer comes back with the result, on failure too.
+/// Every operation takes an offset and no state is shared, so any number may be under way. A buffer
+/// comes back with the result, on failure too.
+///
+/// # Cancel safety
+///
+/// The future of a read may be dropped at any moment. A write or a sync whose future is dropped after
+/// it was begun goes on to its end. Later overlapping writes, and all syncs, chains and closes of the
+/// same open file, wait for such a write, so it lands neither over a newer one nor after a sync that
+/// was to cover it (see [`settled`](Self::settled)). Of a write that takes several calls
+/// ([`write_all_at`](Self::write_all_at)) the call under way ends, and no other is begun.
+///
+/// # What needs no waiting
 ///
 /// What the page cache has, and takes, without waiting is read and written by the thread that polls,
 /// up to 4 and 1 MiB at a time. After each mebibyte so copied, or up to 256 calls, the future lets other
@@ -73,6 +83,8 @@ pub(super) struct Shared {
     pub(super) nature: Nature,
     /// Whether a sync has failed, on this handle or on a clone of it.
     syncs: Arc<Witness>,
+    /// Writes whose futures were dropped.
+    pub(super) abandoned: Arc<Abandoned>,
 }
 
 impl File {
@@ -108,7 +120,7 @@ impl File {
 
     fn with_alignment(ring: &Ring, descriptor: Descriptor, alignment: usize) -> File {
         let nature = Nature::of(&descriptor, alignment);
-        let shared = Shared { nature, syncs: Arc::default() };
+        let shared = Shared { nature, syncs: Arc::default(), abandoned: Arc::default() };
         File { ring: ring.clone(), descriptor, shared: Arc::new(shared), deadline: None }
     }
 
@@ -141,7 +153,7 @@ impl File {
         File { deadline: Some(after), ..self.clone() }
     }
 
-    fn timer(&self) -> Timer {
+    pub(super) fn timer(&self) -> Timer {
         Timer::new(&self.ring, self.deadline)
     }
 
@@ -329,7 +341,8 @@ impl File {
         }
         let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
         let operation = Operation::write_vectored_at(&self.descriptor, buffers, offset);
-        vectored(self.make(operation).await)
+        let range = offset..operation.end_offset().unwrap_or(u64::MAX);
+        vectored(self.change(range, operation, &mut self.timer()).await)
     }
 
     /// Makes what was written durable: the data, and what is needed to read it back. A new file's
@@ -355,7 +368,10 @@ impl File {
 
     async fn sync(&self, operation: Operation) -> Result<(), Error> {
         self.check_sync(Opcode::Sync)?;
-        let done = self.make(operation.witnessed_by(&self.shared.syncs)).await;
+        let mut timer = self.timer();
+        self.settle_all(&mut timer).await?;
+        let operation = operation.witnessed_by(&self.shared.syncs);
+        let done = timer.make(&self.ring, operation).await;
         self.step_result(&done).map(drop)
     }
 
@@ -400,7 +416,7 @@ impl File {
     /// Why it could not be done.
     pub async fn allocate(&self, mode: AllocateMode, offset: u64, len: u64) -> Result<(), Error> {
         let operation = Operation::allocate(&self.descriptor, mode, offset, len);
-        self.make(operation).await.result().map(drop)
+        self.change(EVERYWHERE, operation, &mut self.timer()).await.result().map(drop)
     }
 
     /// Cuts the file, or lengthens it by a hole.
@@ -410,18 +426,21 @@ impl File {
     /// Why it could not be done.
     pub async fn set_len(&self, len: u64) -> Result<(), Error> {
         let operation = Operation::set_len(&self.descriptor, len);
-        self.make(operation).await.result().map(drop)
+        self.change(EVERYWHERE, operation, &mut self.timer()).await.result().map(drop)
     }
 
     /// Closes the file, and tells of an error that a drop would not (NFS, FUSE).
     ///
     /// # Errors
     ///
-    /// What the close failed with, after which the file is closed all the same; `EBUSY` when a
+    /// What a write of a dropped future failed with; what the close failed with, after which the file
+    /// is closed all the same; `EBUSY` when a
     /// clone or an operation in flight still holds it, which then keeps it open.
     pub async fn close(self) -> Result<(), Error> {
+        let settled = self.settle_all(&mut Timer::Endless).await;
         let File { ring, descriptor, .. } = self;
-        ring.submit(Operation::close(descriptor)).await.result().map(drop)
+        let closed = ring.submit(Operation::close(descriptor)).await.result();
+        settled.and(closed.map(drop))
     }
 
     pub(super) async fn read_buffer(
@@ -545,6 +564,10 @@ impl File {
             return (Err(error), buffer);
         }
         let whole = buffer.range();
+        let range = offset..offset.saturating_add(whole.len() as u64);
+        if let Err(error) = self.settle(range, timer).await {
+            return (Err(error), buffer);
+        }
         let done = self.write_inline(buffer.selected(), offset);
         if done == 0 {
             return self.write_through(buffer, offset, timer).await;
@@ -568,8 +591,9 @@ impl File {
         timer: &mut Timer,
     ) -> Outcome<usize, Buffer> {
         let hint = self.shared.nature.write_hint(buffer.selected().len());
+        let range = offset..offset.saturating_add(buffer.selected().len() as u64);
         let operation = Operation::write_with_hint(&self.descriptor, buffer, offset, hint);
-        single(timer.make(&self.ring, operation).await)
+        single(self.change(range, operation, timer).await)
     }
 
     pub(super) fn error(&self, opcode: Opcode, errno: i32) -> Error {

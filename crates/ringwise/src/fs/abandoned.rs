@@ -1,0 +1,267 @@
+//! Writes whose futures were dropped: they go on to their end, and the file knows of them.
+//!
+//! A write that nobody waits for may land late: over a newer one, or after a sync that was told to cover
+//! it. So a file keeps each until it has ended, for all its clones. What would overtake one waits for it
+//! first: an overlapping write for that one, and a sync, a chain, a close and
+//! [`File::settled`] for all. How one failed is told once, by the first of the latter.
+//!
+//! It orders nothing else: of writes that somebody waits for the order is theirs to keep.
+
+use std::{
+    future::{Future, poll_fn},
+    ops::Range,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use super::File;
+use crate::{
+    completion::Completion,
+    error::{Error, ErrorKind},
+    op::{Opcode, Operation},
+    ring::{Pending, Timer, wake},
+};
+
+/// All of a file: of what changes its length or its space.
+pub(super) const EVERYWHERE: Range<u64> = 0..u64::MAX;
+
+/// The abandoned writes of a file and its clones.
+#[derive(Debug, Default)]
+pub(super) struct Abandoned {
+    /// How many there are, and one more while a failure was not told: 0 is all that most calls look at.
+    count: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Those that may be in flight. Empty too while somebody looks at them.
+    writes: Vec<Write>,
+    is_looked_at: bool,
+    /// Somebody came meanwhile, and has to look again.
+    has_missed: bool,
+    /// Those who wait for one of them to end.
+    waiters: Vec<Waker>,
+    failure: Option<Error>,
+}
+
+#[derive(Debug)]
+struct Write {
+    range: Range<u64>,
+    pending: Pending,
+}
+
+impl Abandoned {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(self: &Arc<Self>, range: Range<u64>, pending: Pending) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        self.lock().writes.push(Write { range, pending });
+        // Those that have ended by now are let go of, with their buffers.
+        let _ = self.poll(&EVERYWHERE, None);
+    }
+
+    /// Whether none that overlaps with `range` is in flight any more. If not, `waiter` is woken when
+    /// one of them has ended.
+    fn poll(self: &Arc<Self>, range: &Range<u64>, waiter: Option<&Waker>) -> Poll<()> {
+        // Cloned out of the lock, as all that is a user's code is called.
+        let waiter = waiter.cloned();
+        let mut state = self.lock();
+        let is_known = |own: &Waker| state.waiters.iter().any(|waiter| waiter.will_wake(own));
+        let (known, fresh): (Vec<_>, Vec<_>) = waiter.into_iter().partition(is_known);
+        state.waiters.extend(fresh);
+        if std::mem::replace(&mut state.is_looked_at, true) {
+            state.has_missed = true;
+            drop(state);
+            drop(known);
+            return Poll::Pending;
+        }
+        let mut writes = std::mem::take(&mut state.writes);
+        drop(state);
+        drop(known);
+        let teller = Waker::from(self.clone());
+        let mut context = Context::from_waker(&teller);
+        let mut ended = Vec::new();
+        writes.retain_mut(|write| match Pin::new(&mut write.pending).poll(&mut context) {
+            Poll::Ready(done) => {
+                ended.push(done);
+                false
+            }
+            Poll::Pending => true,
+        });
+        let overlaps = writes
+            .iter()
+            .any(|write| write.range.start < range.end && range.start < write.range.end);
+        self.put_back(writes, ended);
+        if overlaps { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// Others may look again.
+    fn put_back(&self, mut writes: Vec<Write>, ended: Vec<Completion>) {
+        let failure = ended.iter().find_map(failure_of);
+        let mut state = self.lock();
+        // Some may have been added meanwhile.
+        writes.append(&mut state.writes);
+        state.writes = writes;
+        state.is_looked_at = false;
+        let is_new = failure.is_some() && state.failure.is_none();
+        if is_new {
+            state.failure = failure;
+        }
+        self.count.fetch_sub(ended.len() - usize::from(is_new), Ordering::AcqRel);
+        let is_news = std::mem::take(&mut state.has_missed) || !ended.is_empty();
+        let waiters = if is_news { std::mem::take(&mut state.waiters) } else { Vec::new() };
+        drop(state);
+        waiters.into_iter().for_each(|waiter| wake(Some(waiter)));
+        drop(ended);
+    }
+
+    /// How one of them failed, where that was not told.
+    fn take_failure(&self) -> Option<Error> {
+        let failure = self.lock().failure.take();
+        if failure.is_some() {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+        failure
+    }
+}
+
+impl Wake for Abandoned {
+    /// One of them has ended.
+    fn wake(self: Arc<Self>) {
+        let waiters = std::mem::take(&mut self.lock().waiters);
+        waiters.into_iter().for_each(|waiter| wake(Some(waiter)));
+    }
+}
+
+/// Why a write was not made, or not whole.
+fn failure_of(done: &Completion) -> Option<Error> {
+    let error = done.result().err()?;
+    // A ring that closes says so itself.
+    (error.kind() != ErrorKind::Cancelled).then(|| error.advise("its future had been dropped"))
+}
+
+/// An operation in flight that somebody waits for, and what of the file it changes. Dropped before its
+/// end, a change is the file's.
+pub(super) struct Change<'a> {
+    file: &'a File,
+    range: Range<u64>,
+    pending: Option<Pending>,
+}
+
+impl<'a> Change<'a> {
+    pub(super) fn new(file: &'a File, range: Range<u64>, pending: Pending) -> Change<'a> {
+        Change { file, range, pending: Some(pending) }
+    }
+
+    /// Waits for it, in the time that is left. Polled to its end only.
+    pub(super) fn poll(
+        &mut self,
+        timer: &mut Timer,
+        context: &mut Context<'_>,
+    ) -> Poll<Completion> {
+        let Some(pending) = &mut self.pending else { return Poll::Pending };
+        let polled = timer.poll_limited(pending, context);
+        if polled.is_ready() {
+            self.pending = None;
+        }
+        polled
+    }
+
+    /// Asks for its end.
+    pub(super) fn cancel(&self) {
+        if let Some(pending) = &self.pending {
+            pending.cancel();
+        }
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let Some(pending) = self.pending.take().filter(|_| !self.range.is_empty()) else { return };
+        if let Some(pending) = pending.set_aside() {
+            self.file.shared.abandoned.add(self.range.clone(), pending);
+        }
+    }
+}
+
+impl File {
+    /// Waits until no write of this file or a clone of it is in flight whose future was dropped.
+    ///
+    /// A dropped write goes on to its end. Overlapping writes, syncs, chains and
+    /// [`close`](File::close) through this file wait for it by themselves; this function is for a
+    /// program that is about to use the file in another way.
+    ///
+    /// # Errors
+    ///
+    /// What a dropped write failed with. It is told once, by this function, by a sync, by a chain or by
+    /// `close`; of several failures that nobody was told of, the first is.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost if the future is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ringwise::{OpenOptions, Ring, fs::File};
+    ///
+    /// # futures::executor::block_on(async {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("data");
+    /// let ring = Ring::new()?;
+    /// let options = OpenOptions::new().read(true).write(true).create(true);
+    /// let file = File::open(&ring, &path, options).await?;
+    /// // A `select!` may drop the future of a write that has begun.
+    /// drop(futures::future::poll_immediate(Box::pin(file.write_at(b"late".to_vec(), 0))).await);
+    /// file.settled().await?;
+    /// assert_eq!(std::fs::read(&path)?, b"late");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn settled(&self) -> Result<(), Error> {
+        self.settle_all(&mut self.timer()).await
+    }
+
+    /// Waits for the abandoned writes that overlap with what is about to be written.
+    pub(super) async fn settle(&self, range: Range<u64>, timer: &mut Timer) -> Result<(), Error> {
+        let abandoned = &self.shared.abandoned;
+        if abandoned.count.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        let settled = poll_fn(|context| abandoned.poll(&range, Some(context.waker())));
+        timer.limit(Opcode::Write, settled).await
+    }
+
+    /// Waits for all abandoned writes, and tells how one of them failed.
+    pub(super) async fn settle_all(&self, timer: &mut Timer) -> Result<(), Error> {
+        self.settle(EVERYWHERE, timer).await?;
+        if self.shared.abandoned.count.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        self.shared.abandoned.take_failure().map_or(Ok(()), Err)
+    }
+
+    /// Makes an operation that changes this range of the file, after what was abandoned there.
+    pub(super) async fn change(
+        &self,
+        range: Range<u64>,
+        operation: Operation,
+        timer: &mut Timer,
+    ) -> Completion {
+        if let Err(error) = self.settle(range.clone(), timer).await {
+            return Completion::refused(operation, error.errno());
+        }
+        if timer.is_over() {
+            return Completion::refused(operation, libc::ETIME);
+        }
+        let mut change = Change::new(self, range, self.ring.submit(operation));
+        poll_fn(|context| change.poll(timer, context)).await
+    }
+}
