@@ -133,8 +133,9 @@ impl Abandoned {
 }
 
 impl Wake for Abandoned {
-    /// One of them has ended.
+    /// One of them has ended: its buffer is let go of, and who waits looks again.
     fn wake(self: Arc<Self>) {
+        let _ = self.poll(&EVERYWHERE, None);
         let waiters = std::mem::take(&mut self.lock().waiters);
         waiters.into_iter().for_each(|waiter| wake(Some(waiter)));
     }
