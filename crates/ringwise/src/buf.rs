@@ -1,9 +1,11 @@
 //! Buffers that an operation owns while the kernel may touch them.
 //!
 //! A buffer moves into the operation and comes back with its completion, on failure too; a
-//! borrowed buffer could not be kept alive when the caller goes away (invariant 1). What it does
-//! not do: grow. An operation moves bytes within the length that the buffer has, so give a read
-//! `vec![0; n]`, not `Vec::with_capacity(n)`.
+//! borrowed buffer could not be kept alive when the caller goes away (invariant 1).
+//!
+//! A read fills what the buffer has: `vec![0; n]` within its length, which stays, and an empty
+//! `Vec::with_capacity(n)` within its capacity, after which its length is what was read. No buffer is
+//! ever made longer than its capacity.
 
 mod aligned;
 mod group;
@@ -20,6 +22,7 @@ pub(crate) use group::{Entries, Group};
 pub(crate) use mapping::MappedPart;
 pub use mapping::Mapping;
 use owned::AnyBytes;
+pub(crate) use owned::Reading;
 pub use owned::{Custom, OwnedBuffer, OwnedBufferMut, StableBytes};
 pub use pool::{Pool, PoolBuf, Registration};
 pub(crate) use registered::{Memory, Registered, Registrations, Token};
@@ -46,6 +49,8 @@ pub struct Buffer {
     storage: Storage,
     start: usize,
     len: usize,
+    /// It was empty, and a read fills its capacity: its length is to become what was read.
+    is_filling: bool,
 }
 
 #[derive(Debug)]
@@ -89,7 +94,48 @@ impl Storage {
 impl Buffer {
     fn whole(storage: Storage) -> Buffer {
         let len = storage.as_slice().len();
-        Buffer { storage, start: 0, len }
+        Buffer { storage, start: 0, len, is_filling: false }
+    }
+
+    /// As a read is given it: what is empty has its capacity, of zeros until it is filled.
+    pub(crate) fn opened(mut self) -> Buffer {
+        if !self.storage.as_slice().is_empty() {
+            return self;
+        }
+        match &mut self.storage {
+            Storage::Vec(bytes) => bytes.resize(bytes.capacity(), 0),
+            Storage::Custom(bytes) => bytes.fill_capacity(),
+            Storage::Boxed(_)
+            | Storage::Aligned(_)
+            | Storage::Pooled(_)
+            | Storage::Received(_)
+            | Storage::Static(_) => {}
+        }
+        self.len = self.storage.as_slice().len();
+        self.is_filling = self.len > 0;
+        self
+    }
+
+    /// Whether it was [opened](Self::opened) and is to be cut at what was read; from now on that is the
+    /// caller's to do, by [`cut`](Self::cut).
+    pub(crate) fn take_filling(&mut self) -> bool {
+        std::mem::take(&mut self.is_filling)
+    }
+
+    /// As its owner gets it back after a read of so many bytes.
+    pub(crate) fn filled(mut self, count: usize) -> Buffer {
+        if self.take_filling() { self.cut(count) } else { self }
+    }
+
+    /// With so many bytes.
+    pub(crate) fn cut(mut self, count: usize) -> Buffer {
+        match &mut self.storage {
+            Storage::Vec(bytes) => bytes.truncate(count),
+            Storage::Custom(bytes) => bytes.truncate(count),
+            _ => {}
+        }
+        (self.start, self.len) = (0, self.storage.as_slice().len());
+        self
     }
 
     /// Limits the operation to `range` of the bytes, counted from the start of the buffer.

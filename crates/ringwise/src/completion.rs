@@ -94,13 +94,22 @@ impl Completion {
     }
 
     /// The buffer of a read or write, whether it succeeded or not.
+    ///
+    /// An empty buffer that was read into has what was read.
     pub fn into_buffer(self) -> Option<Buffer> {
-        self.operation.into_buffer()
+        let count = usize::try_from(self.result).unwrap_or(0);
+        self.operation.take_buffer().map(|buffer| buffer.filled(count))
     }
 
     /// The buffers of a vectored read or write, whether it succeeded or not.
     pub fn into_buffers(self) -> Vec<Buffer> {
-        self.operation.into_buffers()
+        let mut left = usize::try_from(self.result).unwrap_or(0);
+        let fill = |buffer: Buffer| {
+            let part = left.min(buffer.len());
+            left -= part;
+            buffer.filled(part)
+        };
+        self.operation.take_buffers().into_iter().map(fill).collect()
     }
 
     /// The file that [`Operation::open`] opened, or the connection that

@@ -357,7 +357,12 @@ impl Operation {
     }
 
     /// Takes back the buffer of a read, write, receive or send that was not pushed.
-    pub fn into_buffer(mut self) -> Option<Buffer> {
+    pub fn into_buffer(self) -> Option<Buffer> {
+        self.take_buffer().map(|buffer| buffer.filled(0))
+    }
+
+    /// The buffer as the operation had it.
+    pub(crate) fn take_buffer(mut self) -> Option<Buffer> {
         match *self.0.take()? {
             Kind::Read { buffer, .. }
             | Kind::Write { buffer, .. }
@@ -373,7 +378,12 @@ impl Operation {
     }
 
     /// Takes back the buffers of a vectored read or write that was not pushed; empty for others.
-    pub fn into_buffers(mut self) -> Vec<Buffer> {
+    pub fn into_buffers(self) -> Vec<Buffer> {
+        self.take_buffers().into_iter().map(|buffer| buffer.filled(0)).collect()
+    }
+
+    /// The buffers as the operation had them.
+    pub(crate) fn take_buffers(mut self) -> Vec<Buffer> {
         match self.0.take().map(|kind| *kind) {
             Some(Kind::ReadVectored { vectored, .. } | Kind::WriteVectored { vectored, .. }) => {
                 vectored.buffers

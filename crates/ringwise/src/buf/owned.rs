@@ -29,7 +29,63 @@ pub trait OwnedBuffer: Sized + Send + 'static {
 }
 
 /// A buffer that can be read into.
+///
+/// A read fills a buffer within its length, and the length stays. An empty buffer that has capacity
+/// (`Vec::with_capacity`, `BytesMut::with_capacity`) is filled within that, and its length becomes what
+/// was read.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Ring, fs::File};
+///
+/// # futures::executor::block_on(async {
+/// let ring = Ring::new()?;
+/// let file = File::from_std(&ring, std::fs::File::open("/proc/self/comm")?);
+/// let (read, bytes) = file.read_at(Vec::with_capacity(64), 0).await;
+/// assert_eq!(bytes.len(), read?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 pub trait OwnedBufferMut: OwnedBuffer {}
+
+/// A buffer on its way through a read, for its owner's type to be found again.
+pub(crate) struct Reading {
+    was_empty: bool,
+}
+
+impl Reading {
+    /// Takes a buffer in.
+    pub(crate) fn begin<B: OwnedBufferMut>(buffer: B) -> (Reading, Buffer) {
+        let mut buffer = buffer.into_buffer().opened();
+        (Reading { was_empty: buffer.take_filling() }, buffer)
+    }
+
+    /// Gives it back after so many bytes were read.
+    pub(crate) fn end<B: OwnedBufferMut>(self, buffer: Buffer, count: usize) -> B {
+        B::from_buffer(if self.was_empty { buffer.cut(count) } else { buffer })
+    }
+
+    /// As [`begin`](Self::begin), of several.
+    pub(crate) fn begin_all<B: OwnedBufferMut>(buffers: Vec<B>) -> (Vec<Reading>, Vec<Buffer>) {
+        buffers.into_iter().map(Reading::begin).unzip()
+    }
+
+    /// As [`end`](Self::end), of several that were filled in turn.
+    pub(crate) fn end_all<B: OwnedBufferMut>(
+        all: Vec<Reading>,
+        buffers: Vec<Buffer>,
+        count: usize,
+    ) -> Vec<B> {
+        let mut left = count;
+        let end = |(reading, buffer): (Reading, Buffer)| {
+            let part = left.min(buffer.len());
+            left -= part;
+            reading.end(buffer, part)
+        };
+        all.into_iter().zip(buffers).map(end).collect()
+    }
+}
 
 /// Gives the storage back as the type that it was made of.
 macro_rules! owned {
@@ -85,6 +141,13 @@ pub unsafe trait StableBytes: Send + 'static {
     fn bytes(&self) -> &[u8];
     /// The same bytes.
     fn bytes_mut(&mut self) -> &mut [u8];
+
+    /// Makes all of the capacity part of the bytes, as zeros. Called of an empty buffer that is about to
+    /// be read into, before its address is taken. Does nothing unless it is implemented.
+    fn fill_capacity(&mut self) {}
+
+    /// Keeps so many bytes of a buffer whose capacity was filled. Does nothing unless it is implemented.
+    fn truncate(&mut self, _len: usize) {}
 }
 
 /// A buffer of a type that the library does not know.
@@ -140,6 +203,15 @@ unsafe impl StableBytes for bytes::BytesMut {
     fn bytes_mut(&mut self) -> &mut [u8] {
         self
     }
+
+    fn fill_capacity(&mut self) {
+        let capacity = self.capacity();
+        self.resize(capacity, 0);
+    }
+
+    fn truncate(&mut self, len: usize) {
+        bytes::BytesMut::truncate(self, len);
+    }
 }
 
 #[cfg(feature = "bytes")]
@@ -160,6 +232,8 @@ impl OwnedBufferMut for bytes::BytesMut {}
 pub(super) trait AnyBytes: Send {
     fn bytes(&self) -> &[u8];
     fn bytes_mut(&mut self) -> &mut [u8];
+    fn fill_capacity(&mut self);
+    fn truncate(&mut self, len: usize);
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
@@ -170,6 +244,14 @@ impl<T: StableBytes> AnyBytes for T {
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         StableBytes::bytes_mut(self)
+    }
+
+    fn fill_capacity(&mut self) {
+        StableBytes::fill_capacity(self);
+    }
+
+    fn truncate(&mut self, len: usize) {
+        StableBytes::truncate(self, len);
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {

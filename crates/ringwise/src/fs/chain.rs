@@ -33,6 +33,8 @@ struct Step {
     buffer: Option<Buffer>,
     /// The part of the buffer that is to be moved.
     whole: Range<usize>,
+    /// The buffer is to have what was read.
+    was_empty: bool,
     offset: u64,
     /// Bytes moved so far.
     done: usize,
@@ -149,7 +151,7 @@ impl Chain {
 
     /// Adds a read at `offset` bytes that is to fill the buffer.
     pub fn read_at<B: OwnedBufferMut>(self, buffer: B, offset: u64) -> Chain {
-        self.push(Kind::Read, Some(buffer.into_buffer()), offset)
+        self.push(Kind::Read, Some(buffer.into_buffer().opened()), offset)
     }
 
     /// Adds a sync, as [`File::sync_data`].
@@ -162,9 +164,10 @@ impl Chain {
         self.push(Kind::Sync { data_only: false }, None, 0)
     }
 
-    fn push(mut self, kind: Kind, buffer: Option<Buffer>, offset: u64) -> Chain {
+    fn push(mut self, kind: Kind, mut buffer: Option<Buffer>, offset: u64) -> Chain {
         let whole = buffer.as_ref().map_or(0..0, Buffer::range);
-        self.steps.push(Step { kind, buffer, whole, offset, done: 0 });
+        let was_empty = buffer.as_mut().is_some_and(Buffer::take_filling);
+        self.steps.push(Step { kind, buffer, whole, was_empty, offset, done: 0 });
         self
     }
 
@@ -334,7 +337,10 @@ impl Chain {
                 Err(failure.take().unwrap_or_else(cancelled))
             };
             let whole = step.whole;
-            StepOutcome { result, buffer: step.buffer.map(|buffer| buffer.slice(whole)) }
+            let (was_empty, done) = (step.was_empty, step.done);
+            let give =
+                |buffer: Buffer| if was_empty { buffer.cut(done) } else { buffer.slice(whole) };
+            StepOutcome { result, buffer: step.buffer.map(give) }
         };
         self.steps.into_iter().enumerate().map(outcome).collect()
     }

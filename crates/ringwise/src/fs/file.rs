@@ -15,7 +15,7 @@ use super::{
     turn,
 };
 use crate::{
-    buf::{AlignedBuf, Buffer, OwnedBuffer, OwnedBufferMut},
+    buf::{AlignedBuf, Buffer, OwnedBuffer, OwnedBufferMut, Reading},
     completion::Completion,
     descriptor::Descriptor,
     error::{Errno, Error, OFFSET_MAX},
@@ -192,9 +192,10 @@ impl File {
     ///
     /// What the read failed with.
     pub async fn read_at<B: OwnedBufferMut>(&self, buffer: B, offset: u64) -> Outcome<usize, B> {
-        let (result, buffer) =
-            self.read_buffer(buffer.into_buffer(), offset, &mut self.timer()).await;
-        (result, B::from_buffer(buffer))
+        let (reading, buffer) = Reading::begin(buffer);
+        let (result, buffer) = self.read_buffer(buffer, offset, &mut self.timer()).await;
+        let count = *result.as_ref().unwrap_or(&0);
+        (result, reading.end(buffer, count))
     }
 
     /// Reads until the buffer is full.
@@ -204,7 +205,7 @@ impl File {
     /// What a read failed with; [`UnexpectedEof`](crate::ErrorKind::UnexpectedEof) when the file ends
     /// before the buffer is full.
     pub async fn read_exact_at<B: OwnedBufferMut>(&self, buffer: B, offset: u64) -> Outcome<(), B> {
-        let mut buffer = buffer.into_buffer();
+        let (reading, mut buffer) = Reading::begin(buffer);
         let whole = buffer.range();
         let mut timer = self.timer();
         let mut done = 0;
@@ -227,7 +228,7 @@ impl File {
                 Err(error) => break Err(error),
             }
         };
-        (result, B::from_buffer(buffer.slice(whole)))
+        (result, reading.end(buffer.slice(whole), done))
     }
 
     /// Reads all of the file, from its start.
@@ -272,16 +273,18 @@ impl File {
         buffers: Vec<B>,
         offset: u64,
     ) -> Outcome<usize, Vec<B>> {
-        let mut buffers: Vec<Buffer> = buffers.into_iter().map(B::into_buffer).collect();
+        let (reading, mut buffers) = Reading::begin_all(buffers);
         if let Inline::Some(count) | Inline::End(count) =
             self.read_vectored_inline(&mut buffers, offset)
         {
             self.ring.count_inline_hit();
             turn::copied(count).await;
-            return (Ok(count), buffers.into_iter().map(B::from_buffer).collect());
+            return (Ok(count), Reading::end_all(reading, buffers, count));
         }
         let operation = Operation::read_vectored_at(&self.descriptor, buffers, offset);
-        vectored(self.make(operation).await)
+        let (result, buffers) = vectored(self.make(operation).await);
+        let count = *result.as_ref().unwrap_or(&0);
+        (result, Reading::end_all(reading, buffers, count))
     }
 
     /// Writes at `offset` bytes; gives how many were written, which may be fewer than asked.

@@ -428,8 +428,10 @@ macro_rules! stream {
             ///
             /// What the receive failed with, `ECONNRESET` among it.
             pub async fn recv<B: OwnedBufferMut>(&self, buffer: B) -> Outcome<usize, B> {
-                let (result, buffer) = self.0.receive(buffer.into_buffer(), None).await;
-                (result, B::from_buffer(buffer))
+                let (reading, buffer) = Reading::begin(buffer);
+                let (result, buffer) = self.0.receive(buffer, None).await;
+                let count = *result.as_ref().unwrap_or(&0);
+                (result, reading.end(buffer, count))
             }
 
             /// As [`recv`](Self::recv), for so long at most: then it fails with
@@ -443,8 +445,10 @@ macro_rules! stream {
                 buffer: B,
                 after: Duration,
             ) -> Outcome<usize, B> {
-                let (result, buffer) = self.0.receive(buffer.into_buffer(), Some(after)).await;
-                (result, B::from_buffer(buffer))
+                let (reading, buffer) = Reading::begin(buffer);
+                let (result, buffer) = self.0.receive(buffer, Some(after)).await;
+                let count = *result.as_ref().unwrap_or(&0);
+                (result, reading.end(buffer, count))
             }
 
             /// As [`recv`](Self::recv), into several buffers in turn; at most 1024.
@@ -456,9 +460,10 @@ macro_rules! stream {
                 &self,
                 buffers: Vec<B>,
             ) -> Outcome<usize, Vec<B>> {
-                let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
+                let (reading, buffers) = Reading::begin_all(buffers);
                 let (result, buffers) = self.0.receive_vectored(buffers).await;
-                (result, buffers.into_iter().map(B::from_buffer).collect())
+                let count = *result.as_ref().unwrap_or(&0);
+                (result, Reading::end_all(reading, buffers, count))
             }
 
             /// Sends as much of the buffer as the socket takes; gives how much that was.

@@ -14,7 +14,7 @@ use super::{
     made_for, not_configured,
 };
 use crate::{
-    buf::{BufferGroup, OwnedBuffer, OwnedBufferMut},
+    buf::{BufferGroup, OwnedBuffer, OwnedBufferMut, Reading},
     descriptor::Descriptor,
     error::{Errno, Error},
     fs::Outcome,

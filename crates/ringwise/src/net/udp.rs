@@ -12,7 +12,7 @@ use super::{
     made_for, not_configured,
 };
 use crate::{
-    buf::{Buffer, OwnedBuffer, OwnedBufferMut},
+    buf::{Buffer, OwnedBuffer, OwnedBufferMut, Reading},
     completion::Completion,
     descriptor::Descriptor,
     error::{Errno, Error},
@@ -133,8 +133,10 @@ impl UdpSocket {
     ///
     /// What the receive failed with: `ECONNREFUSED` of an earlier send on a connected socket.
     pub async fn recv_from<B: OwnedBufferMut>(&self, buffer: B) -> Outcome<Datagram, B> {
-        let (result, buffer) = self.receive(buffer.into_buffer()).await;
-        (result, B::from_buffer(buffer))
+        let (reading, buffer) = Reading::begin(buffer);
+        let (result, buffer) = self.receive(buffer).await;
+        let count = result.as_ref().map_or(0, |datagram| datagram.bytes);
+        (result, reading.end(buffer, count))
     }
 
     /// As [`recv_from`](Self::recv_from), where whence it came is known.

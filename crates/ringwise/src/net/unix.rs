@@ -18,7 +18,7 @@ use super::{
     tcp::connect,
 };
 use crate::{
-    buf::{BufferGroup, OwnedBuffer, OwnedBufferMut},
+    buf::{BufferGroup, OwnedBuffer, OwnedBufferMut, Reading},
     descriptor::Descriptor,
     error::Error,
     fs::Outcome,

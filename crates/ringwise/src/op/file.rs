@@ -33,7 +33,7 @@ impl Operation {
     pub fn read_at(target: impl Into<Target>, buffer: impl Into<Buffer>, offset: u64) -> Operation {
         Operation::of(Kind::Read {
             target: target.into(),
-            buffer: buffer.into(),
+            buffer: buffer.into().opened(),
             offset,
             hint: Hint::Nothing,
         })
@@ -100,6 +100,7 @@ impl Operation {
         buffers: Vec<Buffer>,
         offset: u64,
     ) -> Operation {
+        let buffers = buffers.into_iter().map(Buffer::opened).collect();
         let vectored = Box::new(Vectored { buffers, vectors: Vectors::default() });
         Operation::of(Kind::ReadVectored { target: target.into(), vectored, offset })
     }

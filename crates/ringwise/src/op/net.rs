@@ -69,11 +69,12 @@ impl Operation {
     /// bytes, 0 when the other end sends no more. A cancelled receive took nothing out of the
     /// socket. Needs Linux 5.6 on the ring.
     pub fn recv(socket: impl Into<Target>, buffer: impl Into<Buffer>) -> Operation {
-        Operation::of(Kind::Receive { target: socket.into(), buffer: buffer.into() })
+        Operation::of(Kind::Receive { target: socket.into(), buffer: buffer.into().opened() })
     }
 
     /// As [`recv`](Self::recv), into several buffers in turn; at most 1024.
     pub fn recv_vectored(socket: impl Into<Target>, buffers: Vec<Buffer>) -> Operation {
+        let buffers = buffers.into_iter().map(Buffer::opened).collect();
         let message = Box::new(Message::new(buffers, None));
         Operation::of(Kind::ReceiveMessage { target: socket.into(), message })
     }
@@ -106,7 +107,7 @@ impl Operation {
     /// [`Completion::address`](crate::Completion::address). What does not fit into the buffer is
     /// lost, as [`Completion::is_truncated`](crate::Completion::is_truncated) tells.
     pub fn recv_from(socket: impl Into<Target>, buffer: impl Into<Buffer>) -> Operation {
-        let message = Box::new(Message::new(vec![buffer.into()], None));
+        let message = Box::new(Message::new(vec![buffer.into().opened()], None));
         Operation::of(Kind::ReceiveMessage { target: socket.into(), message })
     }
 

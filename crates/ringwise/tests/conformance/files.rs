@@ -265,3 +265,36 @@ pub fn a_pipe_has_no_positions(way: Loop) {
     reader.read_to_end(&mut bytes).unwrap();
     assert_eq!(bytes, b"back");
 }
+
+/// An empty buffer has the room that it has: read within its length, it read nothing and said so as the
+/// end of a file is said.
+pub fn an_empty_buffer_is_filled_within_its_capacity(way: Loop) {
+    let (mut local, disk) = (way.build(), way.disk());
+    let path = disk.counted_file(100);
+    let file = disk.open(&path);
+    let room = || Vec::with_capacity(64);
+    let done = run(&mut local, Operation::read_at(&file, room(), 0));
+    assert_eq!(done.result().unwrap(), 64);
+    assert_eq!(done.into_buffer().unwrap().into_vec().unwrap(), counted(64));
+    let done = run(&mut local, Operation::read_at(&file, room(), 90));
+    let bytes = done.into_buffer().unwrap().into_vec().unwrap();
+    assert_eq!((&*bytes, bytes.capacity()), (&counted(100)[90..], 64));
+    let buffers = vec![room().into(), vec![0; 4].into(), room().into()];
+    let done = run(&mut local, Operation::read_vectored_at(&file, buffers, 0));
+    assert_eq!(done.result().unwrap(), 100);
+    let bytes: Vec<_> =
+        done.into_buffers().into_iter().map(|buffer| buffer.into_vec().unwrap()).collect();
+    assert_eq!(bytes.iter().map(Vec::len).collect::<Vec<_>>(), [64, 4, 32]);
+    assert_eq!(bytes.concat(), counted(100));
+    // What failed has read nothing, and what never ran is as it was.
+    let failed = run(&mut local, Operation::read_at(disk.open(disk.path()), room(), 0));
+    assert!(failed.result().is_err());
+    let back = failed.into_buffer().unwrap().into_vec().unwrap();
+    assert!(back.is_empty() && back.capacity() == 64);
+    let back = Operation::read_at(&file, room(), 0).into_buffer().unwrap().into_vec().unwrap();
+    assert!(back.is_empty() && back.capacity() == 64);
+    // A write of nothing writes nothing.
+    let wide = disk.open_with(&path, OpenOptions::new().write(true));
+    assert_eq!(run(&mut local, Operation::write_at(wide, room(), 0)).result().unwrap(), 0);
+    assert_eq!(disk.read(&path).unwrap(), counted(100));
+}

@@ -66,7 +66,8 @@ suite! {
         a_pool_serves_reads_and_writes
         a_partly_cached_read_is_whole
         an_offset_beyond_the_kernels_is_refused
-        a_pipe_has_no_positions;
+        a_pipe_has_no_positions
+        an_empty_buffer_is_filled_within_its_capacity;
     names:
         a_name_lives_and_dies
         a_directory_is_made_and_removed
@@ -132,6 +133,7 @@ suite! {
         a_reset_is_an_error_and_no_more
         the_end_comes_after_the_data
         what_came_before_the_receive_is_there
+        an_empty_buffer_is_received_into_within_its_capacity
         two_receives_keep_their_order
         datagrams_have_a_sender
         datagrams_are_received_as_they_come

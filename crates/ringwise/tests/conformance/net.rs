@@ -1136,3 +1136,19 @@ pub fn work_is_seen_before_it_is_waited_for(way: Loop) {
     drop(done);
     assert!(!local.has_work());
 }
+
+pub fn an_empty_buffer_is_received_into_within_its_capacity(way: Loop) {
+    let (mut local, (own, mut peer)) = (way.build(), connection(way));
+    peer.write_all(b"something").unwrap();
+    let done = run(&mut local, Operation::recv(&own, Vec::with_capacity(4)));
+    assert_eq!(done.into_buffer().unwrap().into_vec().unwrap(), b"some");
+    let buffers = vec![Vec::with_capacity(3).into(), Vec::with_capacity(64).into()];
+    let done = run(&mut local, Operation::recv_vectored(&own, buffers));
+    let bytes: Vec<_> =
+        done.into_buffers().into_iter().map(|buffer| buffer.into_vec().unwrap()).collect();
+    assert_eq!(bytes, [&b"thi"[..], b"ng"]);
+    let (own, address) = udp_bind(way);
+    PeerDatagrams::bind(way).send_to(b"datagram", &address);
+    let done = run(&mut local, Operation::recv_from(&own, Vec::with_capacity(64)));
+    assert_eq!(done.into_buffer().unwrap().into_vec().unwrap(), b"datagram");
+}

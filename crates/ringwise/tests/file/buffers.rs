@@ -150,3 +150,48 @@ fn a_part_of_a_buffer_stays_a_part() {
         });
     }
 }
+
+/// Everybody who comes from a library with buffers of that kind reads into an empty one first.
+#[test]
+fn empty_buffers_are_filled_within_their_capacity() {
+    for place in places() {
+        let bytes: Vec<u8> = (0..200).collect();
+        place.write("file", &bytes);
+        block_on(async {
+            let file = place.open("file", read_write()).await;
+            for _ in 0..2 {
+                let (read, buffer) = file.read_at(Vec::with_capacity(64), 10).await;
+                assert_eq!((read.unwrap(), &*buffer), (64, &bytes[10..74]), "{}", place.name);
+                let (read, buffer) = file.read_at(Vec::with_capacity(64), 190).await;
+                assert_eq!((read.unwrap(), &*buffer), (10, &bytes[190..]), "{}", place.name);
+                let (read, buffer) = file.read_exact_at(Vec::with_capacity(32), 0).await;
+                read.unwrap();
+                assert_eq!(buffer, bytes[..32], "{}", place.name);
+                let (read, buffer) = file.read_exact_at(Vec::with_capacity(32), 190).await;
+                assert!(read.is_err() && *buffer == bytes[190..], "{}", place.name);
+                let two = vec![Vec::with_capacity(150), Vec::with_capacity(150)];
+                let (read, buffers) = file.read_vectored_at(two, 0).await;
+                assert_eq!((read.unwrap(), buffers[1].len()), (200, 50), "{}", place.name);
+                assert_eq!(buffers.concat(), bytes, "{}", place.name);
+                let chain = file.chain().read_at(Vec::with_capacity(16), 8);
+                let mut steps = chain.read_at(Vec::<u8>::with_capacity(64), 190).run().await;
+                let last: Vec<u8> = steps.pop().unwrap().into_buffer();
+                let first: Vec<u8> = steps.pop().unwrap().into_buffer();
+                assert_eq!((&*first, &*last), (&bytes[8..24], &bytes[190..]), "{}", place.name);
+            }
+        });
+    }
+}
+
+#[cfg(feature = "bytes")]
+#[test]
+fn an_empty_bytes_mut_is_filled_within_its_capacity() {
+    for place in places() {
+        place.write("file", b"contents");
+        block_on(async {
+            let file = place.open("file", read_write()).await;
+            let (read, buffer) = file.read_at(bytes::BytesMut::with_capacity(64), 3).await;
+            assert_eq!((read.unwrap(), &*buffer), (5, &b"tents"[..]), "{}", place.name);
+        });
+    }
+}
