@@ -202,7 +202,7 @@ fn zeros(job: &Job, start: u64, end: u64, sums: &mut Option<Checksums>) -> Resul
             sums.add(&buffer[..count]);
         }
         for piece in buffer[..count].chunks(unit) {
-            if piece.len() == unit && piece.iter().all(|byte| *byte == 0) {
+            if piece.iter().all(|byte| *byte == 0) {
                 pending_hole = true;
             } else {
                 if std::mem::take(&mut pending_hole) {

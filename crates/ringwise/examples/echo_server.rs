@@ -3,10 +3,10 @@
 //! What comes lies in a buffer that is chosen when it comes, so that thousands of silent connections
 //! keep none, and is sent from there: `cargo run --example echo_server --features tokio [HOST:PORT]`.
 
-use std::{error::Error, net::SocketAddr};
+use std::{error::Error, net::SocketAddr, time::Duration};
 
 use ringwise::{
-    BufferGroup, Local, Ring,
+    AcceptFailure, BufferGroup, Local, Ring,
     net::{ListenOptions, Shutdown, TcpListener, TcpStream},
 };
 
@@ -21,7 +21,16 @@ pub async fn serve(listener: TcpListener, group: BufferGroup) -> ringwise::Error
     loop {
         let (stream, address) = match connections.next().await {
             Ok(accepted) => accepted,
-            Err(error) => return error,
+            // At the limit of descriptors it waits by itself.
+            Err(error) => match error.accept_failure() {
+                AcceptFailure::Connection => continue,
+                AcceptFailure::Exhausted => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    connections = listener.accept_multi(CONNECTIONS);
+                    continue;
+                }
+                _ => return error,
+            },
         };
         let group = group.clone();
         tokio::spawn(async move {

@@ -2,7 +2,7 @@
 //!
 //! A server with one answer: `cargo run --example http_hello --features tokio [HOST:PORT]`.
 
-use std::{convert::Infallible, error::Error, net::SocketAddr};
+use std::{convert::Infallible, error::Error, net::SocketAddr, time::Duration};
 
 use http_body_util::{BodyExt, Full};
 use hyper::{
@@ -12,7 +12,10 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use ringwise::net::{Buffered, ListenOptions, TcpListener};
+use ringwise::{
+    AcceptFailure,
+    net::{Buffered, ListenOptions, TcpListener},
+};
 
 /// Greets, or sends back the body of a POST.
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
@@ -27,8 +30,20 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyp
 /// Serves connections until the listener fails.
 pub async fn serve(listener: TcpListener) -> Result<Infallible, ringwise::Error> {
     loop {
-        let (stream, _address) = listener.accept().await?;
-        stream.set_nodelay(true)?;
+        let stream = match listener.accept().await {
+            Ok((stream, _address)) => stream,
+            Err(error) => match error.accept_failure() {
+                AcceptFailure::Connection => continue,
+                // Some connections may end meanwhile.
+                AcceptFailure::Exhausted => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+                _ => return Err(error),
+            },
+        };
+        // Of a connection that has gone by now the answer will say so.
+        let _ = stream.set_nodelay(true);
         tokio::spawn(async move {
             let stream = TokioIo::new(Buffered::new(stream));
             let served = http1::Builder::new().serve_connection(stream, service_fn(answer)).await;

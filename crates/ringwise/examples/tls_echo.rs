@@ -3,10 +3,10 @@
 //! A server that sends back what it is sent, and a client that checks each byte, with a certificate
 //! that is made for the occasion: `cargo run --example tls_echo --features tokio`.
 
-use std::{error::Error, io, net::SocketAddr, sync::Arc};
+use std::{error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use ringwise::{
-    Ring,
+    AcceptFailure, Ring,
     net::{Buffered, ListenOptions, TcpListener, TcpStream},
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,7 +36,15 @@ pub async fn serve(listener: TcpListener, acceptor: TlsAcceptor) -> ringwise::Er
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _address)) => stream,
-            Err(error) => return error,
+            Err(error) => match error.accept_failure() {
+                AcceptFailure::Connection => continue,
+                // Some connections may end meanwhile.
+                AcceptFailure::Exhausted => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+                _ => return error,
+            },
         };
         let acceptor = acceptor.clone();
         tokio::spawn(async move {

@@ -253,15 +253,81 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {}
 
 impl From<Error> for io::Error {
+    /// Keeps the kernel's number, by which programs decide:
+    /// [`raw_os_error`](io::Error::raw_os_error) gives it, and the kind is the standard library's for
+    /// it. The operation and the path are lost, since an [`io::Error`] holds one or the other: print the
+    /// [`Error`] itself for those.
+    ///
+    /// Three kinds have no number of their own in the standard library, and hold the [`Error`] instead:
+    /// `TimedOut`, `UnexpectedEof`, and `Other` for what was cancelled.
     fn from(error: Error) -> io::Error {
-        let kind = match error.kind() {
-            ErrorKind::TimedOut => io::ErrorKind::TimedOut,
-            ErrorKind::UnexpectedEof => io::ErrorKind::UnexpectedEof,
+        match error.kind() {
+            ErrorKind::TimedOut => io::Error::new(io::ErrorKind::TimedOut, error),
+            ErrorKind::UnexpectedEof => io::Error::new(io::ErrorKind::UnexpectedEof, error),
             // Not `Interrupted`: whoever meets that tries again.
-            ErrorKind::Cancelled => io::ErrorKind::Other,
-            _ => io::Error::from_raw_os_error(error.errno()).kind(),
-        };
-        io::Error::new(kind, error)
+            ErrorKind::Cancelled => io::Error::other(error),
+            _ => io::Error::from_raw_os_error(error.errno()),
+        }
+    }
+}
+
+/// What a failed accept says of the listener.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptFailure {
+    /// One connection failed before it was accepted. Accept the next one.
+    Connection,
+    /// The process or the kernel is short of descriptors or memory. The listener works again when some
+    /// are free: wait a moment, and accept again.
+    Exhausted,
+    /// The listener itself does not work.
+    Listener,
+}
+
+impl Error {
+    /// Sorts the error of an accept (accept(2), "Error handling" and "Errors").
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use ringwise::{AcceptFailure, net::TcpListener};
+    ///
+    /// # async fn handle(stream: ringwise::net::TcpStream) {}
+    /// async fn serve(listener: TcpListener) -> ringwise::Error {
+    ///     loop {
+    ///         match listener.accept().await {
+    ///             Ok((stream, _address)) => handle(stream).await,
+    ///             Err(error) => match error.accept_failure() {
+    ///                 AcceptFailure::Connection => {}
+    ///                 AcceptFailure::Exhausted => tokio::time::sleep(Duration::from_millis(50)).await,
+    ///                 _ => return error,
+    ///             },
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub fn accept_failure(&self) -> AcceptFailure {
+        AcceptFailure::of(self.errno())
+    }
+}
+
+impl AcceptFailure {
+    /// The one place where the numbers are sorted.
+    pub(crate) fn of(errno: i32) -> AcceptFailure {
+        match errno {
+            libc::ECONNABORTED
+            | libc::EPROTO
+            | libc::ENOPROTOOPT
+            | libc::ENETDOWN
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::EHOSTUNREACH
+            | libc::ENONET
+            | libc::EPERM => AcceptFailure::Connection,
+            libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => AcceptFailure::Exhausted,
+            _ => AcceptFailure::Listener,
+        }
     }
 }
 

@@ -72,7 +72,7 @@ pub use buf::{
 };
 pub use completion::Completion;
 pub use descriptor::{Descriptor, RegisteredFile, Target};
-pub use error::{Errno, Error, ErrorKind, LinkError, PushError, PushRefusal};
+pub use error::{AcceptFailure, Errno, Error, ErrorKind, LinkError, PushError, PushRefusal};
 pub use local::{Leaked, Local};
 pub use metadata::{DirectAlignment, Metadata};
 pub use op::{AllocateMode, Opcode, OpenOptions, Operation};

@@ -15,7 +15,6 @@ mod waiting;
 
 pub(crate) use linked::is_whole;
 pub use shutdown::Leaked;
-pub(crate) use streams::befalls_one_connection;
 
 use std::{
     marker::PhantomData,

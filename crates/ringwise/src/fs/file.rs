@@ -453,6 +453,11 @@ impl File {
         timer: &mut Timer,
     ) -> Outcome<usize, Buffer> {
         let whole = buffer.range();
+        if !buffer.is_writable() {
+            // The loop refuses it, and says why.
+            let operation = Operation::read_at(&self.descriptor, buffer, offset);
+            return single(timer.make(&self.ring, operation).await);
+        }
         if whole.len() > INLINE_BYTES_MAX && self.is_left_to_a_thread(offset, whole.len()) {
             return self.read_through(buffer, offset, Hint::ByThread, timer).await;
         }

@@ -16,7 +16,7 @@ use crate::{
     call::{Call, Context},
     completion,
     descriptor::{Target, closing},
-    error::{Errno, Error, PushError, PushRefusal},
+    error::{AcceptFailure, Errno, Error, PushError, PushRefusal},
     local::Local,
     op::{Hint, Kind, Manner, Opcode, Operation},
     slot::{BY_THREAD, OWN_NUDGE, Slots, Ticket},
@@ -493,10 +493,15 @@ impl Streams {
         let Some((_, operation)) = slots.get_mut(ticket) else { return false };
         match operation.0.as_deref_mut() {
             Some(Kind::AcceptMulti { .. }) if cqe.result < 0 && !self.is_closing => {
-                match -cqe.result {
-                    libc::EMFILE | libc::ENFILE => self.parked.push(ticket),
-                    errno if befalls_one_connection(errno) => self.due.push(ticket),
-                    _ => return false,
+                match AcceptFailure::of(-cqe.result) {
+                    // Memory comes back without a word; a descriptor that closes gives one.
+                    AcceptFailure::Exhausted
+                        if matches!(-cqe.result, libc::EMFILE | libc::ENFILE) =>
+                    {
+                        self.parked.push(ticket);
+                    }
+                    AcceptFailure::Connection => self.due.push(ticket),
+                    AcceptFailure::Exhausted | AcceptFailure::Listener => return false,
                 }
                 self.is_unheeded = true;
                 true
@@ -609,22 +614,6 @@ fn await_return(slots: &Slots, ticket: Ticket, driver: &mut AnyDriver) {
         }
         _ => {}
     }
-}
-
-/// What accept(2) says to treat as if nothing had come: it is an error of one connection, not of
-/// the listener.
-pub(crate) fn befalls_one_connection(errno: i32) -> bool {
-    matches!(
-        errno,
-        libc::ECONNABORTED
-            | libc::ENETDOWN
-            | libc::EPROTO
-            | libc::ENOPROTOOPT
-            | libc::EHOSTDOWN
-            | libc::ENONET
-            | libc::EHOSTUNREACH
-            | libc::ENETUNREACH
-    )
 }
 
 fn no_waker(error: io::Error) -> Error {

@@ -20,8 +20,7 @@ use crate::{
     buf::{Buffer, BufferGroup},
     completion::Completion,
     descriptor::Descriptor,
-    error::Error,
-    local::befalls_one_connection,
+    error::{AcceptFailure, Error},
     op::Operation,
     ring::{Flow, Ring},
 };
@@ -167,7 +166,7 @@ impl<'a> Accepting<'a> {
         loop {
             let part = lasting.next(ring, || Operation::accept_multi(socket)).await;
             match part.into_descriptor() {
-                Err(error) if befalls_one_connection(error.errno()) => {}
+                Err(error) if error.accept_failure() == AcceptFailure::Connection => {}
                 accepted => return accepted,
             }
         }

@@ -10,8 +10,11 @@ use super::{
     lane::{Lane, Turn},
 };
 use crate::{
-    completion::Completion, descriptor::Descriptor, error::Error, local::befalls_one_connection,
-    op::Operation, ring::Ring,
+    completion::Completion,
+    descriptor::Descriptor,
+    error::{AcceptFailure, Error},
+    op::Operation,
+    ring::Ring,
 };
 
 /// A listening socket. Clones share it.
@@ -33,7 +36,9 @@ impl Accepted {
 
     fn keep(&mut self, done: Completion) {
         match done.into_descriptor() {
-            Err(error) if is_of_the_ring(&error) || befalls_one_connection(error.errno()) => {}
+            Err(error)
+                if is_of_the_ring(&error)
+                    || error.accept_failure() == AcceptFailure::Connection => {}
             accepted => self.0.push_back(accepted),
         }
     }
@@ -54,7 +59,7 @@ impl Listening {
             let operation = self.ring.submit(Operation::accept(&self.socket));
             let accepted = turn.make(operation).await.into_descriptor();
             match accepted {
-                Err(error) if befalls_one_connection(error.errno()) => {}
+                Err(error) if error.accept_failure() == AcceptFailure::Connection => {}
                 _ => return accepted,
             }
         }

@@ -63,6 +63,8 @@ pub(super) struct Driver {
     orphans: Vec<Completion>,
     /// Operations in flight that are the driver's own.
     own: usize,
+    /// How many of these there ever were.
+    own_pushed: u64,
     /// The read on the bell has come to its end.
     has_rung: bool,
     closing: Option<Closing>,
@@ -159,6 +161,7 @@ impl Driver {
             woken: Vec::new(),
             orphans: Vec::new(),
             own: 0,
+            own_pushed: 0,
             has_rung: false,
             closing: None,
             #[cfg(feature = "tracing")]
@@ -348,13 +351,16 @@ impl Driver {
     pub(super) fn push_own(&mut self, operation: Operation, tag: u64) -> bool {
         let pushed = self.local.push(operation, tag).is_ok();
         self.own += usize::from(pushed);
+        self.own_pushed += u64::from(pushed);
         pushed
     }
 
     /// The loop's counts, less what is the driver's own.
     fn stats(&mut self) -> Stats {
         let stats = self.local.stats();
-        Stats { in_flight: stats.in_flight - self.own as u64, ..stats }
+        let (submitted, in_flight) =
+            (stats.submitted - self.own_pushed, stats.in_flight - self.own as u64);
+        Stats { submitted, in_flight, completed: submitted - in_flight, ..stats }
     }
 
     /// Keeps a result to be handed out; the driver's own go nowhere.
