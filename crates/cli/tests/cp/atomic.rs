@@ -91,8 +91,14 @@ fn a_signal_removes_temporary_names_and_ends_it() {
         for (name, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
             // Written in full it takes far longer than the signal; all of it fits on the disk.
             let words = [engine, "--atomic", "--sparse=never", "--reflink=never", "s", "d"];
-            let mut child =
-                Command::new(machine::ours()).args(words).current_dir(at).spawn().unwrap();
+            // What the tests' caller ignores is not ignored here: nohup(1) has SIGHUP so.
+            let mut child = Command::new("env")
+                .args(["--default-signal=HUP,INT,TERM", "--"])
+                .arg(machine::ours())
+                .args(words)
+                .current_dir(at)
+                .spawn()
+                .unwrap();
             while temporary_names(at).is_empty() {
                 std::thread::sleep(Duration::from_millis(1));
             }

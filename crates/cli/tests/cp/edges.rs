@@ -407,3 +407,29 @@ fn names_of_one_file_that_are_up_to_date_are_linked_as_gnu_cp_links_them() {
         }
     }
 }
+
+/// A run of zeros at the end that is shorter than a block took a block, where GNU cp makes a hole.
+#[test]
+fn a_short_tail_of_zeros_is_a_hole() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| directory.path().join(name);
+    for (at, (data, zeros)) in
+        [(0, 1), (0, 100), (4096, 10), (10, 5000), (8192, 4095), (100, 0)].into_iter().enumerate()
+    {
+        let source = path(&format!("source-{at}"));
+        let mut bytes = vec![7; data];
+        bytes.resize(data + zeros, 0);
+        std::fs::write(&source, &bytes).unwrap();
+        let copies = [("cp".to_owned(), vec![]), (env!("CARGO_BIN_EXE_ringwise").into(), vec!["cp"])]
+            .map(|(program, tool)| {
+                let copy = path(&format!("copy-{at}-{}", tool.len()));
+                let mut command = std::process::Command::new(program);
+                command.args(tool).arg("--sparse=always").arg(&source).arg(&copy);
+                assert!(command.status().unwrap().success());
+                assert_eq!(std::fs::read(&copy).unwrap(), bytes);
+                copy.metadata().unwrap().blocks()
+            });
+        assert_eq!(copies[0], copies[1], "{data} bytes, {zeros} zeros: blocks of GNU cp and ours");
+    }
+}

@@ -35,6 +35,7 @@ impl Daemon {
 
     /// Runs a command that becomes a server.
     pub fn spawn(command: &mut Command, engine: &str) -> Option<Daemon> {
+        let mut command = with_default_signals(command);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -105,6 +106,24 @@ impl Drop for Daemon {
 }
 
 /// Sends a signal.
+/// The same command with the signals' own effects, whatever the tests' caller ignores: nohup(1) has SIGHUP
+/// ignored, and what is ignored stays so over execve(2).
+fn with_default_signals(command: &Command) -> Command {
+    let mut wrapped = Command::new("env");
+    wrapped.args(["--default-signal=HUP,INT,TERM,USR1,USR2", "--"]);
+    wrapped.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapped.env(name, value),
+            None => wrapped.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        wrapped.current_dir(directory);
+    }
+    wrapped
+}
+
 pub fn signal(child: &Child, name: &str) {
     let killed = Command::new("kill").args([name, &child.id().to_string()]).status();
     assert!(killed.unwrap().success());
