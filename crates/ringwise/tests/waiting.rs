@@ -10,12 +10,14 @@ use std::{
         fd::OwnedFd,
         unix::net::{UnixListener, UnixStream},
     },
+    pin::pin,
     time::{Duration, Instant},
 };
 
 use futures::{
+    channel::oneshot,
     executor::block_on,
-    future::{join_all, poll_immediate},
+    future::{Either, join_all, poll_immediate, select},
 };
 use rings::skip;
 use ringwise::{BackendChoice, Completion, Descriptor, ErrorKind, Local, Operation, Pending, Ring};
@@ -66,16 +68,18 @@ fn begin(operations: impl IntoIterator<Item = Pending>) -> Vec<Pending> {
 
 /// Waits for a future, but not for ever.
 fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let (tell, told) = std::sync::mpsc::channel();
-    let what = what.to_owned();
+    let (tell, told) = oneshot::channel::<()>();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
-        if told.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("it hangs: {what}");
-            std::process::exit(101);
+        if ended.recv_timeout(PATIENCE).is_err() {
+            drop(tell);
         }
     });
-    let output = block_on(future);
-    let _ = tell.send(());
+    let output = match block_on(select(pin!(future), told)) {
+        Either::Left((output, _)) => output,
+        Either::Right(_) => panic!("it hangs: {what}"),
+    };
+    let _ = end.send(());
     output
 }
 

@@ -420,16 +420,18 @@ fn a_short_tail_of_zeros_is_a_hole() {
         let source = path(&format!("source-{at}"));
         let mut bytes = vec![7; data];
         bytes.resize(data + zeros, 0);
-        std::fs::write(&source, &bytes).unwrap();
-        let copies = [("cp".to_owned(), vec![]), (env!("CARGO_BIN_EXE_ringwise").into(), vec!["cp"])]
-            .map(|(program, tool)| {
-                let copy = path(&format!("copy-{at}-{}", tool.len()));
-                let mut command = std::process::Command::new(program);
-                command.args(tool).arg("--sparse=always").arg(&source).arg(&copy);
-                assert!(command.status().unwrap().success());
-                assert_eq!(std::fs::read(&copy).unwrap(), bytes);
-                copy.metadata().unwrap().blocks()
-            });
+        fs::write(&source, &bytes).unwrap();
+        let copies =
+            [("cp".to_owned(), vec![]), (env!("CARGO_BIN_EXE_ringwise").into(), vec!["cp"])].map(
+                |(program, tool)| {
+                    let copy = path(&format!("copy-{at}-{}", tool.len()));
+                    let mut command = Command::new(program);
+                    command.args(tool).arg("--sparse=always").arg(&source).arg(&copy);
+                    assert!(command.status().unwrap().success());
+                    assert_eq!(fs::read(&copy).unwrap(), bytes);
+                    copy.metadata().unwrap().blocks()
+                },
+            );
         assert_eq!(copies[0], copies[1], "{data} bytes, {zeros} zeros: blocks of GNU cp and ours");
     }
 }
