@@ -21,7 +21,7 @@ pub use group::{BufferGroup, Received};
 pub(crate) use group::{Entries, Group};
 pub(crate) use mapping::MappedPart;
 pub use mapping::Mapping;
-use owned::AnyBytes;
+use owned::CustomBytes;
 pub(crate) use owned::Reading;
 pub use owned::{Custom, OwnedBuffer, OwnedBufferMut, StableBytes};
 pub use pool::{Pool, PoolBuf, Registration};
@@ -62,7 +62,7 @@ enum Storage {
     Received(Received),
     /// Never read into: see [`Buffer::is_writable`].
     Static(&'static [u8]),
-    Custom(Box<dyn AnyBytes>),
+    Custom(CustomBytes),
 }
 
 impl Storage {
@@ -74,7 +74,7 @@ impl Storage {
             Storage::Pooled(bytes) => bytes,
             Storage::Received(bytes) => bytes,
             Storage::Static(bytes) => bytes,
-            Storage::Custom(bytes) => bytes.bytes(),
+            Storage::Custom(bytes) => bytes.as_slice(),
         }
     }
 
@@ -86,7 +86,7 @@ impl Storage {
             Storage::Pooled(bytes) => bytes,
             Storage::Received(bytes) => bytes,
             Storage::Static(_) => &mut [],
-            Storage::Custom(bytes) => bytes.bytes_mut(),
+            Storage::Custom(bytes) => bytes.as_mut_slice(),
         }
     }
 }

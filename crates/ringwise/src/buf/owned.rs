@@ -5,11 +5,11 @@
 //!
 //! # Safety
 //!
-//! Nothing unsafe is done here; [`StableBytes`] is unsafe to implement, since an operation relies on
-//! its bytes staying in place (invariant 1).
+//! [`StableBytes`] is unsafe to implement: its bytes are reached by their address, which was asked for
+//! once, as long as their owner is in a buffer (invariant 1).
 #![allow(unsafe_code)]
 
-use std::{any::Any, fmt};
+use std::{any::Any, fmt, ptr::NonNull, slice};
 
 use super::{AlignedBuf, Buffer, PoolBuf, Received, Storage};
 
@@ -178,7 +178,7 @@ pub struct Custom<T>(pub T);
 
 impl<T: StableBytes> OwnedBuffer for Custom<T> {
     fn into_buffer(self) -> Buffer {
-        Buffer::whole(Storage::Custom(Box::new(self.0)))
+        Buffer::whole(Storage::Custom(CustomBytes::new(Box::new(self.0))))
     }
 
     fn from_buffer(buffer: Buffer) -> Custom<T> {
@@ -228,9 +228,63 @@ impl OwnedBuffer for bytes::BytesMut {
 #[cfg(feature = "bytes")]
 impl OwnedBufferMut for bytes::BytesMut {}
 
+/// A buffer of a user's type, and where its bytes are. That is asked once, on the thread that makes the
+/// buffer: a loop's driver, which works for others too, calls nothing of the user's.
+pub(super) struct CustomBytes {
+    owner: Box<dyn AnyBytes>,
+    pointer: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the bytes are the owner's, which is `Send`, and are reached through this only.
+unsafe impl Send for CustomBytes {}
+
+impl CustomBytes {
+    fn new(mut owner: Box<dyn AnyBytes>) -> CustomBytes {
+        let bytes = owner.bytes_mut();
+        let (pointer, len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
+        CustomBytes { owner, pointer, len }
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        // SAFETY: the bytes stay where they are and initialised as long as their owner is here
+        // (`StableBytes`), and nobody else uses that.
+        unsafe { slice::from_raw_parts(self.pointer.as_ptr(), self.len) }
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_slice`; the borrow of the owner is exclusive.
+        unsafe { slice::from_raw_parts_mut(self.pointer.as_ptr(), self.len) }
+    }
+
+    pub(super) fn fill_capacity(&mut self) {
+        self.owner.fill_capacity();
+        self.find();
+    }
+
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.owner.truncate(len);
+        self.find();
+    }
+
+    fn find(&mut self) {
+        let bytes = self.owner.bytes_mut();
+        (self.pointer, self.len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
+    }
+
+    fn into_any(self) -> Box<dyn Any> {
+        self.owner.into_any()
+    }
+}
+
+impl fmt::Debug for CustomBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of a custom type", self.len)
+    }
+}
+
 /// [`StableBytes`] of a type that is not known any more.
 pub(super) trait AnyBytes: Send {
-    fn bytes(&self) -> &[u8];
     fn bytes_mut(&mut self) -> &mut [u8];
     fn fill_capacity(&mut self);
     fn truncate(&mut self, len: usize);
@@ -238,10 +292,6 @@ pub(super) trait AnyBytes: Send {
 }
 
 impl<T: StableBytes> AnyBytes for T {
-    fn bytes(&self) -> &[u8] {
-        StableBytes::bytes(self)
-    }
-
     fn bytes_mut(&mut self) -> &mut [u8] {
         StableBytes::bytes_mut(self)
     }
@@ -256,11 +306,5 @@ impl<T: StableBytes> AnyBytes for T {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
-    }
-}
-
-impl fmt::Debug for dyn AnyBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes of a custom type", self.bytes().len())
     }
 }

@@ -37,14 +37,13 @@ enum Expected {
 
 impl Expected {
     fn of(operation: &Operation) -> Expected {
-        let total =
-            |buffers: &[Buffer]| buffers.iter().map(|buffer| buffer.selected().len() as u64).sum();
+        let total = |buffers: &[Buffer]| buffers.iter().map(|buffer| buffer.len() as u64).sum();
         match operation.0.as_deref() {
             Some(
                 Kind::Read { buffer, .. }
                 | Kind::Write { buffer, .. }
                 | Kind::Send { buffer, manner: Manner::Whole, .. },
-            ) => Expected::Bytes(buffer.selected().len() as u64),
+            ) => Expected::Bytes(buffer.len() as u64),
             Some(Kind::WriteMapped { part, .. }) => Expected::Bytes(part.len() as u64),
             Some(Kind::SendMessage { message, manner: Manner::Whole, .. }) => {
                 Expected::Bytes(total(message.buffers()))

@@ -2,8 +2,10 @@
 
 use std::fmt::Debug;
 
-use futures::executor::block_on;
-use ringwise::{AlignedBuf, Buffer, Custom, OwnedBuffer, OwnedBufferMut, StableBytes, fs::File};
+use futures::{executor::block_on, future::join_all};
+use ringwise::{
+    AlignedBuf, Buffer, Custom, Operation, OwnedBuffer, OwnedBufferMut, StableBytes, fs::File,
+};
 
 use super::{
     only_read,
@@ -192,6 +194,77 @@ fn an_empty_bytes_mut_is_filled_within_its_capacity() {
             let file = place.open("file", read_write()).await;
             let (read, buffer) = file.read_at(bytes::BytesMut::with_capacity(64), 3).await;
             assert_eq!((read.unwrap(), &*buffer), (5, &b"tents"[..]), "{}", place.name);
+        });
+    }
+}
+
+/// A buffer that may be asked for its bytes by the thread that made it only.
+struct Shy {
+    owner: std::thread::ThreadId,
+    bytes: Box<[u8; 64]>,
+}
+
+impl Shy {
+    fn new() -> Custom<Shy> {
+        Custom(Shy { owner: std::thread::current().id(), bytes: Box::new([0; 64]) })
+    }
+
+    fn look(&self) {
+        assert_eq!(std::thread::current().id(), self.owner, "asked by another thread");
+    }
+}
+
+// SAFETY: a box stays where it is when it is moved.
+unsafe impl StableBytes for Shy {
+    fn bytes(&self) -> &[u8] {
+        self.look();
+        &self.bytes[..]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.look();
+        &mut self.bytes[..]
+    }
+}
+
+/// A panic of a user's code in the driver took its neighbours with it.
+#[test]
+fn a_driver_runs_nothing_of_a_users_buffer() {
+    for place in places() {
+        place.write("file", &[5; 100]);
+        block_on(async {
+            let file = place.open("file", read_write()).await;
+            let read = || Operation::read_at(file.descriptor(), Shy::new().into_buffer(), 10);
+            let write = Operation::write_at(file.descriptor(), Shy::new().into_buffer(), 36);
+            let linked = [read(), write, Operation::sync_data(file.descriptor())];
+            for done in join_all(place.ring.submit_linked(linked)).await {
+                assert!(done.result().is_ok(), "{}", place.name);
+            }
+            let neighbour = || Operation::read_at(file.descriptor(), vec![0; 10], 0);
+            let done = join_all(place.ring.submit_all([neighbour(), read(), neighbour()])).await;
+            let moved: Vec<_> = done.iter().map(|done| done.result().unwrap()).collect();
+            assert_eq!(moved, [10, 64, 10], "{}", place.name);
+        });
+    }
+}
+
+/// What can be written from only was not refused as a read past the cache into it.
+#[test]
+fn a_static_buffer_is_refused_by_every_kind_of_read() {
+    for place in places() {
+        place.write("file", &[5; 8192]);
+        block_on(async {
+            for direct in [false, true] {
+                let options = only_read().direct(direct && !place.is_simulated());
+                let file = place.open("file", options).await;
+                let buffer = || Buffer::from(&b"these are constant"[..]);
+                let refused = [
+                    file.read_at(buffer(), 7).await.0.unwrap_err(),
+                    file.read_exact_at(buffer(), 0).await.0.unwrap_err(),
+                    file.read_vectored_at(vec![buffer()], 0).await.0.unwrap_err(),
+                ];
+                assert!(refused.iter().all(|error| error.errno() == libc::EFAULT), "{refused:?}");
+            }
         });
     }
 }
