@@ -10,11 +10,11 @@
 //!
 //! # Room for those that wait
 //!
-//! A receive or an accept that waits is in flight, and holds one of the ring's places until the
-//! other end says something. A ring has about twice its
-//! [`entries`](crate::Builder::entries) of places, 256 unless set; when all are held by receives
-//! that wait, nothing else begins until one of them ends. So build it with as many entries as
-//! there are connections, if each has a receive that waits.
+//! A receive, a send or an accept that waits takes no room from operations that work. While half of
+//! the ring's completion queue is free, it waits in the ring; beyond that it waits in an epoll set
+//! beside the ring and costs a little more. Descriptors and memory bound how many can wait, and not
+//! [`entries`](crate::Builder::entries). [`RingStats::waiting_for_room`](crate::RingStats) tells
+//! how many operations wait for room; with sockets alone that is 0.
 //!
 //! # Examples
 //!

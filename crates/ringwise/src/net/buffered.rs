@@ -65,8 +65,7 @@ mod sealed {
 /// dropped, or not polled again, loses nothing. Dropped, what was written is sent all the same.
 ///
 /// While a read waits, its buffer is with the ring: 17 KiB for each connection unless
-/// [`with_capacity`](Self::with_capacity) says otherwise, and one of the ring's places
-/// ([`net`](crate::net#room-for-those-that-wait)).
+/// [`with_capacity`](Self::with_capacity) says otherwise.
 ///
 /// # Examples
 ///

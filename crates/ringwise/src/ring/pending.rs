@@ -68,9 +68,8 @@ impl Pending {
     /// Gives the operation this long from the first poll on; then it is cancelled, and fails with
     /// [`TimedOut`](crate::ErrorKind::TimedOut). The future always waits for the operation's own
     /// end, so that its buffer comes back: what cannot be stopped (a write that the device has)
-    /// completes later, with its own result. The deadline is an operation of the ring too: while all
-    /// places are taken (see [`Builder::entries`](crate::Builder::entries)) it begins as late as the
-    /// operation does.
+    /// completes later, with its own result. The deadline needs no room in the ring: it comes in time
+    /// however many operations wait.
     ///
     /// # Examples
     ///
