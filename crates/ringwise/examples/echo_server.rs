@@ -6,7 +6,7 @@
 use std::{error::Error, net::SocketAddr, time::Duration};
 
 use ringwise::{
-    AcceptFailure, BufferGroup, Local, Ring,
+    AcceptFailure, BufferGroup, Ring,
     net::{ListenOptions, Shutdown, TcpListener, TcpStream},
 };
 
@@ -53,8 +53,7 @@ async fn echo(stream: &TcpStream, group: &BufferGroup) -> Result<(), ringwise::E
 async fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7007".into());
     let address: SocketAddr = address.parse()?;
-    // A receive that waits is in flight: as many entries as there may be connections.
-    let ring: Ring = Local::builder().entries(4096).build_ring()?;
+    let ring = Ring::new()?;
     let group = ring.buffer_group(256, 2048).await?;
     let listener = TcpListener::bind(&ring, &address, &ListenOptions::default())?;
     println!("listening on {}", listener.local_address()?);

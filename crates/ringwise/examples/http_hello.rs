@@ -13,7 +13,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use ringwise::{
-    AcceptFailure,
+    AcceptFailure, Ring,
     net::{Buffered, ListenOptions, TcpListener},
 };
 
@@ -58,8 +58,7 @@ pub async fn serve(listener: TcpListener) -> Result<Infallible, ringwise::Error>
 async fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let address: SocketAddr = address.parse()?;
-    // Each connection that waits for a request has a receive in flight.
-    let ring = ringwise::Local::builder().entries(4096).build_ring()?;
+    let ring = Ring::new()?;
     let listener = TcpListener::bind(&ring, &address, &ListenOptions::default())?;
     let backend = ring.setup().backend();
     println!("http://{} on {backend}", listener.local_address()?);

@@ -28,14 +28,17 @@ pub struct Daemon {
 impl Daemon {
     /// Starts a server, `echo` or `logd`; nothing where this machine has no ring.
     pub fn launch(tool: &str, engine: &str, flags: &[&str]) -> Option<Daemon> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+        // With the signals' own effects, whatever the tests' caller ignores: nohup(1) has SIGHUP
+        // ignored, and what is ignored stays so over execve(2).
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,TERM,USR1,USR2", "--"]);
+        command.arg(env!("CARGO_BIN_EXE_ringwise"));
         command.args([tool, "--listen", "127.0.0.1:0", "--engine", engine]).args(flags);
         Daemon::spawn(&mut command, engine)
     }
 
     /// Runs a command that becomes a server.
     pub fn spawn(command: &mut Command, engine: &str) -> Option<Daemon> {
-        let mut command = with_default_signals(command);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -106,24 +109,6 @@ impl Drop for Daemon {
 }
 
 /// Sends a signal.
-/// The same command with the signals' own effects, whatever the tests' caller ignores: nohup(1) has SIGHUP
-/// ignored, and what is ignored stays so over execve(2).
-fn with_default_signals(command: &Command) -> Command {
-    let mut wrapped = Command::new("env");
-    wrapped.args(["--default-signal=HUP,INT,TERM,USR1,USR2", "--"]);
-    wrapped.arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => wrapped.env(name, value),
-            None => wrapped.env_remove(name),
-        };
-    }
-    if let Some(directory) = command.get_current_dir() {
-        wrapped.current_dir(directory);
-    }
-    wrapped
-}
-
 pub fn signal(child: &Child, name: &str) {
     let killed = Command::new("kill").args([name, &child.id().to_string()]).status();
     assert!(killed.unwrap().success());
