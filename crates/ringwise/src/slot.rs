@@ -129,7 +129,9 @@ pub(crate) struct Slots {
     /// first, while it is in the cache.
     free: u32,
     inserted: u64,
-    freed: u64,
+    /// What `inserted` may come to: one look tells whether a permit is left. It is the number of those
+    /// freed, of those that wait and of the permits.
+    limit: u64,
 }
 
 #[derive(Debug)]
@@ -154,7 +156,8 @@ pub(crate) struct Freed {
 impl Slots {
     pub(crate) fn new(capacity: usize, table: u32) -> Slots {
         let slots = Vec::new();
-        Slots { table, slots, permits: capacity, waiting: 0, free: NONE, inserted: 0, freed: 0 }
+        let limit = capacity as u64;
+        Slots { table, slots, permits: capacity, waiting: 0, free: NONE, inserted: 0, limit }
     }
 
     /// How many can have a permit.
@@ -164,7 +167,7 @@ impl Slots {
 
     #[inline]
     pub(crate) fn in_flight(&self) -> usize {
-        (self.inserted - self.freed) as usize
+        self.working() + self.waiting
     }
 
     /// Operations ever taken in.
@@ -175,7 +178,7 @@ impl Slots {
     /// Operations in flight that have a permit.
     #[inline]
     pub(crate) fn working(&self) -> usize {
-        self.in_flight() - self.waiting
+        (self.inserted + self.permits as u64 - self.limit) as usize
     }
 
     /// Operations in flight that have none.
@@ -186,7 +189,7 @@ impl Slots {
     /// Whether every permit is taken.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.working() >= self.permits
+        self.inserted >= self.limit
     }
 
     /// Whether there is a number for another operation.
@@ -197,7 +200,9 @@ impl Slots {
     /// Gives the permit of an operation back: it waits, and completes without one.
     pub(crate) fn let_wait(&mut self, ticket: Ticket) {
         let slot = &mut self.slots[ticket.index()];
-        self.waiting += usize::from(!std::mem::replace(&mut slot.waits, true));
+        if !std::mem::replace(&mut slot.waits, true) {
+            (self.waiting, self.limit) = (self.waiting + 1, self.limit + 1);
+        }
     }
 
     /// Takes an operation in. The caller has seen that the table is not full.
@@ -262,9 +267,10 @@ impl Slots {
         slot.generation = slot.generation.wrapping_add(1);
         let tag = std::mem::replace(&mut slot.tag, u64::from(self.free));
         self.free = ticket.index() as u32;
-        self.freed += 1;
         if std::mem::take(&mut slot.waits) {
             self.waiting -= 1;
+        } else {
+            self.limit += 1;
         }
         Some(Freed { tag, nop: slot.operation.is_nop() })
     }
