@@ -91,7 +91,10 @@ struct Inner {
 }
 
 impl Ring {
-    /// A ring with the default settings: on io_uring where that works, else on classic calls.
+    /// Builds a ring with the default settings: on io_uring where that works, else on classic calls.
+    ///
+    /// A multi-threaded tokio runtime drives the rings that are built in it (feature `tokio`). Every
+    /// other ring has a thread of its own; [`Builder::driver_thread`] chooses.
     ///
     /// # Errors
     ///
