@@ -479,6 +479,7 @@ fn a_runtime_dies_with_operations_in_flight() {
             let stats = ring.stats();
             assert_eq!(stats.delivered + stats.reclaimed, stats.submitted);
             assert_eq!(stats.local.in_flight, 0);
+            assert_eq!(stats.local.submitted, stats.local.completed);
         }
     }
 }

@@ -118,7 +118,9 @@ pub fn a_missing_file_is_named_in_the_error(way: Loop) {
     let open = Operation::open(&path, OpenOptions::new().read(true));
     let error = run(&mut local, open).into_descriptor().unwrap_err();
     assert_eq!(error.path(), Some(path.as_path()));
-    assert_eq!(std::io::Error::from(error.clone()).kind(), std::io::ErrorKind::NotFound);
+    let standard = std::io::Error::from(error.clone());
+    assert_eq!(standard.kind(), std::io::ErrorKind::NotFound);
+    assert_eq!(standard.raw_os_error(), Some(libc::ENOENT));
     let text = error.to_string();
     assert!(text.starts_with(&format!("open {}: No such file", path.display())), "{text}");
 }
