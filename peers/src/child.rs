@@ -333,6 +333,8 @@ impl From<Figures> for Sample {
             cpu_ns_per_operation: figures.cpu_ns_per_operation,
             split: None,
             other_cpu_ns_per_operation: None,
+            device_flushes: None,
+            kswapd_pages: None,
             device_share: figures.device_share,
             device_queue_depth: figures.device_queue_depth,
             device_written_bytes_per_op: None,

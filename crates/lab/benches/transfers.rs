@@ -25,7 +25,7 @@ use std::{
 };
 
 use clap::{Parser, ValueEnum};
-use ringwise::{AlignedBuf, BackendChoice, Local, OpenOptions, fs::File};
+use ringwise::{AlignedBuf, BackendChoice, BufResult, Local, OpenOptions, fs::File};
 use ringwise_measure::{
     cpu::process_cpu_ns,
     quantity::{bytes_text, parse_duration, parse_size},
@@ -253,7 +253,7 @@ impl Target {
         buffer: AlignedBuf,
         offset: u64,
     ) -> io::Result<AlignedBuf> {
-        let (result, buffer) = match self {
+        let BufResult(result, buffer) = match self {
             Target::Tokio(file) => {
                 return by_blocking_thread(file.clone(), kind, buffer, offset).await;
             }

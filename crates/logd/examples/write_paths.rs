@@ -10,7 +10,9 @@
 
 use std::{error::Error, fs::File, os::unix::fs::FileExt, path::Path, sync::mpsc, time::Instant};
 
-use ringwise::{AlignedBuf, BackendChoice, Buffer, Descriptor, Local, OpenOptions, Operation};
+use ringwise::{
+    AlignedBuf, BackendChoice, Buffer, Descriptor, Local, OpenOptions, Operation, OwnedBuffer,
+};
 use ringwise_measure::{cpu::process_cpu_ns, histogram::Latency, quantity};
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
@@ -131,7 +133,7 @@ fn ring(path: &Path, work: Work, latency: &mut Latency, flags: i32, sync: Sync) 
                 let done = local.next_completion().ok_or("two completions")?;
                 done.result()?;
                 if done.tag() == 1 {
-                    memory = done.into_buffer().and_then(|b| b.into_aligned().ok());
+                    memory = done.into_buffer().and_then(|b| AlignedBuf::try_from_buffer(b).ok());
                 }
             }
         } else {
@@ -139,7 +141,7 @@ fn ring(path: &Path, work: Work, latency: &mut Latency, flags: i32, sync: Sync) 
             if done.result()? != work.batch {
                 return Err("a short write".into());
             }
-            memory = done.into_buffer().and_then(|buffer| buffer.into_aligned().ok());
+            memory = done.into_buffer().and_then(|buffer| AlignedBuf::try_from_buffer(buffer).ok());
             if sync == Sync::After {
                 local.run(Operation::sync_data(&file))?.result()?;
             }
@@ -216,7 +218,9 @@ fn flowing(path: &Path, work: Work, latency: &mut Latency) -> Fallible<()> {
                 if result != work.batch {
                     return Err("a short write".into());
                 }
-                spare.extend(completion.into_buffer().and_then(|b| b.into_aligned().ok()));
+                spare.extend(
+                    completion.into_buffer().and_then(|b| AlignedBuf::try_from_buffer(b).ok()),
+                );
                 written.push(tag);
             }
         }

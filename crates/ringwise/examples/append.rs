@@ -10,7 +10,7 @@ use std::{
     process::ExitCode,
 };
 
-use ringwise::{OpenOptions, Ring, fs::File};
+use ringwise::{BufResult, OpenOptions, Ring, fs::File};
 
 fn main() -> ExitCode {
     let Some(path) = std::env::args_os().nth(1).map(PathBuf::from) else {
@@ -36,7 +36,7 @@ async fn append(path: &Path) -> Result<usize, Box<dyn Error>> {
     let is_new = !path.try_exists()?;
     let file = File::open(&ring, path, OpenOptions::new().write(true).create(true)).await?;
     let end = file.metadata().await?.len();
-    let (result, record) = file.write_durable_at(record, end).await;
+    let BufResult(result, record) = file.write_durable_at(record, end).await;
     result?;
     if is_new {
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());

@@ -7,7 +7,7 @@
 use std::{error::Error as StdError, fs::File as StdFile, time::Duration};
 
 use ringwise::{
-    BackendChoice, Error, Local, OpenOptions, Operation, Registration, Ring, fs::File,
+    BackendChoice, BufResult, Error, Local, OpenOptions, Operation, Registration, Ring, fs::File,
     sim::Simulation,
 };
 use rustix::{
@@ -58,7 +58,7 @@ async fn requests(ring: &Ring, file: &File) {
     tell("an offset past i64", file.read_at(vec![0; 8], 1 << 63).await.0);
     tell("a write past i64", file.write_all_at(vec![0; 8], (1 << 63) - 4).await.0);
     tell("a longer file", file.set_len(3 << 30).await);
-    let (read, bytes) = file.read_at(vec![1; (2 << 30) + 1], 0).await;
+    let BufResult(read, bytes) = file.read_at(vec![1; (2 << 30) + 1], 0).await;
     tell("2 GiB and a byte of it at once", read);
     tell("the same to its end", file.read_exact_at(bytes, 0).await.0);
     let (silent, _writer) = std::io::pipe().expect("two descriptors");

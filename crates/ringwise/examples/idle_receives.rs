@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ringwise::{AlignedBuf, Descriptor, OpenOptions, Operation, Ring, fs::File};
+use ringwise::{AlignedBuf, BufResult, Descriptor, OpenOptions, Operation, Ring, fs::File};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const BLOCK: usize = 4096;
@@ -79,7 +79,8 @@ async fn reads(file: &File) -> (f64, f64) {
             for number in 0..READS / TASKS {
                 let block = (task * 7919 + number * 104_729) % BLOCKS;
                 let start = Instant::now();
-                let (result, back) = file.read_exact_at(buffer, block * BLOCK as u64).await;
+                let BufResult(result, back) =
+                    file.read_exact_at(buffer, block * BLOCK as u64).await;
                 result.expect("the file is there");
                 taken.push(start.elapsed().as_secs_f64() * 1e6);
                 buffer = back;

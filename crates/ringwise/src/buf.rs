@@ -3,54 +3,65 @@
 //! A buffer moves into the operation and comes back with its completion, on failure too; a
 //! borrowed buffer could not be kept alive when the caller goes away (invariant 1).
 //!
-//! A read fills what the buffer has: `vec![0; n]` within its length, which stays, and an empty
-//! `Vec::with_capacity(n)` within its capacity, after which its length is what was read. No buffer is
-//! ever made longer than its capacity.
+//! There are two families. What is written is any [`OwnedBuffer`], shared and constant bytes among
+//! them. What is read into is an [`OwnedBufferMut`]: `vec![0; n]` is filled within its length, which
+//! stays, and an empty `Vec::with_capacity(n)` within its capacity, after which its length is what was
+//! read. A [`Part`] is a range of either, and [`Spare`] is the capacity behind what is there already.
 
 mod aligned;
+mod custom;
 mod group;
 mod mapping;
 mod owned;
+mod part;
 mod pool;
 mod registered;
+mod result;
+mod room;
 
-use std::ops::{Bound, RangeBounds};
+use std::{
+    ops::{Bound, Range, RangeBounds},
+    sync::Arc,
+};
 
 pub use aligned::AlignedBuf;
+use custom::CustomBytes;
+pub use custom::{Custom, StableBytes, StableBytesMut};
 pub use group::{BufferGroup, Received};
 pub(crate) use group::{Entries, Group};
 pub(crate) use mapping::MappedPart;
 pub use mapping::Mapping;
-use owned::CustomBytes;
-pub(crate) use owned::Reading;
-pub use owned::{Custom, OwnedBuffer, OwnedBufferMut, StableBytes};
+pub use owned::{OwnedBuffer, OwnedBufferMut};
+pub use part::{Part, Spare};
 pub use pool::{Pool, PoolBuf, Registration};
 pub(crate) use registered::{Memory, Registered, Registrations, Token};
+pub use result::BufResult;
+pub(crate) use room::RawBuffer;
 
 /// The most that the kernel moves in one call (`MAX_RW_COUNT`, include/linux/fs.h).
 pub(crate) const MOVED_BYTES_MAX: usize = 0x7fff_f000;
 
 /// Bytes owned by an operation, with the part of them that the operation may move.
 ///
-/// Every accepted type converts with `Into<Buffer>`: `Vec<u8>`, `Box<[u8]>`, [`AlignedBuf`] and
-/// [`PoolBuf`].
+/// Every [`OwnedBuffer`] becomes one by [`into_buffer`](OwnedBuffer::into_buffer), and is found in it
+/// again by [`from_buffer`](OwnedBuffer::from_buffer).
 ///
 /// # Examples
 ///
 /// ```
-/// use ringwise::Buffer;
+/// use ringwise::{Buffer, OwnedBuffer};
 ///
 /// let buffer = Buffer::from(vec![0_u8; 8]).slice(2..6);
 /// assert_eq!(buffer.selected().len(), 4);
-/// assert_eq!(buffer.into_vec().unwrap().len(), 8);
+/// assert_eq!(Vec::from_buffer(buffer).len(), 8);
 /// ```
 #[derive(Debug)]
 pub struct Buffer {
     storage: Storage,
     start: usize,
     len: usize,
-    /// It was empty, and a read fills its capacity: its length is to become what was read.
-    is_filling: bool,
+    /// The part is spare capacity, which a read makes part of the bytes.
+    is_spare: bool,
 }
 
 #[derive(Debug)]
@@ -60,8 +71,12 @@ enum Storage {
     Aligned(AlignedBuf),
     Pooled(PoolBuf),
     Received(Received),
-    /// Never read into: see [`Buffer::is_writable`].
+    // None of these is read into: see `Buffer::is_writable`.
     Static(&'static [u8]),
+    Shared(Arc<[u8]>),
+    #[cfg(feature = "bytes")]
+    Bytes(bytes::Bytes),
+    /// It says itself.
     Custom(CustomBytes),
 }
 
@@ -74,19 +89,10 @@ impl Storage {
             Storage::Pooled(bytes) => bytes,
             Storage::Received(bytes) => bytes,
             Storage::Static(bytes) => bytes,
+            Storage::Shared(bytes) => bytes,
+            #[cfg(feature = "bytes")]
+            Storage::Bytes(bytes) => bytes,
             Storage::Custom(bytes) => bytes.as_slice(),
-        }
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        match self {
-            Storage::Vec(bytes) => bytes,
-            Storage::Boxed(bytes) => bytes,
-            Storage::Aligned(bytes) => bytes,
-            Storage::Pooled(bytes) => bytes,
-            Storage::Received(bytes) => bytes,
-            Storage::Static(_) => &mut [],
-            Storage::Custom(bytes) => bytes.as_mut_slice(),
         }
     }
 }
@@ -94,48 +100,7 @@ impl Storage {
 impl Buffer {
     fn whole(storage: Storage) -> Buffer {
         let len = storage.as_slice().len();
-        Buffer { storage, start: 0, len, is_filling: false }
-    }
-
-    /// As a read is given it: what is empty has its capacity, of zeros until it is filled.
-    pub(crate) fn opened(mut self) -> Buffer {
-        if !self.storage.as_slice().is_empty() {
-            return self;
-        }
-        match &mut self.storage {
-            Storage::Vec(bytes) => bytes.resize(bytes.capacity(), 0),
-            Storage::Custom(bytes) => bytes.fill_capacity(),
-            Storage::Boxed(_)
-            | Storage::Aligned(_)
-            | Storage::Pooled(_)
-            | Storage::Received(_)
-            | Storage::Static(_) => {}
-        }
-        self.len = self.storage.as_slice().len();
-        self.is_filling = self.len > 0;
-        self
-    }
-
-    /// Whether it was [opened](Self::opened) and is to be cut at what was read; from now on that is the
-    /// caller's to do, by [`cut`](Self::cut).
-    pub(crate) fn take_filling(&mut self) -> bool {
-        std::mem::take(&mut self.is_filling)
-    }
-
-    /// As its owner gets it back after a read of so many bytes.
-    pub(crate) fn filled(mut self, count: usize) -> Buffer {
-        if self.take_filling() { self.cut(count) } else { self }
-    }
-
-    /// With so many bytes.
-    pub(crate) fn cut(mut self, count: usize) -> Buffer {
-        match &mut self.storage {
-            Storage::Vec(bytes) => bytes.truncate(count),
-            Storage::Custom(bytes) => bytes.truncate(count),
-            _ => {}
-        }
-        (self.start, self.len) = (0, self.storage.as_slice().len());
-        self
+        Buffer { storage, start: 0, len, is_spare: false }
     }
 
     /// Limits the operation to `range` of the bytes, counted from the start of the buffer.
@@ -144,23 +109,25 @@ impl Buffer {
     ///
     /// When the range does not lie within the buffer, as slicing does.
     #[must_use]
-    pub fn slice(mut self, range: impl RangeBounds<usize>) -> Buffer {
-        let total = self.storage.as_slice().len();
-        let after = |at: usize| at.checked_add(1).expect("a range beyond every buffer");
-        let start = match range.start_bound() {
-            Bound::Included(&start) => start,
-            Bound::Excluded(&before) => after(before),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&last) => after(last),
-            Bound::Excluded(&end) => end,
-            Bound::Unbounded => total,
-        };
-        assert!(start <= end && end <= total, "range {start}..{end} of a buffer of {total} bytes");
-        self.start = start;
-        self.len = end - start;
+    pub fn slice(self, range: impl RangeBounds<usize>) -> Buffer {
+        let range = range_of(range, self.as_slice().len());
+        Buffer { is_spare: false, ..self.selecting(range) }
+    }
+
+    /// The same of a range that came from [`range`](Self::range), which may be spare capacity.
+    pub(crate) fn selecting(mut self, range: Range<usize>) -> Buffer {
+        self.select(range);
         self
+    }
+
+    /// As [`selecting`](Self::selecting), where the buffer is.
+    pub(crate) fn select(&mut self, range: Range<usize>) {
+        (self.start, self.len) = (range.start, range.len());
+    }
+
+    /// As its owner gets it back: of spare capacity, what was read is part of the bytes.
+    pub(crate) fn given_back(self) -> Buffer {
+        if self.is_spare { Buffer::whole(self.storage) } else { self }
     }
 
     /// All bytes, whatever part was selected.
@@ -168,28 +135,12 @@ impl Buffer {
         self.storage.as_slice()
     }
 
-    /// All bytes, whatever part was selected; none of a static buffer.
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        self.storage.as_mut_slice()
-    }
-
     /// The part that operations move.
     pub fn selected(&self) -> &[u8] {
-        &self.storage.as_slice()[self.start..self.start + self.len]
-    }
-
-    /// The part that operations move; none of a static buffer.
-    pub(crate) fn selected_mut(&mut self) -> &mut [u8] {
-        if !self.is_writable() {
-            return &mut [];
-        }
-        let (start, len) = (self.start, self.len);
-        &mut self.storage.as_mut_slice()[start..start + len]
-    }
-
-    /// As [`slice`](Self::slice), of a range that came from [`range`](Self::range).
-    pub(crate) fn select(&mut self, range: std::ops::Range<usize>) {
-        (self.start, self.len) = (range.start, range.len());
+        let bytes = self.as_slice();
+        // Spare capacity has no bytes yet.
+        let end = bytes.len().min(self.start + self.len);
+        &bytes[self.start.min(end)..end]
     }
 
     /// How many bytes operations move.
@@ -197,125 +148,38 @@ impl Buffer {
         self.len
     }
 
-    /// Whether an operation may read into it.
-    pub(crate) fn is_writable(&self) -> bool {
-        !matches!(self.storage, Storage::Static(_))
-    }
-
     /// The selected part, as a range of all bytes.
-    pub(crate) fn range(&self) -> std::ops::Range<usize> {
+    pub(crate) fn range(&self) -> Range<usize> {
         self.start..self.start + self.len
     }
+}
 
-    /// Where the kernel reads or writes: the selected part, and its registered region if any.
-    /// Lengths are cut at what the kernel moves at a time: asked for more than a result can tell,
-    /// a ring refuses a send (io_uring/net.c).
-    pub(crate) fn raw(&mut self, ring: u32) -> RawBuffer {
-        let registered = match &self.storage {
-            Storage::Pooled(lease) => lease.registered_with(ring),
-            _ => None,
-        };
-        let len = self.len.min(MOVED_BYTES_MAX) as u32;
-        let pointer = match self.storage {
-            // The loop refuses to read into it; a write only looks at it.
-            Storage::Static(bytes) => bytes[self.start..].as_ptr().cast_mut(),
-            _ => self.selected_mut().as_mut_ptr(),
-        };
-        RawBuffer { pointer, len, registered }
-    }
-
-    /// The `Vec<u8>` that this buffer was made of.
-    ///
-    /// # Errors
-    ///
-    /// The buffer itself, when it was made of something else.
-    pub fn into_vec(self) -> Result<Vec<u8>, Buffer> {
-        match self.storage {
-            Storage::Vec(bytes) => Ok(bytes),
-            storage => Err(Buffer { storage, ..self }),
-        }
-    }
-
-    /// The `Box<[u8]>` that this buffer was made of.
-    ///
-    /// # Errors
-    ///
-    /// The buffer itself, when it was made of something else.
-    pub fn into_boxed(self) -> Result<Box<[u8]>, Buffer> {
-        match self.storage {
-            Storage::Boxed(bytes) => Ok(bytes),
-            storage => Err(Buffer { storage, ..self }),
-        }
-    }
-
-    /// The [`AlignedBuf`] that this buffer was made of.
-    ///
-    /// # Errors
-    ///
-    /// The buffer itself, when it was made of something else.
-    pub fn into_aligned(self) -> Result<AlignedBuf, Buffer> {
-        match self.storage {
-            Storage::Aligned(bytes) => Ok(bytes),
-            storage => Err(Buffer { storage, ..self }),
-        }
-    }
-
-    /// The [`PoolBuf`] that this buffer was made of.
-    ///
-    /// # Errors
-    ///
-    /// The buffer itself, when it was made of something else.
-    pub fn into_pooled(self) -> Result<PoolBuf, Buffer> {
-        match self.storage {
-            Storage::Pooled(lease) => Ok(lease),
-            storage => Err(Buffer { storage, ..self }),
-        }
+impl AsRef<[u8]> for Buffer {
+    /// The part that operations move.
+    fn as_ref(&self) -> &[u8] {
+        self.selected()
     }
 }
 
-impl From<Received> for Buffer {
-    fn from(received: Received) -> Buffer {
-        Buffer::whole(Storage::Received(received))
-    }
-}
-
-impl From<&'static [u8]> for Buffer {
-    /// For writing only: a loop refuses to read into it.
-    fn from(bytes: &'static [u8]) -> Buffer {
-        Buffer::whole(Storage::Static(bytes))
-    }
-}
-
-/// Where the kernel reads or writes. Valid as long as the [`Buffer`] it came from stays in place.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RawBuffer {
-    pub(crate) pointer: *mut u8,
-    pub(crate) len: u32,
-    pub(crate) registered: Option<u16>,
-}
-
-impl From<Vec<u8>> for Buffer {
-    fn from(bytes: Vec<u8>) -> Buffer {
-        Buffer::whole(Storage::Vec(bytes))
-    }
-}
-
-impl From<Box<[u8]>> for Buffer {
-    fn from(bytes: Box<[u8]>) -> Buffer {
-        Buffer::whole(Storage::Boxed(bytes))
-    }
-}
-
-impl From<AlignedBuf> for Buffer {
-    fn from(bytes: AlignedBuf) -> Buffer {
-        Buffer::whole(Storage::Aligned(bytes))
-    }
-}
-
-impl From<PoolBuf> for Buffer {
-    fn from(lease: PoolBuf) -> Buffer {
-        Buffer::whole(Storage::Pooled(lease))
-    }
+/// A range of so many bytes.
+///
+/// # Panics
+///
+/// When it does not lie within them.
+fn range_of(range: impl RangeBounds<usize>, total: usize) -> Range<usize> {
+    let after = |at: usize| at.checked_add(1).expect("a range beyond every buffer");
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&before) => after(before),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => after(last),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => total,
+    };
+    assert!(start <= end && end <= total, "range {start}..{end} of a buffer of {total} bytes");
+    start..end
 }
 
 #[cfg(test)]
@@ -340,8 +204,7 @@ mod tests {
     #[test]
     fn a_buffer_comes_back_as_what_it_was() {
         let buffer = Buffer::from(vec![1, 2].into_boxed_slice());
-        let buffer = buffer.into_vec().unwrap_err();
-        assert_eq!(&*buffer.into_boxed().unwrap(), [1, 2]);
+        assert_eq!(&*<Box<[u8]>>::from_buffer(buffer), [1, 2]);
     }
 
     #[test]

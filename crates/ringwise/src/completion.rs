@@ -97,12 +97,22 @@ impl Completion {
     ///
     /// An empty buffer that was read into has what was read.
     pub fn into_buffer(self) -> Option<Buffer> {
-        let count = usize::try_from(self.result).unwrap_or(0);
-        self.operation.take_buffer().map(|buffer| buffer.filled(count))
+        self.take_buffer().map(Buffer::given_back)
     }
 
     /// The buffers of a vectored read or write, whether it succeeded or not.
     pub fn into_buffers(self) -> Vec<Buffer> {
+        self.take_buffers().into_iter().map(Buffer::given_back).collect()
+    }
+
+    /// The buffer as the operation had it, with what was read.
+    pub(crate) fn take_buffer(self) -> Option<Buffer> {
+        let count = usize::try_from(self.result).unwrap_or(0);
+        self.operation.take_buffer().map(|buffer| buffer.filled(count))
+    }
+
+    /// The buffers as the operation had them, with what was read.
+    pub(crate) fn take_buffers(self) -> Vec<Buffer> {
         let mut left = usize::try_from(self.result).unwrap_or(0);
         let fill = |buffer: Buffer| {
             let part = left.min(buffer.len());

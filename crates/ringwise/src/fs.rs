@@ -23,15 +23,12 @@ pub use chain::{Chain, StepOutcome};
 pub use file::File;
 
 use crate::{
-    buf::OwnedBuffer,
+    buf::{BufResult, OwnedBuffer},
     error::Error,
     metadata::Metadata,
     op::{OpenOptions, Operation},
     ring::Ring,
 };
-
-/// What an operation with a buffer comes to: its result, and the buffer, on failure too.
-pub type Outcome<T, B> = (Result<T, Error>, B);
 
 /// Reads a whole file.
 ///
@@ -64,11 +61,11 @@ pub async fn write<B: OwnedBuffer>(
     ring: &Ring,
     path: impl AsRef<Path>,
     buffer: B,
-) -> Outcome<(), B> {
+) -> BufResult<(), B> {
     let options = OpenOptions::new().write(true).create(true).truncate(true);
     match File::open(ring, path, options).await {
         Ok(file) => file.write_all_at(buffer, 0).await,
-        Err(error) => (Err(error), buffer),
+        Err(error) => BufResult(Err(error), buffer),
     }
 }
 

@@ -67,8 +67,8 @@ mod sync;
 mod sys;
 
 pub use buf::{
-    AlignedBuf, Buffer, BufferGroup, Custom, Mapping, OwnedBuffer, OwnedBufferMut, Pool, PoolBuf,
-    Received, Registration, StableBytes,
+    AlignedBuf, BufResult, Buffer, BufferGroup, Custom, Mapping, OwnedBuffer, OwnedBufferMut, Part,
+    Pool, PoolBuf, Received, Registration, Spare, StableBytes, StableBytesMut,
 };
 pub use completion::Completion;
 pub use descriptor::{Descriptor, RegisteredFile, Target};

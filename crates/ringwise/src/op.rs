@@ -358,7 +358,7 @@ impl Operation {
 
     /// Takes back the buffer of a read, write, receive or send that was not pushed.
     pub fn into_buffer(self) -> Option<Buffer> {
-        self.take_buffer().map(|buffer| buffer.filled(0))
+        self.take_buffer().map(Buffer::given_back)
     }
 
     /// The buffer as the operation had it.
@@ -379,7 +379,7 @@ impl Operation {
 
     /// Takes back the buffers of a vectored read or write that was not pushed; empty for others.
     pub fn into_buffers(self) -> Vec<Buffer> {
-        self.take_buffers().into_iter().map(|buffer| buffer.filled(0)).collect()
+        self.take_buffers().into_iter().map(Buffer::given_back).collect()
     }
 
     /// The buffers as the operation had them.

@@ -23,7 +23,7 @@ use std::{
     future::{Future, poll_fn},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Poll, Waker},
     time::Duration,
@@ -83,6 +83,7 @@ struct Inner {
     process: Arc<ProcessMark>,
     /// Reads that the caller's thread served by itself.
     inline_hits: Hits,
+    bounced_reads: AtomicU64,
     /// It was shut down, which callers' threads have to know too.
     is_closed: AtomicBool,
     simulation: Option<Simulation>,
@@ -119,6 +120,7 @@ impl Ring {
                 setup,
                 process,
                 inline_hits: Hits::default(),
+                bounced_reads: AtomicU64::new(0),
                 is_closed: AtomicBool::new(false),
                 simulation,
                 driver: Some(driver),
@@ -132,6 +134,7 @@ impl Ring {
             setup,
             process,
             inline_hits: Hits::default(),
+            bounced_reads: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
             simulation,
             #[cfg(feature = "tokio")]
@@ -344,6 +347,7 @@ impl Ring {
             reclaimed,
             wakes,
             inline_hits,
+            bounced_reads: self.0.bounced_reads.load(Ordering::Relaxed),
             waiting_for_room,
             local,
             backend,
@@ -355,6 +359,10 @@ impl Ring {
     #[inline]
     pub(crate) fn count_inline_hit(&self) {
         self.0.inline_hits.count();
+    }
+
+    pub(crate) fn count_bounced_read(&self) {
+        self.0.bounced_reads.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Ends the ring, for all its handles: nothing new is taken (`ESHUTDOWN`), reads and timeouts
@@ -426,6 +434,8 @@ pub struct RingStats {
     /// Reads and writes of files that the caller's thread served by itself, from or into the page
     /// cache or memory; they are in no other count.
     pub inline_hits: u64,
+    /// Reads of direct files that were not aligned: each was made by a longer one, and a copy.
+    pub bounced_reads: u64,
     /// Operations that wait for room in the loop at this moment (see [`Builder::entries`]). Those that
     /// wait for a socket, a pipe or a time need no room, so this is 0 unless more operations work at
     /// once than the loop holds.

@@ -21,8 +21,8 @@ use std::{
 use futures::executor::block_on;
 use rings::skip;
 use ringwise::{
-    AlignedBuf, BackendChoice, Custom, Descriptor, Local, OpenOptions, Operation, OwnedBuffer,
-    Pending, Ring, StableBytes, sim::Simulation,
+    AlignedBuf, BackendChoice, Custom, Descriptor, Local, OpenOptions, Operation, OwnedBufferMut,
+    Pending, Ring, StableBytes, StableBytesMut, sim::Simulation,
 };
 
 const THREADS: u64 = 4;
@@ -55,7 +55,10 @@ unsafe impl StableBytes for Marked {
     fn bytes(&self) -> &[u8] {
         &self.0[..]
     }
+}
 
+// SAFETY: the same, and nobody else has it.
+unsafe impl StableBytesMut for Marked {
     fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0[..]
     }
@@ -88,7 +91,7 @@ impl Things {
     /// An operation that comes to its end by itself.
     fn operation(&self, random: &mut fastrand::Rng) -> Operation {
         let offset = random.u64(..256) * 256;
-        let marked = |byte| Custom(Marked(Box::new([byte; 256]))).into_buffer();
+        let marked = |byte| Custom(Marked(Box::new([byte; 256]))).into_buffer_mut();
         match random.u8(..10) {
             0 => Operation::nop(),
             1 => Operation::open(&self.path, OpenOptions::new().read(true)),
@@ -104,7 +107,7 @@ impl Things {
 
     /// A read that waits until somebody writes.
     fn wait(&self) -> Operation {
-        let buffer = Custom(Marked(Box::new([0; 256]))).into_buffer();
+        let buffer = Custom(Marked(Box::new([0; 256]))).into_buffer_mut();
         Operation::read_at(&self.reader, buffer, 0)
     }
 }

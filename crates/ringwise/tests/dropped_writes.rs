@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::{executor::block_on, future::poll_immediate};
 use rings::{places, real_places, simulated};
 use ringwise::{
-    ErrorKind, Opcode,
+    BufResult, ErrorKind, Opcode,
     fs::File,
     sim::{Fault, Simulation, When},
 };
@@ -147,7 +147,7 @@ fn a_wait_for_a_dropped_write_has_its_deadline() {
         let hasty = file.with_deadline(Duration::from_micros(1));
         let late = hasty.settled().await.unwrap_err();
         assert_eq!(late.kind(), ErrorKind::TimedOut);
-        let (late, back) = hasty.write_at(vec![2; 10], 50).await;
+        let BufResult(late, back) = hasty.write_at(vec![2; 10], 50).await;
         assert_eq!((late.unwrap_err().kind(), back), (ErrorKind::TimedOut, vec![2; 10]));
         file.settled().await.unwrap();
         assert_eq!(place.read("file"), [1; 100]);

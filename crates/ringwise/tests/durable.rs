@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, future::Future, time::Duration};
 
 use futures::executor::block_on;
 use ringwise::{
-    BackendChoice, ErrorKind, Local, Opcode, OpenOptions, Ring,
+    BackendChoice, BufResult, ErrorKind, Local, Opcode, OpenOptions, Ring,
     fs::{Chain, File, StepOutcome},
     sim::{Fault, Simulation, When},
 };
@@ -117,7 +117,7 @@ fn a_part_of_a_buffer_is_written_and_the_whole_comes_back() {
         block_on(async {
             let file = File::open(&ring, &path, options()).await.unwrap();
             let part = ringwise::Buffer::from(b"a durable part".to_vec()).slice(2..9);
-            let (result, buffer) = file.write_durable_at(part, 0).await;
+            let BufResult(result, buffer) = file.write_durable_at(part, 0).await;
             result.unwrap();
             assert_eq!(buffer.selected(), b"durable");
             assert_eq!(buffer.as_slice(), b"a durable part");

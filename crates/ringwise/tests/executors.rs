@@ -23,7 +23,7 @@ use futures::{
 };
 use rings::{in_child, may_have_threads, read_write, skip};
 use ringwise::{
-    BackendChoice, Builder, Descriptor, Effect, Local, Operation, Ring, fs, fs::File,
+    BackendChoice, BufResult, Builder, Descriptor, Effect, Local, Operation, Ring, fs, fs::File,
     sim::Simulation,
 };
 use tokio::runtime::{Builder as RuntimeBuilder, Runtime};
@@ -57,9 +57,9 @@ async fn task(file: File, number: u64) -> u64 {
     let mut sum = 0;
     for round in 0..10_u64 {
         let offset = (number * 10 + round) * 100;
-        let (written, bytes) = file.write_all_at(vec![number as u8; 100], offset).await;
+        let BufResult(written, bytes) = file.write_all_at(vec![number as u8; 100], offset).await;
         written.unwrap();
-        let (read, back) = file.read_exact_at(vec![0; 100], offset).await;
+        let BufResult(read, back) = file.read_exact_at(vec![0; 100], offset).await;
         read.unwrap();
         assert_eq!(back, bytes);
         sum += back.iter().map(|byte| u64::from(*byte)).sum::<u64>();
@@ -391,7 +391,7 @@ async fn writes_of_which_none_has_a_worker(ring: &Ring, file: std::fs::File) {
     let file = File::from_std(ring, file);
     let writes = (0..8).map(|at| file.write_all_at(vec![at; 512], u64::from(at) * 512));
     let written = join_all(writes).await;
-    written.into_iter().for_each(|(written, _)| written.unwrap());
+    written.into_iter().for_each(|BufResult(written, _)| written.unwrap());
     let chain = |at: u8| {
         let chain = file.chain().write_at(vec![at; 512], u64::from(at) * 512).sync_data();
         chain.run()
@@ -600,7 +600,7 @@ fn misuse(ring: Ring, file: File, futures: Vec<Box<dyn std::any::Any>>) {
         assert!(error.to_string().contains("forked"), "{error}");
         assert_eq!(done.into_buffer().unwrap().as_slice(), [7; 100]);
         // In the cache, where no ring would be needed.
-        let (read, back) = file.read_at(vec![7; 100], 0).await;
+        let BufResult(read, back) = file.read_at(vec![7; 100], 0).await;
         let error = read.unwrap_err();
         assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
         assert_eq!(back, [7; 100]);
@@ -610,7 +610,7 @@ fn misuse(ring: Ring, file: File, futures: Vec<Box<dyn std::any::Any>>) {
         assert_eq!(written.result.as_ref().unwrap_err().errno(), libc::EOWNERDEAD);
         assert_eq!(written.into_buffer::<Vec<u8>>(), [1; 10]);
         assert!(sync.result.is_err());
-        let (written, back) = file.write_all_at(vec![1; 10], 0).await;
+        let BufResult(written, back) = file.write_all_at(vec![1; 10], 0).await;
         assert_eq!(written.unwrap_err().errno(), libc::EOWNERDEAD);
         assert_eq!(back, [1; 10]);
         let pool = ring.register_pool(1, 4096).await;

@@ -10,8 +10,8 @@ use std::{
 
 use futures::{executor::block_on, future::poll_immediate};
 use ringwise::{
-    BackendChoice, Builder, Descriptor, ErrorKind, Local, OpenOptions, Operation, Ring, fs,
-    fs::File,
+    BackendChoice, BufResult, Builder, Descriptor, ErrorKind, Local, OpenOptions, Operation, Ring,
+    fs, fs::File,
 };
 
 /// Every backend, each with a driver thread.
@@ -103,7 +103,7 @@ mod runtime {
                     let file = file.clone();
                     tokio::spawn(async move {
                         for round in 0..20 {
-                            let (read, bytes) =
+                            let BufResult(read, bytes) =
                                 file.read_exact_at(vec![1; 100 + task], round).await;
                             read.unwrap();
                             assert_eq!(bytes, vec![0; 100 + task]);
@@ -582,14 +582,14 @@ fn errors_keep_what_they_were_about() {
             assert!(error.to_string().starts_with("open /no/such/file: "), "{error}");
             let file = File::from_std(&ring, std::fs::File::open("/dev/null").unwrap());
             let number = std::os::fd::AsRawFd::as_raw_fd(file.descriptor());
-            let (result, buffer) = file.write_at(b"x".to_vec(), 3).await;
+            let BufResult(result, buffer) = file.write_at(b"x".to_vec(), 3).await;
             let error = result.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BadDescriptor);
             assert_eq!((error.descriptor(), error.offset()), (Some(number), Some(3)));
             let about = format!("write of descriptor {number} at offset 3: ");
             assert!(error.to_string().starts_with(&about), "{error}");
             assert_eq!(buffer, b"x");
-            let (result, _) = file.read_exact_at(vec![0; 8], 5).await;
+            let BufResult(result, _) = file.read_exact_at(vec![0; 8], 5).await;
             let error = result.unwrap_err();
             assert_eq!(error.errno(), libc::ENODATA);
             assert_eq!((error.descriptor(), error.offset()), (Some(number), Some(5)));

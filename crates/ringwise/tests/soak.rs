@@ -16,7 +16,7 @@ use std::{
 use futures::future::join_all;
 use rings::{read_write, skip};
 use ringwise::{
-    AlignedBuf, AllocateMode, BackendChoice, Buffer, Builder, Local, Ring,
+    AlignedBuf, AllocateMode, BackendChoice, BufResult, Buffer, Builder, Local, Ring,
     fs::{self, File},
     sim::{Fault, Simulation, When},
 };
@@ -80,17 +80,17 @@ impl Region {
             10..12 => {
                 let half = len / 2;
                 let parts = vec![vec![1; half], vec![2; len - half]];
-                let (count, parts) = file.read_vectored_at(parts, offset).await;
+                let BufResult(count, parts) = file.read_vectored_at(parts, offset).await;
                 self.agrees(at, count.unwrap(), &parts.concat());
             }
             12 => {
                 // Not asked to be whole, and at another address.
                 let buffer = Buffer::from(AlignedBuf::zeroed(len + 3, 4096)).slice(3..);
-                let (count, buffer) = file.read_at(buffer, offset).await;
+                let BufResult(count, buffer) = file.read_at(buffer, offset).await;
                 self.agrees(at, count.unwrap(), buffer.selected());
             }
             _ => {
-                let (read, bytes) = file.read_exact_at(vec![1; len], offset).await;
+                let BufResult(read, bytes) = file.read_exact_at(vec![1; len], offset).await;
                 read.unwrap();
                 self.agrees(at, len, &bytes);
             }
@@ -105,7 +105,7 @@ impl Region {
     async fn cut(&mut self, file: &File, at: usize) {
         let end = self.start + at;
         file.set_len(end as u64).await.unwrap();
-        let (count, bytes) = file.read_at(vec![1; at + 100], self.start as u64).await;
+        let BufResult(count, bytes) = file.read_at(vec![1; at + 100], self.start as u64).await;
         assert!(count.as_ref().is_ok_and(|count| *count <= at), "past the end: {count:?}");
         self.agrees(0, count.unwrap(), &bytes);
         file.set_len((TASKS * REGION_BYTES) as u64).await.unwrap();
@@ -121,7 +121,7 @@ impl Region {
     async fn write(&mut self, file: &File, at: usize, len: usize, offset: u64) {
         let bytes = self.fresh(len);
         self.content[at..at + len].copy_from_slice(&bytes);
-        let (written, back) = file.write_all_at(bytes, offset).await;
+        let BufResult(written, back) = file.write_all_at(bytes, offset).await;
         written.unwrap();
         assert!(back == self.content[at..at + len], "the buffer came back changed");
     }
@@ -130,7 +130,7 @@ impl Region {
         let bytes = self.fresh(len);
         let (left, right) = bytes.split_at(len / 3);
         let parts = vec![left.to_vec(), right.to_vec()];
-        let (count, _) = file.write_vectored_at(parts, offset).await;
+        let BufResult(count, _) = file.write_vectored_at(parts, offset).await;
         let count = count.unwrap();
         self.content[at..at + count].copy_from_slice(&bytes[..count]);
     }
@@ -182,7 +182,7 @@ async fn soak(ring: &Ring, path: &Path, seed: u64, time: Duration) -> u64 {
 async fn cut(file: &File, regions: &mut [Region], at: usize, len: usize) {
     file.set_len(at as u64).await.unwrap();
     assert_eq!(file.metadata().await.unwrap().len(), at as u64);
-    let (count, _) = file.read_at(vec![0; 100], at as u64).await;
+    let BufResult(count, _) = file.read_at(vec![0; 100], at as u64).await;
     assert_eq!(count.unwrap(), 0, "past the end");
     file.set_len(len as u64).await.unwrap();
     for region in regions {

@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Arc};
 
-use ringwise::{Local, Ring, RingStats, fs::File};
+use ringwise::{BufResult, Local, Ring, RingStats, fs::File};
 use tokio::task::JoinSet;
 
 use super::{Engine, Tally, buffer};
@@ -115,7 +115,7 @@ async fn read_all(job: Arc<Job>, files: Arc<[File]>, mut lane: Lane) -> Result<C
     while let Some(request) = lane.next_request() {
         let began_ns = lane.clock();
         lane.begin(1, began_ns);
-        let (read, given_back) = files[request.file].read_at(bytes, request.offset).await;
+        let BufResult(read, given_back) = files[request.file].read_at(bytes, request.offset).await;
         bytes = given_back;
         let ended_ns = lane.clock();
         let result = read

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use ringwise::{AlignedBuf, Buffer};
+use ringwise::{AlignedBuf, Buffer, OwnedBuffer};
 
 /// What offsets, lengths and addresses are multiples of: no device here asks for more.
 pub(crate) const BLOCK_BYTES: usize = 4096;
@@ -69,7 +69,7 @@ impl Staging {
 
     /// A write has ended.
     pub(crate) fn take_back(&mut self, buffer: Option<Buffer>) {
-        self.memory = buffer.and_then(|buffer| buffer.into_aligned().ok());
+        self.memory = buffer.and_then(|buffer| AlignedBuf::try_from_buffer(buffer).ok());
     }
 
     /// The batch is in the segment now.

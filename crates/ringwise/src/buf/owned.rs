@@ -1,104 +1,122 @@
 //! Buffers as their owners know them: they go in as one type and come back as the same.
 //!
 //! An operation holds any of them as a [`Buffer`]; these traits take it in and give it back. A type
-//! that the library does not know joins by [`StableBytes`].
-//!
-//! # Safety
-//!
-//! [`StableBytes`] is unsafe to implement: its bytes are reached by their address, which was asked for
-//! once, as long as their owner is in a buffer (invariant 1).
-#![allow(unsafe_code)]
+//! that the library does not know joins by [`Custom`](super::Custom).
 
-use std::{any::Any, fmt, ptr::NonNull, slice};
+use std::{ops::RangeBounds, sync::Arc};
 
-use super::{AlignedBuf, Buffer, PoolBuf, Received, Storage};
+use super::{AlignedBuf, Buffer, Custom, Part, PoolBuf, Received, Spare, Storage};
 
-/// A buffer that an operation can own and give back: `Vec<u8>`, `Box<[u8]>`, `&'static [u8]` (for
-/// writing only), [`AlignedBuf`], [`PoolBuf`], [`Buffer`] itself for a part of any of them, and
-/// [`Custom`] for other types.
-pub trait OwnedBuffer: Sized + Send + 'static {
-    /// As an operation holds it.
-    fn into_buffer(self) -> Buffer;
-
-    /// Back from an operation that was given it.
-    ///
-    /// # Panics
-    ///
-    /// When the buffer was made of another type.
-    fn from_buffer(buffer: Buffer) -> Self;
-}
-
-/// A buffer that can be read into.
+/// Bytes that an operation can own, write or send, and give back.
 ///
-/// A read fills a buffer within its length, and the length stays. An empty buffer that has capacity
-/// (`Vec::with_capacity`, `BytesMut::with_capacity`) is filled within that, and its length becomes what
-/// was read.
+/// | | |
+/// |---|---|
+/// | constant | `&'static [u8]`, `&'static str`, `&'static [u8; N]` |
+/// | shared | `Arc<[u8]>`, `bytes::Bytes` (feature `bytes`), [`Received`] |
+/// | owned | `String`, and every [`OwnedBufferMut`] |
+/// | part of one | [`Part`], made by [`part`](Self::part) |
+/// | of other types | [`Custom`] |
 ///
 /// # Examples
 ///
 /// ```
-/// use ringwise::{Ring, fs::File};
+/// use std::sync::Arc;
+/// use ringwise::{OpenOptions, OwnedBuffer, Ring, fs::File};
+///
+/// # futures::executor::block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("notes");
+/// let ring = Ring::new()?;
+/// let file = File::open(&ring, &path, OpenOptions::new().write(true).create(true)).await?;
+/// file.write_all_at("constant, ", 0).await.into_result()?;
+/// let shared: Arc<[u8]> = Arc::from(*b"shared by many");
+/// file.write_all_at(shared.part(..6), 10).await.into_result()?;
+/// assert_eq!(std::fs::read(&path)?, b"constant, shared");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub trait OwnedBuffer: AsRef<[u8]> + Sized + Send + 'static {
+    /// As an operation holds it, to be written or sent.
+    fn into_buffer(self) -> Buffer;
+
+    /// Back from an operation that was given it.
+    ///
+    /// # Errors
+    ///
+    /// The buffer itself, when it was made of another type.
+    fn try_from_buffer(buffer: Buffer) -> Result<Self, Buffer>;
+
+    /// As [`try_from_buffer`](Self::try_from_buffer), where the type is certain.
+    ///
+    /// # Panics
+    ///
+    /// When the buffer was made of another type.
+    fn from_buffer(buffer: Buffer) -> Self {
+        Self::try_from_buffer(buffer)
+            .unwrap_or_else(|buffer| panic!("a buffer of another type came back: {buffer:?}"))
+    }
+
+    /// The same buffer, of which an operation moves `range` only.
+    ///
+    /// # Panics
+    ///
+    /// When the range does not lie within the bytes, as slicing does.
+    fn part(self, range: impl RangeBounds<usize>) -> Part<Self> {
+        Part::new(self, range)
+    }
+}
+
+/// A buffer that can be read into: `Vec<u8>`, `Box<[u8]>`, `[u8; N]`, `bytes::BytesMut` (feature
+/// `bytes`), [`AlignedBuf`], [`PoolBuf`], [`Buffer`], [`Custom`], and a [`Part`] or the [`Spare`] capacity of one.
+///
+/// A read fills a buffer within its length, and the length stays. An empty buffer that has capacity
+/// (`Vec::with_capacity`, `BytesMut::with_capacity`) is filled within that, and its length becomes what
+/// was read. To read behind what a buffer has, give its [`spare`](Self::spare) capacity.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{BufResult, Ring, fs::File};
 ///
 /// # futures::executor::block_on(async {
 /// let ring = Ring::new()?;
 /// let file = File::from_std(&ring, std::fs::File::open("/proc/self/comm")?);
-/// let (read, bytes) = file.read_at(Vec::with_capacity(64), 0).await;
+/// let BufResult(read, bytes) = file.read_at(Vec::with_capacity(64), 0).await;
 /// assert_eq!(bytes.len(), read?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-pub trait OwnedBufferMut: OwnedBuffer {}
-
-/// A buffer on its way through a read, for its owner's type to be found again.
-pub(crate) struct Reading {
-    was_empty: bool,
-}
-
-impl Reading {
-    /// Takes a buffer in.
-    pub(crate) fn begin<B: OwnedBufferMut>(buffer: B) -> (Reading, Buffer) {
-        let mut buffer = buffer.into_buffer().opened();
-        (Reading { was_empty: buffer.take_filling() }, buffer)
+pub trait OwnedBufferMut: OwnedBuffer {
+    /// As an operation holds it, to be read into.
+    fn into_buffer_mut(self) -> Buffer {
+        self.into_buffer().opened()
     }
 
-    /// Gives it back after so many bytes were read.
-    pub(crate) fn end<B: OwnedBufferMut>(self, buffer: Buffer, count: usize) -> B {
-        B::from_buffer(if self.was_empty { buffer.cut(count) } else { buffer })
-    }
-
-    /// As [`begin`](Self::begin), of several.
-    pub(crate) fn begin_all<B: OwnedBufferMut>(buffers: Vec<B>) -> (Vec<Reading>, Vec<Buffer>) {
-        buffers.into_iter().map(Reading::begin).unzip()
-    }
-
-    /// As [`end`](Self::end), of several that were filled in turn.
-    pub(crate) fn end_all<B: OwnedBufferMut>(
-        all: Vec<Reading>,
-        buffers: Vec<Buffer>,
-        count: usize,
-    ) -> Vec<B> {
-        let mut left = count;
-        let end = |(reading, buffer): (Reading, Buffer)| {
-            let part = left.min(buffer.len());
-            left -= part;
-            reading.end(buffer, part)
-        };
-        all.into_iter().zip(buffers).map(end).collect()
+    /// The same buffer, of which an operation fills what capacity there is behind its bytes: they grow
+    /// by what was read. A buffer without any is not made longer, and takes nothing.
+    fn spare(self) -> Spare<Self> {
+        Spare(self)
     }
 }
 
 /// Gives the storage back as the type that it was made of.
 macro_rules! owned {
     ($type:ty, $variant:ident) => {
+        impl From<$type> for Buffer {
+            fn from(bytes: $type) -> Buffer {
+                Buffer::whole(Storage::$variant(bytes))
+            }
+        }
+
         impl OwnedBuffer for $type {
             fn into_buffer(self) -> Buffer {
                 Buffer::from(self)
             }
 
-            fn from_buffer(buffer: Buffer) -> Self {
+            fn try_from_buffer(buffer: Buffer) -> Result<Self, Buffer> {
                 match buffer.storage {
-                    Storage::$variant(bytes) => bytes,
-                    other => panic!("a buffer of another type came back: {other:?}"),
+                    Storage::$variant(bytes) => Ok(bytes),
+                    storage => Err(Buffer { storage, ..buffer }),
                 }
             }
         }
@@ -111,200 +129,115 @@ owned!(AlignedBuf, Aligned);
 owned!(PoolBuf, Pooled);
 owned!(Received, Received);
 owned!(&'static [u8], Static);
+owned!(Arc<[u8]>, Shared);
+#[cfg(feature = "bytes")]
+owned!(bytes::Bytes, Bytes);
+
+impl OwnedBufferMut for Vec<u8> {}
+impl OwnedBufferMut for Box<[u8]> {}
+impl OwnedBufferMut for AlignedBuf {}
+impl OwnedBufferMut for PoolBuf {}
+
+/// Of types that another holds for an operation: [`Custom`] knows how.
+macro_rules! held_as_custom {
+    ($type:ty $(, $count:ident)?) => {
+        impl$(<const $count: usize>)? From<$type> for Buffer {
+            fn from(bytes: $type) -> Buffer {
+                Custom(bytes).into_buffer()
+            }
+        }
+
+        impl$(<const $count: usize>)? OwnedBuffer for $type {
+            fn into_buffer(self) -> Buffer {
+                Custom(self).into_buffer()
+            }
+
+            fn try_from_buffer(buffer: Buffer) -> Result<Self, Buffer> {
+                Custom::try_from_buffer(buffer).map(|Custom(bytes)| bytes)
+            }
+        }
+    };
+}
+
+held_as_custom!(String);
+held_as_custom!(&'static str);
+held_as_custom!(&'static [u8; N], N);
+#[cfg(feature = "bytes")]
+held_as_custom!(bytes::BytesMut);
+
+#[cfg(feature = "bytes")]
+impl OwnedBufferMut for bytes::BytesMut {
+    fn into_buffer_mut(self) -> Buffer {
+        Custom(self).into_buffer_mut()
+    }
+}
+
+impl<const N: usize> From<[u8; N]> for Buffer {
+    fn from(bytes: [u8; N]) -> Buffer {
+        Buffer::from(Box::<[u8]>::from(bytes))
+    }
+}
+
+/// Boxed meanwhile, since it moves with its owner.
+impl<const N: usize> OwnedBuffer for [u8; N] {
+    fn into_buffer(self) -> Buffer {
+        Buffer::from(self)
+    }
+
+    fn try_from_buffer(buffer: Buffer) -> Result<Self, Buffer> {
+        match (&buffer.storage, <[u8; N]>::try_from(buffer.as_slice())) {
+            (Storage::Boxed(_), Ok(bytes)) => Ok(bytes),
+            _ => Err(buffer),
+        }
+    }
+}
+
+impl<const N: usize> OwnedBufferMut for [u8; N] {}
 
 impl OwnedBuffer for Buffer {
     fn into_buffer(self) -> Buffer {
         self
     }
 
-    fn from_buffer(buffer: Buffer) -> Buffer {
-        buffer
+    fn try_from_buffer(buffer: Buffer) -> Result<Buffer, Buffer> {
+        Ok(buffer.given_back())
     }
 }
 
-impl OwnedBufferMut for Vec<u8> {}
-impl OwnedBufferMut for Box<[u8]> {}
-impl OwnedBufferMut for AlignedBuf {}
-impl OwnedBufferMut for PoolBuf {}
 impl OwnedBufferMut for Buffer {}
-impl<T: StableBytes> OwnedBufferMut for Custom<T> {}
 
-/// Bytes that stay where they are while their owner moves.
-///
-/// # Safety
-///
-/// `bytes` and `bytes_mut` give the same bytes every time, initialised, at an address and of a
-/// length that do not change while the value is moved and nobody else uses it, until it is dropped
-/// or used as what it is again. The kernel reads and writes them in between.
-pub unsafe trait StableBytes: Send + 'static {
-    /// The bytes.
-    fn bytes(&self) -> &[u8];
-    /// The same bytes.
-    fn bytes_mut(&mut self) -> &mut [u8];
-
-    /// Makes all of the capacity part of the bytes, as zeros. Called of an empty buffer that is about to
-    /// be read into, before its address is taken. Does nothing unless it is implemented.
-    fn fill_capacity(&mut self) {}
-
-    /// Keeps so many bytes of a buffer whose capacity was filled. Does nothing unless it is implemented.
-    fn truncate(&mut self, _len: usize) {}
+impl Buffer {
+    /// The `Vec<u8>` that this buffer was made of; other types by
+    /// [`try_from_buffer`](OwnedBuffer::try_from_buffer).
+    ///
+    /// # Errors
+    ///
+    /// The buffer itself, when it was made of something else.
+    pub fn into_vec(self) -> Result<Vec<u8>, Buffer> {
+        Vec::try_from_buffer(self)
+    }
 }
 
-/// A buffer of a type that the library does not know.
-///
-/// # Examples
-///
-/// ```
-/// use ringwise::{Custom, OwnedBuffer, StableBytes};
-///
-/// struct Page(Box<[u8; 4096]>);
-///
-/// // SAFETY: a box stays where it is when it is moved.
-/// unsafe impl StableBytes for Page {
-///     fn bytes(&self) -> &[u8] {
-///         &self.0[..]
-///     }
-///     fn bytes_mut(&mut self) -> &mut [u8] {
-///         &mut self.0[..]
-///     }
-/// }
-///
-/// let buffer = Custom(Page(Box::new([0; 4096]))).into_buffer();
-/// let Custom(page) = Custom::<Page>::from_buffer(buffer);
-/// assert_eq!(page.0.len(), 4096);
-/// ```
-#[derive(Debug)]
-pub struct Custom<T>(pub T);
-
-impl<T: StableBytes> OwnedBuffer for Custom<T> {
-    fn into_buffer(self) -> Buffer {
-        Buffer::whole(Storage::Custom(CustomBytes::new(Box::new(self.0))))
-    }
-
-    fn from_buffer(buffer: Buffer) -> Custom<T> {
-        match buffer.storage {
-            Storage::Custom(bytes) => {
-                let bytes =
-                    bytes.into_any().downcast().expect("a buffer of another type came back");
-                Custom(*bytes)
+/// What is leased or aligned is shared by the `bytes` of others without a copy, and goes back or is
+/// freed with the last of them.
+macro_rules! shared_bytes {
+    ($type:ty) => {
+        impl AsRef<[u8]> for $type {
+            fn as_ref(&self) -> &[u8] {
+                self
             }
-            other => panic!("a buffer of another type came back: {other:?}"),
         }
-    }
+
+        #[cfg(feature = "bytes")]
+        impl From<$type> for bytes::Bytes {
+            /// Without a copy.
+            fn from(owner: $type) -> bytes::Bytes {
+                bytes::Bytes::from_owner(owner)
+            }
+        }
+    };
 }
 
-#[cfg(feature = "bytes")]
-// SAFETY: its bytes are on the heap, and moved by none of the calls that only look at them.
-unsafe impl StableBytes for bytes::BytesMut {
-    fn bytes(&self) -> &[u8] {
-        self
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        self
-    }
-
-    fn fill_capacity(&mut self) {
-        let capacity = self.capacity();
-        self.resize(capacity, 0);
-    }
-
-    fn truncate(&mut self, len: usize) {
-        bytes::BytesMut::truncate(self, len);
-    }
-}
-
-#[cfg(feature = "bytes")]
-impl OwnedBuffer for bytes::BytesMut {
-    fn into_buffer(self) -> Buffer {
-        Custom(self).into_buffer()
-    }
-
-    fn from_buffer(buffer: Buffer) -> bytes::BytesMut {
-        Custom::from_buffer(buffer).0
-    }
-}
-
-#[cfg(feature = "bytes")]
-impl OwnedBufferMut for bytes::BytesMut {}
-
-/// A buffer of a user's type, and where its bytes are. That is asked once, on the thread that makes the
-/// buffer: a loop's driver, which works for others too, calls nothing of the user's.
-pub(super) struct CustomBytes {
-    owner: Box<dyn AnyBytes>,
-    pointer: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the bytes are the owner's, which is `Send`, and are reached through this only.
-unsafe impl Send for CustomBytes {}
-
-impl CustomBytes {
-    fn new(mut owner: Box<dyn AnyBytes>) -> CustomBytes {
-        let bytes = owner.bytes_mut();
-        let (pointer, len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
-        CustomBytes { owner, pointer, len }
-    }
-
-    pub(super) fn as_slice(&self) -> &[u8] {
-        // SAFETY: the bytes stay where they are and initialised as long as their owner is here
-        // (`StableBytes`), and nobody else uses that.
-        unsafe { slice::from_raw_parts(self.pointer.as_ptr(), self.len) }
-    }
-
-    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_slice`; the borrow of the owner is exclusive.
-        unsafe { slice::from_raw_parts_mut(self.pointer.as_ptr(), self.len) }
-    }
-
-    pub(super) fn fill_capacity(&mut self) {
-        self.owner.fill_capacity();
-        self.find();
-    }
-
-    pub(super) fn truncate(&mut self, len: usize) {
-        self.owner.truncate(len);
-        self.find();
-    }
-
-    fn find(&mut self) {
-        let bytes = self.owner.bytes_mut();
-        (self.pointer, self.len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
-    }
-
-    fn into_any(self) -> Box<dyn Any> {
-        self.owner.into_any()
-    }
-}
-
-impl fmt::Debug for CustomBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes of a custom type", self.len)
-    }
-}
-
-/// [`StableBytes`] of a type that is not known any more.
-pub(super) trait AnyBytes: Send {
-    fn bytes_mut(&mut self) -> &mut [u8];
-    fn fill_capacity(&mut self);
-    fn truncate(&mut self, len: usize);
-    fn into_any(self: Box<Self>) -> Box<dyn Any>;
-}
-
-impl<T: StableBytes> AnyBytes for T {
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        StableBytes::bytes_mut(self)
-    }
-
-    fn fill_capacity(&mut self) {
-        StableBytes::fill_capacity(self);
-    }
-
-    fn truncate(&mut self, len: usize) {
-        StableBytes::truncate(self, len);
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
+shared_bytes!(AlignedBuf);
+shared_bytes!(PoolBuf);
+shared_bytes!(Received);

@@ -7,9 +7,9 @@
 
 use std::{future::poll_fn, ops::Range, time::Duration};
 
-use super::{File, Outcome, abandoned::Change};
+use super::{File, abandoned::Change};
 use crate::{
-    buf::{Buffer, OwnedBuffer, OwnedBufferMut},
+    buf::{BufResult, Buffer, OwnedBuffer, OwnedBufferMut},
     completion::Completion,
     error::{Error, ErrorKind},
     op::{Opcode, Operation},
@@ -33,8 +33,6 @@ struct Step {
     buffer: Option<Buffer>,
     /// The part of the buffer that is to be moved.
     whole: Range<usize>,
-    /// The buffer is to have what was read.
-    was_empty: bool,
     offset: u64,
     /// Bytes moved so far.
     done: usize,
@@ -131,7 +129,11 @@ impl File {
     /// # Errors
     ///
     /// What the write or the sync failed with; see [`sync_data`](Self::sync_data) for the latter.
-    pub async fn write_durable_at<B: OwnedBuffer>(&self, buffer: B, offset: u64) -> Outcome<(), B> {
+    pub async fn write_durable_at<B: OwnedBuffer>(
+        &self,
+        buffer: B,
+        offset: u64,
+    ) -> BufResult<(), B> {
         let steps = self.chain().write_at(buffer, offset).sync_data().run().await;
         let mut steps = steps.into_iter();
         let (write, sync) = (steps.next().expect("pushed"), steps.next().expect("pushed"));
@@ -139,7 +141,7 @@ impl File {
             Ok(_) => sync.result.map(drop),
             Err(error) => Err(error.clone()),
         };
-        (result, write.into_buffer())
+        BufResult(result, write.into_buffer())
     }
 }
 
@@ -151,7 +153,7 @@ impl Chain {
 
     /// Adds a read at `offset` bytes that is to fill the buffer.
     pub fn read_at<B: OwnedBufferMut>(self, buffer: B, offset: u64) -> Chain {
-        self.push(Kind::Read, Some(buffer.into_buffer().opened()), offset)
+        self.push(Kind::Read, Some(buffer.into_buffer_mut()), offset)
     }
 
     /// Adds a sync, as [`File::sync_data`].
@@ -164,10 +166,9 @@ impl Chain {
         self.push(Kind::Sync { data_only: false }, None, 0)
     }
 
-    fn push(mut self, kind: Kind, mut buffer: Option<Buffer>, offset: u64) -> Chain {
+    fn push(mut self, kind: Kind, buffer: Option<Buffer>, offset: u64) -> Chain {
         let whole = buffer.as_ref().map_or(0..0, Buffer::range);
-        let was_empty = buffer.as_mut().is_some_and(Buffer::take_filling);
-        self.steps.push(Step { kind, buffer, whole, was_empty, offset, done: 0 });
+        self.steps.push(Step { kind, buffer, whole, offset, done: 0 });
         self
     }
 
@@ -249,7 +250,8 @@ impl Chain {
     async fn read_alone(&mut self, at: usize, timer: &mut Timer) -> Progress {
         let step = &mut self.steps[at];
         let buffer = step.take_rest();
-        let (result, buffer) = self.file.read_buffer(buffer, step.next_offset(), timer).await;
+        let BufResult(result, buffer) =
+            self.file.read_buffer(buffer, step.next_offset(), timer).await;
         step.give_back(buffer);
         self.advance(at, result).unwrap_or(Progress::To(at + 1))
     }
@@ -337,9 +339,7 @@ impl Chain {
                 Err(failure.take().unwrap_or_else(cancelled))
             };
             let whole = step.whole;
-            let (was_empty, done) = (step.was_empty, step.done);
-            let give =
-                |buffer: Buffer| if was_empty { buffer.cut(done) } else { buffer.slice(whole) };
+            let give = |buffer: Buffer| buffer.selecting(whole).given_back();
             StepOutcome { result, buffer: step.buffer.map(give) }
         };
         self.steps.into_iter().enumerate().map(outcome).collect()
@@ -365,7 +365,7 @@ impl Step {
     /// The buffer, with what is left to be moved selected.
     fn take_rest(&mut self) -> Buffer {
         let buffer = self.buffer.take().expect("the ring gave it back");
-        buffer.slice(self.whole.start + self.done..self.whole.end)
+        buffer.selecting(self.whole.start + self.done..self.whole.end)
     }
 
     fn give_back(&mut self, buffer: Buffer) {
@@ -388,7 +388,7 @@ impl Step {
     }
 
     fn take_back(&mut self, completion: Completion) {
-        if let Some(buffer) = completion.into_buffer() {
+        if let Some(buffer) = completion.take_buffer() {
             self.give_back(buffer);
         }
     }

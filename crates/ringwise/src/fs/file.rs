@@ -8,14 +8,13 @@ use std::{
 };
 
 use super::{
-    Outcome,
     abandoned::{Abandoned, EVERYWHERE},
     inline::{INLINE_BYTES_MAX, Inline},
     nature::{Nature, Way},
     turn,
 };
 use crate::{
-    buf::{AlignedBuf, Buffer, OwnedBuffer, OwnedBufferMut, Reading},
+    buf::{AlignedBuf, BufResult, Buffer, OwnedBuffer, OwnedBufferMut},
     completion::Completion,
     descriptor::Descriptor,
     error::{Errno, Error, OFFSET_MAX},
@@ -61,12 +60,10 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// # let path = directory.path().join("log");
 /// let options = OpenOptions::new().read(true).write(true).create(true);
 /// let file = File::open(&ring, &path, options).await?;
-/// let (written, _record) = file.write_all_at(b"one record".to_vec(), 0).await;
-/// written?;
+/// file.write_all_at("one record", 0).await.into_result()?;
 /// file.sync_data().await?;
-/// let (read, bytes) = file.read_exact_at(vec![0; 3], 4).await;
-/// read?;
-/// assert_eq!(bytes, b"rec");
+/// let bytes = file.read_exact_at([0; 3], 4).await.into_buffer()?;
+/// assert_eq!(&bytes, b"rec");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
@@ -136,13 +133,13 @@ impl File {
     ///
     /// ```
     /// use std::{os::fd::OwnedFd, time::Duration};
-    /// use ringwise::{ErrorKind, Ring, fs::File};
+    /// use ringwise::{BufResult, ErrorKind, Ring, fs::File};
     ///
     /// # futures::executor::block_on(async {
     /// let ring = Ring::new()?;
     /// let (reader, _writer) = std::io::pipe()?;
     /// let pipe = File::from_std(&ring, OwnedFd::from(reader).into());
-    /// let (read, buffer) =
+    /// let BufResult(read, buffer) =
     ///     pipe.with_deadline(Duration::from_millis(10)).read_at(vec![0; 64], 0).await;
     /// assert_eq!(read.unwrap_err().kind(), ErrorKind::TimedOut);
     /// assert_eq!(buffer.len(), 64);
@@ -191,11 +188,9 @@ impl File {
     /// # Errors
     ///
     /// What the read failed with.
-    pub async fn read_at<B: OwnedBufferMut>(&self, buffer: B, offset: u64) -> Outcome<usize, B> {
-        let (reading, buffer) = Reading::begin(buffer);
-        let (result, buffer) = self.read_buffer(buffer, offset, &mut self.timer()).await;
-        let count = *result.as_ref().unwrap_or(&0);
-        (result, reading.end(buffer, count))
+    pub async fn read_at<B: OwnedBufferMut>(&self, buffer: B, offset: u64) -> BufResult<usize, B> {
+        let buffer = buffer.into_buffer_mut();
+        self.read_buffer(buffer, offset, &mut self.timer()).await.map_buffer(B::from_buffer)
     }
 
     /// Reads until the buffer is full.
@@ -204,8 +199,12 @@ impl File {
     ///
     /// What a read failed with; [`UnexpectedEof`](crate::ErrorKind::UnexpectedEof) when the file ends
     /// before the buffer is full.
-    pub async fn read_exact_at<B: OwnedBufferMut>(&self, buffer: B, offset: u64) -> Outcome<(), B> {
-        let (reading, mut buffer) = Reading::begin(buffer);
+    pub async fn read_exact_at<B: OwnedBufferMut>(
+        &self,
+        buffer: B,
+        offset: u64,
+    ) -> BufResult<(), B> {
+        let mut buffer = buffer.into_buffer_mut();
         let whole = buffer.range();
         let mut timer = self.timer();
         let mut done = 0;
@@ -213,9 +212,9 @@ impl File {
             if done == whole.len() {
                 break Ok(());
             }
-            let rest = buffer.slice(whole.start + done..whole.end);
+            let rest = buffer.selecting(whole.start + done..whole.end);
             let at = offset.saturating_add(done as u64);
-            let (result, back) = self.read_buffer(rest, at, &mut timer).await;
+            let BufResult(result, back) = self.read_buffer(rest, at, &mut timer).await;
             buffer = back;
             match result {
                 Ok(0) => {
@@ -228,7 +227,7 @@ impl File {
                 Err(error) => break Err(error),
             }
         };
-        (result, reading.end(buffer.slice(whole), done))
+        BufResult(result, B::from_buffer(buffer.selecting(whole)))
     }
 
     /// Reads all of the file, from its start.
@@ -250,13 +249,10 @@ impl File {
                 let error = self.error(Opcode::Read, libc::ENOMEM);
                 return Err(error.advise("the file is longer than memory: read parts of it"));
             }
-            bytes.resize(start + step, 0);
-            let rest = Buffer::from(bytes).slice(start..);
-            let (result, buffer) = self.read_buffer(rest, start as u64, &mut timer).await;
+            let rest = bytes.spare().into_buffer_mut();
+            let BufResult(result, buffer) = self.read_buffer(rest, start as u64, &mut timer).await;
             bytes = Vec::from_buffer(buffer);
-            let count = result?;
-            bytes.truncate(start + count);
-            if count == 0 {
+            if result? == 0 {
                 return Ok(bytes);
             }
             step = CHUNK_BYTES;
@@ -272,19 +268,18 @@ impl File {
         &self,
         buffers: Vec<B>,
         offset: u64,
-    ) -> Outcome<usize, Vec<B>> {
-        let (reading, mut buffers) = Reading::begin_all(buffers);
+    ) -> BufResult<usize, Vec<B>> {
+        let mut buffers: Vec<Buffer> =
+            buffers.into_iter().map(OwnedBufferMut::into_buffer_mut).collect();
         if let Inline::Some(count) | Inline::End(count) =
             self.read_vectored_inline(&mut buffers, offset)
         {
             self.ring.count_inline_hit();
             turn::copied(count).await;
-            return (Ok(count), Reading::end_all(reading, buffers, count));
+            return BufResult(Ok(count), buffers.into_iter().map(B::from_buffer).collect());
         }
         let operation = Operation::read_vectored_at(&self.descriptor, buffers, offset);
-        let (result, buffers) = vectored(self.make(operation).await);
-        let count = *result.as_ref().unwrap_or(&0);
-        (result, Reading::end_all(reading, buffers, count))
+        vectored(self.make(operation).await)
     }
 
     /// Writes at `offset` bytes; gives how many were written, which may be fewer than asked.
@@ -292,10 +287,9 @@ impl File {
     /// # Errors
     ///
     /// What the write failed with, or why an earlier sync failed (see [`sync_data`](Self::sync_data)).
-    pub async fn write_at<B: OwnedBuffer>(&self, buffer: B, offset: u64) -> Outcome<usize, B> {
-        let (result, buffer) =
-            self.write_buffer(buffer.into_buffer(), offset, &mut self.timer()).await;
-        (result, B::from_buffer(buffer))
+    pub async fn write_at<B: OwnedBuffer>(&self, buffer: B, offset: u64) -> BufResult<usize, B> {
+        let buffer = buffer.into_buffer();
+        self.write_buffer(buffer, offset, &mut self.timer()).await.map_buffer(B::from_buffer)
     }
 
     /// Writes all of the buffer.
@@ -303,7 +297,7 @@ impl File {
     /// # Errors
     ///
     /// As for [`write_at`](Self::write_at); part of it may have been written.
-    pub async fn write_all_at<B: OwnedBuffer>(&self, buffer: B, offset: u64) -> Outcome<(), B> {
+    pub async fn write_all_at<B: OwnedBuffer>(&self, buffer: B, offset: u64) -> BufResult<(), B> {
         let mut buffer = buffer.into_buffer();
         let whole = buffer.range();
         let mut timer = self.timer();
@@ -312,9 +306,9 @@ impl File {
             if done == whole.len() {
                 break Ok(());
             }
-            let rest = buffer.slice(whole.start + done..whole.end);
+            let rest = buffer.selecting(whole.start + done..whole.end);
             let at = offset.saturating_add(done as u64);
-            let (result, back) = self.write_buffer(rest, at, &mut timer).await;
+            let BufResult(result, back) = self.write_buffer(rest, at, &mut timer).await;
             buffer = back;
             match result {
                 // It moved nothing and had no reason not to: go on would be for ever.
@@ -326,7 +320,7 @@ impl File {
                 Err(error) => break Err(error),
             }
         };
-        (result, B::from_buffer(buffer.slice(whole)))
+        BufResult(result, B::from_buffer(buffer.selecting(whole)))
     }
 
     /// Writes several buffers in turn at `offset` bytes; at most 1024 buffers.
@@ -338,9 +332,9 @@ impl File {
         &self,
         buffers: Vec<B>,
         offset: u64,
-    ) -> Outcome<usize, Vec<B>> {
+    ) -> BufResult<usize, Vec<B>> {
         if let Err(error) = self.check_sync(Opcode::WriteVectored) {
-            return (Err(error), buffers);
+            return BufResult(Err(error), buffers);
         }
         let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
         let operation = Operation::write_vectored_at(&self.descriptor, buffers, offset);
@@ -451,7 +445,7 @@ impl File {
         mut buffer: Buffer,
         offset: u64,
         timer: &mut Timer,
-    ) -> Outcome<usize, Buffer> {
+    ) -> BufResult<usize, Buffer> {
         let whole = buffer.range();
         if !buffer.is_writable() {
             // The loop refuses it, and says why.
@@ -463,8 +457,7 @@ impl File {
         }
         let mut done = 0;
         loop {
-            let rest = &mut buffer.selected_mut()[done..];
-            let read = self.read_inline(rest, offset.saturating_add(done as u64));
+            let read = self.read_inline(&mut buffer, done, offset.saturating_add(done as u64));
             let (count, is_end) = match read {
                 Inline::Some(count) => (count, done + count == whole.len()),
                 Inline::End(count) => (count, true),
@@ -480,15 +473,15 @@ impl File {
             }
             turn::copied(count).await;
             if is_end {
-                return (Ok(done), buffer);
+                return BufResult(Ok(done), buffer);
             }
         }
-        let rest = buffer.slice(whole.start + done..whole.end);
-        let (result, buffer) = self
+        let rest = buffer.selecting(whole.start + done..whole.end);
+        let BufResult(result, buffer) = self
             .read_through(rest, offset + done as u64, self.shared.nature.read_hint(), timer)
             .await;
         // What was read was read; the next read meets the error again.
-        (Ok(done + result.unwrap_or(0)), buffer.slice(whole))
+        BufResult(Ok(done + result.unwrap_or(0)), buffer.selecting(whole))
     }
 
     /// Whether a long read through the page cache is better made by a thread: one of which the cache
@@ -515,7 +508,7 @@ impl File {
         offset: u64,
         hint: Hint,
         timer: &mut Timer,
-    ) -> Outcome<usize, Buffer> {
+    ) -> BufResult<usize, Buffer> {
         // What lies beyond every file is the loop's to refuse.
         if offset <= OFFSET_MAX && !self.is_aligned(&buffer, offset) {
             return self.read_superset(buffer, offset, timer).await;
@@ -526,11 +519,7 @@ impl File {
 
     pub(super) fn is_aligned(&self, buffer: &Buffer, offset: u64) -> bool {
         let alignment = self.shared.nature.alignment;
-        let bytes = buffer.selected();
-        alignment == 1
-            || (offset.is_multiple_of(alignment as u64)
-                && bytes.len().is_multiple_of(alignment)
-                && bytes.as_ptr().addr().is_multiple_of(alignment))
+        alignment == 1 || (offset.is_multiple_of(alignment as u64) && buffer.is_aligned(alignment))
     }
 
     /// Reads the blocks that a request touches, and copies what was asked for out of them.
@@ -539,27 +528,28 @@ impl File {
         mut buffer: Buffer,
         offset: u64,
         timer: &mut Timer,
-    ) -> Outcome<usize, Buffer> {
+    ) -> BufResult<usize, Buffer> {
         let alignment = self.shared.nature.alignment as u64;
-        let wanted = buffer.selected().len();
+        let wanted = buffer.len();
         let start = offset - offset % alignment;
         let skipped = (offset - start) as usize;
         let Some(end) =
             offset.checked_add(wanted as u64).map(|end| end.next_multiple_of(alignment))
         else {
-            return (Err(self.error(Opcode::Read, libc::EINVAL).at_offset(offset)), buffer);
+            let error = self.error(Opcode::Read, libc::EINVAL).at_offset(offset);
+            return BufResult(Err(error), buffer);
         };
         let superset = AlignedBuf::zeroed((end - start) as usize, alignment as usize);
         let operation = Operation::read_at(&self.descriptor, superset, start);
-        let (result, superset) = single(timer.make(&self.ring, operation).await);
+        self.ring.count_bounced_read();
+        let BufResult(result, superset) = single(timer.make(&self.ring, operation).await);
         let result = result.map_err(|error| error.at_offset(offset));
         let result = result.map(|read| {
             let count = read.saturating_sub(skipped).min(wanted);
-            let found = &superset.as_slice()[skipped..skipped + count];
-            buffer.selected_mut()[..count].copy_from_slice(found);
+            buffer.put(0, &superset.as_slice()[skipped..skipped + count]);
             count
         });
-        (result, buffer)
+        BufResult(result, buffer)
     }
 
     async fn write_buffer(
@@ -567,14 +557,14 @@ impl File {
         buffer: Buffer,
         offset: u64,
         timer: &mut Timer,
-    ) -> Outcome<usize, Buffer> {
+    ) -> BufResult<usize, Buffer> {
         if let Err(error) = self.check_sync(Opcode::Write) {
-            return (Err(error), buffer);
+            return BufResult(Err(error), buffer);
         }
         let whole = buffer.range();
         let range = offset..offset.saturating_add(whole.len() as u64);
         if let Err(error) = self.settle(range, timer).await {
-            return (Err(error), buffer);
+            return BufResult(Err(error), buffer);
         }
         let done = self.write_inline(buffer.selected(), offset);
         if done == 0 {
@@ -583,12 +573,12 @@ impl File {
         if done == whole.len() {
             self.ring.count_inline_hit();
             turn::copied(done).await;
-            return (Ok(done), buffer);
+            return BufResult(Ok(done), buffer);
         }
-        let rest = buffer.slice(whole.start + done..whole.end);
-        let (result, buffer) = self.write_through(rest, offset + done as u64, timer).await;
+        let rest = buffer.selecting(whole.start + done..whole.end);
+        let BufResult(result, buffer) = self.write_through(rest, offset + done as u64, timer).await;
         // What was written was written; the next write meets the error again.
-        (Ok(done + result.unwrap_or(0)), buffer.slice(whole))
+        BufResult(Ok(done + result.unwrap_or(0)), buffer.selecting(whole))
     }
 
     /// Writes through the ring.
@@ -597,7 +587,7 @@ impl File {
         buffer: Buffer,
         offset: u64,
         timer: &mut Timer,
-    ) -> Outcome<usize, Buffer> {
+    ) -> BufResult<usize, Buffer> {
         let hint = self.shared.nature.write_hint(buffer.selected().len());
         let range = offset..offset.saturating_add(buffer.selected().len() as u64);
         let operation = Operation::write_with_hint(&self.descriptor, buffer, offset, hint);
@@ -615,13 +605,13 @@ impl AsFd for File {
     }
 }
 
-fn single(completion: Completion) -> Outcome<usize, Buffer> {
+fn single(completion: Completion) -> BufResult<usize, Buffer> {
     let result = completion.result();
-    (result, completion.into_buffer().expect("reads and writes give their buffer back"))
+    BufResult(result, completion.take_buffer().expect("reads and writes give their buffer back"))
 }
 
-fn vectored<B: OwnedBuffer>(completion: Completion) -> Outcome<usize, Vec<B>> {
+fn vectored<B: OwnedBuffer>(completion: Completion) -> BufResult<usize, Vec<B>> {
     let result = completion.result();
-    let buffers = completion.into_buffers().into_iter().map(B::from_buffer).collect();
-    (result, buffers)
+    let buffers = completion.take_buffers().into_iter().map(B::from_buffer).collect();
+    BufResult(result, buffers)
 }

@@ -4,15 +4,12 @@
 //! Whether the kernel would wait it says itself (`RWF_NOWAIT`, preadv2(2)); what it refuses is the ring's
 //! or a thread's, by `file.rs`.
 
-use std::{
-    io::{IoSlice, IoSliceMut},
-    os::fd::AsFd,
-};
+use std::{io::IoSlice, os::fd::AsFd};
 
-use rustix::io::{Errno as RawErrno, ReadWriteFlags, preadv2, pwritev2};
+use rustix::io::{Errno as RawErrno, ReadWriteFlags, pwritev2};
 
 use super::{File, nature::Way};
-use crate::{buf::Buffer, error::OFFSET_MAX, op::Opcode};
+use crate::{buf::Buffer, error::OFFSET_MAX, op::Opcode, sys::vector::read_into};
 
 /// What is copied on the caller's thread at a time.
 pub(super) const INLINE_BYTES_MAX: usize = 1 << 20;
@@ -29,10 +26,9 @@ pub(super) enum Inline {
 
 impl File {
     /// Reads the next part on this thread, if that needs no waiting.
-    pub(super) fn read_inline(&self, bytes: &mut [u8], offset: u64) -> Inline {
-        let len = bytes.len().min(INLINE_BYTES_MAX);
-        let mut vector = [IoSliceMut::new(&mut bytes[..len])];
-        self.read_cached(Opcode::Read, &mut vector, len, offset)
+    pub(super) fn read_inline(&self, buffer: &mut Buffer, done: usize, offset: u64) -> Inline {
+        let len = (buffer.len() - done).min(INLINE_BYTES_MAX);
+        self.read_cached(Opcode::Read, std::slice::from_mut(buffer), done, len, offset)
     }
 
     /// Reads into several buffers on this thread, if that needs no waiting.
@@ -41,17 +37,16 @@ impl File {
         if len > INLINE_BYTES_MAX || !buffers.iter().all(Buffer::is_writable) {
             return Inline::Missed;
         }
-        let mut vectors: Vec<IoSliceMut<'_>> =
-            buffers.iter_mut().map(|each| IoSliceMut::new(each.selected_mut())).collect();
-        self.read_cached(Opcode::ReadVectored, &mut vectors, len, offset)
+        self.read_cached(Opcode::ReadVectored, buffers, 0, len, offset)
     }
 
-    /// Reads so many bytes, if that needs no waiting.
+    /// Reads so many bytes behind the first `done`, if that needs no waiting.
     #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "told to `tracing`"))]
     fn read_cached(
         &self,
         opcode: Opcode,
-        vectors: &mut [IoSliceMut<'_>],
+        buffers: &mut [Buffer],
+        done: usize,
         len: usize,
         offset: u64,
     ) -> Inline {
@@ -59,16 +54,17 @@ impl File {
         let Some(flags) = self.inline_flags(nature.read_way(), len, offset) else {
             return Inline::Missed;
         };
-        let read = match preadv2(self.descriptor.as_fd(), vectors, offset, flags) {
-            Ok(count) if count == len => Inline::Some(count),
-            Ok(count) if flags.is_empty() => Inline::End(count),
-            Err(RawErrno::OPNOTSUPP) => {
-                nature.filesystem().learn_that_reads_wait();
-                Inline::Missed
-            }
-            // Fewer may be the end of the file, or of what the cache has: the ring tells.
-            Ok(_) | Err(_) => Inline::Missed,
-        };
+        let read =
+            match read_into(self.descriptor.as_fd(), buffers, done..done + len, offset, flags) {
+                Ok(count) if count == len => Inline::Some(count),
+                Ok(count) if flags.is_empty() => Inline::End(count),
+                Err(RawErrno::OPNOTSUPP) => {
+                    nature.filesystem().learn_that_reads_wait();
+                    Inline::Missed
+                }
+                // Fewer may be the end of the file, or of what the cache has: the ring tells.
+                Ok(_) | Err(_) => Inline::Missed,
+            };
         #[cfg(feature = "tracing")]
         if let Inline::Some(count) | Inline::End(count) = read {
             crate::ring::span::tell_inline(opcode, &self.descriptor, offset, len, count);

@@ -23,7 +23,7 @@ use std::{
 
 use super::{Shutdown, TcpStream, UnixStream, connection::Connection};
 use crate::{
-    buf::{Buffer, OwnedBuffer},
+    buf::{BufResult, Buffer, OwnedBuffer},
     error::{Errno, Error},
     op::Opcode,
 };
@@ -93,7 +93,11 @@ mod sealed {
 /// ```
 pub struct Buffered<S = TcpStream> {
     stream: S,
-    reading: Reading,
+    received: Vec<u8>,
+    /// What of it was not read yet.
+    left: Range<usize>,
+    /// Under way, with the buffer.
+    receiving: Option<Work<BufResult<usize, Buffer>>>,
     writing: Writing,
     receive_bytes: usize,
     send_bytes: usize,
@@ -101,15 +105,9 @@ pub struct Buffered<S = TcpStream> {
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-enum Reading {
-    /// What was received and not read yet.
-    Some(Vec<u8>, Range<usize>),
-    Receiving(Work<(Result<usize, Error>, Buffer)>),
-}
-
 enum Writing {
     Idle(Vec<u8>),
-    Sending(Work<(Result<(), Error>, Buffer)>),
+    Sending(Work<BufResult<(), Buffer>>),
     Ending(Work<Result<(), Error>>),
     Ended,
 }
@@ -124,7 +122,9 @@ impl<S: Stream> Buffered<S> {
     pub fn with_capacity(stream: S, receive_bytes: usize, send_bytes: usize) -> Buffered<S> {
         Buffered {
             stream,
-            reading: Reading::Some(Vec::new(), 0..0),
+            received: Vec::new(),
+            left: 0..0,
+            receiving: None,
             writing: Writing::Idle(Vec::new()),
             receive_bytes: receive_bytes.max(1),
             send_bytes: send_bytes.max(1),
@@ -139,50 +139,38 @@ impl<S: Stream> Buffered<S> {
     /// The stream, for use without buffers. What was received and not read comes with its next
     /// receive; what was written goes before its next send.
     pub async fn into_inner(self) -> S {
-        let Buffered { stream, reading, writing, .. } = self;
+        let Buffered { stream, received, left, receiving, writing, .. } = self;
         // Operations in flight stay with the stream.
-        drop(writing);
-        if let Reading::Some(bytes, left) = reading
-            && !left.is_empty()
-        {
-            stream.connection().give_back(&bytes[left]).await;
+        drop((receiving, writing));
+        if !left.is_empty() {
+            stream.connection().give_back(&received[left]).await;
         }
         stream
     }
 
     /// What was received and not read yet, or waits for some: nothing at the end of the stream.
     fn poll_received(&mut self, context: &mut Context<'_>) -> Poll<Result<&[u8], Error>> {
-        loop {
-            match &mut self.reading {
-                Reading::Some(_, left) if left.start < left.end => break,
-                Reading::Some(buffer, _) => {
-                    let mut buffer = std::mem::take(buffer);
-                    buffer.resize(self.receive_bytes, 0);
-                    let connection = self.stream.connection().clone();
-                    let receive = async move { connection.receive(buffer.into(), None).await };
-                    self.reading = Reading::Receiving(Box::pin(receive));
-                }
-                Reading::Receiving(receive) => {
-                    let (result, buffer) = ready!(receive.as_mut().poll(context));
-                    let count = *result.as_ref().unwrap_or(&0);
-                    self.reading = Reading::Some(Vec::from_buffer(buffer), 0..count);
-                    if result? == 0 {
-                        return Poll::Ready(Ok(&[]));
-                    }
-                }
+        while self.left.is_empty() {
+            let receive = self.receiving.get_or_insert_with(|| {
+                let mut buffer = std::mem::take(&mut self.received);
+                buffer.resize(self.receive_bytes, 0);
+                let connection = self.stream.connection().clone();
+                Box::pin(async move { connection.receive(buffer.into(), None).await })
+            });
+            let BufResult(result, buffer) = ready!(receive.as_mut().poll(context));
+            self.receiving = None;
+            self.received = Vec::from_buffer(buffer);
+            self.left = 0..*result.as_ref().unwrap_or(&0);
+            if result? == 0 {
+                break;
             }
         }
-        match &self.reading {
-            Reading::Some(buffer, left) => Poll::Ready(Ok(&buffer[left.clone()])),
-            Reading::Receiving(_) => unreachable!("left the loop with something received"),
-        }
+        Poll::Ready(Ok(&self.received[self.left.clone()]))
     }
 
     /// So many bytes were read.
     fn take_received(&mut self, count: usize) {
-        if let Reading::Some(_, left) = &mut self.reading {
-            left.start = left.end.min(left.start + count);
-        }
+        self.left.start = self.left.end.min(self.left.start + count);
     }
 
     /// Begins to send as much as there is room for.
@@ -208,10 +196,7 @@ impl<S: Stream> Buffered<S> {
             return Poll::Ready(Ok(0));
         }
         let connection = self.stream.connection().clone();
-        let send = async move {
-            let (result, _sent, buffer) = connection.send_all(buffer.into(), None).await;
-            (result, buffer)
-        };
+        let send = async move { connection.send_all(buffer.into(), None).await };
         self.writing = Writing::Sending(Box::pin(send));
         // So that it is under way, whether or not anybody polls again.
         match self.poll_sent(context) {
@@ -223,7 +208,7 @@ impl<S: Stream> Buffered<S> {
     /// Waits until what was written is sent.
     fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let Writing::Sending(send) = &mut self.writing else { return Poll::Ready(Ok(())) };
-        let (result, buffer) = ready!(send.as_mut().poll(context));
+        let BufResult(result, buffer) = ready!(send.as_mut().poll(context));
         self.writing = Writing::Idle(Vec::from_buffer(buffer));
         Poll::Ready(result)
     }

@@ -3,7 +3,7 @@
 //! Each direction is a lane: one operation at a time, and nothing of what the operation of a dropped
 //! future moved is lost. It knows no addresses.
 
-use std::{collections::VecDeque, io::Read, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{
     Shutdown,
@@ -11,11 +11,10 @@ use super::{
     lane::{Lane, Turn},
 };
 use crate::{
-    buf::{Buffer, BufferGroup},
+    buf::{BufResult, Buffer, BufferGroup},
     completion::Completion,
     descriptor::Descriptor,
     error::{Errno, Error},
-    fs::Outcome,
     op::{Opcode, Operation},
     ring::{Ring, Timer},
 };
@@ -76,12 +75,14 @@ impl Taken {
         }
         let mut count = 0;
         for buffer in buffers {
-            let mut room = buffer.selected_mut();
+            let part = buffer.len().min(self.bytes.len());
             // What is kept may lie in two pieces.
-            while let Ok(part @ 1..) = self.bytes.read(room) {
-                count += part;
-                room = &mut room[part..];
-            }
+            let (first, second) = self.bytes.as_slices();
+            let split = part.min(first.len());
+            buffer.put(0, &first[..split]);
+            buffer.put(split, &second[..part - split]);
+            self.bytes.drain(..part);
+            count += part;
         }
         Some(Ok(count))
     }
@@ -101,7 +102,7 @@ impl Connection {
         &self,
         mut buffer: Buffer,
         after: Option<Duration>,
-    ) -> Outcome<usize, Buffer> {
+    ) -> BufResult<usize, Buffer> {
         // What cannot be received into is the loop's to refuse.
         if !buffer.is_writable() {
             return single(self.ring.submit(Operation::recv(&self.socket, buffer)).await);
@@ -109,10 +110,10 @@ impl Connection {
         let mut timer = Timer::new(&self.ring, after);
         let turn = match self.turn_to_receive(&mut timer).await {
             Ok(turn) => turn,
-            Err(error) => return (Err(error), buffer),
+            Err(error) => return BufResult(Err(error), buffer),
         };
         if let Some(result) = turn.rest().serve(std::iter::once(&mut buffer)) {
-            return (result, buffer);
+            return BufResult(result, buffer);
         }
         let operation = self.ring.submit(Operation::recv(&self.socket, buffer));
         single(turn.make_in(&mut timer, operation).await)
@@ -121,22 +122,22 @@ impl Connection {
     pub(super) async fn receive_vectored(
         &self,
         mut buffers: Vec<Buffer>,
-    ) -> Outcome<usize, Vec<Buffer>> {
+    ) -> BufResult<usize, Vec<Buffer>> {
         if !buffers.iter().all(Buffer::is_writable) {
             let operation = Operation::recv_vectored(&self.socket, buffers);
             let refused = self.ring.submit(operation).await;
-            return (refused.result(), refused.into_buffers());
+            return BufResult(refused.result(), refused.take_buffers());
         }
         let turn = match self.turn_to_receive(&mut Timer::Endless).await {
             Ok(turn) => turn,
-            Err(error) => return (Err(error), buffers),
+            Err(error) => return BufResult(Err(error), buffers),
         };
         if let Some(result) = turn.rest().serve(buffers.iter_mut()) {
-            return (result, buffers);
+            return BufResult(result, buffers);
         }
         let operation = self.ring.submit(Operation::recv_vectored(&self.socket, buffers));
         let done = turn.make(operation).await;
-        (done.result(), done.into_buffers())
+        BufResult(done.result(), done.take_buffers())
     }
 
     /// On the lane, with nothing under way and what was taken kept.
@@ -167,26 +168,26 @@ impl Connection {
     }
 
     /// Sends what the socket takes.
-    pub(super) async fn send(&self, buffer: Buffer) -> Outcome<usize, Buffer> {
+    pub(super) async fn send(&self, buffer: Buffer) -> BufResult<usize, Buffer> {
         match self.turn_to_send(&mut Timer::Endless).await {
             Ok(turn) => {
                 let operation = self.ring.submit(Operation::send(&self.socket, buffer));
                 single(turn.make(operation).await)
             }
-            Err(error) => (Err(error), buffer),
+            Err(error) => BufResult(Err(error), buffer),
         }
     }
 
-    /// Sends all; gives how much was sent in any case.
+    /// Sends all.
     pub(super) async fn send_all(
         &self,
         mut buffer: Buffer,
         after: Option<Duration>,
-    ) -> (Result<(), Error>, usize, Buffer) {
+    ) -> BufResult<(), Buffer> {
         let mut timer = Timer::new(&self.ring, after);
         let turn = match self.turn_to_send(&mut timer).await {
             Ok(turn) => turn,
-            Err(error) => return (Err(error), 0, buffer),
+            Err(error) => return BufResult(Err(error), buffer),
         };
         let whole = buffer.range();
         let mut sent = 0;
@@ -194,10 +195,10 @@ impl Connection {
             if sent == whole.len() {
                 break Ok(());
             }
-            let rest = buffer.slice(whole.start + sent..whole.end);
+            let rest = buffer.selecting(whole.start + sent..whole.end);
             let operation = self.ring.submit(Operation::send_all(&self.socket, rest));
             let result;
-            (result, buffer) = single(turn.make_in(&mut timer, operation).await);
+            BufResult(result, buffer) = single(turn.make_in(&mut timer, operation).await);
             match result {
                 Ok(0) => break Err(Error::new(Opcode::Send, Errno(libc::EIO))),
                 Ok(count) => sent += count,
@@ -208,7 +209,7 @@ impl Connection {
                 break Err(Error::new(Opcode::Send, Errno(libc::ETIME)));
             }
         };
-        (result, sent, buffer.slice(whole))
+        BufResult(result, buffer.selecting(whole))
     }
 
     /// Sends several buffers in turn, all of them where `whole` is wanted.
@@ -216,15 +217,15 @@ impl Connection {
         &self,
         mut buffers: Vec<Buffer>,
         whole: bool,
-    ) -> Outcome<usize, Vec<Buffer>> {
+    ) -> BufResult<usize, Vec<Buffer>> {
         let turn = match self.turn_to_send(&mut Timer::Endless).await {
             Ok(turn) => turn,
-            Err(error) => return (Err(error), buffers),
+            Err(error) => return BufResult(Err(error), buffers),
         };
         if !whole {
             let operation = self.ring.submit(Operation::send_vectored(&self.socket, buffers));
             let done = turn.make(operation).await;
-            return (done.result(), done.into_buffers());
+            return BufResult(done.result(), done.take_buffers());
         }
         let ranges: Vec<_> = buffers.iter().map(Buffer::range).collect();
         let total = ranges.iter().map(ExactSizeIterator::len).sum();
@@ -247,7 +248,7 @@ impl Connection {
             }
         };
         let buffers = buffers.into_iter().zip(ranges);
-        (result, buffers.map(|(buffer, range)| buffer.slice(range)).collect())
+        BufResult(result, buffers.map(|(buffer, range)| buffer.selecting(range)).collect())
     }
 
     /// On the lane, when all that was begun before is sent.
@@ -332,14 +333,14 @@ fn advance(buffers: Vec<Buffer>, mut count: usize) -> Vec<Buffer> {
         let range = buffer.range();
         let part = count.min(range.len());
         count -= part;
-        buffer.slice(range.start + part..range.end)
+        buffer.selecting(range.start + part..range.end)
     };
     buffers.into_iter().map(rest).collect()
 }
 
-pub(super) fn single(done: Completion) -> Outcome<usize, Buffer> {
+pub(super) fn single(done: Completion) -> BufResult<usize, Buffer> {
     let result = done.result();
-    (result, done.into_buffer().expect("receives and sends give their buffer back"))
+    BufResult(result, done.take_buffer().expect("receives and sends give their buffer back"))
 }
 
 /// What a stream of either kind can do; it is a `Connection` with addresses.
@@ -427,11 +428,9 @@ macro_rules! stream {
             /// # Errors
             ///
             /// What the receive failed with, `ECONNRESET` among it.
-            pub async fn recv<B: OwnedBufferMut>(&self, buffer: B) -> Outcome<usize, B> {
-                let (reading, buffer) = Reading::begin(buffer);
-                let (result, buffer) = self.0.receive(buffer, None).await;
-                let count = *result.as_ref().unwrap_or(&0);
-                (result, reading.end(buffer, count))
+            pub async fn recv<B: OwnedBufferMut>(&self, buffer: B) -> BufResult<usize, B> {
+                let received = self.0.receive(buffer.into_buffer_mut(), None).await;
+                received.map_buffer(B::from_buffer)
             }
 
             /// As [`recv`](Self::recv), for so long at most: then it fails with
@@ -444,11 +443,9 @@ macro_rules! stream {
                 &self,
                 buffer: B,
                 after: Duration,
-            ) -> Outcome<usize, B> {
-                let (reading, buffer) = Reading::begin(buffer);
-                let (result, buffer) = self.0.receive(buffer, Some(after)).await;
-                let count = *result.as_ref().unwrap_or(&0);
-                (result, reading.end(buffer, count))
+            ) -> BufResult<usize, B> {
+                let received = self.0.receive(buffer.into_buffer_mut(), Some(after)).await;
+                received.map_buffer(B::from_buffer)
             }
 
             /// As [`recv`](Self::recv), into several buffers in turn; at most 1024.
@@ -459,11 +456,10 @@ macro_rules! stream {
             pub async fn recv_vectored<B: OwnedBufferMut>(
                 &self,
                 buffers: Vec<B>,
-            ) -> Outcome<usize, Vec<B>> {
-                let (reading, buffers) = Reading::begin_all(buffers);
-                let (result, buffers) = self.0.receive_vectored(buffers).await;
-                let count = *result.as_ref().unwrap_or(&0);
-                (result, Reading::end_all(reading, buffers, count))
+            ) -> BufResult<usize, Vec<B>> {
+                let buffers = buffers.into_iter().map(OwnedBufferMut::into_buffer_mut).collect();
+                let received = self.0.receive_vectored(buffers).await;
+                received.map_buffer(|buffers| buffers.into_iter().map(B::from_buffer).collect())
             }
 
             /// Sends as much of the buffer as the socket takes; gives how much that was.
@@ -478,9 +474,8 @@ macro_rules! stream {
             ///
             /// What the send failed with: `EPIPE` and `ECONNRESET` where the other end has gone;
             /// or what an earlier one failed with whose future was dropped.
-            pub async fn send<B: OwnedBuffer>(&self, buffer: B) -> Outcome<usize, B> {
-                let (result, buffer) = self.0.send(buffer.into_buffer()).await;
-                (result, B::from_buffer(buffer))
+            pub async fn send<B: OwnedBuffer>(&self, buffer: B) -> BufResult<usize, B> {
+                self.0.send(buffer.into_buffer()).await.map_buffer(B::from_buffer)
             }
 
             /// Sends all of the buffer. Dropped, it is as [`send`](Self::send).
@@ -488,9 +483,8 @@ macro_rules! stream {
             /// # Errors
             ///
             /// As for [`send`](Self::send); part of it may have been sent.
-            pub async fn send_all<B: OwnedBuffer>(&self, buffer: B) -> Outcome<(), B> {
-                let (result, _sent, buffer) = self.0.send_all(buffer.into_buffer(), None).await;
-                (result, B::from_buffer(buffer))
+            pub async fn send_all<B: OwnedBuffer>(&self, buffer: B) -> BufResult<(), B> {
+                self.0.send_all(buffer.into_buffer(), None).await.map_buffer(B::from_buffer)
             }
 
             /// As [`send_all`](Self::send_all), for so long at most: then it fails with
@@ -504,10 +498,9 @@ macro_rules! stream {
                 &self,
                 buffer: B,
                 after: Duration,
-            ) -> Outcome<(), B> {
+            ) -> BufResult<(), B> {
                 let sent = self.0.send_all(buffer.into_buffer(), Some(after)).await;
-                let (result, _sent, buffer) = sent;
-                (result, B::from_buffer(buffer))
+                sent.map_buffer(B::from_buffer)
             }
 
             /// As [`send`](Self::send), of several buffers in turn; at most 1024.
@@ -518,10 +511,10 @@ macro_rules! stream {
             pub async fn send_vectored<B: OwnedBuffer>(
                 &self,
                 buffers: Vec<B>,
-            ) -> Outcome<usize, Vec<B>> {
+            ) -> BufResult<usize, Vec<B>> {
                 let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
-                let (result, buffers) = self.0.send_vectored(buffers, false).await;
-                (result, buffers.into_iter().map(B::from_buffer).collect())
+                let sent = self.0.send_vectored(buffers, false).await;
+                sent.map_buffer(|buffers| buffers.into_iter().map(B::from_buffer).collect())
             }
 
             /// As [`send_all`](Self::send_all), of several buffers in turn; at most 1024.
@@ -532,10 +525,10 @@ macro_rules! stream {
             pub async fn send_all_vectored<B: OwnedBuffer>(
                 &self,
                 buffers: Vec<B>,
-            ) -> Outcome<(), Vec<B>> {
+            ) -> BufResult<(), Vec<B>> {
                 let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
-                let (result, buffers) = self.0.send_vectored(buffers, true).await;
-                (result.map(drop), buffers.into_iter().map(B::from_buffer).collect())
+                let sent = self.0.send_vectored(buffers, true).await.map(drop);
+                sent.map_buffer(|buffers| buffers.into_iter().map(B::from_buffer).collect())
             }
 
             /// Waits until the socket has all of what was begun to be sent by futures that were

@@ -14,10 +14,9 @@ use super::{
     made_for, not_configured,
 };
 use crate::{
-    buf::{BufferGroup, OwnedBuffer, OwnedBufferMut, Reading},
+    buf::{BufResult, BufferGroup, OwnedBuffer, OwnedBufferMut},
     descriptor::Descriptor,
     error::{Errno, Error},
-    fs::Outcome,
     op::{Opcode, Operation},
     ring::{Pending, Ring, Timer},
 };
@@ -36,10 +35,9 @@ use crate::{
 /// let client = TcpStream::connect(&ring, listener.local_address()?).await?;
 /// let (server, _address) = listener.accept().await?;
 ///
-/// let (sent, _question) = client.send_all(b"question".to_vec()).await;
-/// sent?;
-/// let (received, bytes) = server.recv(vec![0; 64]).await;
-/// assert_eq!(&bytes[..received?], b"question");
+/// client.send_all("question").await.into_result()?;
+/// let (count, bytes) = server.recv(vec![0; 64]).await.into_result()?;
+/// assert_eq!(&bytes[..count], b"question");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```

@@ -12,11 +12,10 @@ use super::{
     made_for, not_configured,
 };
 use crate::{
-    buf::{Buffer, OwnedBuffer, OwnedBufferMut, Reading},
+    buf::{BufResult, Buffer, OwnedBuffer, OwnedBufferMut},
     completion::Completion,
     descriptor::Descriptor,
     error::{Errno, Error},
-    fs::Outcome,
     op::{Opcode, Operation},
     ring::Ring,
     sim::Simulation,
@@ -33,10 +32,9 @@ use crate::{
 /// let ring = Ring::new()?;
 /// let any = "127.0.0.1:0".parse()?;
 /// let (one, other) = (UdpSocket::bind(&ring, &any)?, UdpSocket::bind(&ring, &any)?);
-/// one.send_to(b"hello".to_vec(), other.local_address()?).await.0?;
-/// let (datagram, bytes) = other.recv_from(vec![0; 1500]).await;
-/// let datagram = datagram?;
-/// assert_eq!(&bytes[..datagram.bytes], b"hello");
+/// one.send_to("hello", other.local_address()?).await.into_result()?;
+/// let (datagram, bytes) = other.recv_from(Vec::with_capacity(1500)).await.into_result()?;
+/// assert_eq!(bytes, b"hello");
 /// assert_eq!(datagram.from, one.local_address()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
@@ -107,10 +105,9 @@ impl UdpSocket {
     ///
     /// What the send failed with: `EMSGSIZE` for one that is too long, and `ECONNREFUSED` of an
     /// earlier one where nobody listens.
-    pub async fn send<B: OwnedBuffer>(&self, buffer: B) -> Outcome<usize, B> {
+    pub async fn send<B: OwnedBuffer>(&self, buffer: B) -> BufResult<usize, B> {
         let operation = Operation::send(&self.socket, buffer.into_buffer());
-        let (result, buffer) = single(self.ring.submit(operation).await);
-        (result, B::from_buffer(buffer))
+        single(self.ring.submit(operation).await).map_buffer(B::from_buffer)
     }
 
     /// As [`send`](Self::send), to an address.
@@ -118,10 +115,11 @@ impl UdpSocket {
     /// # Errors
     ///
     /// As for [`send`](Self::send).
-    pub async fn send_to<B: OwnedBuffer>(&self, buffer: B, to: SocketAddr) -> Outcome<usize, B> {
+    pub async fn send_to<B: OwnedBuffer>(&self, buffer: B, to: SocketAddr) -> BufResult<usize, B> {
         let operation = Operation::send_to(&self.socket, buffer.into_buffer(), to);
-        let (result, buffer) = single(self.ring.submit(operation).await);
-        (result.map_err(|error| error.on_address(&Address::Ip(to))), B::from_buffer(buffer))
+        let BufResult(result, buffer) = single(self.ring.submit(operation).await);
+        let result = result.map_err(|error| error.on_address(&Address::Ip(to)));
+        BufResult(result, B::from_buffer(buffer))
     }
 
     /// Waits for a datagram.
@@ -132,11 +130,8 @@ impl UdpSocket {
     /// # Errors
     ///
     /// What the receive failed with: `ECONNREFUSED` of an earlier send on a connected socket.
-    pub async fn recv_from<B: OwnedBufferMut>(&self, buffer: B) -> Outcome<Datagram, B> {
-        let (reading, buffer) = Reading::begin(buffer);
-        let (result, buffer) = self.receive(buffer).await;
-        let count = result.as_ref().map_or(0, |datagram| datagram.bytes);
-        (result, reading.end(buffer, count))
+    pub async fn recv_from<B: OwnedBufferMut>(&self, buffer: B) -> BufResult<Datagram, B> {
+        self.receive(buffer.into_buffer_mut()).await.map_buffer(B::from_buffer)
     }
 
     /// As [`recv_from`](Self::recv_from), where whence it came is known.
@@ -144,27 +139,26 @@ impl UdpSocket {
     /// # Errors
     ///
     /// As for [`recv_from`](Self::recv_from).
-    pub async fn recv<B: OwnedBufferMut>(&self, buffer: B) -> Outcome<usize, B> {
-        let (result, buffer) = self.recv_from(buffer).await;
-        (result.map(|datagram| datagram.bytes), buffer)
+    pub async fn recv<B: OwnedBufferMut>(&self, buffer: B) -> BufResult<usize, B> {
+        self.recv_from(buffer).await.map(|datagram| datagram.bytes)
     }
 
-    async fn receive(&self, mut buffer: Buffer) -> Outcome<Datagram, Buffer> {
+    async fn receive(&self, mut buffer: Buffer) -> BufResult<Datagram, Buffer> {
         // What cannot be received into is the loop's to refuse.
         if !buffer.is_writable() {
             let refused = self.ring.submit(Operation::recv_from(&self.socket, buffer)).await;
-            return (datagram(&refused), single(refused).1);
+            return BufResult(datagram(&refused), single(refused).1);
         }
         let turn = self.receiving.enter().await;
         if let Some(receive) = turn.take_set_aside() {
             let done = turn.make(receive).await;
             if !done.result().is_err_and(|error| is_of_the_ring(&error)) {
-                return (hand_on(done, &mut buffer), buffer);
+                return BufResult(hand_on(done, &mut buffer), buffer);
             }
         }
         let operation = self.ring.submit(Operation::recv_from(&self.socket, buffer));
         let done = turn.make(operation).await;
-        (datagram(&done), single(done).1)
+        BufResult(datagram(&done), single(done).1)
     }
 
     /// The address that it is bound to.
@@ -196,10 +190,10 @@ fn datagram(done: &Completion) -> Result<Datagram, Error> {
 /// Gives a datagram to another than the one whose future took it.
 fn hand_on(done: Completion, buffer: &mut Buffer) -> Result<Datagram, Error> {
     let datagram = datagram(&done)?;
-    let bytes = datagram.bytes.min(buffer.selected().len());
+    let bytes = datagram.bytes.min(buffer.len());
     let is_truncated = datagram.is_truncated || bytes < datagram.bytes;
     let taken = done.into_buffer().expect("a receive gives its buffer back");
-    buffer.selected_mut()[..bytes].copy_from_slice(&taken.selected()[..bytes]);
+    buffer.put(0, &taken.selected()[..bytes]);
     Ok(Datagram { bytes, is_truncated, ..datagram })
 }
 

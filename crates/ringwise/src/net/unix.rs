@@ -18,10 +18,9 @@ use super::{
     tcp::connect,
 };
 use crate::{
-    buf::{BufferGroup, OwnedBuffer, OwnedBufferMut, Reading},
+    buf::{BufResult, BufferGroup, OwnedBuffer, OwnedBufferMut},
     descriptor::Descriptor,
     error::Error,
-    fs::Outcome,
     ring::Ring,
 };
 

@@ -1,7 +1,7 @@
 //! Operations on an open file: read, write, sync, allocate, set the length, close.
 
 use crate::{
-    buf::{Buffer, Mapping},
+    buf::{Buffer, Mapping, OwnedBuffer, OwnedBufferMut},
     descriptor::{Descriptor, Target},
     op::{AllocateMode, Closing, Hint, Kind, Operation, Vectored},
     sys::vector::Vectors,
@@ -30,10 +30,14 @@ impl Operation {
     /// assert!(bytes[..count].ends_with(b"\n"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn read_at(target: impl Into<Target>, buffer: impl Into<Buffer>, offset: u64) -> Operation {
+    pub fn read_at(
+        target: impl Into<Target>,
+        buffer: impl OwnedBufferMut,
+        offset: u64,
+    ) -> Operation {
         Operation::of(Kind::Read {
             target: target.into(),
-            buffer: buffer.into().opened(),
+            buffer: buffer.into_buffer_mut(),
             offset,
             hint: Hint::Nothing,
         })
@@ -54,12 +58,8 @@ impl Operation {
     /// The result is the number of bytes; less than asked when a limit or a full disk came in
     /// between. Written is not durable: see [`sync_data`](Self::sync_data). A write that was
     /// submitted goes on to its end when the loop is dropped. Needs Linux 5.6 on the ring.
-    pub fn write_at(
-        target: impl Into<Target>,
-        buffer: impl Into<Buffer>,
-        offset: u64,
-    ) -> Operation {
-        let (target, buffer) = (target.into(), buffer.into());
+    pub fn write_at(target: impl Into<Target>, buffer: impl OwnedBuffer, offset: u64) -> Operation {
+        let (target, buffer) = (target.into(), buffer.into_buffer());
         Operation::of(Kind::Write { target, buffer, offset, hint: Hint::Nothing })
     }
 
@@ -100,7 +100,7 @@ impl Operation {
         buffers: Vec<Buffer>,
         offset: u64,
     ) -> Operation {
-        let buffers = buffers.into_iter().map(Buffer::opened).collect();
+        let buffers = buffers.into_iter().map(OwnedBufferMut::into_buffer_mut).collect();
         let vectored = Box::new(Vectored { buffers, vectors: Vectors::default() });
         Operation::of(Kind::ReadVectored { target: target.into(), vectored, offset })
     }

@@ -4,7 +4,7 @@
 //! [`net`](crate::net). Sends never raise SIGPIPE, and what is accepted is closed on exec.
 
 use crate::{
-    buf::{Buffer, BufferGroup},
+    buf::{Buffer, BufferGroup, OwnedBuffer, OwnedBufferMut},
     descriptor::Target,
     net::Address,
     op::{Kind, Opcode, Operation},
@@ -68,13 +68,13 @@ impl Operation {
     /// Receives into the selected part of `buffer`, as recv(2): the result is the number of
     /// bytes, 0 when the other end sends no more. A cancelled receive took nothing out of the
     /// socket. Needs Linux 5.6 on the ring.
-    pub fn recv(socket: impl Into<Target>, buffer: impl Into<Buffer>) -> Operation {
-        Operation::of(Kind::Receive { target: socket.into(), buffer: buffer.into().opened() })
+    pub fn recv(socket: impl Into<Target>, buffer: impl OwnedBufferMut) -> Operation {
+        Operation::of(Kind::Receive { target: socket.into(), buffer: buffer.into_buffer_mut() })
     }
 
     /// As [`recv`](Self::recv), into several buffers in turn; at most 1024.
     pub fn recv_vectored(socket: impl Into<Target>, buffers: Vec<Buffer>) -> Operation {
-        let buffers = buffers.into_iter().map(Buffer::opened).collect();
+        let buffers = buffers.into_iter().map(OwnedBufferMut::into_buffer_mut).collect();
         let message = Box::new(Message::new(buffers, None));
         Operation::of(Kind::ReceiveMessage { target: socket.into(), message })
     }
@@ -106,8 +106,8 @@ impl Operation {
     /// Receives a datagram and the address that it came from, as recvmsg(2): see
     /// [`Completion::address`](crate::Completion::address). What does not fit into the buffer is
     /// lost, as [`Completion::is_truncated`](crate::Completion::is_truncated) tells.
-    pub fn recv_from(socket: impl Into<Target>, buffer: impl Into<Buffer>) -> Operation {
-        let message = Box::new(Message::new(vec![buffer.into().opened()], None));
+    pub fn recv_from(socket: impl Into<Target>, buffer: impl OwnedBufferMut) -> Operation {
+        let message = Box::new(Message::new(vec![buffer.into_buffer_mut()], None));
         Operation::of(Kind::ReceiveMessage { target: socket.into(), message })
     }
 
@@ -115,14 +115,14 @@ impl Operation {
     /// is the number of bytes. It waits until some can be sent. Needs Linux 5.6 on the ring.
     ///
     /// One send at a time for each connection: two of them may go out in any order.
-    pub fn send(socket: impl Into<Target>, buffer: impl Into<Buffer>) -> Operation {
+    pub fn send(socket: impl Into<Target>, buffer: impl OwnedBuffer) -> Operation {
         Operation::sending(socket, buffer, Manner::Some)
     }
 
     /// As [`send`](Self::send), and waits until all of it is taken (`MSG_WAITALL`). A result that
     /// is less says that an error, a cancel or, on a ring before Linux 5.19, a full socket came in
     /// between: send the rest to learn which.
-    pub fn send_all(socket: impl Into<Target>, buffer: impl Into<Buffer>) -> Operation {
+    pub fn send_all(socket: impl Into<Target>, buffer: impl OwnedBuffer) -> Operation {
         Operation::sending(socket, buffer, Manner::Whole)
     }
 
@@ -137,7 +137,7 @@ impl Operation {
     /// to the same connection, and push one of these for each connection at a time.
     ///
     /// It takes a slot of the loop until the submit. [`Local::run`](crate::Local::run) refuses it.
-    pub fn send_quiet(socket: impl Into<Target>, buffer: impl Into<Buffer>) -> Operation {
+    pub fn send_quiet(socket: impl Into<Target>, buffer: impl OwnedBuffer) -> Operation {
         Operation::sending(socket, buffer, Manner::Quiet)
     }
 
@@ -145,12 +145,12 @@ impl Operation {
     /// (Linux 6.0, TCP and UDP): worth it for large buffers to another machine, and a loss for
     /// small ones. The completion comes when the other end has the data and the memory is free
     /// again.
-    pub fn send_zero_copy(socket: impl Into<Target>, buffer: impl Into<Buffer>) -> Operation {
+    pub fn send_zero_copy(socket: impl Into<Target>, buffer: impl OwnedBuffer) -> Operation {
         Operation::sending(socket, buffer, Manner::ZeroCopy { sent: None })
     }
 
-    fn sending(target: impl Into<Target>, buffer: impl Into<Buffer>, manner: Manner) -> Operation {
-        Operation::of(Kind::Send { target: target.into(), buffer: buffer.into(), manner })
+    fn sending(target: impl Into<Target>, buffer: impl OwnedBuffer, manner: Manner) -> Operation {
+        Operation::of(Kind::Send { target: target.into(), buffer: buffer.into_buffer(), manner })
     }
 
     /// As [`send`](Self::send), of several buffers in turn; at most 1024.
@@ -166,10 +166,15 @@ impl Operation {
     /// Sends a datagram to an address, as sendmsg(2).
     pub fn send_to(
         socket: impl Into<Target>,
-        buffer: impl Into<Buffer>,
+        buffer: impl OwnedBuffer,
         address: impl Into<Address>,
     ) -> Operation {
-        Operation::sending_message(socket, vec![buffer.into()], Some(address.into()), Manner::Some)
+        Operation::sending_message(
+            socket,
+            vec![buffer.into_buffer()],
+            Some(address.into()),
+            Manner::Some,
+        )
     }
 
     fn sending_message(

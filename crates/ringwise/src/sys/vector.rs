@@ -6,6 +6,13 @@
 //! operation is in its slot and read by the kernel only while it stays there (invariant 1).
 #![allow(unsafe_code)]
 
+use std::{
+    ops::Range,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+use rustix::io::{Errno, ReadWriteFlags};
+
 use crate::buf::{Buffer, MOVED_BYTES_MAX};
 
 /// An array of `struct iovec`, filled when the operation is lowered.
@@ -33,4 +40,38 @@ impl Vectors {
         }));
         (self.0.as_ptr(), u32::try_from(self.0.len()).unwrap_or(u32::MAX))
     }
+}
+
+/// Reads `range` of what is selected in `buffers`, as preadv2(2), and tells them what they have. The
+/// range lies within the first, or is that of all.
+pub(crate) fn read_into(
+    file: BorrowedFd<'_>,
+    buffers: &mut [Buffer],
+    range: Range<usize>,
+    offset: u64,
+    flags: ReadWriteFlags,
+) -> Result<usize, Errno> {
+    let mut one = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }];
+    let mut several = Vectors::default();
+    let (vectors, count) = match buffers {
+        [buffer] => {
+            let pointer = buffer.raw(0).pointer.wrapping_add(range.start);
+            one[0] = libc::iovec { iov_base: pointer.cast(), iov_len: range.len() };
+            (one.as_ptr(), 1)
+        }
+        _ => several.fill(buffers),
+    };
+    let (count, flags) = (count as libc::c_int, flags.bits() as libc::c_int);
+    // SAFETY: the vectors point at the selected parts of buffers that are borrowed for the call.
+    let read =
+        unsafe { libc::preadv2(file.as_raw_fd(), vectors, count, offset as libc::off_t, flags) };
+    let read = usize::try_from(read)
+        .map_err(|_| Errno::from_raw_os_error(crate::error::Errno::last().raw()))?;
+    let mut left = range.start + read;
+    for buffer in buffers {
+        let part = left.min(buffer.len());
+        left -= part;
+        buffer.fill(part);
+    }
+    Ok(read)
 }

@@ -6,7 +6,8 @@ use std::{
 };
 
 use ringwise::{
-    AlignedBuf, AllocateMode, Buffer, Descriptor, ErrorKind, Local, Mapping, OpenOptions, Operation,
+    AlignedBuf, AllocateMode, Buffer, Descriptor, ErrorKind, Local, Mapping, OpenOptions,
+    Operation, OwnedBuffer, PoolBuf,
 };
 
 use crate::{
@@ -162,7 +163,7 @@ pub fn an_unaligned_direct_read_is_refused(way: Loop) {
     let error = read.result().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("aligned"), "{error}");
-    assert_eq!(read.into_buffer().unwrap().into_aligned().unwrap().len(), 4096);
+    assert_eq!(AlignedBuf::from_buffer(read.into_buffer().unwrap()).len(), 4096);
 }
 
 pub fn an_aligned_direct_read_works(way: Loop) {
@@ -203,7 +204,7 @@ pub fn a_pool_serves_reads_and_writes(way: Loop) {
         let read = next(&mut local);
         let offset = read.tag() as usize;
         assert_eq!(read.result().unwrap(), 5000 - offset);
-        let lease = read.into_buffer().unwrap().into_pooled().unwrap();
+        let lease = PoolBuf::from_buffer(read.into_buffer().unwrap());
         assert_eq!(lease[..5000 - offset], counted(5000)[offset..]);
     }
     assert_eq!(pool.available(), 3);

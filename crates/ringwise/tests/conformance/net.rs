@@ -967,7 +967,7 @@ pub fn a_file_is_no_socket(way: Loop) {
     let done = next(&mut local);
     assert_eq!(done.result().unwrap_err().errno(), libc::ENOTSOCK);
     assert!(!done.has_more());
-    let refused = local.push(Operation::recv(&file, &b"static"[..]), 0).unwrap_err();
+    let refused = local.push(Operation::recv(&file, Buffer::from(&b"static"[..])), 0).unwrap_err();
     assert!(refused.to_string().contains("static"), "{refused}");
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use futures::executor::block_on;
 use ringwise::{
-    AllocateMode, Error, ErrorKind, Opcode, fs,
+    AllocateMode, BufResult, Error, ErrorKind, Opcode, fs,
     fs::File,
     sim::{Fault, Simulation, When},
 };
@@ -37,10 +37,11 @@ fn a_read_ends_and_its_buffers_come_back() {
         let limited = file.with_deadline(SHORT);
         block_on(async {
             let start = Instant::now();
-            let (result, buffer) = limited.read_at(vec![5; 32], 0).await;
+            let BufResult(result, buffer) = limited.read_at(vec![5; 32], 0).await;
             timed_out(result);
             assert_eq!(buffer, [5; 32]);
-            let (result, buffers) = limited.read_vectored_at(vec![vec![5; 3], vec![6; 4]], 0).await;
+            let BufResult(result, buffers) =
+                limited.read_vectored_at(vec![vec![5; 3], vec![6; 4]], 0).await;
             timed_out(result);
             assert_eq!(buffers, [vec![5; 3], vec![6; 4]]);
             let mut steps = limited.chain().read_at(vec![7; 5], 0).run().await;
@@ -49,7 +50,7 @@ fn a_read_ends_and_its_buffers_come_back() {
             assert!(start.elapsed() >= 3 * SHORT);
             // Nothing of it is left behind to take what comes later.
             writer.write_all(b"late").unwrap();
-            let (result, buffer) = file.with_deadline(LONG).read_at(vec![0; 32], 0).await;
+            let BufResult(result, buffer) = file.with_deadline(LONG).read_at(vec![0; 32], 0).await;
             assert_eq!((result.unwrap(), &buffer[..4]), (4, &b"late"[..]));
         });
     }
@@ -71,7 +72,7 @@ fn the_time_is_that_of_all_parts() {
             });
             let limited = file.with_deadline(SHORT);
             let read = limited.read_exact_at(vec![0; 4000], 0);
-            let (result, buffer) = block_on(read);
+            let BufResult(result, buffer) = block_on(read);
             ended.store(true, std::sync::atomic::Ordering::Relaxed);
             timed_out(result);
             assert!(buffer.starts_with(b"x") && buffer.ends_with(b"\0"));

@@ -2,7 +2,7 @@
 
 use futures::executor::block_on;
 use ringwise::{
-    AlignedBuf, Buffer, ErrorKind, Opcode, OpenOptions, Operation,
+    AlignedBuf, BufResult, Buffer, ErrorKind, Opcode, OpenOptions, Operation,
     fs::File,
     sim::{Fault, Simulation, When},
 };
@@ -42,7 +42,7 @@ async fn agrees_with_the_content(file: &File, rounds: usize) {
             _ => (random.below(LEN + 9000), random.below(20_000), random.below(600)),
         };
         let buffer = Buffer::from(AlignedBuf::zeroed(len + skew, 4096)).slice(skew..);
-        let (result, buffer) = file.read_at(buffer, offset as u64).await;
+        let BufResult(result, buffer) = file.read_at(buffer, offset as u64).await;
         let expected = &content[offset.min(LEN)..(offset + len).min(LEN)];
         let count = result.unwrap();
         assert_eq!(count, expected.len(), "{len} bytes at {offset}, skew {skew}");
@@ -57,9 +57,12 @@ fn unaligned_reads_agree_with_a_model() {
         block_on(async {
             let Some(file) = direct(&place).await else { return };
             println!("{}", place.name);
+            let before = place.ring.stats().bounced_reads;
             agrees_with_the_content(&file, 400).await;
+            let bounced = place.ring.stats().bounced_reads - before;
+            assert!((1..=400).contains(&bounced), "{}: {bounced} of 400", place.name);
             assert!(file.read_to_end().await.unwrap() == content(), "{}", place.name);
-            let (read, bytes) = file.read_exact_at(vec![0; LEN - 1], 1).await;
+            let BufResult(read, bytes) = file.read_exact_at(vec![0; LEN - 1], 1).await;
             read.unwrap();
             assert!(bytes == content()[1..]);
         });
@@ -74,7 +77,7 @@ fn an_error_names_the_callers_offset() {
     block_on(async {
         let file = direct(&place).await.expect("a simulated machine has direct files");
         simulation.inject(Fault::Io, When::always().of(Opcode::Read));
-        let (read, _) = file.read_at(vec![0; 100], 5001).await;
+        let BufResult(read, _) = file.read_at(vec![0; 100], 5001).await;
         let error = read.unwrap_err();
         assert_eq!((error.errno(), error.offset()), (libc::EIO, Some(5001)), "{error}");
     });
@@ -120,7 +123,7 @@ fn a_short_read_is_not_the_end_of_a_direct_file() {
         block_on(async {
             let file = direct(&place).await.expect("a simulated disk does direct I/O");
             simulation.inject(Fault::ShortRead, When::rate(0.5));
-            let (read, bytes) = file.read_exact_at(vec![0; 3000], 4096 + 4000).await;
+            let BufResult(read, bytes) = file.read_exact_at(vec![0; 3000], 4096 + 4000).await;
             assert!(read.is_ok(), "seed {seed}: {read:?}");
             assert!(bytes == content()[8096..11_096], "seed {seed}");
             assert!(file.read_to_end().await.unwrap() == content(), "seed {seed}");
@@ -155,7 +158,7 @@ fn an_unaligned_direct_write_is_a_clear_error() {
             let Ok(file) = opened else { return skip("no direct I/O here") };
             let aligned = AlignedBuf::zeroed(4096, 4096);
             file.write_all_at(aligned, 0).await.0.unwrap();
-            let (written, back) = file.write_all_at(vec![1; 100], 10).await;
+            let BufResult(written, back) = file.write_all_at(vec![1; 100], 10).await;
             let error = written.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{}: {error}", place.name);
             assert!(error.to_string().contains("aligned"), "{error}");

@@ -10,7 +10,7 @@ use std::{
 
 use futures::executor::block_on;
 use ringwise::{
-    Opcode,
+    BufResult, Opcode,
     sim::{Fault, Simulation, When},
 };
 
@@ -29,11 +29,11 @@ fn a_failed_sync_poisons_the_file() {
             let synced = if data_only { file.sync_data().await } else { file.sync_all().await };
             assert_eq!(synced.unwrap_err().errno(), libc::EIO);
             // The disk is well again, and the file is not; nor is its clone.
-            let (one, back) = file.write_at(b"x".to_vec(), 0).await;
+            let BufResult(one, back) = file.write_at(b"x".to_vec(), 0).await;
             assert_eq!(back, b"x");
-            let (all, back) = clone.write_all_at(b"y".to_vec(), 0).await;
+            let BufResult(all, back) = clone.write_all_at(b"y".to_vec(), 0).await;
             assert_eq!(back, b"y");
-            let (vectored, back) = clone.write_vectored_at(vec![b"z".to_vec()], 0).await;
+            let BufResult(vectored, back) = clone.write_vectored_at(vec![b"z".to_vec()], 0).await;
             assert_eq!(back, [b"z"]);
             let later = [
                 one.map(drop),
@@ -96,7 +96,7 @@ fn a_ring_that_is_shut_down_poisons_no_file() {
                 assert_eq!(error.errno(), libc::ESHUTDOWN);
                 assert!(!error.to_string().contains("earlier"), "{}: {error}", place.name);
             }
-            let (written, back) = file.write_all_at(b"back".to_vec(), 0).await;
+            let BufResult(written, back) = file.write_all_at(b"back".to_vec(), 0).await;
             assert_eq!(written.unwrap_err().errno(), libc::ESHUTDOWN);
             assert_eq!(back, b"back");
         });

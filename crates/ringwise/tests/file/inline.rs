@@ -8,7 +8,9 @@ use std::{
 };
 
 use futures::executor::block_on;
-use ringwise::{Backend, Descriptor, OpenOptions, Ring, drop_page_cache, fs::File, page_cache};
+use ringwise::{
+    Backend, BufResult, Descriptor, OpenOptions, Ring, drop_page_cache, fs::File, page_cache,
+};
 
 use super::rings::{read_write, real_places, skip};
 
@@ -24,7 +26,7 @@ async fn count_write(ring: &Ring, path: &Path, options: OpenOptions, len: usize)
     // What is there is replaced: a file system may have to wait for new blocks.
     std::fs::write(path, vec![1; len + 10]).unwrap();
     let before = counts(ring);
-    let (written, back) = file.write_at(vec![7; len], 3).await;
+    let BufResult(written, back) = file.write_at(vec![7; len], 3).await;
     let after = counts(ring);
     assert_eq!((written.unwrap(), back.len()), (len, len));
     let bytes = std::fs::read(path).unwrap();
@@ -64,7 +66,7 @@ async fn count_read(file: &File, content: &[u8], len: usize) -> (u64, u64, u64) 
         [stats.inline_hits, stats.submitted, beside]
     };
     let before = stats();
-    let (read, bytes) = file.read_at(vec![0; len], 3).await;
+    let BufResult(read, bytes) = file.read_at(vec![0; len], 3).await;
     let after = stats();
     assert_eq!(read.unwrap(), len);
     assert!(bytes == content[3..len + 3]);
@@ -124,17 +126,17 @@ fn cached_reads_into_several_buffers_are_the_callers() {
             let file = place.open("file", read_write()).await;
             let before = counts(&place.ring);
             let buffers = vec![vec![0; 1000], vec![0; 500], vec![0; 1]];
-            let (read, buffers) = file.read_vectored_at(buffers, 7).await;
+            let BufResult(read, buffers) = file.read_vectored_at(buffers, 7).await;
             assert_eq!((read.unwrap(), counts(&place.ring)), (1501, (before.0 + 1, before.1)));
             assert!(buffers.concat() == content[7..1508]);
             // What ends before the buffers do is the ring's to tell.
             let buffers = vec![vec![0; 1000], vec![9; 1000]];
-            let (read, buffers) = file.read_vectored_at(buffers, 1500).await;
+            let BufResult(read, buffers) = file.read_vectored_at(buffers, 1500).await;
             assert_eq!((read.unwrap(), counts(&place.ring)), (1500, (before.0 + 1, before.1 + 1)));
             assert!(buffers.concat()[..1500] == content[1500..]);
             assert!(buffers[1][500..] == [9; 500]);
             let long = vec![vec![0; 1 << 20], vec![0; 1]];
-            let (read, _) = file.read_vectored_at(long, 0).await;
+            let BufResult(read, _) = file.read_vectored_at(long, 0).await;
             assert_eq!((read.unwrap(), counts(&place.ring)), (3000, (before.0 + 1, before.1 + 2)));
         });
     }
@@ -175,7 +177,7 @@ fn a_read_that_is_cached_in_part_is_whole() {
             Ok(state) if state.cached_pages < 16 => assert!(state.cached_pages > 0),
             other => return skip(&format!("the file is not partly cached: {other:?}")),
         }
-        let (count, bytes) = block_on(file.read_at(vec![0; LEN], 0));
+        let BufResult(count, bytes) = block_on(file.read_at(vec![0; LEN], 0));
         assert_eq!(count.unwrap(), LEN, "{}", place.name);
         assert!(bytes.iter().all(|byte| *byte == 7), "{}", place.name);
     }
@@ -188,9 +190,9 @@ fn a_memory_file_system_that_is_full_says_so() {
         let path = disk.path().join("file");
         block_on(async {
             let file = File::open(&place.ring, &path, read_write().create(true)).await.unwrap();
-            let (written, _) = file.write_at(vec![7; 100 << 10], 0).await;
+            let BufResult(written, _) = file.write_at(vec![7; 100 << 10], 0).await;
             assert_eq!(written.unwrap(), 64 << 10, "{}: as much as fits", place.name);
-            let (written, back) = file.write_all_at(vec![8; 5], 64 << 10).await;
+            let BufResult(written, back) = file.write_all_at(vec![8; 5], 64 << 10).await;
             assert_eq!(written.unwrap_err().errno(), libc::ENOSPC, "{}", place.name);
             assert_eq!(back, [8; 5]);
         });
@@ -268,11 +270,11 @@ fn a_ring_that_was_shut_down_takes_no_cached_reads_and_writes() {
             file.write_at(vec![1; 8], 0).await.0.unwrap();
             assert_eq!(place.ring.stats().inline_hits, 1, "{}", place.name);
             place.ring.shutdown(Duration::from_secs(5)).await.unwrap();
-            let (written, back) = file.write_at(vec![2; 8], 0).await;
+            let BufResult(written, back) = file.write_at(vec![2; 8], 0).await;
             assert_eq!((written.unwrap_err().errno(), back), (libc::ESHUTDOWN, vec![2; 8]));
-            let (read, back) = file.read_at(vec![3; 8], 0).await;
+            let BufResult(read, back) = file.read_at(vec![3; 8], 0).await;
             assert_eq!((read.unwrap_err().errno(), back), (libc::ESHUTDOWN, vec![3; 8]));
-            let (read, _) = file.read_vectored_at(vec![vec![3; 4], vec![3; 4]], 0).await;
+            let BufResult(read, _) = file.read_vectored_at(vec![vec![3; 4], vec![3; 4]], 0).await;
             assert_eq!(read.unwrap_err().errno(), libc::ESHUTDOWN);
             assert_eq!(std::fs::read(&path).unwrap(), [1; 8]);
         });

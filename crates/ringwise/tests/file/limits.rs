@@ -8,8 +8,8 @@ use std::{
 
 use futures::executor::block_on;
 use ringwise::{
-    BackendChoice, Descriptor, ErrorKind, Local, OpenOptions, Operation, Registration, Ring, fs,
-    fs::File, sim::Simulation,
+    BackendChoice, BufResult, Descriptor, ErrorKind, Local, OpenOptions, Operation, Registration,
+    Ring, fs, fs::File, sim::Simulation,
 };
 use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
@@ -37,10 +37,10 @@ fn an_offset_beyond_the_kernels_is_named() {
                 for offset in BEYOND {
                     for len in [1_usize, 512, 4096] {
                         let buffer = || vec![7_u8; len];
-                        let (read, first) = file.read_at(buffer(), offset).await;
-                        let (exact, second) = file.read_exact_at(buffer(), offset).await;
-                        let (write, third) = file.write_at(buffer(), offset).await;
-                        let (all, fourth) = file.write_all_at(buffer(), offset).await;
+                        let BufResult(read, first) = file.read_at(buffer(), offset).await;
+                        let BufResult(exact, second) = file.read_exact_at(buffer(), offset).await;
+                        let BufResult(write, third) = file.write_at(buffer(), offset).await;
+                        let BufResult(all, fourth) = file.write_all_at(buffer(), offset).await;
                         let errors = [read.map(drop), exact, write.map(drop), all];
                         for (number, result) in errors.into_iter().enumerate() {
                             let error = result.unwrap_err();
@@ -69,7 +69,7 @@ fn reads_at_the_largest_offset_end() {
                 File::open(&place.ring, place.path("file"), only_read().direct(true)).await;
             for file in [Some(cached), direct.ok()].into_iter().flatten() {
                 for back in [0, 1, 100, 4096] {
-                    let (result, buffer) =
+                    let BufResult(result, buffer) =
                         file.read_at(vec![7; 4096], i64::MAX as u64 - back).await;
                     // Past the end, or beyond what an offset can be: either is right.
                     match result {
@@ -80,7 +80,7 @@ fn reads_at_the_largest_offset_end() {
                         }
                     }
                     assert_eq!(buffer, vec![7; 4096]);
-                    let (result, buffer) =
+                    let BufResult(result, buffer) =
                         file.read_exact_at(vec![7; 4096], i64::MAX as u64 - back).await;
                     assert!(result.is_err());
                     assert_eq!(buffer.len(), 4096);
@@ -98,7 +98,7 @@ fn a_write_beyond_the_largest_offset_is_an_error() {
         block_on(async {
             let file = place.open("file", read_write()).await;
             let offset = i64::MAX as u64 - 100;
-            let (result, buffer) = file.write_at(vec![7; 4096], offset).await;
+            let BufResult(result, buffer) = file.write_at(vec![7; 4096], offset).await;
             let error = result.unwrap_err();
             let known = [libc::EINVAL, libc::EFBIG].contains(&error.errno());
             assert!(known, "{}: {error}", place.name);
@@ -122,14 +122,15 @@ fn more_than_two_gigabytes_are_split() {
             let file = place.open("sparse", read_write().create(true)).await;
             file.set_len(1 << 33).await.unwrap();
             file.write_all_at(b"end".to_vec(), 3 + LEN as u64 - 3).await.0.unwrap();
-            let (read, bytes) = file.read_exact_at(vec![1; LEN], 3).await;
+            let BufResult(read, bytes) = file.read_exact_at(vec![1; LEN], 3).await;
             read.unwrap();
             let hole = vec![0; 1 << 20];
             let mut chunks = bytes[..LEN - 3].chunks(hole.len());
             assert!(chunks.all(|chunk| chunk == &hole[..chunk.len()]), "{}", place.name);
             assert_eq!(bytes[LEN - 3..], *b"end");
             let null = StdFile::options().write(true).open("/dev/null").unwrap();
-            let (written, _) = File::from_std(&place.ring, null).write_all_at(bytes, 0).await;
+            let BufResult(written, _) =
+                File::from_std(&place.ring, null).write_all_at(bytes, 0).await;
             written.unwrap();
         });
     }
@@ -182,9 +183,9 @@ fn a_descriptor_that_somebody_closed() {
                 // SAFETY: what this process must not do, done to see what it leads to; the process
                 // opens nothing until the file, whose number this was, is forgotten.
                 drop(unsafe { StdFile::from_raw_fd(number) });
-                let (read, buffer) = file.read_at(vec![7; 8], 0).await;
+                let BufResult(read, buffer) = file.read_at(vec![7; 8], 0).await;
                 assert_eq!(buffer, [7; 8]);
-                let (written, buffer) = file.write_all_at(vec![8; 8], 0).await;
+                let BufResult(written, buffer) = file.write_all_at(vec![8; 8], 0).await;
                 assert_eq!(buffer, [8; 8]);
                 let results = [read.map(drop), written, file.set_len(3).await];
                 for result in results {

@@ -12,7 +12,7 @@ mod rings;
 use futures::executor::block_on;
 use rings::{places, read_write, real_places, simulated};
 use ringwise::{
-    AllocateMode, Backend, ErrorKind, OpenOptions, Operation, fs,
+    AllocateMode, Backend, BufResult, ErrorKind, OpenOptions, Operation, fs,
     fs::File,
     sim::{Fault, Simulation, When},
 };
@@ -28,12 +28,12 @@ fn every_function_does_what_it_says() {
         block_on(async {
             let file = place.create("file").await;
             assert_eq!(file.write_at(b"hello world".to_vec(), 0).await.0.unwrap(), 11);
-            let (written, back) = file.write_all_at(b"W".to_vec(), 6).await;
+            let BufResult(written, back) = file.write_all_at(b"W".to_vec(), 6).await;
             written.unwrap();
             assert_eq!(back, b"W");
-            let (count, bytes) = file.read_at(vec![9; 5], 6).await;
+            let BufResult(count, bytes) = file.read_at(vec![9; 5], 6).await;
             assert_eq!((count.unwrap(), &*bytes), (5, &b"World"[..]));
-            let (read, bytes) = file.read_exact_at(vec![9; 4], 1).await;
+            let BufResult(read, bytes) = file.read_exact_at(vec![9; 4], 1).await;
             read.unwrap();
             assert_eq!(bytes, b"ello");
             assert_eq!(file.read_to_end().await.unwrap(), b"hello World");
@@ -63,9 +63,9 @@ fn whole_files_and_names() {
         let ring = &place.ring;
         block_on(async {
             let path = place.path("file");
-            let (written, _) = fs::write(ring, &path, b"a longer text".to_vec()).await;
+            let BufResult(written, _) = fs::write(ring, &path, b"a longer text".to_vec()).await;
             written.unwrap();
-            let (written, back) = fs::write(ring, &path, b"shorter".to_vec()).await;
+            let BufResult(written, back) = fs::write(ring, &path, b"shorter".to_vec()).await;
             written.unwrap();
             assert_eq!(back, b"shorter");
             assert_eq!(fs::read(ring, &path).await.unwrap(), b"shorter");
@@ -80,7 +80,8 @@ fn whole_files_and_names() {
             fs::remove_dir(ring, place.path("dir")).await.unwrap();
             let error = fs::read(ring, &path).await.unwrap_err();
             assert_eq!((error.kind(), error.path()), (ErrorKind::NotFound, Some(&*path)));
-            let (result, back) = fs::write(ring, place.path("dir/x"), b"comes back".to_vec()).await;
+            let BufResult(result, back) =
+                fs::write(ring, place.path("dir/x"), b"comes back".to_vec()).await;
             assert_eq!(result.unwrap_err().kind(), ErrorKind::NotFound);
             assert_eq!(back, b"comes back");
         });
@@ -94,7 +95,7 @@ fn a_directory_is_opened_to_be_synced() {
             place.create("file").await;
             let directory = place.open("", only_read()).await;
             directory.sync_all().await.unwrap();
-            let (result, back) = directory.read_at(vec![7; 8], 0).await;
+            let BufResult(result, back) = directory.read_at(vec![7; 8], 0).await;
             assert_eq!(result.unwrap_err().errno(), libc::EISDIR, "{}", place.name);
             assert_eq!(back, [7; 8]);
         });
@@ -108,12 +109,12 @@ fn a_read_at_the_end_is_short_and_past_it_empty() {
         block_on(async {
             let file = place.open("file", only_read()).await;
             for (offset, count) in [(4990, 10), (4096, 904), (5000, 0), (5001, 0), (1 << 40, 0)] {
-                let (result, bytes) = file.read_at(vec![9; 1000], offset).await;
+                let BufResult(result, bytes) = file.read_at(vec![9; 1000], offset).await;
                 assert_eq!(result.unwrap(), count, "{} at {offset}", place.name);
                 assert!(bytes[..count].iter().all(|byte| *byte == 5));
                 assert!(bytes[count..].iter().all(|byte| *byte == 9), "nothing else is touched");
             }
-            let (result, _) = file.read_at(Vec::new(), 0).await;
+            let BufResult(result, _) = file.read_at(Vec::new(), 0).await;
             assert_eq!(result.unwrap(), 0);
         });
     }
@@ -127,7 +128,7 @@ fn a_file_that_ends_before_the_buffer_is_full() {
             let file = place.open("file", only_read()).await;
             file.read_exact_at(vec![0; 1000], 4000).await.0.unwrap();
             for offset in [4001, 5000, 9000] {
-                let (result, bytes) = file.read_exact_at(vec![0; 1000], offset).await;
+                let BufResult(result, bytes) = file.read_exact_at(vec![0; 1000], offset).await;
                 let error = result.unwrap_err();
                 assert_eq!(error.errno(), libc::ENODATA, "{}", place.name);
                 assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{}", place.name);
@@ -181,10 +182,10 @@ fn a_large_write_takes_the_way_that_is_faster() {
             let file = place.create("file").await;
             let beside = || place.ring.stats().local.fallback_operations;
             let before = beside();
-            let (small, _) = file.write_all_at(vec![1; 64 << 10], 0).await;
+            let BufResult(small, _) = file.write_all_at(vec![1; 64 << 10], 0).await;
             small.unwrap();
             assert!(!is_ring || beside() == before, "{}: a small one is the ring's", place.name);
-            let (large, bytes) = file.write_all_at(bytes, 1).await;
+            let BufResult(large, bytes) = file.write_all_at(bytes, 1).await;
             large.unwrap();
             assert!(place.read("file")[1..] == bytes, "{}", place.name);
             let kind = rustix::fs::fstatfs(&file).unwrap().f_type as u64;
@@ -209,10 +210,10 @@ fn short_writes_and_reads_are_gone_on_with() {
         block_on(async {
             let bytes: Vec<u8> = (0..10_000_u32).map(|at| (at % 251) as u8).collect();
             let file = place.create("file").await;
-            let (written, back) = file.write_all_at(bytes.clone(), 3).await;
+            let BufResult(written, back) = file.write_all_at(bytes.clone(), 3).await;
             written.unwrap();
             assert!(back == bytes, "the whole buffer comes back");
-            let (read, again) = file.read_exact_at(vec![0; 10_000], 3).await;
+            let BufResult(read, again) = file.read_exact_at(vec![0; 10_000], 3).await;
             read.unwrap();
             assert!(again == bytes, "seed {seed}");
             assert_eq!(file.read_to_end().await.unwrap()[3..], bytes, "seed {seed}");
@@ -230,7 +231,7 @@ fn a_write_that_fails_half_way_gives_all_back() {
     let place = simulated(&simulation);
     block_on(async {
         let file = place.create("file").await;
-        let (result, back) = file.write_all_at(vec![7; 1000], 0).await;
+        let BufResult(result, back) = file.write_all_at(vec![7; 1000], 0).await;
         assert_eq!(result.unwrap_err().kind(), ErrorKind::NoSpace);
         assert_eq!(back, vec![7; 1000]);
         let kept = place.read("file").len();
@@ -244,16 +245,17 @@ fn vectors_are_read_and_written_in_order() {
         block_on(async {
             let file = place.create("file").await;
             let parts = vec![b"one ".to_vec(), Vec::new(), b"two ".to_vec(), b"three".to_vec()];
-            let (written, back) = file.write_vectored_at(parts.clone(), 2).await;
+            let BufResult(written, back) = file.write_vectored_at(parts.clone(), 2).await;
             assert_eq!(written.unwrap(), 13);
             assert_eq!(back, parts);
-            let (read, parts) = file.read_vectored_at(vec![vec![9; 6], vec![9; 20]], 2).await;
+            let BufResult(read, parts) =
+                file.read_vectored_at(vec![vec![9; 6], vec![9; 20]], 2).await;
             assert_eq!(read.unwrap(), 13, "{}", place.name);
             assert_eq!(parts[0], b"one tw");
             assert_eq!(parts[1], b"o three\x09\x09\x09\x09\x09\x09\x09\x09\x09\x09\x09\x09\x09");
             // More than the kernel takes.
             let many = vec![vec![1_u8]; 1025];
-            let (result, back) = file.write_vectored_at(many.clone(), 0).await;
+            let BufResult(result, back) = file.write_vectored_at(many.clone(), 0).await;
             assert_eq!(result.unwrap_err().errno(), libc::EINVAL, "{}", place.name);
             assert_eq!(back, many);
         });
@@ -267,7 +269,7 @@ fn a_file_of_the_standard_library_goes_in_and_out() {
         block_on(async {
             let opened = std::fs::File::open(place.path("file")).unwrap();
             let file = File::from_std(&place.ring, opened);
-            let (read, bytes) = file.read_exact_at(vec![0; 7], 0).await;
+            let BufResult(read, bytes) = file.read_exact_at(vec![0; 7], 0).await;
             read.unwrap();
             assert_eq!(bytes, b"content");
             let clone = file.clone();
@@ -306,7 +308,7 @@ fn appended_bytes_go_to_the_end() {
             let file = place.open("log", OpenOptions::new().append(true)).await;
             file.write_all_at(b" second".to_vec(), 0).await.0.unwrap();
             assert_eq!(place.read("log"), b"first second", "{}", place.name);
-            let (result, _) = file.read_at(vec![0; 4], 0).await;
+            let BufResult(result, _) = file.read_at(vec![0; 4], 0).await;
             assert_eq!(result.unwrap_err().kind(), ErrorKind::BadDescriptor);
         });
     }

@@ -9,7 +9,7 @@ use std::{
 
 use futures::future::{Either, select};
 use ringwise::{
-    Operation, Ring,
+    BufResult, Operation, Ring,
     net::{TcpStream, UdpSocket},
 };
 
@@ -59,12 +59,12 @@ async fn receive_and_drop(ring: Ring, seed: u64) {
             0 => {
                 let receive = stream.recv_vectored(vec![vec![0; len], vec![0; 10]]);
                 let done = try_for(receive, polls).await;
-                done.map(|(result, parts)| (result, parts.concat()))
+                done.map(|done| done.map_buffer(|parts| parts.concat()))
             }
             1 => try_for(stream.recv_deadline(vec![0; len], LONG), polls).await,
             _ => try_for(stream.recv(vec![0; len]), polls).await,
         };
-        let Some((result, bytes)) = result else {
+        let Some(BufResult(result, bytes)) = result else {
             dropped += 1;
             continue;
         };
@@ -103,7 +103,7 @@ fn what_a_dropped_receive_took_comes_in_order() {
             drop(other);
             let mut all: Vec<u8> = Vec::new();
             loop {
-                let (count, bytes) = stream.recv(vec![0; 20]).await;
+                let BufResult(count, bytes) = stream.recv(vec![0; 20]).await;
                 let count = count.unwrap();
                 if count == 0 {
                     break;
@@ -135,7 +135,7 @@ fn dropped_accepts_lose_no_connection() {
             let Some(accepted) = try_for(listener.accept(), random.usize(..4)).await else {
                 continue;
             };
-            let (count, bytes) = accepted.unwrap().0.recv(vec![0; 4]).await;
+            let BufResult(count, bytes) = accepted.unwrap().0.recv(vec![0; 4]).await;
             assert_eq!(count.unwrap(), 4);
             numbers.push(u32::from_be_bytes(bytes.try_into().unwrap()));
         }
@@ -162,7 +162,7 @@ fn dropped_receives_lose_no_datagram() {
         });
         let mut random = fastrand::Rng::with_seed(4);
         for number in 0..COUNT {
-            let (datagram, bytes) = loop {
+            let BufResult(datagram, bytes) = loop {
                 let receive = socket.recv_from(vec![0; 16]);
                 if let Some(received) = try_for(receive, random.usize(..4)).await {
                     break received;
@@ -186,7 +186,7 @@ async fn send_and_drop(stream: TcpStream, total: usize, seed: u64) {
         let mut send: std::pin::Pin<Box<dyn Future<Output = ()> + Send>> = match random.u8(..3) {
             0 => Box::pin(async { stream.send_all(bytes).await.0.unwrap() }),
             1 => Box::pin(async {
-                let (result, _) = stream.send_all_vectored(vec![bytes, Vec::new()]).await;
+                let BufResult(result, _) = stream.send_all_vectored(vec![bytes, Vec::new()]).await;
                 result.unwrap();
             }),
             // All of it at once: its future is always dropped, and says nothing of how much.
@@ -293,7 +293,7 @@ fn a_receive_that_fails_unseen_is_told_to_the_next() {
             yield_now().await;
         }
         drop(receive);
-        let (result, buffer) = client.recv(vec![7; 10]).await;
+        let BufResult(result, buffer) = client.recv(vec![7; 10]).await;
         assert_eq!(result.unwrap_err().errno(), libc::ECONNRESET);
         assert_eq!(buffer, [7; 10]);
         assert_eq!(client.recv(buffer).await.0.unwrap(), 0, "once");

@@ -13,7 +13,7 @@ use std::{
 
 use futures::{executor::block_on, future::FutureExt};
 use ringwise::{
-    BackendChoice, Local, Ring,
+    BackendChoice, BufResult, Local, Ring,
     net::{ListenOptions, Shutdown, TcpListener, UnixListener, UnixStream},
     sim::{Fault, Simulation, When},
 };
@@ -60,7 +60,7 @@ fn nothing_is_lost_with_what_is_dropped() {
         let mut is_over = false;
         while !is_over {
             if random.u8(..4) == 0 {
-                let (count, bytes) = stream.recv(vec![0; 100]).await;
+                let BufResult(count, bytes) = stream.recv(vec![0; 100]).await;
                 let count = count.unwrap();
                 is_over = count == 0;
                 got.extend_from_slice(&bytes[..count]);
@@ -175,7 +175,7 @@ fn a_piece_is_sent_as_it_is() {
         other.write_all(b"echo").unwrap();
         let mut pieces = stream.recv_multi(&group, 1);
         let piece = pieces.next().await.unwrap().unwrap();
-        let (sent, piece) = stream.send_all(piece).await;
+        let BufResult(sent, piece) = stream.send_all(piece).await;
         sent.unwrap();
         drop(piece);
         let mut answer = [0; 4];

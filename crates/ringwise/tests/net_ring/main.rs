@@ -39,7 +39,7 @@ use futures::{
 };
 use rings::skip;
 use ringwise::{
-    BackendChoice, Builder, ErrorKind, Local, Ring,
+    BackendChoice, BufResult, Builder, ErrorKind, Local, Ring,
     net::{
         KeepAlive, ListenOptions, Shutdown, TcpListener, TcpStream, UdpSocket, UnixListener,
         UnixStream,
@@ -170,13 +170,13 @@ fn pattern(at: usize, len: usize) -> Vec<u8> {
 async fn echo(stream: TcpStream) {
     let mut buffer = vec![0; 10_000];
     loop {
-        let (result, mut back) = stream.recv(buffer).await;
+        let BufResult(result, mut back) = stream.recv(buffer).await;
         let count = result.unwrap();
         if count == 0 {
             return stream.shutdown(Shutdown::Write).await.unwrap();
         }
         back.truncate(count);
-        let (sent, back) = stream.send_all(back).await;
+        let BufResult(sent, back) = stream.send_all(back).await;
         sent.unwrap();
         buffer = back;
         buffer.resize(10_000, 0);
@@ -198,11 +198,11 @@ async fn send_pattern(stream: &TcpStream, total: usize, mut random: fastrand::Rn
         let result = if random.bool() {
             let at = random.usize(..=len);
             let parts = vec![bytes[..at].to_vec(), bytes[at..].to_vec()];
-            let (result, back) = stream.send_all_vectored(parts).await;
+            let BufResult(result, back) = stream.send_all_vectored(parts).await;
             assert_eq!(back.concat(), bytes);
             result
         } else {
-            let (result, back) = stream.send_all(bytes.clone()).await;
+            let BufResult(result, back) = stream.send_all(bytes.clone()).await;
             assert_eq!(back, bytes);
             result
         };
@@ -218,10 +218,11 @@ async fn receive_pattern(stream: &TcpStream, total: usize, mut random: fastrand:
     loop {
         let len = length(&mut random, 3);
         let (count, bytes) = if random.bool() {
-            let (result, parts) = stream.recv_vectored(vec![vec![0; len], vec![0; 7]]).await;
+            let BufResult(result, parts) =
+                stream.recv_vectored(vec![vec![0; len], vec![0; 7]]).await;
             (result.unwrap(), parts.concat())
         } else {
-            let (result, bytes) = stream.recv(vec![0; len]).await;
+            let BufResult(result, bytes) = stream.recv(vec![0; len]).await;
             (result.unwrap(), bytes)
         };
         assert!(bytes[..count] == pattern(received, count), "wrong bytes at {received}");
@@ -263,7 +264,7 @@ fn two_hundred_connections_at_a_time() {
                     stream.send_all(question.clone()).await.0.unwrap();
                     let mut answer: Vec<u8> = Vec::new();
                     while answer.len() < question.len() {
-                        let (count, bytes) = stream.recv(vec![0; 1000]).await;
+                        let BufResult(count, bytes) = stream.recv(vec![0; 1000]).await;
                         answer.extend(&bytes[..count.unwrap()]);
                     }
                     assert!(answer == question, "connection {number}, round {round}");
@@ -282,15 +283,15 @@ fn one_direction_ends_and_the_other_goes_on() {
         let (client, server) = pair(&ring).await;
         client.send_all(b"the last word".to_vec()).await.0.unwrap();
         client.shutdown(Shutdown::Write).await.unwrap();
-        let (count, bytes) = server.recv(vec![0; 100]).await;
+        let BufResult(count, bytes) = server.recv(vec![0; 100]).await;
         assert_eq!(&bytes[..count.unwrap()], b"the last word");
         for _ in 0..2 {
             assert_eq!(server.recv(vec![0; 100]).await.0.unwrap(), 0);
         }
         server.send_all(b"the answer".to_vec()).await.0.unwrap();
-        let (count, bytes) = client.recv(vec![0; 100]).await;
+        let BufResult(count, bytes) = client.recv(vec![0; 100]).await;
         assert_eq!(&bytes[..count.unwrap()], b"the answer");
-        let (refused, bytes) = client.send_all(b"too late".to_vec()).await;
+        let BufResult(refused, bytes) = client.send_all(b"too late".to_vec()).await;
         assert_eq!(refused.unwrap_err().errno(), libc::EPIPE);
         assert_eq!(bytes, b"too late");
     });
@@ -305,10 +306,10 @@ fn a_reset_is_told_and_the_buffer_comes_back() {
             server.set_reset_on_close().unwrap();
             server.close().await.unwrap();
         };
-        let ((result, buffer), ()) = join(waiting, reset).await;
+        let (BufResult(result, buffer), ()) = join(waiting, reset).await;
         assert_eq!(result.unwrap_err().errno(), libc::ECONNRESET);
         assert_eq!(buffer, [7; 100]);
-        let (result, buffer) = client.send_all(vec![8; 100]).await;
+        let BufResult(result, buffer) = client.send_all(vec![8; 100]).await;
         assert_eq!(result.unwrap_err().errno(), libc::EPIPE);
         assert_eq!(buffer, [8; 100]);
     });
@@ -320,17 +321,17 @@ fn a_deadline_ends_what_waits_and_nothing_else() {
     everywhere(|ring| async move {
         let (client, server) = pair(&ring).await;
         let start = Instant::now();
-        let (result, buffer) = client.recv_deadline(vec![7; 100], SHORT).await;
+        let BufResult(result, buffer) = client.recv_deadline(vec![7; 100], SHORT).await;
         assert_eq!(result.unwrap_err().kind(), ErrorKind::TimedOut);
         assert!((SHORT..SECOND).contains(&start.elapsed()), "{:?}", start.elapsed());
         assert_eq!(buffer.len(), 100);
         server.send_all(b"late".to_vec()).await.0.unwrap();
-        let (result, buffer) = client.recv_deadline(buffer, LONG).await;
+        let BufResult(result, buffer) = client.recv_deadline(buffer, LONG).await;
         assert_eq!(&buffer[..result.unwrap()], b"late");
 
         // Nobody reads: more than the two socket buffers hold cannot be sent.
         let much = vec![9; 64 << 20];
-        let (result, much) = client.send_all_deadline(much, SHORT).await;
+        let BufResult(result, much) = client.send_all_deadline(much, SHORT).await;
         assert_eq!(result.unwrap_err().kind(), ErrorKind::TimedOut);
         assert_eq!(much.len(), 64 << 20);
         // One that waits for its turn has the same time.
@@ -361,7 +362,7 @@ fn one_that_waits_for_its_turn_has_its_deadline_too() {
         let (client, _server) = pair(&ring).await;
         let mut first = Box::pin(client.recv(vec![0; 10]));
         assert!(poll_once(first.as_mut()).is_pending());
-        let (result, buffer) = client.recv_deadline(vec![7; 10], SECOND / 20).await;
+        let BufResult(result, buffer) = client.recv_deadline(vec![7; 10], SECOND / 20).await;
         assert_eq!(result.unwrap_err().kind(), ErrorKind::TimedOut);
         assert_eq!(buffer, [7; 10]);
         assert!(poll_once(first.as_mut()).is_pending());
@@ -402,15 +403,15 @@ fn datagrams_and_whence_they_come() {
         let (one, other) = (bind(), bind());
         let (here, there) = (one.local_address().unwrap(), other.local_address().unwrap());
         for len in [0, 1, 1000, 60_000] {
-            let (sent, bytes) = one.send_to(pattern(len, len), there).await;
+            let BufResult(sent, bytes) = one.send_to(pattern(len, len), there).await;
             assert_eq!(sent.unwrap(), len);
-            let (datagram, received) = other.recv_from(vec![0; 65_536]).await;
+            let BufResult(datagram, received) = other.recv_from(vec![0; 65_536]).await;
             let datagram = datagram.unwrap();
             assert_eq!((datagram.bytes, datagram.from), (len, here));
             assert!(!datagram.is_truncated && received[..len] == bytes);
         }
         one.send_to(pattern(0, 100), there).await.0.unwrap();
-        let (datagram, received) = other.recv_from(vec![0; 10]).await;
+        let BufResult(datagram, received) = other.recv_from(vec![0; 10]).await;
         assert!(datagram.unwrap().is_truncated && received == pattern(0, 10));
 
         one.connect(there).await.unwrap();
@@ -431,7 +432,7 @@ fn unix_sockets() {
         let (client, server) = (client.unwrap(), server.unwrap());
         assert_eq!(client.peer_address().unwrap(), path.as_path().into());
         client.send_all(b"hello".to_vec()).await.0.unwrap();
-        let (count, bytes) = server.recv(vec![0; 10]).await;
+        let BufResult(count, bytes) = server.recv(vec![0; 10]).await;
         assert_eq!(&bytes[..count.unwrap()], b"hello");
         client.close().await.unwrap();
         assert_eq!(server.recv(bytes).await.0.unwrap(), 0);
@@ -537,13 +538,13 @@ fn a_ring_ends_with_receives_in_flight() {
                 tokio::time::sleep(SECOND / 50).await;
                 ring.shutdown(10 * SECOND).await.unwrap();
                 for ended in waiting {
-                    let (result, buffer) = ended.await.unwrap();
+                    let BufResult(result, buffer) = ended.await.unwrap();
                     assert_eq!(result.unwrap_err().kind(), ErrorKind::Cancelled);
                     assert_eq!(buffer, [7; 100]);
                 }
                 let error = accepting.await.unwrap().unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Cancelled);
-                let (result, _) = streams[0].recv(vec![7; 100]).await;
+                let BufResult(result, _) = streams[0].recv(vec![7; 100]).await;
                 assert_eq!(result.unwrap_err().errno(), libc::ESHUTDOWN);
                 drop((streams, others));
                 end(ring).await;
@@ -594,7 +595,7 @@ fn a_runtime_ends_first() {
             });
             drop(runtime);
             other.write_all(b"after").unwrap();
-            let (count, bytes) = within(LONG, receive);
+            let BufResult(count, bytes) = within(LONG, receive);
             assert_eq!(&bytes[..count.unwrap()], b"after");
             // What the task's receive may have taken is for the next one.
             task_other.write_all(b"too").unwrap();
@@ -636,7 +637,7 @@ fn a_connect_outlives_its_runtime() {
             // The one that was given up may be among them.
             while let Ok((stream, from)) = within(LONG, listener.accept()) {
                 if !std::mem::take(&mut first) {
-                    let (count, _) = within(LONG, stream.recv(vec![0; 1]));
+                    let BufResult(count, _) = within(LONG, stream.recv(vec![0; 1]));
                     if count.is_ok_and(|count| count == 1) {
                         return from;
                     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use ringwise::{
-    AlignedBuf, AllocateMode, ErrorKind, Local, Opcode, Operation,
+    AlignedBuf, AllocateMode, BufResult, ErrorKind, Local, Opcode, Operation,
     fs::File,
     sim::{Fault, Simulation, When},
 };
@@ -120,7 +120,7 @@ fn what_has_no_thread_is_made_all_the_same_for_a_shared_ring() {
         for step in file.chain().write_at(vec![8; 2], 10).sync_data().run().await {
             step.result.unwrap();
         }
-        let (read, bytes) = file.read_exact_at(vec![0; 12], 0).await;
+        let BufResult(read, bytes) = file.read_exact_at(vec![0; 12], 0).await;
         read.unwrap();
         assert_eq!(bytes, [&[7; 10][..], &[8; 2]].concat());
     });

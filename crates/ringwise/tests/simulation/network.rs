@@ -9,7 +9,7 @@ use std::{
 
 use futures::executor::block_on;
 use ringwise::{
-    BufferGroup, Completion, Descriptor, Local, Opcode, Operation,
+    BufResult, BufferGroup, Completion, Descriptor, Local, Opcode, Operation,
     net::{self, Address, KeepAlive, ListenOptions, TcpListener, TcpStream, UdpSocket},
     sim::{Fault, Outside, Simulation, When},
 };
@@ -348,7 +348,7 @@ fn a_rings_sockets_are_simulated() {
         outside.write_all(b"from outside").unwrap();
         let (server, from) = listener.accept().await.unwrap();
         assert_eq!(Address::Ip(from), outside.local_address().unwrap());
-        let (count, bytes) = server.recv(vec![0; 64]).await;
+        let BufResult(count, bytes) = server.recv(vec![0; 64]).await;
         assert_eq!(&bytes[..count.unwrap()], b"from outside");
         server.send_all(b"answer".to_vec()).await.0.unwrap();
         server.shutdown(net::Shutdown::Write).await.unwrap();

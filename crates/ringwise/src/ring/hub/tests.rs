@@ -16,7 +16,7 @@ use std::{
 
 use super::*;
 use crate::{
-    buf::{Custom, OwnedBuffer, StableBytes},
+    buf::{Custom, OwnedBufferMut, StableBytes, StableBytesMut},
     descriptor::RegisteredFile,
 };
 
@@ -52,7 +52,10 @@ unsafe impl StableBytes for Told {
     fn bytes(&self) -> &[u8] {
         &[]
     }
+}
 
+// SAFETY: the same.
+unsafe impl StableBytesMut for Told {
     fn bytes_mut(&mut self) -> &mut [u8] {
         &mut []
     }
@@ -66,7 +69,7 @@ impl Drop for Told {
 }
 
 fn operation(dropped: &Arc<Count>, panics: bool) -> Operation {
-    let buffer = Custom(Told { dropped: dropped.clone(), panics }).into_buffer();
+    let buffer = Custom(Told { dropped: dropped.clone(), panics }).into_buffer_mut();
     Operation::read_at(RegisteredFile { table: 0, index: 0, generation: 0 }, buffer, 0)
 }
 

@@ -1,0 +1,257 @@
+//! Buffers of types that the library does not know, and of those that it keeps as it keeps them.
+//!
+//! # Safety
+//!
+//! [`StableBytes`] is unsafe to implement: its bytes are reached by their address, which was asked for
+//! once, as long as their owner is in a buffer (invariant 1).
+#![allow(unsafe_code)]
+
+use std::{
+    any::{Any, TypeId},
+    fmt,
+    ptr::NonNull,
+    slice,
+};
+
+use super::{Buffer, OwnedBuffer, OwnedBufferMut, Storage};
+
+/// Bytes that stay where they are while their owner moves.
+///
+/// # Safety
+///
+/// `bytes` gives the same bytes every time, initialised, at an address (not within the value itself) and
+/// of a length that do not change while the value is moved and nobody uses it. The kernel reads them meanwhile.
+pub unsafe trait StableBytes: Send + 'static {
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+}
+
+/// [`StableBytes`] that can be read into.
+///
+/// # Safety
+///
+/// As for [`StableBytes`], of [`memory`](Self::memory) too, which begins with the bytes and is this
+/// value's alone to write. The kernel writes it meanwhile.
+pub unsafe trait StableBytesMut: StableBytes {
+    /// The same bytes.
+    fn bytes_mut(&mut self) -> &mut [u8];
+
+    /// Address and length of all memory that a read may fill: more than the bytes where there is spare
+    /// capacity behind them, which need not be initialised.
+    fn memory(&mut self) -> (*mut u8, usize) {
+        let bytes = self.bytes_mut();
+        (bytes.as_mut_ptr(), bytes.len())
+    }
+
+    /// Makes the first `len` bytes of the memory the bytes. Called where they have become more.
+    ///
+    /// # Safety
+    ///
+    /// They are initialised, and no more than the memory.
+    unsafe fn set_init(&mut self, _len: usize) {}
+}
+
+/// A buffer of a type that the library does not know: what is [`StableBytes`] can be written, what is
+/// [`StableBytesMut`] read into too.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Custom, OwnedBuffer, StableBytes, StableBytesMut};
+///
+/// struct Page(Box<[u8; 4096]>);
+///
+/// // SAFETY: a box stays where it is when it is moved.
+/// unsafe impl StableBytes for Page {
+///     fn bytes(&self) -> &[u8] {
+///         &self.0[..]
+///     }
+/// }
+///
+/// // SAFETY: the same, and nobody else has it.
+/// unsafe impl StableBytesMut for Page {
+///     fn bytes_mut(&mut self) -> &mut [u8] {
+///         &mut self.0[..]
+///     }
+/// }
+///
+/// let buffer = Custom(Page(Box::new([0; 4096]))).into_buffer();
+/// let Custom(page) = Custom::<Page>::from_buffer(buffer);
+/// assert_eq!(page.0.len(), 4096);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Custom<T>(pub T);
+
+impl<T: StableBytes> AsRef<[u8]> for Custom<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl<T: StableBytes> OwnedBuffer for Custom<T> {
+    fn into_buffer(self) -> Buffer {
+        CustomBytes::hold(Held { value: self.0, growth: None })
+    }
+
+    fn try_from_buffer(buffer: Buffer) -> Result<Custom<T>, Buffer> {
+        match buffer.storage {
+            Storage::Custom(CustomBytes { owner, .. }) if owner.holds(TypeId::of::<T>()) => {
+                let held = owner.into_any().downcast::<Held<T>>().expect("asked just now");
+                Ok(Custom(held.value))
+            }
+            storage => Err(Buffer { storage, ..buffer }),
+        }
+    }
+}
+
+impl<T: StableBytesMut> OwnedBufferMut for Custom<T> {
+    fn into_buffer_mut(self) -> Buffer {
+        let growth = Growth { memory: T::memory, set_init: T::set_init };
+        CustomBytes::hold(Held { value: self.0, growth: Some(growth) }).opened()
+    }
+}
+
+// SAFETY: what it refers to is there for ever.
+unsafe impl StableBytes for &'static str {
+    fn bytes(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+// SAFETY: the same.
+unsafe impl<const N: usize> StableBytes for &'static [u8; N] {
+    fn bytes(&self) -> &[u8] {
+        *self
+    }
+}
+
+// SAFETY: its bytes are on the heap.
+unsafe impl StableBytes for String {
+    fn bytes(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+#[cfg(feature = "bytes")]
+// SAFETY: its bytes are on the heap, and moved by none of the calls that only look at them.
+unsafe impl StableBytes for bytes::BytesMut {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+#[cfg(feature = "bytes")]
+// SAFETY: the same; the capacity is its own until it grows.
+unsafe impl StableBytesMut for bytes::BytesMut {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+
+    fn memory(&mut self) -> (*mut u8, usize) {
+        (self.as_mut_ptr(), self.capacity())
+    }
+
+    unsafe fn set_init(&mut self, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.set_len(len) };
+    }
+}
+
+/// A value in its box, and how a read fills it, if one may.
+struct Held<T> {
+    value: T,
+    growth: Option<Growth<T>>,
+}
+
+struct Growth<T> {
+    memory: fn(&mut T) -> (*mut u8, usize),
+    set_init: unsafe fn(&mut T, usize),
+}
+
+/// A buffer of a user's type, and where its bytes are. That is asked once, on the thread that makes the
+/// buffer: a loop's driver, which works for others too, calls nothing of the user's.
+pub(super) struct CustomBytes {
+    owner: Box<dyn AnyBytes>,
+    pointer: NonNull<u8>,
+    len: usize,
+    /// How much a read may fill, if one may.
+    room_bytes: Option<usize>,
+}
+
+// SAFETY: the bytes are the owner's, which is `Send`, and are reached through this only.
+unsafe impl Send for CustomBytes {}
+// SAFETY: a shared borrow only reads the bytes, and calls nothing of the owner's.
+unsafe impl Sync for CustomBytes {}
+
+impl CustomBytes {
+    fn hold<T: StableBytes>(held: Held<T>) -> Buffer {
+        let mut owner = Box::new(held);
+        let len = owner.value.bytes().len();
+        let (pointer, room_bytes) = match &owner.growth {
+            Some(growth) => {
+                let (pointer, room_bytes) = (growth.memory)(&mut owner.value);
+                (pointer, Some(room_bytes))
+            }
+            None => (owner.value.bytes().as_ptr().cast_mut(), None),
+        };
+        let pointer = NonNull::new(pointer).unwrap_or(NonNull::dangling());
+        Buffer::whole(Storage::Custom(CustomBytes { owner, pointer, len, room_bytes }))
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        // SAFETY: the bytes stay where they are and initialised as long as their owner is here
+        // (`StableBytes`), and nobody else uses that.
+        unsafe { slice::from_raw_parts(self.pointer.as_ptr(), self.len) }
+    }
+
+    pub(super) fn is_writable(&self) -> bool {
+        self.room_bytes.is_some()
+    }
+
+    pub(super) fn room(&self) -> Option<(*mut u8, usize)> {
+        self.room_bytes.map(|len| (self.pointer.as_ptr(), len))
+    }
+
+    /// # Safety
+    ///
+    /// So many bytes of the room are initialised.
+    pub(super) unsafe fn set_init(&mut self, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.owner.set_init(len) };
+        self.len = len;
+    }
+}
+
+impl fmt::Debug for CustomBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of a custom type", self.len)
+    }
+}
+
+/// [`Held`] of a type that is not known any more.
+trait AnyBytes: Send {
+    /// # Safety
+    ///
+    /// As for [`StableBytesMut::set_init`].
+    unsafe fn set_init(&mut self, len: usize);
+    /// Whether the value is of this type.
+    fn holds(&self, of: TypeId) -> bool;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl<T: StableBytes> AnyBytes for Held<T> {
+    unsafe fn set_init(&mut self, len: usize) {
+        if let Some(growth) = &self.growth {
+            // SAFETY: the caller's promise.
+            unsafe { (growth.set_init)(&mut self.value, len) };
+        }
+    }
+
+    fn holds(&self, of: TypeId) -> bool {
+        of == TypeId::of::<T>()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
