@@ -52,6 +52,7 @@ fn memlock(environment: &Environment, registered: &Result<Registration, String>)
             "raise the limit on locked memory: ulimit -l, LimitMEMLOCK= in a unit, \
              --ulimit memlock= for a container",
         ),
+        Ok(_) => Finding::unknown(NAME, evidence("of a kind that this version does not know")),
         Err(reason) => Finding::unknown(NAME, evidence(&format!("not tried ({reason})"))),
     }
 }

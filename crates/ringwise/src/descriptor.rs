@@ -157,6 +157,7 @@ pub struct RegisteredFile {
 
 /// The file that an operation works on.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Target {
     /// An ordinary descriptor.
     Descriptor(Descriptor),

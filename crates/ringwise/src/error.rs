@@ -333,6 +333,7 @@ impl AcceptFailure {
 
 /// Why an operation was not taken; the operation comes back unharmed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct PushError {
     /// The operation with everything it owns.
     pub operation: Operation,
@@ -370,6 +371,7 @@ impl std::error::Error for PushError {}
 
 /// Why a chain was not taken; its operations come back unharmed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct LinkError {
     /// The operations with everything they own, and their tags.
     pub operations: Vec<(Operation, u64)>,

@@ -33,8 +33,8 @@
 //!   becomes of its user. The invariants are numbered in docs/ownership.md.
 //! - Nothing is silently dropped: refused flags, fallbacks and polling modes without effect can be
 //!   read from [`Setup`], and every error keeps its number, its path or descriptor, and its offset.
-//! - All backends pass one test suite, the simulated one of [`sim`] among them: with it, code that
-//!   stores data can be tested against what kernels and disks do rarely.
+//! - All backends pass one test suite, the simulated one of the feature `sim` among them: with it,
+//!   code that stores data can be tested against what kernels and disks do rarely.
 //!
 //! # What it does not do
 //!
@@ -60,7 +60,11 @@ mod op;
 mod registry;
 mod ring;
 mod setup;
+#[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(not(feature = "sim"))]
+#[path = "sim/absent.rs"]
+mod sim;
 mod slot;
 mod stats;
 mod sync;

@@ -8,6 +8,7 @@ pub struct Metadata(pub(crate) RawStatx);
 
 /// What direct I/O on a file needs. All in bytes, powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DirectAlignment {
     /// Alignment of the buffer's address.
     pub memory: u32,

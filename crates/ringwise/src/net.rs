@@ -189,6 +189,7 @@ pub fn tcp_socket<'a>(address: impl Into<AddressRef<'a>>) -> Result<Descriptor, 
 
 /// A borrowed address of either kind.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum AddressRef<'a> {
     /// Of the internet.
     Ip(&'a SocketAddr),

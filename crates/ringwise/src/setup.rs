@@ -28,7 +28,7 @@ pub enum Backend {
     Uring,
     /// Classic system calls, made by the loop's thread and a bounded pool.
     Classic,
-    /// A machine in memory: see [`sim`](crate::sim).
+    /// A machine in memory, of the module `sim` (feature `sim`).
     Simulated,
 }
 
@@ -470,6 +470,7 @@ impl Builder {
 
     /// Runs the loop on a simulated machine, whatever [`backend`](Self::backend) says.
     #[must_use]
+    #[cfg(feature = "sim")]
     pub fn simulation(mut self, simulation: &Simulation) -> Self {
         self.simulation = Some(simulation.clone());
         self

@@ -66,7 +66,10 @@ fn the_library_and_the_instruments_depend_on_no_other_crate_here() {
             wrong.push(format!("{directory}: say in DIRECTIONS what {name} may depend on"));
             continue;
         };
-        let upward = dependencies.iter().filter(|dependency| !allowed.contains(&&***dependency));
+        // Its own tests turn on a feature of it.
+        let upward = dependencies
+            .iter()
+            .filter(|dependency| **dependency != name && !allowed.contains(&&***dependency));
         wrong.extend(upward.map(|dependency| format!("{name} depends on {dependency}")));
     }
     none(wrong);

@@ -238,34 +238,6 @@ impl BufferGroup {
         self.0.table == table
     }
 
-    /// The group that a call names, to be kept beyond the call.
-    ///
-    /// # Safety
-    ///
-    /// The name is that of [`lower`](Self::lower), and the operation has the group.
-    pub(crate) unsafe fn named(group: *const Group) -> BufferGroup {
-        // SAFETY: the name came from such a reference, which the operation keeps.
-        unsafe {
-            Arc::increment_strong_count(group);
-            BufferGroup(Arc::from_raw(group))
-        }
-    }
-
-    /// As [`Group::take`].
-    pub(crate) fn take(&self) -> Option<u16> {
-        self.0.take()
-    }
-
-    /// As [`Group::put_back`].
-    pub(crate) fn put_back(&self, index: u16) {
-        self.0.put_back(index);
-    }
-
-    /// As [`Group::memory`].
-    pub(crate) fn memory(&self, index: u16) -> (*mut u8, usize) {
-        self.0.memory(index)
-    }
-
     /// As a call names it. Valid while an operation has the group.
     pub(crate) fn lower(&self) -> (*const Group, Option<u16>) {
         (Arc::as_ptr(&self.0), self.0.queue.as_ref().map(|(_, number)| *number))
@@ -304,6 +276,38 @@ impl BufferGroup {
     /// after this.
     pub(crate) fn await_return(&self) {
         self.0.lock().is_awaited = true;
+    }
+}
+
+/// What the simulated machine has of a group.
+#[cfg(feature = "sim")]
+impl BufferGroup {
+    /// The group that a call names, to be kept beyond the call.
+    ///
+    /// # Safety
+    ///
+    /// The name is that of [`lower`](Self::lower), and the operation has the group.
+    pub(crate) unsafe fn named(group: *const Group) -> BufferGroup {
+        // SAFETY: the name came from such a reference, which the operation keeps.
+        unsafe {
+            Arc::increment_strong_count(group);
+            BufferGroup(Arc::from_raw(group))
+        }
+    }
+
+    /// As [`Group::take`].
+    pub(crate) fn take(&self) -> Option<u16> {
+        self.0.take()
+    }
+
+    /// As [`Group::put_back`].
+    pub(crate) fn put_back(&self, index: u16) {
+        self.0.put_back(index);
+    }
+
+    /// As [`Group::memory`].
+    pub(crate) fn memory(&self, index: u16) -> (*mut u8, usize) {
+        self.0.memory(index)
     }
 }
 

@@ -38,6 +38,7 @@ pub struct Pool(Arc<Shared>);
 
 /// Whether the kernel holds a pool's pages registered.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Registration {
     /// Registered: operations on its buffers skip pinning the pages.
     Registered,

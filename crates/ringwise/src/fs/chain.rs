@@ -68,6 +68,7 @@ impl Kind {
 /// What a step of a [`Chain`] came to.
 #[derive(Debug)]
 #[must_use = "a step may have failed"]
+#[non_exhaustive]
 pub struct StepOutcome {
     /// Bytes read or written, 0 of a sync; or why it failed. A step that did not run, since one
     /// before it failed, is [`Cancelled`](crate::ErrorKind::Cancelled).

@@ -25,6 +25,7 @@ const DROP_DEADLINE: Duration = Duration::from_secs(5);
 const LAST_MOMENT: Duration = Duration::from_millis(100);
 /// Operations that the kernel did not give back in time. Their memory is leaked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Leaked {
     /// How many operations.
     pub operations: usize,
