@@ -132,3 +132,35 @@ fn whoever_drops_a_stream_of_connections_and_computes() {
         compute();
     });
 }
+
+/// One after the other on one thread is the cheapest for tasks that do little, and half as fast for those
+/// that compute.
+#[test]
+fn tasks_that_compute_share_the_threads() {
+    for (name, _, ring) in rings() {
+        drop(ring);
+        let runtime = RuntimeBuilder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.unwrap();
+        let context = runtime.enter();
+        let choice = if name == "uring" { BackendChoice::Uring } else { BackendChoice::Classic };
+        let ring = Local::builder().backend(choice).build_ring().unwrap();
+        drop(context);
+        let task = |ring: Ring| async move {
+            let mut threads = Vec::new();
+            for _ in 0..60 {
+                let pause = Operation::timeout(Duration::from_micros(50));
+                ring.submit(pause).await.result().unwrap();
+                std::thread::sleep(Duration::from_micros(300));
+                threads.push(std::thread::current().id());
+            }
+            threads
+        };
+        let tasks: Vec<_> = (0..8).map(|_| runtime.spawn(task(ring.clone()))).collect();
+        let threads: Vec<_> =
+            tasks.into_iter().flat_map(|task| runtime.block_on(task).unwrap()).collect();
+        let on_first = threads.iter().filter(|thread| **thread == threads[0]).count();
+        let share = on_first * 100 / threads.len();
+        println!("{name}: one thread did {share} %");
+        assert!((20..=80).contains(&share), "{name}: one thread did {share} % of it");
+    }
+}

@@ -23,7 +23,6 @@
 
 mod io;
 mod lookout;
-mod pace;
 
 use std::{
     future::Future,
@@ -32,10 +31,10 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
     task::{Context, Poll, Wake, Waker},
+    time::{Duration, Instant},
 };
 
 use lookout::Lookout;
-use pace::{Pace, Submitting};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::{
     io::unix::AsyncFd,
@@ -53,12 +52,15 @@ use crate::{
     sys::fork::ProcessMark,
 };
 
+/// What it takes to wake a thread of the runtime and have it run, two switches among them
+/// (docs/benchmarking.md, "One after the other on one thread").
+const ROW_TIME_MAX: Duration = Duration::from_micros(50);
+
 /// The driver where both its task and those who bring orders reach it.
 pub(super) struct SharedDriver {
     /// Empty when it has gone on with a thread.
     driver: Mutex<Option<Portable>>,
     bell: Arc<Bell>,
-    submitting: Submitting,
     lookout: Arc<Lookout>,
 }
 
@@ -99,7 +101,7 @@ impl SharedDriver {
         };
         let Some(driver) = guard.as_mut().map(Portable::get_mut) else { return false };
         driver.take_orders();
-        let submitted = self.submitting.time(|| driver.local.submit_and_arm());
+        let submitted = driver.local.submit_and_arm();
         driver.reap();
         let results = driver.take_results();
         let needs_driver = submitted.is_err() || driver.is_closing() || driver.needs_turn();
@@ -153,16 +155,14 @@ pub(super) fn start(
     let driver = Arc::new(SharedDriver {
         driver: Mutex::new(Some(driver)),
         bell: Arc::new(Bell(bell)),
-        submitting: Submitting::default(),
         lookout: Arc::default(),
     });
     hub.let_callers_hand_over(true);
     driver.let_threads_hand_out(hub);
-    let pace = Pace::default();
     let news = ManuallyDrop::new(News { events, turns });
     let (hub, process) = (hub.clone(), process.clone());
     let waker = Waker::from(driver.bell.clone());
-    let task = Task { driver: driver.clone(), hub, process, news, pace, waker };
+    let task = Task { driver: driver.clone(), hub, process, news, waker, row_began: None };
     drop(runtime.spawn(task));
     Some(Ok((setup, driver)))
 }
@@ -172,9 +172,10 @@ struct Task {
     hub: Arc<Hub>,
     process: Arc<ProcessMark>,
     news: ManuallyDrop<News>,
-    pace: Pace,
     /// Rings the bell.
     waker: Waker,
+    /// When the tasks of the last turn were woken, if others were held back behind them.
+    row_began: Option<Instant>,
 }
 
 /// What the runtime watches.
@@ -208,8 +209,7 @@ impl Task {
                 if driver.is_closing() {
                     return Turn::End;
                 }
-                let local = &mut driver.local;
-                let submitted = self.driver.submitting.time(|| local.submit_and_arm());
+                let submitted = driver.local.submit_and_arm();
                 driver.reap();
                 let has_more = driver.needs_turn();
                 let results = driver.take_results();
@@ -217,8 +217,8 @@ impl Task {
                 results.keep(&self.hub, By::Driver);
                 (submitted, has_more)
             };
-            let (woken, others_wait) =
-                self.hub.begin_turn(self.pace.spread(&self.driver.submitting));
+            let spread = self.spread();
+            let (woken, others_wait) = self.hub.begin_turn(spread);
             let count = woken.len();
             woken.into_iter().for_each(|waker| wake(Some(waker)));
             if submitted.is_err() {
@@ -227,13 +227,12 @@ impl Task {
                 return Turn::Again;
             }
             if others_wait {
-                self.pace.go_on(&self.driver.submitting);
+                self.row_began = Some(Instant::now());
                 self.driver.lookout.look(&self.hub);
             }
             // One task goes on and hands over what it brings; several are waited for.
             let is_done = count <= 1 && !others_wait && !has_more;
             if is_done && !is_ready(&self.news.events, context) && self.hub.sleep(&self.waker) {
-                self.pace.rest();
                 return Turn::Sleep;
             }
             if count > 0 {
@@ -241,6 +240,13 @@ impl Task {
                 return Turn::Sleep;
             }
         }
+    }
+
+    /// One after the other, which calls no other thread; unless the last row took longer than to call
+    /// one, because its tasks compute.
+    fn spread(&mut self) -> Spread {
+        let is_slow = self.row_began.take().is_some_and(|began| began.elapsed() > ROW_TIME_MAX);
+        if is_slow { Spread::AtOnce } else { Spread::InTurn }
     }
 
     /// Goes on with a thread, until nothing is in flight.
