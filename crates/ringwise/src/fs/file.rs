@@ -259,7 +259,8 @@ impl File {
         }
     }
 
-    /// Reads at `offset` bytes into several buffers in turn; at most 1024 buffers.
+    /// Reads at `offset` bytes into several buffers in turn; at most 1024 buffers. What is not aligned
+    /// on a direct file is served as by [`read_at`](Self::read_at).
     ///
     /// # Errors
     ///
@@ -277,6 +278,13 @@ impl File {
             self.ring.count_inline_hit();
             turn::copied(count).await;
             return BufResult(Ok(count), buffers.into_iter().map(B::from_buffer).collect());
+        }
+        let is_served = |buffer: &Buffer| self.is_aligned(buffer, offset);
+        // What is to be refused is the loop's to refuse.
+        let is_refused = offset > OFFSET_MAX || !buffers.iter().all(Buffer::is_writable);
+        if !is_refused && !buffers.iter().all(is_served) {
+            let (result, buffers) = self.scatter(buffers, offset).await.into_parts();
+            return BufResult(result, buffers.into_iter().map(B::from_buffer).collect());
         }
         let operation = Operation::read_vectored_at(&self.descriptor, buffers, offset);
         vectored(self.make(operation).await)
@@ -550,6 +558,24 @@ impl File {
             count
         });
         BufResult(result, buffer)
+    }
+
+    /// Reads the blocks that several buffers touch together, and hands out what was read.
+    async fn scatter(
+        &self,
+        mut buffers: Vec<Buffer>,
+        offset: u64,
+    ) -> BufResult<usize, Vec<Buffer>> {
+        let total = buffers.iter().map(Buffer::len).sum();
+        let whole = Buffer::from(vec![0; total]);
+        let BufResult(result, whole) = self.read_superset(whole, offset, &mut self.timer()).await;
+        let mut rest = &whole.as_slice()[..*result.as_ref().unwrap_or(&0)];
+        for buffer in &mut buffers {
+            let (part, behind) = rest.split_at(rest.len().min(buffer.len()));
+            buffer.put(0, part);
+            rest = behind;
+        }
+        BufResult(result, buffers)
     }
 
     async fn write_buffer(

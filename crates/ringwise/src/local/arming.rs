@@ -184,6 +184,29 @@ mod tests {
         }
     }
 
+    /// A receive that was cancelled when it had just been parked left the driver of its ring at work for
+    /// ever: nobody looked any more at what it was parked for.
+    #[test]
+    fn what_is_cancelled_while_it_is_parked_leaves_the_loop_at_rest() {
+        for mut local in locals(&Builder::default()) {
+            let group = BufferGroup::new(&mut local, 1, 64).unwrap();
+            let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+            let ours = Descriptor::from(OwnedFd::from(ours));
+            let ticket = local.push(Operation::recv_multi(&ours, &group), 1).unwrap();
+            local.submit().unwrap();
+            theirs.write_all(&[7; 64 * 2]).unwrap();
+            let mut pieces = Vec::new();
+            while pieces.is_empty() || !local.has_unheeded() {
+                local.submit_and_wait_timeout(1, Duration::from_millis(1)).unwrap();
+                pieces.extend(take_all(&mut local));
+            }
+            local.push(Operation::cancel(ticket), 2).unwrap();
+            let ended = take_all(&mut local);
+            assert_eq!(ended.len(), 2, "the receive and its cancel");
+            assert!(turns(&mut local).is_empty());
+        }
+    }
+
     /// Where no thread is to be had the loop's own makes the calls: one with each turn, and then it
     /// slept beside those that were left.
     #[test]

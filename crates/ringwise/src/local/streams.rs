@@ -298,7 +298,8 @@ impl Local {
     /// Whether a submit would begin something again, or ask to be nudged for it: for whoever takes
     /// completions and then sleeps elsewhere.
     pub(crate) fn has_unheeded(&self) -> bool {
-        self.streams.is_unheeded
+        // With the last of them gone nobody looks any more, and nothing is to be begun.
+        self.streams.is_unheeded && self.has_watched()
     }
 
     fn has_due(&self) -> bool {

@@ -79,6 +79,15 @@ pub fn simulated(simulation: &Simulation) -> Place {
     Place { name: "simulated", ring, disk: Disk::Simulated(simulation.clone()) }
 }
 
+/// A ring that somebody else has built, on the machine that it was built for.
+pub fn place_of(name: &'static str, ring: Ring, simulation: Option<&Simulation>) -> Place {
+    let disk = match simulation {
+        Some(simulation) => Disk::Simulated(simulation.clone()),
+        None => Disk::Real(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()),
+    };
+    Place { name, ring, disk }
+}
+
 /// Places on the kernel's own files.
 pub fn real_places() -> Vec<Place> {
     let threads = [("uring", BackendChoice::Uring), ("classic", BackendChoice::Classic)];

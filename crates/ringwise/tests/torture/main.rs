@@ -1,0 +1,56 @@
+//! Random programs of everything a user may do with a ring, beside a model.
+//!
+//! A seed draws the kind of ring and what drives it, then operations of files, names, sockets and
+//! registrations, each through one of the entry points, with one of the types of buffers, and what becomes
+//! of its future: awaited, dropped at some stage, dropped by a panic, forgotten, or ended with its
+//! runtime. What was seen to be done has to be there at the end, what was dropped there in full or not at
+//! all, and everything that is awaited comes to an end.
+//!
+//! RINGWISE_SEEDS: how many programs are made (200 unless set); RINGWISE_SEED: the first of them.
+
+mod content;
+mod fate;
+mod program;
+#[path = "../shared/rings.rs"]
+mod rings;
+mod traffic;
+
+use std::{
+    sync::mpsc::{RecvTimeoutError, channel},
+    thread,
+    time::Duration,
+};
+
+/// Longer than any program takes, on a busy machine too.
+const PROGRAM_TIME_MAX: Duration = Duration::from_secs(60);
+
+fn asked(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
+}
+
+/// Runs a program, and tells which one it was that failed or did not end.
+fn run(seed: u64) -> String {
+    let (tell, told) = channel();
+    let thread = thread::spawn(move || {
+        let kind = program::run(seed);
+        tell.send(()).unwrap();
+        kind
+    });
+    match told.recv_timeout(PROGRAM_TIME_MAX) {
+        Err(RecvTimeoutError::Timeout) => panic!("RINGWISE_SEED={seed}: it did not end"),
+        Ok(()) | Err(RecvTimeoutError::Disconnected) => {
+            thread.join().unwrap_or_else(|_| panic!("RINGWISE_SEED={seed} RINGWISE_SEEDS=1"))
+        }
+    }
+}
+
+#[test]
+fn random_programs_agree_with_a_model() {
+    fate::silence_expected_panics();
+    let first = asked("RINGWISE_SEED", 1);
+    let mut kinds = std::collections::BTreeMap::<String, u64>::new();
+    for seed in first..first + asked("RINGWISE_SEEDS", 200) {
+        *kinds.entry(run(seed)).or_default() += 1;
+    }
+    println!("{kinds:?}");
+}
