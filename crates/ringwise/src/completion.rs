@@ -240,8 +240,8 @@ pub(crate) fn settle(operation: &mut Operation, result: i32, never_ran: bool) ->
         // The number is still open and still this operation's. Where that is not certain (a ring
         // that cancelled, a file system whose flush was cancelled) it counts as closed: closed
         // twice, it might be another file's.
-        Some(Kind::Close(closing @ Closing::Released(_))) if never_ran => {
-            let Closing::Released(fd) = *closing else { unreachable!("matched above") };
+        Some(Kind::Close(closing)) if never_ran => {
+            let Closing::Released(fd) = *closing else { return result };
             // SAFETY: the close that owned the number did not take place.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
             *closing = Closing::Descriptor(Descriptor::from(fd));

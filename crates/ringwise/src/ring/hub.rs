@@ -295,8 +295,7 @@ impl Hub {
                 return None;
             }
         }
-        let done = state.vacate(key);
-        let Stage::Done(completion) = done else { unreachable!("a future polls its own key") };
+        let completion = state.take_done(key)?;
         state.counts.delivered += 1;
         let next = state.next_in_turn();
         drop(state);
@@ -326,8 +325,10 @@ impl Hub {
                 state.vacate(key);
                 (state.next_in_turn().map_or(Next::Nothing, Next::Wake), Some(completion))
             }
-            Stage::Vacant(_) | Stage::Abandoned | Stage::Flow(_) => {
-                unreachable!("a future is dropped once")
+            // Not a future's that is dropped for the first time.
+            other @ (Stage::Vacant(_) | Stage::Abandoned | Stage::Flow(_)) => {
+                *entry = other;
+                (Next::Nothing, None)
             }
         }
     }
@@ -470,9 +471,11 @@ impl State {
             return Key { index, generation: 0 };
         };
         let waiter = &mut self.waiters[index as usize];
-        let vacant = std::mem::replace(&mut waiter.stage, stage);
-        let Stage::Vacant(next) = vacant else { unreachable!("it is in the list of the free") };
-        self.vacant = next;
+        // Only the free are in the list, and each knows the next.
+        self.vacant = match std::mem::replace(&mut waiter.stage, stage) {
+            Stage::Vacant(next) => next,
+            Stage::Waiting(_) | Stage::Done(_) | Stage::Flow(_) | Stage::Abandoned => None,
+        };
         Key { index, generation: waiter.generation }
     }
 
@@ -491,12 +494,15 @@ impl State {
             self.stats = stats;
         }
         for (key, completion) in results.drain(..) {
+            debug_assert_eq!(self.waiters[key.index()].generation, key.generation);
+            let completion = match self.take_in(key, completion) {
+                Ok(waker) => {
+                    wakers.extend(waker);
+                    continue;
+                }
+                Err(completion) => completion,
+            };
             let entry = &mut self.waiters[key.index()];
-            debug_assert_eq!(entry.generation, key.generation);
-            if let Stage::Flow(_) = entry.stage {
-                wakers.extend(self.take_in(key, completion));
-                continue;
-            }
             match std::mem::replace(&mut entry.stage, Stage::Abandoned) {
                 Stage::Waiting(waker) => {
                     entry.stage = Stage::Done(completion);
@@ -506,8 +512,10 @@ impl State {
                     orphans.push(completion);
                     self.vacate(key);
                 }
-                Stage::Vacant(_) | Stage::Done(_) | Stage::Flow(_) => {
-                    unreachable!("completed once")
+                // It has its result: nobody waits for another.
+                other @ (Stage::Vacant(_) | Stage::Done(_) | Stage::Flow(_)) => {
+                    entry.stage = other;
+                    orphans.push(completion);
                 }
             }
         }
@@ -522,12 +530,27 @@ impl State {
         None
     }
 
-    fn vacate(&mut self, key: Key) -> Stage {
+    /// The result of a future, if it is there.
+    fn take_done(&mut self, key: Key) -> Option<Completion> {
+        let entry = &mut self.waiters[key.index()].stage;
+        match std::mem::replace(entry, Stage::Abandoned) {
+            Stage::Done(completion) => {
+                self.vacate(key);
+                Some(completion)
+            }
+            other => {
+                *entry = other;
+                None
+            }
+        }
+    }
+
+    fn vacate(&mut self, key: Key) {
         self.open -= 1;
         let next = self.vacant.replace(key.index);
         let waiter = &mut self.waiters[key.index()];
         waiter.generation = waiter.generation.wrapping_add(1);
-        std::mem::replace(&mut waiter.stage, Stage::Vacant(next))
+        waiter.stage = Stage::Vacant(next);
     }
 
     /// What makes an order heard that came just now. `own`: what the caller waits for.

@@ -62,9 +62,7 @@ impl Hub {
         let mut fresh = None;
         loop {
             let mut state = self.lock();
-            let Stage::Flow(flow) = &mut state.waiters[key.index()].stage else {
-                unreachable!("a flow polls its own key")
-            };
+            let Stage::Flow(flow) = &mut state.waiters[key.index()].stage else { return None };
             if let Some(part) = flow.parts.pop_front() {
                 let is_last = flow.parts.is_empty();
                 if !part.has_more() {
@@ -92,11 +90,16 @@ impl Hub {
     /// the lock.
     pub(in crate::ring) fn abandon_flow(&self, key: Key) -> (Next, VecDeque<Completion>) {
         let mut state = self.lock();
-        state.counts.reclaimed += 1;
         let entry = &mut state.waiters[key.index()].stage;
-        let Stage::Flow(flow) = std::mem::replace(entry, Stage::Abandoned) else {
-            unreachable!("a flow is dropped once")
+        let flow = match std::mem::replace(entry, Stage::Abandoned) {
+            Stage::Flow(flow) => flow,
+            // Not a flow's that is dropped for the first time.
+            other => {
+                *entry = other;
+                return (Next::Nothing, VecDeque::new());
+            }
         };
+        state.counts.reclaimed += 1;
         let Flow { waker, parts, is_over, .. } = *flow;
         let next = if is_over {
             state.vacate(key);
@@ -131,9 +134,10 @@ impl Hub {
         part: Completion,
     ) -> (Option<Waker>, Option<Completion>) {
         let mut state = self.lock();
-        if let Stage::Flow(_) = state.waiters[key.index()].stage {
-            return (state.take_in(key, part), None);
-        }
+        let part = match state.take_in(key, part) {
+            Ok(waker) => return (waker, None),
+            Err(part) => part,
+        };
         // Nobody takes it any more.
         if !part.has_more() {
             state.vacate(key);
@@ -143,15 +147,17 @@ impl Hub {
 }
 
 impl State {
-    /// A result of a flow; what is to be woken.
-    pub(super) fn take_in(&mut self, key: Key, part: Completion) -> Option<Waker> {
-        let Stage::Flow(flow) = &mut self.waiters[key.index()].stage else {
-            unreachable!("seen by the caller")
-        };
+    /// A result of a flow; what is to be woken. It comes back where this is none.
+    pub(super) fn take_in(
+        &mut self,
+        key: Key,
+        part: Completion,
+    ) -> Result<Option<Waker>, Completion> {
+        let Stage::Flow(flow) = &mut self.waiters[key.index()].stage else { return Err(part) };
         let (waker, is_too_much) = flow.take_in(part);
         if is_too_much {
             self.orders.push(Order::Cancel(key));
         }
-        waker
+        Ok(waker)
     }
 }
