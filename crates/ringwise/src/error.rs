@@ -375,6 +375,8 @@ impl std::error::Error for PushError {}
 pub struct LinkError {
     /// The operations with everything they own, and their tags.
     pub operations: Vec<(Operation, u64)>,
+    /// Which of them cannot be handed over, where it is one that was rejected.
+    pub place: usize,
     /// What stood in the way.
     pub reason: PushRefusal,
 }

@@ -205,6 +205,14 @@ impl Slots {
         }
     }
 
+    /// Gives one that waited a permit, whether or not one is left: what had it before has its result.
+    pub(crate) fn let_work(&mut self, ticket: Ticket) {
+        let slot = &mut self.slots[ticket.index()];
+        if std::mem::replace(&mut slot.waits, false) {
+            (self.waiting, self.limit) = (self.waiting - 1, self.limit - 1);
+        }
+    }
+
     /// Takes an operation in. The caller has seen that the table is not full.
     pub(crate) fn insert(&mut self, operation: Operation, tag: u64) -> Ticket {
         let ticket = self.insert_nop(tag);

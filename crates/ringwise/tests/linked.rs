@@ -53,7 +53,7 @@ fn chains_run_in_their_order() {
     }
 }
 
-/// It is handed over in parts, beside another that is as long.
+/// It goes step by step, beside another that is as long.
 #[test]
 fn a_chain_longer_than_the_queue() {
     for place in places() {

@@ -78,14 +78,18 @@ struct Member {
     expected: Expected,
     /// What the loop is to queue when its turn comes; nothing where the ring has the whole chain.
     call: Option<(Call, Blocking)>,
+    /// It needs no permit when its turn comes.
+    waits: bool,
     /// It was to be cancelled before its turn came.
     is_doomed: bool,
 }
 
 struct Chain {
     members: Vec<Member>,
-    /// Members whose result was seen.
+    /// The members before this one have been seen to end.
     seen: usize,
+    /// How many have no result that was seen.
+    left: usize,
     /// Whether it goes on only if the loop looks at results: it is the loop's to make, or has a
     /// member that is to be cancelled.
     is_watched: bool,
@@ -131,8 +135,17 @@ impl Chains {
         }
         let is_watched = members[0].call.is_some();
         self.watched += usize::from(is_watched);
-        self.chains.insert(number, Chain { members, seen: 0, is_watched });
+        let left = members.len();
+        self.chains.insert(number, Chain { members, seen: 0, left, is_watched });
         self.start_next(number);
+    }
+
+    /// Who has the permit of a chain that the loop makes, and who is to have it: the next of it.
+    fn hand_on(&self, user_data: u64) -> Option<(Ticket, Ticket)> {
+        let &(number, at) = self.places.get(&user_data)?;
+        let members = &self.chains[&number].members;
+        let next = members.get(at + 1).filter(|next| next.call.is_some() && !next.waits)?;
+        Some((members[at].ticket, next.ticket))
     }
 
     /// Makes the first member that was not seen due, where the loop makes the chain.
@@ -153,6 +166,7 @@ impl Chains {
         let chain = self.chains.get_mut(&number).expect("it has a member in flight");
         // The ring's own results come in any order.
         chain.seen = chain.seen.max(at + 1);
+        chain.left -= 1;
         let is_complete = chain.members[at].expected.is_met_by(result);
         let next = chain.members.get(at + 1);
         let runs_on = is_complete && next.is_some_and(|next| !next.is_doomed);
@@ -167,8 +181,7 @@ impl Chains {
             }
             _ => {}
         }
-        let in_flight = |member: &Member| self.places.contains_key(&member.ticket.user_data());
-        if !chain.members.iter().any(in_flight) {
+        if chain.left == 0 {
             self.end(number);
         } else if is_complete {
             self.start_next(number);
@@ -242,15 +255,14 @@ impl Local {
     /// [`TooLateToCancel`](crate::ErrorKind::TooLateToCancel), and the operation is cancelled when
     /// its turn comes.
     ///
-    /// On a ring the kernel goes from one to the next by itself where it makes all of them. Else, as
-    /// with a submission thread, with polling and before Linux 5.18, the loop does it: then each
-    /// step needs a submit or a wait after the completion of the one before is there.
+    /// On a ring the kernel goes from one to the next by itself where it makes all of them and they fit
+    /// into its queues. Else, as with a submission thread, with polling and before Linux 5.18, the loop
+    /// does it: then each step needs a submit or a wait after the completion of the one before is there.
     ///
     /// # Errors
     ///
-    /// [`LinkError`] with all operations in it, none of which was taken: too many are in flight;
-    /// the chain is longer than the submission queue, in which it has to fit; or one of them cannot
-    /// be handed over, which includes closes and opens into the table of registered files.
+    /// [`LinkError`] with all operations in it, none of which was taken: too many are in flight, or one
+    /// of them cannot be handed over, which includes closes and opens into the table of registered files.
     ///
     /// # Examples
     ///
@@ -273,18 +285,22 @@ impl Local {
         &mut self,
         operations: Vec<(Operation, u64)>,
     ) -> Result<Vec<Ticket>, LinkError> {
-        let Checked { by_ring, waits, files } = match self.check_chain(&operations) {
+        let Checked { by_ring, files } = match self.check_chain(&operations) {
             Ok(checked) => checked,
-            Err(reason) => return Err(LinkError { operations, reason }),
+            Err((place, reason)) => return Err(LinkError { operations, place, reason }),
         };
         let mut members = Vec::with_capacity(operations.len());
         let mut calls = Vec::with_capacity(operations.len());
-        for ((operation, tag), (file, blocking)) in operations.into_iter().zip(files) {
+        // Those behind one that waits do so too.
+        let mut has_waiting = false;
+        for ((operation, tag), (file, blocking, waits)) in operations.into_iter().zip(files) {
             let operation =
                 if operation.is_nop() { Operation::of(Kind::LinkedNop) } else { operation };
             let expected = Expected::of(&operation);
             let (ticket, call) = self.place(operation, tag, Context { file, ..self.context() });
-            if waits {
+            has_waiting |= waits;
+            // Where the loop makes the chain each has the permit of the one before when its turn comes.
+            if has_waiting || !(by_ring || members.is_empty()) {
                 self.slots.let_wait(ticket);
             }
             calls.push((ticket.user_data(), call));
@@ -292,6 +308,7 @@ impl Local {
                 ticket,
                 expected,
                 call: Some((call, blocking)),
+                waits,
                 is_doomed: false,
             });
         }
@@ -310,43 +327,37 @@ impl Local {
     }
 
     /// Finds all that a chain needs, and room for it, without taking any. Tells whether the ring
-    /// makes the whole.
-    fn check_chain(&mut self, operations: &[(Operation, u64)]) -> Result<Checked, PushRefusal> {
+    /// makes the whole; or which of them stands in the way.
+    fn check_chain(
+        &mut self,
+        operations: &[(Operation, u64)],
+    ) -> Result<Checked, (usize, PushRefusal)> {
         let len = operations.len();
-        if len > self.longest_chain() {
-            let error = Error::new(Opcode::Submit, Errno(libc::E2BIG));
-            let advice = "a chain has to fit into the submission queue (Builder::entries)";
-            return Err(PushRefusal::Rejected(error.advise(advice)));
-        }
-        let by_ring = self.driver.links()
-            && len > 1
+        let mut by_ring = self.driver.links()
+            && (2..=self.setup.submission_entries as usize).contains(&len)
             && operations.iter().all(|(operation, _)| self.links_by_ring(operation));
         let mut files = Vec::with_capacity(len);
-        // Those behind one that waits do so too.
-        let mut waits = false;
-        for (operation, _) in operations {
-            check_member(operation).map_err(PushRefusal::Rejected)?;
+        for (at, (operation, _)) in operations.iter().enumerate() {
+            let rejected = |error| (at, PushRefusal::Rejected(error));
+            check_member(operation).map_err(rejected)?;
             let by_ring = self.is_by_ring(operation);
             let room = self.room_for(operation, by_ring);
-            waits |= room.waits();
             let by_ring = by_ring && room != Room::WaitsBeside;
-            files.push(self.resolve(operation, by_ring).map_err(PushRefusal::Rejected)?);
+            let (file, blocking) = self.resolve(operation, by_ring).map_err(rejected)?;
+            files.push((file, blocking, room.waits()));
         }
-        let has_permits = self.slots.capacity().saturating_sub(self.slots.working()) >= len;
-        if !(has_permits || waits) || !self.slots.has_number() {
-            return Err(PushRefusal::Full);
+        let permits = self.slots.capacity().saturating_sub(self.slots.working());
+        let waits = files.first().is_some_and(|(.., waits)| *waits);
+        if !(permits > 0 || waits) || !self.slots.has_number() {
+            return Err((0, PushRefusal::Full));
         }
+        by_ring &= permits >= len || waits;
         if by_ring {
             // The kernel ends a chain with the submit that it came in (io_uring/io_uring.c,
             // io_submit_state_end).
-            self.make_room_for(len)?;
+            self.make_room_for(len).map_err(|reason| (0, reason))?;
         }
-        Ok(Checked { by_ring, waits, files })
-    }
-
-    /// The most operations that a chain can have.
-    pub(crate) fn longest_chain(&self) -> usize {
-        (self.setup.submission_entries as usize).min(self.slots.capacity())
+        Ok(Checked { by_ring, files })
     }
 
     /// Whether the ring makes this operation, and knows by itself whether it is complete. What a
@@ -396,6 +407,13 @@ impl Local {
         if cqe.result >= 0 && self.driver.is_severed(user_data) {
             // It may have run before its turn: nothing can be told from its success.
             cqe.result = -libc::EIO;
+        }
+        if let Some((from, to)) = self.chains.hand_on(user_data) {
+            // It may be out of its slot already.
+            if self.slots.get(from).is_some() {
+                self.slots.let_wait(from);
+            }
+            self.slots.let_work(to);
         }
         let mut ended = Vec::new();
         self.chains.observe(user_data, cqe.result, &mut ended);
@@ -489,9 +507,8 @@ impl Local {
 struct Checked {
     /// The ring makes the whole.
     by_ring: bool,
-    /// It takes no permits.
-    waits: bool,
-    files: Vec<(Option<File>, Blocking)>,
+    /// Of each its file, and whether it waits without a permit.
+    files: Vec<(Option<File>, Blocking, bool)>,
 }
 
 /// Refuses what changes the loop's own tables, or gives away what a failure has to give back.

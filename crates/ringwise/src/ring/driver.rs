@@ -82,8 +82,17 @@ const OWN_MAX: usize = 2;
 /// What waits for room.
 enum Work {
     Single(Key, Operation),
-    /// What is left of the chain of this number.
-    Chain(u64),
+    /// Each after the one before.
+    Chain(Vec<(Key, Operation)>),
+}
+
+impl Work {
+    fn operations(&self) -> usize {
+        match self {
+            Work::Single(..) => 1,
+            Work::Chain(operations) => operations.len(),
+        }
+    }
 }
 
 /// An operation in flight.
@@ -222,7 +231,7 @@ impl Driver {
             }
             match self.backlog.pop_front().expect("counted just now") {
                 Work::Single(key, operation) => self.start(key, operation),
-                Work::Chain(number) => self.advance_chain(number),
+                Work::Chain(operations) => self.start_chain(operations),
             }
         }
     }
@@ -476,8 +485,8 @@ impl Driver {
     /// driver's own. Overdue, it is told once, and what is in flight is waited for all the same.
     pub(super) fn has_ended(&mut self) -> bool {
         let Some(closing) = &mut self.closing else { return false };
-        let singles = self.backlog.iter().filter(|work| matches!(work, Work::Single(..))).count();
-        let operations = self.local.in_flight() - self.own + singles + self.chains.waiting();
+        let waiting: usize = self.backlog.iter().map(Work::operations).sum();
+        let operations = self.local.in_flight() - self.own + waiting + self.chains.waiting();
         if operations == 0 {
             return true;
         }

@@ -1,11 +1,9 @@
-//! Chains of a ring: what of them is in flight, and what is left.
+//! Chains of a ring: which of their members are in flight, and how those end.
 //!
-//! The loop makes a chain that it has room for (`local/linked.rs`). Here a chain of any length is
-//! given to it in parts, so that one waits for room as any other operation does: the next part
-//! begins when all of the one before was done in full. What ended with the thread that submitted it
-//! begins anew, with what was to follow it, in order.
+//! The loop makes a chain (`local/linked.rs`). Here one waits for room as any other operation does, and
+//! what of it ended with the thread that submitted it begins anew, with what was to follow it, in order.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use super::{Driver, Key, Work};
 use crate::{completion::Completion, error::PushRefusal, local::is_whole, op::Operation};
@@ -14,7 +12,6 @@ use crate::{completion::Completion, error::PushRefusal, local::is_whole, op::Ope
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     chain: u64,
-    /// In the part that is in flight.
     place: usize,
 }
 
@@ -27,22 +24,29 @@ pub(super) struct Chains {
 impl Chains {
     /// Operations that are not in flight and have no result.
     pub(super) fn waiting(&self) -> usize {
-        self.chains.values().map(|chain| chain.rest.len() + chain.cancelled.len()).sum()
+        self.chains.values().map(|chain| chain.cancelled.len() + chain.tail.operations.len()).sum()
     }
 }
 
+/// One that is in flight.
 #[derive(Default)]
 struct Chain {
-    rest: VecDeque<(Key, Operation)>,
-    /// Members of the part that is in flight, and how many of them have no result.
-    part: usize,
+    members: usize,
+    /// How many of them have no result.
     in_flight: usize,
     /// Members that were cancelled, while it is not known why.
     cancelled: Vec<Cancelled>,
     /// One was not done in full: those after it are cancelled.
     is_broken: bool,
-    /// One cannot be handed over with others: each goes alone.
-    is_single: bool,
+    tail: Tail,
+}
+
+/// The end of a chain that cannot be handed over.
+#[derive(Default)]
+struct Tail {
+    operations: Vec<(Key, Operation)>,
+    /// What the first of them fails with in its turn.
+    errno: i32,
 }
 
 struct Cancelled {
@@ -54,81 +58,75 @@ struct Cancelled {
 }
 
 impl Driver {
+    /// Hands a chain over, or keeps it until there is room. One that cannot be handed over fails in its
+    /// turn: what is before it is made.
     pub(super) fn start_chain(&mut self, operations: Vec<(Key, Operation)>) {
+        self.start_chain_before(operations, Tail::default());
+    }
+
+    fn start_chain_before(&mut self, mut operations: Vec<(Key, Operation)>, tail: Tail) {
+        if self.is_closing() {
+            // Nobody would cancel it once it has begun, and it may never end by itself.
+            let is_over = |(_, each): &(Key, Operation)| each.opcode().cancels_on_shutdown();
+            let end = operations.iter().position(is_over).unwrap_or(operations.len());
+            self.sever(operations.split_off(end));
+        }
+        let Some((_, first)) = operations.first() else { return self.refuse_tail(tail) };
+        if !self.has_room() && self.local.needs_permit(first) {
+            return self.keep_chain(operations, tail);
+        }
         let number = self.chains.made;
         self.chains.made += 1;
-        let chain = Chain { rest: operations.into(), ..Chain::default() };
-        self.chains.chains.insert(number, chain);
-        self.advance_chain(number);
-    }
-
-    /// Hands over the next part of a chain of which nothing is in flight, or ends it.
-    pub(super) fn advance_chain(&mut self, number: u64) {
-        let Some(mut chain) = self.chains.chains.remove(&number) else { return };
-        let end = if chain.is_broken {
-            0
-        } else if self.is_closing() {
-            // Nobody would cancel it once it has begun, and it may never end by itself.
-            let is_over = |operation: &Operation| operation.opcode().cancels_on_shutdown();
-            let over = chain.rest.iter().position(|(_, operation)| is_over(operation));
-            over.unwrap_or(chain.rest.len())
-        } else {
-            chain.rest.len()
-        };
-        for (key, operation) in chain.rest.split_off(end) {
-            self.refuse(key, operation, libc::ECANCELED);
-        }
-        if !chain.rest.is_empty() {
-            let goes_on = self.push_part(number, &mut chain);
-            self.chains.chains.insert(number, chain);
-            if !goes_on {
-                self.backlog.push_back(Work::Chain(number));
-            }
-        }
-    }
-
-    /// False where nothing of it could be handed over for now.
-    fn push_part(&mut self, number: u64, chain: &mut Chain) -> bool {
-        let most = if chain.is_single { 1 } else { self.local.longest_chain() };
-        let count = chain.rest.len().min(self.room()).min(most);
-        let (keys, operations): (Vec<Key>, Vec<(Operation, u64)>) =
-            chain.rest.drain(..count).map(|(key, each)| (key, (each, key.tag()))).unzip();
-        for (key, (operation, _)) in keys.iter().zip(&operations) {
+        for (key, operation) in &operations {
             self.syncs.begin(*key, operation, Some(number));
         }
+        let (keys, operations): (Vec<Key>, Vec<(Operation, u64)>) =
+            operations.into_iter().map(|(key, each)| (key, (each, key.tag()))).unzip();
         match self.local.push_linked(operations) {
             Ok(tickets) => {
-                for (place, (key, ticket)) in keys.iter().zip(tickets).enumerate() {
-                    self.board(*key, ticket, Some(Member { chain: number, place }));
+                let members = keys.len();
+                for (place, (key, ticket)) in keys.into_iter().zip(tickets).enumerate() {
+                    self.board(key, ticket, Some(Member { chain: number, place }));
                 }
-                (chain.part, chain.in_flight) = (count, count);
-                count > 0
+                let chain = Chain { members, in_flight: members, tail, ..Chain::default() };
+                self.chains.chains.insert(number, chain);
             }
             Err(refused) => {
                 for (key, (operation, _)) in keys.iter().zip(&refused.operations) {
                     self.syncs.retract(*key, operation, &mut self.results);
                 }
-                let back = keys.into_iter().zip(refused.operations);
-                for (key, (operation, _)) in back.rev() {
-                    chain.rest.push_front((key, operation));
-                }
-                self.refuse_part(chain, count, refused.reason)
+                let operations = refused.operations.into_iter().map(|(operation, _)| operation);
+                let mut operations: Vec<_> = keys.into_iter().zip(operations).collect();
+                let PushRefusal::Rejected(error) = refused.reason else {
+                    return self.keep_chain(operations, tail);
+                };
+                let mut rejected = operations.split_off(refused.place);
+                rejected.extend(tail.operations);
+                let tail = Tail { operations: rejected, errno: error.errno() };
+                self.start_chain_before(operations, tail);
             }
         }
     }
 
-    fn refuse_part(&mut self, chain: &mut Chain, count: usize, reason: PushRefusal) -> bool {
-        if let PushRefusal::Rejected(error) = reason {
-            if count == 1
-                && let Some((key, operation)) = chain.rest.pop_front()
-            {
-                self.refuse(key, operation, error.errno());
-                chain.is_broken = true;
-            }
-            // It is not said which one: each is tried in its turn.
-            chain.is_single = true;
+    fn keep_chain(&mut self, mut operations: Vec<(Key, Operation)>, tail: Tail) {
+        operations.extend(tail.operations);
+        self.backlog.push_back(Work::Chain(operations));
+    }
+
+    /// The turn of what cannot be handed over has come.
+    fn refuse_tail(&mut self, tail: Tail) {
+        let mut operations = tail.operations.into_iter();
+        if let Some((key, operation)) = operations.next() {
+            self.refuse(key, operation, tail.errno);
         }
-        false
+        self.sever(operations.collect());
+    }
+
+    /// These are not made.
+    fn sever(&mut self, operations: Vec<(Key, Operation)>) {
+        for (key, operation) in operations {
+            self.refuse(key, operation, libc::ECANCELED);
+        }
     }
 
     /// Keeps the result of a member.
@@ -150,58 +148,59 @@ impl Driver {
             self.finish(key, completion);
         }
         if is_complete {
-            self.end_part(member.chain);
-            // Handed over with the orders, before the next submit: nothing else would submit it.
-            self.backlog.push_back(Work::Chain(member.chain));
+            let chain = self.chains.chains.remove(&member.chain).expect("found above");
+            self.end_chain(chain);
         }
     }
 
-    /// All of a part have their results. Tells what of it was cancelled, or begins that anew.
-    fn end_part(&mut self, number: u64) {
-        let chain = self.chains.chains.get_mut(&number).expect("its part ended just now");
-        let mut cancelled = std::mem::take(&mut chain.cancelled);
+    /// All have their results. Tells what was cancelled, or begins that anew.
+    fn end_chain(&mut self, chain: Chain) {
+        let Chain { members, mut cancelled, is_broken, mut tail, .. } = chain;
         cancelled.sort_unstable_by_key(|each| each.place);
-        let Some(first) = cancelled.first() else { return };
-        let is_the_end = first.place + cancelled.len() == chain.part;
+        let Some(first) = cancelled.first() else {
+            return if is_broken { self.sever(tail.operations) } else { self.refuse_tail(tail) };
+        };
+        let is_the_end = first.place + cancelled.len() == members;
         // What somebody asked the end of does not begin anew, nor does what comes after it.
         let asked = cancelled.iter().position(|each| each.was_asked_for);
-        let may_go_on = is_the_end && !chain.is_broken && asked != Some(0);
+        let may_go_on = is_the_end && !is_broken && asked != Some(0);
         let goes_on = may_go_on && self.goes_again(first.key, &first.completion);
         let again = if goes_on { asked.unwrap_or(cancelled.len()) } else { 0 };
-        let ended = cancelled.split_off(again);
-        let chain = self.chains.chains.get_mut(&number).expect("it has not ended");
-        let mut severed = VecDeque::new();
-        if !ended.is_empty() {
-            severed = std::mem::take(&mut chain.rest);
+        if again < cancelled.len() {
+            self.sever(std::mem::take(&mut tail.operations));
         }
-        for Cancelled { key, completion, .. } in cancelled.into_iter().rev() {
-            self.syncs.retract(key, &completion.operation, &mut self.results);
-            chain.rest.push_front((key, completion.operation));
-        }
-        for Cancelled { key, completion, .. } in ended {
+        for Cancelled { key, completion, .. } in cancelled.split_off(again) {
             self.finish(key, completion);
         }
-        for (key, operation) in severed {
-            self.refuse(key, operation, libc::ECANCELED);
+        let mut anew = Vec::with_capacity(cancelled.len());
+        for Cancelled { key, completion, .. } in cancelled {
+            self.syncs.retract(key, &completion.operation, &mut self.results);
+            anew.push((key, completion.operation));
+        }
+        if !anew.is_empty() {
+            // Handed over with the orders, before the next submit: nothing else would submit it.
+            self.keep_chain(anew, tail);
         }
     }
 
     /// Whether what is to be cancelled is of a chain and not in flight.
     pub(super) fn cancel_in_chains(&mut self, key: Key) -> bool {
-        for chain in self.chains.chains.values_mut() {
-            if let Some(at) = chain.rest.iter().position(|(waiting, _)| *waiting == key) {
-                // It would not run in its turn, nor would what comes after it.
-                let severed = chain.rest.split_off(at);
-                for (key, operation) in severed {
-                    self.results.push((key, Completion::refused(operation, libc::ECANCELED)));
-                }
-                return true;
-            }
-            if let Some(cancelled) = chain.cancelled.iter_mut().find(|each| each.key == key) {
-                cancelled.was_asked_for = true;
-                return true;
-            }
+        let backlog = self.backlog.iter_mut().filter_map(|work| match work {
+            Work::Chain(operations) => Some(operations),
+            Work::Single(..) => None,
+        });
+        let tails = self.chains.chains.values_mut().map(|chain| &mut chain.tail.operations);
+        let severed = backlog.chain(tails).find_map(|operations| {
+            let at = operations.iter().position(|(waiting, _)| *waiting == key)?;
+            // It would not run in its turn, nor would what comes after it.
+            Some(operations.split_off(at))
+        });
+        if let Some(severed) = severed {
+            self.sever(severed);
+            return true;
         }
-        false
+        let mut cancelled = self.chains.chains.values_mut().flat_map(|chain| &mut chain.cancelled);
+        let found = cancelled.find(|each| each.key == key);
+        found.map(|each| each.was_asked_for = true).is_some()
     }
 }
