@@ -81,6 +81,7 @@ enum Storage {
 }
 
 impl Storage {
+    #[inline]
     fn as_slice(&self) -> &[u8] {
         match self {
             Storage::Vec(bytes) => bytes,
@@ -98,6 +99,7 @@ impl Storage {
 }
 
 impl Buffer {
+    #[inline]
     fn whole(storage: Storage) -> Buffer {
         let len = storage.as_slice().len();
         Buffer { storage, start: 0, len, is_spare: false }
@@ -115,17 +117,20 @@ impl Buffer {
     }
 
     /// The same of a range that came from [`range`](Self::range), which may be spare capacity.
+    #[inline]
     pub(crate) fn selecting(mut self, range: Range<usize>) -> Buffer {
         self.select(range);
         self
     }
 
     /// As [`selecting`](Self::selecting), where the buffer is.
+    #[inline]
     pub(crate) fn select(&mut self, range: Range<usize>) {
         (self.start, self.len) = (range.start, range.len());
     }
 
     /// As its owner gets it back: of spare capacity, what was read is part of the bytes.
+    #[inline]
     pub(crate) fn given_back(self) -> Buffer {
         if self.is_spare { Buffer::whole(self.storage) } else { self }
     }
@@ -144,11 +149,13 @@ impl Buffer {
     }
 
     /// How many bytes operations move.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// The selected part, as a range of all bytes.
+    #[inline]
     pub(crate) fn range(&self) -> Range<usize> {
         self.start..self.start + self.len
     }

@@ -90,12 +90,12 @@ impl<T: StableBytes> AsRef<[u8]> for Custom<T> {
 
 impl<T: StableBytes> OwnedBuffer for Custom<T> {
     fn into_buffer(self) -> Buffer {
-        CustomBytes::hold(Held { value: self.0, growth: None })
+        CustomBytes::hold(self.0, None)
     }
 
     fn try_from_buffer(buffer: Buffer) -> Result<Custom<T>, Buffer> {
         match buffer.storage {
-            Storage::Custom(CustomBytes { owner, .. }) if owner.holds(TypeId::of::<T>()) => {
+            Storage::Custom(CustomBytes(owner)) if owner.holds(TypeId::of::<T>()) => {
                 let held = owner.into_any().downcast::<Held<T>>().expect("asked just now");
                 Ok(Custom(held.value))
             }
@@ -107,7 +107,7 @@ impl<T: StableBytes> OwnedBuffer for Custom<T> {
 impl<T: StableBytesMut> OwnedBufferMut for Custom<T> {
     fn into_buffer_mut(self) -> Buffer {
         let growth = Growth { memory: T::memory, set_init: T::set_init };
-        CustomBytes::hold(Held { value: self.0, growth: Some(growth) }).opened()
+        CustomBytes::hold(self.0, Some(growth)).opened()
     }
 }
 
@@ -157,10 +157,11 @@ unsafe impl StableBytesMut for bytes::BytesMut {
     }
 }
 
-/// A value in its box, and how a read fills it, if one may.
+/// A value in its box, where its bytes are, and how a read fills it, if one may.
 struct Held<T> {
-    value: T,
+    memory: Memory,
     growth: Option<Growth<T>>,
+    value: T,
 }
 
 struct Growth<T> {
@@ -168,15 +169,18 @@ struct Growth<T> {
     set_init: unsafe fn(&mut T, usize),
 }
 
-/// A buffer of a user's type, and where its bytes are. That is asked once, on the thread that makes the
-/// buffer: a loop's driver, which works for others too, calls nothing of the user's.
-pub(super) struct CustomBytes {
-    owner: Box<dyn AnyBytes>,
+#[derive(Clone, Copy)]
+struct Memory {
     pointer: NonNull<u8>,
+    /// How many of them are bytes.
     len: usize,
     /// How much a read may fill, if one may.
     room_bytes: Option<usize>,
 }
+
+/// A buffer of a user's type. Where its bytes are is asked once, on the thread that makes the buffer: a
+/// loop's driver, which works for others too, calls nothing of the user's.
+pub(super) struct CustomBytes(Box<dyn AnyBytes>);
 
 // SAFETY: the bytes are the owner's, which is `Send`, and are reached through this only.
 unsafe impl Send for CustomBytes {}
@@ -184,32 +188,36 @@ unsafe impl Send for CustomBytes {}
 unsafe impl Sync for CustomBytes {}
 
 impl CustomBytes {
-    fn hold<T: StableBytes>(held: Held<T>) -> Buffer {
-        let mut owner = Box::new(held);
-        let len = owner.value.bytes().len();
-        let (pointer, room_bytes) = match &owner.growth {
+    fn hold<T: StableBytes>(value: T, growth: Option<Growth<T>>) -> Buffer {
+        let memory = Memory { pointer: NonNull::dangling(), len: 0, room_bytes: None };
+        let mut held = Box::new(Held { memory, growth, value });
+        let len = held.value.bytes().len();
+        let (pointer, room_bytes) = match &held.growth {
             Some(growth) => {
-                let (pointer, room_bytes) = (growth.memory)(&mut owner.value);
+                let (pointer, room_bytes) = (growth.memory)(&mut held.value);
                 (pointer, Some(room_bytes))
             }
-            None => (owner.value.bytes().as_ptr().cast_mut(), None),
+            None => (held.value.bytes().as_ptr().cast_mut(), None),
         };
         let pointer = NonNull::new(pointer).unwrap_or(NonNull::dangling());
-        Buffer::whole(Storage::Custom(CustomBytes { owner, pointer, len, room_bytes }))
+        held.memory = Memory { pointer, len, room_bytes };
+        Buffer::whole(Storage::Custom(CustomBytes(held)))
     }
 
     pub(super) fn as_slice(&self) -> &[u8] {
+        let Memory { pointer, len, .. } = self.0.memory();
         // SAFETY: the bytes stay where they are and initialised as long as their owner is here
         // (`StableBytes`), and nobody else uses that.
-        unsafe { slice::from_raw_parts(self.pointer.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts(pointer.as_ptr(), len) }
     }
 
     pub(super) fn is_writable(&self) -> bool {
-        self.room_bytes.is_some()
+        self.0.memory().room_bytes.is_some()
     }
 
     pub(super) fn room(&self) -> Option<(*mut u8, usize)> {
-        self.room_bytes.map(|len| (self.pointer.as_ptr(), len))
+        let Memory { pointer, room_bytes, .. } = self.0.memory();
+        room_bytes.map(|len| (pointer.as_ptr(), len))
     }
 
     /// # Safety
@@ -217,19 +225,20 @@ impl CustomBytes {
     /// So many bytes of the room are initialised.
     pub(super) unsafe fn set_init(&mut self, len: usize) {
         // SAFETY: the caller's promise.
-        unsafe { self.owner.set_init(len) };
-        self.len = len;
+        unsafe { self.0.set_init(len) };
     }
 }
 
 impl fmt::Debug for CustomBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes of a custom type", self.len)
+        write!(f, "{} bytes of a custom type", self.0.memory().len)
     }
 }
 
 /// [`Held`] of a type that is not known any more.
-trait AnyBytes: Send {
+trait AnyBytes {
+    /// Where its bytes are, without a call of its value's.
+    fn memory(&self) -> Memory;
     /// # Safety
     ///
     /// As for [`StableBytesMut::set_init`].
@@ -240,11 +249,16 @@ trait AnyBytes: Send {
 }
 
 impl<T: StableBytes> AnyBytes for Held<T> {
+    fn memory(&self) -> Memory {
+        self.memory
+    }
+
     unsafe fn set_init(&mut self, len: usize) {
         if let Some(growth) = &self.growth {
             // SAFETY: the caller's promise.
             unsafe { (growth.set_init)(&mut self.value, len) };
         }
+        self.memory.len = len;
     }
 
     fn holds(&self, of: TypeId) -> bool {

@@ -22,6 +22,7 @@ pub(crate) struct RawBuffer {
 impl Storage {
     /// All memory that a read may fill, the bytes first: address and length. None of what is only
     /// written.
+    #[inline]
     fn room(&mut self) -> Option<(*mut u8, usize)> {
         let bytes: &mut [u8] = match self {
             Storage::Vec(bytes) => return Some((bytes.as_mut_ptr(), bytes.capacity())),
@@ -64,6 +65,7 @@ impl Storage {
 
 impl Buffer {
     /// As a read is given it: what is empty has its capacity.
+    #[inline]
     pub(crate) fn opened(self) -> Buffer {
         if self.as_slice().is_empty() && !self.is_spare { self.open_spare() } else { self }
     }
@@ -76,12 +78,14 @@ impl Buffer {
     }
 
     /// After a read of so many bytes into it.
+    #[inline]
     pub(crate) fn filled(mut self, count: usize) -> Buffer {
         self.fill(count);
         self
     }
 
     /// The same, where the buffer is.
+    #[inline]
     pub(crate) fn fill(&mut self, count: usize) {
         let count = count.min(self.len);
         if self.is_spare {
@@ -120,6 +124,7 @@ impl Buffer {
     }
 
     /// Whether an operation may read into it.
+    #[inline]
     pub(crate) fn is_writable(&self) -> bool {
         match &self.storage {
             Storage::Vec(_)
@@ -143,6 +148,7 @@ impl Buffer {
     /// Where the kernel reads or writes: the selected part, and its registered region if any.
     /// Lengths are cut at what the kernel moves at a time: asked for more than a result can tell,
     /// a ring refuses a send (io_uring/net.c).
+    #[inline]
     pub(crate) fn raw(&mut self, ring: u32) -> RawBuffer {
         let registered = match &self.storage {
             Storage::Pooled(lease) => lease.registered_with(ring),

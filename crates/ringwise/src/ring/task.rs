@@ -29,7 +29,10 @@ use std::{
     mem::ManuallyDrop,
     os::fd::{AsFd, OwnedFd},
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, Wake, Waker},
     time::{Duration, Instant},
 };
@@ -61,7 +64,34 @@ pub(super) struct SharedDriver {
     /// Empty when it has gone on with a thread.
     driver: Mutex<Option<Portable>>,
     bell: Arc<Bell>,
+    submitting: Submitting,
     lookout: Arc<Lookout>,
+}
+
+/// The time that was spent in calls that hand operations over: the kernel keeps whoever makes one while
+/// the device has as many requests as it takes, and another thread would only wait beside it.
+#[derive(Debug, Default)]
+struct Submitting(AtomicU64);
+
+impl Submitting {
+    fn time<T>(&self, call: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let result = call();
+        self.0.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        result
+    }
+
+    fn total(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A row of tasks, one woken after the other.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    began: Instant,
+    /// In calls that hand operations over, by then.
+    submitting: Duration,
 }
 
 /// Written to for another turn of the task. The runtime looks at it after all that can run now, and
@@ -101,7 +131,7 @@ impl SharedDriver {
         };
         let Some(driver) = guard.as_mut().map(Portable::get_mut) else { return false };
         driver.take_orders();
-        let submitted = driver.local.submit_and_arm();
+        let submitted = self.submitting.time(|| driver.local.submit_and_arm());
         driver.reap();
         let results = driver.take_results();
         let needs_driver = submitted.is_err() || driver.is_closing() || driver.needs_turn();
@@ -155,6 +185,7 @@ pub(super) fn start(
     let driver = Arc::new(SharedDriver {
         driver: Mutex::new(Some(driver)),
         bell: Arc::new(Bell(bell)),
+        submitting: Submitting::default(),
         lookout: Arc::default(),
     });
     hub.let_callers_hand_over(true);
@@ -162,7 +193,7 @@ pub(super) fn start(
     let news = ManuallyDrop::new(News { events, turns });
     let (hub, process) = (hub.clone(), process.clone());
     let waker = Waker::from(driver.bell.clone());
-    let task = Task { driver: driver.clone(), hub, process, news, waker, row_began: None };
+    let task = Task { driver: driver.clone(), hub, process, news, waker, row: None };
     drop(runtime.spawn(task));
     Some(Ok((setup, driver)))
 }
@@ -174,8 +205,8 @@ struct Task {
     news: ManuallyDrop<News>,
     /// Rings the bell.
     waker: Waker,
-    /// When the tasks of the last turn were woken, if others were held back behind them.
-    row_began: Option<Instant>,
+    /// That of the last turn, if others were held back behind it.
+    row: Option<Row>,
 }
 
 /// What the runtime watches.
@@ -209,7 +240,8 @@ impl Task {
                 if driver.is_closing() {
                     return Turn::End;
                 }
-                let submitted = driver.local.submit_and_arm();
+                let local = &mut driver.local;
+                let submitted = self.driver.submitting.time(|| local.submit_and_arm());
                 driver.reap();
                 let has_more = driver.needs_turn();
                 let results = driver.take_results();
@@ -227,7 +259,8 @@ impl Task {
                 return Turn::Again;
             }
             if others_wait {
-                self.row_began = Some(Instant::now());
+                let submitting = self.driver.submitting.total();
+                self.row = Some(Row { began: Instant::now(), submitting });
                 self.driver.lookout.look(&self.hub);
             }
             // One task goes on and hands over what it brings; several are waited for.
@@ -245,7 +278,9 @@ impl Task {
     /// One after the other, which calls no other thread; unless the last row took longer than to call
     /// one, because its tasks compute.
     fn spread(&mut self) -> Spread {
-        let is_slow = self.row_began.take().is_some_and(|began| began.elapsed() > ROW_TIME_MAX);
+        let Some(row) = self.row.take() else { return Spread::InTurn };
+        let submitting = self.driver.submitting.total().saturating_sub(row.submitting);
+        let is_slow = row.began.elapsed() > ROW_TIME_MAX.saturating_add(submitting);
         if is_slow { Spread::AtOnce } else { Spread::InTurn }
     }
 

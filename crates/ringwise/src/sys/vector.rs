@@ -44,6 +44,7 @@ impl Vectors {
 
 /// Reads `range` of what is selected in `buffers`, as preadv2(2), and tells them what they have. The
 /// range lies within the first, or is that of all.
+#[inline]
 pub(crate) fn read_into(
     file: BorrowedFd<'_>,
     buffers: &mut [Buffer],
