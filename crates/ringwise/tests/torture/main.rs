@@ -1,4 +1,4 @@
-//! Random programs of everything a user may do with a ring, beside a model.
+//! Random programs of what users do with a ring, beside a model.
 //!
 //! A seed draws the kind of ring and what drives it, then operations of files, names, sockets and
 //! registrations, each through one of the entry points, with one of the types of buffers, and what becomes
