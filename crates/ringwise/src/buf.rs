@@ -31,6 +31,7 @@ pub use group::{BufferGroup, Received};
 pub(crate) use group::{Entries, Group};
 pub(crate) use mapping::MappedPart;
 pub use mapping::Mapping;
+pub(crate) use owned::from_buffers;
 pub use owned::{OwnedBuffer, OwnedBufferMut};
 pub use part::{Part, Spare};
 pub use pool::{Pool, PoolBuf, Registration};
@@ -121,6 +122,13 @@ impl Buffer {
     pub(crate) fn selecting(mut self, range: Range<usize>) -> Buffer {
         self.select(range);
         self
+    }
+
+    /// A range of what is selected.
+    fn narrowed(self, range: Range<usize>) -> Buffer {
+        assert!(range.end <= self.len, "a part lies within its buffer");
+        let start = self.start;
+        self.selecting(start + range.start..start + range.end)
     }
 
     /// As [`selecting`](Self::selecting), where the buffer is.

@@ -113,13 +113,10 @@ impl Completion {
 
     /// The buffers as the operation had them, with what was read.
     pub(crate) fn take_buffers(self) -> Vec<Buffer> {
-        let mut left = usize::try_from(self.result).unwrap_or(0);
-        let fill = |buffer: Buffer| {
-            let part = left.min(buffer.len());
-            left -= part;
-            buffer.filled(part)
-        };
-        self.operation.take_buffers().into_iter().map(fill).collect()
+        let count = usize::try_from(self.result).unwrap_or(0);
+        let mut buffers = self.operation.take_buffers();
+        Buffer::fill_all(&mut buffers, count);
+        buffers
     }
 
     /// The file that [`Operation::open`] opened, or the connection that

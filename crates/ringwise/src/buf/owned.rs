@@ -99,6 +99,11 @@ pub trait OwnedBufferMut: OwnedBuffer {
     }
 }
 
+/// Several buffers back from an operation that was given them, as [`OwnedBuffer::from_buffer`].
+pub(crate) fn from_buffers<B: OwnedBuffer>(buffers: Vec<Buffer>) -> Vec<B> {
+    buffers.into_iter().map(B::from_buffer).collect()
+}
+
 /// Gives the storage back as the type that it was made of.
 macro_rules! owned {
     ($type:ty, $variant:ident) => {

@@ -52,10 +52,8 @@ impl<B: OwnedBuffer> AsRef<[u8]> for Part<B> {
 
 impl<B: OwnedBuffer> OwnedBuffer for Part<B> {
     fn into_buffer(self) -> Buffer {
-        let buffer = self.buffer.into_buffer();
         // A part of a part is counted from where that begins.
-        let start = buffer.range().start;
-        buffer.selecting(start + self.range.start..start + self.range.end)
+        self.buffer.into_buffer().narrowed(self.range)
     }
 
     fn try_from_buffer(buffer: Buffer) -> Result<Part<B>, Buffer> {
@@ -70,9 +68,7 @@ impl<B: OwnedBuffer> OwnedBuffer for Part<B> {
 
 impl<B: OwnedBufferMut> OwnedBufferMut for Part<B> {
     fn into_buffer_mut(self) -> Buffer {
-        let buffer = self.buffer.into_buffer_mut();
-        let start = buffer.range().start;
-        buffer.selecting(start + self.range.start..start + self.range.end)
+        self.buffer.into_buffer_mut().narrowed(self.range)
     }
 }
 

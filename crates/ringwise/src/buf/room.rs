@@ -96,6 +96,16 @@ impl Buffer {
         }
     }
 
+    /// After a read of so many bytes into several in turn.
+    pub(crate) fn fill_all(buffers: &mut [Buffer], count: usize) {
+        let mut left = count;
+        for buffer in buffers {
+            let part = left.min(buffer.len);
+            left -= part;
+            buffer.fill(part);
+        }
+    }
+
     /// All bytes, whatever part was selected; none of what is only written.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         let len = self.as_slice().len();

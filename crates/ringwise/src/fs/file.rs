@@ -14,7 +14,7 @@ use super::{
     turn,
 };
 use crate::{
-    buf::{AlignedBuf, BufResult, Buffer, OwnedBuffer, OwnedBufferMut},
+    buf::{AlignedBuf, BufResult, Buffer, OwnedBuffer, OwnedBufferMut, from_buffers},
     completion::Completion,
     descriptor::Descriptor,
     error::{Errno, Error, OFFSET_MAX},
@@ -277,14 +277,13 @@ impl File {
         {
             self.ring.count_inline_hit();
             turn::copied(count).await;
-            return BufResult(Ok(count), buffers.into_iter().map(B::from_buffer).collect());
+            return BufResult(Ok(count), from_buffers(buffers));
         }
-        let is_served = |buffer: &Buffer| self.is_aligned(buffer, offset);
+        let is_aligned = buffers.iter().all(|buffer| self.is_aligned(buffer, offset));
         // What is to be refused is the loop's to refuse.
         let is_refused = offset > OFFSET_MAX || !buffers.iter().all(Buffer::is_writable);
-        if !is_refused && !buffers.iter().all(is_served) {
-            let (result, buffers) = self.scatter(buffers, offset).await.into_parts();
-            return BufResult(result, buffers.into_iter().map(B::from_buffer).collect());
+        if !is_aligned && !is_refused {
+            return self.scatter(buffers, offset).await.map_buffer(from_buffers);
         }
         let operation = Operation::read_vectored_at(&self.descriptor, buffers, offset);
         vectored(self.make(operation).await)
@@ -638,6 +637,5 @@ fn single(completion: Completion) -> BufResult<usize, Buffer> {
 
 fn vectored<B: OwnedBuffer>(completion: Completion) -> BufResult<usize, Vec<B>> {
     let result = completion.result();
-    let buffers = completion.take_buffers().into_iter().map(B::from_buffer).collect();
-    BufResult(result, buffers)
+    BufResult(result, from_buffers(completion.take_buffers()))
 }

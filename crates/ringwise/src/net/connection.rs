@@ -459,7 +459,7 @@ macro_rules! stream {
             ) -> BufResult<usize, Vec<B>> {
                 let buffers = buffers.into_iter().map(OwnedBufferMut::into_buffer_mut).collect();
                 let received = self.0.receive_vectored(buffers).await;
-                received.map_buffer(|buffers| buffers.into_iter().map(B::from_buffer).collect())
+                received.map_buffer(from_buffers)
             }
 
             /// Sends as much of the buffer as the socket takes; gives how much that was.
@@ -514,7 +514,7 @@ macro_rules! stream {
             ) -> BufResult<usize, Vec<B>> {
                 let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
                 let sent = self.0.send_vectored(buffers, false).await;
-                sent.map_buffer(|buffers| buffers.into_iter().map(B::from_buffer).collect())
+                sent.map_buffer(from_buffers)
             }
 
             /// As [`send_all`](Self::send_all), of several buffers in turn; at most 1024.
@@ -528,7 +528,7 @@ macro_rules! stream {
             ) -> BufResult<(), Vec<B>> {
                 let buffers = buffers.into_iter().map(OwnedBuffer::into_buffer).collect();
                 let sent = self.0.send_vectored(buffers, true).await.map(drop);
-                sent.map_buffer(|buffers| buffers.into_iter().map(B::from_buffer).collect())
+                sent.map_buffer(from_buffers)
             }
 
             /// Waits until the socket has all of what was begun to be sent by futures that were

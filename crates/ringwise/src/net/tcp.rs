@@ -14,7 +14,7 @@ use super::{
     made_for, not_configured,
 };
 use crate::{
-    buf::{BufResult, BufferGroup, OwnedBuffer, OwnedBufferMut},
+    buf::{BufResult, BufferGroup, OwnedBuffer, OwnedBufferMut, from_buffers},
     descriptor::Descriptor,
     error::{Errno, Error},
     op::{Opcode, Operation},

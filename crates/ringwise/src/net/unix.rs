@@ -18,7 +18,7 @@ use super::{
     tcp::connect,
 };
 use crate::{
-    buf::{BufResult, BufferGroup, OwnedBuffer, OwnedBufferMut},
+    buf::{BufResult, BufferGroup, OwnedBuffer, OwnedBufferMut, from_buffers},
     descriptor::Descriptor,
     error::Error,
     ring::Ring,

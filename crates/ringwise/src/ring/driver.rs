@@ -65,9 +65,8 @@ pub(super) struct Driver {
     own: usize,
     /// How many of these there ever were.
     own_pushed: u64,
-    /// A read on the bell waits; and it has come to its end.
+    /// A read on the bell is in flight.
     has_bell: bool,
-    has_rung: bool,
     closing: Option<Closing>,
     /// Operations had to wait for room, and whether that was told.
     #[cfg(feature = "tracing")]
@@ -173,7 +172,6 @@ impl Driver {
             own: 0,
             own_pushed: 0,
             has_bell: false,
-            has_rung: false,
             closing: None,
             #[cfg(feature = "tracing")]
             was_full: false,
@@ -314,13 +312,8 @@ impl Driver {
 
     /// Whether there is room for a user's operation.
     fn has_room(&self) -> bool {
-        self.room() > 0
-    }
-
-    /// Room for so many of them.
-    fn room(&self) -> usize {
         let users = self.local.working().saturating_sub(self.own);
-        (self.local.capacity() - OWN_MAX).saturating_sub(users)
+        users < self.local.capacity() - OWN_MAX
     }
 
     /// Takes the loop's results.
@@ -330,9 +323,9 @@ impl Driver {
         }
     }
 
-    /// Whether the read on the bell has come to its end since this was asked last.
-    pub(super) fn has_rung(&mut self) -> bool {
-        std::mem::take(&mut self.has_rung)
+    /// Whether a read on the bell is in flight.
+    pub(super) fn has_bell(&self) -> bool {
+        self.has_bell
     }
 
     /// Results to be handed out, by whoever holds no lock.
@@ -382,7 +375,7 @@ impl Driver {
         if completion.tag() >= BELL_TAG {
             self.own -= 1;
             if completion.tag() == BELL_TAG {
-                (self.has_rung, self.has_bell) = (true, false);
+                self.has_bell = false;
             }
             return;
         }

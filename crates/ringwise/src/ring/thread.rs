@@ -99,15 +99,13 @@ struct Thread {
     driver: Driver,
     bell: Descriptor,
     waker: Waker,
-    /// Whether a read on the bell is in flight.
-    listening: bool,
 }
 
 impl Thread {
     fn new(driver: Driver, bell: OwnedFd) -> Thread {
         let bell = Descriptor::from(bell);
         let waker = Waker::from(Arc::new(Doorbell(bell.clone())));
-        Thread { driver, bell, waker, listening: false }
+        Thread { driver, bell, waker }
     }
 
     fn run(mut self) {
@@ -148,10 +146,9 @@ impl Thread {
     /// Keeps a read on the bell in flight. Where there is no room for it, a completion makes some
     /// and wakes the thread itself.
     fn listen(&mut self) {
-        self.listening &= !self.driver.has_rung();
-        if !self.listening {
+        if !self.driver.has_bell() {
             let read = Operation::read_at(&self.bell, vec![0; 8], 0);
-            self.listening = self.driver.push_own(read, BELL_TAG);
+            self.driver.push_own(read, BELL_TAG);
         }
     }
 }

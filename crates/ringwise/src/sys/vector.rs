@@ -68,11 +68,6 @@ pub(crate) fn read_into(
         unsafe { libc::preadv2(file.as_raw_fd(), vectors, count, offset as libc::off_t, flags) };
     let read = usize::try_from(read)
         .map_err(|_| Errno::from_raw_os_error(crate::error::Errno::last().raw()))?;
-    let mut left = range.start + read;
-    for buffer in buffers {
-        let part = left.min(buffer.len());
-        left -= part;
-        buffer.fill(part);
-    }
+    Buffer::fill_all(buffers, range.start + read);
     Ok(read)
 }
