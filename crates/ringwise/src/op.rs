@@ -324,6 +324,17 @@ impl Operation {
         })
     }
 
+    /// How many bytes it moves if it is done in full: of a read or write, and of a send that is to end
+    /// when all is sent. Whatever has a count of bytes and is not told here may move a part of them.
+    pub(crate) fn whole_bytes(&self) -> Option<u64> {
+        let is_partial = match &**self.0.as_ref()? {
+            Kind::Receive { .. } | Kind::ReceiveMessage { .. } => true,
+            Kind::Send { manner, .. } | Kind::SendMessage { manner, .. } => !manner.is_whole(),
+            _ => false,
+        };
+        if is_partial { None } else { self.byte_count() }
+    }
+
     /// Where what it moves ends, for positioned operations.
     pub(crate) fn end_offset(&self) -> Option<u64> {
         Some(self.offset()?.saturating_add(self.byte_count().unwrap_or(0)))

@@ -16,12 +16,12 @@ use std::{
 use super::{Local, waiting::Room};
 use crate::{
     backend::{Blocking, Cqe, Driver},
-    buf::{Buffer, MOVED_BYTES_MAX},
+    buf::MOVED_BYTES_MAX,
     call::{Call, Context, File},
     completion::Completion,
     descriptor::Target,
     error::{Errno, Error, LinkError, PushRefusal},
-    op::{Closing, Kind, Manner, Opcode, Operation},
+    op::{Closing, Kind, Opcode, Operation},
     slot::{BY_THREAD, NEVER_RAN, OWN_CANCEL, Ticket},
 };
 
@@ -37,22 +37,10 @@ enum Expected {
 
 impl Expected {
     fn of(operation: &Operation) -> Expected {
-        let total = |buffers: &[Buffer]| buffers.iter().map(|buffer| buffer.len() as u64).sum();
-        match operation.0.as_deref() {
-            Some(
-                Kind::Read { buffer, .. }
-                | Kind::Write { buffer, .. }
-                | Kind::Send { buffer, manner: Manner::Whole, .. },
-            ) => Expected::Bytes(buffer.len() as u64),
-            Some(Kind::WriteMapped { part, .. }) => Expected::Bytes(part.len() as u64),
-            Some(Kind::SendMessage { message, manner: Manner::Whole, .. }) => {
-                Expected::Bytes(total(message.buffers()))
-            }
-            Some(Kind::ReadVectored { vectored, .. } | Kind::WriteVectored { vectored, .. }) => {
-                Expected::Bytes(total(&vectored.buffers))
-            }
-            Some(Kind::Timeout(_)) => Expected::Expiry,
-            _ => Expected::Success,
+        match operation.whole_bytes() {
+            Some(all) => Expected::Bytes(all),
+            None if operation.opcode() == Opcode::Timeout => Expected::Expiry,
+            None => Expected::Success,
         }
     }
 

@@ -29,6 +29,16 @@ pub(crate) enum Manner {
     Copied,
 }
 
+impl Manner {
+    /// Whether the send is to end when all of it is sent.
+    pub(crate) fn is_whole(self) -> bool {
+        match self {
+            Manner::Whole | Manner::Copied | Manner::ZeroCopy { .. } => true,
+            Manner::Some | Manner::Quiet | Manner::Loud => false,
+        }
+    }
+}
+
 impl Operation {
     /// Accepts one connection, as accept4(2); the completion gives it with
     /// [`into_descriptor`](crate::Completion::into_descriptor). Whose it is is told by

@@ -187,21 +187,24 @@ impl World {
             Exchange::Send { bytes, moved, manner, to } => {
                 let answer = loop {
                     let rest = &bytes[*moved..];
-                    let rest = if rest.len() > 1 && self.faults.strike(Fault::ShortWrite, opcode) {
-                        let len = 1 + self.shortness.below(rest.len() as u64 - 1) as usize;
-                        (&rest[..len], true)
-                    } else {
-                        (rest, false)
+                    // A datagram goes whole or not at all.
+                    let is_stream = self.network.is_stream(id);
+                    let is_cut = is_stream
+                        && rest.len() > 1
+                        && self.faults.strike(Fault::ShortWrite, opcode);
+                    let len = match is_cut {
+                        true => 1 + self.shortness.below(rest.len() as u64 - 1) as usize,
+                        false => rest.len(),
                     };
-                    let is_whole = self.network.is_stream(id) && *manner != Manner::Some;
-                    match self.network.send(id, rest.0, to.as_ref()) {
+                    let is_whole = is_stream && *manner != Manner::Some;
+                    match self.network.send(id, &rest[..len], to.as_ref()) {
                         Ok(count) => *moved += count,
                         Err(Stop::NotReady) if *manner == Manner::Quiet => break Ok(*moved),
                         Err(Stop::NotReady) => break Err(Stop::NotReady),
                         Err(_) if *moved > 0 => break Ok(*moved),
                         Err(failed) => break Err(failed),
                     }
-                    if !is_whole || rest.1 || *moved == bytes.len() {
+                    if !is_whole || is_cut || *moved == bytes.len() {
                         break Ok(*moved);
                     }
                 };

@@ -8,8 +8,10 @@
 //!
 //! RINGWISE_SEEDS: how many programs are made (200 unless set); RINGWISE_SEED: the first of them.
 
+mod arrivals;
 mod content;
 mod fate;
+mod length;
 mod program;
 #[path = "../shared/rings.rs"]
 mod rings;

@@ -11,8 +11,10 @@ use ringwise::{
 };
 
 use crate::{
+    arrivals::Arrivals,
     content::Content,
     fate::{Fate, begin},
+    length::Length,
     rings::{Place, place_of, read_write},
     traffic::{Marked, Traffic},
 };
@@ -99,6 +101,8 @@ struct Program {
     written: Vec<Written>,
     pool: Option<Pool>,
     traffic: Traffic,
+    arrivals: Arrivals,
+    length: Length,
     silent: Descriptor,
     /// Keeps the pipe open.
     _writer: std::io::PipeWriter,
@@ -149,7 +153,9 @@ impl Program {
             slots,
             written: Vec::new(),
             pool: place.ring.register_pool(3, 4096).await.ok(),
-            traffic: Traffic::new(&place.ring).await,
+            traffic: Traffic::new(&place.ring, random.bool().then(|| place.path("socket"))).await,
+            arrivals: Arrivals::new(&place.ring).await,
+            length: Length::new(place.create("length").await),
             silent: Descriptor::from(OwnedFd::from(silent)),
             _writer: writer,
             has_forgotten: false,
@@ -160,7 +166,7 @@ impl Program {
     }
 
     async fn step(&mut self) {
-        match self.random.u8(..14) {
+        match self.random.u8(..20) {
             0..=2 => self.write().await,
             3 | 4 => self.read().await,
             5 => self.chain().await,
@@ -171,7 +177,13 @@ impl Program {
             10 => self.names().await,
             11 => self.register().await,
             12 => self.traffic.send(&mut self.random).await,
-            _ => self.traffic.receive(&mut self.random).await,
+            13 => self.traffic.receive(&mut self.random).await,
+            14 => self.arrivals.connect(&mut self.random).await,
+            15 => self.arrivals.accept(&mut self.random).await,
+            16 => self.arrivals.send(&mut self.random).await,
+            17 => self.arrivals.receive(&mut self.random).await,
+            18 => self.length.change(&mut self.random).await,
+            _ => self.length.settle().await,
         }
     }
 
@@ -547,8 +559,12 @@ impl Program {
 
     /// Ends the ring: what was done is there.
     async fn end(self) {
-        let Program { place, file, slots, mut content, written, pool, traffic, .. } = self;
-        traffic.end().await;
+        let Program { place, file, slots, mut content, written, pool, .. } = self;
+        self.traffic.end().await;
+        self.arrivals.end().await;
+        let mut length = self.length;
+        length.settle().await;
+        drop(length);
         file.settled().await.unwrap();
         let waiting = place.ring.stats().waiting_for_room;
         assert_eq!(waiting, 0, "operations wait for room");

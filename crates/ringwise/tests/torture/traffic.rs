@@ -1,11 +1,12 @@
 //! A connection whose messages are in a log: what was sent with success arrives once and in order, what
 //! was dropped arrives in full or not at all.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use ringwise::{
-    BufResult, BufferGroup, Custom, OwnedBuffer, OwnedBufferMut, Ring, StableBytes, StableBytesMut,
-    net::{ListenOptions, Shutdown, TcpListener, TcpStream},
+    BufResult, BufferGroup, Custom, ErrorKind, Operation, OwnedBuffer, OwnedBufferMut, Ring,
+    StableBytes, StableBytesMut,
+    net::{ListenOptions, Shutdown, TcpListener, TcpStream, UnixListener, UnixStream},
 };
 
 use crate::fate::Fate;
@@ -14,12 +15,28 @@ use crate::fate::Fate;
 const UNDER_WAY_MAX: usize = 16 << 10;
 
 pub struct Traffic {
-    sender: TcpStream,
-    receiver: TcpStream,
+    ring: Ring,
+    sender: Socket,
+    receiver: Socket,
     group: Option<BufferGroup>,
     /// Each message, and whether it was seen to be sent.
     log: Vec<(Vec<u8>, bool)>,
     received: Vec<u8>,
+}
+
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// The same of either.
+macro_rules! with {
+    ($socket:expr, $stream:ident => $what:expr) => {
+        match $socket {
+            Socket::Tcp($stream) => $what,
+            Socket::Unix($stream) => $what,
+        }
+    };
 }
 
 /// A buffer of a user's own that is overwritten when it is freed.
@@ -46,13 +63,24 @@ impl Drop for Marked {
 }
 
 impl Traffic {
-    pub async fn new(ring: &Ring) -> Traffic {
-        let any = "127.0.0.1:0".parse().unwrap();
-        let listener = TcpListener::bind(ring, &any, &ListenOptions::default()).unwrap();
-        let sender = TcpStream::connect(ring, listener.local_address().unwrap()).await.unwrap();
-        let (receiver, _) = listener.accept().await.unwrap();
+    pub async fn new(ring: &Ring, unix: Option<PathBuf>) -> Traffic {
+        let (sender, receiver) = match unix {
+            Some(path) => {
+                let listener = UnixListener::bind(ring, &path).unwrap();
+                let sender = UnixStream::connect(ring, &path).await.unwrap();
+                (Socket::Unix(sender), Socket::Unix(listener.accept().await.unwrap()))
+            }
+            None => {
+                let any = "127.0.0.1:0".parse().unwrap();
+                let listener = TcpListener::bind(ring, &any, &ListenOptions::default()).unwrap();
+                let address = listener.local_address().unwrap();
+                let sender = TcpStream::connect(ring, address).await.unwrap();
+                (Socket::Tcp(sender), Socket::Tcp(listener.accept().await.unwrap().0))
+            }
+        };
         let group = ring.buffer_group(4, 512).await.ok();
-        Traffic { sender, receiver, group, log: Vec::new(), received: Vec::new() }
+        let (log, received) = (Vec::new(), Vec::new());
+        Traffic { ring: ring.clone(), sender, receiver, group, log, received }
     }
 
     /// Bytes that were seen to be sent and not received.
@@ -72,8 +100,11 @@ impl Traffic {
         bytes.extend((0..random.usize(..1500)).map(|at| (at as u8) ^ (number as u8)));
         let fate = Fate::draw_held(random);
         let copy = bytes.clone();
-        let stream = &self.sender;
-        let is_sent = match random.u8(..6) {
+        if random.u8(..7) == 0 {
+            bytes.truncate(self.send_bare(copy, random.u8(..4)).await);
+            return self.log.push((bytes, true));
+        }
+        let is_sent = with!(&self.sender, stream => match random.u8(..6) {
             0 => sent(fate.befall(stream.send_all(copy)).await),
             1 => sent(fate.befall(stream.send_all(copy.into_boxed_slice())).await),
             2 => {
@@ -95,8 +126,29 @@ impl Traffic {
                 let parts = vec![head.to_vec(), tail.to_vec()];
                 sent(fate.befall(stream.send_all_vectored(parts)).await)
             }
-        };
+        });
         self.log.push((bytes, is_sent));
+    }
+
+    /// Through an operation itself, when what was given up before is sent: it is on nobody's lane.
+    /// Gives how much was sent.
+    async fn send_bare(&self, bytes: Vec<u8>, way: u8) -> usize {
+        let socket = with!(&self.sender, stream => {
+            stream.flush().await.unwrap();
+            stream.descriptor().clone()
+        });
+        let quiet = self.ring.submit(Operation::send_quiet(&socket, bytes.clone())).await;
+        assert_eq!(quiet.result().unwrap_err().kind(), ErrorKind::Unsupported);
+        let len = bytes.len();
+        let send = match way {
+            0 => Operation::send(&socket, bytes),
+            1 => Operation::send_all(&socket, bytes),
+            2 => Operation::send_all_vectored(&socket, vec![bytes.into()]),
+            _ => Operation::send_zero_copy(&socket, bytes),
+        };
+        let count = self.ring.submit(send).await.result().unwrap();
+        assert!(way == 0 || count == len);
+        count
     }
 
     pub async fn receive(&mut self, random: &mut fastrand::Rng) {
@@ -106,8 +158,7 @@ impl Traffic {
             fate = Fate::Dropped(2);
         }
         let len = random.usize(1..2000);
-        let stream = &self.receiver;
-        match random.u8(..6) {
+        with!(&self.receiver, stream => match random.u8(..6) {
             0 => self.take(fate.befall(stream.recv(vec![0; len])).await),
             1 => self.take(fate.befall(stream.recv(Vec::with_capacity(len))).await),
             2 => self.take(fate.befall(stream.recv(Vec::with_capacity(len).spare())).await),
@@ -121,13 +172,13 @@ impl Traffic {
                 self.take(received.map(|received| received.map_buffer(|parts| parts.concat())));
             }
             _ => self.receive_many(fate, random.usize(1..4)).await,
-        }
+        });
     }
 
     async fn receive_many(&mut self, fate: Fate, pieces: usize) {
         let mut missing = self.missing();
         let Some(group) = &self.group else { return };
-        let mut many = self.receiver.recv_multi(group, 2);
+        let mut many = with!(&self.receiver, stream => stream.recv_multi(group, 2));
         for _ in 0..pieces {
             match fate.befall(many.next()).await {
                 Some(Some(piece)) => {
@@ -152,9 +203,10 @@ impl Traffic {
 
     /// Ends the connection, and compares what arrived with the log.
     pub async fn end(mut self) {
-        self.sender.shutdown(Shutdown::Write).await.unwrap();
+        with!(&self.sender, stream => stream.shutdown(Shutdown::Write).await.unwrap());
         loop {
-            let (count, bytes) = self.receiver.recv(vec![0; 4096]).await.unwrap();
+            let received = with!(&self.receiver, stream => stream.recv(vec![0; 4096]).await);
+            let (count, bytes) = received.unwrap();
             if count == 0 {
                 break;
             }
@@ -168,8 +220,8 @@ impl Traffic {
             }
         }
         assert!(rest.is_empty(), "{} bytes arrived that nobody sent", rest.len());
-        self.sender.close().await.unwrap();
-        self.receiver.close().await.unwrap();
+        with!(self.sender, stream => stream.close().await.unwrap());
+        with!(self.receiver, stream => stream.close().await.unwrap());
     }
 }
 

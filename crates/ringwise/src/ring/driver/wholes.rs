@@ -11,7 +11,7 @@ use super::Key;
 use crate::{
     buf::{Buffer, MOVED_BYTES_MAX},
     completion::Completion,
-    op::{Kind, Manner, Operation},
+    op::{Opcode, Operation},
 };
 
 /// The sends of which a part was taken.
@@ -71,17 +71,10 @@ impl Wholes {
 /// How much was sent, if that is a part of a send of which all was promised. Of one that is longer than
 /// a result can tell whoever waits for it sends the rest.
 fn part_of_whole(completion: &Completion) -> Option<usize> {
-    let is_whole = matches!(
-        completion.operation.0.as_deref(),
-        Some(
-            Kind::Send { manner: Manner::Whole | Manner::Copied | Manner::ZeroCopy { .. }, .. }
-                | Kind::SendMessage { manner: Manner::Whole, .. }
-        )
-    );
-    if !is_whole {
+    if !matches!(completion.opcode(), Opcode::Send | Opcode::SendZeroCopy | Opcode::SendMessage) {
         return None;
     }
     let sent = usize::try_from(completion.result).ok().filter(|sent| *sent > 0)?;
-    let all = completion.operation.byte_count()?;
+    let all = completion.operation.whole_bytes()?;
     ((sent as u64) < all && all <= MOVED_BYTES_MAX as u64).then_some(sent)
 }
