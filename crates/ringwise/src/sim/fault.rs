@@ -62,6 +62,9 @@ pub enum Fault {
     /// accept that gives several results waits until a [`Descriptor`](crate::Descriptor) closes.
     /// Counted when there is a connection to be accepted.
     NoDescriptors,
+    /// The kernel has no memory for another socket (`ENOMEM`): the connection waits where it is. Counted
+    /// when there is a connection to be accepted.
+    NoMemory,
     /// A connection is gone before it is accepted (`ECONNABORTED`). Counted in accepts.
     ConnectionAborted,
     /// The other end resets the connection just before a receive or a send.
@@ -108,7 +111,7 @@ impl Fault {
             Fault::CancelLate | Fault::CancelMissed => opcode == O::Cancel,
             Fault::MultishotEnds => matches!(opcode, O::ReceiveMulti | O::AcceptMulti),
             Fault::NoBuffers => opcode == O::ReceiveMulti,
-            Fault::NoDescriptors | Fault::ConnectionAborted => accepts,
+            Fault::NoDescriptors | Fault::NoMemory | Fault::ConnectionAborted => accepts,
             Fault::Reset | Fault::PeerVanishes => on_stream || reads || writes,
         }
     }

@@ -226,6 +226,9 @@ impl World {
         if waits && self.faults.strike(Fault::NoDescriptors, opcode) {
             return Step::Done(Outcome::of(Err(libc::EMFILE)));
         }
+        if waits && self.faults.strike(Fault::NoMemory, opcode) {
+            return Step::Done(Outcome::of(Err(libc::ENOMEM)));
+        }
         let accepted = match self.network.accept(id) {
             Ok(accepted) => accepted,
             Err(stop) => return step_of(Err(stop)),

@@ -16,6 +16,8 @@ mod flows;
 mod http_hello;
 #[path = "../shared/rings.rs"]
 mod rings;
+#[cfg(all(feature = "tokio", feature = "sim"))]
+mod scarcity;
 #[cfg(feature = "tokio")]
 #[path = "../../examples/tls_echo.rs"]
 #[allow(dead_code, reason = "the example's own main")]
