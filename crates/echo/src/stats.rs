@@ -6,6 +6,8 @@ use std::{fmt, iter::Sum};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
     pub(crate) accepted: u64,
+    /// Accepts that failed, after which accepting went on.
+    pub(crate) accept_failures: u64,
     pub(crate) open: u64,
     /// Connections that an error ended.
     pub(crate) broken: u64,
@@ -38,6 +40,7 @@ impl Sum for Stats {
     fn sum<I: Iterator<Item = Stats>>(all: I) -> Stats {
         all.fold(Stats::default(), |sum, one| Stats {
             accepted: sum.accepted + one.accepted,
+            accept_failures: sum.accept_failures + one.accept_failures,
             open: sum.open + one.open,
             broken: sum.broken + one.broken,
             received_bytes: sum.received_bytes + one.received_bytes,
@@ -58,10 +61,11 @@ impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} connections accepted, {} open, {} broken; {} bytes received by {} receives, {} \
+            "{} connections accepted, {} accepts failed, {} open, {} broken; {} bytes received by {} receives, {} \
              of them by spinning, {} sent by {} sends, {} of them stalled; {} senders stopped; {} enters, {} sleeps, {} \
              spared by spinning",
             self.accepted,
+            self.accept_failures,
             self.open,
             self.broken,
             self.received_bytes,

@@ -228,10 +228,16 @@ impl Worker {
         match completion.tag() & !u64::from(u32::MAX) {
             FOR_RECEIVE => self.take_received(index, completion),
             FOR_SEND => self.take_sent(index, completion),
-            FOR_ACCEPT => return self.door.take(completion),
+            FOR_ACCEPT => return self.take_accepted(completion),
             FOR_CONTROL => return self.take_control(completion),
             _ => {}
         }
+        Ok(())
+    }
+
+    /// A failed accept is counted, and the door goes on.
+    fn take_accepted(&mut self, completion: Completion) -> Result<(), ServeError> {
+        self.counts.accept_failures += u64::from(self.door.take(completion)?.is_some());
         Ok(())
     }
 

@@ -281,7 +281,7 @@ impl Worker {
             }
             FOR_RECEIVE => self.take_received(completion),
             FOR_SEND => self.take_sent(index, completion),
-            FOR_ACCEPT => self.door.take(completion)?,
+            FOR_ACCEPT => self.take_accepted(completion)?,
             FOR_CONTROL => return self.take_control(completion),
             tag if TAGS.contains(&tag) => {
                 let done = self.storage.take(&mut self.local, completion);
@@ -290,6 +290,18 @@ impl Worker {
                 }
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// A failed accept is counted, and the door goes on.
+    fn take_accepted(&mut self, completion: Completion) -> Result<(), LogdError> {
+        if let Some(error) = self.door.take(completion)? {
+            self.counts.accept_failures += 1;
+            log::remark(
+                "accept",
+                format_args!("cannot accept a connection: {error}; trying again"),
+            );
         }
         Ok(())
     }

@@ -1,13 +1,21 @@
 //! Who comes in: a listener, and no more connections than there are places for.
 //!
-//! Accepting ends while all places are taken, so that who comes waits in the kernel's queue and
-//! costs no descriptor; what was accepted before it ended waits here.
+//! The door stops accepting while all places are taken, so that a new client waits in the kernel's queue
+//! and costs no descriptor. Connections that were accepted before that wait here.
+//!
+//! A failed accept ends the server only if the listener itself is broken. After a failure of one
+//! connection the door accepts again at once; when the kernel is short of memory, after [`REST`].
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
-use ringwise::{Completion, Descriptor, Local, Operation, Ticket, net};
+use ringwise::{
+    AcceptFailure, Completion, Descriptor, Error, ErrorKind, Local, Operation, Ticket, net,
+};
 
 use crate::{error::ServeError, places::Share};
+
+/// How long nothing is accepted when the kernel has no memory for a socket.
+const REST: Duration = Duration::from_millis(100);
 
 /// A listener and the places behind it.
 #[derive(Debug)]
@@ -16,6 +24,8 @@ pub struct Door {
     listener: Option<Descriptor>,
     is_own: bool,
     accepting: Accepting,
+    /// The next accept comes after a rest.
+    must_rest: bool,
     /// Accepted beyond what may be open.
     waiting: VecDeque<Descriptor>,
     share: Share,
@@ -25,6 +35,7 @@ pub struct Door {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Accepting {
+    /// An accept is in flight, or the rest before one.
     On(Ticket),
     /// On, and told to end.
     Ending,
@@ -43,6 +54,7 @@ impl Door {
             listener: Some(listener),
             is_own,
             accepting: Accepting::Off,
+            must_rest: false,
             waiting: VecDeque::new(),
             share,
             accept_tag,
@@ -84,25 +96,39 @@ impl Door {
         self.share.own()
     }
 
-    /// Takes the result of an accept.
+    /// Takes the result of an accept. Gives the error if it failed and accepting goes on, for the worker
+    /// to count and to tell.
     ///
     /// # Errors
     ///
-    /// Accepting ended, and not because it was told to.
-    pub fn take(&mut self, completion: Completion) -> Result<(), ServeError> {
+    /// The listener is broken: no accept would succeed.
+    pub fn take(&mut self, completion: Completion) -> Result<Option<Error>, ServeError> {
         if !completion.has_more() {
             self.accepting = Accepting::Off;
-            let result = completion.raw_result();
-            let is_told = -result == rustix::io::Errno::CANCELED.raw_os_error();
-            // Shut for reading, a listener accepts no more, and says so.
-            if result < 0 && !is_told && self.listener.is_some() {
-                return completion.result().map(drop).map_err(ServeError::new);
+        }
+        match completion.result() {
+            Ok(_) => {
+                // The end of a rest has none.
+                self.waiting.extend(completion.into_descriptor());
+                Ok(None)
             }
+            Err(error) => self.sort(error),
         }
-        if let Ok(socket) = completion.into_descriptor() {
-            self.waiting.push_back(socket);
+    }
+
+    fn sort(&mut self, error: Error) -> Result<Option<Error>, ServeError> {
+        // Shut for reading, a listener accepts no more, and says so.
+        if error.kind() == ErrorKind::Cancelled || self.listener.is_none() {
+            return Ok(None);
         }
-        Ok(())
+        match error.accept_failure() {
+            AcceptFailure::Connection => Ok(Some(error)),
+            AcceptFailure::Exhausted => {
+                self.must_rest = true;
+                Ok(Some(error))
+            }
+            _ => Err(ServeError::new(error)),
+        }
     }
 
     /// The next connection, if there is one and room for it. It counts as open.
@@ -156,7 +182,10 @@ impl Door {
 
     fn accept(&mut self, local: &mut Local) -> Result<(), ServeError> {
         let Some(listener) = &self.listener else { return Ok(()) };
-        let accept = Operation::accept_multi(listener);
+        let accept = match std::mem::take(&mut self.must_rest) {
+            true => Operation::timeout(REST),
+            false => Operation::accept_multi(listener),
+        };
         let ticket = local.push(accept, self.accept_tag).map_err(ServeError::new)?;
         self.accepting = Accepting::On(ticket);
         Ok(())
@@ -166,5 +195,90 @@ impl Door {
         self.accepting = Accepting::Ending;
         let cancel = Operation::cancel(ticket);
         local.push(cancel, self.nothing_tag).map(drop).map_err(ServeError::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::net::UnixStream, sync::Arc};
+
+    use ringwise::{
+        BackendChoice,
+        net::ListenOptions,
+        sim::{Fault, Simulation, When},
+    };
+
+    use super::*;
+    use crate::places::Places;
+
+    const ACCEPT: u64 = 1;
+    const NOTHING: u64 = 2;
+
+    fn any() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 0))
+    }
+
+    fn door(listener: Descriptor) -> Door {
+        let (control, _) = UnixStream::pair().unwrap();
+        let share = Share::new(&Places::new(8), &Arc::new(control), 8);
+        Door::new(listener, true, share, ACCEPT, NOTHING)
+    }
+
+    /// What a worker does in a turn; gives whether an accept failed.
+    fn turn(door: &mut Door, local: &mut Local) -> Result<bool, ServeError> {
+        door.keep(local)?;
+        local.submit_and_wait(1).map_err(ServeError::new)?;
+        let mut has_failed = false;
+        while let Some(completion) = local.next_completion() {
+            if completion.tag() == ACCEPT {
+                has_failed |= door.take(completion)?.is_some();
+            }
+        }
+        Ok(has_failed)
+    }
+
+    fn short_of_memory() -> (Simulation, Local, Door) {
+        let simulation = Simulation::builder(1).fault(Fault::NoMemory, When::nth(1)).build();
+        let local = Local::builder().simulation(&simulation).build().unwrap();
+        let listener = simulation.listen_tcp(&any(), &ListenOptions::default()).unwrap();
+        (simulation, local, door(listener))
+    }
+
+    #[test]
+    fn it_goes_on_when_the_kernel_has_memory_again() {
+        let (simulation, mut local, mut door) = short_of_memory();
+        let address = SocketAddr::from(([127, 0, 0, 1], door.address().unwrap().port()));
+        let _client = simulation.connect(address).unwrap();
+        let before = simulation.elapsed();
+        assert!(turn(&mut door, &mut local).unwrap(), "the accept failed");
+        while door.waiting.is_empty() {
+            assert!(!turn(&mut door, &mut local).unwrap());
+        }
+        assert!(simulation.elapsed() >= before + REST, "it rested");
+        assert!(door.admit().is_some());
+    }
+
+    #[test]
+    fn it_is_shut_while_it_rests() {
+        let (simulation, mut local, mut door) = short_of_memory();
+        let _client = simulation.connect(door.address().unwrap()).unwrap();
+        assert!(turn(&mut door, &mut local).unwrap());
+        door.keep(&mut local).unwrap();
+        door.shut(&mut local).unwrap();
+        while door.accepting != Accepting::Off {
+            assert!(!turn(&mut door, &mut local).unwrap());
+        }
+        door.keep(&mut local).unwrap();
+        assert_eq!(local.in_flight(), 0, "nobody is accepted any more");
+    }
+
+    #[test]
+    fn a_listener_that_is_broken_is_told() {
+        for choice in [BackendChoice::Uring, BackendChoice::Classic] {
+            let mut local = Local::builder().backend(choice).build().unwrap();
+            let listener = net::listen_tcp(&any(), &ListenOptions::default()).unwrap();
+            net::shutdown(&listener, net::Shutdown::Read).unwrap();
+            assert!(turn(&mut door(listener), &mut local).is_err());
+        }
     }
 }

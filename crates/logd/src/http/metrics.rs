@@ -10,8 +10,9 @@ use crate::{
 /// A figure of each thread: its name, what it is, and where it stands.
 type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
 
-const COUNTERS: [Figure; 18] = [
+const COUNTERS: [Figure; 19] = [
     ("connections", "Connections accepted", |s| s.connections),
+    ("accept_failures", "Accepts that failed; the daemon went on", |s| s.accept_failures),
     ("connections_broken", "Connections that an error ended", |s| s.broken),
     ("tls_failures", "Connections that TLS refused", |s| s.tls_failures),
     ("accepted_lines", "Lines stored or on their way", |s| s.accepted_lines),
