@@ -7,7 +7,7 @@
 //! Reading order: `entry`, `name`, `scan` (what of a segment is whole), `call` (calls that a thread
 //! waits for), `staging` (memory for direct writes), `appender` (writing on a loop), `unsealed`
 //! (the end of a segment), `recovery` (what a start does with the end of the last run), `pack` and
-//! `retention` (what becomes of sealed ones), `reader` (for people: cat, tail, verify; `unpack`). A
+//! `retention` (what becomes of sealed ones), `view` and `reader` (for people: cat, tail, verify; `unpack`). A
 //! stream is the segments of one thread, and its lines are numbered throughout.
 
 pub(crate) mod appender;
@@ -22,6 +22,7 @@ pub(crate) mod scan;
 pub(crate) mod staging;
 mod unpack;
 pub(crate) mod unsealed;
+mod view;
 
 #[cfg(test)]
 mod crashes;

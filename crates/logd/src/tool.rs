@@ -15,7 +15,7 @@ use crate::{
     error::LogdError,
     segment::{
         name::{Content, Stream},
-        reader::{end_of, place_of, streams, verify, views, write_lines},
+        reader::{InDirectory, Piece, Reader, end_of, place_of, streams, verify},
     },
 };
 
@@ -28,17 +28,7 @@ const TAIL_LINES: u64 = 10;
 pub(crate) fn run(tool: &Tool, out: &mut impl Write) -> Result<(), LogdError> {
     match tool {
         Tool::Cat { directory, stream, from, dead } => {
-            let wanted = Wanted::new(*stream, *dead);
-            for (stream, serials) in wanted.among(streams(directory)?) {
-                let views = views(directory, stream, &serials, 0)?;
-                // What is missing is a problem that is told below, or was removed by retention.
-                write_lines(&views, *from, |_| {}, out)?;
-                let problems = verify(&views).problems;
-                if let Some(problem) = problems.first() {
-                    return Err(LogdError::Failed(format!("{problem}; the rest was printed")));
-                }
-            }
-            out.flush().map_err(|error| LogdError::output(&error))
+            cat(directory, &Wanted::new(*stream, *dead), *from, out)
         }
         Tool::Tail { directory, stream, from, dead, once } => {
             tail(directory, &Wanted::new(*stream, *dead), *from, *once, out)
@@ -70,6 +60,75 @@ impl Wanted {
     }
 }
 
+/// The streams' lines, batch after batch in the order of the batches' times.
+struct Merged<'a> {
+    sources: Vec<Source<'a>>,
+}
+
+struct Source<'a> {
+    stream: Stream,
+    reader: Reader<InDirectory<'a>>,
+    /// What comes next of this stream; nothing at its end.
+    piece: Option<Piece>,
+}
+
+impl<'a> Source<'a> {
+    fn new(stream: Stream, mut reader: Reader<InDirectory<'a>>) -> Result<Source<'a>, LogdError> {
+        let piece = reader.next()?;
+        Ok(Source { stream, reader, piece })
+    }
+}
+
+impl Merged<'_> {
+    /// Writes all lines that are there. `skip` is told of those that are not.
+    fn write(
+        &mut self,
+        out: &mut impl Write,
+        skip: impl Fn(Stream, &Range<u64>),
+    ) -> Result<(), LogdError> {
+        loop {
+            let oldest = self.sources.iter_mut().filter(|source| source.piece.is_some());
+            let oldest = oldest.min_by_key(|source| source.piece.as_ref().map(|it| it.time_ms));
+            let Some(source) = oldest else {
+                return out.flush().map_err(|error| LogdError::output(&error));
+            };
+            let Some(piece) = source.piece.take() else { continue };
+            if !piece.missing.is_empty() {
+                skip(source.stream, &piece.missing);
+            }
+            out.write_all(piece.lines()).map_err(|error| LogdError::output(&error))?;
+            source.piece = source.reader.next()?;
+        }
+    }
+}
+
+fn cat(
+    directory: &Path,
+    wanted: &Wanted,
+    from: u64,
+    out: &mut impl Write,
+) -> Result<(), LogdError> {
+    let streams = wanted.among(streams(directory)?);
+    let sources = streams.map(|(stream, serials)| {
+        Source::new(stream, Reader::new(InDirectory::new(directory, stream, serials), 0, from))
+    });
+    let mut merged = Merged { sources: sources.collect::<Result<_, _>>()? };
+    // What is missing is a problem that is told below, or was removed by retention.
+    merged.write(out, |_, _| {})?;
+    let mut problems = merged.sources.iter().flat_map(|source| source.reader.problems());
+    match problems.next() {
+        Some(problem) => Err(LogdError::Failed(format!("{problem}; the rest was printed"))),
+        None => Ok(()),
+    }
+}
+
+/// How far a stream was printed.
+struct Place {
+    /// The segment that has the next line, or will be followed by it.
+    serial: u64,
+    next: u64,
+}
+
 fn tail(
     directory: &Path,
     wanted: &Wanted,
@@ -79,20 +138,36 @@ fn tail(
 ) -> Result<(), LogdError> {
     let mut places: BTreeMap<Stream, Place> = BTreeMap::new();
     let mut is_first = true;
+    let skip = |stream: Stream, lines: &Range<u64>| {
+        let (from, to) = (lines.start, lines.end - 1);
+        let _ =
+            writeln!(io::stderr(), "ringwise: logd: {stream}: lines {from} to {to} are not there");
+    };
     loop {
+        let mut sources = Vec::new();
         for (stream, mut serials) in wanted.among(streams(directory)?) {
-            let next = match (places.get(&stream), from) {
-                (Some(place), _) => {
-                    serials.retain(|serial| *serial >= place.serial);
-                    place.next
-                }
+            let known = places.get(&stream);
+            serials.retain(|serial| known.is_none_or(|place| *serial >= place.serial));
+            let segments = InDirectory::new(directory, stream, serials);
+            let next = match (known, from) {
+                (Some(place), _) => place.next,
                 (None, Some(from)) => from,
-                (None, None) if is_first => last_lines(directory, stream, &serials)?,
+                (None, None) if is_first => {
+                    end_of(&segments)?.unwrap_or(0).saturating_sub(TAIL_LINES)
+                }
                 (None, None) => 0,
             };
-            places.insert(stream, follow(directory, stream, &serials, next, out)?);
+            let place = place_of(&segments, next)?;
+            places.insert(stream, Place { serial: segments.serial(place), next });
+            sources.push(Source::new(stream, Reader::new(segments, place, next))?);
         }
-        out.flush().map_err(|error| LogdError::output(&error))?;
+        let mut merged = Merged { sources };
+        merged.write(out, skip)?;
+        for Source { stream, reader, .. } in merged.sources {
+            if let Some(place) = places.get_mut(&stream) {
+                place.next = reader.next_line();
+            }
+        }
         if once {
             return Ok(());
         }
@@ -119,43 +194,6 @@ fn has_reader_after(time: Duration) -> bool {
     }
 }
 
-/// How far a stream was printed.
-struct Place {
-    /// The segment that has the next line, or will be followed by it.
-    serial: u64,
-    next: u64,
-}
-
-/// Prints a stream's lines from `next` on, and says which are not there.
-fn follow(
-    directory: &Path,
-    stream: Stream,
-    serials: &[u64],
-    next: u64,
-    out: &mut impl Write,
-) -> Result<Place, LogdError> {
-    let first = place_of(directory, stream, serials, next)?;
-    let views = views(directory, stream, &serials[first..], next)?;
-    let skip = |lines: Range<u64>| {
-        let (from, to) = (lines.start, lines.end - 1);
-        let _ =
-            writeln!(io::stderr(), "ringwise: logd: {stream}: lines {from} to {to} are not there");
-    };
-    let next = write_lines(&views, next, skip, out)?;
-    Ok(Place { serial: serials.get(first).copied().unwrap_or(0), next })
-}
-
-/// Where the last lines of a stream begin.
-fn last_lines(directory: &Path, stream: Stream, serials: &[u64]) -> Result<u64, LogdError> {
-    for place in (0..serials.len()).rev() {
-        // None of those behind it has a line that would bound it.
-        if let Some(end) = end_of(&views(directory, stream, &serials[place..=place], 0)?) {
-            return Ok(end.saturating_sub(TAIL_LINES));
-        }
-    }
-    Ok(0)
-}
-
 fn verify_all(directory: &Path, out: &mut impl Write) -> Result<(), LogdError> {
     let mut problems = 0;
     let streams = streams(directory)?;
@@ -164,11 +202,11 @@ fn verify_all(directory: &Path, out: &mut impl Write) -> Result<(), LogdError> {
         let _ = writeln!(io::stderr(), "ringwise: logd: {}: no segments", directory.display());
     }
     for (stream, serials) in streams {
-        let verdict = verify(&views(directory, stream, &serials, 0)?);
-        for line in &verdict.lines {
-            writeln!(out, "{line}").map_err(|error| LogdError::output(&error))?;
-        }
-        for problem in &verdict.problems {
+        let segments = InDirectory::new(directory, stream, serials);
+        let found = verify(&segments, |line| {
+            writeln!(out, "{line}").map_err(|error| LogdError::output(&error))
+        })?;
+        for problem in found {
             problems += 1;
             let _ = writeln!(io::stderr(), "ringwise: logd: {problem}");
         }

@@ -49,6 +49,38 @@ fn where_a_file_may_not_grow_the_next_begins() {
     }
 }
 
+/// All segments were open at once: of a quiet daemon that ends one each hour the tools failed after 42
+/// days.
+#[test]
+fn tools_open_one_segment_after_the_other() {
+    const LINES: u64 = 120;
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--threads", "1", "--segment-size", "1"];
+    let daemon = start("epoll", directory.path(), &flags).unwrap();
+    let mut client = Client::new(&daemon, "LOGD 1 ack=written\n");
+    for number in 1..=LINES {
+        writeln!(client.stream, "{number}").unwrap();
+        client.until(number);
+    }
+    drop(client);
+    daemon.end();
+    for tool in [&["cat"][..], &["verify"], &["tail", "--once", "--from", "0"]] {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "ulimit -n 30; exec \"$@\"",
+            "sh",
+            env!("CARGO_BIN_EXE_ringwise"),
+            "logd",
+        ]);
+        let output = command.args(tool).arg(directory.path()).output().unwrap();
+        let (out, errors) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());
+        assert!(output.status.success() && errors.is_empty(), "{tool:?}: {errors}");
+        let lines = String::from_utf8(out).unwrap().lines().count() as u64;
+        assert!(lines >= LINES, "{tool:?}: {lines} lines");
+    }
+}
+
 #[test]
 fn a_batch_that_no_file_may_have_ends_the_daemon_with_an_error() {
     for engine in ENGINES {

@@ -1,132 +1,211 @@
-//! Segments for people: what `ringwise logd cat`, `tail` and `verify` read.
+//! Streams for people: what `ringwise logd cat`, `tail` and `verify` read.
 //!
-//! Only whole batches are shown. Where a segment failed and its last batch was written again to the
-//! next, the next says from which line on it is the one to read, so nothing is shown twice. All of
-//! it works beside a daemon that writes.
+//! Segments are opened when their turn comes and closed after it, so that a stream may have any number of
+//! them, and the first line is there when the first batch is read. All of it works beside a daemon that
+//! writes. What of one segment is whole is `view`'s to say.
 
 use std::{
     collections::{BTreeMap, HashMap},
     fs::File,
-    io::{self, Write},
+    io,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    vec::IntoIter,
 };
 
 use super::{
     entry::{ENTRY_BYTES, Entry, Kind},
     name::{Part, Stream, parse},
-    scan::{Scan, State},
     unpack::Unpacker,
+    view::{Data, Judge, Lines, Segment, View},
 };
 use crate::error::LogdError;
 
-/// Where the bytes of lines come from.
-pub(crate) trait Data {
-    fn len(&self) -> io::Result<u64>;
-    /// Nothing where they cannot be had, and no call failed.
-    fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>>;
+/// The segments of a stream, in order.
+pub(crate) trait Segments {
+    type Data: Data;
+
+    fn count(&self) -> usize;
+
+    /// Opens one.
+    fn open(&self, place: usize) -> Result<Segment<Self::Data>, LogdError>;
+
+    /// Its first entry, if that is there and whole.
+    fn head(&self, place: usize) -> Result<Option<Entry>, LogdError>;
+
+    fn failed(&self, segment: &Segment<Self::Data>, error: &io::Error) -> LogdError {
+        LogdError::on(&segment.name, error)
+    }
 }
 
-/// A segment's file of lines.
-pub(crate) enum Lines {
-    Plain(File),
-    Packed(Unpacker),
-}
-
-impl Data for Lines {
-    fn len(&self) -> io::Result<u64> {
-        match self {
-            Lines::Plain(file) => Ok(file.metadata()?.len()),
-            Lines::Packed(unpacker) => Ok(unpacker.len()),
+/// The line at which a segment's lines end, since the next one has the rest: where the first segment
+/// behind it begins of which that is known.
+fn until_line(segments: &impl Segments, place: usize) -> Result<u64, LogdError> {
+    for later in place + 1..segments.count() {
+        if let Some(head) = segments.head(later)? {
+            return Ok(head.first_line);
+        }
+        // Its head is spoilt, and batches may be there all the same.
+        let segment = segments.open(later)?;
+        let view = segment.view(0, u64::MAX);
+        if let Some(first) = view.map_err(|error| segments.failed(&segment, &error))?.first_line() {
+            return Ok(first);
         }
     }
+    Ok(u64::MAX)
+}
 
-    fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
-        match self {
-            Lines::Plain(file) => {
-                let mut bytes = vec![0; len];
-                file.read_exact_at(&mut bytes, offset)?;
-                Ok(Some(bytes))
+/// The place of the segment that has a line: the last that begins with it or before it, else the first.
+pub(crate) fn place_of(segments: &impl Segments, line: u64) -> Result<usize, LogdError> {
+    let mut found = 0;
+    let (mut low, mut high) = (0, segments.count());
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        // The nearest at or before the middle of which it is known.
+        let mut place = middle;
+        let mut head = segments.head(place)?;
+        while head.is_none() && place > low + 1 {
+            place -= 1;
+            head = segments.head(place)?;
+        }
+        match head {
+            Some(head) if head.first_line > line => high = place,
+            head => {
+                found = if head.is_some() { place } else { found };
+                low = middle;
             }
-            Lines::Packed(unpacker) => unpacker.read(offset, len),
         }
+    }
+    Ok(found)
+}
+
+/// A batch of lines that is to be shown.
+pub(crate) struct Piece {
+    /// When the batch began, in milliseconds since 1970.
+    pub(crate) time_ms: u64,
+    /// Lines before it that are not there.
+    pub(crate) missing: Range<u64>,
+    bytes: Vec<u8>,
+    /// So many of its lines are not wanted.
+    before: u64,
+}
+
+impl Piece {
+    /// Its lines, from the first that is wanted on.
+    pub(crate) fn lines(&self) -> &[u8] {
+        after_lines(&self.bytes, self.before)
     }
 }
 
-/// A segment, looked at.
-pub(crate) struct View<D> {
-    pub(crate) name: PathBuf,
-    scan: Scan,
-    data: Option<D>,
-    data_bytes: u64,
-    /// Lines from here on are the next segment's.
+/// Reads a stream's lines, a batch at a time.
+pub(crate) struct Reader<S: Segments> {
+    segments: S,
+    /// The segment that is opened next.
+    place: usize,
+    open: Option<Open<S::Data>>,
+    /// The line that comes next.
+    next: u64,
+    judge: Judge,
+}
+
+/// The segment that is read.
+struct Open<D> {
+    segment: Segment<D>,
     until_line: u64,
+    /// Batches that may be next.
+    batches: IntoIter<Entry>,
+    /// Whether these were checked; before that they are what the index alone promises.
+    are_checked: bool,
 }
 
-impl<D: Data> View<D> {
-    /// Looks at a segment. Batches whose lines all come before `from` are not checked.
-    fn new(name: PathBuf, index: &[u8], data: Option<D>, from: u64) -> io::Result<View<D>> {
-        if data.is_none()
-            && let Some(scan) = Scan::removed(index)
-        {
-            return Ok(View { name, scan, data, data_bytes: 0, until_line: u64::MAX });
-        }
-        let data_bytes = data.as_ref().map_or(Ok(0), Data::len)?;
-        let scan = Scan::new(index, |batch| {
-            let Some(data) = &data else { return Ok(false) };
-            if batch.line_end() <= from {
-                return Ok(true);
-            }
-            Ok::<_, io::Error>(whole(data, data_bytes, batch)?.is_some())
-        })?;
-        Ok(View { name, scan, data, data_bytes, until_line: u64::MAX })
+impl<S: Segments> Reader<S> {
+    /// Begins in the segment at `place`, with the line `from`.
+    pub(crate) fn new(segments: S, place: usize, from: u64) -> Reader<S> {
+        Reader { segments, place, open: None, next: from, judge: Judge::default() }
     }
 
-    /// The batches that are to be read, in order.
-    fn batches(&self) -> impl Iterator<Item = &Entry> {
-        let all = self.scan.batches.iter().chain(&self.scan.beyond);
-        all.filter(|batch| batch.is_before(self.until_line))
+    /// The number of the line that comes next.
+    pub(crate) fn next_line(&self) -> u64 {
+        self.next
     }
 
-    /// Writes out the lines from `from` on; gives the number of the line after the last. `skip` is
-    /// told of lines that are not there.
-    fn write(
-        &self,
-        from: u64,
-        skip: &mut dyn FnMut(Range<u64>),
-        out: &mut dyn Write,
-    ) -> Result<u64, LogdError> {
-        let mut next = from;
-        for batch in self.batches() {
-            let end = batch.line_end();
-            if end <= next {
+    /// What is wrong with the segments that were read.
+    pub(crate) fn problems(&self) -> &[String] {
+        &self.judge.problems
+    }
+
+    /// The next batch that has lines.
+    pub(crate) fn next(&mut self) -> Result<Option<Piece>, LogdError> {
+        loop {
+            let Some(open) = &mut self.open else {
+                if self.place == self.segments.count() {
+                    return Ok(None);
+                }
+                self.open = Some(Open::new(&self.segments, self.place)?);
+                self.place += 1;
                 continue;
+            };
+            if let Some(piece) = open.next(&self.segments, &mut self.next)? {
+                return Ok(Some(piece));
             }
-            let Some(data) = &self.data else { break };
-            let bytes = whole(data, self.data_bytes, batch)
-                .map_err(|error| LogdError::on(&self.name, &error))?;
-            let Some(bytes) = bytes else { break };
-            if next < batch.first_line {
-                skip(next..batch.first_line);
+            let is_last = self.place == self.segments.count();
+            if open.are_checked {
+                self.open = None;
+            } else {
+                open.check(&self.segments, self.next, &mut self.judge, is_last)?;
             }
-            let before = next.saturating_sub(batch.first_line);
-            out.write_all(after_lines(&bytes, before)).map_err(|e| LogdError::output(&e))?;
-            next = end;
         }
-        Ok(next)
     }
 }
 
-/// A batch's bytes, if they have its checksum.
-fn whole(data: &impl Data, data_bytes: u64, batch: &Entry) -> io::Result<Option<Vec<u8>>> {
-    let end = batch.offset.checked_add(batch.bytes);
-    let (Some(_), Ok(len)) = (end.filter(|end| *end <= data_bytes), usize::try_from(batch.bytes))
-    else {
-        return Ok(None);
-    };
-    let bytes = data.read(batch.offset, len)?;
-    Ok(bytes.filter(|bytes| crc32fast::hash(bytes) == batch.checksum))
+impl<D: Data> Open<D> {
+    fn new<S: Segments<Data = D>>(segments: &S, place: usize) -> Result<Open<D>, LogdError> {
+        let until_line = until_line(segments, place)?;
+        let segment = segments.open(place)?;
+        let batches = segment.promised().into_iter();
+        Ok(Open { segment, until_line, batches, are_checked: false })
+    }
+
+    /// The next batch up to the first that is not whole. That one ends it: what is to become of those
+    /// behind it only a look at all of the segment says.
+    fn next<S: Segments<Data = D>>(
+        &mut self,
+        segments: &S,
+        next: &mut u64,
+    ) -> Result<Option<Piece>, LogdError> {
+        let until_line = self.until_line;
+        let is_wanted = |batch: &Entry| batch.is_before(until_line) && batch.line_end() > *next;
+        let Some(batch) = self.batches.find(is_wanted) else { return Ok(None) };
+        let bytes = self.segment.bytes_of(&batch);
+        let Some(bytes) = bytes.map_err(|error| segments.failed(&self.segment, &error))? else {
+            self.batches = Vec::new().into_iter();
+            return Ok(None);
+        };
+        let from = std::mem::replace(next, batch.line_end());
+        Ok(Some(Piece {
+            time_ms: batch.time_ms,
+            missing: from..from.max(batch.first_line),
+            bytes,
+            before: from.saturating_sub(batch.first_line),
+        }))
+    }
+
+    /// Looks at all that was not read yet.
+    fn check<S: Segments<Data = D>>(
+        &mut self,
+        segments: &S,
+        next: u64,
+        judge: &mut Judge,
+        is_last: bool,
+    ) -> Result<(), LogdError> {
+        let view = self.segment.view(next, self.until_line);
+        let view = view.map_err(|error| segments.failed(&self.segment, &error))?;
+        judge.look(&view, is_last);
+        self.batches = view.batches().copied().collect::<Vec<_>>().into_iter();
+        self.are_checked = true;
+        Ok(())
+    }
 }
 
 /// What follows the first `count` lines.
@@ -134,19 +213,6 @@ fn after_lines(bytes: &[u8], count: u64) -> &[u8] {
     let Some(last) = count.checked_sub(1) else { return bytes };
     let ends = memchr::memchr_iter(b'\n', bytes).nth(last as usize);
     ends.map_or(&[], |end| &bytes[end + 1..])
-}
-
-/// Has each segment end where the next begins.
-fn bound<D>(views: &mut [View<D>]) {
-    let mut until = u64::MAX;
-    for view in views.iter_mut().rev() {
-        view.until_line = until;
-        if view.scan.state() != State::Empty
-            && let Some(first) = view.scan.first_line()
-        {
-            until = until.min(first);
-        }
-    }
 }
 
 /// The streams of a directory, and the numbers of their segments.
@@ -188,28 +254,78 @@ fn add_unlisted(directory: &Path, stream: Stream, serials: &mut Vec<u64>) {
     serials.sort_unstable();
 }
 
-/// The place among the segments `serials` of the one that has a line: the last that begins with it or
-/// before it, else the first.
-pub(crate) fn place_of(
-    directory: &Path,
+/// A stream's segments in a directory.
+pub(crate) struct InDirectory<'a> {
+    directory: &'a Path,
     stream: Stream,
-    serials: &[u64],
-    line: u64,
-) -> Result<usize, LogdError> {
-    for (place, &serial) in serials.iter().enumerate().rev() {
-        let path = directory.join(stream.file(serial, Part::Index));
-        let mut head = [0; ENTRY_BYTES];
-        let read = File::open(&path).and_then(|file| file.read_exact_at(&mut head, 0));
-        match read {
-            Err(error) if is_missing(&error) => continue,
-            read => read.map_err(|error| LogdError::on(&path, &error))?,
+    serials: Vec<u64>,
+}
+
+impl<'a> InDirectory<'a> {
+    pub(crate) fn new(directory: &'a Path, stream: Stream, serials: Vec<u64>) -> InDirectory<'a> {
+        InDirectory { directory, stream, serials }
+    }
+
+    /// The number of a segment; of the first, if there are none, 0.
+    pub(crate) fn serial(&self, place: usize) -> u64 {
+        self.serials.get(place).copied().unwrap_or(0)
+    }
+
+    fn path(&self, place: usize, part: Part) -> PathBuf {
+        self.directory.join(self.stream.file(self.serials[place], part))
+    }
+}
+
+impl Segments for InDirectory<'_> {
+    type Data = Lines;
+
+    fn count(&self) -> usize {
+        self.serials.len()
+    }
+
+    fn open(&self, place: usize) -> Result<Segment<Lines>, LogdError> {
+        let open = |part| {
+            let path = self.path(place, part);
+            match File::open(&path) {
+                Ok(file) => Ok(Some(file)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(LogdError::on(&path, &error)),
+            }
+        };
+        let named = |part| self.stream.file(self.serials[place], part);
+        // The index first: what it speaks of is then in the data, or was never whole.
+        let mut index = Vec::new();
+        if let Some(mut file) = open(Part::Index)? {
+            io::Read::read_to_end(&mut file, &mut index)
+                .map_err(|error| LogdError::on(&self.path(place, Part::Index), &error))?;
         }
-        let head = Entry::decode(&head).filter(|entry| entry.kind == Kind::Head);
-        if head.is_some_and(|head| head.first_line <= line) {
-            return Ok(place);
+        if let Some(data) = open(Part::Data)?.map(Lines::Plain) {
+            return Ok(Segment { name: named(Part::Data), index, data: Some(data) });
+        }
+        // In this order: the plain file goes when the packed one has its name.
+        let Some(file) = open(Part::Packed)? else {
+            return Ok(Segment { name: named(Part::Data), index, data: None });
+        };
+        let unpacker = Unpacker::new(file);
+        let unpacker =
+            unpacker.map_err(|error| LogdError::on(&self.path(place, Part::Packed), &error))?;
+        let data = Some(Lines::Packed(unpacker));
+        Ok(Segment { name: named(Part::Packed), index, data })
+    }
+
+    fn head(&self, place: usize) -> Result<Option<Entry>, LogdError> {
+        let path = self.path(place, Part::Index);
+        let mut head = [0; ENTRY_BYTES];
+        match File::open(&path).and_then(|file| file.read_exact_at(&mut head, 0)) {
+            Ok(()) => Ok(Entry::decode(&head).filter(|entry| entry.kind == Kind::Head)),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(LogdError::on(&path, &error)),
         }
     }
-    Ok(0)
+
+    fn failed(&self, segment: &Segment<Lines>, error: &io::Error) -> LogdError {
+        LogdError::on(&self.directory.join(&segment.name), error)
+    }
 }
 
 /// Whether an index is not there, or not whole to its first entry.
@@ -217,64 +333,29 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
 }
 
-/// Looks at a stream's segments. Batches whose lines all come before `from` are not checked.
-pub(crate) fn views(
-    directory: &Path,
-    stream: Stream,
-    serials: &[u64],
-    from: u64,
-) -> Result<Vec<View<Lines>>, LogdError> {
-    let mut views = Vec::new();
-    for &serial in serials {
-        let mut name = stream.file(serial, Part::Data);
-        let open = |part| {
-            let path = directory.join(stream.file(serial, part));
-            match File::open(&path) {
-                Ok(file) => Ok(Some(file)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(LogdError::on(&path, &error)),
-            }
-        };
-        // The index first: what it speaks of is then in the data, or was never whole.
-        let mut index = Vec::new();
-        if let Some(mut file) = open(Part::Index)? {
-            let path = directory.join(stream.file(serial, Part::Index));
-            io::Read::read_to_end(&mut file, &mut index)
-                .map_err(|error| LogdError::on(&path, &error))?;
-        }
-        let mut data = open(Part::Data)?.map(Lines::Plain);
-        // In this order: the plain file goes when the packed one has its name.
-        if data.is_none()
-            && let Some(file) = open(Part::Packed)?
-        {
-            name = stream.file(serial, Part::Packed);
-            let unpacker = Unpacker::new(file);
-            let unpacker =
-                unpacker.map_err(|error| LogdError::on(&directory.join(&name), &error))?;
-            data = Some(Lines::Packed(unpacker));
-        }
-        let path = directory.join(&name);
-        let view = View::new(name, &index, data, from);
-        let view = view.map_err(|error| LogdError::on(&path, &error))?;
-        views.push(view);
-    }
-    bound(&mut views);
-    Ok(views)
+/// Looks at one segment of a stream, all of it.
+fn look<S: Segments, T>(
+    segments: &S,
+    place: usize,
+    what: impl FnOnce(View<'_>) -> T,
+) -> Result<T, LogdError> {
+    let until_line = until_line(segments, place)?;
+    let segment = segments.open(place)?;
+    let view = segment.view(0, until_line);
+    Ok(what(view.map_err(|error| segments.failed(&segment, &error))?))
 }
 
-/// Writes out a stream's lines from the number `from` on; gives the number after the last. `skip` is
-/// told of lines that are not there.
-pub(crate) fn write_lines(
-    views: &[View<Lines>],
-    from: u64,
-    mut skip: impl FnMut(Range<u64>),
-    out: &mut dyn Write,
-) -> Result<u64, LogdError> {
-    let mut next = from;
-    for view in views {
-        next = view.write(next, &mut skip, out)?;
+/// Judges a stream: `tell` gets a line for each segment. Gives what is wrong, a line each.
+pub(crate) fn verify(
+    segments: &impl Segments,
+    mut tell: impl FnMut(&str) -> Result<(), LogdError>,
+) -> Result<Vec<String>, LogdError> {
+    let mut judge = Judge::default();
+    for place in 0..segments.count() {
+        let is_last = place + 1 == segments.count();
+        tell(&look(segments, place, |view| judge.look(&view, is_last))?)?;
     }
-    Ok(next)
+    Ok(judge.problems)
 }
 
 /// Up to which line the clients' are stored that named themselves, as each stream has it last. It may
@@ -282,153 +363,110 @@ pub(crate) fn write_lines(
 pub(crate) fn names(directory: &Path) -> Result<Vec<(String, u64)>, LogdError> {
     let mut names = Vec::new();
     for (stream, serials) in streams(directory)? {
-        let mut newest = HashMap::new();
-        // The first batch of each segment has what those before it knew. A batch that the next
-        // segment was to have, and that a start cuts, is none.
-        for start in (0..serials.len()).rev() {
-            let mut views = views(directory, stream, &serials[start..], 0)?;
-            views.iter_mut().for_each(|view| view.scan.end_at(view.until_line));
-            let found: HashMap<String, u64> = views[0].scan.names().into_iter().collect();
-            for (name, line) in found {
-                newest.entry(name).or_insert(line);
-            }
-            if views[0].scan.has_first_batch() {
-                break;
-            }
-        }
-        names.extend(newest);
+        names.extend(names_of_stream(&InDirectory::new(directory, stream, serials))?);
     }
     Ok(names)
 }
 
+/// The first batch of each segment has what those before it knew.
+fn names_of_stream(segments: &impl Segments) -> Result<HashMap<String, u64>, LogdError> {
+    let mut newest = HashMap::new();
+    for place in (0..segments.count()).rev() {
+        let (names, are_all) = look(segments, place, |view| view.into_names())?;
+        let found: HashMap<String, u64> = names.into_iter().collect();
+        for (name, line) in found {
+            newest.entry(name).or_insert(line);
+        }
+        if are_all {
+            break;
+        }
+    }
+    Ok(newest)
+}
+
 /// The number of the line that comes after a stream's last, where that is known.
-pub(crate) fn end_of(views: &[View<Lines>]) -> Option<u64> {
-    let known = views.iter().filter(|view| view.scan.state() != State::Empty);
-    known.map(|view| view.scan.next_line().min(view.until_line)).max()
+pub(crate) fn end_of(segments: &impl Segments) -> Result<Option<u64>, LogdError> {
+    for place in (0..segments.count()).rev() {
+        // None of those behind it has a line that would bound it.
+        if let Some(end) = look(segments, place, |view| view.line_end())? {
+            return Ok(Some(end));
+        }
+    }
+    Ok(None)
 }
 
-/// What a look at a stream found.
-#[derive(Debug, Default)]
-pub(crate) struct Verdict {
-    /// A line for each segment.
-    pub(crate) lines: Vec<String>,
-    /// Things that are wrong, a line each.
-    pub(crate) problems: Vec<String>,
+/// Segments whose files are in memory.
+#[derive(Default)]
+pub(crate) struct InMemory(BTreeMap<u64, (Vec<u8>, Option<Vec<u8>>)>);
+
+impl InMemory {
+    fn nth(&self, place: usize) -> (&u64, &(Vec<u8>, Option<Vec<u8>>)) {
+        self.0.iter().nth(place).expect("it was counted")
+    }
 }
 
-/// Judges a stream.
-pub(crate) fn verify<D>(views: &[View<D>]) -> Verdict
-where
-    D: Data,
-{
-    let mut verdict = Verdict::default();
-    let mut expected: Option<u64> = None;
-    for (place, view) in views.iter().enumerate() {
-        let (scan, name) = (&view.scan, view.name.display());
-        let batches = view.batches().count();
-        let lines: u64 = view.batches().map(|batch| batch.lines).sum();
-        let rest = view.data_bytes.saturating_sub(scan.end());
-        let mut line = format!("{name}: {batches} batches, {lines} lines, ");
-        match scan.state() {
-            State::Sealed => line += "sealed",
-            State::Removed => line += "removed, by retention",
-            State::Empty => line += "nothing acknowledged",
-            State::Open if place + 1 == views.len() => line += "open",
-            State::Open => line += "not sealed",
-            State::Damaged if view.data.is_none() => line += "its lines are lost",
-            State::Damaged => line += "damaged",
-        }
-        if rest > 0 && scan.state() == State::Open {
-            line += &format!(", {rest} bytes after the last whole batch");
-        }
-        if scan.state() == State::Damaged && view.data.is_none() {
-            verdict.problems.push(format!(
-                "{name}: the file is gone, and retention did not remove it: it had the lines {} to {}",
-                scan.first_line().unwrap_or(0),
-                scan.next_line().saturating_sub(1)
-            ));
-        } else if scan.state() == State::Damaged {
-            verdict.problems.push(format!(
-                "{name}: damaged after {} whole batches, at byte {}",
-                scan.batches.len(),
-                scan.end()
-            ));
-        }
-        if scan.state() == State::Sealed && rest > 0 {
-            verdict.problems.push(format!("{name}: {rest} bytes after the sealed end"));
-        }
-        verdict.lines.push(line);
-        if scan.state() == State::Empty {
-            continue;
-        }
-        if let (Some(expected), Some(first)) = (expected, scan.first_line())
-            && first > expected
-        {
-            verdict.problems.push(format!("{name}: lines {expected} to {} are missing", first - 1));
-        }
-        expected = Some(scan.next_line().min(view.until_line));
+impl Segments for InMemory {
+    type Data = Vec<u8>;
+
+    fn count(&self) -> usize {
+        self.0.len()
     }
-    verdict
+
+    fn open(&self, place: usize) -> Result<Segment<Vec<u8>>, LogdError> {
+        let (serial, (index, data)) = self.nth(place);
+        let name = PathBuf::from(serial.to_string());
+        Ok(Segment { name, index: index.clone(), data: data.clone() })
+    }
+
+    fn head(&self, place: usize) -> Result<Option<Entry>, LogdError> {
+        let (_, (index, _)) = self.nth(place);
+        let head = index.get(..ENTRY_BYTES).and_then(Entry::decode);
+        Ok(head.filter(|entry| entry.kind == Kind::Head))
+    }
 }
 
-impl Data for Vec<u8> {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.len() as u64)
+/// All lines of a stream, and what is wrong with it.
+fn read_all<S: Segments>(segments: S) -> Result<(Vec<u8>, Vec<String>), LogdError> {
+    let mut reader = Reader::new(segments, 0, 0);
+    let mut out = Vec::new();
+    while let Some(piece) = reader.next()? {
+        out.extend_from_slice(piece.lines());
     }
-
-    fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
-        Ok(Some(self[offset as usize..][..len].to_vec()))
-    }
+    Ok((out, reader.judge.problems))
 }
 
 /// The whole batches of a segment whose files are in memory.
 pub(crate) fn whole_lines(index: &[u8], data: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
+    let segment = (index.to_vec(), Some(data.to_vec()));
     // In memory no call fails.
-    if let Ok(view) = View::new(PathBuf::from("memory"), index, Some(data.to_vec()), 0) {
-        let _ = view.write(0, &mut |_| {}, &mut out);
-        let _ = verify(&[view]);
+    read_all(InMemory(BTreeMap::from([(0, segment)]))).map_or(Vec::new(), |(lines, _)| lines)
+}
+
+#[cfg(test)]
+fn in_memory(files: Vec<(u64, Part, Vec<u8>)>) -> InMemory {
+    let mut segments = InMemory::default();
+    for (serial, part, bytes) in files {
+        let segment = segments.0.entry(serial).or_default();
+        if part == Part::Index { segment.0 = bytes } else { segment.1 = Some(bytes) }
     }
-    out
+    segments
 }
 
 /// The lines of a stream whose files are in memory, and what is wrong with it: for tests.
 #[cfg(test)]
 pub(crate) fn lines_of(files: Vec<(u64, Part, Vec<u8>)>) -> (Vec<String>, Vec<String>) {
-    let views = views_of(files);
-    let mut out = Vec::new();
-    let mut next = 0;
-    for view in &views {
-        next = view.write(next, &mut |_| {}, &mut out).unwrap();
-    }
+    let segments = in_memory(files);
+    let judged = verify(&segments, |_| Ok(())).unwrap();
+    let (out, problems) = read_all(segments).unwrap();
+    assert_eq!(problems, judged, "read and verified");
     let text = String::from_utf8(out).unwrap();
-    (text.lines().map(str::to_owned).collect(), verify(&views).problems)
-}
-
-#[cfg(test)]
-fn views_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<View<Vec<u8>>> {
-    let mut pairs: BTreeMap<u64, (Vec<u8>, Option<Vec<u8>>)> = BTreeMap::new();
-    for (serial, part, bytes) in files {
-        let pair = pairs.entry(serial).or_default();
-        if part == Part::Index { pair.0 = bytes } else { pair.1 = Some(bytes) }
-    }
-    let mut views: Vec<View<Vec<u8>>> = pairs
-        .into_iter()
-        .map(|(serial, (index, data))| {
-            View::new(PathBuf::from(serial.to_string()), &index, data, 0).unwrap()
-        })
-        .collect();
-    bound(&mut views);
-    views
+    (text.lines().map(str::to_owned).collect(), problems)
 }
 
 /// The names in a stream whose files are in memory, as a start finds them: for tests.
 #[cfg(test)]
 pub(crate) fn names_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<(String, u64)> {
-    let mut views = views_of(files);
-    views.iter_mut().for_each(|view| view.scan.end_at(view.until_line));
-    let first = views.iter().rposition(|view| view.scan.has_first_batch()).unwrap_or(0);
-    views[first.min(views.len())..].iter().flat_map(|view| view.scan.names()).collect()
+    names_of_stream(&in_memory(files)).unwrap().into_iter().collect()
 }
 
 #[cfg(test)]
@@ -469,6 +507,59 @@ mod tests {
             let mut spoilt = index.clone();
             spoilt[cut] ^= 0x10;
             assert_eq!(found(&spoilt, &data), whole, "index spoilt at {cut}");
+        }
+    }
+
+    /// Counts what is opened.
+    struct Counted(InMemory, std::rc::Rc<std::cell::Cell<usize>>);
+
+    impl Segments for Counted {
+        type Data = Vec<u8>;
+
+        fn count(&self) -> usize {
+            self.0.count()
+        }
+
+        fn open(&self, place: usize) -> Result<Segment<Vec<u8>>, LogdError> {
+            self.1.set(self.1.get() + 1);
+            self.0.open(place)
+        }
+
+        fn head(&self, place: usize) -> Result<Option<Entry>, LogdError> {
+            self.0.head(place)
+        }
+    }
+
+    #[test]
+    fn the_first_line_needs_the_first_segment_only() {
+        let (index, data) = segment(&[b"1\n", b"2\n"]);
+        let head = Entry { first_line: 2, ..Entry::new(Kind::Head) }.encode().to_vec();
+        let first = [(0, Part::Index, index), (0, Part::Data, data)];
+        let files = first.into_iter().chain((1..50).map(|at| (at, Part::Index, head.clone())));
+        let opened = std::rc::Rc::default();
+        let segments = Counted(in_memory(files.collect()), std::rc::Rc::clone(&opened));
+        assert_eq!(Reader::new(segments, 0, 0).next().unwrap().unwrap().lines(), b"1\n");
+        assert_eq!(opened.get(), 1);
+    }
+
+    #[test]
+    fn the_segment_of_a_line_is_found_where_heads_are_spoilt() {
+        let head = |first_line| Entry { first_line, ..Entry::new(Kind::Head) }.encode().to_vec();
+        let mut random = fastrand::Rng::with_seed(1);
+        for count in 0..20_u64 {
+            let files: Vec<_> = (0..count)
+                .filter(|_| random.u8(..3) > 0)
+                .map(|serial| (serial, Part::Index, head(serial * 10)))
+                .chain((0..count).map(|serial| (serial, Part::Data, Vec::new())))
+                .collect();
+            let known = |line: u64| {
+                let heads = files.iter().filter(|(_, part, _)| *part == Part::Index);
+                heads.map(|(serial, ..)| *serial).filter(|serial| serial * 10 <= line).max()
+            };
+            for line in 0..count * 10 + 5 {
+                let place = place_of(&in_memory(files.clone()), line).unwrap() as u64;
+                assert_eq!(place, known(line).unwrap_or(0), "line {line} of {count} segments");
+            }
         }
     }
 

@@ -84,7 +84,7 @@ mod tests {
         entry::index_of,
         name::{Content, Part, Stream},
         pack::{Outcome, pack},
-        reader::{verify, views, write_lines},
+        reader::{InDirectory, Reader},
         recovery::recover,
     };
 
@@ -108,10 +108,13 @@ mod tests {
     }
 
     fn read(directory: &Path, from: u64) -> (Vec<u8>, Vec<String>) {
-        let views = views(directory, STREAM, &[0], from).unwrap();
+        let segments = InDirectory::new(directory, STREAM, vec![0]);
+        let mut reader = Reader::new(segments, 0, from);
         let mut out = Vec::new();
-        write_lines(&views, from, |_| {}, &mut out).unwrap();
-        (out, verify(&views).problems)
+        while let Some(piece) = reader.next().unwrap() {
+            out.extend_from_slice(piece.lines());
+        }
+        (out, reader.problems().to_vec())
     }
 
     #[test]
