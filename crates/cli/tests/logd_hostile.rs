@@ -250,3 +250,38 @@ fn without_descriptors_who_comes_waits() {
     drop((honest, late));
     daemon.end();
 }
+
+/// A body of HTTP was stored as lines, so that a page could write into the log.
+#[test]
+fn other_protocols_are_answered_and_store_nothing() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(daemon) = start(engine, directory.path(), &[]) else { continue };
+        let ask = |bytes: &[u8]| {
+            let mut stream = daemon.connect();
+            stream.write_all(bytes).unwrap();
+            let mut answer = Vec::new();
+            // Not at its timeout: the other end closes.
+            stream.read_to_end(&mut answer).unwrap();
+            answer
+        };
+        let page = ask(b"POST / HTTP/1.1\r\nHost: logs\r\nContent-Length: 3\r\n\r\n{}\n");
+        assert!(page.starts_with(b"HTTP/1.1 400 Bad Request\r\n"), "{page:?}");
+        assert!(ask(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").starts_with(b"HTTP/1.1 400 "));
+        assert_eq!(ask(b"\x16\x03\x01\x00\x05\x01\x00\x00\x01{}\n")[..2], [21, 3], "an alert");
+        Honest::new(&daemon).send(1);
+        let output = daemon.end();
+        assert_eq!(count(&output, "misdirected"), 3, "{output}");
+        let stored = |letters: &str| {
+            let files =
+                std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path());
+            let files = files.filter(|file| {
+                let name = file.file_name().unwrap().to_str().unwrap();
+                name.starts_with(letters) && name.ends_with(".ndjson")
+            });
+            files.map(|file| std::fs::read_to_string(file).unwrap()).collect::<String>()
+        };
+        assert_eq!(stored("lines").trim_end(), "{\"honest\":1}");
+        assert_eq!(stored("dead").trim_end(), "");
+    }
+}

@@ -26,6 +26,7 @@ use crate::{
 
 mod batch;
 mod long;
+mod opening;
 mod state;
 mod time;
 mod wish;
@@ -33,6 +34,7 @@ mod wish;
 use batch::Run;
 pub(crate) use batch::{Batch, Gather};
 pub(crate) use long::LongLines;
+use opening::Opening;
 pub(crate) use state::Step;
 use state::{Greeting, Receiving, Stage};
 use wish::{Wish, greets};
@@ -71,6 +73,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) names: &'a Names,
     /// Connections that ended because what came was not the TLS that it has to be.
     pub(crate) tls_failures: &'a mut u64,
+    /// Connections that spoke HTTP, or TLS to a port without it.
+    pub(crate) misdirected: &'a mut u64,
 }
 
 /// What is known of a connection.
@@ -83,6 +87,7 @@ pub(crate) struct Connection {
     tenant: Option<String>,
     /// As it was when it came: what it has begun to say is not read in another way.
     framing: Framing,
+    opening: Opening,
     framer: Framer,
     /// Instead, where messages are counted.
     octets: Octets,
@@ -136,6 +141,7 @@ impl Connection {
             tls,
             tenant: None,
             framing,
+            opening: Opening::default(),
             framer: Framer::default(),
             octets: Octets::default(),
             unfinished_since: None,
@@ -196,6 +202,11 @@ impl Connection {
             // Somebody else came with its name, and may send the same lines.
             return self.lose_name();
         }
+        self.open(bytes, desk);
+    }
+
+    /// Takes lines as far as there is room, and keeps the rest.
+    fn take_lines(&mut self, bytes: &[u8], desk: &mut Desk<'_>) {
         let taken = if self.backlog.is_empty() { self.feed(bytes, desk) } else { 0 };
         self.backlog.extend_from_slice(&bytes[taken..]);
     }
@@ -210,6 +221,7 @@ impl Connection {
     /// Nothing more comes by TLS; what is left is acknowledged, and the session ended.
     fn end_of_session(&mut self, desk: &mut Desk<'_>) {
         self.has_ended = true;
+        self.release(desk);
         if self.backlog.is_empty() {
             self.finish(desk);
         }
@@ -231,7 +243,12 @@ impl Connection {
     pub(crate) fn input_ended(&mut self, desk: &mut Desk<'_>) -> bool {
         self.receiving = Receiving::Ended;
         self.has_ended = true;
-        self.backlog.is_empty() && self.finish(desk)
+        let before = self.filling.sequence;
+        self.release(desk);
+        if self.backlog.is_empty() {
+            self.finish(desk);
+        }
+        before == 0 && self.filling.sequence > 0
     }
 
     /// Looks at what there was no room for; says as [`received`](Self::received).
@@ -292,8 +309,7 @@ impl Connection {
         bytes.len() - rest.len()
     }
 
-    fn finish(&mut self, desk: &mut Desk<'_>) -> bool {
-        let before = self.filling.sequence;
+    fn finish(&mut self, desk: &mut Desk<'_>) {
         desk.partials.remove(self.partial());
         let mut framer = std::mem::take(&mut self.framer);
         let mut octets = std::mem::take(&mut self.octets);
@@ -315,7 +331,6 @@ impl Connection {
             framer.finish(&mut take);
             octets.finish(&mut take);
         }
-        before == 0 && self.filling.sequence > 0
     }
 
     fn frame(

@@ -86,7 +86,8 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
     };
     let names = Names::default();
     names.restore("web", 5);
-    let (mut partials, mut tls_failures, mut batch) = (Held::default(), 0, Batch::default());
+    let (mut partials, mut batch) = (Held::default(), Batch::default());
+    let (mut tls_failures, mut misdirected) = (0, 0);
     let mut connection = Connection::new(1, "peer".to_owned(), limits.framing, None);
     let (mut said, mut stored) = (Vec::new(), 0);
     let mut pieces = bytes.chunks(piece_bytes.max(1));
@@ -99,6 +100,7 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
             batch: &mut batch,
             names: &names,
             tls_failures: &mut tls_failures,
+            misdirected: &mut misdirected,
         };
         match pieces.next() {
             Some(piece) => drop(connection.received(piece, &mut desk)),

@@ -78,6 +78,8 @@ pub(crate) struct Stats {
     pub(crate) broken: u64,
     /// Connections that ended because what came was not the TLS that it has to be.
     pub(crate) tls_failures: u64,
+    /// Connections that spoke HTTP, or TLS to a port without it.
+    pub(crate) misdirected: u64,
     pub(crate) received_bytes: u64,
     pub(crate) receives: u64,
     pub(crate) accepted_lines: u64,
@@ -119,6 +121,7 @@ impl Sum for Stats {
             open: sum.open + one.open,
             broken: sum.broken + one.broken,
             tls_failures: sum.tls_failures + one.tls_failures,
+            misdirected: sum.misdirected + one.misdirected,
             received_bytes: sum.received_bytes + one.received_bytes,
             receives: sum.receives + one.receives,
             accepted_lines: sum.accepted_lines + one.accepted_lines,
@@ -147,7 +150,7 @@ impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} connections, {} failed accepts, {} open, {} broken, {} refused by TLS; {} lines accepted, {} rejected; {} \
+            "{} connections, {} failed accepts, {} open, {} broken, {} refused by TLS, {} misdirected; {} lines accepted, {} rejected; {} \
              refused for their length; {} bytes received by {} receives, {} committed by {} commits, {} \
              writes and {} syncs; {} sends, {} senders stopped, {} stalls, {} threads stalled, {} short of \
              space, {} dead segments, {} enters",
@@ -156,6 +159,7 @@ impl fmt::Display for Stats {
             self.open,
             self.broken,
             self.tls_failures,
+            self.misdirected,
             self.accepted_lines,
             self.rejected_lines,
             self.refused_lines,

@@ -347,6 +347,7 @@ impl Worker {
             batch: &mut self.batch,
             names: &self.names,
             tls_failures: &mut self.counts.tls_failures,
+            misdirected: &mut self.counts.misdirected,
         };
         if look(&mut client.connection, &mut desk) {
             self.filling.push(index);

@@ -7,6 +7,7 @@ struct Table {
     partials: Held,
     batch: Batch,
     tls_failures: u64,
+    misdirected: u64,
     names: Names,
     has: Guarantee,
 }
@@ -27,7 +28,15 @@ impl Table {
         };
         let (partials, batch) = (Held::default(), Batch::default());
         let names = Names::default();
-        Table { limits, partials, batch, tls_failures: 0, names, has: Guarantee::Durable }
+        Table {
+            limits,
+            partials,
+            batch,
+            tls_failures: 0,
+            misdirected: 0,
+            names,
+            has: Guarantee::Durable,
+        }
     }
 
     fn desk(&mut self) -> Desk<'_> {
@@ -38,6 +47,7 @@ impl Table {
             batch: &mut self.batch,
             names: &self.names,
             tls_failures: &mut self.tls_failures,
+            misdirected: &mut self.misdirected,
         }
     }
 
@@ -428,4 +438,60 @@ fn who_is_silent_is_ended_where_that_is_asked_for_and_not_before_its_lines_are_s
     assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
     connection.receiving_stopped();
     assert_eq!(desk.steps(&mut connection), [Step::Close]);
+}
+
+/// A page or a forged request may send HTTP to any port; its body was stored as lines.
+#[test]
+fn what_is_meant_for_another_port_is_answered_and_stores_nothing() {
+    let request = b"POST /x HTTP/1.1\r\nHost: logs\r\n\r\n{\"forged\":true}\n{}\n";
+    let handshake = b"\x16\x03\x01\x00\x02{}\n{}\n";
+    for framing in [Framing::Lines, Framing::OctetCounting] {
+        for sent in [&request[..], handshake] {
+            for cut in 1..sent.len() {
+                let (mut desk, mut connection) = (Table::new(), framed(framing));
+                desk.limits.turn_max = if cut % 2 == 0 { 1 } else { usize::MAX };
+                desk.receive(&mut connection, &sent[..cut]);
+                desk.receive(&mut connection, &sent[cut..]);
+                let mut answer = Vec::new();
+                let last = loop {
+                    match connection.step(&desk.limits, false) {
+                        Some(Step::Send(bytes)) => {
+                            answer.extend(bytes);
+                            connection.sent(b"");
+                        }
+                        Some(Step::StopReceiving) => connection.receiving_stopped(),
+                        step => break step,
+                    }
+                };
+                assert_eq!(last, Some(Step::EndWriting), "cut at {cut}");
+                let is_answer = match sent[0] {
+                    b'P' => answer.starts_with(b"HTTP/1.1 400 ") && answer.ends_with(b"\r\n"),
+                    _ => answer[..2] == [21, 3] && answer.len() == 7,
+                };
+                assert!(is_answer, "{:?}", String::from_utf8_lossy(&answer));
+                desk.end(&mut connection);
+                assert!(desk.batch.is_empty() && desk.misdirected == 1);
+            }
+        }
+    }
+}
+
+/// What looks like a request until it ends is a line like any other.
+#[test]
+fn half_a_method_is_a_line_without_an_end() {
+    for text in [&b"G"[..], b"POST", b"\x16"] {
+        let (mut desk, mut connection) = (Table::new(), connection());
+        desk.receive(&mut connection, text);
+        assert!(desk.batch.is_empty());
+        desk.end(&mut connection);
+        assert_eq!((desk.batch.letter_count, desk.misdirected), (1, 0));
+    }
+    let (mut desk, mut connection) = (Table::new(), connection());
+    text_in_two(&mut desk, &mut connection, b"GET", b"TY\n{}\n");
+    assert_eq!((desk.batch.line_count, desk.batch.letter_count), (1, 1));
+}
+
+fn text_in_two(desk: &mut Table, connection: &mut Connection, one: &[u8], other: &[u8]) {
+    desk.receive(connection, one);
+    desk.receive(connection, other);
 }

@@ -10,11 +10,12 @@ use crate::{
 /// A figure of each thread: its name, what it is, and where it stands.
 type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
 
-const COUNTERS: [Figure; 19] = [
+const COUNTERS: [Figure; 20] = [
     ("connections", "Connections accepted", |s| s.connections),
     ("accept_failures", "Accepts that failed; the daemon went on", |s| s.accept_failures),
     ("connections_broken", "Connections that an error ended", |s| s.broken),
     ("tls_failures", "Connections that TLS refused", |s| s.tls_failures),
+    ("misdirected", "Connections that spoke HTTP, or TLS to a port without it", |s| s.misdirected),
     ("accepted_lines", "Lines stored or on their way", |s| s.accepted_lines),
     ("rejected_lines", "Lines that became dead letters", |s| s.rejected_lines),
     ("refused_lines", "Lines too long, of which nothing is stored", |s| s.refused_lines),
