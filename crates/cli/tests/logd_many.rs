@@ -3,9 +3,10 @@
 //! `RINGWISE_CONNECTIONS` says how many; without it 2,000.
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 #[path = "harness/daemon.rs"]
@@ -63,5 +64,112 @@ fn thousands_stay_and_those_that_send_lose_nothing() {
         let output = daemon.end();
         assert_eq!(count(&output, "broken"), 0, "{output}");
         assert_eq!(count(&output, "connections"), (idle + SENDERS) as u64, "{output}");
+    }
+}
+
+/// So much each of them sends at most, in bytes.
+const SENT_MAX: usize = 256 << 10;
+
+/// Senders that never wait, until nobody takes anything any more; gives how much each has sent.
+fn send_all_that_is_taken(clients: &mut [TcpStream], text: &[u8]) -> Vec<usize> {
+    let mut sent = vec![0; clients.len()];
+    let mut quiet_since = Instant::now();
+    while quiet_since.elapsed() < Duration::from_millis(700) {
+        for (client, sent) in clients.iter_mut().zip(&mut sent) {
+            let rest = &text[*sent % text.len()..];
+            if *sent < SENT_MAX
+                && let Ok(count) = client.write(rest)
+            {
+                *sent += count;
+                quiet_since = Instant::now();
+            }
+        }
+    }
+    sent
+}
+
+/// Where nothing can be stored all senders wait, and the daemon keeps no more than its budget. It kept a
+/// buffer and more for each connection: 1.5 GiB of 6,000.
+#[test]
+fn without_space_the_budget_holds_and_senders_wait() {
+    const CLIENTS: usize = 800;
+    let line = format!("\"{}\"\n", "x".repeat(253));
+    let text = line.repeat(256);
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let (stored, config) = (directory.path().join("log"), directory.path().join("logd.toml"));
+        std::fs::write(&config, "min-free = \"900000g\"\n").unwrap();
+        let flags = ["--budget", "8m", "--threads", "1", "--dir", stored.to_str().unwrap()];
+        let config_flags = ["--config", config.to_str().unwrap(), "--http", "127.0.0.1:0"];
+        let flags = [&flags[..], &config_flags].concat();
+        let Some(mut daemon) = Daemon::launch("logd", engine, &flags) else { continue };
+        let page = daemon.line();
+        let before = daemon.resident_kib();
+        let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| daemon.connect()).collect();
+        clients.iter().for_each(|client| client.set_nonblocking(true).unwrap());
+        let sent = send_all_that_is_taken(&mut clients, text.as_bytes());
+        let grown = (daemon.resident_kib() - before) >> 10;
+        println!("{engine}: {grown} MiB more than at the start");
+        assert!(grown < 32, "{engine}: {grown} MiB");
+        std::fs::write(&config, "min-free = \"1m\"\n").unwrap();
+        daemon.signal("-HUP");
+        let mut lines = 0;
+        for (mut client, sent) in clients.into_iter().zip(sent) {
+            client.set_nonblocking(false).unwrap();
+            // The rest of the line that was cut.
+            let rest = sent.next_multiple_of(line.len()) - sent;
+            client.write_all(&line.as_bytes()[line.len() - rest..]).unwrap();
+            lines += (sent + rest) / line.len();
+        }
+        wait_until("all to be taken", || open(&page) == 0);
+        daemon.end();
+        let mut cat = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+        let output = cat.args(["logd", "cat"]).arg(&stored).output().unwrap();
+        let found = output.stdout.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(found, lines, "{engine}: all that was sent is stored");
+    }
+}
+
+/// Who does not read its answers is ended where they take the memory of those who do.
+#[test]
+fn answers_that_nobody_reads_hold_up_nobody() {
+    const CLIENTS: usize = 8;
+    // Nothing of such a line is stored, and each has an answer.
+    let garbage = format!("{}\n", "x".repeat(65)).repeat(1000);
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--budget", "256k", "--connection-budget", "64k", "--max-line", "64"];
+        let flags = [&flags[..], &["--long-lines", "refuse", "--threads", "1"]].concat();
+        let flags = [&flags[..], &["--dir", directory.path().to_str().unwrap()]].concat();
+        let Some(daemon) = Daemon::launch("logd", engine, &flags) else { continue };
+        let mut clients: Vec<TcpStream> = (0..CLIENTS)
+            .map(|_| {
+                let mut client = daemon.connect();
+                client.write_all(b"LOGD 1\n").unwrap();
+                client.set_nonblocking(true).unwrap();
+                client
+            })
+            .collect();
+        let mut honest = daemon.connect();
+        honest.set_nodelay(true).unwrap();
+        honest.write_all(b"LOGD 1\n").unwrap();
+        let mut answers = BufReader::new(honest.try_clone().unwrap()).lines();
+        assert_eq!(answers.next().unwrap().unwrap(), "H 1 durable");
+        let until = Instant::now() + Duration::from_secs(20);
+        let (mut number, mut left) = (0, CLIENTS);
+        while left == CLIENTS {
+            assert!(Instant::now() < until, "{engine}: {number} honest lines, and nobody is ended");
+            clients.retain_mut(|client| match client.write(garbage.as_bytes()) {
+                Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+                Ok(_) => true,
+            });
+            left = clients.len();
+            number += 1;
+            writeln!(honest, "{number}").unwrap();
+            assert_eq!(answers.next().unwrap().unwrap(), format!("A {number}"), "{engine}");
+        }
+        println!("{engine}: {number} honest lines");
+        drop(clients);
+        assert!(daemon.end().contains("answers that are not read"));
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     log,
     names::{Claim, Mark, Names},
     tls::{Session, Taken},
-    unfinished::{FREE_BYTES, Held},
+    unfinished::{FREE_BYTES, Held, Kept},
 };
 
 mod batch;
@@ -112,6 +112,9 @@ pub(crate) struct Connection {
     /// Left of a send, as it goes to the wire.
     unsent: Vec<u8>,
     is_sending: bool,
+    /// Bytes of the send in flight, and when it began.
+    sending: usize,
+    sending_since: Instant,
     /// The other end sends no more, by whatever way it said so.
     has_ended: bool,
     receiving: Receiving,
@@ -157,6 +160,8 @@ impl Connection {
             answers: Vec::new(),
             unsent: Vec::new(),
             is_sending: false,
+            sending: 0,
+            sending_since: Instant::now(),
             has_ended: false,
             receiving: Receiving::Armed,
             stage: Stage::Open,
@@ -486,17 +491,20 @@ impl Connection {
             let _ = writeln!(self.answers, "N {sequence} {code}");
             self.rejected.pop_front();
         }
+        if self.rejected.is_empty() {
+            self.rejected = VecDeque::new();
+        }
     }
 
     /// A send has ended and left this much.
     pub(crate) fn sent(&mut self, rest: &[u8]) {
-        self.is_sending = false;
+        (self.is_sending, self.sending) = (false, 0);
         self.unsent.extend_from_slice(rest);
     }
 
     /// A send failed.
     pub(crate) fn sending_failed(&mut self) {
-        self.is_sending = false;
+        (self.is_sending, self.sending) = (false, 0);
         self.backlog = Vec::new();
         self.break_off();
     }
@@ -554,6 +562,27 @@ impl Connection {
         self.framer.held() + self.octets.held()
     }
 
+    /// What it keeps besides its lines: bytes that were not looked at, and answers.
+    pub(crate) fn kept(&self) -> Kept {
+        let rejected = self.rejected.capacity() * size_of::<(u64, &str)>();
+        let answers = self.answers.capacity() + self.unsent.capacity() + self.sending + rejected;
+        let bytes = self.backlog.capacity() + answers;
+        Kept { bytes, unread: if self.unread().is_some() { bytes } else { 0 } }
+    }
+
+    /// Since when its client reads nothing of a send, if there is one; and whose certificate it showed.
+    pub(crate) fn unread(&self) -> Option<(Instant, Option<&str>)> {
+        let is_waiting = self.is_sending && self.stage != Stage::Broken;
+        is_waiting.then_some((self.sending_since, self.tenant.as_deref()))
+    }
+
+    /// Ends it, since its client does not read its answers and others need the memory.
+    pub(crate) fn give_up_answers(&mut self) {
+        self.rejected = VecDeque::new();
+        (self.answers, self.unsent, self.backlog) = (Vec::new(), Vec::new(), Vec::new());
+        self.break_off();
+    }
+
     /// Bytes kept for it.
     fn held(&self) -> usize {
         self.filling.bytes + self.committing.bytes + self.partial() + self.backlog.len()
@@ -584,7 +613,8 @@ impl Connection {
             Stage::Open | Stage::Draining | Stage::Parting => {}
         }
         if let Some(answer) = self.next_answer(limits) {
-            self.is_sending = true;
+            (self.is_sending, self.sending) = (true, answer.len());
+            self.sending_since = Instant::now();
             return Some(Step::Send(answer));
         }
         let is_told = !self.is_sending && !self.has_uncommitted();

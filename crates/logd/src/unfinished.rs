@@ -1,6 +1,7 @@
-//! Memory for lines whose end has not come, and who gives it up where there is too little.
+//! Memory that waits for a client, and who gives it up where there is too little: lines whose end has not
+//! come, and answers that are not read.
 //!
-//! Such a line waits for its own end, so to wait for room would be to wait for ever: some line has to
+//! An unfinished line waits for its own end, so to wait for room would be to wait for ever: some line has to
 //! go. It is never that of who comes: whose clients hold the most loses the oldest of theirs, so that
 //! who holds little, as everybody does who ends lines, is not touched by those who end none.
 
@@ -34,6 +35,11 @@ impl Held {
         self.beyond -= bytes.saturating_sub(FREE_BYTES);
     }
 
+    /// What each may keep whatever the others do.
+    pub(crate) fn free(&self) -> usize {
+        self.bytes - self.beyond
+    }
+
     /// How much is to be given up where all may keep `max` bytes: if any, somewhat more than has to be,
     /// so that it is not looked at all connections again at once.
     pub(crate) fn excess(&self, max: usize) -> Option<usize> {
@@ -59,7 +65,7 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// A connection's unfinished line.
+/// What a connection keeps of an unfinished line, or since its client does not read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
     pub(crate) connection: usize,
@@ -67,6 +73,22 @@ pub(crate) struct Line<'a> {
     pub(crate) bytes: usize,
     /// When its first byte came.
     pub(crate) since: Instant,
+}
+
+/// What connections keep besides lines in a batch: what was not looked at yet, and answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) bytes: usize,
+    /// Of these, of connections with a send in flight: only their clients, who read it, can free that.
+    pub(crate) unread: usize,
+}
+
+impl Kept {
+    /// One connection keeps this now, and kept `before`.
+    pub(crate) fn replace(&mut self, before: Kept, now: Kept) {
+        self.bytes = self.bytes - before.bytes + now.bytes;
+        self.unread = self.unread - before.unread + now.unread;
+    }
 }
 
 /// Lines of an owner: since when, of which connection, and how long.

@@ -27,7 +27,7 @@ use crate::{
     stats::Stats,
     storage::{Storage, TAGS},
     tls::Session,
-    unfinished::{self, Held, Line, Owner},
+    unfinished::{self, Held, Kept, Line, Owner},
 };
 
 /// Buffers that the connections of a thread share, and the size of each.
@@ -49,6 +49,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const QUIET_TIME: Duration = Duration::from_millis(100);
 /// How often it is looked at what takes too long.
 const LOOK_TIME: Duration = Duration::from_millis(900);
+/// How long a client may read nothing before it can be ended for the others' sake.
+const UNREAD_TIME: Duration = Duration::from_secs(1);
 /// How often a drain looks at the clock.
 const DRAIN_TICK: Duration = Duration::from_millis(20);
 
@@ -120,6 +122,8 @@ pub(crate) struct Worker {
     has_begun: bool,
     /// What all connections keep of lines without an end.
     partials: Held,
+    /// What all connections keep besides.
+    kept: Kept,
     /// Connections that wait for all to hold less.
     held_back: Vec<usize>,
     drain: Duration,
@@ -134,6 +138,8 @@ struct Client {
     peer: Option<SocketAddr>,
     receive: Ticket,
     is_touched: bool,
+    /// What it keeps, as it was counted last.
+    kept: Kept,
 }
 
 /// A drain first takes what has been sent, until nothing comes for a while, then ends connections.
@@ -197,6 +203,7 @@ impl Worker {
             committing_since: None,
             has_begun: false,
             partials: Held::default(),
+            kept: Kept::default(),
             held_back: Vec::new(),
             drain: order.drain,
             draining: None,
@@ -240,7 +247,7 @@ impl Worker {
     fn take_turn(&mut self) -> Result<(), LogdError> {
         let enough = self.counts.received_bytes + TURN_BYTES;
         for _ in 0..self.limits.turn_max {
-            let has_room = !self.is_batch_full();
+            let has_room = !self.is_full();
             let first = if has_room { self.unread.pop_front() } else { None };
             match first {
                 Some(completion) => self.take_received(completion),
@@ -259,7 +266,7 @@ impl Worker {
     /// Hands over what was pushed and waits for something to happen.
     fn wait(&mut self) -> Result<(), LogdError> {
         let waited = match self.draining {
-            _ if !self.unread.is_empty() && !self.is_batch_full() => self.local.submit(),
+            _ if !self.unread.is_empty() && !self.is_full() => self.local.submit(),
             Some(_) => self.local.submit_and_wait_timeout(1, DRAIN_TICK),
             None => self.local.submit_and_wait(1),
         };
@@ -276,7 +283,7 @@ impl Worker {
     fn take(&mut self, completion: Completion) -> Result<(), LogdError> {
         let index = completion.tag() as u32 as usize;
         match completion.tag() & !u64::from(u32::MAX) {
-            FOR_RECEIVE if self.is_batch_full() || !self.unread.is_empty() => {
+            FOR_RECEIVE if self.is_full() || !self.unread.is_empty() => {
                 self.unread.push_back(completion);
             }
             FOR_RECEIVE => self.take_received(completion),
@@ -362,7 +369,58 @@ impl Worker {
         self.counts.accepted_lines += after.0 - before.0;
         self.counts.rejected_lines += after.1 - before.1;
         self.counts.refused_lines += after.2 - before.2;
+        self.count_kept(index);
         self.give_up_lines();
+    }
+
+    /// Counts what a connection keeps now.
+    fn count_kept(&mut self, index: usize) {
+        if let Some(client) = &mut self.clients[index] {
+            let now = client.connection.kept();
+            self.kept.replace(std::mem::replace(&mut client.kept, now), now);
+        }
+    }
+
+    /// Ends connections of clients that do not read, where what waits for them takes half of the memory:
+    /// nothing but they could free it.
+    fn give_up_answers(&mut self) {
+        let max = self.limits.budget_all / 2;
+        let Some(excess) = self.kept.unread.checked_sub(max).filter(|excess| *excess > 0) else {
+            return;
+        };
+        let waiting = self.clients.iter().enumerate().filter_map(|(connection, client)| {
+            let client = client.as_ref()?;
+            let (since, tenant) = client.connection.unread()?;
+            let owner = Owner::new(tenant, client.peer);
+            (since.elapsed() > UNREAD_TIME).then_some(Line {
+                connection,
+                owner,
+                bytes: client.kept.unread,
+                since,
+            })
+        });
+        // Somewhat more, so that it is not looked at all of them again at once.
+        let given_up = unfinished::to_give_up(waiting, excess + max / 16);
+        if given_up.is_empty() {
+            return;
+        }
+        log::remark(
+            "answers",
+            format_args!(
+                "{} connections are ended, of who has the most answers that are not read: too little \
+                 memory (--budget)",
+                given_up.len()
+            ),
+        );
+        for index in given_up {
+            if let Some(client) = &mut self.clients[index] {
+                client.connection.give_up_answers();
+                // The send in flight ends with it.
+                let _ = net::shutdown(&client.socket, net::Shutdown::Both);
+            }
+            self.count_kept(index);
+            self.touch(index);
+        }
     }
 
     /// Has unfinished lines given up that have more memory than all of them may: half of what there
@@ -467,24 +525,39 @@ impl Worker {
         self.touched = touched;
     }
 
-    /// Whether all connections together hold more than they may.
-    fn is_over(&self) -> bool {
-        self.batch.bytes() + self.committing_bytes + self.partials.bytes > self.limits.budget_all
+    /// Bytes that were received and are not committed, and answers.
+    fn held(&self) -> usize {
+        self.batch.bytes() + self.committing_bytes + self.partials.bytes + self.kept.bytes
     }
 
-    /// Whether the batch that is filled is large enough to go next. What comes until it does is left
-    /// in its buffers, of which there are few, so that senders wait too. Where storing has stalled, or
-    /// there is no space, the budgets are the limit.
-    fn is_batch_full(&self) -> bool {
+    /// Whether all connections together hold more than they may. Of an unfinished line each may keep a
+    /// little whatever the others do, so that is not counted.
+    fn is_over(&self) -> bool {
+        self.held() - self.partials.free() > self.limits.budget_all
+    }
+
+    /// Whether what comes is left in its buffers, of which there are few, so that senders wait. The batch
+    /// that is filled is large enough to go next; or where storing has stalled, or there is no space, the
+    /// budget is used up.
+    fn is_full(&self) -> bool {
         let is_large = !self.batch.is_empty() && self.batch.bytes() >= self.limits.commit_max;
-        is_large && !self.storage.is_stalled() && !self.storage.is_low()
+        let is_storing = !self.storage.is_stalled() && !self.storage.is_low();
+        is_large && is_storing || self.is_over()
     }
 
     /// Does what the rules ask for, for all that something happened to.
     fn act(&mut self) -> Result<(), LogdError> {
         let mut touched = std::mem::take(&mut self.touched);
-        for index in touched.drain(..) {
-            self.act_on(index)?;
+        loop {
+            for index in touched.drain(..) {
+                self.act_on(index)?;
+                self.count_kept(index);
+            }
+            self.give_up_answers();
+            if self.touched.is_empty() {
+                break;
+            }
+            std::mem::swap(&mut touched, &mut self.touched);
         }
         self.touched = touched;
         self.admit()
@@ -529,6 +602,7 @@ impl Worker {
         let client = self.clients[index].take().expect("it was asked just now");
         self.counts.broken += u64::from(client.connection.is_broken());
         self.partials.remove(client.connection.partial());
+        self.kept.replace(client.kept, Kept::default());
         self.door.left();
         self.vacant.push(index);
     }
@@ -563,7 +637,8 @@ impl Worker {
         self.counts.connections += 1;
         let framing = self.limits.framing;
         let connection = Connection::new(self.counts.connections, name, framing, tls);
-        self.clients[index] = Some(Client { socket, connection, peer, receive, is_touched: false });
+        let (is_touched, kept) = (false, Kept::default());
+        self.clients[index] = Some(Client { socket, connection, peer, receive, is_touched, kept });
         Ok(())
     }
 
@@ -656,7 +731,7 @@ impl Worker {
 
     /// Tells what was counted. Nobody listens any more at the end of everything.
     fn tell(&mut self) {
-        let uncommitted = self.batch.bytes() + self.committing_bytes + self.partials.bytes;
+        let uncommitted = self.held();
         let stats = Stats {
             uncommitted_bytes: uncommitted as u64,
             open: self.door.open() as u64,
