@@ -160,9 +160,6 @@ impl Monitor {
         if sum.low > 0 {
             reasons.push("less space is free than there has to be (--min-free)".to_owned());
         }
-        if sum.dead_segments > 0 {
-            reasons.push(format!("{} segments are dead: look at the disk", sum.dead_segments));
-        }
         reasons
     }
 }
