@@ -352,7 +352,7 @@ fn what_cannot_be_reached_is_said_in_one_line() {
     for (arguments, parts) in [
         (&["-a", "localhost"][..], &["--address \"localhost\"", "HOST:PORT"][..]),
         (&["-l", "0"], &["--length", "expected 1 to 16m"]),
-        (&["-l", "1gb"], &["--length", "k, m or g"]),
+        (&["-l", "1gb"], &["--length", "k, m, g or t"]),
         (&["-t", "1w"], &["--duration", "us, ms, s, m (minutes), h or d"]),
         (&["-t", "0"], &["--duration 0"]),
         (&["-c", "0"], &["--number"]),

@@ -285,3 +285,26 @@ fn other_protocols_are_answered_and_store_nothing() {
         assert_eq!(stored("dead").trim_end(), "");
     }
 }
+
+/// One client could take all places.
+#[test]
+fn an_address_has_so_many_connections_and_no_more() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--address-connections", "5", "--threads", "3"];
+        let Some(daemon) = start(engine, directory.path(), &flags) else { continue };
+        let mut honest: Vec<Honest> = (0..5).map(|_| Honest::new(&daemon)).collect();
+        let mut beyond = daemon.connect();
+        assert!(!matches!(beyond.read(&mut [0]), Ok(1..)), "it is closed");
+        honest.iter_mut().for_each(|client| client.send(1));
+        drop(honest.pop());
+        wait_until("a place", || {
+            let mut stream = daemon.connect();
+            let _ = stream.write_all(b"LOGD 1\n");
+            matches!(stream.read(&mut [0]), Ok(1))
+        });
+        drop(honest);
+        let output = daemon.end();
+        assert!(count(&output, "turned away") >= 1, "{output}");
+    }
+}

@@ -129,6 +129,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: Option<u32>,
 
+    /// Connections that one address may have at a time; more are closed [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    address_connections: Option<u32>,
+
     /// How lines are told apart [default: lines]
     #[arg(long, value_enum)]
     framing: Option<Framing>,
@@ -190,6 +194,10 @@ pub(crate) struct ServeArgs {
     /// Remove the oldest ended segments when all have more bytes, packed or not [default: never]
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     retain_size: Option<u64>,
+
+    /// Likewise, of dead letters alone [default: 1g]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
+    retain_dead: Option<u64>,
 
     /// Remove segments that ended so long ago [default: never]
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
@@ -274,10 +282,18 @@ impl ServeArgs {
     /// Reads the file, if one is named, and decides. `serving`: how many threads there are, where
     /// they run already.
     pub(crate) fn decide(&self, serving: Option<u32>) -> Result<Options, LogdError> {
-        let file = match &self.config {
-            Some(path) => read(path)?,
-            None => ServeArgs::default(),
-        };
+        let Some(path) = &self.config else { return self.combine(ServeArgs::default(), serving) };
+        self.combine(read(path)?, serving).map_err(|error| match error {
+            // Said in the file's words: its keys are the flags without their dashes.
+            LogdError::Usage(text) => {
+                LogdError::Usage(format!("{}: {}", path.display(), text.replace("--", "")))
+            }
+            error => error,
+        })
+    }
+
+    /// The flags, and where they say nothing the file's options.
+    fn combine(&self, file: ServeArgs, serving: Option<u32>) -> Result<Options, LogdError> {
         let flags = self.clone();
         let line_max = flags.max_line.or(file.max_line).unwrap_or(1 << 20);
         let budget = flags.budget.or(file.budget);
@@ -298,6 +314,7 @@ impl ServeArgs {
             // More saves no call that counts, and leaves the processor's caches.
             commit_max: flags.commit_size.or(file.commit_size).unwrap_or(4 << 20),
             gather: flags.gather.or(file.gather).unwrap_or(Gather::Batch),
+            address_connections: flags.address_connections.or(file.address_connections),
             idle: flags.idle.or(file.idle),
             turn_max: flags.batch.or(file.batch).map_or(usize::MAX, |count| count as usize),
         };
@@ -319,6 +336,7 @@ impl ServeArgs {
         let care = Care {
             policy: Policy {
                 bytes: flags.retain_size.or(file.retain_size),
+                dead_bytes: Some(flags.retain_dead.or(file.retain_dead).unwrap_or(1 << 30)),
                 age: flags.retain_age.or(file.retain_age),
             },
             pack_level: flags.pack.or(file.pack).and_then(|Packing(level)| level),
@@ -398,6 +416,7 @@ pub(crate) fn parse(text: &str) -> Result<ServeArgs, String> {
         let line = 1 + before.matches('\n').count();
         format!("line {line}: {}", error.message())
     })?;
+    let command = <ServeArgs as clap::Args>::augment_args(clap::Command::new("logd"));
     let mut flags = vec!["logd".to_owned()];
     for (name, value) in table {
         if matches!(&*name, "config" | "check" | "help") {
@@ -418,12 +437,37 @@ pub(crate) fn parse(text: &str) -> Result<ServeArgs, String> {
                     ));
                 }
             };
-            flags.push(format!("--{name}={value}"));
+            let flag = format!("--{name}={value}");
+            let alone = ["logd", &flag];
+            let tried = command.clone().try_get_matches_from(alone);
+            tried.map_err(|error| of_key(&name, &value, &error))?;
+            flags.push(flag);
         }
     }
-    let command = <ServeArgs as clap::Args>::augment_args(clap::Command::new("logd"));
     let matches = command.try_get_matches_from(flags).map_err(|error| in_a_line(&error))?;
     ServeArgs::from_arg_matches(&matches).map_err(|error| error.to_string())
+}
+
+/// What is wrong with a key of a file, in words that name it and no flag.
+fn of_key(name: &str, value: &str, error: &clap::Error) -> String {
+    if error.kind() == clap::error::ErrorKind::UnknownArgument {
+        return match error.get(clap::error::ContextKind::SuggestedArg) {
+            Some(similar) => {
+                let similar = similar.to_string();
+                format!(
+                    "{name}: there is no such key; {} is similar",
+                    similar.trim_start_matches("--")
+                )
+            }
+            None => {
+                format!("{name}: there is no such key; each is a flag of `ringwise logd --help`")
+            }
+        };
+    }
+    let text = in_a_line(error);
+    // "invalid value 'x' for '--key <VALUE>': why"
+    let why = text.split_once(">': ").map_or(&*text, |(_, why)| why);
+    format!("{name} = {value:?}: {why}")
 }
 
 /// What is wrong and what to do, of the lines that are for who types.
@@ -511,9 +555,9 @@ mod tests {
     #[test]
     fn what_a_file_says_wrong_is_told() {
         for (text, word) in [
-            ("threads = 0", "--threads"),
-            ("thraeds = 1", "--thraeds"),
-            ("thraeds = 1", "'--threads'"),
+            ("threads = 0", "threads = \"0\": "),
+            ("thraeds = 1", "thraeds: there is no such key"),
+            ("thraeds = 1", "threads is similar"),
             ("zzz = 1", "--help"),
             ("threads = true", "boolean"),
             ("ack = \"maybe\"", "maybe"),
@@ -541,6 +585,7 @@ mod tests {
             ("sqpoll", "20ms"),
             ("threads", "7"),
             ("max-connections", "7"),
+            ("address-connections", "7"),
             ("framing", "octet-counting"),
             ("max-line", "5k"),
             ("long-lines", "refuse"),
@@ -555,6 +600,7 @@ mod tests {
             ("write", "buffered"),
             ("pack", "3"),
             ("retain-size", "5g"),
+            ("retain-dead", "5g"),
             ("retain-age", "9m"),
             ("min-free", "5m"),
             ("http", "127.0.0.1:6"),
@@ -585,7 +631,14 @@ mod tests {
             let typed = decided(ServeArgs::from_arg_matches(&typed).unwrap());
             let path = directory.path().join("logd.toml");
             std::fs::write(&path, format!("{name} = \"{value}\"\n")).unwrap();
-            let read = decided(ServeArgs { config: Some(path), ..ServeArgs::default() });
+            let read = decided(ServeArgs { config: Some(path.clone()), ..ServeArgs::default() });
+            // What does not go together is said in the words of where it stands.
+            let typed = match typed.contains("Usage") {
+                true => typed
+                    .replace("--", "")
+                    .replace("Usage(\"", &format!("Usage(\"{}: ", path.display())),
+                false => typed,
+            };
             assert_eq!(typed, read, "{name}");
             assert_ne!(typed, unchanged, "{name} changes nothing");
         }
@@ -645,6 +698,28 @@ mod tests {
         assert_eq!(share(&unasked, Some(4)).unwrap(), (4, 2 << 20));
         let error = share(&asked, Some(5)).unwrap_err().to_string();
         assert!(error.contains("10485760, for 5"), "{error}");
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_file_is_said_by_its_keys() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("logd.toml");
+        let cases = [
+            ("budget = \"1q\"", "budget = \"1q\": size"),
+            ("threads = 0", "threads = \"0\": 0 is not in"),
+            ("lissten = \"127.0.0.1:1\"", "lissten: there is no such key; listen is similar"),
+            ("xyzzy = 1", "xyzzy: there is no such key; each is a flag of"),
+            ("budget = \"1m\"", "need a connection-budget of as many, and a budget of twice"),
+            ("tls-cert = \"a\"", "TLS needs tls-cert and tls-key"),
+            ("engine = \"ring\"", "engine = \"ring\": "),
+        ];
+        for (text, told) in cases {
+            std::fs::write(&path, text).unwrap();
+            let args = ServeArgs { config: Some(path.clone()), ..ServeArgs::default() };
+            let error = args.decide(None).unwrap_err().to_string();
+            assert!(error.contains(told) && !error.contains("'--"), "{text}: {error}");
+            assert!(error.contains(path.to_str().unwrap()), "{error}");
+        }
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub(crate) struct Limits {
     pub(crate) gather: Gather,
     /// Completions that are looked at in a turn; at 1 each answer is a send of its own too.
     pub(crate) turn_max: usize,
+    /// Connections that one address may have, if there is a limit.
+    pub(crate) address_connections: Option<u32>,
     /// How long nothing may come from a connection, if there is a limit.
     pub(crate) idle: Option<Duration>,
 }

@@ -72,6 +72,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
         drain: options.drain,
         live: live.clone(),
         names,
+        addresses: Arc::default(),
         tray: keeper.tray(),
         floor: Arc::new(Mutex::new(Floor::new(&options.directory))),
     };

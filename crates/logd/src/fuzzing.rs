@@ -82,6 +82,7 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
         commit_max: usize::MAX,
         gather: Gather::Batch,
         turn_max: usize::MAX,
+        address_connections: None,
         idle: None,
     };
     let names = Names::default();

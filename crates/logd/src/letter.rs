@@ -20,7 +20,8 @@ pub(crate) struct Letter<'a> {
 }
 
 impl Letter<'_> {
-    /// Appends it to a batch, as a line of JSON. What is no UTF-8 goes by hexadecimal digits.
+    /// Appends it to a batch, as a line of JSON, without what the rest of it says. What is no UTF-8 goes by
+    /// hexadecimal digits.
     pub(crate) fn write(&self, batch: &mut Vec<u8>) {
         let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         let mut record = json!({
@@ -29,9 +30,13 @@ impl Letter<'_> {
             "connection": self.connection,
             "sequence": self.sequence,
             "reason": self.reason,
-            "offset": self.offset,
-            "bytes": self.bytes,
         });
+        if self.offset > 0 {
+            record["offset"] = self.offset.into();
+        }
+        if self.bytes != self.line.len() as u64 {
+            record["bytes"] = self.bytes.into();
+        }
         if let Some(tenant) = self.tenant {
             record["tenant"] = tenant.into();
         }
@@ -70,6 +75,11 @@ mod tests {
             assert!(!record.contains(&b'\n'));
             let value: serde_json::Value = serde_json::from_slice(record).unwrap();
             assert_eq!(value["reason"], "syntax");
+            assert_eq!(
+                value.get("bytes").is_none(),
+                line.len() == 4,
+                "only where it is not the line's"
+            );
             match std::str::from_utf8(line) {
                 Ok(text) => assert_eq!(value["line"], text),
                 Err(_) => assert_eq!(value["line_hex"], "ff00"),

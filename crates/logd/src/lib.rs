@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod args;
 mod connection;
 mod daemon;

@@ -71,6 +71,8 @@ impl Times {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
     pub(crate) connections: u64,
+    /// Connections beyond what their address may have.
+    pub(crate) turned_away: u64,
     /// Accepts that failed, after which accepting went on.
     pub(crate) accept_failures: u64,
     pub(crate) open: u64,
@@ -117,6 +119,7 @@ impl Sum for Stats {
     fn sum<I: Iterator<Item = Stats>>(all: I) -> Stats {
         all.fold(Stats::default(), |sum, one| Stats {
             connections: sum.connections + one.connections,
+            turned_away: sum.turned_away + one.turned_away,
             accept_failures: sum.accept_failures + one.accept_failures,
             open: sum.open + one.open,
             broken: sum.broken + one.broken,
@@ -150,12 +153,13 @@ impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} connections, {} failed accepts, {} open, {} broken, {} refused by TLS, {} misdirected; {} lines accepted, {} rejected; {} \
+            "{} connections, {} failed accepts, {} turned away, {} open, {} broken, {} refused by TLS, {} misdirected; {} lines accepted, {} rejected; {} \
              refused for their length; {} bytes received by {} receives, {} committed by {} commits, {} \
              writes and {} syncs; {} sends, {} senders stopped, {} stalls, {} threads stalled, {} short of \
              space, {} dead segments, {} enters",
             self.connections,
             self.accept_failures,
+            self.turned_away,
             self.open,
             self.broken,
             self.tls_failures,

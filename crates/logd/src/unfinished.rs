@@ -57,11 +57,15 @@ pub(crate) enum Owner<'a> {
 
 impl<'a> Owner<'a> {
     pub(crate) fn new(tenant: Option<&'a str>, address: Option<SocketAddr>) -> Owner<'a> {
-        let address = address.map(|address| match address.ip().to_canonical() {
-            IpAddr::V4(ip) => u128::from(ip.to_bits()),
-            IpAddr::V6(ip) => ip.to_bits() >> 64 << 64,
-        });
-        tenant.map_or(Owner::Address(address.unwrap_or(0)), Owner::Tenant)
+        tenant.map_or(Owner::Address(address.map_or(0, network)), Owner::Tenant)
+    }
+}
+
+/// The number of an address, or of the network that it is of.
+pub(crate) fn network(address: SocketAddr) -> u128 {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => u128::from(ip.to_bits()),
+        IpAddr::V6(ip) => ip.to_bits() >> 64 << 64,
     }
 }
 

@@ -16,6 +16,7 @@ use ringwise::{BufferGroup, Completion, Descriptor, Effect, Local, Operation, Se
 use ringwise_serve::{Door, Ear, Request, Seat, loop_room};
 
 use crate::{
+    addresses::{Addresses, Place},
     connection::{Batch, Connection, Desk, Gather, Limits, Step},
     error::LogdError,
     guarantee::Guarantee,
@@ -83,6 +84,8 @@ pub(crate) struct Order {
     pub(crate) live: Arc<Mutex<Live>>,
     /// Clients that named themselves.
     pub(crate) names: Arc<Names>,
+    /// Who has how many connections.
+    pub(crate) addresses: Arc<Addresses>,
     /// Where segments go that have ended.
     pub(crate) tray: Tray,
     /// Below which nothing is stored.
@@ -96,6 +99,7 @@ pub(crate) struct Worker {
     storage: Storage,
     guarantee: Guarantee,
     names: Arc<Names>,
+    addresses: Arc<Addresses>,
     limits: Limits,
     tls: Option<Arc<rustls::ServerConfig>>,
     handshake: Duration,
@@ -140,6 +144,8 @@ struct Client {
     is_touched: bool,
     /// What it keeps, as it was counted last.
     kept: Kept,
+    /// Its place among the connections of its address, if those are limited.
+    _place: Option<Place>,
 }
 
 /// A drain first takes what has been sent, until nothing comes for a while, then ends connections.
@@ -184,6 +190,7 @@ impl Worker {
             storage,
             guarantee: order.guarantee,
             names: order.names.clone(),
+            addresses: order.addresses.clone(),
             limits,
             tls,
             handshake: live.handshake,
@@ -626,6 +633,23 @@ impl Worker {
             _ => None,
         };
         let name = peer.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
+        let place = match (peer, self.limits.address_connections) {
+            (Some(peer), Some(most)) => match self.addresses.take(peer, most) {
+                Some(place) => Some(place),
+                None => {
+                    self.counts.turned_away += 1;
+                    self.door.left();
+                    log::remark(
+                        "address",
+                        format_args!(
+                            "{name}: more than {most} connections (--address-connections)"
+                        ),
+                    );
+                    return Ok(());
+                }
+            },
+            _ => None,
+        };
         let _ = net::set_nodelay(&socket, true);
         let index = self.vacant.pop().unwrap_or_else(|| {
             self.clients.push(None);
@@ -638,7 +662,8 @@ impl Worker {
         let framing = self.limits.framing;
         let connection = Connection::new(self.counts.connections, name, framing, tls);
         let (is_touched, kept) = (false, Kept::default());
-        self.clients[index] = Some(Client { socket, connection, peer, receive, is_touched, kept });
+        self.clients[index] =
+            Some(Client { socket, connection, peer, receive, is_touched, kept, _place: place });
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Sizes and durations as people type and read them.
 //!
-//! Typed sizes are whole numbers with k, m or g (powers of 1024); typed
+//! Typed sizes are whole numbers with k, m, g or t (powers of 1024); typed
 //! durations are whole numbers with us, ms, s, m, h or d. What is not understood is an
 //! error that names what is.
 
@@ -32,7 +32,7 @@ pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
     let error = || QuantityError {
         kind: "size",
         input: text.to_owned(),
-        accepted: "a whole number of bytes, or one with k, m or g (powers of 1024), such as 4k",
+        accepted: "a whole number of bytes, or one with k, m, g or t (powers of 1024), such as 4k",
     };
     let (number, unit) = split(text);
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -40,6 +40,7 @@ pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
         "k" => 1 << 10,
         "m" => 1 << 20,
         "g" => 1 << 30,
+        "t" => 1 << 40,
         _ => return Err(error()),
     };
     number.and_then(|number| number.checked_mul(factor)).ok_or_else(error)
@@ -169,7 +170,7 @@ mod tests {
         ] {
             let message = parse_size(text).unwrap_err().to_string();
             assert!(
-                message.contains("k, m or g") && message.contains(&format!("{text:?}")),
+                message.contains("k, m, g or t") && message.contains(&format!("{text:?}")),
                 "{message}"
             );
         }

@@ -52,7 +52,7 @@ fn what_is_refused_is_named() {
         (&["--jobs=0", "a", "b"], "1 to 256"),
         (&["--depth=x", "a", "b"], "1 to 4096"),
         (&["--block=1", "a", "b"], "1k to 32m"),
-        (&["--block=q", "a", "b"], "k, m or g"),
+        (&["--block=q", "a", "b"], "k, m, g or t"),
         (&["-ln", "-s", "a", "b"], "cannot make both"),
     ] {
         let text = refused(words);

@@ -189,7 +189,7 @@ mod tests {
         for (text, parts) in [
             (refused(|a| a.engines = Some("sync".into())), ["unknown engine \"sync\"", "blocking"]),
             (refused(|a| a.connections = Some("0".into())), ["--connections 0", "1 to 100000"]),
-            (refused(|a| a.length = Some("1x".into())), ["--length size \"1x\"", "k, m or g"]),
+            (refused(|a| a.length = Some("1x".into())), ["--length size \"1x\"", "k, m, g or t"]),
             (refused(|a| a.length = Some("0".into())), ["--length 0", "1 to 16m"]),
             (refused(|a| a.target = vec!["x".into()]), ["--target \"x\"", "NAME=IP:PORT"]),
             (refused(|a| a.target = vec!["=[::1]:8".into()]), ["--target", "NAME=IP:PORT"]),

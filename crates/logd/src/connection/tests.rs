@@ -24,6 +24,7 @@ impl Table {
             commit_max: usize::MAX,
             gather: Gather::Batch,
             turn_max: usize::MAX,
+            address_connections: None,
             idle: None,
         };
         let (partials, batch) = (Held::default(), Batch::default());

@@ -10,9 +10,10 @@ use crate::{
 /// A figure of each thread: its name, what it is, and where it stands.
 type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
 
-const COUNTERS: [Figure; 20] = [
+const COUNTERS: [Figure; 21] = [
     ("connections", "Connections accepted", |s| s.connections),
     ("accept_failures", "Accepts that failed; the daemon went on", |s| s.accept_failures),
+    ("turned_away", "Connections beyond what their address may have", |s| s.turned_away),
     ("connections_broken", "Connections that an error ended", |s| s.broken),
     ("tls_failures", "Connections that TLS refused", |s| s.tls_failures),
     ("misdirected", "Connections that spoke HTTP, or TLS to a port without it", |s| s.misdirected),

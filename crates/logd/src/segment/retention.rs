@@ -15,7 +15,7 @@ use ringwise::{ErrorKind, Local, OpenOptions, Operation};
 use super::{
     call::{is_space, open_directory, read, run, sync, write_all},
     entry::{ENTRY_BYTES, Entry, Kind, REMOVED},
-    name::{Part, Stream},
+    name::{Content, Part, Stream},
 };
 
 /// How much is kept, and for how long; nothing set is for ever.
@@ -23,6 +23,8 @@ use super::{
 pub(crate) struct Policy {
     /// Bytes of all files of all segments.
     pub(crate) bytes: Option<u64>,
+    /// Bytes of those of dead letters.
+    pub(crate) dead_bytes: Option<u64>,
     /// Since a segment was sealed.
     pub(crate) age: Option<Duration>,
 }
@@ -47,7 +49,9 @@ pub(crate) struct Kept {
 /// Those of all, which come in the order of their streams, that are to go, oldest first. `age_ms`: how
 /// long ago that was, by a time in milliseconds since 1970.
 pub(crate) fn overdue(all: &[Kept], policy: Policy, age_ms: impl Fn(u64) -> u64) -> Vec<Kept> {
+    let is_dead = |one: &Kept| one.stream.content == Content::DeadLetters;
     let mut total: u64 = all.iter().map(|one| one.bytes).sum();
+    let mut dead: u64 = all.iter().filter(|one| is_dead(one)).map(|one| one.bytes).sum();
     let ended = in_order(all);
     let mut ended: Vec<&Kept> = ended.iter().filter(|one| one.ended_ms.is_some()).collect();
     let is_old = |one: &Kept| {
@@ -61,11 +65,13 @@ pub(crate) fn overdue(all: &[Kept], policy: Policy, age_ms: impl Fn(u64) -> u64)
     let mut overdue = Vec::new();
     for one in ended {
         let is_old = is_old(one);
-        let is_much = policy.bytes.is_some_and(|bytes| total > bytes);
+        let is_much = policy.bytes.is_some_and(|bytes| total > bytes)
+            || is_dead(one) && policy.dead_bytes.is_some_and(|bytes| dead > bytes);
         // Of one that is over, and whose index stays, there is nothing more to remove.
         let is_left = one.is_last && !one.has_lines;
         if (is_old || is_much || one.is_marked) && !is_left {
             total -= one.bytes;
+            dead -= if is_dead(one) { one.bytes } else { 0 };
             overdue.push(*one);
         }
     }
@@ -173,12 +179,12 @@ mod tests {
             kept(1, 7, Some(2000), false),
             kept(1, 8, Some(4000), true),
         ];
-        let bytes = |bytes| Policy { bytes: Some(bytes), age: None };
+        let bytes = |bytes| Policy { bytes: Some(bytes), ..Policy::default() };
         assert_eq!(serials(&all, bytes(500), 9000), []);
         assert_eq!(serials(&all, bytes(499), 9000), [(0, 0)]);
         assert_eq!(serials(&all, bytes(250), 9000), [(0, 0), (1, 7), (0, 1)]);
         assert_eq!(serials(&all, bytes(0), 9000).len(), 4);
-        let age = Policy { bytes: None, age: Some(Duration::from_millis(6500)) };
+        let age = Policy { bytes: None, dead_bytes: None, age: Some(Duration::from_millis(6500)) };
         assert_eq!(serials(&all, age, 9000), [(0, 0), (1, 7)]);
         // A clock that was set back makes nothing old.
         assert_eq!(serials(&all, age, 0), []);
@@ -195,9 +201,13 @@ mod tests {
             letters(7, 5000),
             letters(8, 4000),
         ];
-        let policy = |bytes, age| Policy { bytes: Some(bytes), age };
+        let policy = |bytes, age| Policy { bytes: Some(bytes), dead_bytes: None, age };
         assert_eq!(serials(&all, policy(399, None), 9000), [(0, 7)]);
         assert_eq!(serials(&all, policy(199, None), 9000), [(0, 7), (0, 8), (0, 0)]);
+        let dead = |bytes| Policy { dead_bytes: Some(bytes), ..Policy::default() };
+        assert_eq!(serials(&all, dead(200), 9000), []);
+        assert_eq!(serials(&all, dead(199), 9000), [(0, 7)], "no lines, however many there are");
+        assert_eq!(serials(&all, dead(0), 9000), [(0, 7), (0, 8)]);
         // One that goes for its age makes the room.
         let age = Some(Duration::from_millis(7500));
         assert_eq!(serials(&all, policy(300, age), 9000), [(0, 0)]);
@@ -212,10 +222,10 @@ mod tests {
             kept(0, 2, None, true),
             kept(1, 0, Some(3000), false),
         ];
-        let bytes = |bytes| Policy { bytes: Some(bytes), age: None };
+        let bytes = |bytes| Policy { bytes: Some(bytes), ..Policy::default() };
         assert_eq!(serials(&all, bytes(300), 9000), [(1, 0)]);
         assert_eq!(serials(&all, bytes(100), 9000), [(1, 0), (0, 0), (0, 1)]);
-        let age = Policy { bytes: None, age: Some(Duration::from_millis(4500)) };
+        let age = Policy { bytes: None, dead_bytes: None, age: Some(Duration::from_millis(4500)) };
         assert_eq!(serials(&all, age, 9000), [(1, 0)]);
         assert_eq!(serials(&all, age, 10_000), [(1, 0), (0, 0), (0, 1)]);
     }
@@ -228,7 +238,7 @@ mod tests {
         let lost = Kept { has_lines: false, ..kept(0, 2, Some(1000), false) };
         let left = Kept { has_lines: false, is_marked: true, ..kept(1, 0, Some(1000), true) };
         assert_eq!(serials(&[marked, half, lost, left], Policy::default(), 1000), [(0, 0), (0, 1)]);
-        let all = Policy { bytes: Some(0), age: Some(Duration::ZERO) };
+        let all = Policy { bytes: Some(0), dead_bytes: None, age: Some(Duration::ZERO) };
         let gone = [(0, 0), (0, 1), (0, 2)];
         assert_eq!(serials(&[marked, half, lost, left], all, 9000), gone);
     }
