@@ -35,7 +35,7 @@ use daemon::{Daemon, ENGINES, count, wait_until};
 /// Starts a daemon; nothing where this machine has no ring. Of one thread unless the flags say otherwise:
 /// most tests look at a stream, and with several the kernel chooses which.
 fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
-    let directory = ["--dir", directory.to_str().unwrap()];
+    let directory = ["--names", "anyone", "--dir", directory.to_str().unwrap()];
     let one = if flags.contains(&"--threads") { &[][..] } else { &["--threads", "1"] };
     Daemon::launch("logd", engine, &[&directory, one, flags].concat())
 }

@@ -308,3 +308,30 @@ fn an_address_has_so_many_connections_and_no_more() {
         assert!(count(&output, "turned away") >= 1, "{output}");
     }
 }
+
+/// A stolen name makes its owner skip lines, and one client took all the names that there are, for ever.
+#[test]
+fn names_need_an_identity_and_have_a_limit() {
+    let ask = |daemon: &Daemon, name: &str| {
+        let mut stream = daemon.connect();
+        writeln!(stream, "LOGD 1 name={name}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream.try_clone().unwrap()).read_line(&mut answer).unwrap();
+        (answer, stream)
+    };
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(daemon) = start(engine, directory.path(), &[]) else { continue };
+        assert_eq!(ask(&daemon, "web").0, "E 1 identity\n");
+        daemon.end();
+        let flags = ["--names", "anyone", "--address-names", "3"];
+        let daemon = start(engine, directory.path(), &flags).unwrap();
+        let held: Vec<_> = ["a", "b", "c"].iter().map(|name| ask(&daemon, name)).collect();
+        assert!(held.iter().all(|(answer, _)| answer == "H 1 durable 0\n"), "{held:?}");
+        assert_eq!(ask(&daemon, "d").0, "E 1 names\n");
+        // Those without lines are forgotten with their connections.
+        drop(held);
+        wait_until("a place", || ask(&daemon, "d").0 == "H 1 durable 0\n");
+        daemon.end();
+    }
+}

@@ -23,6 +23,7 @@ use crate::{
     json::{DEPTH_MAX, Field, Rules},
     keeper::Care,
     log::Form,
+    names::NameRule,
     segment::{appender::Limits as SegmentLimits, retention::Policy},
     tls::{ClientAuth, Files},
     worker::Live,
@@ -132,6 +133,14 @@ pub(crate) struct ServeArgs {
     /// Connections that one address may have at a time; more are closed [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     address_connections: Option<u32>,
+
+    /// Who may name itself, so that it sends no line twice [default: certified]
+    #[arg(long, value_enum)]
+    names: Option<NameRule>,
+
+    /// New names that one address, or one certificate's tenant, may bring [default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    address_names: Option<u32>,
 
     /// How lines are told apart [default: lines]
     #[arg(long, value_enum)]
@@ -314,6 +323,10 @@ impl ServeArgs {
             // More saves no call that counts, and leaves the processor's caches.
             commit_max: flags.commit_size.or(file.commit_size).unwrap_or(4 << 20),
             gather: flags.gather.or(file.gather).unwrap_or(Gather::Batch),
+            names: (
+                flags.names.or(file.names).unwrap_or(NameRule::Certified),
+                flags.address_names.or(file.address_names).unwrap_or(1000) as usize,
+            ),
             address_connections: flags.address_connections.or(file.address_connections),
             idle: flags.idle.or(file.idle),
             turn_max: flags.batch.or(file.batch).map_or(usize::MAX, |count| count as usize),
@@ -585,6 +598,8 @@ mod tests {
             ("sqpoll", "20ms"),
             ("threads", "7"),
             ("max-connections", "7"),
+            ("names", "anyone"),
+            ("address-names", "7"),
             ("address-connections", "7"),
             ("framing", "octet-counting"),
             ("max-line", "5k"),

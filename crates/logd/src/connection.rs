@@ -19,7 +19,7 @@ use crate::{
     json::Rules,
     letter::Letter,
     log,
-    names::{Claim, Mark, Names},
+    names::{Claim, Identity, Mark, NameRule, Names},
     tls::{Session, Taken},
     unfinished::{FREE_BYTES, Held, Kept},
 };
@@ -59,6 +59,8 @@ pub(crate) struct Limits {
     pub(crate) gather: Gather,
     /// Completions that are looked at in a turn; at 1 each answer is a send of its own too.
     pub(crate) turn_max: usize,
+    /// Who may have names, and how many each may bring.
+    pub(crate) names: (NameRule, usize),
     /// Connections that one address may have, if there is a limit.
     pub(crate) address_connections: Option<u32>,
     /// How long nothing may come from a connection, if there is a limit.
@@ -84,6 +86,8 @@ pub(crate) struct Desk<'a> {
 pub(crate) struct Connection {
     number: u64,
     peer: String,
+    /// Which addresses are counted as one with the peer's.
+    network: u128,
     tls: Option<Session>,
     /// Whose certificate it showed.
     tenant: Option<String>,
@@ -136,13 +140,14 @@ impl Connection {
     /// A connection that receives.
     pub(crate) fn new(
         number: u64,
-        peer: String,
+        (peer, network): (String, u128),
         framing: Framing,
         tls: Option<Session>,
     ) -> Connection {
         Connection {
             number,
             peer,
+            network,
             tls,
             tenant: None,
             framing,
@@ -350,7 +355,7 @@ impl Connection {
     ) {
         match frame {
             Frame::Line { line, .. } if self.greeting == Greeting::Awaited && greets(line) => {
-                self.greet(line, guarantee, names);
+                self.greet(line, limits, guarantee, names);
             }
             _ if self.greeting == Greeting::Refused => {}
             Frame::Line { line, place } => {
@@ -444,7 +449,7 @@ impl Connection {
         }
     }
 
-    fn greet(&mut self, line: &[u8], has: Guarantee, names: &Names) {
+    fn greet(&mut self, line: &[u8], limits: &Limits, has: Guarantee, names: &Names) {
         let answer = match Wish::read(line) {
             None => Err("unknown LOGD 1 [ack=written|durable] [name=NAME]".to_owned()),
             // Nobody is told more than is so.
@@ -453,7 +458,8 @@ impl Connection {
             }
             Some(Wish { name: None, .. }) => Ok(format!("H 1 {}\n", has.name())),
             Some(Wish { name: Some(name), .. }) => {
-                match names.claim(self.tenant.as_deref(), name) {
+                let identity = Identity { tenant: self.tenant.as_deref(), network: self.network };
+                match names.claim(identity, limits.names, name) {
                     Ok((claim, stored)) => {
                         (self.sequence, self.committed, self.acknowledged) =
                             (stored, stored, stored);

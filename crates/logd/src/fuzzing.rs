@@ -82,6 +82,7 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
         commit_max: usize::MAX,
         gather: Gather::Batch,
         turn_max: usize::MAX,
+        names: (crate::names::NameRule::Anyone, 10),
         address_connections: None,
         idle: None,
     };
@@ -89,7 +90,7 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
     names.restore("web", 5);
     let (mut partials, mut batch) = (Held::default(), Batch::default());
     let (mut tls_failures, mut misdirected) = (0, 0);
-    let mut connection = Connection::new(1, "peer".to_owned(), limits.framing, None);
+    let mut connection = Connection::new(1, ("peer".to_owned(), 0), limits.framing, None);
     let (mut said, mut stored) = (Vec::new(), 0);
     let mut pieces = bytes.chunks(piece_bytes.max(1));
     let mut has_ended = false;

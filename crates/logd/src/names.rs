@@ -5,8 +5,10 @@
 //! there after a crash or neither is. One connection at a time has a name: who comes with it takes
 //! it over, and the one before is not listened to any more. A name that has lines is never forgotten:
 //! its client would be told 0 and, after a restart, its old number again, by which it would drop lines
-//! that are not stored. What it does not do: tell who may use which name. Where clients show
-//! certificates, a name is one of its tenant's.
+//! that are not stored. Where clients show certificates, a name is one of its tenant's; who shows none may
+//! have names only if the operator says so, since a client that takes another's name makes that one skip
+//! lines. Each tenant, and each address, can bring so many names and no more, so that one client does not
+//! take the places of all.
 
 use std::{
     collections::HashMap,
@@ -16,10 +18,42 @@ use std::{
     },
 };
 
+use clap::ValueEnum;
+
 /// Names that are remembered, those that have lines and those that are in use; no more are taken.
 const NAMES_MAX: usize = 10_000;
 /// The longest name that a client may give itself, in bytes.
 const NAME_BYTES: usize = 64;
+
+/// Who may have names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NameRule {
+    /// Clients that show a certificate, each the names of its tenant
+    Certified,
+    /// Everybody who reaches the port, also somebody else's name
+    Anyone,
+}
+
+/// Who brings a name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Bringer {
+    Tenant(Arc<str>),
+    /// As [`network`](crate::unfinished::network) counts addresses.
+    Network(u128),
+}
+
+/// Whose the names are that a connection may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity<'a> {
+    pub(crate) tenant: Option<&'a str>,
+    pub(crate) network: u128,
+}
+
+impl Identity<'_> {
+    fn bringer(self) -> Bringer {
+        self.tenant.map_or(Bringer::Network(self.network), |tenant| Bringer::Tenant(tenant.into()))
+    }
+}
 
 /// A name, and the number of its last line that is stored.
 pub(crate) type Mark = (Arc<str>, u64);
@@ -34,11 +68,50 @@ pub(crate) struct Names {
 
 /// Whoever locks it and a name's state locks it first.
 #[derive(Debug, Default)]
-struct Known(Mutex<HashMap<Arc<str>, Arc<Name>>>);
+struct Known(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    names: HashMap<Arc<str>, Arc<Name>>,
+    /// How many each has brought since the start.
+    brought: HashMap<Bringer, usize>,
+}
+
+impl Table {
+    fn add(
+        &mut self,
+        key: Arc<str>,
+        bringer: Bringer,
+        brought_max: usize,
+    ) -> Result<Arc<Name>, Refusal> {
+        let brought = self.brought.get(&bringer).copied().unwrap_or(0);
+        if self.names.len() >= NAMES_MAX || brought >= brought_max {
+            return Err(Refusal::Many);
+        }
+        self.brought.insert(bringer.clone(), brought + 1);
+        let name = Name::new(key.clone(), Some(bringer));
+        self.names.insert(key, name.clone());
+        Ok(name)
+    }
+
+    fn forget(&mut self, name: &Name) {
+        self.names.remove(&name.key);
+        if let Some(bringer) = &name.bringer
+            && let Some(count) = self.brought.get_mut(bringer)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.brought.remove(bringer);
+            }
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Name {
     key: Arc<str>,
+    /// Nobody, if it was there at the start.
+    bringer: Option<Bringer>,
     state: Mutex<State>,
 }
 
@@ -58,8 +131,10 @@ pub(crate) enum Refusal {
     Wrong,
     /// Its lines from before are on their way: soon.
     Busy,
-    /// As many as are remembered have lines or are in use.
+    /// As many as are remembered have lines or are in use, or as many as one may bring.
     Many,
+    /// Nobody knows whose it would be.
+    Unidentified,
 }
 
 impl Refusal {
@@ -69,6 +144,7 @@ impl Refusal {
             Refusal::Wrong => "name",
             Refusal::Busy => "busy",
             Refusal::Many => "names",
+            Refusal::Unidentified => "identity",
         }
     }
 }
@@ -85,18 +161,28 @@ impl Names {
     /// Knows that a name's lines are stored up to this one.
     pub(crate) fn restore(&self, key: &str, stored: u64) {
         let mut known = self.known.lock();
-        let name = known.entry(key.into()).or_insert_with_key(|key| Name::new(key.clone()));
+        let name = known.names.entry(key.into());
+        let name = name.or_insert_with_key(|key| Name::new(key.clone(), None));
         let mut state = name.state();
         state.stored = state.stored.max(stored);
     }
 
-    /// Takes a name for a connection; says with it up to which line it is stored.
-    pub(crate) fn claim(&self, tenant: Option<&str>, name: &str) -> Result<(Claim, u64), Refusal> {
+    /// Takes a name for a connection; says with it up to which line it is stored. Who comes may bring
+    /// `brought_max` new ones.
+    pub(crate) fn claim(
+        &self,
+        identity: Identity<'_>,
+        (rule, brought_max): (NameRule, usize),
+        name: &str,
+    ) -> Result<(Claim, u64), Refusal> {
+        if rule == NameRule::Certified && identity.tenant.is_none() {
+            return Err(Refusal::Unidentified);
+        }
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
         if name.is_empty() || name.len() > NAME_BYTES || !name.bytes().all(is_good) {
             return Err(Refusal::Wrong);
         }
-        let key = match tenant {
+        let key = match identity.tenant {
             // No name has a slash, so that this is nobody else's.
             Some(tenant) => format!("{tenant}/{name}"),
             None => name.to_owned(),
@@ -106,10 +192,10 @@ impl Names {
         }
         let number = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
         let mut known = self.known.lock();
-        if known.len() >= NAMES_MAX && !known.contains_key(&*key) {
-            return Err(Refusal::Many);
-        }
-        let name = known.entry(key.into()).or_insert_with_key(|key| Name::new(key.clone())).clone();
+        let name = match known.names.get(&*key) {
+            Some(name) => name.clone(),
+            None => known.add(key.into(), identity.bringer(), brought_max)?,
+        };
         let mut state = name.state();
         if state.pending != 0 {
             // Whoever has it is stored first, and told to go.
@@ -126,13 +212,13 @@ impl Names {
     /// All names that have lines.
     pub(crate) fn marks(&self) -> Vec<Mark> {
         let known = self.known.lock();
-        let marks = known.values().map(|name| (name.key.clone(), name.state().stored));
+        let marks = known.names.values().map(|name| (name.key.clone(), name.state().stored));
         marks.filter(|(_, stored)| *stored > 0).collect()
     }
 }
 
 impl Known {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Name>>> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -142,9 +228,9 @@ impl Known {
 pub(crate) const KEY_BYTES: usize = 160;
 
 impl Name {
-    fn new(key: Arc<str>) -> Arc<Name> {
+    fn new(key: Arc<str>, bringer: Option<Bringer>) -> Arc<Name> {
         let state = State { holder: 0, pending: 0, stored: 0 };
-        Arc::new(Name { key, state: Mutex::new(state) })
+        Arc::new(Name { key, bringer, state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -196,7 +282,8 @@ impl Drop for Claim {
         }
         // Without lines there is nothing to remember.
         if state.holder == 0 && state.pending == 0 && state.stored == 0 {
-            known.remove(&self.name.key);
+            drop(state);
+            known.forget(&self.name);
         }
     }
 }
@@ -205,28 +292,60 @@ impl Drop for Claim {
 mod tests {
     use super::*;
 
+    fn claim(names: &Names, tenant: Option<&str>, name: &str) -> Result<(Claim, u64), Refusal> {
+        names.claim(Identity { tenant, network: 1 }, (NameRule::Anyone, usize::MAX), name)
+    }
+
+    #[test]
+    fn each_brings_so_many_names_and_all_may_come_back() {
+        let names = Names::default();
+        names.restore("old", 1);
+        let claim = |network, name: &str| {
+            names.claim(Identity { tenant: None, network }, (NameRule::Anyone, 2), name)
+        };
+        let (one, two) = (claim(1, "a").unwrap().0, claim(1, "b").unwrap().0);
+        assert_eq!(claim(1, "c").unwrap_err(), Refusal::Many);
+        assert!(claim(1, "old").is_ok() && claim(2, "c").is_ok(), "known, and another's");
+        drop(one);
+        one_with_lines(claim(1, "c").unwrap().0);
+        drop(two);
+        one_with_lines(claim(1, "d").unwrap().0);
+        assert_eq!(claim(1, "e").unwrap_err(), Refusal::Many, "those stay");
+        assert!(claim(1, "c").is_ok());
+        let tenant = Identity { tenant: Some("t"), network: 1 };
+        assert!(names.claim(tenant, (NameRule::Certified, 2), "e").is_ok(), "a tenant's own");
+        let nobody = Identity { tenant: None, network: 3 };
+        let refused = names.claim(nobody, (NameRule::Certified, 2), "a");
+        assert_eq!(refused.unwrap_err(), Refusal::Unidentified);
+    }
+
+    fn one_with_lines(claim: Claim) {
+        claim.committed(1);
+        claim.hold(false);
+    }
+
     #[test]
     fn who_comes_back_is_told_what_is_stored() {
         let names = Names::default();
         names.restore("web", 7);
         names.restore("web", 3);
-        let (first, stored) = names.claim(None, "web").unwrap();
+        let (first, stored) = claim(&names, None, "web").unwrap();
         assert_eq!(stored, 7);
-        assert_eq!(names.claim(None, "web").unwrap_err(), Refusal::Busy, "lines may have come");
+        assert_eq!(claim(&names, None, "web").unwrap_err(), Refusal::Busy, "lines may have come");
         first.hold(false);
-        let (first, _) = names.claim(None, "web").unwrap();
+        let (first, _) = claim(&names, None, "web").unwrap();
         assert!(first.take());
-        assert_eq!(names.claim(None, "web").unwrap_err(), Refusal::Busy);
+        assert_eq!(claim(&names, None, "web").unwrap_err(), Refusal::Busy);
         assert!(!first.take(), "who was taken over is not listened to");
         first.committed(9);
-        assert_eq!(names.claim(None, "web").unwrap_err(), Refusal::Busy, "there may be more");
+        assert_eq!(claim(&names, None, "web").unwrap_err(), Refusal::Busy, "there may be more");
         first.hold(false);
-        let (second, stored) = names.claim(None, "web").unwrap();
+        let (second, stored) = claim(&names, None, "web").unwrap();
         assert_eq!(stored, 9);
         assert!(second.take() && !first.take());
         drop(first);
         assert!(second.take(), "the end of who was taken over changes nothing");
-        assert_eq!(names.claim(Some("web"), "web").unwrap().1, 0, "a tenant's own");
+        assert_eq!(claim(&names, Some("web"), "web").unwrap().1, 0, "a tenant's own");
         assert_eq!(names.marks(), [("web".into(), 9)]);
     }
 
@@ -234,22 +353,22 @@ mod tests {
     #[test]
     fn an_end_without_a_commit_sets_the_name_free() {
         let names = Names::default();
-        let (first, _) = names.claim(None, "web").unwrap();
+        let (first, _) = claim(&names, None, "web").unwrap();
         assert!(first.take());
-        assert_eq!(names.claim(None, "web").unwrap_err(), Refusal::Busy);
+        assert_eq!(claim(&names, None, "web").unwrap_err(), Refusal::Busy);
         drop(first);
-        assert_eq!(names.claim(None, "web").unwrap().1, 0);
+        assert_eq!(claim(&names, None, "web").unwrap().1, 0);
     }
 
     #[test]
     fn a_name_is_a_word() {
         let names = Names::default();
         for name in ["", "a b", "a/b", "\u{e9}", &"x".repeat(65)] {
-            assert_eq!(names.claim(None, name).unwrap_err(), Refusal::Wrong, "{name}");
+            assert_eq!(claim(&names, None, name).unwrap_err(), Refusal::Wrong, "{name}");
         }
         let tenant = "t".repeat(100);
-        assert!(names.claim(Some(&tenant), &"x".repeat(59)).is_ok());
-        assert_eq!(names.claim(Some(&tenant), &"x".repeat(60)).unwrap_err(), Refusal::Wrong);
+        assert!(claim(&names, Some(&tenant), &"x".repeat(59)).is_ok());
+        assert_eq!(claim(&names, Some(&tenant), &"x".repeat(60)).unwrap_err(), Refusal::Wrong);
     }
 
     /// One that was forgotten was told 0, and after a restart its old number: its client dropped lines
@@ -257,25 +376,25 @@ mod tests {
     #[test]
     fn a_name_that_has_lines_is_never_forgotten() {
         let names = Names::default();
-        names.claim(None, "web").unwrap().0.committed(1000);
+        claim(&names, None, "web").unwrap().0.committed(1000);
         for number in 0..=NAMES_MAX {
-            names.claim(None, &number.to_string()).unwrap();
+            claim(&names, None, &number.to_string()).unwrap();
         }
-        assert_eq!(names.claim(None, "web").unwrap().1, 1000);
+        assert_eq!(claim(&names, None, "web").unwrap().1, 1000);
         assert_eq!(names.marks(), [("web".into(), 1000)]);
-        assert_eq!(names.known.lock().len(), 1, "those without lines are not remembered");
+        assert_eq!(names.known.lock().names.len(), 1, "those without lines are not remembered");
     }
 
     #[test]
     fn when_as_many_as_are_remembered_have_lines_no_other_is_taken() {
         let names = Names::default();
-        let (held, _) = names.claim(None, "held").unwrap();
+        let (held, _) = claim(&names, None, "held").unwrap();
         for number in 1..NAMES_MAX {
-            names.claim(None, &number.to_string()).unwrap().0.committed(1);
+            claim(&names, None, &number.to_string()).unwrap().0.committed(1);
         }
-        assert_eq!(names.claim(None, "new").unwrap_err(), Refusal::Many);
-        assert_eq!(names.claim(None, "1").unwrap().1, 1, "who is known comes back");
+        assert_eq!(claim(&names, None, "new").unwrap_err(), Refusal::Many);
+        assert_eq!(claim(&names, None, "1").unwrap().1, 1, "who is known comes back");
         drop(held);
-        assert_eq!(names.claim(None, "new").unwrap().1, 0, "there is a place");
+        assert_eq!(claim(&names, None, "new").unwrap().1, 0, "there is a place");
     }
 }

@@ -660,7 +660,12 @@ impl Worker {
         let receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
         self.counts.connections += 1;
         let framing = self.limits.framing;
-        let connection = Connection::new(self.counts.connections, name, framing, tls);
+        let connection = Connection::new(
+            self.counts.connections,
+            (name, peer.map_or(0, unfinished::network)),
+            framing,
+            tls,
+        );
         let (is_touched, kept) = (false, Kept::default());
         self.clients[index] =
             Some(Client { socket, connection, peer, receive, is_touched, kept, _place: place });

@@ -24,6 +24,7 @@ impl Table {
             commit_max: usize::MAX,
             gather: Gather::Batch,
             turn_max: usize::MAX,
+            names: (NameRule::Anyone, usize::MAX),
             address_connections: None,
             idle: None,
         };
@@ -78,7 +79,7 @@ fn connection() -> Connection {
 }
 
 fn framed(framing: Framing) -> Connection {
-    Connection::new(1, "peer".to_owned(), framing, None)
+    Connection::new(1, ("peer".to_owned(), 0), framing, None)
 }
 
 fn send(text: &str) -> Step {
