@@ -4,6 +4,9 @@
 //! its way, all lines that have come since the last began are one: so a busy disk makes batches
 //! large and an idle one makes them prompt, without a timer.
 
+mod drain;
+mod memory;
+
 use std::{
     collections::VecDeque,
     net::SocketAddr,
@@ -28,8 +31,9 @@ use crate::{
     stats::Stats,
     storage::{Storage, TAGS},
     tls::Session,
-    unfinished::{self, Held, Kept, Line, Owner},
+    unfinished::{self, Held, Kept},
 };
+use drain::Draining;
 
 /// Buffers that the connections of a thread share, and the size of each.
 const BUFFERS: usize = 64;
@@ -46,12 +50,8 @@ const OPERATIONS_BESIDE: usize = 32;
 
 /// Peers that are gone without a word are found out within this time.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long nothing may come before a drain takes it that all has come.
-const QUIET_TIME: Duration = Duration::from_millis(100);
 /// How often it is looked at what takes too long.
 const LOOK_TIME: Duration = Duration::from_millis(900);
-/// How long a client may read nothing before it can be ended for the others' sake.
-const UNREAD_TIME: Duration = Duration::from_secs(1);
 /// How often a drain looks at the clock.
 const DRAIN_TICK: Duration = Duration::from_millis(20);
 
@@ -146,17 +146,6 @@ struct Client {
     kept: Kept,
     /// Its place among the connections of its address, if those are limited.
     _place: Option<Place>,
-}
-
-/// A drain first takes what has been sent, until nothing comes for a while, then ends connections.
-#[derive(Clone, Copy, Debug)]
-struct Draining {
-    /// When the last bytes came.
-    received: Instant,
-    /// When taking ends even if more comes.
-    taking_until: Instant,
-    until: Instant,
-    is_taking: bool,
 }
 
 impl Worker {
@@ -380,81 +369,6 @@ impl Worker {
         self.give_up_lines();
     }
 
-    /// Counts what a connection keeps now.
-    fn count_kept(&mut self, index: usize) {
-        if let Some(client) = &mut self.clients[index] {
-            let now = client.connection.kept();
-            self.kept.replace(std::mem::replace(&mut client.kept, now), now);
-        }
-    }
-
-    /// Ends connections of clients that do not read, where what waits for them takes half of the memory:
-    /// nothing but they could free it.
-    fn give_up_answers(&mut self) {
-        let max = self.limits.budget_all / 2;
-        let Some(excess) = self.kept.unread.checked_sub(max).filter(|excess| *excess > 0) else {
-            return;
-        };
-        let waiting = self.clients.iter().enumerate().filter_map(|(connection, client)| {
-            let client = client.as_ref()?;
-            let (since, tenant) = client.connection.unread()?;
-            let owner = Owner::new(tenant, client.peer);
-            (since.elapsed() > UNREAD_TIME).then_some(Line {
-                connection,
-                owner,
-                bytes: client.kept.unread,
-                since,
-            })
-        });
-        // Somewhat more, so that it is not looked at all of them again at once.
-        let given_up = unfinished::to_give_up(waiting, excess + max / 16);
-        if given_up.is_empty() {
-            return;
-        }
-        log::remark(
-            "answers",
-            format_args!(
-                "{} connections are ended, of who has the most answers that are not read: too little \
-                 memory (--budget)",
-                given_up.len()
-            ),
-        );
-        for index in given_up {
-            if let Some(client) = &mut self.clients[index] {
-                client.connection.give_up_answers();
-                // The send in flight ends with it.
-                let _ = net::shutdown(&client.socket, net::Shutdown::Both);
-            }
-            self.count_kept(index);
-            self.touch(index);
-        }
-    }
-
-    /// Has unfinished lines given up that have more memory than all of them may: half of what there
-    /// is, since were they to fill all of it nothing would ever go on.
-    fn give_up_lines(&mut self) {
-        let Some(excess) = self.partials.excess(self.limits.budget_all / 2) else { return };
-        let lines = self.clients.iter().enumerate().filter_map(|(connection, client)| {
-            let client = client.as_ref()?;
-            let (since, tenant) = client.connection.unfinished()?;
-            let owner = Owner::new(tenant, client.peer);
-            Some(Line { connection, owner, bytes: client.connection.partial(), since })
-        });
-        let given_up = unfinished::to_give_up(lines, excess);
-        log::remark(
-            "unfinished",
-            format_args!(
-                "{} unfinished lines are given up, of who has the most: too little memory (--budget)",
-                given_up.len()
-            ),
-        );
-        for index in given_up {
-            if let Some(client) = &mut self.clients[index] {
-                client.connection.give_up_line(&mut self.partials);
-            }
-        }
-    }
-
     fn take_sent(&mut self, index: usize, completion: Completion) {
         let Some(client) = &mut self.clients[index] else { return };
         let sent = usize::try_from(completion.raw_result());
@@ -530,26 +444,6 @@ impl Worker {
             self.tell_connection(index, Connection::resume);
         }
         self.touched = touched;
-    }
-
-    /// Bytes that were received and are not committed, and answers.
-    fn held(&self) -> usize {
-        self.batch.bytes() + self.committing_bytes + self.partials.bytes + self.kept.bytes
-    }
-
-    /// Whether all connections together hold more than they may. Of an unfinished line each may keep a
-    /// little whatever the others do, so that is not counted.
-    fn is_over(&self) -> bool {
-        self.held() - self.partials.free() > self.limits.budget_all
-    }
-
-    /// Whether what comes is left in its buffers, of which there are few, so that senders wait. The batch
-    /// that is filled is large enough to go next; or where storing has stalled, or there is no space, the
-    /// budget is used up.
-    fn is_full(&self) -> bool {
-        let is_large = !self.batch.is_empty() && self.batch.bytes() >= self.limits.commit_max;
-        let is_storing = !self.storage.is_stalled() && !self.storage.is_low();
-        is_large && is_storing || self.is_over()
     }
 
     /// Does what the rules ask for, for all that something happened to.
@@ -694,22 +588,6 @@ impl Worker {
         }
     }
 
-    fn begin_drain(&mut self) -> Result<(), LogdError> {
-        let now = Instant::now();
-        if let Some(draining) = &mut self.draining {
-            // Asked twice: at once.
-            draining.until = now;
-            return Ok(());
-        }
-        self.draining = Some(Draining {
-            received: now,
-            taking_until: now + self.drain / 2,
-            until: now + self.drain,
-            is_taking: true,
-        });
-        Ok(self.door.shut(&mut self.local)?)
-    }
-
     /// Ends those that take too long. Storage wakes the thread each second.
     fn look_at_clock(&mut self) {
         let now = Instant::now();
@@ -729,34 +607,6 @@ impl Worker {
                 self.touch(index);
             }
         }
-    }
-
-    /// Ends the taking of a drain when nothing came for a while, or for too long.
-    fn look_at_drain(&mut self) {
-        let Some(draining) = &mut self.draining else { return };
-        let now = Instant::now();
-        if !self.unread.is_empty() {
-            draining.received = now;
-        }
-        if !draining.is_taking
-            || (now < draining.received + QUIET_TIME && now < draining.taking_until)
-        {
-            return;
-        }
-        draining.is_taking = false;
-        for index in 0..self.clients.len() {
-            if let Some(client) = &mut self.clients[index] {
-                client.connection.drain();
-                self.touch(index);
-            }
-        }
-    }
-
-    fn has_drained(&self) -> bool {
-        let Some(draining) = self.draining else { return false };
-        let is_stored = self.batch.is_empty() && !self.storage.is_busy();
-        let is_over = Instant::now() >= draining.until;
-        is_over || (!draining.is_taking && self.door.open() == 0 && is_stored)
     }
 
     /// Tells what was counted. Nobody listens any more at the end of everything.

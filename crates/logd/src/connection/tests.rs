@@ -1,6 +1,7 @@
 //! The rules of a connection, each as what happened and what is to be done.
 
 use super::{time::Late, *};
+use crate::unfinished::FREE_BYTES;
 
 struct Table {
     limits: Limits,

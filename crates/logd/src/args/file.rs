@@ -1,0 +1,132 @@
+//! The configuration file: each key is a flag, and what is wrong is said in the file's words.
+
+use std::path::Path;
+
+use clap::FromArgMatches as _;
+
+use super::ServeArgs;
+use crate::error::LogdError;
+
+/// Reads a file's options.
+pub(super) fn read(path: &Path) -> Result<ServeArgs, LogdError> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| LogdError::on(path, &error).of("--config"))?;
+    parse(&text).map_err(|error| LogdError::Usage(format!("{}: {error}", path.display())))
+}
+
+/// Reads a file's options as if they had been typed.
+pub(crate) fn parse(text: &str) -> Result<ServeArgs, String> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().map_or("", |span| &text[..span.start]);
+        let line = 1 + before.matches('\n').count();
+        format!("line {line}: {}", error.message())
+    })?;
+    let command = <ServeArgs as clap::Args>::augment_args(clap::Command::new("logd"));
+    let mut flags = vec!["logd".to_owned()];
+    for (name, value) in table {
+        if matches!(&*name, "config" | "check" | "help") {
+            return Err(format!("{name}: only on the command line"));
+        }
+        let values = match value {
+            toml::Value::Array(values) => values,
+            value => vec![value],
+        };
+        for value in values {
+            let value = match value {
+                toml::Value::String(text) => text,
+                toml::Value::Integer(number) => number.to_string(),
+                other => {
+                    return Err(format!(
+                        "{name}: a {} is no value here: a text or a whole number is wanted",
+                        other.type_str()
+                    ));
+                }
+            };
+            let flag = format!("--{name}={value}");
+            let alone = ["logd", &flag];
+            let tried = command.clone().try_get_matches_from(alone);
+            tried.map_err(|error| of_key(&name, &value, &error))?;
+            flags.push(flag);
+        }
+    }
+    let matches = command.try_get_matches_from(flags).map_err(|error| in_a_line(&error))?;
+    ServeArgs::from_arg_matches(&matches).map_err(|error| error.to_string())
+}
+
+/// What is wrong with a key of a file, in words that name it and no flag.
+fn of_key(name: &str, value: &str, error: &clap::Error) -> String {
+    if error.kind() == clap::error::ErrorKind::UnknownArgument {
+        return match error.get(clap::error::ContextKind::SuggestedArg) {
+            Some(similar) => {
+                let similar = similar.to_string();
+                format!(
+                    "{name}: there is no such key; {} is similar",
+                    similar.trim_start_matches("--")
+                )
+            }
+            None => {
+                format!("{name}: there is no such key; each is a flag of `ringwise logd --help`")
+            }
+        };
+    }
+    let text = in_a_line(error);
+    // "invalid value 'x' for '--key <VALUE>': why"
+    let why = text.split_once(">': ").map_or(&*text, |(_, why)| why);
+    format!("{name} = {value:?}: {why}")
+}
+
+/// What is wrong and what to do, of the lines that are for who types.
+fn in_a_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let wrong = text.lines().next().unwrap_or_default();
+    let wrong = wrong.strip_prefix("error: ").unwrap_or(wrong);
+    let tip = text.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
+    match (tip, error.kind()) {
+        (Some(tip), _) => format!("{wrong}: {tip}"),
+        (None, clap::error::ErrorKind::UnknownArgument) => {
+            format!("{wrong}: `ringwise logd --help` has those that there are")
+        }
+        (None, _) => wrong.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::guarantee::Guarantee;
+
+    #[test]
+    fn a_file_says_what_flags_say() {
+        let text = "listen = \"127.0.0.1:5\"\nthreads = 2\nmax-line = \"4k\"\n\
+                    require = [\"ts:string\", \"n\"]\nack = \"written\"\ndrain = \"1s\"";
+        let file = parse(text).unwrap();
+        assert_eq!(file.listen, Some("127.0.0.1:5".parse().unwrap()));
+        assert_eq!((file.threads, file.max_line), (Some(2), Some(4096)));
+        assert_eq!((file.require.len(), file.ack), (2, Some(Guarantee::Written)));
+        assert_eq!(file.drain, Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn what_a_file_says_wrong_is_told() {
+        for (text, word) in [
+            ("threads = 0", "threads = \"0\": "),
+            ("thraeds = 1", "thraeds: there is no such key"),
+            ("thraeds = 1", "threads is similar"),
+            ("zzz = 1", "--help"),
+            ("threads = true", "boolean"),
+            ("ack = \"maybe\"", "maybe"),
+            ("a = ", "line 1"),
+            ("drain = 1\ndrain = 2", "line 2: duplicate key"),
+            ("config = \"x\"", "command line"),
+            ("check = true", "command line"),
+            ("max-line = 1.5", "whole number"),
+            ("listen = \"here\"", "127.0.0.1:9000"),
+            ("require = [\"a:text\"]", "a:text"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(word) && error.lines().count() == 1, "{text}: {error}");
+        }
+    }
+}
