@@ -335,3 +335,90 @@ fn names_need_an_identity_and_have_a_limit() {
         daemon.end();
     }
 }
+
+/// What somebody does again and again who means no good, until it fails.
+type Hostile = fn(&mut TcpStream) -> std::io::Result<()>;
+
+const HOSTILE: [(&str, Hostile); 6] = [
+    ("lines that are none, and answers that are not read", |stream| {
+        stream.write_all(b"LOGD 1\n")?;
+        (0..200).try_for_each(|_| stream.write_all(&b"x\n".repeat(512)))
+    }),
+    ("half a line", |stream| {
+        stream.write_all(&[b'"'; 1])?;
+        stream.write_all(&b"x".repeat(100_000))
+    }),
+    ("a request", |stream| {
+        stream.write_all(b"POST / HTTP/1.1\r\n\r\n{\"forged\":1}\n")?;
+        stream.read_to_end(&mut Vec::new()).map(drop)
+    }),
+    ("a handshake", |stream| {
+        stream.write_all(b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00\n{\"forged\":2}\n")?;
+        stream.read_to_end(&mut Vec::new()).map(drop)
+    }),
+    ("a name", |stream| {
+        stream.write_all(format!("LOGD 1 name=n{}\n", fastrand::u64(..)).as_bytes())?;
+        stream.read(&mut [0; 64]).map(drop)
+    }),
+    ("nothing", |_| Ok(())),
+];
+
+/// All of it at once, for as long as RINGWISE_SOAK_SECONDS says: an honest client is served, and memory and
+/// descriptors stay where they are.
+#[test]
+fn a_long_siege_changes_nothing() {
+    let seconds =
+        std::env::var("RINGWISE_SOAK_SECONDS").ok().map_or(2, |text| text.parse().unwrap());
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--budget", "8m", "--threads", "2", "--max-connections", "200"];
+        let limits = ["--names", "anyone", "--address-names", "50", "--idle", "1s"];
+        let sizes = ["--segment-size", "4m", "--retain-dead", "32m"];
+        let flags = [&flags[..], &limits, &sizes].concat();
+        let Some(daemon) = start(engine, directory.path(), &flags) else { continue };
+        let mut honest = Honest::new(&daemon);
+        let until = Instant::now() + Duration::from_secs(seconds);
+        let mut most_kib = 0;
+        thread::scope(|scope| {
+            for (what, attack) in HOSTILE.iter().cycle().take(18) {
+                let daemon = &daemon;
+                scope.spawn(move || {
+                    while Instant::now() < until {
+                        let Ok(mut stream) = TcpStream::connect(daemon.address) else { continue };
+                        let time = Some(Duration::from_millis(300));
+                        stream.set_read_timeout(time).unwrap();
+                        stream.set_write_timeout(time).unwrap();
+                        // It may be ended at any moment.
+                        let _ = attack(&mut stream);
+                        if what.starts_with("half") {
+                            thread::sleep(Duration::from_millis(50));
+                        }
+                    }
+                });
+            }
+            while Instant::now() < until {
+                honest.send(1);
+                most_kib = most_kib.max(daemon.resident_kib());
+            }
+        });
+        let descriptors = daemon.open_descriptors();
+        println!("{engine}: {} honest lines, {} MiB at most", honest.sent, most_kib >> 10);
+        assert!(most_kib < 128 << 10, "{engine}: {most_kib} KiB");
+        // Who comes while all places are taken may be accepted already, from the kernel's queue of 4,096.
+        assert!(descriptors < 200 + 4096 + 50, "{engine}: {descriptors} descriptors");
+        honest.send(10);
+        let sent = honest.sent;
+        drop(honest);
+        daemon.end();
+        let mut cat = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+        let output = cat.args(["logd", "cat"]).arg(directory.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let wanted: Vec<String> =
+            (1..=sent).map(|number| format!("{{\"honest\":{number}}}")).collect();
+        assert!(
+            text.lines().eq(wanted.iter().map(String::as_str)),
+            "{engine}: once each, and in order"
+        );
+    }
+}

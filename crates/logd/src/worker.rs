@@ -105,6 +105,8 @@ pub(crate) struct Worker {
     handshake: Duration,
     /// When it was last looked at what takes too long.
     looked: Instant,
+    /// Until when something that came was not looked at, since there was no room for it.
+    busy_until: Instant,
     live: Arc<Mutex<Live>>,
     door: Door,
     ear: Ear,
@@ -184,6 +186,7 @@ impl Worker {
             tls,
             handshake: live.handshake,
             looked: Instant::now(),
+            busy_until: Instant::now(),
             live: order.live.clone(),
             door,
             ear,
@@ -216,6 +219,9 @@ impl Worker {
         while !self.has_drained() {
             self.wait()?;
             self.take_turn()?;
+            if !self.unread.is_empty() || self.is_full() {
+                self.busy_until = Instant::now();
+            }
             self.look_at_drain();
             self.look_at_clock();
             self.resume_backlogs();
@@ -598,7 +604,8 @@ impl Worker {
         let (handshake, idle) = (self.handshake, self.limits.idle);
         for index in 0..self.clients.len() {
             let client = self.clients[index].as_ref();
-            let late = client.and_then(|client| client.connection.late(now, handshake, idle));
+            let busy = self.busy_until;
+            let late = client.and_then(|client| client.connection.late(now, busy, handshake, idle));
             if let Some(late) = late {
                 self.tell_connection(index, |connection, desk| {
                     connection.end_for(late, desk);

@@ -406,6 +406,7 @@ fn a_drain_acknowledges_all_that_came_and_parts() {
 /// Who was refused held its place for as long as it liked.
 #[test]
 fn who_was_told_everything_has_a_limited_time_to_go() {
+    let began = Instant::now();
     let (mut desk, mut connection) = (Table::new(), connection());
     let handshake = Duration::from_secs(10);
     let soon = Instant::now() + Duration::from_secs(60);
@@ -416,8 +417,8 @@ fn who_was_told_everything_has_a_limited_time_to_go() {
     connection.receiving_stopped();
     assert_eq!(desk.steps(&mut connection), [Step::EndWriting, Step::Receive]);
     desk.receive(&mut connection, b"it goes on talking\n");
-    assert_eq!(connection.late(Instant::now(), handshake, None), None);
-    assert_eq!(connection.late(soon, handshake, None), Some(Late::Parting));
+    assert_eq!(connection.late(Instant::now(), began, handshake, None), None);
+    assert_eq!(connection.late(soon, began, handshake, None), Some(Late::Parting));
     connection.end_for(Late::Parting, &mut desk.desk());
     assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
     connection.receiving_stopped();
@@ -428,15 +429,25 @@ fn who_was_told_everything_has_a_limited_time_to_go() {
 #[test]
 fn who_is_silent_is_ended_where_that_is_asked_for_and_not_before_its_lines_are_stored() {
     let (mut desk, mut connection) = (Table::new(), connection());
+    let began = Instant::now();
     let (handshake, idle) = (Duration::from_secs(10), Some(Duration::from_secs(5)));
     let soon = Instant::now() + Duration::from_secs(60);
-    assert_eq!(connection.late(soon, handshake, None), None);
-    assert_eq!(connection.late(soon, handshake, idle), Some(Late::Silence), "it never spoke");
+    assert_eq!(connection.late(soon, began, handshake, None), None);
+    assert_eq!(
+        connection.late(soon, began, handshake, idle),
+        Some(Late::Silence),
+        "it never spoke"
+    );
     desk.receive(&mut connection, b"1\n");
-    assert_eq!(connection.late(soon, handshake, idle), None);
+    assert_eq!(connection.late(soon, began, handshake, idle), None);
     desk.commit(&mut connection);
-    assert_eq!(connection.late(Instant::now(), handshake, idle), None);
-    assert_eq!(connection.late(soon, handshake, idle), Some(Late::Silence));
+    assert_eq!(connection.late(Instant::now(), began, handshake, idle), None);
+    assert_eq!(
+        connection.late(soon, soon, handshake, idle),
+        None,
+        "what it says was not looked at"
+    );
+    assert_eq!(connection.late(soon, began, handshake, idle), Some(Late::Silence));
     connection.end_for(Late::Silence, &mut desk.desk());
     assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
     connection.receiving_stopped();

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Connection, Desk, Stage};
+use super::{Connection, Desk, Receiving, Stage};
 
 /// How long who was told that nothing more comes has to go. What it sends meanwhile is dropped.
 const PARTING_TIME: Duration = Duration::from_secs(3);
@@ -19,21 +19,28 @@ pub(crate) enum Late {
 }
 
 impl Connection {
-    /// What takes longer than it may, if something does.
+    /// What takes longer than it may, if something does. Until `busy_until` the thread did not look at all
+    /// that came, so nobody was silent before that.
     pub(crate) fn late(
         &self,
         now: Instant,
+        busy_until: Instant,
         handshake: Duration,
         idle: Option<Duration>,
     ) -> Option<Late> {
         let silence = now.saturating_duration_since(self.heard);
+        let is_silent = |idle: Duration| {
+            // One that is not received from may have much to say, unless that is its own doing.
+            let is_heard = self.receiving == Receiving::Armed || self.answers_are_many();
+            is_heard
+                && !self.has_uncommitted()
+                && now.saturating_duration_since(self.heard.max(busy_until)) >= idle
+        };
         match self.stage {
             Stage::Open if self.tls.as_ref().is_some_and(|tls| tls.is_late(handshake)) => {
                 Some(Late::Handshake)
             }
-            Stage::Open if !self.has_uncommitted() && idle.is_some_and(|idle| silence >= idle) => {
-                Some(Late::Silence)
-            }
+            Stage::Open if idle.is_some_and(is_silent) => Some(Late::Silence),
             Stage::Parting if silence >= PARTING_TIME => Some(Late::Parting),
             _ => None,
         }
