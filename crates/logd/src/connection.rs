@@ -19,7 +19,7 @@ use crate::{
     json::Rules,
     letter::Letter,
     log,
-    names::{Claim, Identity, Mark, NameRule, Names},
+    names::{Claim, Mark, NameRule, Names},
     tls::{Session, Taken},
     unfinished::Held,
 };
@@ -459,8 +459,7 @@ impl Connection {
             }
             Some(Wish { name: None, .. }) => Ok(format!("H 1 {}\n", has.name())),
             Some(Wish { name: Some(name), .. }) => {
-                let identity = Identity { tenant: self.tenant.as_deref(), network: self.network };
-                match names.claim(identity, limits.names, name) {
+                match names.claim(self.owner(), limits.names, name) {
                     Ok((claim, stored)) => {
                         (self.sequence, self.committed, self.acknowledged) =
                             (stored, stored, stored);

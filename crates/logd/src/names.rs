@@ -20,6 +20,8 @@ use std::{
 
 use clap::ValueEnum;
 
+use crate::unfinished::Owner;
+
 /// Names that are remembered, those that have lines and those that are in use; no more are taken.
 const NAMES_MAX: usize = 10_000;
 /// The longest name that a client may give itself, in bytes.
@@ -34,24 +36,19 @@ pub(crate) enum NameRule {
     Anyone,
 }
 
-/// Who brings a name.
+/// Who brings a name: an [`Owner`] that is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Bringer {
     Tenant(Arc<str>),
-    /// As [`network`](crate::unfinished::network) counts addresses.
     Network(u128),
 }
 
-/// Whose the names are that a connection may use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Identity<'a> {
-    pub(crate) tenant: Option<&'a str>,
-    pub(crate) network: u128,
-}
-
-impl Identity<'_> {
-    fn bringer(self) -> Bringer {
-        self.tenant.map_or(Bringer::Network(self.network), |tenant| Bringer::Tenant(tenant.into()))
+impl From<Owner<'_>> for Bringer {
+    fn from(owner: Owner<'_>) -> Bringer {
+        match owner {
+            Owner::Tenant(tenant) => Bringer::Tenant(tenant.into()),
+            Owner::Address(network) => Bringer::Network(network),
+        }
     }
 }
 
@@ -171,18 +168,20 @@ impl Names {
     /// `brought_max` new ones.
     pub(crate) fn claim(
         &self,
-        identity: Identity<'_>,
+        owner: Owner<'_>,
         (rule, brought_max): (NameRule, usize),
         name: &str,
     ) -> Result<(Claim, u64), Refusal> {
-        if rule == NameRule::Certified && identity.tenant.is_none() {
-            return Err(Refusal::Unidentified);
-        }
+        let tenant = match owner {
+            Owner::Tenant(tenant) => Some(tenant),
+            Owner::Address(_) if rule == NameRule::Certified => return Err(Refusal::Unidentified),
+            Owner::Address(_) => None,
+        };
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
         if name.is_empty() || name.len() > NAME_BYTES || !name.bytes().all(is_good) {
             return Err(Refusal::Wrong);
         }
-        let key = match identity.tenant {
+        let key = match tenant {
             // No name has a slash, so that this is nobody else's.
             Some(tenant) => format!("{tenant}/{name}"),
             None => name.to_owned(),
@@ -194,7 +193,7 @@ impl Names {
         let mut known = self.known.lock();
         let name = match known.names.get(&*key) {
             Some(name) => name.clone(),
-            None => known.add(key.into(), identity.bringer(), brought_max)?,
+            None => known.add(key.into(), owner.into(), brought_max)?,
         };
         let mut state = name.state();
         if state.pending != 0 {
@@ -293,16 +292,15 @@ mod tests {
     use super::*;
 
     fn claim(names: &Names, tenant: Option<&str>, name: &str) -> Result<(Claim, u64), Refusal> {
-        names.claim(Identity { tenant, network: 1 }, (NameRule::Anyone, usize::MAX), name)
+        names.claim(Owner::new(tenant, 1), (NameRule::Anyone, usize::MAX), name)
     }
 
     #[test]
     fn each_brings_so_many_names_and_all_may_come_back() {
         let names = Names::default();
         names.restore("old", 1);
-        let claim = |network, name: &str| {
-            names.claim(Identity { tenant: None, network }, (NameRule::Anyone, 2), name)
-        };
+        let claim =
+            |network, name: &str| names.claim(Owner::Address(network), (NameRule::Anyone, 2), name);
         let (one, two) = (claim(1, "a").unwrap().0, claim(1, "b").unwrap().0);
         assert_eq!(claim(1, "c").unwrap_err(), Refusal::Many);
         assert!(claim(1, "old").is_ok() && claim(2, "c").is_ok(), "known, and another's");
@@ -312,9 +310,9 @@ mod tests {
         one_with_lines(claim(1, "d").unwrap().0);
         assert_eq!(claim(1, "e").unwrap_err(), Refusal::Many, "those stay");
         assert!(claim(1, "c").is_ok());
-        let tenant = Identity { tenant: Some("t"), network: 1 };
+        let tenant = Owner::Tenant("t");
         assert!(names.claim(tenant, (NameRule::Certified, 2), "e").is_ok(), "a tenant's own");
-        let nobody = Identity { tenant: None, network: 3 };
+        let nobody = Owner::Address(3);
         let refused = names.claim(nobody, (NameRule::Certified, 2), "a");
         assert_eq!(refused.unwrap_err(), Refusal::Unidentified);
     }

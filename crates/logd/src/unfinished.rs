@@ -56,8 +56,9 @@ pub(crate) enum Owner<'a> {
 }
 
 impl<'a> Owner<'a> {
-    pub(crate) fn new(tenant: Option<&'a str>, address: Option<SocketAddr>) -> Owner<'a> {
-        tenant.map_or(Owner::Address(address.map_or(0, network)), Owner::Tenant)
+    /// A tenant's, or without one a [`network`]'s.
+    pub(crate) fn new(tenant: Option<&'a str>, network: u128) -> Owner<'a> {
+        tenant.map_or(Owner::Address(network), Owner::Tenant)
     }
 }
 
@@ -164,12 +165,12 @@ mod tests {
 
     #[test]
     fn addresses_of_a_network_are_one_owner() {
-        let owner = |text: &str| Owner::new(None, Some(text.parse().unwrap()));
+        let owner = |text: &str| Owner::new(None, network(text.parse().unwrap()));
         assert_eq!(owner("[2001:db8::1]:1"), owner("[2001:db8::2:3:4:5]:2"));
         assert_ne!(owner("[2001:db8::1]:1"), owner("[2001:db8:0:1::1]:1"));
         assert_eq!(owner("1.2.3.4:1"), owner("[::ffff:1.2.3.4]:2"));
         assert_ne!(owner("1.2.3.4:1"), owner("1.2.3.5:1"));
-        let of_tenant = Owner::new(Some("web"), Some("1.2.3.4:1".parse().unwrap()));
+        let of_tenant = Owner::new(Some("web"), network("1.2.3.4:1".parse().unwrap()));
         assert_eq!(of_tenant, Owner::Tenant("web"));
     }
 

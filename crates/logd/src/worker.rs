@@ -141,7 +141,6 @@ pub(crate) struct Worker {
 struct Client {
     socket: Descriptor,
     connection: Connection,
-    peer: Option<SocketAddr>,
     receive: Ticket,
     is_touched: bool,
     /// What it keeps, as it was counted last.
@@ -568,7 +567,7 @@ impl Worker {
         );
         let (is_touched, kept) = (false, Kept::default());
         self.clients[index] =
-            Some(Client { socket, connection, peer, receive, is_touched, kept, _place: place });
+            Some(Client { socket, connection, receive, is_touched, kept, _place: place });
         Ok(())
     }
 

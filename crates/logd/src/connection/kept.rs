@@ -5,7 +5,7 @@
 use std::{collections::VecDeque, time::Instant};
 
 use super::{Connection, Stage};
-use crate::unfinished::{FREE_BYTES, Held, Kept};
+use crate::unfinished::{FREE_BYTES, Held, Kept, Owner};
 
 impl Connection {
     /// What it keeps besides its lines: bytes that were not looked at, and answers.
@@ -13,13 +13,17 @@ impl Connection {
         let rejected = self.rejected.capacity() * size_of::<(u64, &str)>();
         let answers = self.answers.capacity() + self.unsent.capacity() + self.sending + rejected;
         let bytes = self.backlog.capacity() + answers;
-        Kept { bytes, unread: if self.unread().is_some() { bytes } else { 0 } }
+        Kept { bytes, unread: if self.unread_since().is_some() { bytes } else { 0 } }
     }
 
-    /// Since when its client reads nothing of a send, if there is one; and whose certificate it showed.
-    pub(crate) fn unread(&self) -> Option<(Instant, Option<&str>)> {
-        let is_waiting = self.is_sending && self.stage != Stage::Broken;
-        is_waiting.then_some((self.sending_since, self.tenant.as_deref()))
+    /// Whose it is.
+    pub(crate) fn owner(&self) -> Owner<'_> {
+        Owner::new(self.tenant.as_deref(), self.network)
+    }
+
+    /// Since when its client reads nothing of a send, if there is one.
+    pub(crate) fn unread_since(&self) -> Option<Instant> {
+        (self.is_sending && self.stage != Stage::Broken).then_some(self.sending_since)
     }
 
     /// Ends it, since its client does not read its answers and others need the memory.
@@ -29,9 +33,9 @@ impl Connection {
         self.break_off();
     }
 
-    /// Since when it has a line without an end, if it has one; and whose certificate it showed.
-    pub(crate) fn unfinished(&self) -> Option<(Instant, Option<&str>)> {
-        self.unfinished_since.map(|since| (since, self.tenant.as_deref()))
+    /// Since when it has a line without an end, if it has one.
+    pub(crate) fn unfinished_since(&self) -> Option<Instant> {
+        self.unfinished_since
     }
 
     /// Keeps no more of such a line than each may: it is too long for the memory that there is.

@@ -271,15 +271,15 @@ fn a_line_that_is_given_up_is_told_at_its_end() {
     ] {
         let (mut desk, mut connection) = (Table::new(), framed(framing));
         (desk.limits.line_max, desk.limits.budget_each) = (100_000, 100_000);
-        assert_eq!(connection.unfinished(), None);
+        assert_eq!(connection.unfinished_since(), None);
         desk.receive(&mut connection, &pieces[0]);
         assert_eq!(desk.partials.bytes, 10_000);
-        assert!(connection.unfinished().is_some());
+        assert!(connection.unfinished_since().is_some());
         connection.give_up_line(&mut desk.partials);
         assert_eq!(desk.partials.bytes, FREE_BYTES);
         desk.receive(&mut connection, &pieces[1]);
         assert_eq!(desk.partials, Held::default());
-        assert_eq!(connection.unfinished(), None);
+        assert_eq!(connection.unfinished_since(), None);
         assert_eq!((desk.batch.line_count, desk.batch.letter_count), (2, 1));
         let letter: serde_json::Value = serde_json::from_slice(&desk.batch.letters).unwrap();
         assert_eq!((&letter["reason"], &letter["bytes"]), (&"too-long".into(), &10_002.into()));

@@ -11,7 +11,7 @@ use ringwise::net;
 use super::Worker;
 use crate::{
     log,
-    unfinished::{self, Line, Owner},
+    unfinished::{self, Line},
 };
 
 /// How long a client may read nothing before it can be ended for the others' sake.
@@ -35,14 +35,9 @@ impl Worker {
         };
         let waiting = self.clients.iter().enumerate().filter_map(|(connection, client)| {
             let client = client.as_ref()?;
-            let (since, tenant) = client.connection.unread()?;
-            let owner = Owner::new(tenant, client.peer);
-            (since.elapsed() > UNREAD_TIME).then_some(Line {
-                connection,
-                owner,
-                bytes: client.kept.unread,
-                since,
-            })
+            let since = client.connection.unread_since()?;
+            let (owner, bytes) = (client.connection.owner(), client.kept.unread);
+            (since.elapsed() > UNREAD_TIME).then_some(Line { connection, owner, bytes, since })
         });
         // Somewhat more, so that it is not looked at all of them again at once.
         let given_up = unfinished::to_give_up(waiting, excess + max / 16);
@@ -74,9 +69,9 @@ impl Worker {
         let Some(excess) = self.partials.excess(self.limits.budget_all / 2) else { return };
         let lines = self.clients.iter().enumerate().filter_map(|(connection, client)| {
             let client = client.as_ref()?;
-            let (since, tenant) = client.connection.unfinished()?;
-            let owner = Owner::new(tenant, client.peer);
-            Some(Line { connection, owner, bytes: client.connection.partial(), since })
+            let since = client.connection.unfinished_since()?;
+            let (owner, bytes) = (client.connection.owner(), client.connection.partial());
+            Some(Line { connection, owner, bytes, since })
         });
         let given_up = unfinished::to_give_up(lines, excess);
         log::remark(
