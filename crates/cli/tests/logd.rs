@@ -30,7 +30,7 @@ mod submission;
 #[path = "logd/threads.rs"]
 mod threads;
 
-use daemon::{Daemon, ENGINES, count, wait_until};
+use daemon::{Daemon, ENGINES, ask, count, wait_until};
 
 /// Starts a daemon; nothing where this machine has no ring. Of one thread unless the flags say otherwise:
 /// most tests look at a stream, and with several the kernel chooses which.
@@ -97,11 +97,7 @@ impl Client {
 
 /// A figure of a daemon's only thread; `page` is the line in which it told its status page.
 fn figure(page: &str, name: &str) -> u64 {
-    let address = page.trim_end().strip_suffix('/').unwrap().rsplit('/').next().unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let text = ask(page, "/metrics");
     let start = format!("{name}{{thread=\"0\"}} ");
     let value = text.lines().find_map(|line| line.strip_prefix(&start));
     value.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()

@@ -13,7 +13,7 @@ use std::{
 #[path = "harness/daemon.rs"]
 mod daemon;
 
-use daemon::{Daemon, ENGINES, count, wait_until};
+use daemon::{Daemon, ENGINES, ask, count, wait_until};
 
 fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
     let own = ["--dir", directory.to_str().unwrap()];
@@ -124,13 +124,8 @@ fn who_ends_lines_loses_none_to_those_who_end_none() {
         let directory = tempfile::tempdir().unwrap();
         let Some(mut daemon) = start(engine, directory.path(), &flags) else { continue };
         let page = daemon.line();
-        let page = page.trim().strip_prefix("status page on http://").unwrap();
-        let page = page.trim_end_matches('/').to_owned();
         let uncommitted = || {
-            let mut stream = TcpStream::connect(&page).unwrap();
-            stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-            let mut text = String::new();
-            stream.read_to_string(&mut text).unwrap();
+            let text = ask(&page, "/metrics");
             let figure = text.lines().find(|line| line.starts_with("logd_uncommitted_bytes{"));
             let (_, bytes) = figure.unwrap().rsplit_once(' ').unwrap();
             bytes.parse::<u64>().unwrap()

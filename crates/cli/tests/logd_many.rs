@@ -3,7 +3,7 @@
 //! `RINGWISE_CONNECTIONS` says how many; without it 2,000.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Write},
     net::TcpStream,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -12,7 +12,7 @@ use std::{
 #[path = "harness/daemon.rs"]
 mod daemon;
 
-use daemon::{Daemon, ENGINES, count, wait_until};
+use daemon::{Daemon, ENGINES, ask, count, wait_until};
 
 /// Those that send.
 const SENDERS: usize = 20;
@@ -24,11 +24,7 @@ fn connections() -> usize {
 
 /// Connections that are open, of all threads.
 fn open(page: &str) -> usize {
-    let address = page.trim_end().trim_end_matches('/').rsplit('/').next().unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let text = ask(page, "/metrics");
     let own = text.lines().filter(|line| line.starts_with("logd_connections_open{"));
     own.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).sum()
 }

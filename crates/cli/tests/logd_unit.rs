@@ -13,7 +13,7 @@ use std::{
 #[path = "harness/daemon.rs"]
 mod daemon;
 
-use daemon::{Daemon, ENGINES};
+use daemon::{Daemon, ENGINES, ask};
 
 /// Of at most 100: 14 when this was written.
 const EXPOSURE_MAX: &str = "20";
@@ -161,10 +161,7 @@ fn the_filter_lets_through_what_the_daemon_calls() {
         let mut client = daemon.connect();
         client.write_all(b"LOGD 1\n{}\n").unwrap();
         client.read_exact(&mut [0; "H 1 durable\nA 1\n".len()]).unwrap();
-        let page = page.trim_end().trim_end_matches('/').rsplit('/').next().unwrap().to_owned();
-        let mut browser = std::net::TcpStream::connect(page).unwrap();
-        browser.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
-        browser.read_to_end(&mut Vec::new()).unwrap();
+        ask(&page, "/");
         // A segment ends, is packed, and is removed.
         std::thread::sleep(Duration::from_secs(2));
         drop(client);

@@ -5,7 +5,7 @@
 #![allow(dead_code)]
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     process::{Child, ChildStdout, Command, Stdio},
     thread,
@@ -112,6 +112,16 @@ impl Drop for Daemon {
 pub fn signal(child: &Child, name: &str) {
     let killed = Command::new("kill").args([name, &child.id().to_string()]).status();
     assert!(killed.unwrap().success());
+}
+
+/// What the status page of `logd` answers to a request for a path; `page` is the line in which it was told.
+pub fn ask(page: &str, path: &str) -> String {
+    let address = page.trim_end().strip_suffix('/').unwrap().rsplit('/').next().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 /// The number before a word of the statistics.
