@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use ringwise_logd::json::{Rules, Scanner};
 
 /// What others say of a number that has more digits than they hold: here numbers have any size
-/// (docs/logd.md).
+/// (docs/reference/logd.md).
 const TOO_LARGE: &str = "number out of range";
 
 fuzz_target!(|line: &[u8]| {

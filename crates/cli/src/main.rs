@@ -1,24 +1,39 @@
-//! The `ringwise` command: finds the tool that is meant, and gives its errors one form.
+//! The `ringwise` command: finds the tool, runs it, and prints every error in one form.
 //!
-//! Every error is one line on standard error that begins with the command. The exit status is 0
-//! when all is done, 1 when something failed, 2 when the command was used wrongly. A reader that
-//! goes away is no error.
+//! An error is one line on standard error: `ringwise: TOOL: what failed: why; what to do`. The exit
+//! status is 0 on success, 1 if something failed, and 2 if the command was typed wrongly. A closed
+//! pipe is not an error.
 
 #![forbid(unsafe_code)]
+
+mod generate;
+mod misuse;
 
 use std::{
     ffi::{OsStr, OsString},
     fmt,
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap::{Parser, Subcommand};
 
-/// io_uring where it pays, and proof of where it does not.
+/// Begins a help with the three things that people do, before options that most of them never need.
+macro_rules! begins_with {
+    ($examples:literal) => {
+        concat!("{about-with-newline}\n  ", $examples, "\n\n{usage-heading} {usage}\n\n{all-args}")
+    };
+}
+
+/// Fast I/O on Linux: by io_uring where it is faster, by classic syscalls elsewhere
 #[derive(Debug, Parser)]
-#[command(name = "ringwise", version, propagate_version = true)]
+#[command(name = "ringwise", version, propagate_version = true, max_term_width = 80)]
+#[command(subcommand_help_heading = "Tools", subcommand_value_name = "TOOL")]
+#[command(help_template = begins_with!("\
+  ringwise lab                 measure where io_uring is faster on this machine
+  ringwise cp -r SOURCE DEST   copy files, many at a time, with GNU cp's options
+  ringwise logd --dir DIR      store lines of JSON from TCP and acknowledge them"))]
 struct Command {
     #[command(subcommand)]
     tool: Tool,
@@ -26,21 +41,48 @@ struct Command {
 
 #[derive(Debug, Subcommand)]
 enum Tool {
-    /// Tell what this kernel, container, file system and device let io_uring do, with evidence
+    /// Show what this machine lets io_uring do, with evidence
+    #[command(help_template = begins_with!("\
+  ringwise doctor              examine the current directory's device
+  ringwise doctor /data        examine the device of /data
+  ringwise doctor --json       print the same for a program"))]
     Doctor(ringwise_doctor::Args),
+    /// Measure engines side by side, and say which one is worth using
+    #[command(help_template = begins_with!("\
+  ringwise lab                       measure everything, for about two minutes
+  ringwise lab read --dir /data      measure only reads, on the device of /data
+  ringwise lab report RESULTS.json   draw saved results again"))]
     Lab(Box<ringwise_lab::Args>),
-    /// Echo what is received, on io_uring or on epoll by the same rules
-    Echo(ringwise_echo::Args),
-    /// Put load on a server, and check every byte that comes back
-    Load(ringwise_load::Args),
-    /// Copy files with GNU cp's flags, many in flight (see `ringwise cp --help`)
+    /// Copy files with GNU cp's options, many at a time
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Cp {
-        /// GNU cp's flags and operands, and ringwise's own
+        /// GNU cp's options and operands (see `ringwise cp --help`)
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },
+    /// Store lines of JSON from TCP, and acknowledge what is durable
+    #[command(help_template = begins_with!("\
+  ringwise logd --dir DIR    listen on port 9000 and store lines in DIR
+  ringwise logd cat DIR      print the stored lines
+  ringwise logd verify DIR   check every stored byte"))]
     Logd(Box<ringwise_logd::Args>),
+    /// Echo what is received, on io_uring or on epoll
+    #[command(help_template = begins_with!("\
+  ringwise echo                             serve, by io_uring if it is there
+  ringwise echo --engine epoll              serve by classic syscalls
+  ringwise load echo -c 50 -l 512 -t 10     put load on it from elsewhere"))]
+    Echo(ringwise_echo::Args),
+    /// Put load on a server, and verify every answer
+    #[command(help_template = begins_with!("\
+  ringwise load echo --address HOST:PORT    on an echo server
+  ringwise load log --target HOST:PORT      on a log daemon
+  ringwise load log --rate 50000            at a fixed rate, for true latencies"))]
+    Load(ringwise_load::Args),
+    /// Write man pages and shell completions
+    Generate {
+        /// A directory with the layout of /usr/share: man, bash-completion, zsh, fish
+        dir: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -49,12 +91,13 @@ fn main() -> ExitCode {
     }
     match Command::try_parse() {
         Ok(command) => run(command.tool),
-        Err(error) => misused(&error),
+        Err(error) => misuse::report(&error),
     }
 }
 
-/// The words of `cp`, when it is asked for: its flags are GNU's and not read here, or `--` and what
-/// follows it would change their meaning. Called by the name `cp`, the command is that.
+/// Returns the arguments of `cp`, if it was called: by `ringwise cp` or by a file named `cp`.
+///
+/// clap never sees them, since it would change the meaning of `--` and of what follows it.
 fn words_of_cp(mut typed: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
     let name = typed.next()?;
     if Path::new(&name).file_name() == Some(OsStr::new("cp")) {
@@ -64,101 +107,50 @@ fn words_of_cp(mut typed: impl Iterator<Item = OsString>) -> Option<Vec<OsString
 }
 
 fn run(tool: Tool) -> ExitCode {
+    let out = &mut io::stdout();
     match tool {
         Tool::Cp { words } => ringwise_cp::run(words),
         Tool::Doctor(args) => {
-            let out = io::stdout();
-            let color = ringwise_doctor::Color::auto(&out);
+            let color = ringwise_doctor::Color::auto(out);
             ringwise_doctor::run(&args, &mut out.lock(), color)
         }
-        Tool::Echo(args) => match ringwise_echo::run(&args, &mut io::stdout()) {
+        Tool::Echo(args) => match ringwise_echo::run(&args, out) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                complain(format_args!("echo: {error}"));
-                ExitCode::from(error.exit_status())
-            }
+            Err(error) => fail("echo", &error, error.exit_status()),
         },
-        Tool::Lab(args) => match ringwise_lab::run(*args, &mut io::stdout().lock()) {
+        Tool::Lab(args) => match ringwise_lab::run(*args, &mut out.lock()) {
             Ok(()) | Err(ringwise_lab::LabError::BrokenPipe) => ExitCode::SUCCESS,
-            Err(error) => {
-                complain(format_args!("lab: {error}"));
-                ExitCode::from(error.exit_status())
-            }
+            Err(error) => fail("lab", &error, error.exit_status()),
         },
-        Tool::Logd(args) => match ringwise_logd::run(&args, &mut io::stdout().lock()) {
+        Tool::Logd(args) => match ringwise_logd::run(&args, &mut out.lock()) {
             Ok(()) | Err(ringwise_logd::LogdError::BrokenPipe) => ExitCode::SUCCESS,
-            Err(error) => {
-                complain(format_args!("logd: {error}"));
-                ExitCode::from(error.exit_status())
-            }
+            Err(error) => fail("logd", &error, error.exit_status()),
         },
-        Tool::Load(args) => match ringwise_load::run(args, &mut io::stdout().lock()) {
+        Tool::Load(args) => match ringwise_load::run(args, &mut out.lock()) {
             Ok(()) | Err(ringwise_load::LoadError::BrokenPipe) => ExitCode::SUCCESS,
-            Err(error) => {
-                complain(format_args!("load: {error}"));
-                ExitCode::from(error.exit_status())
-            }
+            Err(error) => fail("load", &error, error.exit_status()),
+        },
+        Tool::Generate { dir } => match generate::write(&dir) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail("generate", &error, 1),
         },
     }
 }
 
-/// Says what failed. Where nobody reads, the exit status does; `eprintln!` would panic.
+fn fail(tool: &str, error: &dyn fmt::Display, status: u8) -> ExitCode {
+    complain(format_args!("{tool}: {error}"));
+    ExitCode::from(status)
+}
+
+/// Prints an error. If standard error is closed the exit status has to do; `eprintln!` would panic.
 fn complain(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "ringwise: {text}");
 }
 
-/// Help and version are what was asked for; all else is one line instead of clap's paragraphs.
-fn misused(error: &clap::Error) -> ExitCode {
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Nobody is left to be told that nobody reads.
-            let _ = error.print();
-            ExitCode::SUCCESS
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            ExitCode::from(2)
-        }
-        _ => {
-            complain(format_args!("{}", message(error)));
-            ExitCode::from(2)
-        }
-    }
-}
-
-/// What was wrong and what is accepted, in one line.
-fn message(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let line = one_line(&text);
-    if error.kind() == ErrorKind::UnknownArgument && !line.contains("tip:") {
-        return format!("{line}: `{} --help` has those that there are", used(&text));
-    }
-    if error.kind() != ErrorKind::InvalidSubcommand {
-        return line;
-    }
-    let command = Command::command();
-    let tools: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-    format!("{line}: expected {}", tools.join(", "))
-}
-
-/// The command whose usage is told, such as `ringwise logd`.
-fn used(text: &str) -> String {
-    let usage = text.split("Usage: ").nth(1).unwrap_or("ringwise").split_whitespace();
-    let is_name = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
-    usage.take_while(is_name).collect::<Vec<_>>().join(" ")
-}
-
-/// The message and its hints, without the usage and the pointer to the help.
-fn one_line(text: &str) -> String {
-    let words = text.strip_prefix("error: ").unwrap_or(text);
-    let message = words.split("\n\nUsage:").next().unwrap_or(words);
-    let message = message.split("\n\nFor more information").next().unwrap_or(message);
-    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join("; ")
-}
-
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]
@@ -167,19 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_one_line() {
-        for (typed, part) in [
-            (&["ringwise", "lba"][..], "lab"),
-            (&["ringwise", "doctor", "--jsno"], "--json"),
-            (&["ringwise", "lab", "--depht", "3"], "--depth"),
-            (&["ringwise", "lab", "--quick", "--full"], "--full"),
-            (&["ringwise", "lab", "--depth"], "--depth"),
-            (&["ringwise", "logd", "--zzz"], "'--zzz' found: `ringwise logd --help` has those"),
-            (&["ringwise", "lab", "read", "nop"], "nop"),
-        ] {
-            let line = message(&Command::try_parse_from(typed).unwrap_err());
-            assert!(line.contains(part) && !line.contains('\n'), "{line}");
-            assert!(!line.starts_with("error") && !line.contains("For more"), "{line}");
-        }
+    fn cp_is_called_by_its_name_or_as_a_tool() {
+        let words = |typed: &[&str]| words_of_cp(typed.iter().map(OsString::from));
+        assert_eq!(words(&["/bin/cp", "-a", "--", "x"]).unwrap(), ["-a", "--", "x"]);
+        assert_eq!(words(&["ringwise", "cp", "--"]).unwrap(), ["--"]);
+        assert_eq!(words(&["ringwise", "lab", "cp"]), None);
+        assert_eq!(words(&["ringwise"]), None);
     }
 }

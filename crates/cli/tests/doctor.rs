@@ -30,7 +30,7 @@ fn json_is_what_the_schema_says() {
     let output = doctor(&["--json", env!("CARGO_TARGET_TMPDIR")]);
     assert!(output.status.success());
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let schema = include_str!("../../../docs/schema/doctor-1.json");
+    let schema = include_str!("../../../docs/reference/schema/doctor-1.json");
     let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
     conform(&report, &schema, &schema, "report");
 }

@@ -7,6 +7,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpStream},
     thread,
+    time::{Duration, Instant},
 };
 
 #[path = "schema/conform.rs"]
@@ -17,10 +18,13 @@ mod daemon;
 mod deaf;
 #[path = "harness/load.rs"]
 mod load;
+#[path = "harness/siege.rs"]
+mod siege;
 
 use daemon::{Daemon, ENGINES, count, wait_until};
 use deaf::deafen;
 use load::{ECHO, latency_ns};
+use siege::{Episodes, Held, starve};
 
 /// What a test is to do, or as many as the environment says.
 fn connections(few: usize) -> usize {
@@ -140,4 +144,61 @@ fn vanish_from(engine: &str) {
     ping(&mut stays, 64).unwrap();
     let output = server.end();
     assert_eq!(count(&output, "broken"), 2, "{output}");
+}
+
+/// Hostile clients of every kind at once, and accepts that fail, for as long as RINGWISE_SOAK_SECONDS says: honest
+/// clients get their bytes back, memory stays bounded, and when the hostile ones have gone no descriptor and no
+/// thread is left of them.
+#[test]
+fn a_long_siege_changes_nothing() {
+    for engine in ENGINES {
+        let flags = ["--threads", "2", "--max-connections", "200"];
+        let Some(server) = Daemon::launch("echo", engine, &flags) else { continue };
+        let mut honest: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+        honest.iter_mut().for_each(|stream| ping(stream, 64).unwrap());
+        let held = Held::now(&server);
+        let until = Instant::now() + siege::duration();
+        let missing = &Episodes::default();
+        let most_kib = thread::scope(|scope| {
+            scope.spawn(|| starve(&server, until, missing));
+            siege::attack(scope, &server, siege::ATTACKS.into_iter().cycle().take(10), until);
+            let stay = move |stream: &mut TcpStream| {
+                let mut times = Vec::new();
+                while Instant::now() < until {
+                    times.extend(missing.time(|| echo_random(stream)));
+                }
+                times
+            };
+            let staying: Vec<_> =
+                (honest.iter_mut()).map(|stream| scope.spawn(move || stay(stream))).collect();
+            // Who comes waits while there is no descriptor, and is served.
+            scope.spawn(|| {
+                while Instant::now() < until {
+                    echo_random(&mut server.connect());
+                }
+            });
+            let most_kib = siege::most_kib(&server, until);
+            let times: Vec<Duration> =
+                staying.into_iter().flat_map(|one| one.join().unwrap()).collect();
+            let p99 = siege::p99(&format!("{engine}, honest clients that stay"), times);
+            assert!(!siege::is_long() || p99.unwrap() < Duration::from_millis(100), "{p99:?}");
+            most_kib
+        });
+        let took = held.wait_for_return(&server);
+        println!("{engine}: {} MiB at most, {held:?} again after {took:?}", most_kib >> 10);
+        assert!(most_kib < 64 << 10, "{engine}: {most_kib} KiB");
+        honest.iter_mut().for_each(|stream| ping(stream, 64).unwrap());
+        drop(honest);
+        let output = server.end();
+        assert!(count(&output, "accepts failed") > 0, "the test is void: {output}");
+    }
+}
+
+/// Random bytes come back.
+fn echo_random(stream: &mut TcpStream) {
+    let bytes: Vec<u8> = (0..fastrand::usize(1..5000)).map(|_| fastrand::u8(..)).collect();
+    stream.write_all(&bytes).unwrap();
+    let mut back = vec![0; bytes.len()];
+    stream.read_exact(&mut back).unwrap();
+    assert!(back == bytes, "other bytes came back");
 }

@@ -22,7 +22,8 @@ fn run(directory: &Path, arguments: &[&str]) -> Output {
 fn results(directory: &Path) -> Value {
     let results = fs::read_to_string(directory.join("r.json")).unwrap();
     let results: Value = serde_json::from_str(&results).unwrap();
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/lab-1.json");
+    let schema =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schema/lab-1.json");
     let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
     conform(&results, &schema, &schema, "$");
     results

@@ -31,7 +31,7 @@ fn good(directory: &Path, arguments: &str) -> (String, Value) {
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     let results = fs::read_to_string(directory.join("r.json")).unwrap();
     let results: Value = serde_json::from_str(&results).unwrap();
-    let schema = include_str!("../../../docs/schema/lab-1.json");
+    let schema = include_str!("../../../docs/reference/schema/lab-1.json");
     let schema: Value = serde_json::from_str(schema).unwrap();
     conform(&results, &schema, &schema, "$");
     let mut left: Vec<_> =

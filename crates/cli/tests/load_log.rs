@@ -498,7 +498,7 @@ fn wrong_usage_is_one_line_that_says_what_is_right() {
         ("--burst 10", ["--burst", "--rate, or how often"]),
         ("--burst 10/5ms --rate 5", ["--burst", "only how many"]),
         ("--ack --protocol relp", ["--ack", "RELP acknowledges by itself"]),
-        ("--ack maybe", ["'maybe'", "[possible values: any, written, durable]"]),
+        ("--ack maybe", ["'maybe'", "expected any, written, durable"]),
         ("--tls-name x", ["--tls-ca", ""]),
         ("--search --stored .", ["--stored", "--search"]),
     ] {

@@ -157,3 +157,81 @@ fn who_comes_with_a_name_takes_it_over() {
         assert_eq!(found, ["1", "2", "[3]"]);
     }
 }
+
+/// A token gives its client a tenant, whose names nobody else can take.
+#[test]
+fn a_token_is_an_identity_until_it_is_taken_out_of_the_file() {
+    const TOKENS: &str = "web-token-0123456789abcdef web\ndb-token-0123456789abcdefg db\n";
+    let ask = |daemon: &Daemon, words: &str| {
+        let mut stream = daemon.connect();
+        writeln!(stream, "LOGD 1 {words}\n{{\"by\":\"{}\"}}", words.split('-').next().unwrap())
+            .unwrap();
+        let mut answer = String::new();
+        let mut answers = BufReader::new(stream);
+        answers.read_line(&mut answer).unwrap();
+        if answer.starts_with('H') {
+            answers.read_line(&mut String::new()).unwrap();
+        }
+        answer
+    };
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("tokens");
+        std::fs::write(&file, TOKENS).unwrap();
+        let data = directory.path().join("data");
+        let flags = ["--names", "certified", "--tokens", file.to_str().unwrap()];
+        let own = ["--dir", data.to_str().unwrap()];
+        let Some(daemon) = Daemon::launch("logd", engine, &[&own[..], &flags].concat()) else {
+            continue;
+        };
+        assert_eq!(ask(&daemon, "name=a"), "E 1 identity\n");
+        assert_eq!(ask(&daemon, "token=guess name=a"), "E 1 token\n");
+        assert_eq!(ask(&daemon, "token=web-token-0123456789abcdef name=a"), "H 1 durable 0\n");
+        assert_eq!(ask(&daemon, "name=a token=db-token-0123456789abcdefg"), "H 1 durable 0\n");
+        assert_eq!(ask(&daemon, "token=web-token-0123456789abcdef"), "H 1 durable\n");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+        let output = command.args(["logd", "cat", "--tenant", "web"]).arg(&data).output().unwrap();
+        let lines = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(lines, "{\"by\":\"token=web\"}\n".repeat(2));
+        std::fs::write(&file, "# none\n").unwrap();
+        daemon.signal("-HUP");
+        wait_until("it is read again", || {
+            ask(&daemon, "token=web-token-0123456789abcdef") == "E 1 token\n"
+        });
+        daemon.end();
+    }
+}
+
+/// A client that comes back with an expired name would store its lines a second time.
+#[test]
+fn an_expired_name_is_refused_and_another_takes_its_place() {
+    let ask = |daemon: &Daemon, name: &str| {
+        let mut stream = daemon.connect();
+        writeln!(stream, "LOGD 1 name={name}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
+    };
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--forget-names", "1s", "--address-names", "1"];
+        let Some(daemon) = start(engine, directory.path(), &flags) else { continue };
+        let (mut first, mut answers, _) = join(&daemon, "web").unwrap();
+        first.write_all(b"1\n2\n").unwrap();
+        let mut line = String::new();
+        while line != "A 2\n" {
+            line.clear();
+            answers.read_line(&mut line).unwrap();
+        }
+        assert_eq!(ask(&daemon, "db"), "E 1 names\n");
+        drop((first, answers));
+        // While it is known, each question is a use of it.
+        wait_until("its place is free", || ask(&daemon, "db") == "H 1 durable 0\n");
+        assert_eq!(ask(&daemon, "web"), "E 1 expired\n");
+        daemon.end();
+        let daemon = start(engine, directory.path(), &[]).unwrap();
+        assert_eq!(ask(&daemon, "web"), "E 1 expired\n", "{engine}: also after a restart");
+        assert_eq!(cat(directory.path()), ["1", "2"]);
+        daemon.end();
+    }
+}

@@ -7,14 +7,7 @@
 //! whatever fails before there is a copy, goes back to the walk untouched, which does it over and
 //! finds the words for what is wrong.
 
-use std::{
-    collections::VecDeque,
-    os::fd::OwnedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use ringwise::Descriptor;
 use rustix::fs::{OFlags, Stat, fstat};
@@ -22,15 +15,16 @@ use rustix::fs::{OFlags, Stat, fstat};
 use crate::{
     attributes::Caller,
     data::{self, ahead},
-    flight::Memory,
     job::{Job, Outcome, Permissions, plan_text},
     listing::Run,
+    memory::Memory,
     options::Options,
-    place::{Identity, Place, kind, stat_of_copy},
+    pair::{Landed, Pair, Spent},
+    place::{Place, kind, stat_of_copy},
     progress::Meter,
     quoting::Locale,
     report::{Item, Line, compose},
-    way::{self, Means, SMALL_BYTES},
+    way::{self, SMALL_BYTES},
 };
 
 /// Files that are open before the first of them is copied, where they are read ahead.
@@ -38,57 +32,6 @@ const AHEAD_FILES_MAX: usize = 24;
 
 /// So many names in a row that go back, and the rest goes with them: it is no directory for this.
 const RETURNED_IN_ROW_MAX: usize = 2;
-
-/// A directory of the source and the one that was made for it.
-#[derive(Debug)]
-pub(crate) struct Pair {
-    pub(crate) source: Arc<OwnedFd>,
-    pub(crate) target: Arc<OwnedFd>,
-    pub(crate) source_path: Vec<u8>,
-    pub(crate) target_path: Vec<u8>,
-    pub(crate) source_identity: Identity,
-    pub(crate) target_identity: Identity,
-    /// Bundles that are not dealt with yet. Only the walk looks at it.
-    pending: AtomicUsize,
-}
-
-impl Pair {
-    pub(crate) fn new(
-        (source, target): (Arc<OwnedFd>, Arc<OwnedFd>),
-        (source_path, target_path): (&[u8], &[u8]),
-        (source_identity, target_identity): (Identity, Identity),
-    ) -> Pair {
-        Pair {
-            source,
-            target,
-            source_path: source_path.to_vec(),
-            target_path: target_path.to_vec(),
-            source_identity,
-            target_identity,
-            pending: AtomicUsize::new(0),
-        }
-    }
-
-    pub(crate) fn begin(&self) {
-        self.pending.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn end(&self) {
-        self.pending.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_done(&self) -> bool {
-        self.pending.load(Ordering::Relaxed) == 0
-    }
-
-    pub(crate) fn source_of(&self, name: &[u8]) -> Place {
-        Place::within(self.source.clone(), &self.source_path, name)
-    }
-
-    pub(crate) fn target_of(&self, name: &[u8]) -> Place {
-        Place::within(self.target.clone(), &self.target_path, name)
-    }
-}
 
 /// Names for a thread.
 #[derive(Debug)]
@@ -104,14 +47,6 @@ pub(crate) struct Bundle {
     pub(crate) shares: bool,
     /// Files that may be open before the first of them is copied.
     pub(crate) ahead_files: usize,
-}
-
-/// What the walk is to do with a bundle that came back.
-#[derive(Debug)]
-pub(crate) struct Landed {
-    pub(crate) pair: Arc<Pair>,
-    /// Names that were left, by the numbers of their places in the report.
-    pub(crate) returned: Vec<(u64, Vec<u8>)>,
 }
 
 /// A source that is open.
@@ -131,6 +66,7 @@ struct Work<'a> {
     in_row: usize,
     ok: bool,
     memory: Memory,
+    spent: Spent,
 }
 
 impl Bundle {
@@ -143,10 +79,13 @@ impl Bundle {
             in_row: 0,
             ok: true,
             memory: Memory::default(),
+            spent: Spent::default(),
         };
+        let began = Instant::now();
         work.run();
-        let Work { said, returned, ok, .. } = work;
-        let landed = Some(Landed { pair: self.pair.clone(), returned });
+        let Work { said, returned, ok, mut spent, .. } = work;
+        spent.whole = began.elapsed();
+        let landed = Some(Landed { pair: self.pair.clone(), returned, spent });
         Outcome { number: self.number, said, ok, source: None, landed }
     }
 }
@@ -219,7 +158,10 @@ impl Work<'_> {
         let target = bundle.pair.target_of(source.name());
         let permissions = Permissions::of_new(options, &stat);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let Ok(copy) = target.open(flags, permissions.at_first()) else {
+        let began = Instant::now();
+        let made = target.open(flags, permissions.at_first());
+        self.spent.making += began.elapsed();
+        let Ok(copy) = made else {
             return self.give_back(index, source.name());
         };
         self.in_row = 0;
@@ -261,7 +203,7 @@ impl Work<'_> {
         };
         let (way, reason) = match bundle.shares {
             true => way::share(&mut job),
-            false => way::choose(&job, options, Means::default()),
+            false => way::choose_in_memory(&job),
         };
         job.way = way.name();
         if options.debug {

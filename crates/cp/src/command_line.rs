@@ -244,37 +244,10 @@ struct Reader {
 impl Reader {
     fn new(locale: Locale) -> Reader {
         let options = Options {
-            backup: Backup::None,
             suffix: b"~".to_vec(),
-            making: Making::Copy,
-            dereference: Dereference::Always,
-            existing: Existing::Overwrite,
-            update: Update::All,
-            preserve: Preserve::default(),
-            sparse: Sparse::Auto,
-            reflink: Reflink::Auto,
             data: true,
             special_as_regular: true,
-            recursive: false,
-            one_file_system: false,
-            parents: false,
-            verbose: false,
-            debug: false,
-            strip_trailing_slashes: false,
-            remove_before: false,
-            remove_after_failure: false,
-            target: Target::Last(OsString::new()),
-            engine: EngineChoice::Auto,
-            jobs: None,
-            depth: None,
-            block_bytes: None,
-            atomic: false,
-            durable: false,
-            verify: false,
-            resume: false,
-            json: false,
-            progress: When::Never,
-            sources: Vec::new(),
+            ..Options::default()
         };
         Reader {
             locale,
@@ -292,6 +265,8 @@ impl Reader {
         }
     }
 
+    /// Applies a flag: a table with an arm for each.
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn take(&mut self, id: Id, value: Option<&OsStr>) -> Result<(), Misuse> {
         let options = &mut self.options;
         let locale = self.locale;

@@ -17,6 +17,7 @@ pub(crate) mod operands;
 mod parents;
 mod regular;
 mod same_file;
+mod state;
 mod tree;
 
 use std::{collections::HashMap, sync::Arc};
@@ -35,98 +36,9 @@ use crate::{
     progress::Meter,
     report::Report,
 };
-use bundles::Bundles;
-use durable::Written;
-use existing::Existed;
+pub(crate) use state::Copier;
+use state::{Bundles, Existed, Root, Visit, Visited};
 use tree::Tree;
-
-/// One run of `cp`.
-#[derive(Debug)]
-pub(crate) struct Copier {
-    pub(crate) options: Arc<Options>,
-    pub(crate) report: Report,
-    pub(crate) flight: Flight,
-    pub(crate) failed: bool,
-    caller: Caller,
-    meter: Arc<Meter>,
-    descriptors: Descriptors,
-    /// Where sources went that may be met again: directories, and files with several names.
-    copied: HashMap<Identity, Place>,
-    /// Sources that were named, and copies of them, where there is more than one.
-    named: Option<Named>,
-    /// Names that are with the threads, and directories that wait for them.
-    bundles: Bundles,
-    /// The file systems that are to be synced at the end, by their devices, for `--durable`.
-    written: HashMap<u64, Written>,
-}
-
-/// What was named on the command line.
-#[derive(Debug, Default)]
-struct Named {
-    sources: Names,
-    copies: Names,
-}
-
-/// Files and the names that they were met by.
-#[derive(Debug, Default)]
-struct Names(HashMap<Identity, Vec<Place>>);
-
-impl Names {
-    fn have(&self, file: Identity, name: &Place) -> bool {
-        self.0.get(&file).is_some_and(|names| names.iter().any(|known| known.is_same_name(name)))
-    }
-
-    /// By the very path: GNU cp does not see that `d/a` and `d/./a` are one.
-    fn have_exactly(&self, file: Identity, name: &Place) -> bool {
-        self.0.get(&file).is_some_and(|names| names.iter().any(|known| known.path == name.path))
-    }
-
-    /// False: this name of this file was known.
-    fn add(&mut self, file: Identity, name: &Place) -> bool {
-        let is_new = !self.have(file, name);
-        if !self.have_exactly(file, name) {
-            self.0.entry(file).or_default().push(name.clone());
-        }
-        is_new
-    }
-}
-
-/// A source on its way to a name.
-pub(crate) struct Visit<'a> {
-    pub(crate) source: Place,
-    pub(crate) target: Place,
-    pub(crate) is_named: bool,
-    /// Whether the directory that it goes into was made by this run, so that nothing is there.
-    pub(crate) is_new: bool,
-    /// The file system to stay on, where one is to be stayed on.
-    pub(crate) device: Option<u64>,
-    /// The directory that it goes into, where that is open.
-    pub(crate) into: Option<Identity>,
-    /// Directories above it in the source, for loops.
-    pub(crate) above: &'a dyn Fn(Identity) -> bool,
-    /// Directories above it in the destination that this run made.
-    pub(crate) made: &'a dyn Fn(Identity) -> bool,
-    /// The names that were given, for what is said about the tree as a whole.
-    pub(crate) root: &'a Root,
-}
-
-/// The source and destination of the tree as they are called.
-#[derive(Clone, Debug)]
-pub(crate) struct Root {
-    pub(crate) source: Vec<u8>,
-    pub(crate) target: Vec<u8>,
-}
-
-/// What became of a name.
-#[derive(Debug)]
-pub(crate) enum Visited {
-    Done,
-    Failed,
-    /// The tree is being copied into itself: the rest of it is left.
-    IntoItself,
-    /// A directory to go into.
-    Enter(Box<tree::Entered>),
-}
 
 /// Whether a source was copied before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -368,7 +280,7 @@ impl Copier {
                 return Ok(Met::First);
             }
         }
-        match self.link(&earlier, &visit.target, true, self.options.verbose, false) {
+        match self.link_to_copy(&earlier, &visit.target) {
             true => Ok(Met::Settled),
             false => Err(Visited::Failed),
         }

@@ -1,4 +1,4 @@
-//! `--json`: what happens, an object a line on standard output; docs/schema/cp-1.json.
+//! `--json`: what happens, an object a line on standard output; docs/reference/schema/cp-1.json.
 //!
 //! Errors are said on standard error too, as without it. Names that are not UTF-8 are given with
 //! replacement characters, and their bytes beside them.

@@ -4,14 +4,8 @@
 //! file is read or written while another job writes it: hard links and copies of copies come out
 //! as if one file were copied after the other.
 
-mod cold;
-mod mapped;
-mod memory;
-mod pace;
 mod ring;
-mod split;
 mod threads;
-mod writers;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,20 +15,16 @@ use std::{
 use rustix::process::{Resource, getrlimit};
 
 use crate::{
-    bundle::{Bundle, Landed},
+    bundle::Bundle,
     data::{self, ahead},
     job::{Job, Outcome, plan_text},
+    memory::Memory,
     options::{EngineChoice, Options, Reflink, Sparse},
+    pair::Landed,
     place::{Identity, kind},
     report::{Line, Report},
-    way::{
-        self, COLD_BYTES_MIN, COLD_FROM_BYTES, COLD_FROM_BYTES_DURABLE, Chosen, MAPPED_BYTES_MIN,
-        Means, Pairs, SMALL_BYTES, Way,
-    },
+    way::{self, Chosen, Pairs, SMALL_BYTES, Way},
 };
-use cold::ColdEngine;
-use mapped::MappedEngine;
-pub(crate) use memory::Memory;
 use ring::RingEngine;
 use threads::Threads;
 
@@ -47,23 +37,15 @@ const DESCRIPTORS_KEPT: u64 = 24;
 /// With fewer files for each thread names stay with the walk: a thread opens some ahead.
 const AHEAD_FILES_MIN: usize = 16;
 
-/// Bytes that a run gives its threads before the device gets some beside them: a shorter run would
-/// return sooner than the device is done with its part (docs/copying.md).
-const BESIDE_FROM_BYTES: u64 = 128 << 20;
-
 /// What copies files, and the files that are being copied.
 #[derive(Debug)]
 pub(crate) struct Flight {
     options: Arc<Options>,
-    ring: Lazy<RingEngine>,
-    mapped: Lazy<MappedEngine>,
-    cold: Lazy<ColdEngine>,
+    ring: Option<RingEngine>,
     threads: Option<Threads>,
     files_max: usize,
     pairs: Pairs,
     memory: Memory,
-    /// Bytes of all files that were to be moved.
-    given_bytes: u64,
     flying: HashMap<u64, Flying>,
     /// Bundles that came back, for the walk to see to.
     pub(crate) landed: VecDeque<Landed>,
@@ -108,40 +90,12 @@ impl Descriptors {
     }
 }
 
-/// An engine that is opened when it is first wanted.
-#[derive(Debug)]
-enum Lazy<T> {
-    Missing,
-    Untried,
-    Open(T),
-}
-
-impl<T> Lazy<T> {
-    /// Whether it is open, after opening it where nobody tried.
-    fn open(&mut self, make: impl FnOnce() -> Option<T>) -> bool {
-        if matches!(self, Lazy::Untried) {
-            *self = make().map_or(Lazy::Missing, Lazy::Open);
-        }
-        matches!(self, Lazy::Open(_))
-    }
-}
-
 impl Flight {
     /// Opens the engine that was chosen. An error is why a ring that was demanded is not there.
     pub(crate) fn new(options: &Arc<Options>, descriptors: Descriptors) -> Result<Flight, String> {
         let ring = match options.engine {
-            EngineChoice::Sync => Lazy::Missing,
-            EngineChoice::Uring => Lazy::Open(RingEngine::open(options, descriptors.files, true)?),
-            EngineChoice::Auto if descriptors.are_few() => Lazy::Missing,
-            EngineChoice::Auto => Lazy::Untried,
-        };
-        let mapped = match options.engine {
-            EngineChoice::Auto if !descriptors.are_few() => Lazy::Untried,
-            EngineChoice::Auto | EngineChoice::Sync | EngineChoice::Uring => Lazy::Missing,
-        };
-        let cold = match (&mapped, options.jobs) {
-            (Lazy::Missing, _) | (_, Some(1)) => Lazy::Missing,
-            _ => Lazy::Untried,
+            EngineChoice::Uring => Some(RingEngine::open(options, descriptors.files)?),
+            EngineChoice::Auto | EngineChoice::Sync => None,
         };
         let jobs = options.jobs.unwrap_or_else(|| match options.engine {
             // One file alone gives a thread nothing to do beside it.
@@ -153,13 +107,10 @@ impl Flight {
         Ok(Flight {
             options: options.clone(),
             ring,
-            mapped,
-            cold,
             threads,
             files_max: descriptors.files,
             pairs: Pairs::default(),
             memory: Memory::default(),
-            given_bytes: 0,
             flying: HashMap::new(),
             landed: VecDeque::new(),
             next_number: 1,
@@ -228,6 +179,12 @@ impl Flight {
         if may { self.pairs.share(source_device, copy_device) } else { Some(false) }
     }
 
+    /// Copies names without a thread.
+    pub(crate) fn run_bundle(&mut self, bundle: Bundle, report: &mut Report) {
+        report.wait_for(bundle.number);
+        self.land(vec![bundle.run()], report);
+    }
+
     /// Gives names to a thread.
     pub(crate) fn submit_bundle(&mut self, bundle: Bundle, report: &mut Report) {
         let (source, copy) = (bundle.pair.source_identity, bundle.pair.target_identity);
@@ -254,11 +211,7 @@ impl Flight {
         if moves && is_worth_it && kind(&job.source_stat).is_file() {
             job.absent_pages = self.memory.absent_pages(&job.source, job.size());
         }
-        if moves && !job.is_cold() && job.size() >= MAPPED_BYTES_MIN {
-            self.wait_for_room(report);
-        }
         let (way, reason) = self.choose(&job);
-        self.given_bytes += if moves { job.size() } else { 0 };
         if job.way.is_empty() {
             job.way = self.way_name(&job, way);
         }
@@ -266,39 +219,15 @@ impl Flight {
             let text = plan_text(&job, reason);
             report.say(Line::Out(text));
         }
-        if moves && let (Way::Ring, Lazy::Open(ring)) = (way, &mut self.ring) {
+        if moves && let (Way::Ring, Some(ring)) = (way, &mut self.ring) {
             depart(&mut self.flying, &job, report);
             let ended = ring.start(job);
             self.land(ended, report);
             self.bound(report);
             return true;
         }
-        if moves && let (Way::Mapped, Lazy::Open(mapped)) = (way, &mut self.mapped) {
-            depart(&mut self.flying, &job, report);
-            let (refused, ended) = mapped.start(job);
-            self.land_or_range(refused, ended, report);
-            return true;
-        }
-        if moves && let (Way::Direct, Lazy::Open(cold)) = (way, &mut self.cold) {
-            depart(&mut self.flying, &job, report);
-            let takes_direct = self.pairs.takes_direct(&job);
-            let (refused, ended) = cold.start(job, takes_direct);
-            self.land_or_range(refused, ended, report);
-            return true;
-        }
-        if moves && let (Way::Split, Lazy::Open(mapped)) = (way, &mut self.mapped) {
-            let moved = mapped.split(&job);
-            let outcome = job.end(moved);
-            return self.end_now(outcome, report);
-        }
-        // Who copies it at once finds what the kernel reads ahead in larger folios.
-        if moves && job.is_cold() && self.threads.is_some() {
-            self.widen();
-            if way != Way::Piped {
-                ahead::begin(&job.source, job.size());
-            }
-        }
         if moves && kind(&job.source_stat).is_file() && self.threads.is_some() {
+            self.prepare(&job, way);
             return self.begin_by_thread(job, way, report);
         }
         let moved = data::copy(&job, way);
@@ -306,14 +235,17 @@ impl Flight {
         self.end_now(outcome, report)
     }
 
-    /// What an engine would not take is copied by calls.
-    fn land_or_range(&mut self, refused: Option<Job>, ended: Vec<Outcome>, report: &mut Report) {
-        self.land(ended, report);
-        if let Some(job) = refused {
-            let moved = data::copy(&job, Way::Range);
-            self.land(vec![job.end(moved)], report);
+    /// Makes ready for a file that a thread will have to wait for: more threads, and reading ahead.
+    fn prepare(&mut self, job: &Job, way: Way) {
+        let is_past = matches!(way, Way::Past(_));
+        let waits = is_past || job.is_cold() || self.options.verify;
+        if let (true, Some(threads), None) = (waits, &mut self.threads, self.options.jobs) {
+            threads.widen(self.files_max / (2 * AHEAD_FILES_MIN));
         }
-        self.bound(report);
+        // A thread that copies it at once finds what the kernel reads ahead in larger folios.
+        if job.is_cold() && !is_past {
+            ahead::begin(&job.source, job.size());
+        }
     }
 
     /// Waits for all files in flight.
@@ -330,148 +262,20 @@ impl Flight {
         }
     }
 
-    fn wait(&mut self, report: &mut Report) {
-        let ended = match (&mut self.ring, &mut self.mapped, &mut self.cold, &mut self.threads) {
-            (Lazy::Open(ring), ..) if !ring.is_idle() => ring.wait(),
-            (_, Lazy::Open(mapped), ..) if !mapped.is_idle() => mapped.wait(),
-            (_, _, Lazy::Open(cold), _) if !cold.is_idle() => cold.wait(),
-            (.., Some(threads)) => threads.wait(),
+    /// Waits until something in flight ended.
+    pub(crate) fn wait(&mut self, report: &mut Report) {
+        let ended = match (&mut self.ring, &mut self.threads) {
+            (Some(ring), _) if !ring.is_idle() => ring.wait(),
+            (_, Some(threads)) => threads.wait(),
             _ => unreachable!("what flies is on a ring or with a thread"),
         };
         self.land(ended, report);
     }
 
-    /// Chooses a way, and opens what it needs when it is first wanted: a ring costs more than a
-    /// small file.
     fn choose(&mut self, job: &Job) -> Chosen {
-        let (options, files_max) = (&self.options, self.files_max);
-        let mut means = Means {
-            ring: !matches!(self.ring, Lazy::Missing),
-            direct: self.options.data && !job.cloned && self.may_map(job),
-            past: self.may_read_past(job),
-            piped: self.may_pipe(job),
-            pipes: options.durable
-                && !options.verify
-                && (self.threads.is_some() || options.is_one_file()),
-            split: self.options.data && !job.cloned && self.may_split(job),
-        };
-        loop {
-            let chosen = way::choose(job, options, means);
-            match chosen.0 {
-                Way::Spliced => {
-                    means.direct = self.pairs.takes_direct(job);
-                    if means.direct {
-                        return chosen;
-                    }
-                }
-                Way::Mapped => {
-                    means.direct = self.pairs.takes_direct(job)
-                        && self.mapped.open(|| MappedEngine::open(options, files_max));
-                    if means.direct {
-                        return chosen;
-                    }
-                }
-                Way::Direct => {
-                    let threads = self.threads.as_ref().map_or(1, Threads::most);
-                    let open = || ColdEngine::open(options, threads, files_max);
-                    means.past = self.pairs.gives_direct(job)
-                        && (!options.durable || self.pairs.takes_direct(job))
-                        && self.cold.open(open);
-                    if means.past {
-                        return chosen;
-                    }
-                }
-                Way::Piped => {
-                    means.piped = self.pairs.gives_direct(job);
-                    if means.piped {
-                        return chosen;
-                    }
-                }
-                Way::Split => {
-                    means.split = self.pairs.takes_direct(job)
-                        && self.mapped.open(|| MappedEngine::open(options, files_max));
-                    if means.split {
-                        return chosen;
-                    }
-                }
-                Way::Ring => {
-                    means.ring =
-                        self.ring.open(|| RingEngine::open(options, files_max, false).ok());
-                    if means.ring {
-                        return chosen;
-                    }
-                }
-                _ => return chosen,
-            }
-        }
-    }
-
-    /// Waits while both the threads and the device have enough to do.
-    fn wait_for_room(&mut self, report: &mut Report) {
-        while let (Lazy::Open(mapped), Some(threads)) = (&mut self.mapped, &mut self.threads) {
-            let mut ended = threads.take();
-            let is_full = threads.have_enough() || threads.have_plenty();
-            if is_full && !mapped.is_idle() && !mapped.wants_more() {
-                ended.extend(mapped.wait());
-                self.land(ended, report);
-            } else {
-                return self.land(ended, report);
-            }
-        }
-    }
-
-    /// Whether a file may go straight to the device. The page cache takes it sooner, unless the run
-    /// waits for the device anyway, the content would be copied twice, it has no room for the file,
-    /// or the run is a long one, all threads are busy and the device is not.
-    fn may_map(&self, job: &Job) -> bool {
-        let waits = self.options.durable
-            || !way::may_range(job, &self.options)
-            || memory::would_be_throttled(job.size());
-        let is_long = self.given_bytes >= BESIDE_FROM_BYTES;
-        let are_busy = || self.threads.as_ref().is_some_and(Threads::are_busy);
-        let is_free = |wants_more: bool| waits || (is_long && wants_more && are_busy());
-        match &self.mapped {
-            Lazy::Missing => false,
-            Lazy::Untried => is_free(true),
-            Lazy::Open(mapped) => !mapped.is_slow() && is_free(mapped.wants_more()),
-        }
-    }
-
-    /// The device has to be waited for: more threads, where nobody said how many and each can read
-    /// ahead.
-    fn widen(&mut self) {
-        if let (Some(threads), None) = (&mut self.threads, self.options.jobs) {
-            threads.widen(self.files_max / (2 * AHEAD_FILES_MIN));
-        }
-    }
-
-    /// Whether a file may be read past the page cache, if it is not in it: a ring, buffers and threads
-    /// of their own cost more than a short run gains by them.
-    fn may_read_past(&self, job: &Job) -> bool {
-        let (bytes_min, from_bytes) = match self.options.durable {
-            true => (MAPPED_BYTES_MIN, COLD_FROM_BYTES_DURABLE),
-            false => (COLD_BYTES_MIN, COLD_FROM_BYTES),
-        };
-        let is_there = !self.options.verify && !matches!(self.cold, Lazy::Missing);
-        is_there && job.size() >= bytes_min && self.given_bytes + job.size() >= from_bytes
-    }
-
-    /// Whether a file may be read past the page cache without a ring, if it is not in it: by several
-    /// threads, which wait for the device in turn.
-    fn may_pipe(&self, job: &Job) -> bool {
-        let options = &self.options;
         let are_several =
-            self.threads.is_some() || (options.is_one_file() && options.jobs != Some(1));
-        let is_free = options.engine == EngineChoice::Auto && !options.verify;
-        is_free && are_several && self.files_max > 1 && job.size() > SMALL_BYTES
-    }
-
-    /// Whether the device may have a part of a file that a thread copies in memory: of one that is
-    /// alone, where more than one thread may run and the kernel tells what is in memory.
-    fn may_split(&self, job: &Job) -> bool {
-        let is_alone = self.options.is_one_file() && self.options.jobs != Some(1);
-        let is_there = !matches!(self.mapped, Lazy::Missing);
-        is_alone && is_there && ringwise::page_cache(&job.source, 0, 1).is_ok()
+            self.threads.is_some() || (self.options.is_one_file() && self.options.jobs != Some(1));
+        way::choose(job, &mut self.pairs, are_several && self.files_max > 1)
     }
 
     /// Lets no more lines wait than memory has room for.
@@ -485,24 +289,8 @@ impl Flight {
         }
     }
 
-    /// What the device has and is to be checked goes on to the threads; what ended is told.
-    fn land(&mut self, mut ended: Vec<Outcome>, report: &mut Report) {
-        let written = match &mut self.mapped {
-            Lazy::Open(mapped) => mapped.take_written(),
-            _ => Vec::new(),
-        };
-        if !written.is_empty() {
-            self.widen();
-        }
-        for job in written {
-            ended.extend(match &mut self.threads {
-                Some(threads) => threads.start(job, Way::Mapped),
-                None => {
-                    let checked = data::copy(&job, Way::Mapped);
-                    vec![job.end(checked)]
-                }
-            });
-        }
+    /// Tells what ended.
+    fn land(&mut self, ended: Vec<Outcome>, report: &mut Report) {
         for outcome in ended {
             self.flying.remove(&outcome.number);
             self.note(&outcome);

@@ -13,9 +13,9 @@ use rustix::{
 
 use crate::{
     attributes::{Caller, Copied, Finish, Of, Otherwise, To, omitted_at_first, set_mode},
-    bundle::Landed,
     events,
     options::Options,
+    pair::Landed,
     place::{Identity, retry},
     progress::Meter,
     quoting::Locale,
@@ -102,17 +102,8 @@ impl Job {
 
     /// Whether the device has to be waited for: most of the source is not in memory.
     pub(crate) fn is_cold(&self) -> bool {
-        2 * self.absent_pages > self.pages()
-    }
-
-    /// Whether next to nothing of the source has to be waited for.
-    pub(crate) fn is_warm(&self) -> bool {
-        16 * self.absent_pages <= self.pages()
-    }
-
-    /// Pages of the source.
-    pub(crate) fn pages(&self) -> u64 {
-        self.size().div_ceil(rustix::param::page_size() as u64)
+        let pages = self.size().div_ceil(rustix::param::page_size() as u64);
+        2 * self.absent_pages > pages
     }
 
     pub(crate) fn text(&self, template: &str, names: &[&[u8]], errno: Errno) -> Line {

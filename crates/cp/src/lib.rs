@@ -1,16 +1,16 @@
 //! `ringwise cp`: GNU cp's flags, messages and exit status, with many files in flight.
 //!
-//! A run has one walk, which decides in the order of the sources what becomes of each name, and a
-//! flight of files whose content is on its way. What is said and what is made is the same whatever
-//! engine copies.
+//! A run has one walk, which decides what becomes of each name, in the order of the sources. Threads
+//! or a ring move the content of several files meanwhile. Messages and results are the same with each.
 //!
-//! Reading order: `options`, `command_line` (what was typed), `copier` (what becomes of a name),
-//! `copier/tree` (the walk), `job` (a regular file), `bundle` (many small ones), `way` (which way its content goes), `data` and
-//! `flight` (how it goes), `attributes`, `temporary` (the name it gets), `report` (what is said).
+//! Reading order, which is the path of the data: `options` and `command_line` (what was typed), `copier`
+//! (what becomes of a name), `copier/tree` (the walk), `job` (a regular file), `bundle` (many small ones),
+//! `flight` (who copies them), `way` (how the content of each goes), `data` (moves it), `attributes`,
+//! `temporary` (the name of a copy), `report` (messages).
 //!
-//! Invariant: a copy that was interrupted is shorter than its source.
+//! Invariant: a copy that was interrupted is shorter than its source, or longer by a part of a block.
 //!
-//! What it does not do: SELinux contexts, which are taken and ignored as GNU cp does without it.
+//! It does not set SELinux contexts: it accepts and ignores them, as GNU cp does without SELinux.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,9 @@ mod flight;
 mod help;
 mod job;
 mod listing;
+mod memory;
 mod options;
+mod pair;
 mod place;
 mod progress;
 mod quoting;
@@ -36,6 +38,7 @@ use std::{ffi::OsString, io::Write, process::ExitCode, sync::Arc};
 
 use command_line::{Misuse, Typed};
 use copier::Copier;
+pub use help::HELP;
 use progress::{Meter, Progress};
 use quoting::Locale;
 use report::{Line, Report};
@@ -49,7 +52,7 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
     let mut report = Report::new(locale);
     let (options, warnings) = match command_line::read(words, locale) {
         Ok(Typed::Copy(options, warnings)) => (Arc::new(*options), warnings),
-        Ok(Typed::Help) => return print(report, help::HELP),
+        Ok(Typed::Help) => return print(report, HELP),
         Ok(Typed::Version) => return print(report, &help::version()),
         Err(misuse) => return refuse(report, misuse),
     };

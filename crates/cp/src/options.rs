@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use crate::progress::When;
 
 /// Everything that the flags decide.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) backup: Backup,
     pub(crate) suffix: Vec<u8>,
@@ -80,9 +80,16 @@ pub(crate) enum Target {
     Directory(OsString),
 }
 
+impl Default for Target {
+    fn default() -> Target {
+        Target::Last(OsString::new())
+    }
+}
+
 /// `--backup`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Backup {
+    #[default]
     None,
     Simple,
     /// Numbered where there are numbered ones, else simple.
@@ -91,24 +98,27 @@ pub(crate) enum Backup {
 }
 
 /// What is made of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Making {
+    #[default]
     Copy,
     HardLink,
     SymbolicLink,
 }
 
 /// Which symbolic links are followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Dereference {
     Never,
     CommandLine,
+    #[default]
     Always,
 }
 
 /// What becomes of a destination that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Existing {
+    #[default]
     Overwrite,
     /// `-i`.
     Ask,
@@ -119,32 +129,36 @@ pub(crate) enum Existing {
 }
 
 /// `--update`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Update {
+    #[default]
     All,
     /// Only where the source is newer.
     Older,
 }
 
 /// `--sparse`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sparse {
     Never,
+    #[default]
     Auto,
     Always,
 }
 
 /// `--reflink`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reflink {
+    #[default]
     Auto,
     Always,
     Never,
 }
 
 /// `--engine`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum EngineChoice {
+    #[default]
     Auto,
     Uring,
     Sync,

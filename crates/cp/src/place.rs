@@ -8,7 +8,6 @@ use std::{
     sync::Arc,
 };
 
-use ringwise::Descriptor;
 use rustix::{
     fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, StatxFlags},
     io::Errno,
@@ -245,16 +244,6 @@ pub(crate) fn set_direct(file: impl AsFd, on: bool) -> Result<(), Errno> {
     let mut flags = fs::fcntl_getfl(&file)?;
     flags.set(OFlags::DIRECT, on);
     fs::fcntl_setfl(&file, flags)
-}
-
-/// Opens a file once more, with flags of its own, whatever it is called now. An error where `/proc` is
-/// missing, or the file's permissions forbid it.
-pub(crate) fn open_again(file: &Descriptor, stat: &Stat, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    let opened = retry(|| fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()))?;
-    // Something else may be mounted at /proc.
-    let is_it = Identity::of(&stat_of_copy(&opened, stat)?) == Identity::of(stat);
-    is_it.then_some(opened).ok_or(Errno::NOENT)
 }
 
 #[cfg(test)]

@@ -23,11 +23,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ringwise_measure::quantity::bytes_text;
 
 /// When to show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum When {
     /// On a terminal.
     Auto,
     Always,
+    #[default]
     Never,
 }
 

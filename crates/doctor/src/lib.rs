@@ -36,8 +36,8 @@ use std::process::ExitCode;
 /// The arguments of `ringwise doctor`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// File or directory whose file system and device to examine; a temporary file
-    /// of 4 MiB is written there and removed
+    /// Examine the file system and device under this file or directory; doctor
+    /// writes a temporary file of 4 MiB there and removes it
     #[arg(value_name = "PATH", default_value = ".")]
     pub path: PathBuf,
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::finding::{Finding, Status};
 
-/// The name and version of the JSON report's schema, docs/schema/doctor-1.json.
+/// The name and version of the JSON report's schema, docs/reference/schema/doctor-1.json.
 pub const SCHEMA: &str = "ringwise.doctor/1";
 
 /// Whether the text is coloured.

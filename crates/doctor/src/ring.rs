@@ -56,7 +56,7 @@ fn open(builder: Builder) -> Outcome {
                 granted: setup.granted(),
                 registered: setup.is_ring_registered(),
                 idles: setup.waits_are_idle(),
-                missing: Opcode::ALL.into_iter().filter(|code| !local.supports(*code)).collect(),
+                missing: of_rings().filter(|code| !local.supports(*code)).collect(),
             }
         }
         Err(SetupError::NoRing(FallbackReason::Refused(errno))) => {
@@ -134,6 +134,11 @@ fn seccomp(opened: &Outcome, environment: &Environment) -> Finding {
             ),
         }
     })
+}
+
+/// The operations that a ring can have.
+fn of_rings() -> impl Iterator<Item = Opcode> {
+    Opcode::ALL.into_iter().filter(|code| !code.is_for_threads())
 }
 
 const ALLOW_IN_FILTER: &str = "allow io_uring_setup, io_uring_enter and io_uring_register in the \
@@ -224,7 +229,7 @@ fn operations(opened: &Outcome) -> Finding {
     let Outcome::Works { missing, .. } = opened else {
         return Finding::unknown(NAME, "no ring to ask");
     };
-    let (all, call) = (Opcode::ALL.len(), "io_uring_register(2), IORING_REGISTER_PROBE");
+    let (all, call) = (of_rings().count(), "io_uring_register(2), IORING_REGISTER_PROBE");
     if missing.is_empty() {
         return Finding::ok(NAME, format!("{call}: all {all} operations"));
     }

@@ -110,19 +110,17 @@ fn device(storage: &Storage) -> Finding {
 fn queue(device: &Device) -> Vec<Finding> {
     let queue = &device.queue;
     let file = |name: &str| format!("/sys/block/{}/queue/{name}", device.name);
-    let number = |name: &'static str, fact: &Fact<u64>, judge: &dyn Fn(u64, String) -> Finding| {
+    type Judge<'a> = &'a dyn Fn(&'static str, u64, String) -> Finding;
+    let number = |name: &'static str, fact: &Fact<u64>, judge: Judge<'_>| {
         Finding::of(name, fact, |value| {
             let short = name.trim_start_matches("queue.");
-            judge(*value, format!("{}: {value}", file(short)))
+            judge(name, *value, format!("{}: {value}", file(short)))
         })
     };
     let mut findings = vec![
-        number("queue.io_poll", &queue.io_poll, &|value, evidence| match value {
-            0 => Finding::limited(
-                "queue.io_poll",
-                format!("{evidence}, completions cannot be polled for"),
-            ),
-            _ => Finding::ok("queue.io_poll", evidence),
+        number("queue.io_poll", &queue.io_poll, &|name, value, evidence| match value {
+            0 => Finding::limited(name, format!("{evidence}, completions cannot be polled for")),
+            _ => Finding::ok(name, evidence),
         }),
         Finding::of("queue.write_cache", &queue.write_cache, |value| {
             let what = match value.as_str() {
@@ -132,41 +130,34 @@ fn queue(device: &Device) -> Vec<Finding> {
             };
             Finding::ok("queue.write_cache", format!("{}: {value}{what}", file("write_cache")))
         }),
-        number("queue.fua", &queue.fua, &|value, evidence| {
+        number("queue.fua", &queue.fua, &|name, value, evidence| {
             let what = if value == 0 { ", a synchronous write costs a flush" } else { "" };
-            Finding::ok("queue.fua", format!("{evidence}{what}"))
+            Finding::ok(name, format!("{evidence}{what}"))
         }),
-        number(
-            "queue.rotational",
-            &queue.rotational,
-            &|value, evidence| match (value, device.kind) {
-                (0, _) => Finding::ok("queue.rotational", evidence),
-                (_, DeviceKind::Virtual) => Finding::ok(
-                    "queue.rotational",
-                    format!("{evidence}, which virtual disks often say"),
-                ),
-                _ => Finding::limited(
-                    "queue.rotational",
-                    format!("{evidence}, seeks bound what depth can gain"),
-                ),
-            },
-        ),
+        number("queue.rotational", &queue.rotational, &|name, value, evidence| match (
+            value,
+            device.kind,
+        ) {
+            (0, _) => Finding::ok(name, evidence),
+            (_, DeviceKind::Virtual) => {
+                Finding::ok(name, format!("{evidence}, which virtual disks often say"))
+            }
+            _ => Finding::limited(name, format!("{evidence}, seeks bound what depth can gain")),
+        }),
         scheduler(device, &file("scheduler")),
-        number("queue.nr_requests", &queue.nr_requests, &|value, evidence| {
+        number("queue.nr_requests", &queue.nr_requests, &|name, value, evidence| {
             if value >= NR_REQUESTS_MIN {
-                return Finding::ok("queue.nr_requests", evidence);
+                return Finding::ok(name, evidence);
             }
             let evidence = format!("{evidence}, deeper submitters wait inside the submission");
-            Finding::limited("queue.nr_requests", evidence)
-                .remedy(format!("echo {NR_REQUESTS_MIN} > {}", file("nr_requests")))
+            let remedy = format!("echo {NR_REQUESTS_MIN} > {}", file("nr_requests"));
+            Finding::limited(name, evidence).remedy(remedy)
         }),
-        number("queue.max_sectors_kb", &queue.max_sectors_kb, &|_, evidence| {
-            Finding::ok("queue.max_sectors_kb", format!("{evidence}, larger operations are split"))
+        number("queue.max_sectors_kb", &queue.max_sectors_kb, &|name, _, evidence| {
+            Finding::ok(name, format!("{evidence}, larger operations are split"))
         }),
     ];
-    if let Some(poll_queues) = &queue.nvme_poll_queues {
-        findings.push(nvme_poll_queues(poll_queues));
-    }
+    findings.extend(queue.nvme_poll_queues.as_ref().map(nvme_poll_queues));
     findings
 }
 

@@ -76,9 +76,7 @@ const KINDS: [Kind; 6] = [
         name: "workers.direct_write",
         what: "O_DIRECT overwrites",
         direct: true,
-        // A page in the cache sends a direct operation to a worker: it has to be written back or
-        // dropped first, which may block (mm/filemap.c, kiocb_write_and_wait and
-        // kiocb_invalidate_pages).
+        // As above.
         cold: true,
         operation: write,
         moves_bytes: BLOCK_BYTES,

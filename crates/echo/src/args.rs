@@ -20,8 +20,9 @@ pub struct Args {
     pub engine: EngineChoice,
 
     /// How long to look for work before sleeping, in microseconds or as a time such as 50us; 0
-    /// sleeps at once. It stops by itself where looking finds nothing. A connection that is alone is
-    /// served by the look itself, without ring or epoll
+    /// sleeps at once. Looks become rare if they find nothing. If the client runs on the same
+    /// processor, the server yields between looks. A look serves a lone connection by itself,
+    /// without ring or epoll
     #[arg(long, value_name = "USEC", default_value = "50", value_parser = parse_spin)]
     pub spin: Duration,
 

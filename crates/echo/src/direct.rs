@@ -3,7 +3,7 @@
 //! An armed receive has the sender wake whoever armed it, and the loop go round for it. A thread that
 //! looks for work anyway may as well ask the only socket that can bring some: nobody is woken, and the
 //! bytes are there a call earlier. The answer is sent likewise, by a call of this thread. On a loopback of virtual processors a round is a tenth shorter for it
-//! (docs/benchmarking.md, "Where an echo's time goes"). Before the thread sleeps, the receive is armed
+//! (docs/notes/library/echo.md). Before the thread sleeps, the receive is armed
 //! again. With two connections there is no look long enough for it to matter.
 
 use std::ops::Deref;

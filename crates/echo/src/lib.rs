@@ -17,12 +17,9 @@ mod spin;
 mod stats;
 mod worker;
 
-use std::{
-    io::{self, Write},
-    sync::Arc,
-};
+use std::{io::Write, sync::Arc};
 
-use ringwise_serve::{Plan, Server, make_room, signals};
+use ringwise_serve::{Plan, Printer, Server, make_room, signals};
 
 pub use args::Args;
 pub use ringwise_serve::{EngineChoice, ServeError as EchoError};
@@ -35,6 +32,8 @@ use crate::worker::Worker;
 ///
 /// The address cannot be listened on, the engine is not to be had, or a limit is too low.
 pub fn run(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
+    let printer = Printer::start();
+    let remarks = printer.clone();
     let plan = Plan {
         name: "echo",
         listen: args.listen,
@@ -43,8 +42,9 @@ pub fn run(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
         connections_max: make_room(args.max_connections, args.threads, 0)?,
         engine: args.engine,
         sqpoll: None,
-        say: Arc::new(|remark| {
-            let _ = writeln!(io::stderr(), "ringwise: echo: {remark}");
+        // A remark is lost if nobody reads them.
+        say: Arc::new(move |remark| {
+            let _ = remarks.print(format!("ringwise: echo: {remark}"));
         }),
     };
     let signals = signals(false)?;
@@ -52,5 +52,7 @@ pub fn run(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
     let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
     let told = writeln!(out, "listening on {}", server.address()).and_then(|()| out.flush());
     told.map_err(|error| EchoError::new(format!("standard output: {error}")))?;
-    server.serve(signals, || {})
+    let served = server.serve(signals, || {});
+    printer.flush();
+    served
 }

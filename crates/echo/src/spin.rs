@@ -1,10 +1,17 @@
 //! Looking for work before sleeping, where that pays.
 //!
-//! A sleep costs a wake-up: on a virtual machine tens of microseconds, more than an echo takes. To
-//! look at memory for as long spares it when an answer is about to come. When none is, looking is
-//! time taken from whoever would send it, so a look that finds nothing makes the next ones rarer.
+//! A sleep costs a wake-up: tens of microseconds on a virtual machine, more than an echo takes. A
+//! thread that looks for work instead saves the wake-up if work comes soon. A client on the same
+//! processor cannot send while this thread looks, so the thread yields to it between two looks. A
+//! look that finds nothing makes the next ones rarer.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use ringwise::Descriptor;
+use rustix::{net::sockopt, thread::sched_getcpu};
 
 /// Sleeps without a look, at most, after looks that found nothing.
 const SKIPPED_MAX: u32 = 64;
@@ -21,12 +28,14 @@ pub(crate) struct Spin {
     next_skip: u32,
     /// Looks that found work of late: each in vain halves them.
     hits: u32,
+    /// The client runs on this processor, so it gets the processor between two looks.
+    yields: bool,
     pub(crate) spared_sleeps: u64,
 }
 
 impl Spin {
     pub(crate) fn new(budget: Duration) -> Spin {
-        Spin { budget, skipping: 0, next_skip: 0, hits: 0, spared_sleeps: 0 }
+        Spin { budget, skipping: 0, next_skip: 0, hits: 0, yields: false, spared_sleeps: 0 }
     }
 
     /// Whether the next sleep may be spared.
@@ -46,28 +55,60 @@ impl Spin {
         self.hits
     }
 
+    /// Counts a look that found work.
+    pub(crate) fn found(&mut self) {
+        self.next_skip = 0;
+        self.hits = (self.hits + 1).min(HITS_MAX);
+    }
+
+    /// Learns from a client's socket whether the client runs on this thread's processor.
+    ///
+    /// The kernel notes the processor that handled the socket's last packet (SO_INCOMING_CPU,
+    /// socket(7)). On loopback that is the sender's processor, on a network card the one of its
+    /// interrupt.
+    pub(crate) fn learn_processor(&mut self, socket: &Descriptor) {
+        let incoming = sockopt::socket_incoming_cpu(socket);
+        self.yields = incoming.is_ok_and(|incoming| incoming as usize == sched_getcpu());
+    }
+
     /// Looks until there is work or the time is over; true: there is.
     pub(crate) fn look(&mut self, mut has_work: impl FnMut() -> bool) -> bool {
+        if has_work() {
+            self.spared_sleeps += 1;
+            self.found();
+            return true;
+        }
         let began = Instant::now();
         loop {
-            // Eight looks for each reading of the clock, which costs as much as they do.
-            for _ in 0..8 {
-                if has_work() {
-                    self.next_skip = 0;
-                    self.hits = (self.hits + 1).min(HITS_MAX);
-                    self.spared_sleeps += 1;
-                    return true;
-                }
-                std::hint::spin_loop();
+            let has = if self.yields {
+                thread::yield_now();
+                has_work()
+            } else {
+                // Eight looks for each reading of the clock, which costs as much as they do.
+                (0..8).any(|_| {
+                    std::hint::spin_loop();
+                    has_work()
+                })
+            };
+            let is_over = began.elapsed() >= self.budget;
+            self.spared_sleeps += u64::from(has);
+            // After a yield this long, a third thread had the processor. A sleep would have ended sooner.
+            if is_over && (self.yields || !has) {
+                self.was_in_vain();
+                return has;
             }
-            if began.elapsed() >= self.budget {
-                // One in vain among many is a processor that was taken away, and says nothing.
-                self.skipping = self.next_skip;
-                self.next_skip = (self.next_skip * 2 + 1).min(SKIPPED_MAX);
-                self.hits /= 2;
-                return false;
+            if has {
+                self.found();
+                return true;
             }
         }
+    }
+
+    /// One in vain among many is a processor that was taken away, and says nothing.
+    fn was_in_vain(&mut self) {
+        self.skipping = self.next_skip;
+        self.next_skip = (self.next_skip * 2 + 1).min(SKIPPED_MAX);
+        self.hits /= 2;
     }
 }
 
@@ -100,5 +141,46 @@ mod tests {
         assert!(!spin.look(|| false) && spin.is_worth_it(), "one in vain is none");
         assert_eq!(spin.hits(), HITS_MAX / 2);
         assert!(!spin.look(|| false) && !spin.is_worth_it());
+    }
+
+    /// A busy third thread on the processor keeps it for longer than a wake-up takes.
+    #[test]
+    fn a_yield_that_takes_long_is_a_look_in_vain() {
+        let mut spin = Spin { yields: true, ..Spin::new(Duration::from_micros(1)) };
+        for _ in 0..2 {
+            let mut looks = 0;
+            assert!(spin.is_worth_it());
+            assert!(spin.look(|| {
+                looks += 1;
+                thread::sleep(Duration::from_micros(2));
+                looks == 2
+            }));
+        }
+        assert!(!spin.is_worth_it(), "the second in vain skips a look");
+    }
+
+    #[test]
+    fn a_client_on_this_processor_is_yielded_to() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = Descriptor::from(std::os::fd::OwnedFd::from(listener.accept().unwrap().0));
+        let own = rustix::thread::sched_getaffinity(None).unwrap();
+        let mut spin = Spin::new(Duration::from_micros(1));
+        for cpu in (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| own.is_set(cpu)) {
+            pin(cpu);
+            std::io::Write::write_all(&mut client, b"x").unwrap();
+            spin.learn_processor(&socket);
+            assert!(spin.yields, "sent from {cpu} by this thread");
+            let Some(other) = (0..cpu).find(|&other| own.is_set(other)) else { continue };
+            pin(other);
+            spin.learn_processor(&socket);
+            assert!(!spin.yields, "sent from {cpu}, asked on {other}");
+        }
+    }
+
+    fn pin(cpu: usize) {
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(cpu);
+        rustix::thread::sched_setaffinity(None, &one).unwrap();
     }
 }

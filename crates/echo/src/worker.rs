@@ -33,6 +33,9 @@ const OPERATIONS_EACH: usize = 3;
 /// Operations that are no connection's.
 const OPERATIONS_BESIDE: usize = 8;
 
+/// Waits between two questions on which processor the client runs, each of which is a syscall.
+const ROUNDS_BETWEEN: u32 = 64;
+
 /// What an operation is for: the upper half of its tag. The lower is a connection's index.
 const FOR_CONTROL: u64 = 0;
 const FOR_ACCEPT: u64 = 1 << 32;
@@ -54,6 +57,12 @@ pub(crate) struct Worker {
     quiet: Vec<usize>,
     spin: Spin,
     direct: Direct,
+    /// How often the loop has waited.
+    rounds: u32,
+    /// The connection that something happened to last.
+    latest: usize,
+    /// A send was pushed since the loop was asked last.
+    has_pushed: bool,
     /// What is received into by looking.
     scratch: Vec<u8>,
     drain: Duration,
@@ -87,6 +96,9 @@ impl Worker {
             quiet: Vec::new(),
             spin: Spin::new(order.spin),
             direct: Direct::No,
+            rounds: 0,
+            latest: 0,
+            has_pushed: false,
             scratch: vec![0; BUFFER_BYTES],
             drain: order.drain,
             drain_until: None,
@@ -117,8 +129,15 @@ impl Worker {
             return self.local.submit().map(drop).map_err(failed);
         }
         self.choose_way()?;
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.rounds.is_multiple_of(ROUNDS_BETWEEN)
+            && let Some(client) = self.clients.get(self.latest).and_then(Option::as_ref)
+        {
+            self.spin.learn_processor(&client.socket);
+        }
         if self.spin.is_worth_it() {
-            if self.local.submit().map_err(failed)? > 0 {
+            if self.asks_loop() && self.local.submit().map_err(failed)? > 0 {
+                self.spin.found();
                 return Ok(());
             }
             if self.look() {
@@ -159,6 +178,15 @@ impl Worker {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the loop is asked before the next look. On epoll that is a syscall, and a connection
+    /// that receives by looking needs the loop only for what else there may be. A send that was
+    /// pushed has to go first: a direct answer would overtake it.
+    fn asks_loop(&mut self) -> bool {
+        std::mem::take(&mut self.has_pushed)
+            || !matches!(self.direct, Direct::Yes(_))
+            || self.rounds.is_multiple_of(LOOKS_BETWEEN)
     }
 
     /// Looks for work; true: the loop has some. What the only connection received is taken at once.
@@ -309,6 +337,7 @@ impl Worker {
     fn act_on(&mut self, index: usize) -> Result<(), ServeError> {
         while let Some(client) = &mut self.clients[index] {
             client.is_touched = false;
+            self.latest = index;
             let Some(step) = client.connection.step() else { return Ok(()) };
             let socket = &client.socket;
             let tag = FOR_SEND | index as u64;
@@ -329,16 +358,19 @@ impl Worker {
                         Piece::Chosen(received) => Operation::send_quiet(socket, received),
                         Piece::Own(bytes) => Operation::send_quiet(socket, bytes),
                     };
+                    self.has_pushed = true;
                     push(&mut self.local, send, tag)?;
                     self.quiet.push(index);
                 }
                 Step::SendJoined(bytes) => {
                     self.counts.sending(bytes.len());
+                    self.has_pushed = true;
                     push(&mut self.local, Operation::send_quiet(socket, bytes), tag)?;
                     self.quiet.push(index);
                 }
                 Step::SendAll(bytes) => {
                     self.counts.sending(bytes.len());
+                    self.has_pushed = true;
                     push(&mut self.local, Operation::send_all(socket, bytes), tag)?;
                 }
                 Step::Receive if self.direct == Direct::Ending(index) => {

@@ -4,138 +4,123 @@
 
 use std::{fs, path::PathBuf};
 
-use clap::Args as ClapArgs;
-use serde::{Deserialize, Deserializer, Serialize, de::Error};
-use serde_json::Value;
+use clap::{Args as ClapArgs, Subcommand};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, from_value};
 
-use crate::{
-    error::{LabError, plain},
-    offline::Action,
-};
+use crate::error::{LabError, plain};
 
 /// Measure engines side by side on this machine, and say which one pays.
 #[derive(Clone, Debug, Default, ClapArgs, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
-    /// What to do with saved results instead
+    /// Draw or compare saved results instead
     #[command(subcommand)]
     #[serde(skip)]
     pub action: Option<Action>,
 
-    /// What to measure: read, latency, nop, chain, stat, echo, copy, log [default: the
-    /// suite of all of them]
-    #[serde(deserialize_with = "text")]
+    /// Measure one of read, latency, nop, chain, stat, echo, copy, log [default:
+    /// the suite of all]
     pub workload: Option<String>,
 
-    /// About two minutes (default)
+    /// Measure for about two minutes (default)
     #[arg(long)]
     pub quick: bool,
 
-    /// More depths, blocks of 512 to 4m, rings that poll, half a second per sample: half an hour
+    /// Measure for half an hour: more depths and blocks, rings that poll
     #[arg(long, conflicts_with = "quick")]
     pub standard: bool,
 
-    /// As large as published studies: 10 GB direct, eight depths, blocks of 512 to 4m, seconds per
-    /// sample; the space and the time that it needs are said first
+    /// Measure at the size of published studies; time and space are said first
     #[arg(long, conflicts_with_all = ["quick", "standard"])]
     pub full: bool,
 
-    /// An existing directory on the device to be measured; test files go into a directory
-    /// "ringwise-lab-data" in it [default: the current directory]
+    /// Put test files below this directory, on the device to be measured
+    /// [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
-    /// Where the results file goes [default: the current directory]
+    /// Put the results file here [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// Engines, separated by commas: sync, threads, mmap, tokio, aio, uring, ringwise, fio,
-    /// fio+fixed; ringwise is the library's files in tokio ("ringwise+driver-thread": not driven by
-    /// the runtime, "ringwise+one-worker": a runtime with one worker thread); uring takes switches
-    /// as in "uring-registered-buffers" or "uring+sqpoll":
-    /// registered-buffers, registered-files, defer-taskrun (on unless taken away), coop-taskrun,
-    /// sqpoll, iopoll; fio, the program, looks at nothing it reads, so "uring+unverified" and
-    /// "ringwise+unverified" run beside it [default: all but ringwise and fio]
+    /// Compare these engines, separated by commas
+    ///
+    /// read, latency: sync, threads, mmap, tokio, aio, uring, ringwise, fio,
+    /// fio+fixed [default: all but ringwise and fio]. ringwise is the library's files
+    /// in tokio, also as "ringwise+driver-thread" and "ringwise+one-worker". uring
+    /// takes switches, as in "uring-registered-buffers" or "uring+sqpoll":
+    /// registered-buffers, registered-files, defer-taskrun (on unless taken away),
+    /// coop-taskrun, sqpoll, iopoll. Beside fio, which checks nothing that it reads,
+    /// "uring+unverified" and "ringwise+unverified" run.
+    ///
+    /// echo: uring, uring+spin, uring-spin, epoll, tokio, blocking, node.
+    ///
+    /// copy: ringwise, gnu, xcp, fcp, cpz [default: these], ringwise-sync,
+    /// ringwise-uring, ringwise+durable, ringwise+verify, ringwise+atomic.
+    ///
+    /// log: uring, epoll, rsyslog-imtcp, rsyslog-imptcp, rsyslog-relp, syslog-ng,
+    /// uring+sqpoll [--quick: the first three].
     #[arg(long, value_name = "A,B")]
-    #[serde(deserialize_with = "text")]
     pub engines: Option<String>,
 
-    /// Beside uring, the same with one switch changed, for each switch
+    /// Run uring also with each switch changed
     #[arg(long)]
     pub ablate: bool,
 
-    /// Reads, calls or chains in flight, or for nop the batch [default: 1,32; nop: 1,32,256; chain:
-    /// 170; --standard and --full: more]
+    /// Keep this many reads, calls or chains in flight; for nop: batch this many
+    /// [default: 1,32; nop: 1,32,256; chain: 170]
     #[arg(long, value_name = "N,N")]
-    #[serde(deserialize_with = "text")]
     pub depth: Option<String>,
 
-    /// For chain: what makes a page durable: fsync, fdatasync, dsync [default: all three through the
-    /// page cache, dsync past it]
+    /// chain: make pages durable by fsync, fdatasync, dsync [default: all; dsync
+    /// past the page cache]
     #[arg(long, value_name = "KIND,KIND")]
-    #[serde(deserialize_with = "text")]
     pub sync: Option<String>,
 
-    /// For echo and log: connections at a time [default: echo 1,2,50,1000; log 64, with --full
-    /// 1,64,2000]
+    /// echo, log: open this many connections [default: echo 1,2,50,1000; log 64]
     #[arg(long, value_name = "N,N")]
-    #[serde(deserialize_with = "text")]
     pub connections: Option<String>,
 
-    /// For echo: bytes of a message, such as 64,4k [default: 64; --full: 64,512,4k,64k]; for log: of
-    /// a line [default: 150]
+    /// echo, log: send messages or lines of this many bytes, such as 64,4k
+    /// [default: echo 64; log 150]
     #[arg(long, value_name = "SIZE,SIZE")]
-    #[serde(deserialize_with = "text")]
     pub length: Option<String>,
 
-    /// For copy: data sets, of 1k, 32k, 1m, 32m, 1g (one file), small, medium, large, mix, many,
-    /// flat (trees) [default: all]; its engines are ringwise, gnu, xcp, fcp, cpz [default: these],
-    /// ringwise-sync, ringwise-uring, ringwise+durable, ringwise+verify, ringwise+atomic; --full has
-    /// the data sets of their whole size
+    /// copy: copy these data sets: 1k, 32k, 1m, 32m, 1g (one file), small, medium,
+    /// large, mix, many, flat (trees), again (to where a copy was removed)
+    /// [default: all]
     #[arg(long, value_name = "A,B")]
-    #[serde(deserialize_with = "text")]
     pub sets: Option<String>,
 
-    /// For copy: instead of programs, the block sizes and depths of `ringwise cp --engine=uring`
-    /// [default: --block 1k,4k,16k,64k,256k,1m,4m,32m --depth 1,4,16,64,256 --size 64m]
+    /// copy: vary block size and depth of `ringwise cp --engine=uring` instead
+    /// [default: --block 1k,4k,16k,64k,256k,1m,4m,32m --depth 1,4,16,64,256
+    /// --size 64m]
     #[arg(long)]
     pub study: bool,
 
-    /// For echo and log: another server that is running, beside the engines uring, uring+spin,
-    /// uring-spin, epoll, tokio, blocking, node of echo, and uring, epoll, rsyslog-imtcp,
-    /// rsyslog-imptcp, rsyslog-relp, syslog-ng, uring+sqpoll of log (--quick: the first three); may
-    /// be repeated
+    /// echo, log: compare a server that is running already; may be repeated
     #[arg(long, value_name = "NAME=IP:PORT")]
     pub target: Vec<String>,
 
-    /// For log: what is true of a line that the sender may forget: none, written, durable
-    /// [default: all; --quick: none,durable]
+    /// log: give these guarantees: none, written, durable [default: all; --quick:
+    /// none,durable]
     #[arg(long, value_name = "G,G")]
-    #[serde(deserialize_with = "text")]
     pub guarantee: Option<String>,
 
-    /// For log: how lines come: plain, tls [default: plain; --full: both]
+    /// log: send over plain, tls [default: plain; --full: both]
     #[arg(long, value_name = "T,T")]
-    #[serde(deserialize_with = "text")]
     pub transport: Option<String>,
 
-    /// For log: lines per second over all connections, or max for as many as are taken [default:
-    /// 50000,max; --quick: max; --full: 200000,max]
+    /// log: offer this many lines per second, or max [default: 50000,max;
+    /// --quick: max; --full: 200000,max]
     #[arg(long, value_name = "N,max")]
-    #[serde(deserialize_with = "text")]
     pub rate: Option<String>,
 
-    /// For log: what is one write of uring and epoll: batch, or receive for what each receive brought
-    /// [default: batch]
-    #[arg(long, value_name = "GATHER")]
-    #[serde(deserialize_with = "text")]
-    pub gather: Option<String>,
-
-    /// For log: results that uring and epoll look at before the next are asked for; 1 also sends each
+    /// log: look at this many results before asking for more; 1 also sends each
     /// answer by itself [default: all]
     #[arg(long, value_name = "N")]
-    #[serde(deserialize_with = "text")]
     pub batch: Option<String>,
 
     /// Serve, for a lab that runs this program as one of its echo servers
@@ -143,100 +128,135 @@ pub struct Args {
     #[serde(skip)]
     pub child_server: Option<String>,
 
-    /// Bytes per read, such as 4k,32k [default: 4k]
+    /// Read blocks of this many bytes, such as 4k,32k [default: 4k]
     #[arg(long, value_name = "SIZE,SIZE")]
-    #[serde(deserialize_with = "text")]
     pub block: Option<String>,
 
-    /// Through the page cache or past it: buffered, direct [default: both]
+    /// Use the page cache (buffered) or go past it (direct) [default: both]
     #[arg(long, value_name = "PROFILE")]
-    #[serde(deserialize_with = "text")]
     pub profile: Option<String>,
 
-    /// seq, random [default: buffered seq, direct random]
+    /// Read in this order: seq, random [default: buffered seq, direct random]
     #[arg(long, value_name = "PATTERN")]
-    #[serde(deserialize_with = "text")]
     pub pattern: Option<String>,
 
-    /// What the page cache holds in buffered runs: warm, cold; or bounded, bounded:SIZE: the run
-    /// has a memory cgroup of that size, for random reads through the page cache, and with
-    /// --profile direct for mmap beside direct reads [default: warm; bounded: a quarter of the files]
+    /// Bring the page cache into this state: warm, cold, bounded, bounded:SIZE (a
+    /// memory cgroup of that size) [default: warm; bounded: a quarter of the files]
     #[arg(long, value_name = "STATE")]
-    #[serde(deserialize_with = "text")]
     pub cache: Option<String>,
 
-    /// Bytes of test files per profile, such as 1g [default: 1000m, or less where space or time
-    /// are short; --full: buffered 1000m, direct 10g]
+    /// Lay out this many bytes of test files per profile, such as 1g [default:
+    /// 1000m, less if space or time are short; --full: direct 10g]
     #[arg(long, value_name = "SIZE")]
-    #[serde(deserialize_with = "text")]
     pub size: Option<String>,
 
-    /// Test files per profile [default: buffered 10, direct 1; stat: 100000, in the quick
-    /// suite 10000]
+    /// Lay out this many test files per profile [default: buffered 10, direct 1;
+    /// stat: 100000, in the quick suite 10000]
     #[arg(long, value_name = "N")]
-    #[serde(deserialize_with = "text")]
     pub files: Option<String>,
 
-    /// Threads of the engine "threads", beside one thread per unit of depth [default: processors]
+    /// Run the engine "threads" also with this many [default: processors]
     #[arg(long, value_name = "N")]
-    #[serde(deserialize_with = "text")]
     pub threads: Option<String>,
 
-    /// Measured time per sample, such as 500ms [default: what fits into two minutes; --full: 2s]
+    /// Measure each sample for this long, such as 500ms [default: what fits into
+    /// two minutes; --full: 2s]
     #[arg(long, value_name = "TIME")]
-    #[serde(deserialize_with = "text")]
     pub duration: Option<String>,
 
-    /// Reads per sample, instead of a time
+    /// Make this many reads per sample, instead of measuring for a time
     #[arg(long, value_name = "N", conflicts_with = "duration")]
-    #[serde(deserialize_with = "text")]
     pub reads: Option<String>,
 
-    /// Interleaved blocks, each with two samples of every engine [default: 5, and while an interval
-    /// is too wide and time allows, up to three times as many]
+    /// Take this many interleaved blocks of two samples per row [default: 5, and up
+    /// to three times as many while intervals are wide]
     #[arg(long, value_name = "N")]
-    #[serde(deserialize_with = "text")]
     pub repeats: Option<String>,
 
-    /// Seed of the content, the random offsets and the order of engines [default: 1]
+    /// Seed content, random offsets and the order of engines [default: 1]
     #[arg(long, value_name = "N")]
-    #[serde(deserialize_with = "text")]
     pub seed: Option<String>,
 
-    /// The results file [default: ringwise-lab-DATE-TIME.json]
+    /// Write the results here [default: ringwise-lab-DATE-TIME.json]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// A JSON file with these flags as keys
+    /// Read flags from a JSON file with their names as keys
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
 
-    /// Percentiles that the table shows: p50, p90, p99, p99.9, p99.99; the results file has them
-    /// all [default: p50,p99,p99.9]
+    /// Show these percentiles: p50, p90, p99, p99.9, p99.99 [default:
+    /// p50,p99,p99.9]
     #[arg(long, value_name = "P,P")]
-    #[serde(deserialize_with = "text")]
     pub percentiles: Option<String>,
 
-    /// Draw the latencies of each row over time: an SVG file for each and "index.svg" with all
-    /// beside each other, into this directory, which is made if it is missing
+    /// Draw latencies over time as SVG files with an "index.svg" into this directory
     #[arg(long, value_name = "DIR", conflicts_with = "reads")]
     pub heatmap: Option<PathBuf>,
 
-    /// Go on with an interrupted run, by its partial results file and with the flags that it had
+    /// Go on with an interrupted run, from its partial results file
     #[arg(long, value_name = "FILE", exclusive = true)]
     #[serde(skip)]
     pub resume: Option<PathBuf>,
 
-    /// Check the lab with itself, in so many runs: every row of a depth is the same engine, so that
-    /// at least 95 % of all rows have to show no difference; exit status 1 where they do not
+    /// Check the lab in this many runs of one engine in all rows; exit with 1 if
+    /// more than 5 % of the rows differ
     #[arg(long, value_name = "RUNS")]
-    #[serde(deserialize_with = "text")]
     pub self_check: Option<String>,
 
     /// Keep the test files for the next run
     #[arg(long)]
     pub keep: bool,
+}
+
+/// What to do in place of a measurement.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Action {
+    /// Draw saved results again, several runs beside each other
+    Report(ReportArgs),
+    /// Tell what is faster or slower than before; exit with 1 on a regression
+    Compare(CompareArgs),
+}
+
+/// What of saved results is wanted, and where.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct ReportArgs {
+    /// Read these results files
+    #[arg(required = true, value_name = "JSON")]
+    pub results: Vec<PathBuf>,
+
+    /// Write a page for a browser, in one file that fetches nothing
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Print Markdown [default, if nothing else is asked for]
+    #[arg(long)]
+    pub markdown: bool,
+
+    /// Write comma-separated values, a line for each row
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
+    /// Write the rows of read in one results file as fio's JSON (json+)
+    #[arg(long, value_name = "FILE")]
+    pub fio_json: Option<PathBuf>,
+}
+
+/// What is compared.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct CompareArgs {
+    /// Compare with this results file
+    #[arg(value_name = "OLD")]
+    pub old: PathBuf,
+
+    /// Compare this later results file
+    #[arg(value_name = "NEW")]
+    pub new: PathBuf,
+
+    /// Allow a row to be slower, or to take more CPU time, by this share
+    #[arg(long, value_name = "SHARE", default_value = "5%")]
+    pub threshold: String,
 }
 
 impl Args {
@@ -247,12 +267,17 @@ impl Args {
     /// The file cannot be read, is not JSON, or has a key that is no flag.
     pub fn with_config(self) -> Result<Args, LabError> {
         let Some(path) = &self.config else { return Ok(self) };
-        let name = path.display();
+        let name = path.display().to_string();
         let text = fs::read_to_string(path)
             .map_err(|error| LabError::Usage(format!("--config {name}: {}", plain(&error))))?;
-        let config: Args = serde_json::from_str(&text)
-            .map_err(|error| LabError::Usage(format!("--config {name}: {error}")))?;
-        Ok(self.or(config))
+        let failed = |error| LabError::Usage(format!("--config {name}: {error}"));
+        let mut flags: Map<String, Value> = serde_json::from_str(&text).map_err(failed)?;
+        flags.iter_mut().filter(|(name, _)| *name != "target").for_each(|(_, value)| {
+            if let Some(typed) = as_typed(value) {
+                *value = typed.into();
+            }
+        });
+        self.or(flags).map_err(failed)
     }
 
     /// What was typed as a `--config` file would say it: the flags that were given.
@@ -270,73 +295,43 @@ impl Args {
         Value::Object(flags)
     }
 
-    fn or(self, config: Args) -> Args {
+    /// The names of the flags that were given.
+    pub fn given(&self) -> Vec<String> {
+        let flags = self.as_config();
+        flags.as_object().map_or_else(Vec::new, |flags| flags.keys().cloned().collect())
+    }
+
+    /// These flags, and of a file's the others.
+    fn or(self, mut flags: Map<String, Value>) -> Result<Args, serde_json::Error> {
+        // Unknown flags and wrong types are errors, even if they are not used.
+        let config: Args = from_value(Value::Object(flags.clone()))?;
+        let Value::Object(typed) = self.as_config() else { return Ok(self) };
         // A time that was typed replaces a count in the file, and the other way round.
-        let extent_typed = self.duration.is_some() || self.reads.is_some();
-        let scale_typed = self.quick || self.standard || self.full;
-        Args {
-            action: self.action,
-            workload: self.workload.or(config.workload),
-            quick: self.quick || (config.quick && !scale_typed),
-            standard: self.standard || (config.standard && !scale_typed),
-            full: self.full || (config.full && !scale_typed),
-            dir: self.dir.or(config.dir),
-            out: self.out.or(config.out),
-            engines: self.engines.or(config.engines),
-            ablate: self.ablate || config.ablate,
-            depth: self.depth.or(config.depth),
-            block: self.block.or(config.block),
-            profile: self.profile.or(config.profile),
-            pattern: self.pattern.or(config.pattern),
-            cache: self.cache.or(config.cache),
-            size: self.size.or(config.size),
-            files: self.files.or(config.files),
-            connections: self.connections.or(config.connections),
-            length: self.length.or(config.length),
-            sync: self.sync.or(config.sync),
-            target: if self.target.is_empty() { config.target } else { self.target },
-            sets: self.sets.or(config.sets),
-            study: self.study || config.study,
-            guarantee: self.guarantee.or(config.guarantee),
-            transport: self.transport.or(config.transport),
-            rate: self.rate.or(config.rate),
-            gather: self.gather.or(config.gather),
-            batch: self.batch.or(config.batch),
-            child_server: self.child_server,
-            threads: self.threads.or(config.threads),
-            duration: self.duration.or(config.duration.filter(|_| !extent_typed)),
-            reads: self.reads.or(config.reads.filter(|_| !extent_typed)),
-            repeats: self.repeats.or(config.repeats),
-            seed: self.seed.or(config.seed),
-            json: self.json.or(config.json),
-            percentiles: self.percentiles.or(config.percentiles),
-            heatmap: self.heatmap.or(config.heatmap),
-            config: self.config,
-            resume: self.resume,
-            self_check: self.self_check.or(config.self_check),
-            keep: self.keep || config.keep,
+        for together in [&["duration", "reads"][..], &["quick", "standard", "full"]] {
+            if together.iter().any(|name| typed.contains_key(*name)) {
+                together.iter().for_each(|name| drop(flags.remove(*name)));
+            }
         }
+        flags.extend(typed);
+        let both: Args = from_value(Value::Object(flags))?;
+        // A path that is no text is in no JSON.
+        let (dir, out) = (self.dir.or(config.dir), self.out.or(config.out));
+        let (json, heatmap) = (self.json.or(config.json), self.heatmap.or(config.heatmap));
+        let Args { action, config, resume, child_server, .. } = self;
+        Ok(Args { action, config, resume, child_server, dir, out, json, heatmap, ..both })
     }
 }
 
-/// A string, a number, or a list of them: as it would be typed.
-fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    fn as_typed(value: &Value) -> Option<String> {
-        match value {
-            Value::String(text) => Some(text.clone()),
-            Value::Number(number) => Some(number.to_string()),
-            Value::Array(items) => {
-                let items: Option<Vec<String>> = items.iter().map(as_typed).collect();
-                items.map(|items| items.join(","))
-            }
-            _ => None,
+/// A number or a list, as it would be typed.
+fn as_typed(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Array(items) => {
+            let items: Option<Vec<String>> = items.iter().map(as_typed).collect();
+            items.map(|items| items.join(","))
         }
-    }
-    let value = Value::deserialize(deserializer)?;
-    match as_typed(&value) {
-        Some(text) => Ok(Some(text)),
-        None if value.is_null() => Ok(None),
-        None => Err(D::Error::custom(format!("{value}: expected a string, a number or a list"))),
+        _ => None,
     }
 }
 
@@ -373,7 +368,8 @@ mod tests {
             ..Args::default()
         };
         let typed = Args { reads: Some("10".into()), quick: true, ..Args::default() };
-        let both = typed.or(config);
+        let Value::Object(config) = config.as_config() else { panic!("{config:?}") };
+        let both = typed.or(config).unwrap();
         assert_eq!((both.depth.as_deref(), both.reads.as_deref()), (Some("64"), Some("10")));
         assert_eq!((both.duration, both.quick, both.full), (None, true, false));
     }

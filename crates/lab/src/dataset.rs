@@ -7,7 +7,6 @@
 
 pub mod block;
 mod layout;
-pub mod tree;
 
 pub use layout::{Layout, Size};
 

@@ -9,10 +9,10 @@ pub mod chain;
 pub mod fio;
 pub mod handle;
 pub mod mmap;
+pub mod name;
 pub mod null;
 
-mod rolling;
-pub mod stat;
+pub(crate) mod rolling;
 pub mod sync;
 pub mod threads;
 pub mod tokio;
@@ -22,11 +22,11 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use ringwise::AlignedBuf;
 use ringwise_measure::{Latency, cpu::CpuSplit};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     job::{Failure, Job, Start, Until, Window},
     lane::Counts,
-    workload::copy::CopyFigures,
 };
 
 /// What direct reads want of an address; enough for every block device there is.
@@ -40,6 +40,19 @@ pub trait Engine: Send + Sync {
     ///
     /// [`Failure`]: the engine is not to be had here, or something went wrong in it.
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure>;
+}
+
+/// What a program that was run to its end took, beside the time until it returned.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProgramTimes {
+    /// From its start until all that it wrote was on the device.
+    pub durable_ns: u64,
+    /// CPU time of the program in user mode.
+    pub user_ns: u64,
+    /// CPU time of the program in the kernel, io-wq workers included.
+    pub system_ns: u64,
+    /// CPU time of the sync after it, and of the kernel's threads during both.
+    pub write_back_ns: u64,
 }
 
 /// CPU time of another process, told apart.
@@ -78,8 +91,8 @@ pub struct Tally {
     pub client_bound: bool,
     /// What a workload counts of its own, by names that say what they are.
     pub figures: BTreeMap<&'static str, f64>,
-    /// What else a copy took.
-    pub copy: Option<CopyFigures>,
+    /// The times of a program that was run to its end.
+    pub program: Option<ProgramTimes>,
 }
 
 impl Tally {
@@ -122,7 +135,7 @@ pub(crate) fn beside_the_ring(fallbacks: u64) -> Option<String> {
 }
 
 /// The engine is not to be had here, for a reason.
-fn unavailable(reason: impl fmt::Display) -> Failure {
+pub(crate) fn unavailable(reason: impl fmt::Display) -> Failure {
     Failure::Unavailable(reason.to_string())
 }
 

@@ -6,8 +6,7 @@
 use ringwise_measure::{device::Storage, quantity::bytes_text, statistics};
 
 use crate::{
-    job::{Cache, Failure},
-    plan::Profile,
+    job::{Cache, Failure, Profile},
     row::Measured,
     sample::Sample,
 };

@@ -24,8 +24,18 @@ use serde::{Deserialize, Serialize};
 use crate::{
     dataset::{DataFile, block::Mismatch},
     error::plain,
-    lane::Record,
+    record::Record,
 };
+
+/// Through the page cache or past it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    /// Through the page cache.
+    Buffered,
+    /// Past it, with O_DIRECT.
+    Direct,
+}
 
 /// In which order the blocks are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -283,5 +293,34 @@ impl StartControl {
         let window = Window::beginning_now(timing);
         self.window.send(window).ok()?;
         Some(window)
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Profile::Buffered => "buffered",
+            Profile::Direct => "direct",
+        })
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pattern::Sequential => "sequential",
+            Pattern::Random => "random",
+        })
+    }
+}
+
+impl fmt::Display for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cache::Warm => "warm",
+            Cache::Cold => "cold",
+            Cache::Bypassed => "O_DIRECT",
+            Cache::Bounded => "bounded cache",
+        })
     }
 }

@@ -5,18 +5,15 @@
 //! it counts what is in flight by itself, which the gate of Little's law then compares with the
 //! latencies.
 
-mod recent;
-
 use std::sync::Arc;
 
-use recent::Recent;
-pub use recent::Record;
-
+pub use crate::record::Record;
 use crate::{
     accesses::Accesses,
     dataset::block::verify,
     heat::Heat,
     job::{Failure, Job, Request, Until, Window},
+    record::Recent,
 };
 
 /// Equal parts of the measured time in which operations are counted, for the test of steadiness.

@@ -1,63 +1,13 @@
 //! What is done with results that were saved: drawn again, and compared. Measures nothing.
 
-use std::{io::Write, path::PathBuf};
-
-use clap::{Args as ClapArgs, Subcommand};
+use std::io::Write;
 
 use crate::{
+    args::{Action, ReportArgs},
     error::LabError,
+    output::say,
     report::{compare::compare, csv, fio, json, markdown, page, saved::Saved},
-    say,
 };
-
-/// What to do in place of a measurement.
-#[derive(Clone, Debug, Subcommand)]
-pub enum Action {
-    /// Draw saved results again, several runs, machines or kernels beside each other
-    Report(ReportArgs),
-    /// Tell what is faster or slower than in an earlier run; exit status 1 on a regression
-    Compare(CompareArgs),
-}
-
-/// What of saved results is wanted, and where.
-#[derive(Clone, Debug, Default, ClapArgs)]
-pub struct ReportArgs {
-    /// Results files of `ringwise lab`
-    #[arg(required = true, value_name = "JSON")]
-    pub results: Vec<PathBuf>,
-
-    /// A page for a browser, in one file that fetches nothing
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-
-    /// Markdown, to standard output [default, if nothing else is asked for]
-    #[arg(long)]
-    pub markdown: bool,
-
-    /// Comma-separated values, a line for each row
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-
-    /// The rows of the workload read as fio's JSON (json+), of one results file
-    #[arg(long, value_name = "FILE")]
-    pub fio_json: Option<PathBuf>,
-}
-
-/// What is compared.
-#[derive(Clone, Debug, Default, ClapArgs)]
-pub struct CompareArgs {
-    /// The results file to compare with
-    #[arg(value_name = "OLD")]
-    pub old: PathBuf,
-
-    /// The later one
-    #[arg(value_name = "NEW")]
-    pub new: PathBuf,
-
-    /// By how much a row may be slower, or take more CPU time, than before
-    #[arg(long, value_name = "SHARE", default_value = "5%")]
-    pub threshold: String,
-}
 
 /// Does it, and prints to `out`.
 ///

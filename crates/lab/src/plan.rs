@@ -1,45 +1,30 @@
-//! What is to be measured: the command line, checked and with every default filled in.
+//! What holds for every workload of a run: the general flags, checked and with their defaults.
 
-mod chain;
-mod check;
-mod copy;
-mod echo;
-mod engine_name;
-mod flags;
-mod groups;
-mod log;
-mod percentile;
-mod stat;
+pub mod percentile;
+pub mod scale;
+pub mod typed;
 
-pub use chain::ChainGroup;
-pub use copy::{CopyPlan, CopyProgram, DataSet, Part};
-pub use echo::{EchoPlan, EchoServer, Spin};
-pub use engine_name::EngineName;
-pub use log::{
-    Gather, Guarantee, LogGroup, LogPlan, LogServer, LogSwitches, RsyslogInput, Transport,
+use std::{path::PathBuf, time::Duration};
+
+use ringwise_measure::quantity::parse_duration;
+
+use self::{
+    percentile::Percentile,
+    scale::Scale,
+    typed::{list, number, unknown, usage},
 };
-pub use percentile::Percentile;
-pub use stat::StatPlan;
+use crate::{args::Args, error::LabError};
 
-use std::{fmt, path::PathBuf, time::Duration};
+/// The most runs of a check of the lab with itself: enough for any share.
+const SELF_CHECKS_MAX: u64 = 100;
 
-use serde::Serialize;
-
-use crate::{
-    args::Args,
-    dataset::Size,
-    job::{Cache, Pattern},
-};
-
-/// What is to be measured.
+/// What holds for every workload of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Whether it is the suite, which leaves out what cannot run here.
+    /// Whether the whole suite runs, which leaves out what cannot run here.
     pub is_suite: bool,
     /// Time for further blocks where intervals are wide.
     pub spare: Duration,
-    /// The workloads, in order.
-    pub workloads: Vec<Workload>,
     /// Where test files go.
     pub directory: PathBuf,
     /// Whether they stay.
@@ -52,135 +37,14 @@ pub struct Plan {
     pub seed: u64,
     /// Interleaved blocks.
     pub repeats: usize,
-    /// Runs with the same engine in all rows of a depth, where the lab itself is checked.
+    /// Runs with the same engine in all rows of a depth, if the lab itself is checked.
     pub self_check: Option<usize>,
     /// How much each sample measures.
     pub extent: ExtentChoice,
-    /// What `read` measures, a group for each profile and block.
-    pub groups: Vec<Group>,
-    /// What `latency` measures, a group for each state of the cache.
-    pub latency: Vec<Group>,
-    /// What `stat` measures.
-    pub stat: StatPlan,
-    /// What `chain` measures.
-    pub chain: Vec<ChainGroup>,
-    /// What `echo` measures.
-    pub echo: EchoPlan,
-    /// What `log` measures.
-    pub log: LogPlan,
-    /// What `copy` measures.
-    pub copy: CopyPlan,
-    /// Batches of `nop`.
-    pub batches: Vec<usize>,
     /// What the table shows of the latencies, beside the longest.
     pub percentiles: Vec<Percentile>,
     /// Where drawings of the latencies over time go, if they are wanted.
     pub heatmap: Option<PathBuf>,
-}
-
-/// A workload of the suite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Workload {
-    /// Reads of files.
-    Read,
-    /// No-ops through the ring.
-    Nop,
-    /// Reads one at a time, with each switch of the ring.
-    Latency,
-    /// Pages written, made durable and read back.
-    Chain,
-    /// The metadata of many files.
-    Stat,
-    /// Echo servers.
-    Echo,
-    /// Log daemons.
-    Log,
-    /// Programs that copy files.
-    Copy,
-}
-
-impl Workload {
-    /// All of them.
-    pub const ALL: [Workload; 8] = [
-        Workload::Read,
-        Workload::Latency,
-        Workload::Nop,
-        Workload::Chain,
-        Workload::Stat,
-        Workload::Echo,
-        Workload::Copy,
-        Workload::Log,
-    ];
-
-    /// As it is typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Workload::Read => "read",
-            Workload::Nop => "nop",
-            Workload::Latency => "latency",
-            Workload::Chain => "chain",
-            Workload::Stat => "stat",
-            Workload::Echo => "echo",
-            Workload::Copy => "copy",
-            Workload::Log => "log",
-        }
-    }
-
-    /// Whether it has test files of its own.
-    pub fn has_files(self) -> bool {
-        !matches!(self, Workload::Nop | Workload::Echo | Workload::Log)
-    }
-}
-
-/// How large a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
-    /// About two minutes.
-    Quick,
-    /// About half an hour.
-    Standard,
-    /// As large as the published studies.
-    Full,
-}
-
-impl Scale {
-    fn of(args: &Args) -> Scale {
-        match (args.full, args.standard) {
-            (true, _) => Scale::Full,
-            (false, true) => Scale::Standard,
-            (false, false) => Scale::Quick,
-        }
-    }
-}
-
-/// What share of the suite's time a workload has, in seconds of the quick one. One that is not in
-/// the suite has none.
-const SUITE: [(Workload, u64); 8] = [
-    (Workload::Read, 26),
-    (Workload::Latency, 22),
-    (Workload::Nop, 18),
-    // Every millisecond of it is written to the device, most of what the suite writes.
-    (Workload::Chain, 4),
-    (Workload::Stat, 6),
-    (Workload::Echo, 12),
-    // Each of its samples is one copy.
-    (Workload::Copy, 0),
-    // Each of its samples starts a daemon.
-    (Workload::Log, 9),
-];
-
-impl Plan {
-    /// How much each sample of a workload measures.
-    pub fn extent_of(&self, workload: Workload) -> ExtentChoice {
-        let share = SUITE.iter().find(|(other, _)| *other == workload);
-        match (self.extent, share) {
-            (ExtentChoice::Budget(_), Some((_, seconds))) if self.is_suite => {
-                ExtentChoice::Budget(Duration::from_secs(*seconds))
-            }
-            (extent, _) => extent,
-        }
-    }
 }
 
 /// How much a sample measures.
@@ -194,96 +58,103 @@ pub enum ExtentChoice {
     Reads(u64),
 }
 
-/// Through the page cache or past it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Profile {
-    /// Through the page cache.
-    Buffered,
-    /// Past it, with O_DIRECT.
-    Direct,
+/// What a run takes unless something else is typed.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// Interleaved blocks.
+    pub repeats: u64,
+    /// How much each sample measures.
+    pub extent: ExtentChoice,
 }
 
-/// Engines that are compared with each other in one interleaved run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    /// What the files are called.
-    pub set: &'static str,
-    /// Through the page cache or past it.
-    pub profile: Profile,
-    /// In which order.
-    pub pattern: Pattern,
-    /// What the page cache holds, for engines that read through it.
-    pub cache: Cache,
-    /// With a bounded cache: how much memory the run may use. None is a quarter of the files.
-    pub bound_bytes: Option<u64>,
-    /// Bytes per read.
-    pub block_bytes: usize,
-    /// Whether nobody asked for this block: one of the sweep that larger runs make. What cannot be
-    /// read so here is said then, and is no error.
-    pub is_swept: bool,
-    /// Reads in flight.
-    pub depths: Vec<usize>,
-    /// Threads of `threads`, beside the depths.
-    pub threads: usize,
-    /// Which engines.
-    pub engines: Vec<EngineName>,
-    /// How many files.
-    pub files: u64,
-    /// How large they are together.
-    pub size: Size,
+impl Defaults {
+    /// Five blocks. The time of a sample depends on the scale.
+    pub fn of(args: &Args) -> Defaults {
+        let extent = match Scale::of(args) {
+            Scale::Full => ExtentChoice::Time(Duration::from_secs(2)),
+            Scale::Standard => ExtentChoice::Time(Duration::from_millis(500)),
+            Scale::Quick => ExtentChoice::Budget(Duration::from_secs(88)),
+        };
+        Defaults { repeats: 5, extent }
+    }
 }
 
-/// What a run in a bounded memory needs for itself, and for each read in flight: a thread's stacks
-/// and structures, in the program and in the kernel.
-const OWN_BYTES: u64 = 16 << 20;
-const OWN_BYTES_PER_READ: u64 = 128 << 10;
-
-impl Group {
-    /// The most reads in flight of any row.
-    pub fn depth_max(&self) -> usize {
-        self.depths.iter().copied().chain([self.threads]).max().unwrap_or(1)
-    }
-
-    /// The least memory that a bound may leave to the run.
-    pub fn bound_bytes_min(&self) -> u64 {
-        OWN_BYTES + self.depth_max() as u64 * (OWN_BYTES_PER_READ + self.block_bytes as u64)
-    }
-
-    /// What the page cache holds for one engine: in a direct group all but a mapping go past it.
-    pub fn cache_of(&self, engine: &str) -> Cache {
-        match self.profile {
-            Profile::Direct if engine != "mmap" => Cache::Bypassed,
-            Profile::Direct | Profile::Buffered => self.cache,
+impl Plan {
+    /// Checks the general flags.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Usage`], which names the value and what is accepted.
+    pub fn new(args: &Args, defaults: Defaults) -> Result<Plan, LabError> {
+        let repeats = number("--repeats", args.repeats.as_deref(), 1, 1000)?;
+        let self_check = number("--self-check", args.self_check.as_deref(), 1, SELF_CHECKS_MAX)?;
+        let here = || PathBuf::from(".");
+        let plan = Plan {
+            is_suite: args.workload.is_none(),
+            spare: spare(args),
+            directory: args.dir.clone().unwrap_or_else(here),
+            keep: args.keep,
+            json: args.json.clone(),
+            out: args.out.clone().unwrap_or_else(here),
+            seed: number("--seed", args.seed.as_deref(), 0, u64::MAX)?.unwrap_or(1),
+            repeats: repeats.unwrap_or(defaults.repeats) as usize,
+            self_check: self_check.map(|runs| runs as usize),
+            extent: extent(args, defaults.extent)?,
+            percentiles: percentiles(args)?,
+            heatmap: args.heatmap.clone(),
+        };
+        if !plan.out.is_dir() {
+            return Err(usage("--out", format_args!("{}: not a directory", plan.out.display())));
         }
+        heatmap(&plan)?;
+        Ok(plan)
     }
 }
 
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Profile::Buffered => "buffered",
-            Profile::Direct => "direct",
-        })
+/// Latencies over time need a time, and a place to go.
+fn heatmap(plan: &Plan) -> Result<(), LabError> {
+    let Some(path) = &plan.heatmap else { return Ok(()) };
+    if matches!(plan.extent, ExtentChoice::Reads(_)) {
+        return Err(usage("--heatmap", "needs a time: use --duration in place of --reads"));
     }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let is_possible =
+        path.is_dir() || (!path.exists() && parent.is_none_or(|parent| parent.is_dir()));
+    if !is_possible {
+        let what = format!("{}: neither a directory nor a new name in one", path.display());
+        return Err(usage("--heatmap", what));
+    }
+    Ok(())
 }
 
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Pattern::Sequential => "sequential",
-            Pattern::Random => "random",
-        })
-    }
+fn percentiles(args: &Args) -> Result<Vec<Percentile>, LabError> {
+    let Some(text) = args.percentiles.as_deref() else {
+        return Ok(Percentile::DEFAULT.to_vec());
+    };
+    list(text, |name| {
+        let accepted = Percentile::ALL.map(Percentile::name).join(", ");
+        Percentile::parse(name).ok_or_else(|| unknown("--percentiles", name, &accepted))
+    })
 }
 
-impl fmt::Display for Cache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Cache::Warm => "warm",
-            Cache::Cold => "cold",
-            Cache::Bypassed => "O_DIRECT",
-            Cache::Bounded => "bounded cache",
-        })
+fn extent(args: &Args, default: ExtentChoice) -> Result<ExtentChoice, LabError> {
+    if let Some(reads) = number("--reads", args.reads.as_deref(), 1, u64::MAX)? {
+        return Ok(ExtentChoice::Reads(reads));
+    }
+    let Some(text) = args.duration.as_deref() else { return Ok(default) };
+    let time = parse_duration(text).map_err(|error| usage("--duration", error))?;
+    if !(Duration::from_millis(10)..=Duration::from_secs(3600)).contains(&time) {
+        return Err(usage("--duration", format_args!("{text}: expected 10ms to 60m")));
+    }
+    Ok(ExtentChoice::Time(time))
+}
+
+/// Time for further blocks: none where their number was typed.
+fn spare(args: &Args) -> Duration {
+    match Scale::of(args) {
+        _ if args.repeats.is_some() => Duration::ZERO,
+        Scale::Quick => Duration::from_secs(12),
+        Scale::Standard => Duration::from_secs(300),
+        Scale::Full => Duration::from_secs(3600),
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ringwise_measure::quantity::duration_text;
 
-use crate::{report::figures, row::Row};
+use crate::{row::Row, workload::columns::rate};
 
 /// What is being done, on standard error.
 #[derive(Debug)]
@@ -100,8 +100,7 @@ impl Whole {
 
 /// What is told: `read: uring at depth 32, 98 123/s so far; then nop; whole run: 2m left`.
 fn line(what: &str, figure: Option<f64>, next: Option<&str>, left: Option<Duration>) -> String {
-    let figure =
-        figure.map_or_else(String::new, |rate| format!(", {}/s so far", figures::rate(rate)));
+    let figure = figure.map_or_else(String::new, |per_s| format!(", {}/s so far", rate(per_s)));
     let left = left.map_or_else(String::new, |left| {
         let seconds = Duration::from_secs(left.as_secs().max(1));
         format!("; whole run: {} left", duration_text(seconds))

@@ -16,8 +16,9 @@ use crate::{
     args::Args,
     error::LabError,
     heat::Heat,
-    report::{Section, saved::Saved},
+    report::saved::Saved,
     row::{Row, RowKind, SampleFigures},
+    section::Section,
 };
 
 /// What was measured before.

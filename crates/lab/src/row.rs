@@ -12,11 +12,11 @@ use ringwise_measure::{
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
-    engine::Engine,
+    engine::{Engine, ProgramTimes},
     gates,
     heat::Heat,
+    job::Cache,
     sample::{Counted, KernelShares, Sample},
-    workload::copy::CopyFigures,
 };
 
 /// The standard deviation of a normal distribution, in medians of absolute distances.
@@ -33,8 +33,10 @@ pub struct Row {
     pub kind: RowKind,
     /// Reads in flight, or the batch.
     pub depth: usize,
-    /// Which does the work.
+    /// The engine that does the work.
     pub runner: Arc<dyn Engine>,
+    /// The state of the page cache, if it is another than that of the other rows.
+    pub cache: Option<Cache>,
     /// What was measured.
     pub measured: Measured,
 }
@@ -178,8 +180,9 @@ pub struct SampleFigures {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[serde(default, deserialize_with = "named_figures")]
     pub figures: BTreeMap<&'static str, f64>,
-    /// What else a copy took.
-    pub copy: Option<CopyFigures>,
+    /// The times of a program that was run to its end.
+    #[serde(rename = "copy")]
+    pub program: Option<ProgramTimes>,
 }
 
 /// JSON has no other way to write what is not a number.
@@ -208,7 +211,14 @@ fn named_figures<'de, D: Deserializer<'de>>(
 impl Row {
     /// A row with nothing measured.
     pub fn new(engine: String, kind: RowKind, depth: usize, runner: Box<dyn Engine>) -> Row {
-        Row { engine, kind, depth, runner: runner.into(), measured: Measured::default() }
+        Row {
+            engine,
+            kind,
+            depth,
+            runner: runner.into(),
+            cache: None,
+            measured: Measured::default(),
+        }
     }
 
     /// What the table calls it.
@@ -251,7 +261,7 @@ impl Measured {
             kswapd_pages: sample.kswapd_pages,
             client_bound: sample.tally.client_bound,
             figures: sample.tally.figures.clone(),
-            copy: sample.tally.copy,
+            program: sample.tally.program,
         });
         self.latency.merge(sample.latency());
         self.elapsed_ns += sample.tally.elapsed_ns;
@@ -326,17 +336,17 @@ impl Measured {
         })
     }
 
-    /// What else a copy took: the medians of the samples.
-    pub fn copy(&self) -> Option<CopyFigures> {
-        let figure = |pick: fn(&CopyFigures) -> u64| {
-            self.median(|sample| sample.copy.as_ref().map(|copy| pick(copy) as f64))
+    /// The times of a program: the medians of the samples.
+    pub fn program(&self) -> Option<ProgramTimes> {
+        let figure = |pick: fn(&ProgramTimes) -> u64| {
+            self.median(|sample| sample.program.as_ref().map(|times| pick(times) as f64))
                 .map(|ns| ns as u64)
         };
-        Some(CopyFigures {
-            durable_ns: figure(|copy| copy.durable_ns)?,
-            user_ns: figure(|copy| copy.user_ns)?,
-            system_ns: figure(|copy| copy.system_ns)?,
-            write_back_ns: figure(|copy| copy.write_back_ns)?,
+        Some(ProgramTimes {
+            durable_ns: figure(|times| times.durable_ns)?,
+            user_ns: figure(|times| times.user_ns)?,
+            system_ns: figure(|times| times.system_ns)?,
+            write_back_ns: figure(|times| times.write_back_ns)?,
         })
     }
 

@@ -23,6 +23,8 @@ pub type Inspect<'a> = dyn Fn(&Job, &Sample) -> Result<Option<String>, LabError>
 
 /// How many times the blocks that were planned there may be.
 const BLOCKS_TIMES_MAX: usize = 3;
+/// How often a sample is taken in which no operation completes.
+const TRIES_MAX: u32 = 3;
 
 /// Time for further blocks, of all sections together.
 #[derive(Debug, Default)]
@@ -61,6 +63,9 @@ pub struct Schedule<'a> {
     /// Time for further blocks while the interval of a verdict is too wide.
     pub spare: &'a Spare,
 }
+
+/// A sample with its job, and why it is void whatever it has.
+type Taken = (Arc<Job>, Option<String>, Result<Sample, Failure>);
 
 impl Schedule<'_> {
     /// Takes all samples of all rows but those that they have already, which are the first of the
@@ -103,12 +108,7 @@ impl Schedule<'_> {
     }
 
     fn sample(&self, row: &mut Row, block: usize, order_seed: u64) -> Result<(), LabError> {
-        let job = Arc::new((self.job)(row, order_seed));
-        let unready = (self.prepare)(&job)?;
-        let taken = sample::take(&*row.runner, &job, self.timing, self.instruments);
-        if job.interrupt.load(Ordering::Relaxed) {
-            return Err(LabError::Interrupted);
-        }
+        let (job, unready, taken) = self.take(row, order_seed)?;
         match taken {
             Ok(sample) => {
                 let void = unready.or_else(|| gates::sample(job.cache, &sample));
@@ -126,6 +126,25 @@ impl Schedule<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Takes a sample, and says why it would be void before that. One in which no operation completed
+    /// says nothing, so it is taken again: on a busy machine a short sample may get no processor at all.
+    fn take(&self, row: &Row, order_seed: u64) -> Result<Taken, LabError> {
+        let mut tries = 0;
+        loop {
+            let job = Arc::new((self.job)(row, order_seed));
+            let unready = (self.prepare)(&job)?;
+            let taken = sample::take(&*row.runner, &job, self.timing, self.instruments);
+            if job.interrupt.load(Ordering::Relaxed) {
+                return Err(LabError::Interrupted);
+            }
+            tries += 1;
+            let is_empty = taken.as_ref().is_ok_and(|sample| gates::presence(sample).is_some());
+            if !is_empty || tries == TRIES_MAX {
+                return Ok((job, unready, taken));
+            }
+        }
     }
 
     /// Counts kernel events of each valid row in a pass of its own. In another it looks at the kernel's

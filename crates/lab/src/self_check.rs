@@ -8,8 +8,8 @@
 use ringwise_measure::statistics::{Comparison, compare, noise_floor};
 
 use crate::{
-    report::Section,
     row::RowKind,
+    section::Section,
     verdict::{Finding, interval_text},
 };
 
@@ -18,16 +18,14 @@ pub const SHARE_MIN: f64 = 0.95;
 
 /// Gives every row of a section the engine of its depth's subject.
 pub fn level(section: &mut Section, run: usize) {
-    let group = section.group.clone();
     for index in 0..section.rows.len() {
         let row = &section.rows[index];
         let is_it =
             |other: &&crate::row::Row| other.kind == RowKind::Subject && other.depth == row.depth;
         let Some(subject) = section.rows.iter().find(is_it) else { continue };
         let runner = subject.runner.clone();
-        // A mapping has a page cache to go through where all others go past it.
-        let cache = |engine: &str| group.as_ref().map(|group| group.cache_of(engine));
-        let is_another = cache(&row.engine) != cache(&subject.engine);
+        // A mapping goes through the page cache where all others go past it.
+        let is_another = section.cache_of(row) != section.cache_of(subject);
         let row = &mut section.rows[index];
         row.runner = runner;
         if is_another {
@@ -58,7 +56,7 @@ impl Told {
     }
 
     fn add(&mut self, section: &Section) {
-        let noun = section.depth_noun();
+        let noun = section.depth_is;
         let is_other = |pair: &&crate::verdict::Pairing| pair.baseline_kind != RowKind::Control;
         for pair in section.pairings.iter().filter(is_other) {
             let control = section

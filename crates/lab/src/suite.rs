@@ -1,8 +1,7 @@
-//! One workload after the other: how long each may take, what is said before, what cannot run here.
+//! One workload after the other: which ones, how long each may take, and what is said before.
 
 use std::{io::Write, time::Duration};
 
-use ringwise::{BackendChoice, Local};
 use ringwise_measure::{
     device::Storage,
     measurable::Measurable,
@@ -10,70 +9,145 @@ use ringwise_measure::{
 };
 
 use crate::{
-    dataset::Directory,
+    args::Args,
     error::LabError,
     job::{Extent, Timing},
     needs::Needs,
-    plan::{Plan, Workload},
-    report::{Section, table},
-    say,
-    verdict::OverBlocks,
-    workload::{self, Context, Outcome, chain, copy, echo, log, nop, read, stat},
+    output::say,
+    plan::{
+        Defaults, ExtentChoice, Plan,
+        typed::{Typed, unknown, usage},
+    },
+    report::table,
+    section::Section,
+    workload::{
+        self,
+        cost::Samples,
+        form::{self, Context, Entry, Outcome, Workload},
+        read::storage_note,
+    },
 };
 
-/// How many samples a workload takes.
-pub fn sample_count(plan: &Plan, workload: Workload) -> usize {
-    let groups = |groups: &[crate::plan::Group]| -> usize {
-        groups.iter().map(|group| read::rows(group).len()).sum()
-    };
-    let rows = match workload {
-        Workload::Read => groups(&plan.groups),
-        Workload::Latency => groups(&plan.latency),
-        Workload::Nop => plan.batches.len() * nop::ROWS_PER_BATCH,
-        Workload::Chain => plan.chain.iter().map(chain::row_count).sum(),
-        Workload::Stat => stat::row_count(&plan.stat),
-        Workload::Copy => copy::rows(&plan.copy),
-        Workload::Log => {
-            let rows = |&group| log::rows_per_count(&plan.log, group);
-            plan.log.connections.len() * plan.log.groups.iter().map(rows).sum::<usize>()
-        }
-        Workload::Echo => {
-            let counts = plan.echo.connections.len() * plan.echo.lengths.len();
-            counts * echo::rows_per_count(&plan.echo)
-        }
-    };
-    rows * 2 * plan.repeats
+/// What is to be measured: the command line, checked and with every default filled in.
+#[derive(Debug)]
+pub struct Suite {
+    /// What holds for every workload.
+    pub plan: Plan,
+    /// The workloads, in order.
+    pub workloads: Vec<Planned>,
 }
 
-/// How many samples all workloads take, in all runs.
-pub fn samples(plan: &Plan) -> usize {
-    let once: usize = plan.workloads.iter().map(|&workload| sample_count(plan, workload)).sum();
-    once * plan.self_check.unwrap_or(1)
+/// A workload that is to be measured.
+#[derive(Debug)]
+pub struct Planned {
+    entry: &'static Entry,
+    /// What it does.
+    pub work: Box<dyn Workload>,
 }
 
-/// The time of a workload's samples.
-pub fn timing(plan: &Plan, workload: Workload) -> Timing {
-    workload::timing(plan.extent_of(workload), sample_count(plan, workload))
+impl Planned {
+    fn name(&self) -> &'static str {
+        self.entry.facts.name
+    }
+}
+
+impl Suite {
+    /// Checks what was typed.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Usage`], which names the value and what is accepted.
+    pub fn new(args: &Args) -> Result<Suite, LabError> {
+        let named = args.workload.as_deref().map(named).transpose()?;
+        check_flags(args, named)?;
+        let typed = Typed::of(args)?;
+        let entries = workload::ALL.into_iter();
+        let chosen = entries.filter(|entry| named.is_none_or(|own| std::ptr::eq(own, *entry)));
+        let planned = |entry: &'static Entry| Ok(Planned { entry, work: (entry.plan)(&typed)? });
+        let workloads = chosen.map(planned).collect::<Result<_, LabError>>()?;
+        let defaults = named.map_or_else(|| Defaults::of(args), |entry| (entry.defaults)(args));
+        Ok(Suite { plan: Plan::new(args, defaults)?, workloads })
+    }
+
+    /// Whether a workload has test files.
+    pub fn has_files(&self) -> bool {
+        self.workloads.iter().any(|planned| planned.entry.has_files)
+    }
+
+    /// How many samples all workloads take, in all runs.
+    pub fn sample_counts(&self) -> usize {
+        let once: usize = self.workloads.iter().map(|planned| self.sample_count(planned)).sum();
+        once * self.plan.self_check.unwrap_or(1)
+    }
+
+    /// How many samples a workload takes.
+    fn sample_count(&self, planned: &Planned) -> usize {
+        planned.work.rows() * 2 * self.plan.repeats
+    }
+
+    /// The samples of a workload, and how long they take.
+    pub fn samples_of(&self, planned: &Planned) -> Samples {
+        Samples::new(planned.work.rows(), self.plan.repeats, self.timing(planned))
+    }
+
+    /// The time of a workload's samples.
+    pub fn timing(&self, planned: &Planned) -> Timing {
+        form::timing(self.extent_of(planned), self.sample_count(planned))
+    }
+
+    /// How much each sample of a workload measures.
+    fn extent_of(&self, planned: &Planned) -> ExtentChoice {
+        match self.plan.extent {
+            ExtentChoice::Budget(_) if self.plan.is_suite => {
+                ExtentChoice::Budget(Duration::from_secs(planned.entry.suite_s))
+            }
+            extent => extent,
+        }
+    }
+}
+
+fn named(name: &str) -> Result<&'static Entry, LabError> {
+    let accepted = workload::ALL.map(|entry| entry.facts.name).join(", ");
+    let found = workload::ALL.into_iter().find(|entry| entry.facts.name == name);
+    found.ok_or_else(|| unknown("workload", name, &accepted))
+}
+
+/// Refuses a flag that the workload does not read. The suite takes only what all workloads read.
+fn check_flags(args: &Args, named: Option<&Entry>) -> Result<(), LabError> {
+    for flag in args.given() {
+        let reads = |entry: &&Entry| entry.flags.contains(&flag.as_str());
+        let readers: Vec<&str> =
+            workload::ALL.into_iter().filter(reads).map(|entry| entry.facts.name).collect();
+        let is_read = match named {
+            Some(entry) => reads(&entry),
+            None => flag == "keep",
+        };
+        if !readers.is_empty() && !is_read {
+            let noun = if readers.len() > 1 { "workloads" } else { "workload" };
+            let text = format!("is for the {noun} {}", readers.join(", "));
+            return Err(usage(&format!("--{flag}"), text));
+        }
+    }
+    Ok(())
 }
 
 /// What is said before anything is measured.
-pub fn header(plan: &Plan, storage: &Storage, measurable: &Measurable) -> String {
-    let mut text = String::new();
-    let has_files = plan.workloads.iter().any(|workload| workload.has_files());
-    if has_files {
-        text += &format!("test files in {}\n", read::storage_note(storage));
+pub fn header(suite: &Suite, storage: &Storage, measurable: &Measurable) -> String {
+    let (mut text, plan) = (String::new(), &suite.plan);
+    if suite.has_files() {
+        text += &format!("test files in {}\n", storage_note(storage));
     }
-    for &workload in &plan.workloads {
-        let (samples, timing) = (sample_count(plan, workload), timing(plan, workload));
-        let each = match timing.extent {
-            _ if workload == Workload::Copy => "one copy each".to_owned(),
-            Extent::Time(time) => {
+    for planned in &suite.workloads {
+        let samples = suite.sample_count(planned);
+        let each = match (planned.work.sample_text(), suite.timing(planned).extent) {
+            (Some(each), _) => each.to_owned(),
+            (None, Extent::Time(time)) => {
                 let whole = Duration::from_millis(time.as_millis() as u64);
                 format!("{} each after warm-up", duration_text(whole))
             }
-            Extent::Operations(count) => format!("{count} operations each after warm-up"),
+            (None, Extent::Operations(count)) => format!("{count} operations each after warm-up"),
         };
-        let name = if plan.is_suite { format!("{}: ", workload.name()) } else { String::new() };
+        let name = if plan.is_suite { format!("{}: ", planned.name()) } else { String::new() };
         text += &format!(
             "{name}{samples} samples in {} interleaved blocks, {each}, seed {}\n",
             plan.repeats, plan.seed
@@ -85,7 +159,7 @@ pub fn header(plan: &Plan, storage: &Storage, measurable: &Measurable) -> String
         );
     }
     measurable.missing().iter().for_each(|line| text += &format!("{line}\n"));
-    let needs = Needs::of(plan);
+    let needs = Needs::of(suite);
     text += &format!(
         "about {} in all, and up to {} more where intervals are wide",
         needs.time_text(),
@@ -104,15 +178,6 @@ pub fn header(plan: &Plan, storage: &Storage, measurable: &Measurable) -> String
     text + "\n"
 }
 
-/// Why a workload cannot run here at all, if so.
-fn missing(workload: Workload) -> Option<String> {
-    if workload != Workload::Nop {
-        return None;
-    }
-    let refused = Local::builder().backend(BackendChoice::Uring).build().err()?;
-    Some(refused.to_string())
-}
-
 /// Measures every workload, and hands each section that is over to `done`. What cannot run here is
 /// an error, or within the suite said and left out.
 ///
@@ -120,68 +185,26 @@ fn missing(workload: Workload) -> Option<String> {
 ///
 /// What ended the run.
 pub fn measure(
+    suite: &Suite,
     context: &Context<'_>,
-    directory: Option<&Directory>,
     done: &mut dyn FnMut(Section),
     out: &mut dyn Write,
 ) -> Result<(), LabError> {
-    let workloads = &context.plan.workloads;
-    for (index, &workload) in workloads.iter().enumerate() {
-        let next = workloads.get(index + 1).map(|next| next.name().to_owned());
+    for (index, planned) in suite.workloads.iter().enumerate() {
+        let next = suite.workloads.get(index + 1).map(|next| next.name().to_owned());
         context.progress.then(next);
-        if let Some(reason) = missing(workload) {
-            let name = workload.name();
-            if !context.plan.is_suite {
+        if let Some(reason) = planned.work.missing() {
+            let name = planned.name();
+            if !suite.plan.is_suite {
                 return Err(LabError::Failed(format!("{name} cannot run here: {reason}")));
             }
             say(out, &format!("{name}: left out: {reason}\n\n"))?;
             continue;
         }
-        let context = &Context { timing: timing(context.plan, workload), ..*context };
-        let mut keep = |outcome: Outcome| keep(context, done, out, outcome);
-        run(context, workload, directory, &mut keep)?;
+        let context = &Context { timing: suite.timing(planned), ..*context };
+        planned.work.run(context, &mut |outcome| keep(context, done, out, outcome))?;
     }
     Ok(())
-}
-
-fn run(
-    context: &Context<'_>,
-    workload: Workload,
-    directory: Option<&Directory>,
-    keep: &mut dyn FnMut(Outcome) -> Result<(), LabError>,
-) -> Result<(), LabError> {
-    match (workload, directory) {
-        (Workload::Nop, _) => keep(nop::run(context)),
-        (Workload::Echo, _) => {
-            let mut lengths = context.plan.echo.lengths.iter();
-            lengths.try_for_each(|&length_bytes| keep(echo::run(context, length_bytes)))
-        }
-        (Workload::Log, _) => {
-            let mut groups = context.plan.log.groups.iter();
-            groups.try_for_each(|&group| keep(log::run(context, group)))
-        }
-        (Workload::Read, Some(directory)) => {
-            let (groups, mut over) = (&context.plan.groups, OverBlocks::default());
-            groups.iter().try_for_each(|group| {
-                let mut outcome = read::run(context, workload, group, directory);
-                over.add(group, groups, &mut outcome.section);
-                keep(outcome)
-            })
-        }
-        (Workload::Latency, Some(directory)) => {
-            let mut groups = context.plan.latency.iter();
-            groups.try_for_each(|group| keep(read::run(context, workload, group, directory)))
-        }
-        (Workload::Chain, Some(directory)) => chain::run(context, directory, keep),
-        (Workload::Stat, Some(directory)) => keep(stat::run(context, directory)),
-        (Workload::Copy, Some(directory)) => {
-            let mut sets = context.plan.copy.sets.iter();
-            sets.try_for_each(|set| {
-                copy::run_set(context, set, directory).into_iter().try_for_each(&mut *keep)
-            })
-        }
-        (_, None) => unreachable!("opened above for workloads with files"),
-    }
 }
 
 /// Prints a section, and hands it to `done` if there is anything in it.
@@ -212,51 +235,4 @@ fn keep(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{collections::BTreeMap, sync::Arc};
-
-    use ringwise_measure::Sources;
-    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
-
-    use super::*;
-    use crate::{args::Args, progress::Progress, sample::Instruments, schedule::Spare};
-
-    /// Measures no-ops where there is no ring, as part of the suite or by name: what is said, and how it
-    /// ends.
-    fn without_a_ring(is_suite: bool) -> (String, Result<(), LabError>) {
-        // The filter is this thread's.
-        let rules = BTreeMap::from([(libc::SYS_io_uring_setup, Vec::new())]);
-        let refuse = SeccompAction::Errno(libc::EPERM as u32);
-        let arch = std::env::consts::ARCH.try_into().unwrap();
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
-        apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
-        let args =
-            Args { reads: Some("1000".into()), workload: Some("nop".into()), ..Args::default() };
-        let plan = Plan { is_suite, ..Plan::new(&args).unwrap() };
-        let sources = Sources::below("/nonexistent");
-        let context = Context {
-            plan: &plan,
-            instruments: &Instruments { sources, device_number: None, idle: None },
-            timing: timing(&plan, Workload::Nop),
-            interrupt: &Arc::default(),
-            progress: &Progress::new(),
-            spare: &Spare::default(),
-            resumed: None,
-            run: 0,
-        };
-        let mut out = Vec::new();
-        let result = measure(&context, None, &mut |_| panic!("nothing was measured"), &mut out);
-        (String::from_utf8(out).unwrap(), result)
-    }
-
-    #[test]
-    fn what_cannot_run_here_is_left_out_of_the_suite_and_an_error_by_name() {
-        let (told, result) = std::thread::spawn(|| without_a_ring(true)).join().unwrap();
-        assert!(told.starts_with("nop: left out: no io_uring: io_uring_setup: "), "{told}");
-        assert!(result.is_ok(), "{result:?}");
-        let (told, result) = std::thread::spawn(|| without_a_ring(false)).join().unwrap();
-        assert_eq!(told, "");
-        let error = result.unwrap_err().to_string();
-        assert!(error.starts_with("nop cannot run here: no io_uring: "), "{error}");
-    }
-}
+mod tests;

@@ -7,16 +7,18 @@ use ringwise_measure::{
 };
 
 use crate::{
-    Args,
+    Args, LabError,
     engine::{Engine, Tally},
     heat::Heat,
     job::{Cache, Failure, Job, Pattern, Start, Window},
     lane::{Counts, Record},
-    plan::{Plan, Workload},
+    plan::typed::Typed,
     report::{Report, Section, json},
     row::{Row, RowKind},
     sample::Sample,
+    suite::Suite,
     verdict,
+    workload::read::{self, group::Group},
 };
 
 /// A directory on the file system of the build, which unlike the system's temporary directory is
@@ -38,6 +40,12 @@ where
         let window = start.ready()?;
         (self.0)(job, window)
     }
+}
+
+/// What `read` measures with these flags.
+pub fn read_groups(args: &Args) -> Result<Vec<Group>, LabError> {
+    let typed = Typed::of(args)?;
+    read::plan::groups(args, typed.depths.as_deref())
 }
 
 /// A job of eight operations on no file.
@@ -141,7 +149,7 @@ pub fn section() -> Section {
         row("uring-registered-files", RowKind::Variant, 32, threads),
     ];
     let title = "read direct random, 4k blocks, O_DIRECT".to_owned();
-    let mut section = Section::new(Workload::Read, None, title, rows);
+    let mut section = Section::new(&read::FACTS, title, rows);
     section.notes.push("1 file of 1.0 GiB, every block read is verified".to_owned());
     section.verdicts.push(verdict::at_depth(&section.rows, 32, "4 KiB", 1));
     section.pairings.extend(verdict::pairings(&section.rows, 32, 1));
@@ -153,7 +161,7 @@ pub fn saved(sections: Vec<Section>) -> String {
     let args = Args { seed: Some("7".to_owned()), ..Args::default() };
     let nowhere = Sources::below("/nonexistent");
     let report = Report {
-        plan: &Plan::new(&args).unwrap(),
+        plan: &Suite::new(&args).unwrap().plan,
         flags: &args,
         environment: Environment::read(&nowhere),
         storage: Storage::of(&nowhere, std::path::Path::new("/")),

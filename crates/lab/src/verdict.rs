@@ -1,94 +1,27 @@
 //! Verdicts: what the rows of a group let be said of the ring at each depth, with the reason
-//! counted. `overall` says it of a workload and of the machine, `switches` what each switch of a ring
-//! costs, `summary` what to do.
+//! counted. `switches` says what each switch of a ring costs, `summary` what to do.
 
-mod overall;
+mod compared;
 mod summary;
 mod switches;
 
-pub use overall::{Overall, overall, text as overall_text};
-pub use summary::{BreakEven, Detour, OverBlocks, advice};
+pub use compared::{Finding, Pairing, Verdict, interval_text};
+pub use summary::{BLOCK, BreakEven, Detour, deeper, workers};
 pub use switches::{Figure, SwitchCost, costs};
 
 use ringwise_measure::{
     quantity::latency_text,
-    statistics::{Comparison, MINIMUM_DIFFERENCE, Ratio, compare, noise_floor},
+    statistics::{Comparison, MINIMUM_DIFFERENCE, Ratio, compare},
 };
-use serde::{Deserialize, Serialize};
 
+use self::compared::{control_noise, valid};
 use crate::{
     gates::{HARNESS_SHARE_MAX, WARM_DEVICE_SHARE_MAX},
     row::{Measured, Row, RowKind, SampleFigures},
 };
 
-/// What may be said of the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Finding {
-    /// It is faster, or as fast with less CPU time.
-    #[serde(rename = "use it")]
-    UseIt,
-    /// It is slower, or as fast with more CPU time.
-    #[serde(rename = "pure overhead")]
-    PureOverhead,
-    /// Neither, within the noise.
-    #[serde(rename = "no difference")]
-    NoDifference,
-    /// Something that a verdict needs is missing.
-    #[serde(rename = "cannot be told here")]
-    CannotBeTold,
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Finding::UseIt => "use it",
-            Finding::PureOverhead => "pure overhead",
-            Finding::NoDifference => "no difference",
-            Finding::CannotBeTold => "cannot be told here",
-        })
-    }
-}
-
 /// The ring that other programs are compared with.
 pub const UNVERIFIED: &str = "uring+unverified";
-
-/// A verdict at one depth.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
-    /// Reads in flight.
-    pub depth: usize,
-    /// What may be said.
-    pub verdict: Finding,
-    /// The engine to use, where one is better.
-    pub winner: Option<String>,
-    /// What the ring was compared with: the fastest other engine at this depth.
-    pub rival: Option<String>,
-    /// The ring's throughput divided by the rival's.
-    pub ratio: Option<Ratio>,
-    /// The ring's CPU time per operation divided by the rival's.
-    pub cpu_ratio: Option<Ratio>,
-    /// The difference that the same engine showed to itself.
-    pub noise_floor: Option<f64>,
-    /// Why, in numbers.
-    pub reason: String,
-}
-
-/// The ring at one depth beside another row of the same depth.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Pairing {
-    /// Reads in flight, or the batch.
-    pub depth: usize,
-    /// The library's row.
-    pub candidate: String,
-    /// The other.
-    pub baseline: String,
-    /// What the other is.
-    pub baseline_kind: RowKind,
-    /// The candidate's throughput divided by the other's.
-    pub ratio: Ratio,
-    /// The candidate's CPU time per operation divided by the other's.
-    pub cpu_ratio: Option<Ratio>,
-}
 
 fn throughput(sample: &SampleFigures) -> f64 {
     sample.ops_per_s
@@ -164,10 +97,10 @@ pub fn of_copies(rows: &[Row], files: usize, seed: u64) -> Verdict {
             clauses.push(format!("all CPU {} times gnu's", interval_text(&ratio)));
         }
         let durable = |sample: &SampleFigures| {
-            sample.copy.as_ref().map_or(f64::NAN, |copy| copy.durable_ns as f64)
+            sample.program.as_ref().map_or(f64::NAN, |times| times.durable_ns as f64)
         };
         let rivals = valid(rows, files).filter(|row| row.kind == RowKind::Rival);
-        let until = |row: &Row| row.measured.copy().map_or(u64::MAX, |copy| copy.durable_ns);
+        let until = |row: &Row| row.measured.program().map_or(u64::MAX, |times| times.durable_ns);
         if let Some(first) = rivals.min_by_key(|row| until(row))
             && let Some(ratio) = first.measured.ratio(&subject.measured, durable, seed)
         {
@@ -240,50 +173,65 @@ fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdi
     let Some(ratio) = subject.measured.ratio(&rival.measured, throughput, seed) else {
         return cannot("too few samples for an interval".into());
     };
-    let cpu_ratio = subject.measured.ratio(&rival.measured, cpu, seed);
+    let pair = Pair {
+        subject,
+        rival,
+        ratio,
+        cpu_ratio: subject.measured.ratio(&rival.measured, cpu, seed),
+    };
     let noise = control_noise(rows, depth, throughput, seed);
     let cpu_noise = control_noise(rows, depth, cpu, seed);
-    let by_throughput = compare(&ratio, noise.unwrap_or(0.0));
-    // Of two that are equally fast, the one that leaves more of the processor to others. And where
-    // memory is the bound, more processors are faster whatever drives them.
-    let by_cpu = cpu_ratio.map(|ratio| compare(&ratio.inverse(), cpu_noise.unwrap_or(0.0)));
-    let is_per_core = is_memory_bound(subject) && cores(rival) > MORE_CORES * cores(subject);
-    let decisive = match (by_throughput, by_cpu) {
-        (_, Some(by_cpu)) if is_per_core => by_cpu,
-        (Comparison::NoDifference, Some(by_cpu)) => by_cpu,
-        (by_throughput, _) => by_throughput,
-    };
-    let (finding, winner) = match decisive {
-        Comparison::Faster => (Finding::UseIt, Some(subject.label())),
-        Comparison::Slower => (Finding::PureOverhead, Some(rival.label())),
-        Comparison::NoDifference => (Finding::NoDifference, None),
-    };
-    // That much noise hides a difference of throughput, so CPU time does not decide either.
-    let is_hidden = by_throughput == Comparison::NoDifference
-        && noise.is_some_and(|noise| noise > NOISE_MAX)
-        && !is_per_core;
-    let mut limits = client_limits(subject, rival);
-    // It is the same time beside either, so that it hides a difference and turns none round.
-    if decisive == Comparison::NoDifference {
-        limits.extend(harness_limits(subject, rival));
-    }
-    let (finding, winner) = match is_hidden || !limits.is_empty() {
-        true => (Finding::CannotBeTold, None),
-        false => (finding, winner),
-    };
-    let mut reason = limits;
-    reason.push(comparison_text(rival, &ratio, by_throughput, noise));
-    reason.extend(clauses(subject, rival, cpu_ratio.as_ref(), is_per_core));
-    let reason = reason.join("; ");
-    Verdict {
-        depth,
-        verdict: finding,
-        winner,
-        rival: Some(rival.label()),
-        ratio: Some(ratio),
-        cpu_ratio,
-        noise_floor: noise,
-        reason,
+    pair.judge(noise, cpu_noise, clauses)
+}
+
+/// The ring and its best rival at a depth.
+struct Pair<'a> {
+    subject: &'a Row,
+    rival: &'a Row,
+    ratio: Ratio,
+    cpu_ratio: Option<Ratio>,
+}
+
+impl Pair<'_> {
+    fn judge(self, noise: Option<f64>, cpu_noise: Option<f64>, clauses: &Clauses<'_>) -> Verdict {
+        let Pair { subject, rival, ratio, cpu_ratio } = self;
+        let by_throughput = compare(&ratio, noise.unwrap_or(0.0));
+        // Of two that are equally fast, the one wins that leaves more of the processor to others. If
+        // memory is the bound, more processors are faster whatever drives them.
+        let by_cpu = cpu_ratio.map(|ratio| compare(&ratio.inverse(), cpu_noise.unwrap_or(0.0)));
+        let is_per_core = is_memory_bound(subject) && cores(rival) > MORE_CORES * cores(subject);
+        let decisive = match (by_throughput, by_cpu) {
+            (_, Some(by_cpu)) if is_per_core => by_cpu,
+            (Comparison::NoDifference, Some(by_cpu)) => by_cpu,
+            (by_throughput, _) => by_throughput,
+        };
+        // That much noise hides a difference of throughput, so CPU time does not decide either.
+        let is_hidden = by_throughput == Comparison::NoDifference
+            && noise.is_some_and(|noise| noise > NOISE_MAX)
+            && !is_per_core;
+        let mut reason = client_limits(subject, rival);
+        // The lab's time is the same beside either: it hides a difference and turns none round.
+        if decisive == Comparison::NoDifference {
+            reason.extend(harness_limits(subject, rival));
+        }
+        let (verdict, winner) = match decisive {
+            _ if is_hidden || !reason.is_empty() => (Finding::CannotBeTold, None),
+            Comparison::Faster => (Finding::UseIt, Some(subject.label())),
+            Comparison::Slower => (Finding::PureOverhead, Some(rival.label())),
+            Comparison::NoDifference => (Finding::NoDifference, None),
+        };
+        reason.push(comparison_text(rival, &ratio, by_throughput, noise));
+        reason.extend(clauses(subject, rival, cpu_ratio.as_ref(), is_per_core));
+        Verdict {
+            depth: subject.depth,
+            verdict,
+            winner,
+            rival: Some(rival.label()),
+            ratio: Some(ratio),
+            cpu_ratio,
+            noise_floor: noise,
+            reason: reason.join("; "),
+        }
     }
 }
 
@@ -337,26 +285,8 @@ pub fn is_undecided(rows: &[Row], seed: u64) -> bool {
     })
 }
 
-fn valid(rows: &[Row], depth: usize) -> impl Iterator<Item = &Row> {
-    rows.iter().filter(move |row| row.depth == depth && row.is_valid())
-}
-
 /// Beyond this noise, that nothing was seen does not say that nothing is there.
 const NOISE_MAX: f64 = 0.15;
-
-/// What a row and its control differ by.
-fn control_noise(
-    rows: &[Row],
-    depth: usize,
-    figure: fn(&SampleFigures) -> f64,
-    seed: u64,
-) -> Option<f64> {
-    let control = valid(rows, depth).find(|row| row.kind == RowKind::Control)?;
-    let same = |row: &&Row| row.engine == control.engine && row.kind != RowKind::Control;
-    let original = valid(rows, depth).find(same)?;
-    let ratio = control.measured.ratio(&original.measured, figure, seed)?;
-    Some(noise_floor(&ratio))
-}
 
 fn comparison_text(rival: &Row, ratio: &Ratio, by: Comparison, noise: Option<f64>) -> String {
     let name = rival.label();
@@ -373,11 +303,6 @@ fn comparison_text(rival: &Row, ratio: &Ratio, by: Comparison, noise: Option<f64
             format!("{interval} times {name}, within the noise of {within:.0} %{advice}")
         }
     }
-}
-
-/// A ratio with its interval: `1.32 [1.28, 1.36]`.
-pub fn interval_text(ratio: &Ratio) -> String {
-    format!("{:.2} [{:.2}, {:.2}]", ratio.mid, ratio.low, ratio.high)
 }
 
 /// By how much more of the processors a rival must take to be compared per core.

@@ -26,13 +26,6 @@ impl OwnTime {
         let share = |ns: u64| ns as f64 / self.elapsed_ns.max(1) as f64;
         (share(self.cpu_ns), self.waited_ns.map(share))
     }
-
-    /// The shares of the thread that was idle for the least time.
-    fn busiest(all: impl Iterator<Item = OwnTime>) -> (f64, Option<f64>) {
-        let taken = |shares: &(f64, Option<f64>)| shares.0 + shares.1.unwrap_or(0.0);
-        let busiest = all.map(OwnTime::shares).max_by(|a, b| taken(a).total_cmp(&taken(b)));
-        busiest.unwrap_or_default()
-    }
 }
 
 /// What the generator itself used in the measured time.
@@ -49,10 +42,12 @@ pub struct ClientUse {
 }
 
 impl ClientUse {
-    /// The same with the shares of its busiest thread.
-    pub(crate) fn of(self, threads: impl Iterator<Item = OwnTime>) -> ClientUse {
-        let (busy_share, waiting_share) = OwnTime::busiest(threads);
-        ClientUse { busy_share, waiting_share, ..self }
+    /// The shares of the thread that was idle for the least time.
+    pub(crate) fn of(threads: impl Iterator<Item = OwnTime>) -> ClientUse {
+        let taken = |shares: &(f64, Option<f64>)| shares.0 + shares.1.unwrap_or(0.0);
+        let busiest = threads.map(OwnTime::shares).max_by(|a, b| taken(a).total_cmp(&taken(b)));
+        let (busy_share, waiting_share) = busiest.unwrap_or_default();
+        ClientUse { busy_share, waiting_share, ..ClientUse::default() }
     }
 
     /// Whether the generator was the limit: its busiest thread was idle for less than a tenth of the

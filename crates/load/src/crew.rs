@@ -1,10 +1,12 @@
 //! The threads of a generator and their controller: who starts them, tells them when, and takes
 //! what they counted.
 //!
-//! It knows nothing of what they send. `worker` is what a thread does, `desk` what its connections
-//! share, `totals` what all count.
+//! It knows nothing of what they send. `worker` is what a thread does, `post` what the two tell each
+//! other, `desk` what a thread's connections share, `totals` what all count.
 
 mod desk;
+mod fault;
+mod post;
 mod totals;
 mod worker;
 
@@ -15,7 +17,7 @@ use std::{
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use ringwise_measure::{
@@ -23,10 +25,13 @@ use ringwise_measure::{
     cpu::{ForeignProcess, pin_current_thread, process_cpu_ns},
 };
 
+use self::post::{Clock, Order, Over, Report, Shared};
 pub use self::totals::Totals;
 pub(crate) use self::{
     desk::Desk,
-    totals::{CostFacts, CountFacts, Fault, Tally},
+    fault::Fault,
+    post::Post,
+    totals::{CostFacts, CountFacts},
     worker::{Connection, Kit, Worker},
 };
 use crate::{
@@ -40,19 +45,6 @@ const LOOK_TIME: Duration = Duration::from_millis(20);
 /// How long before the end it is told, so that every thread knows of it when it comes.
 const NOTICE_NS: u64 = 30_000_000;
 
-/// Nanoseconds since the run began.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    origin: Instant,
-}
-
-impl Clock {
-    #[inline]
-    pub(crate) fn now_ns(self) -> u64 {
-        self.origin.elapsed().as_nanos() as u64
-    }
-}
-
 /// An edge of the measured time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
@@ -60,67 +52,6 @@ pub enum Moment {
     Start,
     /// It ends.
     End,
-}
-
-/// What the controller tells all threads.
-pub(crate) struct Shared {
-    start_ns: AtomicU64,
-    from_ns: AtomicU64,
-    until_ns: AtomicU64,
-    interrupted: Arc<AtomicBool>,
-}
-
-impl Shared {
-    pub(crate) fn start_ns(&self) -> u64 {
-        self.start_ns.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn measured_from_ns(&self) -> u64 {
-        self.from_ns.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn measured_until_ns(&self) -> u64 {
-        self.until_ns.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
-    }
-}
-
-/// What the controller tells a thread.
-pub(crate) enum Order {
-    /// Open the connections that send.
-    OpenActive,
-    /// Open those beside them.
-    OpenBeside,
-    /// Begin: the times are set.
-    Go,
-}
-
-/// What a thread tells the controller.
-pub(crate) enum Report<L> {
-    /// All connections that it was told to open are open or have failed: how many of them are open.
-    Opened(usize),
-    /// It is over, and this is what it counted.
-    Over(Box<Over<L>>),
-}
-
-/// What a thread counted: what all do, and what this generator does beyond.
-pub(crate) struct Over<L> {
-    pub tally: Tally,
-    pub ledger: L,
-}
-
-/// What a thread is given.
-pub(crate) struct Post<L> {
-    /// Which of the threads it is.
-    pub index: usize,
-    pub clock: Clock,
-    pub shared: Arc<Shared>,
-    pub poll: Poll,
-    pub orders: Receiver<Order>,
-    pub reports: Sender<Report<L>>,
 }
 
 /// How a run goes.
@@ -176,7 +107,7 @@ impl<L: Send + 'static> Crew<L> {
             until_ns: AtomicU64::new(u64::MAX),
             interrupted: interrupted.clone(),
         });
-        let clock = Clock { origin: Instant::now() };
+        let clock = Clock::start();
         let (report, reports) = mpsc::channel();
         let (orders, over) = (Vec::new(), Vec::new());
         let mut crew = Crew { shared, clock, orders, reports, threads: Vec::new(), over };
@@ -304,7 +235,7 @@ impl<L: Send + 'static> Crew<L> {
         let is_partial = self.shared.is_interrupted();
         let start_ns = self.shared.start_ns();
         let (tallies, ledgers) =
-            self.finish()?.into_iter().map(|over| (over.tally, over.ledger)).unzip();
+            self.finish()?.into_iter().map(|over| ((over.tally, over.own), over.ledger)).unzip();
         if from_ns >= until_ns && is_partial {
             return Err(LoadError::Interrupted);
         }

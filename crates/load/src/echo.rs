@@ -35,21 +35,20 @@ pub use crate::{
 };
 
 pub use self::{
-    args::{Args, ModeName},
+    args::{Args, Mode},
     outcome::Outcome,
-    plan::{Mode, Plan},
+    plan::Plan,
     report::json::SCHEMA,
-    run::{run, run_observed},
+    run::run,
 };
 use crate::{error::LoadError, interrupt};
 
 /// Runs as typed, and prints to `out`.
 pub(crate) fn command(args: Args, out: &mut dyn Write) -> Result<(), LoadError> {
-    let json = args.json.clone();
     let plan = Plan::new(&args)?;
     let interrupted = interrupt::flag()?;
-    let outcome = run(&plan, &interrupted)?;
-    report::give(&plan, &outcome, json.as_deref(), out)?;
+    let outcome = run(&plan, &interrupted, &mut |_| ())?;
+    report::give(&plan, &outcome, args.common.json.as_deref(), out)?;
     match outcome.failure() {
         Some(failure) => Err(LoadError::Failed(failure)),
         None => Ok(()),

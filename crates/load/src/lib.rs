@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod args;
 mod crew;
 mod document;
 pub mod echo;
@@ -25,7 +26,7 @@ mod target;
 
 use std::io::Write;
 
-pub use crate::error::LoadError;
+pub use crate::{args::Common, error::LoadError};
 
 /// The arguments of `ringwise load`.
 #[derive(Clone, Debug, clap::Args)]

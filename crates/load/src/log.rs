@@ -21,7 +21,6 @@
 mod answers;
 mod args;
 mod connection;
-mod fault;
 mod ledger;
 mod lines;
 mod outcome;
@@ -41,7 +40,7 @@ pub use self::{
     outcome::Outcome,
     plan::{Plan, Source, window_lines},
     report::json::SCHEMA,
-    run::{run, run_observed},
+    run::run,
     search::{Found, Step, search},
     stored::Stored,
     tls::Tls,
@@ -50,15 +49,15 @@ use crate::{error::LoadError, interrupt};
 
 /// Runs as typed, and prints to `out`.
 pub(crate) fn command(args: Args, out: &mut dyn Write) -> Result<(), LoadError> {
-    let json = args.json.clone();
+    let json = args.common.json.as_deref();
     let plan = Plan::new(&args)?;
     let interrupted = interrupt::flag()?;
     if args.search {
-        let found = search(&plan, args.p99, &interrupted, &mut |_| ())?;
-        return report::give_found(&plan, &found, json.as_deref(), out);
+        let found = search(&plan, args.p99, &interrupted)?;
+        return report::give_found(&plan, &found, json, out);
     }
     let outcome = run(&plan, &interrupted)?;
-    report::give(&plan, &outcome, json.as_deref(), out)?;
+    report::give(&plan, &outcome, json, out)?;
     match outcome.failure() {
         Some(failure) => Err(LoadError::Failed(failure)),
         None => Ok(()),

@@ -1,5 +1,5 @@
 //! Ways to append batches and make them durable, measured side by side on this disk: what
-//! docs/durability.md shows, and by what the log daemon's way was chosen.
+//! docs/notes/library/appends.md shows, and by what the log daemon's way was chosen.
 //!
 //! `cargo run --release -p ringwise-logd --example write_paths -- DIR [BATCH [TOTAL [REPEATS]]]`
 //!
@@ -31,7 +31,7 @@ struct Work {
 /// A way, and what it is called.
 type Way = (&'static str, fn(&Path, Work, &mut Latency) -> Fallible<()>);
 
-const WAYS: [Way; 9] = [
+const WAYS: [Way; 10] = [
     ("buffered, no sync, ring", |path, work, latency| ring(path, work, latency, 0, Sync::None)),
     ("direct, no sync, ring", |path, work, latency| {
         ring(path, work, latency, rustix::fs::OFlags::DIRECT.bits() as i32, Sync::None)
@@ -56,14 +56,22 @@ const WAYS: [Way; 9] = [
         let flags = DSYNC | rustix::fs::OFlags::DIRECT.bits() as i32;
         ring(path, work, latency, flags, Sync::None)
     }),
+    ("H: as F, each batch in 16 writes", |path, work, latency| {
+        ring(path, work, latency, rustix::fs::OFlags::DIRECT.bits() as i32, Sync::AfterPieces)
+    }),
 ];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Sync {
     None,
     After,
+    /// After several writes, one after the other, that make the batch.
+    AfterPieces,
     Linked,
 }
+
+/// How many those are.
+const PIECES: usize = 16;
 
 fn main() -> Fallible<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -137,18 +145,40 @@ fn ring(path: &Path, work: Work, latency: &mut Latency, flags: i32, sync: Sync) 
                 }
             }
         } else {
-            let done = local.run(write)?;
-            if done.result()? != work.batch {
-                return Err("a short write".into());
-            }
-            memory = done.into_buffer().and_then(|buffer| AlignedBuf::try_from_buffer(buffer).ok());
-            if sync == Sync::After {
+            memory = Some(match sync {
+                Sync::AfterPieces => write_pieces(&mut local, &file, write)?,
+                _ => write_whole(&mut local, write, work.batch)?,
+            });
+            if matches!(sync, Sync::After | Sync::AfterPieces) {
                 local.run(Operation::sync_data(&file))?.result()?;
             }
         }
         latency.record_ns(start.elapsed().as_nanos() as u64);
     }
     Ok(())
+}
+
+fn write_whole(local: &mut Local, write: Operation, bytes: usize) -> Fallible<AlignedBuf> {
+    let done = local.run(write)?;
+    if done.result()? != bytes {
+        return Err("a short write".into());
+    }
+    let buffer = done.into_buffer().ok_or("a write has a buffer")?;
+    AlignedBuf::try_from_buffer(buffer).map_err(|_| "it was aligned".into())
+}
+
+/// Makes a write as several, each of which waits for the one before.
+fn write_pieces(local: &mut Local, file: &Descriptor, write: Operation) -> Fallible<AlignedBuf> {
+    let start = write.offset().ok_or("a write has a place")?;
+    let buffer = write.into_buffer().ok_or("a write has a buffer")?;
+    let mut memory = AlignedBuf::try_from_buffer(buffer).map_err(|_| "it is aligned")?;
+    let piece = (memory.len() / PIECES).next_multiple_of(BLOCK);
+    for at in (0..memory.len()).step_by(piece) {
+        let end = memory.len().min(at + piece);
+        let part = Buffer::from(memory).slice(at..end);
+        memory = write_whole(local, Operation::write_at(file, part, start + at as u64), end - at)?;
+    }
+    Ok(memory)
 }
 
 /// A thread of its own, told by a channel.

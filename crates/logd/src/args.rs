@@ -6,7 +6,8 @@
 mod file;
 
 use std::{
-    net::SocketAddr, num::NonZero, path::PathBuf, thread::available_parallelism, time::Duration,
+    collections::BTreeSet, net::SocketAddr, num::NonZero, path::PathBuf, sync::Arc,
+    thread::available_parallelism, time::Duration,
 };
 
 use clap::ValueEnum;
@@ -16,17 +17,19 @@ use ringwise_measure::quantity;
 use ringwise_serve::EngineChoice;
 
 use crate::{
-    connection::{Gather, Limits, LongLines},
+    connection::{Limits, LongLines},
     error::LogdError,
     framing::Framing,
     guarantee::Guarantee,
     json::{DEPTH_MAX, Field, Rules},
-    keeper::Care,
+    live::{Care, Live},
     log::Form,
     names::NameRule,
     segment::{appender::Limits as SegmentLimits, retention::Policy},
+    tenants::{self, Rule, TENANTS_MAX},
     tls::{ClientAuth, Files},
-    worker::Live,
+    tokens::{Tokens, Transport},
+    tool::Shown,
 };
 
 /// Take newline-delimited JSON over TCP, store it, and acknowledge what is durable
@@ -60,6 +63,8 @@ pub(crate) enum Tool {
         /// Dead letters instead of lines
         #[arg(long)]
         dead: bool,
+        #[command(flatten)]
+        shown: Shown,
     },
     /// Print the last lines of each stream, and go on as they are stored
     Tail {
@@ -77,6 +82,8 @@ pub(crate) enum Tool {
         /// End at the end
         #[arg(long)]
         once: bool,
+        #[command(flatten)]
+        shown: Shown,
     },
     /// Check every segment against its checksums
     Verify {
@@ -142,6 +149,20 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     address_names: Option<u32>,
 
+    /// Know clients by tokens (LOGD 1 token=...) in this file, each line a token, a space and its tenant;
+    /// SIGHUP reads it again
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+
+    /// How tokens may travel [default: private]
+    #[arg(long, value_enum)]
+    token_transport: Option<Transport>,
+
+    /// Forget the numbers of names that were not used for so long; such a name is refused from then on
+    /// ("E 1 expired") and another may take its place [default: never]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    forget_names: Option<Duration>,
+
     /// How lines are told apart [default: lines]
     #[arg(long, value_enum)]
     framing: Option<Framing>,
@@ -178,10 +199,6 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     commit_size: Option<usize>,
 
-    /// What is one write, so that what gathering is worth can be measured [default: batch]
-    #[arg(long, value_enum)]
-    gather: Option<Gather>,
-
     /// A segment ends when it has so many bytes [default: 256m]
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     segment_size: Option<u64>,
@@ -211,6 +228,12 @@ pub(crate) struct ServeArgs {
     /// Remove segments that ended so long ago [default: never]
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     retain_age: Option<Duration>,
+
+    /// What applies to a tenant: its networks (from=, where clients show no certificate), bytes of it that
+    /// may be stored before its senders wait (quota=), and when its lines expire (retain-size=,
+    /// retain-age=, instead of --retain-age); a segment goes when all lines in it have expired
+    #[arg(long, value_name = "NAME[,KEY=VALUE]...", value_parser = tenants::rule)]
+    tenant: Vec<Rule>,
 
     /// Take and acknowledge nothing while the file system has less free than this [default: 64m]
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
@@ -272,6 +295,7 @@ pub(crate) struct Options {
     pub(crate) drain: Duration,
     pub(crate) log: Form,
     pub(crate) http: Option<SocketAddr>,
+    pub(crate) tenants: Vec<Rule>,
     pub(crate) live: Live,
 }
 
@@ -302,6 +326,7 @@ impl ServeArgs {
     }
 
     /// The flags, and where they say nothing the file's options.
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn combine(&self, file: ServeArgs, serving: Option<u32>) -> Result<Options, LogdError> {
         let flags = self.clone();
         let line_max = flags.max_line.or(file.max_line).unwrap_or(1 << 20);
@@ -322,11 +347,14 @@ impl ServeArgs {
             budget_all: budget / sharers,
             // More saves no call that counts, and leaves the processor's caches.
             commit_max: flags.commit_size.or(file.commit_size).unwrap_or(4 << 20),
-            gather: flags.gather.or(file.gather).unwrap_or(Gather::Batch),
             names: (
                 flags.names.or(file.names).unwrap_or(NameRule::Certified),
                 flags.address_names.or(file.address_names).unwrap_or(1000) as usize,
             ),
+            tokens: Arc::new(Tokens::read(
+                flags.tokens.or(file.tokens).as_deref(),
+                flags.token_transport.or(file.token_transport).unwrap_or_default(),
+            )?),
             address_connections: flags.address_connections.or(file.address_connections),
             idle: flags.idle.or(file.idle),
             turn_max: flags.batch.or(file.batch).map_or(usize::MAX, |count| count as usize),
@@ -353,6 +381,7 @@ impl ServeArgs {
                 age: flags.retain_age.or(file.retain_age),
             },
             pack_level: flags.pack.or(file.pack).and_then(|Packing(level)| level),
+            forget_names: flags.forget_names.or(file.forget_names),
         };
         let sqpoll = flags.sqpoll.or(file.sqpoll);
         let engine = engine_with(flags.engine.or(file.engine), sqpoll)?;
@@ -376,6 +405,11 @@ impl ServeArgs {
             connections: flags.max_connections.or(file.max_connections),
             drain: flags.drain.or(file.drain).unwrap_or(Duration::from_secs(5)),
             http: flags.http.or(file.http),
+            tenants: tenant_rules(if flags.tenant.is_empty() {
+                file.tenant
+            } else {
+                flags.tenant
+            })?,
             log: flags.log.or(file.log).unwrap_or(Form::Text),
             live: Live { limits, segments, care, tls, handshake },
         })
@@ -414,6 +448,16 @@ fn tls_files(
         (None, None) if client_ca.is_none() => Ok(None),
         _ => usage("TLS needs --tls-cert and --tls-key"),
     }
+}
+
+/// Tenants' rules, each of another tenant.
+fn tenant_rules(rules: Vec<Rule>) -> Result<Vec<Rule>, LogdError> {
+    let names: BTreeSet<&str> = rules.iter().map(|rule| &*rule.name).collect();
+    if names.len() < rules.len() || rules.len() > TENANTS_MAX {
+        let text = format!("--tenant: each is named once, and at most {TENANTS_MAX} are");
+        return Err(LogdError::Usage(text));
+    }
+    Ok(rules)
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -476,6 +520,7 @@ mod tests {
 
     /// A new flag belongs into this list, and has to be the same from a file.
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn every_flag_is_an_option_of_the_file_and_changes_something() {
         let values = [
             ("listen", "127.0.0.1:5"),
@@ -487,6 +532,9 @@ mod tests {
             ("max-connections", "7"),
             ("names", "anyone"),
             ("address-names", "7"),
+            ("forget-names", "30d"),
+            ("tokens", "no-such-file"),
+            ("token-transport", "any"),
             ("address-connections", "7"),
             ("framing", "octet-counting"),
             ("max-line", "5k"),
@@ -496,7 +544,6 @@ mod tests {
             ("connection-budget", "9m"),
             ("budget", "99m"),
             ("commit-size", "2m"),
-            ("gather", "receive"),
             ("segment-size", "5m"),
             ("segment-age", "5s"),
             ("write", "buffered"),
@@ -505,6 +552,7 @@ mod tests {
             ("retain-dead", "5g"),
             ("retain-age", "9m"),
             ("min-free", "5m"),
+            ("tenant", "web,from=10.0.0.0/8,quota=5g"),
             ("http", "127.0.0.1:6"),
             ("tls-cert", "cert.pem"),
             ("tls-key", "key.pem"),

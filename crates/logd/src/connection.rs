@@ -1,40 +1,38 @@
 //! The rules of a connection, without any I/O: what happened goes in, what to do comes out.
 //!
-//! A connection whose first line is `LOGD 1` asked for acknowledgements; to any other not one byte
-//! is sent. Its lines are numbered from 1. When a batch is committed, the connections that have
-//! lines in it learn up to which number that was: rejected lines are then told (`N 7 syntax`), and
-//! after them one `A 9` for all up to there. One send is in flight at a time, and only the newest
-//! acknowledgement waits for it, so who reads slowly gets fewer and nobody waits.
+//! A connection whose first line is `LOGD 1` asks for acknowledgements; any other is sent nothing. Its lines
+//! are numbered from 1. When a batch is committed, the connections with lines in it report rejected lines
+//! (`N 7 syntax`) and then one `A 9` for all lines up to there. One send is in flight at a time, and only the
+//! newest acknowledgement waits for it, so a client that reads slowly gets fewer.
 
 use std::{
-    collections::VecDeque,
-    io::Write as _,
-    ops::Range,
-    time::{Duration, Instant},
+    collections::VecDeque, io::Write as _, net::SocketAddr, ops::Range, sync::Arc, time::Instant,
 };
 
 use crate::{
     framing::{Frame, Framer, Framing, octets::Octets},
     guarantee::Guarantee,
-    json::Rules,
-    letter::Letter,
+    letter::{Fault, Letter},
     log,
-    names::{Claim, Mark, NameRule, Names},
+    names::{Claim, Mark, Names},
+    segment::record::Origin,
+    tenants::{Account, Tenants},
     tls::{Session, Taken},
     unfinished::Held,
 };
 
 mod batch;
 mod kept;
+mod late;
+mod limits;
 mod long;
 mod opening;
 mod state;
-mod time;
 mod wish;
 
+pub(crate) use batch::Batch;
 use batch::Run;
-pub(crate) use batch::{Batch, Gather};
-pub(crate) use long::LongLines;
+pub(crate) use limits::{Limits, LongLines};
 use opening::Opening;
 pub(crate) use state::Step;
 use state::{Greeting, Receiving, Stage};
@@ -42,31 +40,6 @@ use wish::{Wish, greets};
 
 /// Answers that wait for a client to read, in bytes, from which on nothing more is received.
 const ANSWERS_MAX: usize = 64 << 10;
-
-/// What applies to all connections.
-#[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    pub(crate) rules: Rules,
-    /// Bytes of a line.
-    pub(crate) line_max: usize,
-    pub(crate) long_lines: LongLines,
-    pub(crate) framing: Framing,
-    /// Bytes of one connection that are not committed, from which on nothing more is received.
-    pub(crate) budget_each: usize,
-    /// Likewise, of all connections of a thread.
-    pub(crate) budget_all: usize,
-    /// Bytes of a batch from which on it waits for the one on its way.
-    pub(crate) commit_max: usize,
-    pub(crate) gather: Gather,
-    /// Completions that are looked at in a turn; at 1 each answer is a send of its own too.
-    pub(crate) turn_max: usize,
-    /// Who may have names, and how many each may bring.
-    pub(crate) names: (NameRule, usize),
-    /// Connections that one address may have, if there is a limit.
-    pub(crate) address_connections: Option<u32>,
-    /// How long nothing may come from a connection, if there is a limit.
-    pub(crate) idle: Option<Duration>,
-}
 
 /// What the connections of a thread share.
 pub(crate) struct Desk<'a> {
@@ -76,10 +49,20 @@ pub(crate) struct Desk<'a> {
     pub(crate) partials: &'a mut Held,
     pub(crate) batch: &'a mut Batch,
     pub(crate) names: &'a Names,
+    pub(crate) tenants: &'a Tenants,
     /// Connections that ended because what came was not the TLS that it has to be.
     pub(crate) tls_failures: &'a mut u64,
     /// Connections that spoke HTTP, or TLS to a port without it.
     pub(crate) misdirected: &'a mut u64,
+}
+
+/// What a greeting is judged by.
+#[derive(Clone, Copy)]
+struct Terms<'a> {
+    limits: &'a Limits,
+    guarantee: Guarantee,
+    names: &'a Names,
+    tenants: &'a Tenants,
 }
 
 /// What is known of a connection.
@@ -87,20 +70,16 @@ pub(crate) struct Desk<'a> {
 pub(crate) struct Connection {
     number: u64,
     peer: String,
-    /// Which addresses are counted as one with the peer's.
-    network: u128,
+    origin: Arc<Origin>,
+    account: Arc<Account>,
     tls: Option<Session>,
-    /// Whose certificate it showed.
-    tenant: Option<String>,
-    /// As it was when it came: what it has begun to say is not read in another way.
+    /// A reload does not change it.
     framing: Framing,
     opening: Opening,
     framer: Framer,
-    /// Instead, where messages are counted.
     octets: Octets,
-    /// When the first byte came of a line that is not finished.
     unfinished_since: Option<Instant>,
-    /// Received, and not looked at yet: it would make more than there is room for.
+    /// Received, and not looked at yet for want of room.
     backlog: Vec<u8>,
     greeting: Greeting,
     /// Its name, if it has one.
@@ -114,20 +93,16 @@ pub(crate) struct Connection {
     acknowledged: u64,
     /// Lines that were rejected and not told yet.
     rejected: VecDeque<(u64, &'static str)>,
-    /// In plain, whole lines.
     answers: Vec<u8>,
     /// Left of a send, as it goes to the wire.
     unsent: Vec<u8>,
     is_sending: bool,
-    /// Bytes of the send in flight, and when it began.
     sending: usize,
     sending_since: Instant,
-    /// The other end sends no more, by whatever way it said so.
     has_ended: bool,
     receiving: Receiving,
     stage: Stage,
     was_broken: bool,
-    /// When something came, or when its parting began.
     heard: Instant,
 }
 
@@ -141,16 +116,19 @@ impl Connection {
     /// A connection that receives.
     pub(crate) fn new(
         number: u64,
-        (peer, network): (String, u128),
+        peer: Option<SocketAddr>,
         framing: Framing,
         tls: Option<Session>,
+        tenants: &Tenants,
     ) -> Connection {
+        let tenant = peer.and_then(|peer| tenants.of_address(peer.ip()));
+        let account = tenants.account(tenant.as_deref()).clone();
         Connection {
             number,
-            peer,
-            network,
+            peer: peer.map_or_else(|| "unknown".to_owned(), |address| address.to_string()),
+            origin: Arc::new(Origin { peer, tenant }),
+            account,
             tls,
-            tenant: None,
             framing,
             opening: Opening::default(),
             framer: Framer::default(),
@@ -188,8 +166,8 @@ impl Connection {
             None => self.take(bytes, desk),
             Some(mut tls) => {
                 let taken = tls.receive(bytes, |tenant, plain| {
-                    if self.tenant.as_deref() != tenant {
-                        self.tenant = tenant.map(str::to_owned);
+                    if let Some(tenant) = tenant {
+                        self.identify(tenant, desk.tenants);
                     }
                     self.take(plain, desk);
                 });
@@ -287,17 +265,19 @@ impl Connection {
         let mut octets = std::mem::take(&mut self.octets);
         desk.partials.remove(framer.held() + octets.held());
         let (framing, before) = (self.framing, self.sequence);
+        let batched = (desk.batch.line_count, desk.batch.lines.len());
         let mut rest = bytes;
         while !rest.is_empty()
-            && !self.is_full(desk.limits, framer.held() + octets.held(), desk.batch.bytes())
+            && !self.is_full(desk.limits, framer.held() + octets.held(), desk.batch.held())
         {
             let (piece, after) = rest.split_at(PIECE_BYTES.min(rest.len()));
             rest = after;
             let line_max = desk.limits.line_max;
             let mut run = Run { piece, place: 0..0 };
             let take = |frame: Frame<'_>| {
-                let (limits, names) = (desk.limits, (desk.guarantee, desk.names));
-                self.frame(frame, &mut run, limits, names, desk.batch);
+                let (limits, guarantee) = (desk.limits, desk.guarantee);
+                let terms = Terms { limits, guarantee, names: desk.names, tenants: desk.tenants };
+                self.frame(frame, &mut run, terms, desk.batch);
             };
             match framing {
                 Framing::Lines => framer.feed(piece, line_max, take),
@@ -309,6 +289,8 @@ impl Connection {
                 octets.forget(line_max);
             }
         }
+        let noted = desk.batch.note(&self.origin, self.heard, batched);
+        self.account.accepted(noted.0, noted.1);
         (self.framer, self.octets) = (framer, octets);
         desk.partials.add(self.partial());
         if self.partial() == 0 {
@@ -338,25 +320,22 @@ impl Connection {
                 if desk.limits.refuses(bytes) {
                     return self.refuse(bytes, desk.limits, desk.batch);
                 }
-                // It may be the beginning of another line: 1 of 12.
-                self.reject("unterminated", bytes, bytes, line, desk.batch);
+                self.reject(
+                    Fault { reason: "unterminated", offset: bytes, bytes },
+                    line,
+                    desk.batch,
+                );
             };
             framer.finish(&mut take);
             octets.finish(&mut take);
         }
     }
 
-    fn frame(
-        &mut self,
-        frame: Frame<'_>,
-        run: &mut Run<'_>,
-        limits: &Limits,
-        (guarantee, names): (Guarantee, &Names),
-        batch: &mut Batch,
-    ) {
+    fn frame(&mut self, frame: Frame<'_>, run: &mut Run<'_>, terms: Terms<'_>, batch: &mut Batch) {
+        let limits = terms.limits;
         match frame {
             Frame::Line { line, .. } if self.greeting == Greeting::Awaited && greets(line) => {
-                self.greet(line, limits, guarantee, names);
+                self.greet(line, terms);
             }
             _ if self.greeting == Greeting::Refused => {}
             Frame::Line { line, place } => {
@@ -370,7 +349,11 @@ impl Connection {
                     Ok(()) => self.accept(line, place, run, batch),
                     Err(invalid) => {
                         let (code, offset) = (invalid.reason.code(), invalid.offset as u64);
-                        self.reject(code, offset, line.len() as u64, line, batch);
+                        self.reject(
+                            Fault { reason: code, offset, bytes: line.len() as u64 },
+                            line,
+                            batch,
+                        );
                     }
                 }
             }
@@ -382,12 +365,13 @@ impl Connection {
             Frame::Broken { line, offset } => {
                 self.speak();
                 self.sequence += 1;
-                self.reject("line-end", offset as u64, line.len() as u64, line, batch);
+                let (offset, bytes) = (offset as u64, line.len() as u64);
+                self.reject(Fault { reason: "line-end", offset, bytes }, line, batch);
             }
             Frame::Lost { byte } => {
                 self.speak();
                 self.sequence += 1;
-                self.reject("count", 0, 1, &[byte], batch);
+                self.reject(Fault { reason: "count", offset: 0, bytes: 1 }, &[byte], batch);
                 // What follows cannot be told apart.
                 self.drain();
             }
@@ -415,18 +399,12 @@ impl Connection {
         self.filling.sequence = self.sequence;
     }
 
-    fn reject(
-        &mut self,
-        reason: &'static str,
-        offset: u64,
-        bytes: u64,
-        line: &[u8],
-        batch: &mut Batch,
-    ) {
+    fn reject(&mut self, fault: Fault, line: &[u8], batch: &mut Batch) {
+        let Fault { reason, offset, bytes } = fault;
         let before = batch.letters.len();
         let letter = Letter {
             peer: &self.peer,
-            tenant: self.tenant.as_deref(),
+            tenant: self.origin.tenant.as_deref(),
             connection: self.number,
             sequence: self.sequence,
             reason,
@@ -434,7 +412,8 @@ impl Connection {
             bytes,
             line,
         };
-        letter.write(&mut batch.letters);
+        let is_own = letter.write(&mut batch.letters, &mut batch.open_letter);
+        batch.letter_records += u64::from(is_own);
         batch.letter_count += 1;
         self.filling.bytes += batch.letters.len() - before;
         self.filling.sequence = self.sequence;
@@ -450,32 +429,35 @@ impl Connection {
         }
     }
 
-    fn greet(&mut self, line: &[u8], limits: &Limits, has: Guarantee, names: &Names) {
-        let answer = match Wish::read(line) {
-            None => Err("unknown LOGD 1 [ack=written|durable] [name=NAME]".to_owned()),
-            // Nobody is told more than is so.
-            Some(wish) if has == Guarantee::None || wish.guarantee.is_some_and(|g| g > has) => {
-                Err(format!("weaker {}", has.name()))
-            }
-            Some(Wish { name: None, .. }) => Ok(format!("H 1 {}\n", has.name())),
-            Some(Wish { name: Some(name), .. }) => {
-                match names.claim(self.owner(), limits.names, name) {
-                    Ok((claim, stored)) => {
-                        (self.sequence, self.committed, self.acknowledged) =
-                            (stored, stored, stored);
-                        self.claim = Some(claim);
-                        Ok(format!("H 1 {} {stored}\n", has.name()))
-                    }
-                    Err(refusal) => Err(refusal.word().to_owned()),
-                }
-            }
-        };
-        let (greeting, answer) = match answer {
+    fn greet(&mut self, line: &[u8], terms: Terms<'_>) {
+        let (greeting, answer) = match self.grant(line, terms) {
             Ok(answer) => (Greeting::Wanted, answer),
             Err(why) => (Greeting::Refused, format!("E 1 {why}\n")),
         };
         self.greeting = greeting;
         self.answers.extend_from_slice(answer.as_bytes());
+    }
+
+    /// What the client is promised, or why it is not.
+    fn grant(&mut self, line: &[u8], terms: Terms<'_>) -> Result<String, String> {
+        const FORM: &str = "unknown LOGD 1 [ack=written|durable] [name=NAME] [token=TOKEN]";
+        let wish = Wish::read(line).ok_or(FORM)?;
+        let has = terms.guarantee;
+        // Nobody is told more than is so.
+        if has == Guarantee::None || wish.guarantee.is_some_and(|wanted| wanted > has) {
+            return Err(format!("weaker {}", has.name()));
+        }
+        if let Some(token) = wish.token {
+            let tokens = &terms.limits.tokens;
+            let tenant = tokens.tenant(token, self.origin.peer, self.tls.is_some())?;
+            self.identify(&tenant, terms.tenants);
+        }
+        let Some(name) = wish.name else { return Ok(format!("H 1 {}\n", has.name())) };
+        let claimed = terms.names.claim(self.owner(), terms.limits.names, name);
+        let (claim, stored) = claimed.map_err(|refusal| refusal.word().to_owned())?;
+        (self.sequence, self.committed, self.acknowledged) = (stored, stored, stored);
+        self.claim = Some(claim);
+        Ok(format!("H 1 {} {stored}\n", has.name()))
     }
 
     /// The batch that was filled goes on its way.
@@ -571,6 +553,7 @@ impl Connection {
         self.filling.bytes + self.committing.bytes + partial > limits.budget_each
             || batch > limits.budget_all
             || self.answers_are_many()
+            || self.account.is_full()
     }
 
     /// What to do next, if anything. To be asked until there is nothing. `is_over`: all connections
@@ -603,7 +586,10 @@ impl Connection {
             (self.stage, self.heard) = (Stage::Parting, Instant::now());
             return Some(Step::EndWriting);
         }
-        let is_full = is_over || self.held() > limits.budget_each || self.answers_are_many();
+        let is_full = is_over
+            || self.account.is_full()
+            || self.held() > limits.budget_each
+            || self.answers_are_many();
         match (self.receiving, self.stage) {
             (Receiving::Armed, Stage::Draining) => Some(self.stop()),
             (Receiving::Armed, Stage::Open) if is_full => Some(self.stop()),
@@ -674,6 +660,9 @@ impl Connection {
     }
 
     fn stop(&mut self) -> Step {
+        if self.stage == Stage::Open && self.account.is_full() {
+            self.account.wait(&self.peer);
+        }
         self.receiving = Receiving::Stopping;
         Step::StopReceiving
     }

@@ -2,7 +2,8 @@
 
 use std::{
     fs::{File, Permissions},
-    io::Write,
+    io::{self, Write},
+    net::SocketAddr,
     os::{
         fd::OwnedFd,
         unix::fs::{OpenOptionsExt, PermissionsExt},
@@ -20,14 +21,16 @@ use crate::{
     error::LogdError,
     http,
     keeper::{self, Keeper},
+    live::Live,
     log,
     monitor::{Facts, Monitor},
     names::Names,
     segment::reader,
     space::Floor,
     stats::Stats,
-    storage::end_others,
-    worker::{Live, Order, Worker},
+    storage::{Shared, end_others},
+    tenants::Tenants,
+    worker::{Order, Worker},
 };
 
 /// Serves until a signal ends it.
@@ -37,12 +40,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
     let connections_max = make_room(options.connections, options.threads, more)?;
     Worker::check_room(connections_max, options.threads)?;
     if args.check {
-        let threads = options.threads;
-        let told = writeln!(
-            out,
-            "the options are right: {threads} threads, {connections_max} connections"
-        );
-        return told.map_err(|error| LogdError::output(&error));
+        return tell_check(out, options.threads, connections_max);
     }
     log::set_form(options.log);
     // Before anything is written: a limit on the size of files is a signal too.
@@ -60,21 +58,21 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
     let _lock = lock(&options.directory)?;
     end_others(&options.directory, options.threads)?;
     let live = Arc::new(Mutex::new(options.live.clone()));
-    // Before anybody is listened to, and of all streams: a client may come back on another thread.
-    let names = Arc::new(Names::default());
-    for (name, line) in reader::names(&options.directory)? {
-        names.restore(&name, line);
-    }
-    let keeper = Keeper::start(&options.directory, live.clone())?;
-    let order = Order {
+    let (names, tenants) = remembered(&options)?;
+    let keeper = Keeper::start(&options.directory, live.clone(), tenants.clone(), names.clone())?;
+    let storage = Shared {
         directory: options.directory.clone(),
         guarantee: options.guarantee,
-        drain: options.drain,
-        live: live.clone(),
         names,
-        addresses: Arc::default(),
         tray: keeper.tray(),
         floor: Arc::new(Mutex::new(Floor::new(&options.directory))),
+    };
+    let order = Order {
+        storage,
+        drain: options.drain,
+        live: live.clone(),
+        tenants: tenants.clone(),
+        addresses: Arc::default(),
     };
     let http = options.http.map(http::listen).transpose()?;
     let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
@@ -84,6 +82,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
         address: server.address().to_string(),
         guarantee: options.guarantee.name(),
         engine: server.engine(),
+        tenants,
     };
     let monitor = Monitor::new(panel.clone(), facts);
     // All threads before the first request, which takes one: the last there may be, and who has none
@@ -92,14 +91,42 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
         monitor.start()?;
     }
     let http = http.map(|listener| http::start(listener, monitor.clone())).transpose()?;
-    let mut told = writeln!(out, "listening on {}", server.address());
-    if let Some(address) = http {
-        told = told.and_then(|()| writeln!(out, "status page on http://{address}/"));
-    }
-    told.and_then(|()| out.flush()).map_err(|error| LogdError::output(&error))?;
+    let told = tell(out, &server.address().to_string(), http);
+    told.map_err(|error| LogdError::output(&error))?;
     monitor.tell_ready();
     let served = server.serve(signals, || reload(args, &options, &live, &panel));
     served.and(keeper.finish())
+}
+
+/// The names of clients and the bytes of tenants that the segments have. They are read before anybody is
+/// listened to, and of all streams: a client may come back on another thread.
+fn remembered(options: &Options) -> Result<(Arc<Names>, Arc<Tenants>), LogdError> {
+    let names = Names::of(&options.directory)?;
+    for mark in reader::names(&options.directory)? {
+        names.restore(&mark);
+    }
+    let tenants = Tenants::new(&options.tenants);
+    if tenants.are_named() {
+        for bytes in reader::by_tenant(&options.directory)? {
+            tenants.found(&tenants.shares(bytes));
+        }
+    }
+    Ok((Arc::new(names), Arc::new(tenants)))
+}
+
+/// Prints what `--check` found right.
+fn tell_check(out: &mut impl Write, threads: u32, connections: usize) -> Result<(), LogdError> {
+    let told = writeln!(out, "the options are right: {threads} threads, {connections} connections");
+    told.map_err(|error| LogdError::output(&error))
+}
+
+/// Prints where it listens.
+fn tell(out: &mut impl Write, address: &str, http: Option<SocketAddr>) -> io::Result<()> {
+    writeln!(out, "listening on {address}")?;
+    if let Some(address) = http {
+        writeln!(out, "status page on http://{address}/")?;
+    }
+    out.flush()
 }
 
 /// Descriptors that it has beside what any server has: of segments that wait for their seal, of which
@@ -144,6 +171,7 @@ fn changed_for_a_restart(before: &Options, after: &Options) -> Vec<&'static str>
         ("drain", before.drain != after.drain),
         ("log", before.log != after.log),
         ("http", before.http != after.http),
+        ("tenant", before.tenants != after.tenants),
         ("whether there is TLS", before.live.tls.is_some() != after.live.tls.is_some()),
     ];
     all.into_iter().filter_map(|(name, has_changed)| has_changed.then_some(name)).collect()
@@ -151,7 +179,7 @@ fn changed_for_a_restart(before: &Options, after: &Options) -> Vec<&'static str>
 
 /// The listener that systemd opened for this process, if it did: the first of them.
 fn given_listener() -> Result<Option<OwnedFd>, LogdError> {
-    let failed = |error: &std::io::Error| {
+    let failed = |error: &io::Error| {
         LogdError::Failed(format!("the socket that was handed over (LISTEN_FDS): {error}"))
     };
     let mut given = ListenFd::from_env();

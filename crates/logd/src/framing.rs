@@ -1,8 +1,8 @@
-//! Where lines end: LF or CRLF, whatever pieces they come in.
+//! Finds the ends of lines, LF or CRLF, in pieces of any size.
 //!
-//! A line that lies in one piece is never copied here. One that is longer than the limit is not
-//! kept beyond it, however long it goes on; what of it is kept, and how long it was, is told at its
-//! end, so that whoever sends no line end costs the limit and nothing more.
+//! A line within one piece is not copied. Of a line that is longer than the limit only the beginning is kept,
+//! up to the limit. At its end the beginning and the length are reported, so a client that sends no line end
+//! costs no more memory than the limit.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 pub(crate) mod octets;
 
-/// How lines are told apart.
+/// How a client separates lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Framing {
     /// Each ends in LF or CRLF
@@ -19,30 +19,29 @@ pub(crate) enum Framing {
     OctetCounting,
 }
 
-/// What is left of a line whose end has not come.
+/// A line whose end has not come.
 #[derive(Debug, Default)]
 pub(crate) struct Framer {
     partial: Vec<u8>,
-    /// All bytes of a line that is longer than the limit.
+    /// The length so far of a line that is longer than the limit.
     too_long: Option<u64>,
 }
 
 /// A line, without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
-    /// A whole one. Where it lies in the piece with an LF and nothing else behind it, that is its place,
-    /// LF included.
+    /// A whole line. If it lies in the piece and ends in LF alone, `place` is its place there, with the LF.
     Line { line: &'a [u8], place: Option<Range<usize>> },
-    /// The beginning of one that is `bytes` long, a CR at its end among them.
+    /// The beginning of a line that is `bytes` long, with a CR at its end.
     TooLong { start: &'a [u8], bytes: u64 },
-    /// A counted one with a line's end within.
+    /// A counted message that contains a line end.
     Broken { line: &'a [u8], offset: usize },
-    /// Where a count should be there is none; nothing more can be told apart.
+    /// A byte that is no count. Nothing after it can be separated.
     Lost { byte: u8 },
 }
 
 impl Framer {
-    /// Takes a piece, and gives each line that ends in it. Lines without a byte are none.
+    /// Takes a piece, and gives each line that ends in it. Empty lines are skipped.
     pub(crate) fn feed(&mut self, piece: &[u8], line_max: usize, mut take: impl FnMut(Frame<'_>)) {
         let mut start = 0;
         for end in memchr::memchr_iter(b'\n', piece) {
@@ -59,14 +58,14 @@ impl Framer {
         }
     }
 
-    /// What came after the last line end, if anything; nothing comes any more.
+    /// Ends the input, and gives what came after the last line end, if anything.
     pub(crate) fn finish(&mut self, mut take: impl FnMut(Frame<'_>)) {
         if self.held() > 0 || self.too_long.is_some() {
             self.end(usize::MAX, &mut take);
         }
     }
 
-    /// Keeps `bytes` of an unfinished line and no more, so that it counts as too long.
+    /// Keeps only `bytes` of an unfinished line, which then counts as too long.
     pub(crate) fn give_up(&mut self, bytes: usize) {
         if self.partial.len() > bytes {
             self.too_long.get_or_insert(self.partial.len() as u64);
@@ -75,7 +74,7 @@ impl Framer {
         }
     }
 
-    /// Keeps nothing of an unfinished line that is longer than the limit.
+    /// Drops an unfinished line that is longer than the limit.
     pub(crate) fn forget(&mut self, line_max: usize) {
         if self.too_long.is_some_and(|bytes| bytes > line_max as u64) {
             self.partial = Vec::new();
@@ -88,7 +87,7 @@ impl Framer {
     }
 
     fn keep(&mut self, bytes: &[u8], line_max: usize) {
-        // A byte more for the CR of a line that is as long as may be.
+        // One more byte, for the CR of the longest line.
         let room = (line_max + 1).saturating_sub(self.partial.len());
         if let Some(all) = &mut self.too_long {
             *all += bytes.len() as u64;
@@ -115,12 +114,12 @@ impl Framer {
             }
         }
         self.partial.clear();
-        // A long one is not kept for the next.
+        // The memory of a long line is not kept for the next.
         self.partial.shrink_to(4096);
     }
 }
 
-/// A line that lies in one piece, up to its LF.
+/// Gives a line within one piece, up to its LF.
 #[inline]
 fn whole(piece: &[u8], place: Range<usize>, line_max: usize, take: &mut impl FnMut(Frame<'_>)) {
     let Range { start, end } = place;

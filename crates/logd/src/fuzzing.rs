@@ -1,16 +1,22 @@
-//! What a fuzzer looks at, as functions of bytes: where lines end, what a client may say, and what a
-//! configuration may. Not part of the public interface; `fuzz/fuzz_targets` has the programs.
+//! Functions of bytes for fuzzers: framing, what a client may say, configurations and segments. They are not
+//! part of the public interface; `fuzz/fuzz_targets` has the programs.
 //!
-//! Each panics where something is not as it has to be.
+//! Each function panics if something is not as it has to be.
+
+use std::collections::BTreeMap;
 
 use crate::{
     args,
-    connection::{Batch, Connection, Desk, Gather, Limits, LongLines, Step},
+    connection::{Batch, Connection, Desk, Limits, LongLines, Step},
     framing::{Frame, Framer, Framing, octets::Octets},
     guarantee::Guarantee,
     json::Rules,
-    names::Names,
-    segment,
+    names::{Mark, Names},
+    segment::{
+        entry::{AFTER_SYNC, Entry, Kind},
+        reader::{InMemory, read_all},
+    },
+    tenants::Tenants,
     unfinished::Held,
 };
 
@@ -53,8 +59,7 @@ fn frames(
         }
         assert!(framer.held() + octets.held() <= line_max + 2);
     }
-    // At the end each gives what it has, which of a line that is not whole may be over the limit by
-    // its line end.
+    // At the end each gives the rest. A line that is not whole may be longer than the limit by its line end.
     let mut rest = |frame: Frame<'_>| {
         if let Frame::TooLong { start, .. } | Frame::Line { line: start, .. } = frame {
             assert!(start.len() <= line_max + 2);
@@ -65,32 +70,16 @@ fn frames(
     found
 }
 
-/// Whatever a client says, it is answered in the protocol's words or not at all, everything that it
-/// is acknowledged for is stored or a dead letter, and it ends.
+/// Whatever a client says, each answer is one of the protocol, each acknowledged line is stored or a dead
+/// letter, and the connection ends.
 pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
-    let limits = Limits {
-        rules: Rules::new(8, Vec::new()),
-        line_max: 200,
-        long_lines: if piece_bytes.is_multiple_of(2) {
-            LongLines::Refuse
-        } else {
-            LongLines::DeadLetter
-        },
-        framing: if is_counted { Framing::OctetCounting } else { Framing::Lines },
-        budget_each: 1000,
-        budget_all: 10_000,
-        commit_max: usize::MAX,
-        gather: Gather::Batch,
-        turn_max: usize::MAX,
-        names: (crate::names::NameRule::Anyone, 10),
-        address_connections: None,
-        idle: None,
-    };
+    let limits = limits(piece_bytes, is_counted);
     let names = Names::default();
-    names.restore("web", 5);
+    let tenants = Tenants::new(&[]);
+    names.restore(&Mark { name: "web".into(), line: 5, time_ms: 1 });
     let (mut partials, mut batch) = (Held::default(), Batch::default());
     let (mut tls_failures, mut misdirected) = (0, 0);
-    let mut connection = Connection::new(1, ("peer".to_owned(), 0), limits.framing, None);
+    let mut connection = Connection::new(1, None, limits.framing, None, &tenants);
     let (mut said, mut stored) = (Vec::new(), 0);
     let mut pieces = bytes.chunks(piece_bytes.max(1));
     let mut has_ended = false;
@@ -101,6 +90,7 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
             partials: &mut partials,
             batch: &mut batch,
             names: &names,
+            tenants: &tenants,
             tls_failures: &mut tls_failures,
             misdirected: &mut misdirected,
         };
@@ -132,6 +122,27 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
         }
     }
     panic!("the connection does not end");
+}
+
+fn limits(piece_bytes: usize, is_counted: bool) -> Limits {
+    Limits {
+        rules: Rules::new(8, Vec::new()),
+        line_max: 200,
+        long_lines: if piece_bytes.is_multiple_of(2) {
+            LongLines::Refuse
+        } else {
+            LongLines::DeadLetter
+        },
+        framing: if is_counted { Framing::OctetCounting } else { Framing::Lines },
+        budget_each: 1000,
+        budget_all: 10_000,
+        commit_max: usize::MAX,
+        turn_max: usize::MAX,
+        names: (crate::names::NameRule::Anyone, 10),
+        tokens: std::sync::Arc::default(),
+        address_connections: None,
+        idle: None,
+    }
 }
 
 fn answers(said: &[u8], stored: u64) {
@@ -166,12 +177,41 @@ pub fn configuration(text: &str) {
 
 /// The lines of a segment's whole batches: what recovery and the tools believe of any bytes at all.
 pub fn whole_lines(index: &[u8], data: &[u8]) -> Vec<u8> {
-    segment::reader::whole_lines(index, data)
+    let segment = (index.to_vec(), Some(data.to_vec()));
+    // Reading memory does not fail.
+    read_all(InMemory(BTreeMap::from([(0, segment)]))).map_or(Vec::new(), |(lines, _)| lines)
 }
 
 /// A segment's index as the daemon writes it, for batches of whole lines.
 pub fn index_of(batches: &[Vec<u8>], is_synced: bool, is_sealed: bool) -> Vec<u8> {
-    segment::entry::index_of(batches, is_synced, is_sealed)
+    let mut index = Entry::new(Kind::Head).encode().to_vec();
+    let (mut offset, mut first_line) = (0, 0);
+    for (number, bytes) in batches.iter().enumerate() {
+        let batch = Entry {
+            flags: if is_synced { AFTER_SYNC } else { 0 },
+            number: number as u64,
+            offset,
+            bytes: bytes.len() as u64,
+            lines: memchr::memchr_iter(b'\n', bytes).count() as u64,
+            first_line,
+            checksum: crc32fast::hash(bytes),
+            ..Entry::new(Kind::Batch)
+        };
+        offset += batch.bytes;
+        first_line += batch.lines;
+        index.extend_from_slice(&batch.encode());
+    }
+    if is_sealed {
+        let seal = Entry {
+            number: batches.len() as u64,
+            offset,
+            lines: first_line,
+            first_line,
+            ..Entry::new(Kind::Seal)
+        };
+        index.extend_from_slice(&seal.encode());
+    }
+    index
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! The daemon's own page: figures for Prometheus, whether it lives and is ready, and a status page.
 //!
-//! Requests come seldom and from people's own machines, so each has a thread for as long as it
-//! takes, [`ANSWERS_MAX`] at a time, and a connection is closed after its answer. Beyond them there
-//! are places for short questions alone, whether it lives and is ready. What it does not do: take log
-//! lines, or keep anybody waiting who sends some.
+//! Requests are rare, so each has a thread of its own, [`ANSWERS_MAX`] at a time, and a connection is closed
+//! after its answer. A few more connections may ask only whether the daemon lives and is ready. This server
+//! takes no log lines, and it never delays the threads that do.
 
 use std::{
     io::{self, Read, Write},
@@ -25,19 +24,19 @@ mod page;
 
 /// Requests that are answered at a time.
 const ANSWERS_MAX: usize = 16;
-/// What a request may have, in bytes, and how long it may take to come.
+/// The most bytes of a request, and how long it may take to come.
 const REQUEST_BYTES: usize = 8 << 10;
 const REQUEST_TIME: Duration = Duration::from_secs(5);
-/// Places beside for `/livez` and `/readyz`, and how long such a request may take to come.
+/// More places for `/livez` and `/readyz` alone, and how long such a request may take to come.
 const STATES_MAX: usize = 16;
 const STATE_TIME: Duration = Duration::from_millis(500);
-/// All that are open at a time; one more is refused as it comes.
+/// The most connections at a time; one more is refused at once.
 pub(crate) const REQUESTS_MAX: usize = ANSWERS_MAX + STATES_MAX;
 /// How long a client has to close after its answer.
 const PARTING_TIME: Duration = Duration::from_millis(500);
 const HEADERS_MAX: usize = 64;
 
-/// Listens; nothing is answered yet.
+/// Listens, and answers nothing yet.
 pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, LogdError> {
     TcpListener::bind(address).map_err(|error| failed(address, &error))
 }
@@ -52,7 +51,7 @@ fn failed(address: impl std::fmt::Display, error: &io::Error) -> LogdError {
     LogdError::Failed(format!("--http {address}: {}{remedy}", ringwise_measure::plain(error)))
 }
 
-/// Answers from now on; says where.
+/// Starts to answer; returns the address.
 pub(crate) fn start(listener: TcpListener, monitor: Arc<Monitor>) -> Result<SocketAddr, LogdError> {
     let bound = listener.local_addr().map_err(|error| failed("", &error))?;
     let work = move || serve(&listener, &monitor);
@@ -69,7 +68,7 @@ fn serve(listener: &TcpListener, monitor: &Arc<Monitor>) {
         let stream = match listener.accept() {
             Ok((stream, _)) => Arc::new(stream),
             Err(error) => {
-                // Descriptors may come back; a connection that is gone already is no matter.
+                // Descriptors may become free; a connection that is gone does not matter.
                 log::remark("http", format_args!("--http: accept: {error}"));
                 thread::sleep(Duration::from_millis(100));
                 continue;
@@ -82,39 +81,30 @@ fn serve(listener: &TcpListener, monitor: &Arc<Monitor>) {
             let _ = Answer::text(503, "busy\n").write(&stream, true);
             continue;
         }
-        let place = if before < ANSWERS_MAX { Place::Any } else { Place::State };
+        let is_brief = before >= ANSWERS_MAX;
         let (asking, watching, own) = (stream.clone(), Arc::clone(monitor), Arc::clone(&active));
         let work = move || {
-            // Whoever went away does not miss its answer.
-            let _ = converse(&asking, &watching, place);
+            // A client that went away does not miss its answer.
+            let _ = converse(&asking, &watching, is_brief);
             own.fetch_sub(1, Ordering::Relaxed);
         };
         if let Err(error) = thread::Builder::new().name("logd-http".to_owned()).spawn(work) {
             let error = ServeError::of_thread("of a request (--http)", &error);
             log::remark("http", format_args!("{error}"));
-            // Who hears nothing would take it for dead, and it lives. What takes long is refused.
-            let _ = converse(&stream, monitor, Place::State);
+            // Without an answer a monitor would take the daemon for dead. Long answers are refused.
+            let _ = converse(&stream, monitor, true);
             active.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
-/// What a connection may ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Any,
-    /// Whether it lives and is ready: all other places are taken, or it has no thread to itself.
-    State,
-}
-
-/// One request and its answer.
-fn converse(stream: &TcpStream, monitor: &Monitor, place: Place) -> io::Result<()> {
-    let time = if place == Place::Any { REQUEST_TIME } else { STATE_TIME };
+/// One request and its answer. `is_brief`: the request may only ask whether the daemon lives and is ready,
+/// because all other places are taken or no thread could be started.
+fn converse(stream: &TcpStream, monitor: &Monitor, is_brief: bool) -> io::Result<()> {
+    let time = if is_brief { STATE_TIME } else { REQUEST_TIME };
     stream.set_write_timeout(Some(time))?;
     let (answer, has_body) = match read(stream, Instant::now() + time)? {
-        Asked::For { path, .. }
-            if place == Place::State && !matches!(&*path, "/livez" | "/readyz") =>
-        {
+        Asked::For { path, .. } if is_brief && !matches!(&*path, "/livez" | "/readyz") => {
             (Answer::text(503, "busy\n"), true)
         }
         Asked::For { method, path } if method == "GET" || method == "HEAD" => {
@@ -125,20 +115,29 @@ fn converse(stream: &TcpStream, monitor: &Monitor, place: Place) -> io::Result<(
     };
     answer.write(stream, has_body)?;
     stream.shutdown(Shutdown::Write)?;
-    // To close over unread bytes would take the answer back.
+    // Closing a socket with unread bytes would discard the answer.
     drain(stream, Instant::now() + PARTING_TIME)
 }
 
-/// Reads until the other end closes, or for so long in all, however slowly it sends.
-fn drain(mut stream: &TcpStream, until: Instant) -> io::Result<()> {
+/// Reads what comes until then; nothing if the time is over.
+fn read_until(
+    mut stream: &TcpStream,
+    piece: &mut [u8],
+    until: Instant,
+) -> io::Result<Option<usize>> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Ok(None);
+    }
+    stream.set_read_timeout(Some(left))?;
+    stream.read(piece).map(Some)
+}
+
+/// Reads until the other end closes, or until then, however slowly it sends.
+fn drain(stream: &TcpStream, until: Instant) -> io::Result<()> {
     let mut piece = [0; 1024];
     for _ in 0..REQUEST_BYTES / piece.len() {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        stream.set_read_timeout(Some(left))?;
-        if stream.read(&mut piece)? == 0 {
+        if read_until(stream, &mut piece, until)?.unwrap_or(0) == 0 {
             break;
         }
     }
@@ -150,18 +149,14 @@ enum Asked {
     Wrongly(u16, &'static str),
 }
 
-fn read(mut stream: &TcpStream, until: Instant) -> io::Result<Asked> {
+fn read(stream: &TcpStream, until: Instant) -> io::Result<Asked> {
     let mut bytes = Vec::new();
     let mut piece = [0; 1024];
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(Asked::Wrongly(408, "too slow\n"));
-        }
-        stream.set_read_timeout(Some(left))?;
-        let count = match stream.read(&mut piece) {
-            Ok(0) => return Ok(Asked::Wrongly(400, "no request\n")),
-            Ok(count) => count,
+        let count = match read_until(stream, &mut piece, until) {
+            Ok(None) => return Ok(Asked::Wrongly(408, "too slow\n")),
+            Ok(Some(0)) => return Ok(Asked::Wrongly(400, "no request\n")),
+            Ok(Some(count)) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),

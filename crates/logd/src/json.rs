@@ -1,95 +1,32 @@
-//! Whether a line is one JSON value, strictly by RFC 8259, without changing or copying a byte.
+//! Checks that a line is one JSON value, strictly by RFC 8259, without changing or copying a byte.
 //!
-//! The parsers that are fast at skipping do not validate what they skip, and those that validate
-//! build values that nobody here wants; so this is a validator and nothing else. What the grammar
-//! leaves open is decided so (docs/logd.md):
+//! Parsers that skip values fast do not validate them, and parsers that validate build values, which the
+//! daemon does not need. This is a validator and nothing else. It decides what the grammar leaves open
+//! (docs/reference/logd.md):
 //!
-//! - a name may stand in an object more than once;
-//! - `\ud800` without its other half is refused, since most readers refuse it;
-//! - a number may have any size and precision;
-//! - values nest at most as deeply as the caller says, 128 at most;
-//! - a byte order mark, bytes after the value, and bytes that are no UTF-8 are refused.
+//! - An object may have the same name more than once.
+//! - `\ud800` without its other half is refused, since most readers refuse it.
+//! - A number may have any size and precision.
+//! - Values nest at most as deeply as the caller says, at most 128 levels.
+//! - A byte order mark, bytes after the value, and bytes that are not UTF-8 are refused.
 //!
-//! Strings are scanned by vectors of 64 bytes where the processor has some, and else a word at a
-//! time (`scan`); the grammar is `parser`.
+//! `scan` skips plain bytes of strings, 64 at a time; `parser` has the grammar.
 
 mod fields;
+mod invalid;
 mod parser;
 mod scan;
 
-use std::fmt;
-
 pub use fields::{Field, FieldError, FieldType};
+pub use invalid::{Invalid, Reason};
 
 use parser::{Parser, Unseen};
 use scan::{ByBlock, ByByte, ByWord};
 
-/// The deepest nesting that can be asked for: a bit for each level in one register.
+/// The largest limit of nesting: one bit for each level, in one register.
 pub const DEPTH_MAX: u32 = 128;
 
-/// Why a line is refused, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Invalid {
-    /// Bytes before what is wrong.
-    pub offset: usize,
-    /// What is wrong.
-    pub reason: Reason,
-}
-
-/// What is wrong with a line. The words are those of `N` answers and of dead letters.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// It ends before the value does.
-    Incomplete,
-    /// A byte that cannot stand there.
-    Syntax,
-    /// Bytes after the value.
-    Trailing,
-    /// A control character in a string.
-    Control,
-    /// An escape that is none.
-    Escape,
-    /// An escaped half of a surrogate pair.
-    Surrogate,
-    /// Bytes that are no UTF-8.
-    Utf8,
-    /// A number that is none.
-    Number,
-    /// Nested more deeply than is allowed.
-    Depth,
-    /// A field that is required is missing.
-    Missing,
-    /// A field that is required has another type.
-    Type,
-}
-
-impl Reason {
-    /// The word for it.
-    pub fn code(self) -> &'static str {
-        match self {
-            Reason::Incomplete => "incomplete",
-            Reason::Syntax => "syntax",
-            Reason::Trailing => "trailing",
-            Reason::Control => "control",
-            Reason::Escape => "escape",
-            Reason::Surrogate => "surrogate",
-            Reason::Utf8 => "utf8",
-            Reason::Number => "number",
-            Reason::Depth => "depth",
-            Reason::Missing => "missing-field",
-            Reason::Type => "field-type",
-        }
-    }
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at byte {}", self.reason.code(), self.offset)
-    }
-}
-
-/// How runs of plain bytes are scanned.
+/// How plain bytes are scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanner {
     /// 64 bytes at a time, by vectors.
@@ -100,7 +37,7 @@ pub enum Scanner {
     ByByte,
 }
 
-/// What lines have to be.
+/// The rules that lines have to follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     depth_max: u32,
@@ -108,31 +45,30 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Values that nest at most `depth_max` deep (cut at [`DEPTH_MAX`]); where fields are required,
-    /// objects that have them.
+    /// Allows values that nest at most `depth_max` deep, and never deeper than [`DEPTH_MAX`]. If fields are
+    /// required, a line has to be an object that has them.
     pub fn new(depth_max: u32, fields: Vec<Field>) -> Rules {
         Rules { depth_max: depth_max.min(DEPTH_MAX), fields }
     }
 
-    /// Looks at a line, which is not to have its line end any more.
+    /// Checks a line without its line end.
     ///
     /// # Errors
     ///
-    /// [`Invalid`], with the first thing that is wrong.
+    /// [`Invalid`] says what is wrong first.
     pub fn check(&self, line: &[u8]) -> Result<(), Invalid> {
         self.check_first(line, line.len())
     }
 
-    /// As [`check`](Self::check), of the line that is the first `len` bytes of these: sooner done
-    /// where others lie behind it.
+    /// Checks the line in the first `len` bytes. It is faster than [`check`](Self::check) if more bytes follow.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// See [`check`](Self::check).
     ///
     /// # Panics
     ///
-    /// When there are less than `len` bytes.
+    /// If there are fewer than `len` bytes.
     #[inline]
     pub fn check_first(&self, bytes: &[u8], len: usize) -> Result<(), Invalid> {
         if self.fields.is_empty() {
@@ -143,16 +79,16 @@ impl Rules {
         watch.judge()
     }
 
-    /// As [`check_first`](Self::check_first) without the required fields, by a scanner of choice:
-    /// what tests, fuzzers and measurements compare with.
+    /// Checks as [`check_first`](Self::check_first) does, but by the given scanner and without required fields.
+    /// Tests, fuzzers and measurements compare with it.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// See [`check`](Self::check).
     ///
     /// # Panics
     ///
-    /// When there are less than `len` bytes.
+    /// If there are fewer than `len` bytes.
     #[inline]
     pub fn check_by(&self, scanner: Scanner, bytes: &[u8], len: usize) -> Result<(), Invalid> {
         let depth = self.depth_max;

@@ -1,8 +1,6 @@
-//! What becomes of segments that nothing is written to any more: they are sealed, packed, and
-//! removed when they are old or too much. A thread for all streams, so that none of them waits.
+//! The thread that seals, packs and removes segments of all streams, so that no thread that stores waits.
 //!
-//! It goes by what it finds in the directory, and knows nothing that a restart would lose but how
-//! the clock jumped (`clock`).
+//! It works from what it finds in the directory. All that a restart loses is how the clock jumped (`clock`).
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -23,51 +21,50 @@ use ringwise_serve::ServeError;
 
 use crate::{
     error::LogdError,
+    live::Live,
     log,
+    names::Names,
     segment::{
+        call::is_descriptors,
         entry::{ENTRY_BYTES, Entry, Kind, REMOVED},
-        name::{Part, Stream, parse},
+        name::{Content, Part, Stream, parse},
+        now_ms,
         pack::{Outcome, pack},
-        retention::{Kept, Policy, overdue, remove},
+        retention::{Kept, overdue, remove},
+        scan::Scan,
         unsealed::Unsealed,
     },
     space::free_bytes,
-    worker::Live,
+    tenants::Tenants,
 };
 
 mod clock;
 
 use clock::Clock;
 
-/// How often it looks around.
+/// How often it looks for segments to pack or remove.
 const LOOK_TIME: Duration = Duration::from_secs(1);
-/// How long it leaves alone what failed.
+/// How long it leaves a segment alone after a failure.
 const REST_TIME: Duration = Duration::from_secs(60);
-/// Those who take lines go first.
+/// How long after the start no name expires.
+const GRACE: Duration = Duration::from_secs(300);
+/// Threads that take lines go first.
 const NICENESS: i32 = 10;
 
-/// What is done with segments that have ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Care {
-    pub(crate) policy: Policy,
-    /// How hard to pack, by zstd's levels; not at all where nothing is set.
-    pub(crate) pack_level: Option<i32>,
-}
-
-/// Segments that may wait for their seal before no batch begins any more, of all threads. Each has two
-/// descriptors.
+/// Segments of all threads that may wait for their seal. While there are as many, no batch begins, because
+/// each has two descriptors.
 pub(crate) const WAITING_MAX: usize = 16;
 
 /// What the thread is asked for.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// Nothing is written to this segment any more.
+    /// To seal this segment.
     Seal(Unsealed),
-    /// To end, when all is done that was asked for before.
+    /// To end, after everything that was asked for before.
     End,
 }
 
-/// Where segments go that have ended.
+/// Takes ended segments from the threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Tray {
     tasks: Sender<Task>,
@@ -75,7 +72,7 @@ pub(crate) struct Tray {
 }
 
 impl Tray {
-    /// An empty one, and what takes from it.
+    /// An empty tray, and its other end.
     pub(crate) fn new() -> (Tray, Asked) {
         let (tasks, receiver) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -85,17 +82,17 @@ impl Tray {
     /// Gives a segment to be sealed.
     pub(crate) fn put(&self, segment: Unsealed) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // Who takes from it outlives every thread that stores. Were it gone, the next start would seal.
+        // The keeper outlives every thread that stores. Otherwise the next start would seal it.
         let _ = self.tasks.send(Task::Seal(segment));
     }
 
-    /// Whether as many wait as may.
+    /// Whether as many segments wait as may.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) >= WAITING_MAX
     }
 }
 
-/// What is asked for, as who does it sees it.
+/// The keeper's end of a [`Tray`].
 pub(crate) struct Asked {
     receiver: Receiver<Task>,
     waiting: Arc<AtomicUsize>,
@@ -109,13 +106,13 @@ impl Asked {
         }
     }
 
-    /// A segment that came from it is closed.
+    /// A segment from it is closed.
     pub(crate) fn done(&self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// The thread, as its owner sees it.
+/// A handle to the thread.
 pub(crate) struct Keeper {
     thread: JoinHandle<Result<(), LogdError>>,
     tray: Tray,
@@ -123,7 +120,12 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn start(directory: &Path, live: Arc<Mutex<Live>>) -> Result<Keeper, LogdError> {
+    pub(crate) fn start(
+        directory: &Path,
+        live: Arc<Mutex<Live>>,
+        tenants: Arc<Tenants>,
+        names: Arc<Names>,
+    ) -> Result<Keeper, LogdError> {
         let (tray, asked) = Tray::new();
         let must_end = Arc::new(AtomicBool::new(false));
         let (directory, told) = (directory.to_owned(), must_end.clone());
@@ -139,8 +141,21 @@ impl Keeper {
             drop(send_ready);
             let seals = Seals { asked, local: of_seals, result: Ok(()), has_ended: false };
             let (ends, resting) = (HashMap::new(), HashMap::new());
-            let clock = Clock::new(now_ms());
-            Work { seals, local, directory, live, must_end: told, ends, resting, clock }.run()
+            let (clock, begin, must_end) = (Clock::new(now_ms()), Instant::now(), told);
+            let work = Work {
+                seals,
+                local,
+                directory,
+                live,
+                tenants,
+                names,
+                must_end,
+                ends,
+                resting,
+                clock,
+                begin,
+            };
+            work.run()
         };
         let thread = std::thread::Builder::new().name("logd-keeper".to_owned()).spawn(run);
         let thread =
@@ -151,33 +166,33 @@ impl Keeper {
         Ok(Keeper { thread, tray, must_end })
     }
 
-    /// Where segments go that have ended.
+    /// Where ended segments go.
     pub(crate) fn tray(&self) -> Tray {
         self.tray.clone()
     }
 
-    /// Seals what it was given, stops everything else, and says what failed.
+    /// Seals what is in the tray, stops everything else, and gives the first error.
     pub(crate) fn finish(self) -> Result<(), LogdError> {
         self.must_end.store(true, Ordering::Relaxed);
-        // Were it gone, the wait for it would tell.
+        // If the thread is gone, the join says why.
         let _ = self.tray.tasks.send(Task::End);
         let panicked = |_| Err(LogdError::Failed("the thread of segments panicked".to_owned()));
         self.thread.join().unwrap_or_else(panicked)
     }
 }
 
-/// Seals what comes, also while something else takes long.
+/// Seals segments, also while something else takes long.
 struct Seals {
     asked: Asked,
     local: Local,
-    /// Of the first that failed.
+    /// The first failure.
     result: Result<(), LogdError>,
     /// Nothing more comes.
     has_ended: bool,
 }
 
 impl Seals {
-    /// Seals the next if it comes within a time; says whether anything came.
+    /// Seals the next segment if one comes within a time; says whether anything came.
     fn take(&mut self, wait: Duration) -> bool {
         match self.asked.next(wait) {
             Some(Task::Seal(segment)) => {
@@ -211,12 +226,15 @@ struct Work {
     local: Local,
     directory: PathBuf,
     live: Arc<Mutex<Live>>,
+    tenants: Arc<Tenants>,
+    names: Arc<Names>,
     must_end: Arc<AtomicBool>,
-    /// When segments ended, and whether retention recorded that they go, where that was read once.
-    ends: HashMap<(Stream, u64), (u64, bool)>,
-    /// Those that something failed on, and until when they are left alone.
+    /// What the indexes of sealed segments say, which were read once.
+    ends: HashMap<(Stream, u64), Ended>,
+    /// Segments after a failure, and until when they are left alone.
     resting: HashMap<(Stream, u64), Instant>,
     clock: Clock,
+    begin: Instant,
 }
 
 /// A segment's files.
@@ -228,6 +246,17 @@ struct Files {
     has_index: bool,
 }
 
+/// What an index says of its segment.
+#[derive(Clone, Debug, Default)]
+struct Ended {
+    /// When it was sealed, in milliseconds since 1970.
+    sealed_ms: Option<u64>,
+    /// Whether retention recorded that its lines go.
+    is_marked: bool,
+    /// Bytes of lines of each tenant.
+    tenants: Vec<(usize, u64)>,
+}
+
 /// A segment that is to be packed.
 struct Plain {
     key: (Stream, u64),
@@ -236,7 +265,7 @@ struct Plain {
 
 impl Work {
     fn run(mut self) -> Result<(), LogdError> {
-        // Without leave to do so it shares the processor as others do.
+        // Without permission it shares the processor like others.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         let mut look = Instant::now();
         // The oldest of each stream first.
@@ -246,7 +275,7 @@ impl Work {
                 true => look.saturating_duration_since(Instant::now()),
                 false => Duration::ZERO,
             };
-            // What is to be sealed has descriptors, and may hold up batches: it goes first.
+            // Segments to seal have descriptors, and may hold up batches: they go first.
             if !self.seals.take(wait)
                 && let Some(one) = to_pack.pop_front()
             {
@@ -255,7 +284,7 @@ impl Work {
             if self.seals.has_ended {
                 return self.seals.result;
             }
-            // However much there is to seal, what retention has to remove may be what space is for.
+            // Retention goes on however much there is to seal, since it may make the space for that.
             if Instant::now() >= look && !self.must_end.load(Ordering::Relaxed) {
                 match self.look() {
                     Ok(found) => to_pack = found,
@@ -268,7 +297,7 @@ impl Work {
         }
     }
 
-    /// Removes what is to be, and finds what is to be packed.
+    /// Removes what has expired, and finds what to pack.
     fn look(&mut self) -> Result<VecDeque<Plain>, LogdError> {
         let care = self.live.lock().unwrap_or_else(PoisonError::into_inner).care;
         let all = self.find()?;
@@ -282,10 +311,12 @@ impl Work {
                 format_args!("the clock went {seconds} s forward: no segment is older for that"),
             );
         }
-        let gone = overdue(&kept, care.policy, |ended_ms| self.clock.age_ms(ended_ms));
+        self.forget_names(care.forget_names);
+        let gone =
+            overdue(&kept, care.policy, &self.tenants, |ended_ms| self.clock.age_ms(ended_ms));
         let mut stuck = HashSet::new();
         for segment in &gone {
-            // What comes after one that did not go stays, or there were a gap.
+            // After one that could not be removed the others stay, since a gap is a loss.
             if stuck.contains(&segment.stream) || !self.remove(segment) {
                 stuck.insert(segment.stream);
             }
@@ -295,13 +326,29 @@ impl Work {
         }
         let gone: HashSet<_> = gone.iter().map(|one| (one.stream, one.serial)).collect();
         let plain = all.iter().filter(|&(&key, files)| {
-            // Both are there where the plain one was to go and did not.
+            // Both files are there if removing the plain one failed.
             files.has_plain
                 && self.ends.contains_key(&key)
                 && !self.is_resting(key)
                 && !gone.contains(&key)
         });
         Ok(plain.map(|(&key, files)| Plain { key, bytes: files.bytes }).collect())
+    }
+
+    /// Lets names expire, but not right after the start: their clients have to come back first.
+    fn forget_names(&self, age: Option<Duration>) {
+        let Some(age) = age.filter(|age| self.begin.elapsed() >= GRACE.min(*age)) else { return };
+        let is_old = |seen_ms| u128::from(self.clock.age_ms(seen_ms)) > age.as_millis();
+        match self.names.expire(is_old) {
+            Ok(0) => {}
+            Ok(count) => {
+                log::remark("names", format_args!("{count} names expired (--forget-names)"))
+            }
+            Err(error) => log::remark(
+                "names",
+                format_args!("no name expires, since it could not be recorded: {error}"),
+            ),
+        }
     }
 
     fn find(&self) -> Result<BTreeMap<(Stream, u64), Files>, LogdError> {
@@ -312,7 +359,7 @@ impl Work {
             let Some((stream, serial, part)) = entry.file_name().to_str().and_then(parse) else {
                 continue;
             };
-            // One that went meanwhile takes no space.
+            // It was removed meanwhile.
             let Ok(metadata) = entry.metadata() else { continue };
             let files = all.entry((stream, serial)).or_default();
             files.bytes += metadata.len();
@@ -327,14 +374,15 @@ impl Work {
         Ok(all)
     }
 
-    /// What retention needs to know. The newest of a stream may be written to unless it is sealed.
+    /// What retention needs to know. The newest segment of a stream may be open unless it is sealed.
     fn kept(&mut self, all: &BTreeMap<(Stream, u64), Files>) -> Vec<Kept> {
         let mut kept = Vec::new();
         let mut keys = all.iter().peekable();
         while let Some((&(stream, serial), files)) = keys.next() {
             let is_last = keys.peek().is_none_or(|((next, _), _)| *next != stream);
-            let (sealed_ms, is_marked) = self.index_says((stream, serial), files);
-            // One that was never sealed ended when it was last written to.
+            let Ended { sealed_ms, is_marked, tenants } =
+                self.index_says((stream, serial), files, is_last);
+            // A segment that was never sealed ended when it was last written to.
             let dead_ms = || (!is_last).then(|| self.modified_ms((stream, serial)));
             kept.push(Kept {
                 stream,
@@ -344,20 +392,21 @@ impl Work {
                 has_lines: files.has_plain || files.has_packed,
                 is_marked,
                 is_last,
+                tenants,
             });
         }
         kept
     }
 
-    /// When a segment was sealed, if it was: its index ends in a seal. And whether the head says that
-    /// its lines go.
-    fn index_says(&mut self, key: (Stream, u64), files: &Files) -> (Option<u64>, bool) {
-        if let Some((ended_ms, is_marked)) = self.ends.get(&key) {
-            return (Some(*ended_ms), *is_marked);
+    /// Reads what an index says: whether it ends in a seal, whether its head is marked, and for a segment that
+    /// is not open its tenants.
+    fn index_says(&mut self, key: (Stream, u64), files: &Files, is_last: bool) -> Ended {
+        if let Some(ended) = self.ends.get(&key) {
+            return ended.clone();
         }
         let path = self.directory.join(key.0.file(key.1, Part::Index));
-        let Some(file) = files.has_index.then(|| File::open(path).ok()).flatten() else {
-            return (None, false);
+        let Some(file) = files.has_index.then(|| File::open(&path).ok()).flatten() else {
+            return Ended::default();
         };
         let entry = |start: u64, kind| {
             let mut bytes = [0; ENTRY_BYTES];
@@ -367,11 +416,18 @@ impl Work {
         let is_marked = entry(0, Kind::Head).is_some_and(|head| head.flags & REMOVED != 0);
         let len = file.metadata().map_or(0, |metadata| metadata.len());
         let last = len.checked_sub(ENTRY_BYTES as u64);
-        let Some(seal) = last.and_then(|start| entry(start, Kind::Seal)) else {
-            return (None, is_marked);
+        let sealed_ms = last.and_then(|start| entry(start, Kind::Seal)).map(|seal| seal.time_ms);
+        let has_lines = files.has_plain || files.has_packed;
+        let is_counted = self.tenants.are_named() && key.0.content == Content::Lines && has_lines;
+        let tenants = match is_counted && (sealed_ms.is_some() || !is_last) {
+            true => self.tenants.shares(Scan::by_tenant(&fs::read(&path).unwrap_or_default())),
+            false => Vec::new(),
         };
-        self.ends.insert(key, (seal.time_ms, is_marked));
-        (Some(seal.time_ms), is_marked)
+        let ended = Ended { sealed_ms, is_marked, tenants };
+        if sealed_ms.is_some() {
+            self.ends.insert(key, ended.clone());
+        }
+        ended
     }
 
     fn modified_ms(&self, key: (Stream, u64)) -> u64 {
@@ -381,7 +437,7 @@ impl Work {
             let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
             u64::try_from(since.as_millis()).ok()
         });
-        // What cannot be asked is new.
+        // If that cannot be read, it counts as new.
         times.max().unwrap_or_else(now_ms)
     }
 
@@ -394,7 +450,7 @@ impl Work {
         self.resting.insert(key, Instant::now() + REST_TIME);
     }
 
-    /// Removes a segment, and says whether it did.
+    /// Removes a segment; says whether it did.
     fn remove(&mut self, segment: &Kept) -> bool {
         let (key, name) = ((segment.stream, segment.serial), segment.stream);
         if self.is_resting(key) {
@@ -402,13 +458,18 @@ impl Work {
         }
         let name = name.file(segment.serial, Part::Data);
         let removed = remove(&mut self.local, &self.directory, segment);
-        // Its head may have changed.
+        // The mark may be set now.
         self.ends.remove(&key);
         match &removed {
-            // The index of one whose lines went before is nothing to tell of.
+            // Its lines were removed, and reported, before.
             Ok(()) if !segment.has_lines => {}
             Ok(()) => {
-                log::remark("segments", format_args!("{}: removed, by retention", name.display()))
+                self.tenants.removed(&segment.tenants);
+                log::remark("segments", format_args!("{}: removed, by retention", name.display()));
+            }
+            // Descriptors will be closed. A rest would keep all of the stream, and a disk full of dead letters full.
+            Err(error) if is_descriptors(error) => {
+                log::remark("segments", format_args!("{}: to be removed: {error}", name.display()));
             }
             Err(error) => self.rest(key, &name, &format!("to be removed: {error}")),
         }
@@ -421,7 +482,7 @@ impl Work {
             (live.care.pack_level, live.segments.min_free)
         };
         let Some(level) = level else { return };
-        // It may not make the space low that lines are taken by.
+        // Packing may not bring the free space below the floor.
         let needed = min_free.saturating_add(bytes);
         let has_room = free_bytes(&self.directory).is_none_or(|free| free > needed);
         if !has_room || self.must_end.load(Ordering::Relaxed) {
@@ -430,7 +491,7 @@ impl Work {
         let name = key.0.file(key.1, Part::Data);
         let (seals, must_end) = (&mut self.seals, &self.must_end);
         let mut must_stop = || {
-            // To pack one takes longer than anybody should wait for a seal.
+            // Packing takes longer than a seal should wait.
             seals.take_all();
             seals.has_ended || must_end.load(Ordering::Relaxed)
         };
@@ -446,16 +507,16 @@ impl Work {
     }
 }
 
-/// Asks by their names for lines that were not listed. A listing takes time, and has of the names
-/// that are made meanwhile some and not others (readdir(3)): without this a new segment whose index
-/// alone was listed would look like one that was half removed, and be removed to its end.
+/// Looks for files of lines that were not listed. A listing takes time, and misses some of the names that are
+/// made meanwhile (readdir(3)). A new segment with only its index listed would look half removed, and the
+/// rest would be removed.
 fn find_unlisted(directory: &Path, all: &mut BTreeMap<(Stream, u64), Files>) {
     for (&(stream, serial), files) in all {
         if files.has_plain || files.has_packed {
             continue;
         }
-        // What cannot be asked is taken to be there. In this order: the plain one goes when the
-        // packed one has its name.
+        // If that cannot be read, it counts as there. In this order: the plain file is removed after the packed
+        // one has its name.
         let is_there = |part| {
             let path = directory.join(stream.file(serial, part));
             path.try_exists().unwrap_or(true)
@@ -465,15 +526,9 @@ fn find_unlisted(directory: &Path, all: &mut BTreeMap<(Stream, u64), Files>) {
     }
 }
 
-fn now_ms() -> u64 {
-    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::name::Content;
 
     /// Lines that were acknowledged went, with no retention asked for: a listing of many names had
     /// the index of a new segment and not its lines, which were made before it.

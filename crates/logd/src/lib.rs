@@ -3,7 +3,7 @@
 //! It exists because an acknowledgement is worth what stands behind it: here, that the line is on
 //! stable storage. What it does not do: change a line, or answer a client that did not ask.
 //!
-//! Reading order: `args`, `json` (what a line has to be), `framing`, `letter`, `tls`, `names` (of
+//! Reading order: `args`, `json` (what a line has to be), `framing`, `letter`, `tls`, `tokens`, `names` (of
 //! clients), `connection` (the rules), `segment` (where lines are kept), `space` (how much is left),
 //! `storage` (a thread's streams), `keeper` (what becomes of ended segments), `worker` (one thread's
 //! loop), `daemon` (what is around the threads), `stats`, `log`, `monitor` and `http` (what is told of
@@ -24,6 +24,7 @@ mod http;
 pub mod json;
 mod keeper;
 mod letter;
+mod live;
 mod log;
 mod monitor;
 mod names;
@@ -31,7 +32,9 @@ mod segment;
 mod space;
 mod stats;
 mod storage;
+mod tenants;
 mod tls;
+mod tokens;
 mod tool;
 mod unfinished;
 mod worker;
@@ -50,6 +53,10 @@ pub use guarantee::Guarantee;
 pub fn run(args: &Args, out: &mut impl Write) -> Result<(), LogdError> {
     match &args.tool {
         Some(tool) => tool::run(tool, out),
-        None => daemon::serve(&args.serve, out),
+        None => {
+            let served = daemon::serve(&args.serve, out);
+            log::flush();
+            served
+        }
     }
 }

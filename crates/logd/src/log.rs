@@ -1,23 +1,24 @@
-//! What the daemon says of itself, on standard error: a line for each remark, as text or as JSON,
-//! and no more of one kind than somebody reads.
+//! The daemon's remarks on standard error, a line each, as text or as JSON.
 //!
-//! A client that does something wrong a thousand times a second fills no disk: of each kind there
-//! are [`BURST`] lines at once and then one each second; the next says how many were left out.
+//! Of each kind [`BURST`] lines are printed at once and then one each second, so that a client that errs a
+//! thousand times a second fills no disk. The next line says how many were left out.
+//!
+//! A thread of its own prints them (`ringwise_serve::Printer`). A remark that it has no room for is left out too.
 
 use std::{
     collections::HashMap,
     fmt::Display,
-    io::Write,
     sync::{Mutex, OnceLock, PoisonError},
     time::Instant,
 };
 
 use clap::ValueEnum;
+use ringwise_serve::Printer;
 use serde_json::json;
 
-/// Lines of a kind that are printed whatever came before.
+/// Lines of a kind that are printed at once.
 const BURST: f64 = 10.0;
-/// Kinds are few and known; one more than these is counted with the others.
+/// Further kinds are counted together.
 const KINDS_MAX: usize = 64;
 
 /// How remarks are printed.
@@ -31,22 +32,32 @@ pub(crate) enum Form {
 
 static FORM: OnceLock<Form> = OnceLock::new();
 static LIMIT: OnceLock<Mutex<Limit>> = OnceLock::new();
+static PRINTER: OnceLock<Printer> = OnceLock::new();
 
-/// Says how remarks are to be printed, once.
+/// Sets how remarks are printed, once.
 pub(crate) fn set_form(form: Form) {
-    // A second one of the same process is the first one's.
+    // A second daemon in the process has the first one's.
     let _ = FORM.set(form);
 }
 
-/// Prints a remark, unless there were too many of its kind.
+/// Prints a remark soon, unless there were too many of its kind. It waits only if the system had no thread to
+/// print remarks.
 pub(crate) fn remark(kind: &'static str, message: impl Display) {
     let mut limit =
         LIMIT.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let Some(suppressed) = limit.admit(kind, Instant::now()) else { return };
     let form = FORM.get().copied().unwrap_or(Form::Text);
     let line = line(form, kind, &message.to_string(), suppressed);
-    // Nobody reads it: then there is nothing to say it to.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    if !PRINTER.get_or_init(Printer::start).print(line) {
+        limit.leave_out(kind, suppressed + 1);
+    }
+}
+
+/// Waits until all remarks are printed, for a second at most. If nobody reads them they are lost.
+pub(crate) fn flush() {
+    if let Some(printer) = PRINTER.get() {
+        printer.flush();
+    }
 }
 
 fn line(form: Form, kind: &str, message: &str, suppressed: u64) -> String {
@@ -78,10 +89,7 @@ struct Allowance {
 impl Limit {
     /// Whether a line may be printed now, and how many before it were not.
     fn admit(&mut self, kind: &'static str, now: Instant) -> Option<u64> {
-        let is_known = self.0.contains_key(kind) || self.0.len() < KINDS_MAX;
-        let kind = if is_known { kind } else { "other" };
-        let new = Allowance { left: BURST, at: now, suppressed: 0 };
-        let own = self.0.entry(kind).or_insert(new);
+        let own = self.own(kind, now);
         own.left = (own.left + now.duration_since(own.at).as_secs_f64()).min(BURST);
         own.at = now;
         if own.left < 1.0 {
@@ -90,6 +98,17 @@ impl Limit {
         }
         own.left -= 1.0;
         Some(std::mem::take(&mut own.suppressed))
+    }
+
+    /// Counts lines that were admitted and could not be printed.
+    fn leave_out(&mut self, kind: &'static str, lines: u64) {
+        self.own(kind, Instant::now()).suppressed += lines;
+    }
+
+    fn own(&mut self, kind: &'static str, now: Instant) -> &mut Allowance {
+        let is_known = self.0.contains_key(kind) || self.0.len() < KINDS_MAX;
+        let kind = if is_known { kind } else { "other" };
+        self.0.entry(kind).or_insert(Allowance { left: BURST, at: now, suppressed: 0 })
     }
 }
 

@@ -1,7 +1,6 @@
-//! What is known of the daemon as a whole: sampled each second, for who asks, and for systemd.
+//! Samples all threads each second, for the status page, `/metrics` and systemd.
 //!
-//! It exists so that a page that is looked at, a scraper and a watchdog see the same, and so that
-//! rates are of a known time. What it does not do: judge a figure; only whether the daemon lives
+//! All of them see the same figures, and rates are over a known time. It judges only whether the daemon lives
 //! and is ready.
 
 use std::{
@@ -18,48 +17,49 @@ use std::{
 use ringwise_serve::{Panel, ServeError};
 use sd_notify::NotifyState;
 
-use crate::{error::LogdError, log, stats::Stats};
+use crate::{error::LogdError, log, stats::Stats, tenants::Tenants};
 
 /// How often it looks.
 const SAMPLE_TIME: Duration = Duration::from_secs(1);
 /// How many samples are kept: a minute, and where it began.
 const SAMPLES: usize = 61;
 
-/// What all threads had counted at a time.
+/// What all threads had counted at some time.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) at: Instant,
     pub(crate) threads: Vec<Stats>,
-    /// Threads that did not answer, and of which the figures are older.
+    /// Threads that did not answer, whose figures are older.
     pub(crate) silent: usize,
 }
 
 impl Sample {
-    /// Of all threads.
+    /// The sum of all threads.
     pub(crate) fn sum(&self) -> Stats {
         self.threads.iter().copied().sum()
     }
 }
 
-/// Knows the daemon as a whole.
+/// Samples the daemon.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     panel: Panel<Stats>,
-    /// What does not change, for the page.
+    /// What does not change.
     pub(crate) facts: Facts,
     started: Instant,
-    /// Systemd was told that connections are taken.
+    /// Whether systemd was told that connections are taken.
     is_ready_told: AtomicBool,
     samples: Mutex<VecDeque<Sample>>,
 }
 
-/// What a daemon is from its start to its end.
+/// What does not change while a daemon runs.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) directory: PathBuf,
     pub(crate) address: String,
     pub(crate) guarantee: &'static str,
     pub(crate) engine: String,
+    pub(crate) tenants: Arc<Tenants>,
 }
 
 impl Monitor {
@@ -69,18 +69,17 @@ impl Monitor {
         Arc::new(Monitor { panel, facts, started, is_ready_told, samples })
     }
 
-    /// Begins to look each second, on a thread of its own, and to feed systemd's watchdog where it asked
-    /// for that.
+    /// Starts a thread that samples each second and, if systemd wants that, feeds its watchdog.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), LogdError> {
         let watchdog = sd_notify::watchdog_enabled();
-        // Three times in the time that it has, so that one that comes late is not the end.
+        // Three times in the watchdog's time, so that one may be late.
         let pause = watchdog.map_or(SAMPLE_TIME, |limit| SAMPLE_TIME.min(limit / 3));
         let monitor = Arc::clone(self);
         let work = move || {
             let mut has_told_end = false;
             loop {
                 let sample = monitor.sample();
-                // A thread that does not answer is what a watchdog is for, and it watches who is up.
+                // The watchdog ends a daemon with a thread that does not answer.
                 let is_up = monitor.is_ready_told.load(Ordering::Acquire);
                 if watchdog.is_some() && is_up && sample.silent == 0 {
                     tell_systemd(&[NotifyState::Watchdog]);
@@ -139,7 +138,7 @@ impl Monitor {
         self.panel.is_draining()
     }
 
-    /// Why the daemon should be restarted; nothing where it lives.
+    /// Why the daemon should be restarted; nothing if it lives.
     pub(crate) fn dead(&self, sample: &Sample) -> Vec<String> {
         match sample.silent {
             0 => Vec::new(),
@@ -147,7 +146,7 @@ impl Monitor {
         }
     }
 
-    /// Why nothing should be sent to it; nothing where it is ready.
+    /// Why nothing should be sent to it; nothing if it is ready.
     pub(crate) fn unready(&self, sample: &Sample) -> Vec<String> {
         let mut reasons = self.dead(sample);
         let sum = sample.sum();
@@ -164,7 +163,7 @@ impl Monitor {
     }
 }
 
-/// Tells systemd, where it started this and wants to know.
+/// Tells systemd, if it started this process.
 fn tell_systemd(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         log::remark("systemd", format_args!("telling systemd: {error}"));

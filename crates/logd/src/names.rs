@@ -1,17 +1,21 @@
-//! Clients that name themselves, and up to which line each is stored: told to one that comes back,
-//! so that it sends nothing twice.
+//! Clients that name themselves. logd tells a client that comes back up to which line it is stored, so the client
+//! sends nothing twice.
 //!
-//! A name's number is stored with the batch that has its lines, in the index, so that both are
-//! there after a crash or neither is. One connection at a time has a name: who comes with it takes
-//! it over, and the one before is not listened to any more. A name that has lines is never forgotten:
-//! its client would be told 0 and, after a restart, its old number again, by which it would drop lines
-//! that are not stored. Where clients show certificates, a name is one of its tenant's; who shows none may
-//! have names only if the operator says so, since a client that takes another's name makes that one skip
-//! lines. Each tenant, and each address, can bring so many names and no more, so that one client does not
-//! take the places of all.
+//! The number is stored with the batch that has the lines, in the index: a crash keeps both or neither. One
+//! connection at a time has a name. A newer connection takes it over, and logd no longer listens to the older one.
+//!
+//! A name that has lines is never forgotten silently. Its client would be told 0 and, after a restart, its old
+//! number again, and would drop lines that are not stored. If the operator lets names expire, an expired name makes
+//! room for another and is refused from then on (`expired`).
+//!
+//! A client that takes another's name makes that one skip lines. So a name belongs to its client's tenant, and a
+//! client without a tenant has names only if the operator says so. Each tenant and each address may bring a
+//! limited number of names, so that one client does not take the places of all.
 
 use std::{
     collections::HashMap,
+    io,
+    path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -20,7 +24,12 @@ use std::{
 
 use clap::ValueEnum;
 
-use crate::unfinished::Owner;
+mod expired;
+
+use expired::{Expired, Ledger};
+
+pub(crate) use crate::segment::record::Mark;
+use crate::{error::LogdError, segment::now_ms, unfinished::Owner};
 
 /// Names that are remembered, those that have lines and those that are in use; no more are taken.
 const NAMES_MAX: usize = 10_000;
@@ -30,7 +39,7 @@ const NAME_BYTES: usize = 64;
 /// Who may have names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NameRule {
-    /// Clients that show a certificate, each the names of its tenant
+    /// Clients that have a tenant, by a certificate, a token or --tenant, each the names of its tenant
     Certified,
     /// Everybody who reaches the port, also somebody else's name
     Anyone,
@@ -52,15 +61,14 @@ impl From<Owner<'_>> for Bringer {
     }
 }
 
-/// A name, and the number of its last line that is stored.
-pub(crate) type Mark = (Arc<str>, u64);
-
 /// All names of a daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     known: Arc<Known>,
     /// Counts claims: each has a number of its own.
     claims: AtomicU64,
+    /// Without one no name expires.
+    ledger: Option<Ledger>,
 }
 
 /// Whoever locks it and a name's state locks it first.
@@ -72,6 +80,7 @@ struct Table {
     names: HashMap<Arc<str>, Arc<Name>>,
     /// How many each has brought since the start.
     brought: HashMap<Bringer, usize>,
+    expired: Expired,
 }
 
 impl Table {
@@ -119,7 +128,14 @@ struct State {
     /// The claim that has lines which are not committed yet; 0 is none.
     pending: u64,
     stored: u64,
+    /// When the last of these came, in milliseconds since 1970.
+    stored_ms: u64,
+    /// When a connection last had it; before the first, as `stored_ms`.
+    seen_ms: u64,
 }
+
+/// In the place of a claim: the name is being recorded as expired.
+const EXPIRING: u64 = u64::MAX;
 
 /// Why a name is not to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +148,8 @@ pub(crate) enum Refusal {
     Many,
     /// Nobody knows whose it would be.
     Unidentified,
+    /// Its lines came too long ago, and their number is forgotten.
+    Expired,
 }
 
 impl Refusal {
@@ -142,6 +160,7 @@ impl Refusal {
             Refusal::Busy => "busy",
             Refusal::Many => "names",
             Refusal::Unidentified => "identity",
+            Refusal::Expired => "expired",
         }
     }
 }
@@ -155,13 +174,61 @@ pub(crate) struct Claim {
 }
 
 impl Names {
+    /// No names but those that expired in this directory.
+    pub(crate) fn of(directory: &Path) -> Result<Names, LogdError> {
+        let table = Table { expired: Expired::read(directory)?, ..Table::default() };
+        let known = Arc::new(Known(Mutex::new(table)));
+        Ok(Names { known, ledger: Some(Ledger::new(directory)), ..Names::default() })
+    }
+
     /// Knows that a name's lines are stored up to this one.
-    pub(crate) fn restore(&self, key: &str, stored: u64) {
+    pub(crate) fn restore(&self, mark: &Mark) {
         let mut known = self.known.lock();
-        let name = known.names.entry(key.into());
+        // Segments from before may still have it.
+        if known.expired.has(&mark.name) {
+            return;
+        }
+        let name = known.names.entry(mark.name.clone());
         let name = name.or_insert_with_key(|key| Name::new(key.clone(), None));
         let mut state = name.state();
-        state.stored = state.stored.max(stored);
+        state.stored = state.stored.max(mark.line);
+        state.stored_ms = state.stored_ms.max(mark.time_ms);
+        // Indexes of earlier versions have no time.
+        state.seen_ms = if state.stored_ms > 0 { state.stored_ms } else { now_ms() };
+    }
+
+    /// Lets the names expire that nobody has and whose last use is too old; gives how many. Each is recorded
+    /// durably before it is forgotten.
+    pub(crate) fn expire(&self, is_old: impl Fn(u64) -> bool) -> io::Result<usize> {
+        let Some(ledger) = &self.ledger else { return Ok(0) };
+        let mut old = Vec::new();
+        let known = self.known.lock();
+        let room = known.expired.room();
+        for name in known.names.values() {
+            let mut state = name.state();
+            let is_free = state.holder == 0 && state.pending == 0;
+            if is_free && old.len() < room && is_old(state.seen_ms) {
+                state.pending = EXPIRING;
+                old.push((name.clone(), name.mark(&state)));
+            }
+        }
+        drop(known);
+        if old.is_empty() {
+            return Ok(0);
+        }
+        let marks: Vec<Mark> = old.iter().map(|(_, mark)| mark.clone()).collect();
+        let recorded = ledger.record(&marks);
+        let mut known = self.known.lock();
+        for (name, _) in &old {
+            match recorded {
+                Ok(()) => {
+                    known.expired.add(&name.key);
+                    known.forget(name);
+                }
+                Err(_) => name.state().pending = 0,
+            }
+        }
+        recorded.map(|()| old.len())
     }
 
     /// Takes a name for a connection; says with it up to which line it is stored. Who comes may bring
@@ -193,6 +260,7 @@ impl Names {
         let mut known = self.known.lock();
         let name = match known.names.get(&*key) {
             Some(name) => name.clone(),
+            None if known.expired.has(&key) => return Err(Refusal::Expired),
             None => known.add(key.into(), owner.into(), brought_max)?,
         };
         let mut state = name.state();
@@ -211,8 +279,8 @@ impl Names {
     /// All names that have lines.
     pub(crate) fn marks(&self) -> Vec<Mark> {
         let known = self.known.lock();
-        let marks = known.names.values().map(|name| (name.key.clone(), name.state().stored));
-        marks.filter(|(_, stored)| *stored > 0).collect()
+        let marks = known.names.values().map(|name| name.mark(&name.state()));
+        marks.filter(|mark| mark.line > 0).collect()
     }
 }
 
@@ -228,8 +296,12 @@ pub(crate) const KEY_BYTES: usize = 160;
 
 impl Name {
     fn new(key: Arc<str>, bringer: Option<Bringer>) -> Arc<Name> {
-        let state = State { holder: 0, pending: 0, stored: 0 };
+        let state = State { holder: 0, pending: 0, stored: 0, stored_ms: 0, seen_ms: now_ms() };
         Arc::new(Name { key, bringer, state: Mutex::new(state) })
+    }
+
+    fn mark(&self, state: &State) -> Mark {
+        Mark { name: self.key.clone(), line: state.stored, time_ms: state.stored_ms }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -259,13 +331,15 @@ impl Claim {
 
     /// The mark of a batch that has lines up to this one.
     pub(crate) fn mark(&self, sequence: u64) -> Mark {
-        (self.name.key.clone(), sequence)
+        Mark { name: self.name.key.clone(), line: sequence, time_ms: now_ms() }
     }
 
     /// The lines up to this one are committed.
     pub(crate) fn committed(&self, sequence: u64) {
         let mut state = self.name.state();
-        state.stored = state.stored.max(sequence);
+        if sequence > state.stored {
+            (state.stored, state.stored_ms) = (sequence, now_ms());
+        }
     }
 }
 
@@ -274,7 +348,7 @@ impl Drop for Claim {
         let mut known = self.known.lock();
         let mut state = self.name.state();
         if state.holder == self.number {
-            state.holder = 0;
+            (state.holder, state.seen_ms) = (0, now_ms());
         }
         if state.pending == self.number {
             state.pending = 0;
@@ -298,7 +372,7 @@ mod tests {
     #[test]
     fn each_brings_so_many_names_and_all_may_come_back() {
         let names = Names::default();
-        names.restore("old", 1);
+        restore(&names, "old", 1);
         let claim =
             |network, name: &str| names.claim(Owner::Address(network), (NameRule::Anyone, 2), name);
         let (one, two) = (claim(1, "a").unwrap().0, claim(1, "b").unwrap().0);
@@ -317,6 +391,14 @@ mod tests {
         assert_eq!(refused.unwrap_err(), Refusal::Unidentified);
     }
 
+    fn restore(names: &Names, name: &str, line: u64) {
+        names.restore(&Mark { name: name.into(), line, time_ms: 1 });
+    }
+
+    fn lines(names: &Names) -> Vec<(Arc<str>, u64)> {
+        names.marks().into_iter().map(|mark| (mark.name, mark.line)).collect()
+    }
+
     fn one_with_lines(claim: Claim) {
         claim.committed(1);
         claim.hold(false);
@@ -325,8 +407,8 @@ mod tests {
     #[test]
     fn who_comes_back_is_told_what_is_stored() {
         let names = Names::default();
-        names.restore("web", 7);
-        names.restore("web", 3);
+        restore(&names, "web", 7);
+        restore(&names, "web", 3);
         let (first, stored) = claim(&names, None, "web").unwrap();
         assert_eq!(stored, 7);
         assert_eq!(claim(&names, None, "web").unwrap_err(), Refusal::Busy, "lines may have come");
@@ -344,7 +426,7 @@ mod tests {
         drop(first);
         assert!(second.take(), "the end of who was taken over changes nothing");
         assert_eq!(claim(&names, Some("web"), "web").unwrap().1, 0, "a tenant's own");
-        assert_eq!(names.marks(), [("web".into(), 9)]);
+        assert_eq!(lines(&names), [("web".into(), 9)]);
     }
 
     /// Half of a line, and gone without a word.
@@ -379,8 +461,42 @@ mod tests {
             claim(&names, None, &number.to_string()).unwrap();
         }
         assert_eq!(claim(&names, None, "web").unwrap().1, 1000);
-        assert_eq!(names.marks(), [("web".into(), 1000)]);
+        assert_eq!(lines(&names), [("web".into(), 1000)]);
         assert_eq!(names.known.lock().names.len(), 1, "those without lines are not remembered");
+    }
+
+    /// An expired name that was accepted as new stored its client's lines twice.
+    #[test]
+    fn an_expired_name_makes_room_and_is_refused_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let names = Names::of(directory.path()).unwrap();
+        restore(&names, "old", 7);
+        restore(&names, "young", 8);
+        let in_use = claim(&names, Some("t"), "old").unwrap().0;
+        in_use.committed(3);
+        in_use.hold(false);
+        assert_eq!(names.expire(|_| false).unwrap(), 0);
+        names.known.lock().names["young"].state().seen_ms = 100;
+        let is_old = |seen_ms| seen_ms != 100;
+        assert_eq!(names.expire(is_old).unwrap(), 1, "the one that nobody has");
+        assert_eq!(names.expire(is_old).unwrap(), 0);
+        let same = || claim(&names, None, "old").unwrap_err();
+        assert_eq!((same(), lines(&names).len()), (Refusal::Expired, 2));
+        drop(in_use);
+        assert_eq!(names.expire(is_old).unwrap(), 1);
+        assert_eq!(claim(&names, Some("t"), "old").unwrap_err(), Refusal::Expired);
+
+        // A crash left half of a record, and segments still have the name.
+        let file = directory.path().join("expired-names");
+        let mut file = std::fs::File::options().append(true).open(file).unwrap();
+        io::Write::write_all(&mut file, b"{\"name\":\"yo").unwrap();
+        let again = Names::of(directory.path()).unwrap();
+        restore(&again, "old", 7);
+        restore(&again, "young", 8);
+        assert_eq!(claim(&again, None, "old").unwrap_err(), Refusal::Expired);
+        assert_eq!(again.expire(|_| true).unwrap(), 1);
+        let third = Names::of(directory.path()).unwrap();
+        assert_eq!(claim(&third, None, "young").unwrap_err(), Refusal::Expired);
     }
 
     #[test]

@@ -1,14 +1,13 @@
-//! Segments: where lines are kept, and how it is known which of them are whole.
+//! Segments: the files that keep lines, and which of their lines are whole.
 //!
-//! A segment is two files (docs/logd.md has the format): the lines as they came, which any tool can
-//! read, and beside them an index with an entry for each batch, which has the batch's place, its
-//! lines and its checksum. What no good entry covers was never acknowledged as durable.
+//! A segment is two files (docs/reference/logd-files.md has the format): the lines as they came, and an index with
+//! an entry for each batch, which has its place, its lines and its checksum. Lines that no good entry covers
+//! were never acknowledged as durable. A stream is the segments of one thread; its lines are numbered.
 //!
-//! Reading order: `entry`, `name`, `scan` (what of a segment is whole), `call` (calls that a thread
-//! waits for), `staging` (memory for direct writes), `appender` (writing on a loop), `unsealed`
-//! (the end of a segment), `recovery` (what a start does with the end of the last run), `pack` and
-//! `retention` (what becomes of sealed ones), `view` and `reader` (for people: cat, tail, verify; `unpack`). A
-//! stream is the segments of one thread, and its lines are numbered throughout.
+//! Reading order: `entry`, `record` (names and origins), `name`, `scan` (what is whole), `call` (syscalls that
+//! a thread waits for), `staging` (memory for direct writes), `writing` (the rules of commits), `appender`
+//! (the same on a loop), `unsealed` (the end of a segment), `recovery` (at a start), `pack`, `retention`, then
+//! `unpack`, `view` and `reader` (for `cat`, `tail` and `verify`).
 
 pub(crate) mod appender;
 pub(crate) mod call;
@@ -16,6 +15,7 @@ pub(crate) mod entry;
 pub(crate) mod name;
 pub(crate) mod pack;
 pub(crate) mod reader;
+pub(crate) mod record;
 pub(crate) mod recovery;
 pub(crate) mod retention;
 pub(crate) mod scan;
@@ -23,8 +23,13 @@ pub(crate) mod staging;
 mod unpack;
 pub(crate) mod unsealed;
 mod view;
+pub(crate) mod writing;
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
 
 #[cfg(test)]
-mod crashes;
-#[cfg(test)]
-mod gathered;
+mod tests;

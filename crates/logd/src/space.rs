@@ -1,20 +1,20 @@
-//! Free space, and the floor under it: below, nothing more is begun until some has come back.
+//! Free space, and the floor below which nothing is begun until there is more again.
 
 use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-/// How long an answer of the file system holds.
+/// How long an answer of the file system is used.
 const FRESH_TIME: Duration = Duration::from_millis(20);
 
-/// Bytes that may be written where a path lies; nothing where that cannot be asked.
+/// Free bytes of a path's file system; nothing if that cannot be read.
 pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     let space = rustix::fs::statvfs(path).ok()?;
     space.f_bavail.checked_mul(space.f_frsize)
 }
 
-/// A floor under the free space of a file system, of all threads together.
+/// A floor under the free space of a file system, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Floor {
     directory: PathBuf,
@@ -27,13 +27,13 @@ impl Floor {
         Floor { directory: directory.to_owned(), looked: None, is_low: false }
     }
 
-    /// Whether there is less than `min_free`, and whether that is new: who is told so first tells of it.
-    /// Once there is less a sixteenth more is asked for, so that what comes and goes at the edge does not.
+    /// Whether less than `min_free` is free, and whether that is new; the first thread that learns it reports
+    /// it. To go on, a sixteenth more has to be free, so that small changes do not stop and start storing.
     pub(crate) fn look(&mut self, min_free: u64) -> (bool, bool) {
         let was_low = self.is_low;
         if self.looked.is_none_or(|looked| looked.elapsed() >= FRESH_TIME) {
             self.looked = Some(Instant::now());
-            // Where it cannot be asked, writes will tell.
+            // If that cannot be read, writes will fail.
             let free = free_bytes(&self.directory).unwrap_or(u64::MAX);
             self.is_low = is_low(free, min_free, self.is_low);
         }

@@ -67,119 +67,86 @@ impl Times {
     }
 }
 
-/// Counts of one thread, or of all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stats {
-    pub(crate) connections: u64,
-    /// Connections beyond what their address may have.
-    pub(crate) turned_away: u64,
-    /// Accepts that failed, after which accepting went on.
-    pub(crate) accept_failures: u64,
-    pub(crate) open: u64,
-    /// Connections that an error ended.
-    pub(crate) broken: u64,
-    /// Connections that ended because what came was not the TLS that it has to be.
-    pub(crate) tls_failures: u64,
-    /// Connections that spoke HTTP, or TLS to a port without it.
-    pub(crate) misdirected: u64,
-    pub(crate) received_bytes: u64,
-    pub(crate) receives: u64,
-    pub(crate) accepted_lines: u64,
-    pub(crate) rejected_lines: u64,
-    /// Of which nothing is stored.
-    pub(crate) refused_lines: u64,
-    pub(crate) committed_bytes: u64,
-    pub(crate) commits: u64,
-    pub(crate) syncs: u64,
-    /// Writes of lines and dead letters.
-    pub(crate) writes: u64,
-    /// Sends of answers.
-    pub(crate) sends: u64,
-    /// Times that nothing more was received from a sender for a while.
-    pub(crate) stopped_senders: u64,
-    /// Times that storage failed for a while, and threads where it does now.
-    pub(crate) stalls: u64,
-    pub(crate) stalled: u64,
-    /// Times that a batch waited for segments to be sealed.
-    pub(crate) seal_waits: u64,
-    /// Threads below the floor of free space.
-    pub(crate) low: u64,
-    /// Segments that failed and are not written to any more.
-    pub(crate) dead_segments: u64,
-    /// Bytes that were received and are not committed.
-    pub(crate) uncommitted_bytes: u64,
-    pub(crate) commit_times: Times,
-    /// System calls that hand over and wait; on epoll not counted.
-    pub(crate) enters: u64,
-    /// Threads whose ring has one of the kernel's that takes what it is asked for.
-    pub(crate) polled: u64,
+/// A figure of each thread: its name in `/metrics`, what it is, and where it stands.
+pub(crate) type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
+
+/// Makes all of one list: the fields, their sums, and the figures of `/metrics`.
+macro_rules! counts {
+    ([$($counter:ident $counter_name:literal $counter_help:literal,)*]
+     [$($gauge:ident $gauge_name:literal $gauge_help:literal,)*]) => {
+        /// Counts of one thread, or of all.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(crate) struct Stats {
+            $(#[doc = $counter_help] pub(crate) $counter: u64,)*
+            $(#[doc = $gauge_help] pub(crate) $gauge: u64,)*
+            pub(crate) commit_times: Times,
+        }
+
+        pub(crate) const COUNTERS: &[Figure] =
+            &[$(($counter_name, $counter_help, |stats| stats.$counter),)*];
+        pub(crate) const GAUGES: &[Figure] =
+            &[$(($gauge_name, $gauge_help, |stats| stats.$gauge),)*];
+
+        impl Sum for Stats {
+            fn sum<I: Iterator<Item = Stats>>(all: I) -> Stats {
+                all.fold(Stats::default(), |sum, one| Stats {
+                    $($counter: sum.$counter + one.$counter,)*
+                    $($gauge: sum.$gauge + one.$gauge,)*
+                    commit_times: sum.commit_times.plus(&one.commit_times),
+                })
+            }
+        }
+    };
 }
 
-impl Sum for Stats {
-    fn sum<I: Iterator<Item = Stats>>(all: I) -> Stats {
-        all.fold(Stats::default(), |sum, one| Stats {
-            connections: sum.connections + one.connections,
-            turned_away: sum.turned_away + one.turned_away,
-            accept_failures: sum.accept_failures + one.accept_failures,
-            open: sum.open + one.open,
-            broken: sum.broken + one.broken,
-            tls_failures: sum.tls_failures + one.tls_failures,
-            misdirected: sum.misdirected + one.misdirected,
-            received_bytes: sum.received_bytes + one.received_bytes,
-            receives: sum.receives + one.receives,
-            accepted_lines: sum.accepted_lines + one.accepted_lines,
-            rejected_lines: sum.rejected_lines + one.rejected_lines,
-            refused_lines: sum.refused_lines + one.refused_lines,
-            committed_bytes: sum.committed_bytes + one.committed_bytes,
-            commits: sum.commits + one.commits,
-            syncs: sum.syncs + one.syncs,
-            writes: sum.writes + one.writes,
-            sends: sum.sends + one.sends,
-            stopped_senders: sum.stopped_senders + one.stopped_senders,
-            stalls: sum.stalls + one.stalls,
-            stalled: sum.stalled + one.stalled,
-            seal_waits: sum.seal_waits + one.seal_waits,
-            low: sum.low + one.low,
-            dead_segments: sum.dead_segments + one.dead_segments,
-            uncommitted_bytes: sum.uncommitted_bytes + one.uncommitted_bytes,
-            commit_times: sum.commit_times.plus(&one.commit_times),
-            enters: sum.enters + one.enters,
-            polled: sum.polled + one.polled,
-        })
-    }
-}
+counts! {[
+    connections "connections" "Connections accepted",
+    accept_failures "accept_failures" "Accepts that failed; the daemon went on",
+    turned_away "turned_away" "Connections beyond what their address may have",
+    broken "connections_broken" "Connections that an error ended",
+    tls_failures "tls_failures" "Connections that TLS refused",
+    misdirected "misdirected" "Connections that spoke HTTP, or TLS to a port without it",
+    accepted_lines "accepted_lines" "Lines stored or on their way",
+    rejected_lines "rejected_lines" "Lines that became dead letters",
+    refused_lines "refused_lines" "Lines too long, of which nothing is stored",
+    received_bytes "received_bytes" "Bytes received, TLS's own among them",
+    receives "receives" "Receives that brought bytes",
+    committed_bytes "committed_bytes" "Bytes of lines and dead letters committed",
+    commits "commits" "Batches begun",
+    writes "writes" "Writes of lines and dead letters asked for",
+    syncs "syncs" "Syncs asked for",
+    sends "answer_sends" "Sends of answers",
+    stopped_senders "stopped_senders" "Times that a sender was not received from",
+    stalls "stalls" "Times that storage failed for a while",
+    seal_waits "seal_waits" "Times that a batch waited for segments to be sealed",
+    dead_segments "dead_segments" "Segments that failed and are not written to any more",
+    enters "enters" "Calls that hand over and wait, on a ring",
+]
+[
+    open "connections_open" "Connections that are open",
+    uncommitted_bytes "uncommitted_bytes" "Bytes received and not committed",
+    low "short_of_space" "1 where less is free than there has to be",
+    polled "sqpoll" "1 where a thread of the kernel takes what the ring is asked for",
+    stalled "stalled" "1 where the thread cannot store",
+]}
 
 impl fmt::Display for Stats {
+    #[rustfmt::skip]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stats {
+            connections, accept_failures, turned_away, open, broken, tls_failures, misdirected,
+            accepted_lines, rejected_lines, refused_lines, received_bytes, receives, committed_bytes,
+            commits, writes, syncs, sends, stopped_senders, stalls, stalled, low, dead_segments, enters, ..
+        } = self;
         write!(
             f,
-            "{} connections, {} failed accepts, {} turned away, {} open, {} broken, {} refused by TLS, {} misdirected; {} lines accepted, {} rejected; {} \
-             refused for their length; {} bytes received by {} receives, {} committed by {} commits, {} \
-             writes and {} syncs; {} sends, {} senders stopped, {} stalls, {} threads stalled, {} short of \
-             space, {} dead segments, {} enters",
-            self.connections,
-            self.accept_failures,
-            self.turned_away,
-            self.open,
-            self.broken,
-            self.tls_failures,
-            self.misdirected,
-            self.accepted_lines,
-            self.rejected_lines,
-            self.refused_lines,
-            self.received_bytes,
-            self.receives,
-            self.committed_bytes,
-            self.commits,
-            self.writes,
-            self.syncs,
-            self.sends,
-            self.stopped_senders,
-            self.stalls,
-            self.stalled,
-            self.low,
-            self.dead_segments,
-            self.enters
+            "{connections} connections, {accept_failures} failed accepts, {turned_away} turned away, {open} \
+             open, {broken} broken, {tls_failures} refused by TLS, {misdirected} misdirected; \
+             {accepted_lines} lines accepted, {rejected_lines} rejected; {refused_lines} refused for their \
+             length; {received_bytes} bytes received by {receives} receives, {committed_bytes} committed by \
+             {commits} commits, {writes} writes and {syncs} syncs; {sends} sends, {stopped_senders} senders \
+             stopped, {stalls} stalls, {stalled} threads stalled, {low} short of space, {dead_segments} dead \
+             segments, {enters} enters"
         )
     }
 }

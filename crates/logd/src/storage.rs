@@ -1,12 +1,11 @@
-//! A thread's two streams, lines and dead letters, committed together: a batch is done when both
-//! parts of it are, so that no acknowledgement covers a rejected line before its letter is stored.
+//! The two streams of a thread, lines and dead letters, which are committed together.
 //!
-//! Segments that end go to the keeper, by age also when no line comes. Below the floor of free space
-//! no batch begins.
+//! A batch is committed when both parts of it are, so no acknowledgement covers a rejected line before its dead
+//! letter is stored. Ended segments go to the keeper. Below the floor of free space no batch begins.
 
 use std::{
     collections::BTreeSet,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -25,25 +24,36 @@ use crate::{
         call::open_directory,
         name::{Content, Stream, parse},
         recovery::{Recovered, recover},
+        writing::{Counts, Retry},
     },
     space::Floor,
 };
 
-/// How long to wait before a commit that failed is tried again.
-const RETRY_TIME: Duration = Duration::from_millis(500);
-
-/// How long to wait before it is looked again whether segments were sealed.
+/// How long a batch waits before it checks again whether segments were sealed.
 const SEAL_WAIT_TIME: Duration = Duration::from_millis(5);
 
-/// How often it looks at ages and at space when nothing happens.
+/// How often it checks ages and free space when nothing happens.
 const TICK_TIME: Duration = Duration::from_secs(1);
 
-/// What storage's operations are tagged with; the worker gives it all completions of these.
+/// The tags of storage's operations, whose completions the worker hands in.
 pub(crate) const TAGS: [u64; 4] = [LINES, LETTERS, RETRY, TICK];
 const LINES: u64 = 5 << 32;
 const LETTERS: u64 = 6 << 32;
 const RETRY: u64 = 7 << 32;
 const TICK: u64 = 9 << 32;
+
+/// What the storage of all threads shares.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) directory: PathBuf,
+    pub(crate) guarantee: Guarantee,
+    /// Clients that named themselves.
+    pub(crate) names: Arc<Names>,
+    /// Where segments go that have ended.
+    pub(crate) tray: Tray,
+    /// The least free space at which anything is stored.
+    pub(crate) floor: Arc<Mutex<Floor>>,
+}
 
 /// A thread's streams.
 pub(crate) struct Storage {
@@ -54,13 +64,13 @@ pub(crate) struct Storage {
     is_low: bool,
     is_waiting: bool,
     has_stalled: bool,
-    /// Lines that wait for their batch's dead letters to be stored.
+    /// Lines that wait until their batch's dead letters are stored.
     next: Option<Given>,
-    /// To who seals segments.
+    /// The way to the keeper.
     tray: Tray,
     pub(crate) commits: u64,
     pub(crate) stalls: u64,
-    /// Times that a batch waited for segments to be sealed.
+    /// Times that a batch waited because too many segments waited for their seal.
     pub(crate) seal_waits: u64,
 }
 
@@ -69,65 +79,60 @@ struct Part {
     /// Memory to fill.
     spare: Vec<u8>,
     state: State,
+    /// The log was told what the batch on its way waits for.
+    is_told: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
     Going,
-    Stalled,
+    /// Until the next try.
+    Stalled(Retry),
 }
 
 impl Storage {
-    /// Opens the streams `number` of a directory and ends what the last run left.
-    pub(crate) fn open(
-        directory: &Path,
-        number: u32,
-        guarantee: Guarantee,
-        limits: Limits,
-        tray: Tray,
-        clients: &Arc<Names>,
-        floor: Arc<Mutex<Floor>>,
-    ) -> Result<Storage, LogdError> {
+    /// Opens the streams `number` and ends what the last run left of them.
+    pub(crate) fn open(shared: &Shared, number: u32, limits: Limits) -> Result<Storage, LogdError> {
+        let directory = &shared.directory;
         let names = names(directory)?;
         let part = |content, tag| -> Result<Part, LogdError> {
             let stream = Stream { content, number };
-            // Seldom asked: a ring for it would be memory for nothing, and may have no threads for it.
+            // A ring would be memory for little use, and the kernel may have no threads for it.
             let aside = Local::builder().backend(BackendChoice::Classic).build();
             let mut aside = aside.map_err(LogdError::failed)?;
             let recovered = end_last(&mut aside, directory, &names, stream)?;
             let plan = Plan {
-                directory: directory.to_owned(),
+                directory: directory.clone(),
                 stream,
-                guarantee,
+                guarantee: shared.guarantee,
                 limits,
                 next_serial: recovered.next_serial,
                 next_line: recovered.next_line,
-                names: clients.clone(),
-                is_direct: limits.is_direct,
+                names: shared.names.clone(),
                 tag,
             };
             let handle = open_directory(&mut aside, directory).map_err(LogdError::failed)?;
             let appender = Appender::new(plan, handle, aside);
-            Ok(Part { appender, spare: Vec::new(), state: State::Idle })
+            Ok(Part { appender, spare: Vec::new(), state: State::Idle, is_told: false })
         };
         Ok(Storage {
             lines: part(Content::Lines, LINES)?,
             letters: part(Content::DeadLetters, LETTERS)?,
-            floor,
+            floor: shared.floor.clone(),
             min_free: limits.min_free,
             is_low: false,
             is_waiting: false,
             has_stalled: false,
             next: None,
-            tray,
+            tray: shared.tray.clone(),
             commits: 0,
             stalls: 0,
             seal_waits: 0,
         })
     }
 
-    /// Begins to look at ages and at space every now and then.
+    /// Starts the timer that checks ages and free space.
     pub(crate) fn watch(&self, local: &mut Local) -> Result<(), LogdError> {
         local.push(Operation::timeout(TICK_TIME), TICK).map(drop).map_err(LogdError::failed)
     }
@@ -138,23 +143,24 @@ impl Storage {
         self.min_free = limits.min_free;
     }
 
-    /// Whether a batch may begin: none is on its way, no more segments wait for their seal than may,
-    /// and there is space.
+    /// Whether a batch may begin: none is on its way, not too many segments wait for their seal, and there is
+    /// space.
     pub(crate) fn is_ready(&mut self, local: &mut Local) -> Result<bool, Fatal> {
         if self.is_busy() {
             return Ok(false);
         }
-        if self.tray.is_full() {
-            if !std::mem::replace(&mut self.is_waiting, true) {
-                self.seal_waits += 1;
-                self.wake_after(local, SEAL_WAIT_TIME)?;
-            }
-            return Ok(false);
+        let is_full = self.tray.is_full();
+        if !is_full && self.has_space() {
+            return Ok(true);
         }
-        Ok(self.has_space())
+        if !std::mem::replace(&mut self.is_waiting, true) {
+            self.seal_waits += u64::from(is_full);
+            self.wake_after(local, if is_full { SEAL_WAIT_TIME } else { Retry::Soon.after() })?;
+        }
+        Ok(false)
     }
 
-    /// Whether there is space; told where that changes.
+    /// Whether there is space. A change is reported.
     fn has_space(&mut self) -> bool {
         let mut floor = self.floor.lock().unwrap_or_else(PoisonError::into_inner);
         let (is_low, has_changed) = floor.look(self.min_free);
@@ -177,14 +183,9 @@ impl Storage {
         !is_low
     }
 
-    /// Whether there is less space than there has to be.
+    /// Whether there is too little space.
     pub(crate) fn is_low(&self) -> bool {
         self.is_low
-    }
-
-    /// Segments that failed and are not written to any more.
-    pub(crate) fn dead_segments(&self) -> u64 {
-        self.lines.appender.dead_segments + self.letters.appender.dead_segments
     }
 
     /// Whether a batch is on its way.
@@ -193,21 +194,23 @@ impl Storage {
         !is_idle || self.next.is_some()
     }
 
-    /// Whether it waits for something to be mended.
+    /// Whether storing failed and is tried again.
     pub(crate) fn is_stalled(&self) -> bool {
         self.has_stalled
     }
 
-    pub(crate) fn syncs(&self) -> u64 {
-        self.lines.appender.syncs + self.letters.appender.syncs
+    /// What both streams did and what failed.
+    pub(crate) fn counts(&self) -> Counts {
+        let (lines, letters) = (self.lines.appender.counts(), self.letters.appender.counts());
+        Counts {
+            dead_segments: lines.dead_segments + letters.dead_segments,
+            syncs: lines.syncs + letters.syncs,
+            writes: lines.writes + letters.writes,
+        }
     }
 
-    pub(crate) fn writes(&self) -> u64 {
-        self.lines.appender.writes + self.letters.appender.writes
-    }
-
-    /// Sends a batch on its way; leaves an empty one. False: it is committed already, since there was
-    /// nothing in it to store, or the thread waited for what stores it.
+    /// Sends a batch on its way and leaves an empty one. False: it is committed already, because it had nothing
+    /// to store or the thread waited for it.
     pub(crate) fn begin(&mut self, local: &mut Local, batch: &mut Batch) -> Result<bool, Fatal> {
         let full = std::mem::take(batch);
         let is_refused = full.lines.is_empty() && full.letters.is_empty();
@@ -220,16 +223,16 @@ impl Storage {
         if full.lines.is_empty() && !is_refused {
             batch.lines = full.lines;
         } else {
-            // Lines that were refused have their clients' numbers to store: a batch without a byte.
+            // Of refused lines only their clients' numbers are stored: a batch without a byte.
             batch.lines = std::mem::take(&mut self.lines.spare);
             let given = Given {
                 data: full.lines,
                 lines: full.line_count,
                 names: full.names.clone(),
-                cuts: full.line_cuts,
+                parts: full.parts,
             };
             if has_both && !full.names.is_empty() {
-                // A client is told of its lines by what is stored with them: its dead letters have to
+                // The names are stored with the lines, and a client is told by them: its dead letters have to
                 // be there before.
                 self.next = Some(given);
             } else {
@@ -241,8 +244,9 @@ impl Storage {
         } else {
             let names = if has_both { Vec::new() } else { full.names };
             batch.letters = std::mem::take(&mut self.letters.spare);
-            let (data, lines) = (full.letters, full.letter_count);
-            self.letters.begin(local, Given { data, lines, names, cuts: full.letter_cuts })?;
+            let (data, lines) = (full.letters, full.letter_records);
+            // A dead letter says by itself who sent it.
+            self.letters.begin(local, Given { data, lines, names, parts: Vec::new() })?;
         }
         self.go_on(local)?;
         self.hand_on();
@@ -250,7 +254,7 @@ impl Storage {
         Ok(self.is_busy())
     }
 
-    /// Begins the lines whose dead letters are stored.
+    /// Begins the lines if their dead letters are stored.
     fn go_on(&mut self, local: &mut Local) -> Result<(), Fatal> {
         if self.letters.state == State::Idle
             && let Some(given) = self.next.take()
@@ -260,7 +264,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Takes a completion of its own. True: the batch is committed.
+    /// Takes a completion of one of its operations. True: the batch is committed.
     pub(crate) fn take(
         &mut self,
         local: &mut Local,
@@ -281,7 +285,7 @@ impl Storage {
                     part.appender.tick();
                 }
                 self.watch(local).map_err(|error| Fatal(error.to_string()))?;
-                // Without lines nobody asks, and who asks for the state wants to know.
+                // Nobody else checks while no lines come.
                 if !self.is_busy() {
                     self.has_space();
                 }
@@ -289,7 +293,7 @@ impl Storage {
             _ => {
                 self.is_waiting = false;
                 for part in [&mut self.lines, &mut self.letters] {
-                    if part.state == State::Stalled {
+                    if part.retry().is_some() {
                         let progress = part.appender.retry(local)?;
                         part.note(progress);
                     }
@@ -302,10 +306,10 @@ impl Storage {
         Ok(was_busy && !self.is_busy())
     }
 
-    /// Says when acknowledgements stop and go on, and asks to be woken for another attempt.
+    /// Reports when acknowledgements stop and go on, and starts the timer for the next try.
     fn look(&mut self, local: &mut Local) -> Result<(), Fatal> {
-        let is_stalled = [&self.lines, &self.letters].iter().any(|p| p.state == State::Stalled);
-        if is_stalled && !self.has_stalled {
+        let retry = self.lines.retry().max(self.letters.retry());
+        if retry.is_some() && !self.has_stalled {
             self.has_stalled = true;
             self.stalls += 1;
             log::remark("storage", format_args!("nothing is acknowledged until it can be stored"));
@@ -314,9 +318,9 @@ impl Storage {
             self.has_stalled = false;
             log::remark("storage", format_args!("storing and acknowledging again"));
         }
-        if is_stalled && !self.is_waiting {
+        if let Some(retry) = retry.filter(|_| !self.is_waiting) {
             self.is_waiting = true;
-            self.wake_after(local, RETRY_TIME)?;
+            self.wake_after(local, retry.after())?;
         }
         Ok(())
     }
@@ -334,7 +338,7 @@ impl Storage {
         self.hand_on();
     }
 
-    /// Gives segments that ended to who seals them.
+    /// Gives ended segments to the keeper.
     fn hand_on(&mut self) {
         for part in [&mut self.lines, &mut self.letters] {
             for segment in part.appender.ended() {
@@ -352,12 +356,20 @@ impl Part {
         Ok(())
     }
 
+    /// When it tries again, if it has to.
+    fn retry(&self) -> Option<Retry> {
+        match self.state {
+            State::Stalled(retry) => Some(retry),
+            State::Idle | State::Going => None,
+        }
+    }
+
     fn note(&mut self, progress: Progress) {
         /// Memory that is kept for the next batch at most.
         const SPARE_BYTES: usize = 16 << 20;
         match progress {
             Progress::Going => {
-                if self.state == State::Stalled {
+                if self.retry().is_some() {
                     self.state = State::Going;
                 }
             }
@@ -366,16 +378,20 @@ impl Part {
                 spare.shrink_to(SPARE_BYTES);
                 self.spare = spare;
                 self.state = State::Idle;
+                self.is_told = false;
             }
-            Progress::Stalled(why) => {
-                self.state = State::Stalled;
-                log::remark("storage", format_args!("{why}"));
+            Progress::Stalled(why, retry) => {
+                self.state = State::Stalled(retry);
+                // Not again at each try.
+                if retry == Retry::Later || !std::mem::replace(&mut self.is_told, true) {
+                    log::remark("storage", format_args!("{why}"));
+                }
             }
         }
     }
 }
 
-/// Ends what the last run left of streams that no thread has any more: it had more of them.
+/// Ends what the last run left of streams that no thread has now, because it had more threads.
 pub(crate) fn end_others(directory: &Path, threads: u32) -> Result<(), LogdError> {
     let names = names(directory)?;
     let streams = names.iter().filter_map(|name| parse(name)).map(|(stream, _, _)| stream);
@@ -388,7 +404,7 @@ pub(crate) fn end_others(directory: &Path, threads: u32) -> Result<(), LogdError
     Ok(())
 }
 
-/// Ends what the last run left of a stream, and says what an operator should know.
+/// Ends what the last run left of a stream, and reports what an operator should know.
 fn end_last(
     local: &mut Local,
     directory: &Path,
@@ -424,11 +440,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (tray, asked) = Tray::new();
         let limits = Limits { bytes: 1, age: Duration::MAX, min_free: 0, is_direct: false };
-        let path = directory.path();
-        let floor = Arc::new(Mutex::new(Floor::new(path)));
-        let mut storage =
-            Storage::open(path, 0, Guarantee::Written, limits, tray, &Arc::default(), floor)
-                .unwrap();
+        let shared = Shared {
+            directory: directory.path().to_owned(),
+            guarantee: Guarantee::Written,
+            names: Arc::default(),
+            tray,
+            floor: Arc::new(Mutex::new(Floor::new(directory.path()))),
+        };
+        let mut storage = Storage::open(&shared, 0, limits).unwrap();
         let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
         let look = |storage: &mut Storage, local: &mut Local| {
             local.submit_and_wait(1).unwrap();

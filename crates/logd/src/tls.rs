@@ -1,10 +1,8 @@
-//! A connection's TLS, without any I/O: what came from the wire goes in, and what is to go there
-//! comes out. Both engines share it.
+//! A connection's TLS, without any I/O: received bytes go in, and bytes to send come out. Both engines share it.
 //!
-//! It exists so that the rules of a connection see plain bytes. What was received by one completion
-//! is taken in at once, and all that is to be answered after it is one write. What it does not do:
-//! resume sessions. Connections of log clients last, and one that is resumed would not have its
-//! certificate looked at again.
+//! The rules of a connection see plain bytes only. All bytes of one completion are taken at once, and all answers
+//! to them are one write. Sessions are not resumed: connections of log clients last long, and the certificate of
+//! a resumed session would not be checked again.
 
 use std::{
     io::{BufRead, Write},
@@ -24,26 +22,26 @@ pub(crate) use files::{ClientAuth, Files};
 pub(crate) struct Session {
     connection: Box<ServerConnection>,
     began: Instant,
-    /// Whose certificate the client showed.
+    /// The name in the client's certificate, if it showed one.
     tenant: Option<String>,
     is_up: bool,
     has_failed: bool,
     has_parted: bool,
 }
 
-/// What came of bytes from the wire.
+/// Whether more bytes can come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     GoesOn,
-    /// The other end said that nothing more comes.
+    /// The client said that it sends nothing more.
     Ended,
 }
 
 impl Session {
-    /// A session that waits for the client's first word.
+    /// Waits for the client's first message.
     pub(crate) fn new(config: Arc<ServerConfig>) -> Result<Session, rustls::Error> {
         let mut connection = ServerConnection::new(config)?;
-        // What is to be sent is bounded by the rules of the connection.
+        // The rules of the connection limit what is sent.
         connection.set_buffer_limit(None);
         let connection = Box::new(connection);
         Ok(Session {
@@ -56,12 +54,11 @@ impl Session {
         })
     }
 
-    /// Takes bytes from the wire and gives what they say in plain, with whose it is.
+    /// Takes received bytes, and gives the plain bytes with the name of the client.
     ///
     /// # Errors
     ///
-    /// Why the session is over, in a few words. Nothing more is taken or sent in it, except the
-    /// [output](Self::output) that tells the other end so.
+    /// Why the session is over. After that only the [output](Self::output), which tells the client, is sent.
     pub(crate) fn receive(
         &mut self,
         bytes: &[u8],
@@ -79,12 +76,12 @@ impl Session {
                 Ok(_) => self.connection.process_new_packets(),
                 Err(error) => return Err(self.fail(&error.to_string())),
             };
-            // With the end of the handshake there may be lines already.
+            // The handshake may end with the first lines.
             if !self.is_up && !self.connection.is_handshaking() {
                 self.is_up = true;
                 self.find_tenant()?;
             }
-            // What came before an error is good all the same.
+            // Bytes before an error are valid.
             self.drain(&mut take);
             match state {
                 Ok(state) => has_ended = state.peer_has_closed(),
@@ -96,7 +93,7 @@ impl Session {
 
     fn drain(&mut self, take: &mut impl FnMut(Option<&str>, &[u8])) {
         let mut reader = self.connection.reader();
-        // An error says that there is nothing more for now.
+        // An error means that there is nothing more for now.
         while let Ok(plain) = reader.fill_buf()
             && !plain.is_empty()
         {
@@ -130,12 +127,12 @@ impl Session {
         why.to_owned()
     }
 
-    /// Whether the handshake takes longer than it may.
+    /// Whether the handshake takes longer than the limit.
     pub(crate) fn is_late(&self, limit: Duration) -> bool {
         !self.is_up && !self.has_failed && self.began.elapsed() >= limit
     }
 
-    /// Sends this, by [`output`](Self::output).
+    /// Encrypts bytes for the next [`output`](Self::output).
     pub(crate) fn send(&mut self, plain: &[u8]) {
         if !self.has_failed {
             // It writes to memory.
@@ -143,14 +140,14 @@ impl Session {
         }
     }
 
-    /// Says that nothing more comes.
+    /// Tells the client that nothing more comes.
     pub(crate) fn part(&mut self) {
         if !std::mem::replace(&mut self.has_parted, true) && !self.has_failed {
             self.connection.send_close_notify();
         }
     }
 
-    /// What is to go to the wire.
+    /// Adds the bytes that are to be sent.
     pub(crate) fn output(&mut self, wire: &mut Vec<u8>) {
         while self.connection.wants_write() {
             // It writes to memory.

@@ -1,4 +1,4 @@
-//! `ringwise logd cat`, `tail` and `verify`: segments for people and scripts.
+//! `ringwise logd cat`, `tail` and `verify`.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,11 @@ use crate::{
     },
 };
 
-/// How often `tail` looks.
+mod shown;
+
+pub(crate) use shown::Shown;
+
+/// How often `tail` looks for new lines.
 const LOOK_TIME: Duration = Duration::from_millis(200);
 /// Lines before the end at which `tail` begins.
 const TAIL_LINES: u64 = 10;
@@ -27,95 +31,99 @@ const TAIL_LINES: u64 = 10;
 /// Runs a tool as typed.
 pub(crate) fn run(tool: &Tool, out: &mut impl Write) -> Result<(), LogdError> {
     match tool {
-        Tool::Cat { directory, stream, from, dead } => {
-            cat(directory, &Wanted::new(*stream, *dead), *from, out)
+        Tool::Cat { directory, stream, from, dead, shown } => {
+            cat(directory, &Wanted::new(*stream, *dead, shown), *from, out)
         }
-        Tool::Tail { directory, stream, from, dead, once } => {
-            tail(directory, &Wanted::new(*stream, *dead), *from, *once, out)
+        Tool::Tail { directory, stream, from, dead, once, shown } => {
+            tail(directory, &Wanted::new(*stream, *dead, shown), *from, *once, out)
         }
         Tool::Verify { directory } => verify_all(directory, out),
     }
 }
 
-/// Which streams are meant.
-struct Wanted {
+/// The streams and lines that the user asked for.
+struct Wanted<'a> {
     content: Content,
     number: Option<u32>,
+    shown: &'a Shown,
 }
 
-impl Wanted {
-    fn new(number: Option<u32>, dead: bool) -> Wanted {
+impl<'a> Wanted<'a> {
+    fn new(number: Option<u32>, dead: bool, shown: &'a Shown) -> Wanted<'a> {
         let content = if dead { Content::DeadLetters } else { Content::Lines };
-        Wanted { content, number }
+        Wanted { content, number, shown }
+    }
+
+    /// Begins to read a stream.
+    fn source<'b>(
+        &self,
+        stream: Stream,
+        segments: InDirectory<'b>,
+        place: usize,
+        from: u64,
+    ) -> Result<Source<'b>, LogdError> {
+        let mut reader =
+            Reader::new(segments, place, from).with_origins(self.shown.needs_origins());
+        let piece = reader.next()?;
+        Ok(Source { stream, reader, piece })
     }
 
     fn among(
         &self,
         all: BTreeMap<Stream, Vec<u64>>,
     ) -> impl Iterator<Item = (Stream, Vec<u64>)> + use<> {
-        let Wanted { content, number } = *self;
+        let Wanted { content, number, .. } = *self;
         all.into_iter().filter(move |(stream, _)| {
             stream.content == content && number.is_none_or(|number| stream.number == number)
         })
     }
 }
 
-/// The streams' lines, batch after batch in the order of the batches' times.
-struct Merged<'a> {
-    sources: Vec<Source<'a>>,
-}
-
+/// A stream that is read.
 struct Source<'a> {
     stream: Stream,
     reader: Reader<InDirectory<'a>>,
-    /// What comes next of this stream; nothing at its end.
+    /// The next piece of this stream; nothing at its end.
     piece: Option<Piece>,
 }
 
-impl<'a> Source<'a> {
-    fn new(stream: Stream, mut reader: Reader<InDirectory<'a>>) -> Result<Source<'a>, LogdError> {
-        let piece = reader.next()?;
-        Ok(Source { stream, reader, piece })
-    }
-}
-
-impl Merged<'_> {
-    /// Writes all lines that are there. `skip` is told of those that are not.
-    fn write(
-        &mut self,
-        out: &mut impl Write,
-        skip: impl Fn(Stream, &Range<u64>),
-    ) -> Result<(), LogdError> {
-        loop {
-            let oldest = self.sources.iter_mut().filter(|source| source.piece.is_some());
-            let oldest = oldest.min_by_key(|source| source.piece.as_ref().map(|it| it.time_ms));
-            let Some(source) = oldest else {
-                return out.flush().map_err(|error| LogdError::output(&error));
-            };
-            let Some(piece) = source.piece.take() else { continue };
-            if !piece.missing.is_empty() {
-                skip(source.stream, &piece.missing);
-            }
-            out.write_all(piece.lines()).map_err(|error| LogdError::output(&error))?;
-            source.piece = source.reader.next()?;
+/// Writes the lines of several streams, batch by batch in the order of their times. `skip` gets the lines
+/// that are missing.
+fn write_merged(
+    sources: &mut [Source<'_>],
+    shown: &Shown,
+    out: &mut impl Write,
+    skip: impl Fn(Stream, &Range<u64>),
+) -> Result<(), LogdError> {
+    loop {
+        let oldest = sources.iter_mut().filter(|source| source.piece.is_some());
+        let oldest = oldest.min_by_key(|source| source.piece.as_ref().map(|it| it.time_ms));
+        let Some(source) = oldest else {
+            return out.flush().map_err(|error| LogdError::output(&error));
+        };
+        let Some(piece) = source.piece.take() else { continue };
+        if !piece.missing.is_empty() {
+            skip(source.stream, &piece.missing);
         }
+        shown.write(&piece, out).map_err(|error| LogdError::output(&error))?;
+        source.piece = source.reader.next()?;
     }
 }
 
 fn cat(
     directory: &Path,
-    wanted: &Wanted,
+    wanted: &Wanted<'_>,
     from: u64,
     out: &mut impl Write,
 ) -> Result<(), LogdError> {
     let streams = wanted.among(streams(directory)?);
     let sources = streams.map(|(stream, serials)| {
-        Source::new(stream, Reader::new(InDirectory::new(directory, stream, serials), 0, from))
+        wanted.source(stream, InDirectory::new(directory, stream, serials), 0, from)
     });
-    let mut merged = Merged { sources: sources.collect::<Result<_, _>>()? };
-    // What is missing is a problem that is told below, or was removed by retention.
-    merged.write(out, |_, _| {})?;
-    let mut problems = merged.sources.iter().flat_map(|source| source.reader.problems());
+    let mut sources = sources.collect::<Result<Vec<_>, _>>()?;
+    // Missing lines are reported below, or retention removed them.
+    write_merged(&mut sources, wanted.shown, out, |_, _| {})?;
+    let mut problems = sources.iter().flat_map(|source| source.reader.problems());
     match problems.next() {
         Some(problem) => Err(LogdError::Failed(format!("{problem}; the rest was printed"))),
         None => Ok(()),
@@ -124,14 +132,14 @@ fn cat(
 
 /// How far a stream was printed.
 struct Place {
-    /// The segment that has the next line, or will be followed by it.
+    /// The segment that has the next line, or the one before that.
     serial: u64,
     next: u64,
 }
 
 fn tail(
     directory: &Path,
-    wanted: &Wanted,
+    wanted: &Wanted<'_>,
     from: Option<u64>,
     once: bool,
     out: &mut impl Write,
@@ -159,11 +167,10 @@ fn tail(
             };
             let place = place_of(&segments, next)?;
             places.insert(stream, Place { serial: segments.serial(place), next });
-            sources.push(Source::new(stream, Reader::new(segments, place, next))?);
+            sources.push(wanted.source(stream, segments, place, next)?);
         }
-        let mut merged = Merged { sources };
-        merged.write(out, skip)?;
-        for Source { stream, reader, .. } in merged.sources {
+        write_merged(&mut sources, wanted.shown, out, skip)?;
+        for Source { stream, reader, .. } in sources {
             if let Some(place) = places.get_mut(&stream) {
                 place.next = reader.next_line();
             }
@@ -178,10 +185,10 @@ fn tail(
     }
 }
 
-/// Waits, and says whether anybody still reads standard output. Where no line comes no write tells.
+/// Waits, and says whether anybody still reads standard output. While no line comes, no write would fail.
 fn has_reader_after(time: Duration) -> bool {
     let stdout = io::stdout();
-    // Of what it is not asked for the kernel tells that the other end of a pipe is closed (poll(2)).
+    // The kernel always reports that the other end of a pipe is closed (poll(2)).
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
     let limit = Timespec::try_from(time).expect("less than a second");
     match poll(&mut watched, Some(&limit)) {
@@ -198,7 +205,7 @@ fn verify_all(directory: &Path, out: &mut impl Write) -> Result<(), LogdError> {
     let mut problems = 0;
     let streams = streams(directory)?;
     if streams.is_empty() {
-        // Whoever named another directory than was meant should not take it for a good one.
+        // A mistyped directory should not pass for a good one.
         let _ = writeln!(io::stderr(), "ringwise: logd: {}: no segments", directory.display());
     }
     for (stream, serials) in streams {

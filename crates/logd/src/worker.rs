@@ -10,7 +10,6 @@ mod memory;
 use std::{
     collections::VecDeque,
     net::SocketAddr,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError, mpsc::Sender},
     time::{Duration, Instant},
 };
@@ -20,18 +19,18 @@ use ringwise_serve::{Door, Ear, Request, Seat, loop_room};
 
 use crate::{
     addresses::{Addresses, Place},
-    connection::{Batch, Connection, Desk, Gather, Limits, Step},
+    connection::{Batch, Connection, Desk, Limits, Step},
     error::LogdError,
     guarantee::Guarantee,
-    keeper::{Care, Tray},
+    live::Live,
     log,
     names::Names,
-    segment::appender::{Fatal, Limits as SegmentLimits},
-    space::Floor,
+    segment::appender::Fatal,
     stats::Stats,
-    storage::{Storage, TAGS},
+    storage::{Shared, Storage, TAGS},
+    tenants::Tenants,
     tls::Session,
-    unfinished::{self, Held, Kept},
+    unfinished::{Held, Kept},
 };
 use drain::Draining;
 
@@ -63,33 +62,15 @@ const FOR_SEND: u64 = 3 << 32;
 const FOR_CONTROL: u64 = 4 << 32;
 const FOR_NOTHING: u64 = 8 << 32;
 
-/// What may change while it runs.
-#[derive(Clone, Debug)]
-pub(crate) struct Live {
-    pub(crate) limits: Limits,
-    pub(crate) segments: SegmentLimits,
-    pub(crate) care: Care,
-    /// Where connections speak TLS.
-    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
-    /// How long a handshake may take.
-    pub(crate) handshake: Duration,
-}
-
 /// How workers are made.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
-    pub(crate) directory: PathBuf,
-    pub(crate) guarantee: Guarantee,
+    pub(crate) storage: Shared,
     pub(crate) drain: Duration,
     pub(crate) live: Arc<Mutex<Live>>,
-    /// Clients that named themselves.
-    pub(crate) names: Arc<Names>,
+    pub(crate) tenants: Arc<Tenants>,
     /// Who has how many connections.
     pub(crate) addresses: Arc<Addresses>,
-    /// Where segments go that have ended.
-    pub(crate) tray: Tray,
-    /// Below which nothing is stored.
-    pub(crate) floor: Arc<Mutex<Floor>>,
 }
 
 /// The loop of one thread.
@@ -99,6 +80,7 @@ pub(crate) struct Worker {
     storage: Storage,
     guarantee: Guarantee,
     names: Arc<Names>,
+    tenants: Arc<Tenants>,
     addresses: Arc<Addresses>,
     limits: Limits,
     tls: Option<Arc<rustls::ServerConfig>>,
@@ -121,6 +103,8 @@ pub(crate) struct Worker {
     filling: Vec<usize>,
     committing: Vec<usize>,
     committing_bytes: usize,
+    /// Memory of the batch on its way.
+    committing_held: usize,
     /// When the first line came of the batch that is filled, and of the one on its way.
     filling_since: Option<Instant>,
     committing_since: Option<Instant>,
@@ -162,15 +146,7 @@ impl Worker {
         let group =
             BufferGroup::new(&mut local, BUFFERS, BUFFER_BYTES).map_err(LogdError::failed)?;
         let live = order.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let storage = Storage::open(
-            &order.directory,
-            seat.number,
-            order.guarantee,
-            live.segments,
-            order.tray.clone(),
-            &order.names,
-            order.floor.clone(),
-        )?;
+        let storage = Storage::open(&order.storage, seat.number, live.segments)?;
         let Live { limits, tls, .. } = live;
         let (door, ear, stats) = seat.take(FOR_ACCEPT, FOR_CONTROL, FOR_NOTHING)?;
         door.give_up_after(PATIENCE)?;
@@ -178,8 +154,9 @@ impl Worker {
             local,
             group,
             storage,
-            guarantee: order.guarantee,
-            names: order.names.clone(),
+            guarantee: order.storage.guarantee,
+            names: order.storage.names.clone(),
+            tenants: order.tenants.clone(),
             addresses: order.addresses.clone(),
             limits,
             tls,
@@ -197,6 +174,7 @@ impl Worker {
             filling: Vec::new(),
             committing: Vec::new(),
             committing_bytes: 0,
+            committing_held: 0,
             filling_since: None,
             committing_since: None,
             has_begun: false,
@@ -354,14 +332,12 @@ impl Worker {
             partials: &mut self.partials,
             batch: &mut self.batch,
             names: &self.names,
+            tenants: &self.tenants,
             tls_failures: &mut self.counts.tls_failures,
             misdirected: &mut self.counts.misdirected,
         };
         if look(&mut client.connection, &mut desk) {
             self.filling.push(index);
-        }
-        if self.limits.gather == Gather::Receive {
-            self.batch.cut();
         }
         if self.filling_since.is_none() && !self.batch.is_empty() {
             self.filling_since = Some(Instant::now());
@@ -401,7 +377,7 @@ impl Worker {
         if self.batch.is_empty() || !self.storage.is_ready(&mut self.local).map_err(fatal)? {
             return Ok(false);
         }
-        self.committing_bytes = self.batch.bytes();
+        (self.committing_bytes, self.committing_held) = (self.batch.bytes(), self.batch.held());
         self.committing_since = self.filling_since.take();
         std::mem::swap(&mut self.filling, &mut self.committing);
         for &index in &self.committing {
@@ -424,7 +400,7 @@ impl Worker {
 
     fn end_batch(&mut self) {
         self.counts.committed_bytes += self.committing_bytes as u64;
-        self.committing_bytes = 0;
+        (self.committing_bytes, self.committing_held) = (0, 0);
         if let Some(since) = self.committing_since.take() {
             self.counts.commit_times.note(since.elapsed());
         }
@@ -526,12 +502,17 @@ impl Worker {
     }
 
     fn welcome(&mut self, socket: Descriptor) -> Result<(), LogdError> {
-        // These fail where the other end has gone already, which the receive tells as well.
         let peer = match net::peer_address(&socket) {
             Ok(net::Address::Ip(address)) => Some(address),
-            _ => None,
+            Ok(_) => None,
+            // It was reset while it waited to be accepted. Without an address it would count for none.
+            Err(_) => {
+                self.counts.connections += 1;
+                self.counts.broken += 1;
+                self.door.left();
+                return Ok(());
+            }
         };
-        let name = peer.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
         let place = match (peer, self.limits.address_connections) {
             (Some(peer), Some(most)) => match self.addresses.take(peer, most) {
                 Some(place) => Some(place),
@@ -541,7 +522,7 @@ impl Worker {
                     log::remark(
                         "address",
                         format_args!(
-                            "{name}: more than {most} connections (--address-connections)"
+                            "{peer}: more than {most} connections (--address-connections)"
                         ),
                     );
                     return Ok(());
@@ -549,6 +530,7 @@ impl Worker {
             },
             _ => None,
         };
+        // It fails if the other end has gone, which the receive reports as well.
         let _ = net::set_nodelay(&socket, true);
         let index = self.vacant.pop().unwrap_or_else(|| {
             self.clients.push(None);
@@ -559,12 +541,8 @@ impl Worker {
         let receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
         self.counts.connections += 1;
         let framing = self.limits.framing;
-        let connection = Connection::new(
-            self.counts.connections,
-            (name, peer.map_or(0, unfinished::network)),
-            framing,
-            tls,
-        );
+        let number = self.counts.connections;
+        let connection = Connection::new(number, peer, framing, tls, &self.tenants);
         let (is_touched, kept) = (false, Kept::default());
         self.clients[index] =
             Some(Client { socket, connection, receive, is_touched, kept, _place: place });
@@ -593,18 +571,25 @@ impl Worker {
         }
     }
 
-    /// Ends those that take too long. Storage wakes the thread each second.
+    /// Ends those that took too long already when it looked before, and that were not heard since. Storage wakes
+    /// the thread each second. A machine that is busy, or was stopped, may let the thread run only after such a
+    /// time; what clients sent meanwhile is looked at before the next time.
     fn look_at_clock(&mut self) {
         let now = Instant::now();
         if now.saturating_duration_since(self.looked) < LOOK_TIME {
             return;
         }
-        self.looked = now;
+        let before = std::mem::replace(&mut self.looked, now);
+        // Retention may have made room for tenants.
+        for index in std::mem::take(&mut self.held_back) {
+            self.touch(index);
+        }
         let (handshake, idle) = (self.handshake, self.limits.idle);
         for index in 0..self.clients.len() {
             let client = self.clients[index].as_ref();
             let busy = self.busy_until;
-            let late = client.and_then(|client| client.connection.late(now, busy, handshake, idle));
+            let late =
+                client.and_then(|client| client.connection.late(before, busy, handshake, idle));
             if let Some(late) = late {
                 self.tell_connection(index, |connection, desk| {
                     connection.end_for(late, desk);
@@ -618,19 +603,20 @@ impl Worker {
     /// Tells what was counted. Nobody listens any more at the end of everything.
     fn tell(&mut self) {
         let uncommitted = self.held();
+        let stored = self.storage.counts();
         let stats = Stats {
             uncommitted_bytes: uncommitted as u64,
             open: self.door.open() as u64,
             enters: self.local.stats().enters,
             polled: u64::from(*self.local.setup().sqpoll() == Effect::Effective),
             commits: self.storage.commits,
-            syncs: self.storage.syncs(),
-            writes: self.storage.writes(),
+            syncs: stored.syncs,
+            writes: stored.writes,
             stalls: self.storage.stalls,
             seal_waits: self.storage.seal_waits,
             stalled: u64::from(self.storage.is_stalled()),
             low: u64::from(self.storage.is_low()),
-            dead_segments: self.storage.dead_segments(),
+            dead_segments: stored.dead_segments,
             ..self.counts
         };
         let _ = self.stats.send(stats);

@@ -1,5 +1,5 @@
 //! The validator against two parsers that others wrote, on documents that are right, nearly right
-//! and wrong. Where they differ the difference is one that docs/logd.md decides, and is named here.
+//! and wrong. Where they differ the difference is one that docs/reference/logd.md decides, and is named here.
 
 use proptest::prelude::*;
 use ringwise_logd::json::{Reason, Rules, Scanner};
@@ -103,7 +103,7 @@ proptest! {
 
 #[test]
 fn the_choices_that_the_grammar_leaves_open() {
-    // Each is what docs/logd.md says, and a parser that chooses otherwise is named.
+    // Each is what docs/reference/logd.md says, and a parser that chooses otherwise is named.
     assert_eq!(rules().check(br#"{"a":1,"a":2}"#), Ok(()), "a name twice");
     assert_eq!(rules().check(b"1e999"), Ok(()), "serde_json refuses a number beyond an f64");
     let refused = |line: &[u8]| rules().check(line).unwrap_err().reason;

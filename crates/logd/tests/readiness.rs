@@ -7,7 +7,6 @@ use std::{
 
 #[path = "shared/daemon.rs"]
 mod daemon;
-#[allow(dead_code, reason = "other tests take the rest")]
 #[path = "../../cli/tests/logd/disk.rs"]
 mod disk;
 

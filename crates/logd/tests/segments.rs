@@ -91,7 +91,7 @@ fn without_a_descriptor_for_its_segment_a_batch_waits() {
     // Of the numbers below none is free.
     limit("3");
     stream.write_all(b"1\n").unwrap();
-    // It tries twice a second.
+    // It tries again and again.
     stream.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     answer.clear();
     let early = answers.read_line(&mut answer);

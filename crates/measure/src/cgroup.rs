@@ -9,7 +9,10 @@ use std::{
     process,
 };
 
-use crate::fact::{Fact, Sources};
+use crate::{
+    device::Mount,
+    fact::{Fact, Sources},
+};
 
 /// The version of cgroups that has a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,22 +38,20 @@ impl Group {
     /// Finds the own group of a controller, such as `memory` or `cpu`.
     pub fn find(sources: &Sources, controller: &str) -> Fact<Group> {
         let texts = sources.proc_text("self/cgroup");
-        let mounts = sources.proc_text("self/mountinfo");
-        let found = texts.zip(&mounts).map(|(groups, mounts)| {
+        let found = texts.zip(&Mount::all(sources)).map(|(groups, mounts)| {
             let Some((version, group)) = own_group(groups, controller) else {
                 return Fact::Unknown(format!("/proc/self/cgroup names no {controller} cgroup"));
             };
-            let mount = mounts.lines().filter_map(Mount::parse);
-            let Some(mount) = { mount }.find(|mount| mount.has(version, controller)) else {
+            let Some(mount) = mounts.iter().find(|mount| has(mount, version, controller)) else {
                 let reason = format!("no cgroup file system with {controller} is mounted");
                 return Fact::Unknown(reason);
             };
-            let top = below(sources, Path::new(mount.point));
-            let home = candidates(&top, mount.root, group).find(|home| lists_this_process(home));
-            match home {
-                Some(home) => Fact::Known(Group { version, home, top }),
-                None => Fact::Unknown(format!("no group below {} lists this process", mount.point)),
-            }
+            let top = below(sources, &mount.point);
+            let mut homes = candidates(&top, &mount.root, group);
+            let home = homes.find(|home| lists_this_process(home));
+            Fact::of(home.map(|home| Group { version, home, top: top.clone() }), || {
+                format!("no group below {} lists this process", mount.point.display())
+            })
         });
         found.and_then(|found| found)
     }
@@ -75,32 +76,12 @@ fn own_group<'a>(text: &'a str, controller: &str) -> Option<(Version, &'a str)> 
     first.or_else(|| second().map(|(_, _, path)| (Version::Two, path)))
 }
 
-/// A line of proc_pid_mountinfo(5).
-struct Mount<'a> {
-    /// The directory of the file system that is mounted.
-    root: &'a str,
-    point: &'a str,
-    kind: &'a str,
-    options: &'a str,
-}
-
-impl Mount<'_> {
-    fn parse(line: &str) -> Option<Mount<'_>> {
-        let (before, after) = line.split_once(" - ")?;
-        let mut before = before.split(' ').skip(3);
-        let (root, point) = (before.next()?, before.next()?);
-        let mut after = after.split(' ');
-        let (kind, options) = (after.next()?, after.nth(1)?);
-        Some(Mount { root, point, kind, options })
-    }
-
-    fn has(&self, version: Version, controller: &str) -> bool {
-        match version {
-            Version::One => {
-                self.kind == "cgroup" && self.options.split(',').any(|option| option == controller)
-            }
-            Version::Two => self.kind == "cgroup2",
+fn has(mount: &Mount, version: Version, controller: &str) -> bool {
+    match version {
+        Version::One => {
+            mount.kind == "cgroup" && mount.options.split(',').any(|option| option == controller)
         }
+        Version::Two => mount.kind == "cgroup2",
     }
 }
 

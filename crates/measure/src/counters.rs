@@ -98,11 +98,6 @@ impl Counters {
         Counters { opened: events.iter().map(open).collect() }
     }
 
-    /// Whether an event can be counted.
-    pub fn can_count(&self, event: Event) -> bool {
-        self.opened.iter().any(|opened| opened.event == event && opened.counters.known().is_some())
-    }
-
     /// Begins to count from zero.
     pub fn start(&mut self) {
         for opened in &mut self.opened {
@@ -287,7 +282,6 @@ mod tests {
         counters.stop();
         let count = counters.count(Event::WorkerPunts);
         assert!(count.reason().unwrap().contains("io_uring_queue_async_work/id"), "{count:?}");
-        assert!(!counters.can_count(Event::WorkerPunts));
     }
 
     #[test]

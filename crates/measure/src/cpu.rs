@@ -21,28 +21,19 @@ pub use listener::listening_process;
 pub use system::{IdleBaseline, SystemCpu};
 pub use threads::{ContextSwitches, ThreadCpu, ThreadKind, ThreadTime};
 
-use std::time::Instant;
-
-use rustix::time::{ClockId, clock_gettime};
-use serde::Serialize;
-
 use crate::fact::{Fact, Sources};
+use rustix::time::{ClockId, clock_gettime};
 
 /// CPU time consumed so far; two of them give a [`CpuUse`].
 #[derive(Clone, Debug)]
 pub struct CpuSnapshot {
-    taken_at: Instant,
     process_ns: u64,
     threads: Fact<Vec<ThreadCpu>>,
-    system: Fact<SystemCpu>,
-    context_switches: Fact<ContextSwitches>,
 }
 
 /// CPU time consumed between two snapshots.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CpuUse {
-    /// Wall-clock time between the snapshots.
-    pub elapsed_ns: u64,
     /// All threads of the process, kernel workers included, exited ones too.
     pub process_ns: u64,
     /// io-wq workers that were alive at the later snapshot. A worker that had
@@ -50,12 +41,6 @@ pub struct CpuUse {
     pub io_worker_ns: Fact<u64>,
     /// Submission-queue pollers that were alive at the later snapshot.
     pub sqpoll_ns: Fact<u64>,
-    /// How many io-wq workers were alive at the later snapshot.
-    pub io_workers: Fact<u64>,
-    /// The whole machine.
-    pub system: Fact<SystemCpu>,
-    /// Context switches of the threads alive at the later snapshot.
-    pub context_switches: Fact<ContextSwitches>,
 }
 
 /// CPU time of the process in nanoseconds (CLOCK_PROCESS_CPUTIME_ID): all its
@@ -69,8 +54,8 @@ pub fn process_cpu_ns() -> u64 {
 /// The numbers of all threads of a process; none is this one.
 pub(crate) fn thread_ids(sources: &Sources, pid: Option<u32>) -> Fact<Vec<u32>> {
     let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
-    threads::directories_of(sources, &process)
-        .map(|found| found.into_iter().map(|(id, _)| id).collect())
+    let found = threads::directories(sources, &process);
+    found.map(|found| found.into_iter().map(|(id, _)| id).collect())
 }
 
 impl CpuSnapshot {
@@ -78,60 +63,26 @@ impl CpuSnapshot {
     /// what is measured.
     pub fn take(sources: &Sources) -> Self {
         let threads = threads::read(sources);
-        let context_switches = threads::context_switches(sources);
-        let system = SystemCpu::read(sources);
-        // The clocks last: reading the files costs CPU time of its own.
-        CpuSnapshot {
-            threads,
-            context_switches,
-            system,
-            process_ns: process_cpu_ns(),
-            taken_at: Instant::now(),
-        }
+        // The clock last: reading the files costs CPU time of its own.
+        CpuSnapshot { threads, process_ns: process_cpu_ns() }
     }
 
     /// What was consumed since `earlier`.
     pub fn since(&self, earlier: &CpuSnapshot) -> CpuUse {
-        let elapsed = self.taken_at.saturating_duration_since(earlier.taken_at);
         let of_kind = |kind| {
-            self.threads
-                .zip(&earlier.threads)
-                .map(|(later, earlier)| threads::consumed_ns(later, earlier, kind))
+            let both = self.threads.zip(&earlier.threads);
+            both.map(|(later, earlier)| threads::consumed_ns(later, earlier, kind))
         };
         CpuUse {
-            elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
             process_ns: self.process_ns.saturating_sub(earlier.process_ns),
             io_worker_ns: of_kind(ThreadKind::IoWorker),
             sqpoll_ns: of_kind(ThreadKind::SubmissionPoller),
-            io_workers: self.threads.clone().map(|threads| {
-                threads.iter().filter(|thread| thread.kind == ThreadKind::IoWorker).count() as u64
-            }),
-            system: self.system.zip(&earlier.system).map(|(later, earlier)| later.since(earlier)),
-            context_switches: self
-                .context_switches
-                .zip(&earlier.context_switches)
-                .map(|(later, earlier)| later.since(earlier)),
         }
     }
 
     /// The threads of the process when this was taken.
     pub fn threads(&self) -> &Fact<Vec<ThreadCpu>> {
         &self.threads
-    }
-}
-
-impl CpuUse {
-    /// CPU time of the program's own threads: the process without kernel workers.
-    pub fn own_ns(&self) -> u64 {
-        let worker_ns = self.io_worker_ns.known().copied().unwrap_or(0);
-        let sqpoll_ns = self.sqpoll_ns.known().copied().unwrap_or(0);
-        self.process_ns.saturating_sub(worker_ns).saturating_sub(sqpoll_ns)
-    }
-
-    /// CPU time of the process per operation in nanoseconds; 0 where there was no
-    /// operation.
-    pub fn process_ns_per(&self, operations: u64) -> f64 {
-        if operations == 0 { 0.0 } else { self.process_ns as f64 / operations as f64 }
     }
 }
 
@@ -151,17 +102,15 @@ mod tests {
     #[test]
     fn burnt_time_is_seen_by_the_process_and_the_machine() {
         let sources = Sources::default();
-        let before = CpuSnapshot::take(&sources);
+        let (before, system_before) = (CpuSnapshot::take(&sources), SystemCpu::read(&sources));
         burn(Duration::from_millis(200));
         let used = CpuSnapshot::take(&sources).since(&before);
         assert!(used.process_ns >= 200_000_000, "{used:?}");
-        assert!(used.own_ns() >= 190_000_000, "{used:?}");
-        assert!(used.elapsed_ns >= 100_000_000, "{used:?}");
         // Ticks: the machine's clock is as coarse as 10 ms.
-        assert!(used.system.known().unwrap().busy_ns() >= 100_000_000, "{used:?}");
-        assert!(used.context_switches.known().is_some());
-        assert_eq!(used.process_ns_per(0), 0.0);
-        assert_eq!(used.process_ns_per(used.process_ns), 1.0);
+        let system = SystemCpu::read(&sources);
+        let busy =
+            system.zip(&system_before).map(|(later, earlier)| later.since(earlier).busy_ns());
+        assert!(*busy.known().unwrap() >= 100_000_000, "{busy:?}");
     }
 
     #[test]
@@ -181,7 +130,6 @@ mod tests {
         burn(Duration::from_millis(5));
         let used = CpuSnapshot::take(&sources).since(&before);
         assert!(used.process_ns >= 5_000_000);
-        assert!(used.system.reason().is_some() && used.io_worker_ns.reason().is_some());
-        assert!(used.context_switches.reason().is_some());
+        assert!(used.sqpoll_ns.reason().is_some() && used.io_worker_ns.reason().is_some());
     }
 }

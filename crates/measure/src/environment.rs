@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::cpu::allowed_cpus;
-use crate::fact::{Fact, Sources, field, lowered};
+use crate::fact::{Fact, Sources, field, kibibytes_field, lowered, understood};
 
 /// Facts about the machine and about what this process may do on it.
 #[derive(Clone, Debug, Serialize)]
@@ -92,10 +92,7 @@ fn sysctl<T: std::str::FromStr>(sources: &Sources, name: &str) -> Fact<T> {
 fn seccomp_mode(sources: &Sources) -> Fact<u64> {
     sources.proc_text("thread-self/status").and_then(|text| {
         let mode = field(&text, "Seccomp").and_then(|mode| mode.parse().ok());
-        mode.map_or_else(
-            || Fact::Unknown("/proc/thread-self/status: no Seccomp there".into()),
-            Fact::Known,
-        )
+        Fact::of(mode, || "/proc/thread-self/status: no Seccomp there".to_owned())
     })
 }
 
@@ -103,21 +100,15 @@ fn seccomp_mode(sources: &Sources) -> Fact<u64> {
 fn cpu_model(sources: &Sources) -> Fact<String> {
     sources.proc_text("cpuinfo").and_then(|text| {
         let names = ["model name", "Processor", "cpu model", "uarch", "CPU part", "cpu"];
-        match names.iter().find_map(|name| field(&text, name)) {
-            Some(model) => Fact::Known(model.split_whitespace().collect::<Vec<_>>().join(" ")),
-            None => Fact::Unknown("/proc/cpuinfo: names no model".to_owned()),
-        }
+        let model = names.iter().find_map(|name| field(&text, name));
+        let model = model.map(|model| model.split_whitespace().collect::<Vec<_>>().join(" "));
+        Fact::of(model, || "/proc/cpuinfo: names no model".to_owned())
     })
 }
 
 fn cores_online(sources: &Sources) -> Fact<u64> {
-    sources.sys_text("devices/system/cpu/online").and_then(|text| match count_list(&text) {
-        Some(count) => Fact::Known(count),
-        None => Fact::Unknown(format!(
-            "/sys/devices/system/cpu/online: not understood: {}",
-            crate::fact::excerpt(&text)
-        )),
-    })
+    let list = sources.sys_text("devices/system/cpu/online");
+    list.and_then(|text| understood(count_list(&text), "/sys/devices/system/cpu/online", &text))
 }
 
 /// How many are in a list such as `0-3,8`.
@@ -148,13 +139,7 @@ fn governors(sources: &Sources) -> Fact<Vec<String>> {
 
 fn memory_bytes(meminfo: &Fact<String>, name: &str) -> Fact<u64> {
     meminfo.clone().and_then(|text| {
-        let kibibytes = field(&text, name)
-            .and_then(|value| value.strip_suffix("kB"))
-            .and_then(|value| value.trim().parse::<u64>().ok());
-        match kibibytes.and_then(|kibibytes| kibibytes.checked_mul(1024)) {
-            Some(bytes) => Fact::Known(bytes),
-            None => Fact::Unknown(format!("/proc/meminfo: no {name} there")),
-        }
+        Fact::of(kibibytes_field(&text, name), || format!("/proc/meminfo: no {name} there"))
     })
 }
 

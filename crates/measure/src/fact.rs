@@ -22,6 +22,11 @@ pub enum Fact<T> {
 }
 
 impl<T> Fact<T> {
+    /// A value, if there is one, or else the reason.
+    pub fn of(value: Option<T>, reason: impl FnOnce() -> String) -> Fact<T> {
+        value.map_or_else(|| Fact::Unknown(reason()), Fact::Known)
+    }
+
     /// The value, where there is one.
     pub fn known(&self) -> Option<&T> {
         match self {
@@ -134,10 +139,12 @@ pub fn text(path: &Path) -> Fact<String> {
 
 /// A file that holds one value, parsed.
 pub fn value<T: FromStr>(path: &Path) -> Fact<T> {
-    text(path).and_then(|text| match text.parse() {
-        Ok(value) => Fact::Known(value),
-        Err(_) => Fact::Unknown(format!("{}: not understood: {}", path.display(), excerpt(&text))),
-    })
+    text(path).and_then(|text| understood(text.parse().ok(), &path.display().to_string(), &text))
+}
+
+/// What was made of a text, or that it was not understood.
+pub(crate) fn understood<T>(value: Option<T>, source: &str, text: &str) -> Fact<T> {
+    Fact::of(value, || format!("{source}: not understood: {}", excerpt(text)))
 }
 
 /// The value of a `Name:   value` line, without the white space around it.
@@ -146,6 +153,12 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name).then(|| value.trim())
     })
+}
+
+/// The bytes of a `Name:   value kB` line.
+pub(crate) fn kibibytes_field(text: &str, name: &str) -> Option<u64> {
+    let kibibytes: u64 = field(text, name)?.strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
 }
 
 /// An error in the system's words, without the ` (os error N)` that the standard library appends.

@@ -17,10 +17,8 @@ impl KswapdPages {
                 name.starts_with("pgscan_kswapd").then_some(count)
             };
             let counts: Vec<u64> = text.lines().filter_map(of_line).collect();
-            match counts.is_empty() {
-                true => Fact::Unknown("/proc/vmstat: no pgscan_kswapd there".to_owned()),
-                false => Fact::Known(KswapdPages(counts.into_iter().fold(0, u64::saturating_add))),
-            }
+            let sum = counts.into_iter().reduce(u64::saturating_add).map(KswapdPages);
+            Fact::of(sum, || "/proc/vmstat: no pgscan_kswapd there".to_owned())
         })
     }
 

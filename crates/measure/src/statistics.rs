@@ -7,67 +7,16 @@
 //! large a difference identical code shows. Nothing here knows what was measured.
 
 mod order;
+mod quantile;
 mod ratio;
 mod steadiness;
 
 pub use order::BlockOrder;
+pub use quantile::{Quartiles, median, quartiles};
 pub use ratio::{Comparison, MINIMUM_DIFFERENCE, Ratio, compare, noise_floor, paired_log_ratios};
 pub use steadiness::{TREND_SAMPLES_MIN, Trend, trend};
 
 use serde::Serialize;
-
-/// The lower quartile, the median and the upper quartile.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Quartiles {
-    /// A quarter of the samples is below.
-    pub lower: f64,
-    /// Half of the samples is below.
-    pub median: f64,
-    /// Three quarters of the samples are below.
-    pub upper: f64,
-}
-
-impl Quartiles {
-    /// The distance between the quartiles as a share of the median; 0 where the
-    /// median is 0.
-    pub fn spread(&self) -> f64 {
-        if self.median == 0.0 { 0.0 } else { (self.upper - self.lower) / self.median.abs() }
-    }
-}
-
-/// The median, or `None` where there is no sample or one is not a number.
-pub fn median(samples: &[f64]) -> Option<f64> {
-    quantile(&sorted(samples)?, 0.5)
-}
-
-/// The quartiles, or `None` where there is no sample or one is not a number.
-pub fn quartiles(samples: &[f64]) -> Option<Quartiles> {
-    let sorted = sorted(samples)?;
-    Some(Quartiles {
-        lower: quantile(&sorted, 0.25)?,
-        median: quantile(&sorted, 0.5)?,
-        upper: quantile(&sorted, 0.75)?,
-    })
-}
-
-fn sorted(samples: &[f64]) -> Option<Vec<f64>> {
-    if samples.iter().any(|sample| sample.is_nan()) {
-        return None;
-    }
-    let mut sorted = samples.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    Some(sorted)
-}
-
-/// The quantile of sorted samples, interpolated between neighbours.
-fn quantile(sorted: &[f64], quantile: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    let position = quantile.clamp(0.0, 1.0) * last as f64;
-    let below = position.floor() as usize;
-    let above = position.ceil() as usize;
-    let share = position - below as f64;
-    Some(sorted[below] + (sorted[above] - sorted[below]) * share)
-}
 
 /// Little's law: operations in flight = throughput x mean latency.
 ///
@@ -104,18 +53,6 @@ impl LittlesLaw {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quartiles_interpolate() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[1.0, f64::NAN]), None);
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0]), Some(2.5));
-        let q = quartiles(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
-        assert_eq!((q.lower, q.median, q.upper), (2.0, 3.0, 4.0));
-        assert!((q.spread() - 2.0 / 3.0).abs() < 1e-12);
-        assert_eq!(quartiles(&[0.0]).unwrap().spread(), 0.0);
-    }
 
     #[test]
     fn littles_law_holds_and_breaks() {

@@ -1,4 +1,4 @@
-//! Appends its input to a file and makes it durable: `cargo run --example append FILE < TEXT`.
+//! Appends its input to a file and makes it durable: `cargo run -p ringwise --example append FILE < TEXT`.
 //!
 //! The write and the sync are one chain. For a new file the directory is synced as well: until then
 //! its name may be gone after a loss of power, and the bytes with it.

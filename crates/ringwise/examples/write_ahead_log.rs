@@ -1,5 +1,5 @@
 //! A write-ahead log, and a simulated machine that finds the sync it forgot:
-//! `cargo run -p ringwise --example write_ahead_log`. The story is told in docs/simulation.md.
+//! `cargo run -p ringwise --example write_ahead_log`. The story is told in docs/how-to/test-on-a-simulated-machine.md.
 //!
 //! The log promises one thing: a record that was acknowledged is there after a loss of power. It
 //! keeps the promise with [`Care::Full`] and breaks it with each of the others.

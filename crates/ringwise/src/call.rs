@@ -103,6 +103,23 @@ pub(crate) enum Call {
         to: RawName,
         flags: i32,
     },
+    Symlink {
+        target: *const libc::c_char,
+        name: RawName,
+    },
+    ReadLink {
+        name: RawName,
+        buffer: RawBuffer,
+    },
+    /// With an empty path the name's directory is the file.
+    SetMode {
+        name: RawName,
+        mode: u32,
+    },
+    ReadDirectory {
+        file: File,
+        buffer: RawBuffer,
+    },
     Timeout {
         after: *const libc::timespec,
     },
@@ -180,6 +197,10 @@ impl Call {
             Call::CreateDirectory { .. } => Opcode::CreateDirectory,
             Call::Rename { .. } => Opcode::Rename,
             Call::Link { .. } => Opcode::Link,
+            Call::Symlink { .. } => Opcode::Symlink,
+            Call::ReadLink { .. } => Opcode::ReadLink,
+            Call::SetMode { .. } => Opcode::SetMode,
+            Call::ReadDirectory { .. } => Opcode::ReadDirectory,
             Call::Timeout { .. } => Opcode::Timeout,
             Call::Cancel { .. } => Opcode::Cancel,
             Call::Accept { multi: false, .. } => Opcode::Accept,
@@ -221,6 +242,7 @@ impl Context {
     }
 }
 
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn lower_kind(kind: &mut Kind, context: Context) -> Call {
     match kind {
         Kind::Read { buffer, offset, .. } => {
@@ -272,6 +294,14 @@ fn lower_kind(kind: &mut Kind, context: Context) -> Call {
         }
         Kind::Link { names, flags } => {
             Call::Link { from: raw(&names.0), to: raw(&names.1), flags: *flags }
+        }
+        Kind::Symlink(names) => Call::Symlink { target: names.0.as_ptr(), name: raw(&names.1) },
+        Kind::ReadLink { name, buffer } => {
+            Call::ReadLink { name: raw(name), buffer: buffer.raw(context.ring) }
+        }
+        Kind::SetMode { name, mode } => Call::SetMode { name: raw(name), mode: *mode },
+        Kind::ReadDirectory { buffer, .. } => {
+            Call::ReadDirectory { file: context.open(), buffer: buffer.raw(context.ring) }
         }
         Kind::Timeout(after) => Call::Timeout { after: after.as_ptr() },
         Kind::Cancel(ticket) => {

@@ -23,8 +23,25 @@ use crate::{
 
 /// A completed operation.
 ///
-/// It owns what the operation owned; a completion that is dropped frees the buffer and closes
-/// what was opened.
+/// A completion owns what the operation owned. When it is dropped, it frees the buffer and closes the
+/// descriptor that the operation opened.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Descriptor, Local, Operation};
+///
+/// let mut local = Local::new()?;
+/// let file = Descriptor::from(std::fs::File::open("/proc/self/comm")?);
+/// local.push(Operation::read_at(&file, vec![0; 64], 0), 7)?;
+/// local.submit_and_wait(1)?;
+/// let done = local.next_completion().expect("one is ready");
+/// assert_eq!(done.tag(), 7);
+/// let count = done.result()?;
+/// let bytes = done.into_buffer().expect("a read has a buffer").into_vec().expect("it was a Vec");
+/// assert_eq!(bytes[count - 1], b'\n');
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the result of an operation may be an error"]
 pub struct Completion {
@@ -48,8 +65,8 @@ impl Completion {
         Completion { number, table, result, tag, operation }
     }
 
-    /// Whether more completions of the same operation are to come: it is still in flight, under the
-    /// same tag and ticket. What its result is says nothing about that.
+    /// Whether more completions of the same operation are to come. If so, the operation is still in
+    /// flight under the same tag and ticket. The result does not tell this.
     pub fn has_more(&self) -> bool {
         self.number.get() & MORE != 0
     }

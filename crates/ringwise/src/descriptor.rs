@@ -6,6 +6,7 @@
 //! and carries a generation so that an entry used again is not mistaken for the old one.
 
 pub(crate) mod closing;
+mod target;
 
 use std::{
     fs::File,
@@ -16,12 +17,14 @@ use std::{
     },
 };
 
-use crate::{backend::Blocking, descriptor::closing::Notice};
+pub use target::{RegisteredFile, Target};
+
+use closing::Notice;
 
 /// An open file, shared between its users and the operations in flight on it.
 ///
-/// The descriptor is closed when the last clone and the last operation are gone. Closing in this
-/// way cannot report an error; where a late error matters (NFS, CIFS, FUSE), sync first or use
+/// The descriptor is closed when the last clone and the last operation are gone. Such a close cannot
+/// report an error. If a late error matters (NFS, CIFS, FUSE), sync the file first or use
 /// [`Operation::close`](crate::Operation::close).
 ///
 /// # Examples
@@ -47,6 +50,31 @@ struct Shared {
     serial: u64,
     /// Dropped after the descriptor.
     _notice: Notice,
+}
+
+/// How a file behaves, where a backend has to know before it makes a call that may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blocking {
+    /// Ends by itself, and a read of cached data does not wait: a file read through the cache.
+    Cached,
+    /// The same, where the cache was asked in vain or is not to be asked: a thread is to make the call.
+    Missed,
+    /// Ends by itself after a device was asked.
+    Device,
+    /// May wait without end: a pipe, a terminal.
+    Unbounded,
+    /// May wait without end, and can be asked not to call by call. `serial` is its descriptor's
+    /// own: the number is another socket's after it closed.
+    Socket { serial: u64 },
+}
+
+impl Blocking {
+    /// Of a call that is given to a ring: whether it is to be made beside it. Of what the ring makes it
+    /// is not looked up how its file behaves.
+    #[inline]
+    pub(crate) fn is_beside(self) -> bool {
+        self != Blocking::Device
+    }
 }
 
 const UNKNOWN: u8 = 0;
@@ -139,52 +167,5 @@ impl AsFd for Descriptor {
 impl AsRawFd for Descriptor {
     fn as_raw_fd(&self) -> RawFd {
         self.0.fd.as_raw_fd()
-    }
-}
-
-/// A file in one loop's registered table: cheaper for each operation than a [`Descriptor`], since
-/// the kernel need not look it up and count a reference.
-///
-/// A plain name that may be copied; it ends with
-/// [`Local::unregister_file`](crate::Local::unregister_file) or with the loop. Used after that, or
-/// with another loop, it is refused with `EBADF` and reaches no other file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RegisteredFile {
-    pub(crate) table: u32,
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
-
-/// The file that an operation works on.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Target {
-    /// An ordinary descriptor.
-    Descriptor(Descriptor),
-    /// An entry of the loop's registered table.
-    Registered(RegisteredFile),
-}
-
-impl From<Descriptor> for Target {
-    fn from(descriptor: Descriptor) -> Target {
-        Target::Descriptor(descriptor)
-    }
-}
-
-impl From<&Descriptor> for Target {
-    fn from(descriptor: &Descriptor) -> Target {
-        Target::Descriptor(descriptor.clone())
-    }
-}
-
-impl From<RegisteredFile> for Target {
-    fn from(file: RegisteredFile) -> Target {
-        Target::Registered(file)
-    }
-}
-
-impl From<&RegisteredFile> for Target {
-    fn from(file: &RegisteredFile) -> Target {
-        Target::Registered(*file)
     }
 }

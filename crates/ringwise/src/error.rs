@@ -1,8 +1,11 @@
 //! Errors: what failed, on what, with the kernel's own number, and what to do about it.
 //!
-//! `-errno` is decoded here and nowhere else. A number that this file does not know is kept as
-//! it came ([`ErrorKind::Other`]); it is never swallowed and never guessed. A short read or write
+//! `-errno` is decoded in [`Errno`] and nowhere else. An unknown number is kept as it came
+//! ([`ErrorKind::Other`]); it is never swallowed and never guessed. A short read or write
 //! is not an error: [`Completion::result`](crate::Completion::result) tells the count.
+
+mod errno;
+mod kind;
 
 use std::{
     fmt, io,
@@ -10,110 +13,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    backend::Blocking,
-    descriptor::Target,
-    net::Address,
-    op::{Kind, Opcode, Operation},
-};
+pub use errno::Errno;
+pub use kind::{AcceptFailure, ErrorKind};
+
+use crate::{net::Address, op::Opcode};
 
 /// The largest offset of a file (`loff_t` is signed).
 pub(crate) const OFFSET_MAX: u64 = i64::MAX as u64;
-
-/// A kernel error number, positive, as in `errno(3)`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Errno(pub(crate) i32);
-
-impl Errno {
-    /// The error of this number, as in `<errno.h>`; positive, and kept as it is.
-    pub fn from_raw(errno: i32) -> Errno {
-        Errno(errno)
-    }
-
-    /// Decodes what a completion or a raw call returns: a count, or a negated error number.
-    pub(crate) fn decode(result: i32) -> Result<usize, Errno> {
-        if result >= 0 { Ok(result as usize) } else { Err(Errno(result.wrapping_neg())) }
-    }
-
-    /// The error number of the call that this thread made last. Only for use straight after it.
-    pub(crate) fn last() -> Errno {
-        Errno(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
-    }
-
-    /// The number itself, as in `<errno.h>`.
-    pub fn raw(self) -> i32 {
-        self.0
-    }
-}
-
-impl fmt::Display for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The standard library appends " (os error N)"; the number is worth keeping.
-        write!(f, "{}", io::Error::from_raw_os_error(self.0))
-    }
-}
-
-impl fmt::Debug for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Errno({}: {self})", self.0)
-    }
-}
-
-/// What an error means to a program that has to decide what to do next.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ErrorKind {
-    /// The path or a directory on the way to it does not exist (`ENOENT`, `ENOTDIR`).
-    NotFound,
-    /// The name exists already (`EEXIST`, `ENOTEMPTY`).
-    AlreadyExists,
-    /// Not permitted (`EPERM`, `EACCES`, `EROFS`).
-    PermissionDenied,
-    /// The descriptor is closed, was opened for the other direction, or names an empty
-    /// registered slot (`EBADF`).
-    BadDescriptor,
-    /// An argument the kernel does not take; on a direct file most often an unaligned offset,
-    /// length or buffer (`EINVAL`).
-    InvalidInput,
-    /// No room: the file system, a quota or a file size limit (`ENOSPC`, `EDQUOT`, `EFBIG`).
-    NoSpace,
-    /// No memory, or a locked-memory limit (`ENOMEM`).
-    OutOfMemory,
-    /// Too many open descriptors (`EMFILE`, `ENFILE`).
-    TooManyDescriptors,
-    /// Cancelled before it took effect (`ECANCELED`).
-    Cancelled,
-    /// A cancel found nothing to cancel: the operation had completed (`ENOENT` of a cancel).
-    NothingToCancel,
-    /// A cancel came too late: the operation is running and cannot be stopped (`EALREADY`).
-    TooLateToCancel,
-    /// Time ran out (`ETIME`, `ETIMEDOUT`).
-    TimedOut,
-    /// A signal ended the call before it did anything (`EINTR`).
-    Interrupted,
-    /// The kernel, file system or device cannot do this (`EOPNOTSUPP`, `ENOSYS`).
-    Unsupported,
-    /// The resource is busy or the descriptor is still shared (`EBUSY`, `EAGAIN`).
-    Busy,
-    /// The device or a lower layer failed (`EIO`).
-    Io,
-    /// The file ended before the buffer was full (`ENODATA` of a read).
-    UnexpectedEof,
-    /// The ring was shut down (`ESHUTDOWN`).
-    ShutDown,
-    /// Nobody listens there (`ECONNREFUSED`).
-    ConnectionRefused,
-    /// The peer ended the connection with bytes under way (`ECONNRESET`, `ECONNABORTED`).
-    ConnectionReset,
-    /// Nobody reads what is written (`EPIPE`).
-    BrokenPipe,
-    /// Another socket has the address (`EADDRINUSE`).
-    AddressInUse,
-    /// The address is none of this machine's, or no port is left for it (`EADDRNOTAVAIL`).
-    AddressNotAvailable,
-    /// Anything else: look at [`Error::errno`].
-    Other,
-}
 
 /// An operation that failed: its kind, the kernel's number, and what it was working on.
 ///
@@ -130,16 +36,16 @@ pub enum ErrorKind {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Error(Box<Detail>);
+pub struct Error(pub(crate) Box<Detail>);
 
 #[derive(Clone, PartialEq, Eq)]
-struct Detail {
-    errno: Errno,
-    opcode: Opcode,
-    path: Option<PathBuf>,
-    descriptor: Option<RawFd>,
-    offset: Option<u64>,
-    advice: Option<&'static str>,
+pub(crate) struct Detail {
+    pub(crate) errno: Errno,
+    pub(crate) opcode: Opcode,
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) descriptor: Option<RawFd>,
+    pub(crate) offset: Option<u64>,
+    pub(crate) advice: Option<&'static str>,
 }
 
 impl Error {
@@ -155,19 +61,15 @@ impl Error {
         }))
     }
 
-    /// An error with the path or descriptor, and the offset, that `operation` was working on.
-    pub(crate) fn of(operation: &Operation, errno: Errno) -> Error {
-        let mut error = Error::new(operation.opcode(), errno);
-        error.0.path = operation.path();
-        error.0.descriptor = operation.descriptor();
-        error.0.offset = operation.offset();
-        error.0.advice = advice_on(operation, errno).or(error.0.advice);
-        error
-    }
-
     /// The same error with advice that fits better than the number's own.
     pub(crate) fn advise(mut self, advice: &'static str) -> Error {
         self.0.advice = Some(advice);
+        self
+    }
+
+    /// The same, of an operation on this path.
+    pub(crate) fn on_path(mut self, path: &Path) -> Error {
+        self.0.path = Some(path.to_owned());
         self
     }
 
@@ -271,19 +173,6 @@ impl From<Error> for io::Error {
     }
 }
 
-/// What a failed accept says of the listener.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AcceptFailure {
-    /// One connection failed before it was accepted. Accept the next one.
-    Connection,
-    /// The process or the kernel is short of descriptors or memory. The listener works again when some
-    /// are free: wait a moment, and accept again.
-    Exhausted,
-    /// The listener itself does not work.
-    Listener,
-}
-
 impl Error {
     /// Sorts the error of an accept (accept(2), "Error handling" and "Errors").
     ///
@@ -328,104 +217,6 @@ impl AcceptFailure {
             libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => AcceptFailure::Exhausted,
             _ => AcceptFailure::Listener,
         }
-    }
-}
-
-/// Why an operation was not taken; the operation comes back unharmed.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct PushError {
-    /// The operation with everything it owns.
-    pub operation: Operation,
-    /// What stood in the way.
-    pub reason: PushRefusal,
-}
-
-/// What stood in the way of a push.
-#[non_exhaustive]
-#[derive(Clone, Debug)]
-pub enum PushRefusal {
-    /// As many operations are in flight as the completion queue can hold: take completions first.
-    Full,
-    /// The operation cannot be handed over as it is (a registered file of another loop, a
-    /// descriptor that is still shared, an opcode that needs what the file does not have).
-    Rejected(Error),
-    /// The queue was full and the kernel did not take its entries: submit again later.
-    Submit(Error),
-}
-
-impl fmt::Display for PushError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.reason {
-            PushRefusal::Full => write!(
-                f,
-                "{}: as many operations are in flight as the loop holds; take completions first",
-                self.operation.opcode()
-            ),
-            PushRefusal::Rejected(error) | PushRefusal::Submit(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for PushError {}
-
-/// Why a chain was not taken; its operations come back unharmed.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct LinkError {
-    /// The operations with everything they own, and their tags.
-    pub operations: Vec<(Operation, u64)>,
-    /// Which of them cannot be handed over, where it is one that was rejected.
-    pub place: usize,
-    /// What stood in the way.
-    pub reason: PushRefusal,
-}
-
-impl fmt::Display for LinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.reason {
-            PushRefusal::Full => write!(
-                f,
-                "too many operations are in flight for a chain of {}; take completions first",
-                self.operations.len()
-            ),
-            PushRefusal::Rejected(error) | PushRefusal::Submit(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for LinkError {}
-
-impl LinkError {
-    /// Whether taking completions makes room for this chain.
-    pub fn is_full(&self) -> bool {
-        matches!(self.reason, PushRefusal::Full)
-    }
-}
-
-impl PushRefusal {
-    /// What stood in the way of an operation that has its slot.
-    pub(crate) fn into_error(self) -> Error {
-        match self {
-            PushRefusal::Rejected(error) | PushRefusal::Submit(error) => error,
-            PushRefusal::Full => Error::new(Opcode::Submit, Errno(libc::EBUSY)),
-        }
-    }
-}
-
-impl PushError {
-    /// The reason as an error of the operation, which is dropped.
-    pub(crate) fn into_error(self) -> Error {
-        match self.reason {
-            PushRefusal::Rejected(error) | PushRefusal::Submit(error) => error,
-            PushRefusal::Full => Error::of(&self.operation, Errno(libc::EBUSY))
-                .advise("as many operations are in flight as the loop holds: take completions"),
-        }
-    }
-
-    /// Whether taking completions makes room for this operation.
-    pub fn is_full(&self) -> bool {
-        matches!(self.reason, PushRefusal::Full)
     }
 }
 
@@ -479,49 +270,8 @@ fn advice(opcode: Opcode, errno: Errno) -> Option<&'static str> {
     }
 }
 
-/// What only the operation itself tells, and its number does not: what a loop refuses is told alike
-/// where the refusal comes as a completion.
-fn advice_on(operation: &Operation, errno: Errno) -> Option<&'static str> {
-    match (errno.0, operation.0.as_deref()?) {
-        (libc::EINVAL, Kind::Unrepresentable(_)) => Some("the path has a NUL byte"),
-        (libc::EINVAL | libc::EFBIG, _)
-            if operation.end_offset().is_some_and(|end| end > OFFSET_MAX) =>
-        {
-            Some("offsets of files are below 2^63")
-        }
-        (libc::EINVAL, _) if moves_bytes(operation.opcode()) => advice_on_file(operation.target()),
-        (libc::EFAULT, Kind::Read { buffer, .. }) if !buffer.is_writable() => {
-            Some("a static buffer cannot be read into")
-        }
-        (libc::EOPNOTSUPP, _) if !operation.completes_once() => {
-            Some("it has several completions, or none: push it to a Local")
-        }
-        (libc::EBUSY, Kind::Close(_)) => Some("a clone or an operation in flight still holds it"),
-        (libc::EBADF, _) if matches!(operation.target(), Some(Target::Registered(_))) => Some(
-            "it is not registered with this ring, or no longer, or was opened for the other \
-             direction",
-        ),
-        _ => None,
-    }
-}
-
-/// Of an argument that a read or a write does not take.
-fn advice_on_file(file: Option<&Target>) -> Option<&'static str> {
-    match file {
-        Some(Target::Descriptor(file)) if file.blocking() == Blocking::Cached => None,
-        // A simulated machine's, or a descriptor that is no file.
-        Some(Target::Descriptor(file)) if file.blocking() != Blocking::Device => Some(
-            "a simulated machine's file is for its own rings; on a direct file the offset, the \
-             length and the buffer must be aligned (see Metadata::direct_alignment)",
-        ),
-        _ => Some(
-            "on a direct file the offset, the length and the buffer must be aligned \
-             (see Metadata::direct_alignment)",
-        ),
-    }
-}
-
-fn moves_bytes(opcode: Opcode) -> bool {
+/// Whether it is a read or a write of a file.
+pub(crate) fn moves_bytes(opcode: Opcode) -> bool {
     use Opcode::{Read, ReadVectored, Write, WriteVectored};
     matches!(opcode, Read | Write | ReadVectored | WriteVectored)
 }

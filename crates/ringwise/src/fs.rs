@@ -1,32 +1,37 @@
 //! Files and names, through a [`Ring`]: what most programs call.
 //!
-//! A [`File`] takes the cheapest way to the same result: a read that the page cache can serve, or a
-//! small write that it can take, is made by the caller's own thread, and only what has to wait goes
-//! through the ring. The functions beside it are for whole files and names, in the manner of
-//! [`std::fs`].
+//! A [`File`] chooses the cheapest way. If the page cache can serve a read or take a small write at once,
+//! the polling thread makes it. Everything else goes through the ring. The functions beside it are for
+//! whole files and names, as in [`std::fs`]; docs/reference/fs.md has the table of all.
 //!
-//! Any future here may be dropped at any moment. Of its operation that is under way then a read is
-//! cancelled, a file that is being opened is closed, and everything else goes on to its end; what it
-//! would have done after that (the rest of a long write, the write after an open) is not begun.
+//! # Cancel safety
+//!
+//! Every future may be dropped. A read under way is cancelled, and a file that is being opened is closed.
+//! Any other operation goes on to its end. Later parts (the rest of a long write, the write after an open)
+//! do not begin.
 
 mod abandoned;
 mod chain;
+mod directory;
 mod file;
 mod filesystem;
 mod inline;
 mod nature;
 mod turn;
 
-use std::path::Path;
+use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path};
 
 pub use chain::{Chain, StepOutcome};
+pub use directory::{
+    DirEntry, ReadDir, canonicalize, create_dir_all, read_dir, read_link, remove_dir_all,
+};
 pub use file::File;
 
 use crate::{
     buf::{BufResult, OwnedBuffer},
-    error::Error,
+    error::{Errno, Error, ErrorKind},
     metadata::Metadata,
-    op::{OpenOptions, Operation},
+    op::{Opcode, OpenOptions, Operation},
     ring::Ring,
 };
 
@@ -51,12 +56,12 @@ pub async fn read(ring: &Ring, path: impl AsRef<Path>) -> Result<Vec<u8>, Error>
     file.read_to_end().await
 }
 
-/// Writes a whole file, made or cut to nothing first. Written is not durable: see
+/// Writes a whole file. It creates the file, or cuts it to nothing first. The data is not durable before
 /// [`File::sync_all`].
 ///
 /// # Errors
 ///
-/// Why it could not be opened or written; the buffer comes back in any case.
+/// Why it could not be opened or written. The buffer comes back in any case.
 pub async fn write<B: OwnedBuffer>(
     ring: &Ring,
     path: impl AsRef<Path>,
@@ -105,8 +110,8 @@ pub async fn remove_dir(ring: &Ring, path: impl AsRef<Path>) -> Result<(), Error
     run(ring, Operation::remove_dir(path)).await
 }
 
-/// Renames, replacing what bears the new name. Durable once the directory is synced: open it as a
-/// [`File`] and [`sync_all`](File::sync_all).
+/// Renames a file, and replaces one that has the new name. The rename is durable once the directory is
+/// synced: open it as a [`File`] and call [`sync_all`](File::sync_all).
 ///
 /// # Errors
 ///
@@ -130,6 +135,111 @@ pub async fn hard_link(
     new: impl AsRef<Path>,
 ) -> Result<(), Error> {
     run(ring, Operation::link(existing, new)).await
+}
+
+/// Makes a symbolic link at `path` that leads to `target`.
+///
+/// # Errors
+///
+/// Why it could not be made.
+pub async fn symlink(
+    ring: &Ring,
+    target: impl AsRef<Path>,
+    path: impl AsRef<Path>,
+) -> Result<(), Error> {
+    run(ring, Operation::symlink(target, path)).await
+}
+
+/// Reads a name's metadata, without following a link in its last part.
+///
+/// # Errors
+///
+/// Why it could not be read.
+pub async fn symlink_metadata(ring: &Ring, path: impl AsRef<Path>) -> Result<Metadata, Error> {
+    ring.submit(Operation::statx_link(path)).await.metadata()
+}
+
+/// Tells whether a path leads to something, following links.
+///
+/// # Errors
+///
+/// Why that could not be found out. A missing name is no error.
+pub async fn try_exists(ring: &Ring, path: impl AsRef<Path>) -> Result<bool, Error> {
+    match metadata(ring, path).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.errno() == libc::ENOENT => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sets a file's permission bits, following links. A thread makes the syscall.
+///
+/// # Errors
+///
+/// Why they could not be set.
+pub async fn set_permissions(
+    ring: &Ring,
+    path: impl AsRef<Path>,
+    permissions: Permissions,
+) -> Result<(), Error> {
+    run(ring, Operation::set_mode(path, permissions.mode())).await
+}
+
+/// Reads a whole file of UTF-8.
+///
+/// # Errors
+///
+/// Why it could not be opened or read; `EILSEQ` if its bytes are not UTF-8.
+pub async fn read_to_string(ring: &Ring, path: impl AsRef<Path>) -> Result<String, Error> {
+    let path = path.as_ref();
+    String::from_utf8(read(ring, path).await?).map_err(|_| {
+        Error::new(Opcode::Read, Errno(libc::EILSEQ)).on_path(path).advise("it is not UTF-8")
+    })
+}
+
+/// Copies a regular file's content and permission bits to another name, and gives the number of bytes.
+/// It creates the new file, or cuts it to nothing first. One read and one write are under way at a time,
+/// each of at most 1 MiB.
+///
+/// # Errors
+///
+/// Why a part of it failed. `EINVAL` if the source is no regular file, or both names lead to the same
+/// file.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, the new file has a part of the content.
+pub async fn copy(ring: &Ring, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<u64, Error> {
+    const STEP_BYTES: usize = 1 << 20;
+    let (from, to) = (from.as_ref(), to.as_ref());
+    let source = File::open(ring, from, OpenOptions::new().read(true)).await?;
+    let about = source.metadata().await?;
+    let identity = |about: &Metadata| (about.device(), about.inode());
+    let is_same = match metadata(ring, to).await {
+        Ok(there) => identity(&there) == identity(&about),
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    if is_same || !about.is_file() {
+        return Err(Error::new(Opcode::Open, Errno(libc::EINVAL)).on_path(from));
+    }
+    let mode = about.mode() & 0o7777;
+    let options = OpenOptions::new().write(true).create(true).truncate(true).mode(mode);
+    let copy = File::open(ring, to, options).await?;
+    // Before the content, so that nobody reads more than of the source.
+    copy.set_permissions(about.permissions()).await?;
+    let (mut buffer, mut done) = (vec![0; STEP_BYTES], 0);
+    loop {
+        let count;
+        (count, buffer) = source.read_at(buffer, done).await.into_result()?;
+        if count == 0 {
+            return Ok(done);
+        }
+        buffer.truncate(count);
+        buffer = copy.write_all_at(buffer, done).await.into_buffer()?;
+        buffer.resize(STEP_BYTES, 0);
+        done += count as u64;
+    }
 }
 
 async fn run(ring: &Ring, operation: Operation) -> Result<(), Error> {

@@ -1,94 +1,148 @@
-//! Completion-based I/O on Linux: io_uring where it pays, classic calls with the same meaning
-//! where it is missing, forbidden or slower.
-//!
-//! A [`Local`] is one thread's event loop. Operations are values that own their buffers,
-//! descriptors and paths; push as many as you like, submit them with one system call, take the
-//! completions in whatever order they come:
+//! File and socket I/O for Linux, by io_uring or by classic syscalls with the same results.
 //!
 //! ```
-//! use ringwise::{Descriptor, Local, Operation};
+//! use ringwise::{OpenOptions, Ring, fs::File};
 //!
-//! let mut local = Local::new()?;
-//! println!("running on {}", local.setup().backend());
-//! if let Some(reason) = local.setup().fallback() {
-//!     println!("because {reason}");
-//! }
+//! # futures::executor::block_on(async {
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("notes");
+//! let ring = Ring::new()?;
+//! println!("running on {}", ring.setup().backend());
 //!
-//! let path = std::env::temp_dir().join(format!("ringwise-example-{}", std::process::id()));
-//! let file = std::fs::File::options().create_new(true).read(true).write(true).open(&path)?;
-//! let file = Descriptor::from(file);
-//! local.run(Operation::write_at(&file, b"hello".to_vec(), 0))?.result()?;
-//! local.run(Operation::sync_data(&file))?.result()?;
-//!
-//! let done = local.run(Operation::read_at(&file, vec![0; 5], 0))?;
-//! assert_eq!(done.result()?, 5);
-//! assert_eq!(done.into_buffer().unwrap().as_slice(), b"hello");
-//! std::fs::remove_file(&path)?;
+//! let options = OpenOptions::new().read(true).write(true).create(true);
+//! let file = File::open(&ring, &path, options).await?;
+//! file.write_durable_at("hello", 0).await.into_result()?;
+//! let (count, bytes) = file.read_at(vec![0; 64], 0).await.into_result()?;
+//! assert_eq!(&bytes[..count], b"hello");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
 //! ```
 //!
-//! # What it promises
+//! A buffer moves into its operation and comes back with the result, on failure too
+//! ([`BufResult`]). `vec![0; n]` is filled within its length and `Vec::with_capacity(n)` within its
+//! capacity ([`OwnedBufferMut`]).
 //!
-//! - What the kernel may touch is owned by the loop until the kernel is done with it, whatever
-//!   becomes of its user. The invariants are numbered in docs/ownership.md.
-//! - Nothing is silently dropped: refused flags, fallbacks and polling modes without effect can be
-//!   read from [`Setup`], and every error keeps its number, its path or descriptor, and its offset.
-//! - All backends pass one test suite, the simulated one of the feature `sim` among them: with it,
-//!   code that stores data can be tested against what kernels and disks do rarely.
+//! # Which type to use
 //!
-//! # What it does not do
+//! | you want to | use |
+//! |---|---|
+//! | read and write files from async tasks | [`fs::File`], or [`fs::read`] and [`fs::write`] for whole files |
+//! | write and sync in a fixed order | [`fs::File::write_durable_at`], [`fs::File::chain`] |
+//! | serve or connect from async tasks | [`net::TcpListener`], [`net::TcpStream`], [`net::UnixStream`], [`net::UdpSocket`] |
+//! | run hyper, rustls or other code for streams | [`net::Buffered`] |
+//! | make any other operation from async tasks | [`Ring::submit`] with an [`Operation`] |
+//! | write an event loop of your own, one for each thread | [`Local`] |
+//! | test on a machine with faults | the module `sim` (feature `sim`) |
 //!
-//! It starts no runtime and picks no executor, and it does not hide a short read or write.
-//! It needs a 64-bit Linux; the ring backend needs 5.11, and everything works without it.
+//! [`Ring`] is a handle: clone it for every task and thread. [`Local`] belongs to one thread and costs
+//! the least. [`Builder`] sets the queue depth, the backend and the limits of both.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `tokio` | a tokio runtime drives its rings; [`net::Buffered`] has tokio's stream traits |
+//! | `futures-io` | [`net::Buffered`] has the stream traits of `futures-io` |
+//! | `bytes` | `bytes::Bytes` and `bytes::BytesMut` are buffers |
+//! | `tracing` | a span for each operation of a ring |
+//! | `sim` | a simulated machine for tests |
+//! | `standard-streams` | tells whether a standard stream was closed when the process began |
+//!
+//! # Threads
+//!
+//! - A [`Ring`] that is built in a multi-threaded tokio runtime (feature `tokio`) is driven by that
+//!   runtime. Any other ring starts one thread, `ringwise-driver`. [`Builder::driver_thread`] chooses.
+//! - Threads named `ringwise-worker` make the syscalls that block: all of them on classic syscalls, and
+//!   those that the ring cannot make otherwise. They start on demand, are at most
+//!   [`Builder::classic_threads`], and end after ten idle seconds.
+//! - The kernel starts worker threads for a ring, at most [`Builder::worker_threads`] for files and as
+//!   many for the rest.
+//!
+//! # Cancel safety
+//!
+//! Every future may be dropped at any moment. The kernel keeps the buffer until it has finished with it.
+//! A read or a timeout is then cancelled. A write or a sync that has begun goes on to its end, and later
+//! overlapping writes wait for it. A received byte or an accepted connection is not lost: the next
+//! receive or accept gets it. The exceptions are written under *Cancel safety* at each type.
+//!
+//! # Limits
+//!
+//! - The target is a 64-bit Linux. Elsewhere the crate compiles, and its constructors fail with
+//!   [`SetupError::Unsupported`] or [`ErrorKind::Unsupported`].
+//! - The ring needs Linux 5.11. Without it, or if it is forbidden, everything works on classic
+//!   syscalls, and [`Setup::fallback`] tells the reason.
+//! - At most [`Builder::completion_entries`] operations, less two, work at once. A [`Ring`] lets more
+//!   wait; [`Local::push`] refuses them. An operation that waits for a socket or a timer takes no room.
+//! - [`Local`] and [`Ring::submit`] report a short read or write and do not repeat it. The functions of
+//!   [`fs`] and [`net`] with `all` or `exact` in their names do.
+//! - A ring cannot be used in a child of fork(2).
 
 #![deny(unsafe_code)]
 
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-compile_error!("ringwise needs a 64-bit Linux");
-
-mod backend;
-mod buf;
-mod call;
-mod completion;
-mod descriptor;
-mod error;
-pub mod fs;
-mod local;
-mod metadata;
-pub mod net;
-mod op;
-mod registry;
-mod ring;
+mod refusal;
+#[cfg_attr(not(all(target_os = "linux", target_pointer_width = "64")), allow(dead_code))]
 mod setup;
-#[cfg(feature = "sim")]
-pub mod sim;
-#[cfg(not(feature = "sim"))]
-#[path = "sim/absent.rs"]
-mod sim;
-mod slot;
 mod stats;
-mod sync;
-mod sys;
 
-pub use buf::{
-    AlignedBuf, BufResult, Buffer, BufferGroup, Custom, Mapping, OwnedBuffer, OwnedBufferMut, Part,
-    Pool, PoolBuf, Received, Registration, Spare, StableBytes, StableBytesMut,
-};
-pub use completion::Completion;
+cfg_if::cfg_if! {
+    if #[cfg(all(target_os = "linux", target_pointer_width = "64"))] {
+        mod advice;
+        mod backend;
+        mod buf;
+        mod call;
+        mod completion;
+        mod descriptor;
+        #[cfg(all(doctest, feature = "tokio", feature = "sim"))]
+        mod documents;
+        mod error;
+        pub mod fs;
+        mod local;
+        mod metadata;
+        pub mod net;
+        mod op;
+        mod registry;
+        mod ring;
+        #[cfg(feature = "sim")]
+        pub mod sim;
+        #[cfg(not(feature = "sim"))]
+        #[path = "sim/absent.rs"]
+        mod sim;
+        mod slot;
+        mod sync;
+        mod sys;
+
+        pub use buf::{
+            AlignedBuf, Custom, Mapping, Part, PoolBuf, Received, Registration, Spare, StableBytes,
+            StableBytesMut,
+        };
+        pub use completion::Completion;
+        pub use local::{Steps, Turn};
+        pub use metadata::{DirectAlignment, FileType, Metadata};
+        #[cfg(feature = "standard-streams")]
+        pub use sys::streams::{StandardStream, was_closed_at_start};
+        pub use sys::{
+            cache::{CacheState, drop_page_cache, page_cache},
+            extent::{Extent, extents},
+        };
+    } else {
+        mod unsupported;
+
+        use unsupported::{buf, descriptor, error, local, op, ring, sim, slot};
+        pub use unsupported::{fs, local::Completion, net, op::{FileType, Metadata}};
+    }
+}
+
+pub use buf::{BufResult, Buffer, BufferGroup, OwnedBuffer, OwnedBufferMut, Pool};
 pub use descriptor::{Descriptor, RegisteredFile, Target};
-pub use error::{AcceptFailure, Errno, Error, ErrorKind, LinkError, PushError, PushRefusal};
+pub use error::{AcceptFailure, Errno, Error, ErrorKind};
 pub use local::{Leaked, Local};
-pub use metadata::{DirectAlignment, Metadata};
 pub use op::{AllocateMode, Opcode, OpenOptions, Operation};
+pub use refusal::{LinkError, PushError, PushRefusal};
 pub use ring::{Deadline, Pending, Ring, RingStats};
 pub use setup::{
     Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
 };
 pub use slot::Ticket;
 pub use stats::Stats;
-#[cfg(feature = "standard-streams")]
-pub use sys::streams::{StandardStream, was_closed_at_start};
-pub use sys::{
-    cache::{CacheState, drop_page_cache, page_cache},
-    extent::{Extent, extents},
-};

@@ -7,14 +7,19 @@
 
 #[cfg(feature = "tokio")]
 mod arming;
+mod chains;
+mod leaked;
 mod linked;
+mod parked;
 mod registration;
 mod shutdown;
+mod steps;
 mod streams;
 mod waiting;
 
-pub(crate) use linked::is_whole;
-pub use shutdown::Leaked;
+pub(crate) use chains::is_whole;
+pub use leaked::Leaked;
+pub use steps::{Steps, Turn};
 
 use std::{
     marker::PhantomData,
@@ -24,21 +29,25 @@ use std::{
 };
 
 use crate::{
-    backend::{AnyDriver, Blocking, Cqe, Driver, OWN_ENTRIES},
-    buf::{Buffer, Registrations},
+    backend::{AnyDriver, Cqe, Driver, OWN_ENTRIES},
+    buf::Registrations,
     call::{Call, Context, File},
     completion::{self, Completion},
-    descriptor::{Descriptor, RegisteredFile, Target},
-    error::{Errno, Error, OFFSET_MAX, PushError, PushRefusal},
+    descriptor::{Blocking, Descriptor, RegisteredFile, Target},
+    error::{Errno, Error, OFFSET_MAX},
     op::{Closing, Hint, Kind, Opcode, Open, Opened, Operation},
+    refusal::{PushError, PushRefusal},
     registry::Registry,
     setup::{Builder, Setup, SetupError},
-    slot::{Freed, Slots, Ticket},
+    slot::{Freed, Room, Slots, Ticket},
     stats::Stats,
 };
 
-use streams::{Part, Streams};
-use waiting::Room;
+use chains::Chains;
+use parked::{Part, Streams};
+
+/// What is said of a table of registered files that has no free entry.
+const TABLE_IS_FULL: &str = "the loop's table of registered files is full";
 
 /// One thread's event loop for completion-based I/O.
 ///
@@ -75,7 +84,7 @@ pub struct Local {
     registry: Registry,
     /// What the ring holds registered: its memory lives as long as the registration.
     registrations: Registrations,
-    chains: linked::Chains,
+    chains: Chains,
     /// What has several results, or none. Its memory outlives the driver's registrations.
     streams: Streams,
     /// Operations of which a ring's are its threads' all the same: a set of opcodes.
@@ -100,32 +109,6 @@ impl Local {
     /// Settings for a loop.
     pub fn builder() -> Builder {
         Builder::default()
-    }
-
-    pub(crate) fn build(builder: Builder) -> Result<Local, SetupError> {
-        /// 0 is nobody's number.
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        if !(1..=32_768).contains(&builder.entries) {
-            return Err(SetupError::Entries(builder.entries));
-        }
-        // Of a completion queue of two the loop would keep both entries for itself.
-        let builder = Builder { entries: builder.entries.max(2), ..builder };
-        let (driver, setup) = AnyDriver::open(&builder)?;
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let capacity = setup.completion_entries - OWN_ENTRIES;
-        Ok(Local {
-            slots: Slots::new(capacity as usize, number),
-            driver,
-            registry: Registry::new(number, builder.registered_files),
-            registrations: Registrations::default(),
-            chains: linked::Chains::default(),
-            streams: Streams::default(),
-            left_to_threads: 0,
-            number,
-            setup,
-            stats: Stats::default(),
-            _not_send: PhantomData,
-        })
     }
 
     /// What was asked for and what the kernel granted.
@@ -307,39 +290,15 @@ impl Local {
         operation: &Operation,
         by_ring: bool,
     ) -> Result<(Option<File>, Blocking), Error> {
-        let refuse = |errno, advice| Err(Error::of(operation, Errno(errno)).advise(advice));
+        let refuse = |errno| Err(Error::of(operation, Errno(errno)));
         if operation.offset().is_some_and(|offset| offset > OFFSET_MAX) {
-            return refuse(libc::EINVAL, "offsets of files are below 2^63");
+            return refuse(libc::EINVAL);
         }
-        if let Some((errno, advice)) =
-            operation.0.as_deref().and_then(|kind| self.refusal_on_socket(kind))
-        {
-            return refuse(errno, advice);
+        if let Some(refusal) = self.refusal(operation) {
+            return Err(refusal);
         }
-        const STATIC_BUFFER: &str = "a static buffer cannot be read into";
-        let target = match operation.0.as_deref() {
-            Some(Kind::Unrepresentable(_)) => {
-                return refuse(libc::EINVAL, "the path has a NUL byte");
-            }
-            Some(Kind::Read { buffer, .. }) if !buffer.is_writable() => {
-                return refuse(libc::EFAULT, STATIC_BUFFER);
-            }
-            // The simulation reads what is written with its own eyes.
-            Some(Kind::WriteMapped { .. }) if self.driver.is_simulated() => {
-                return refuse(libc::EOPNOTSUPP, "the simulated machine has no mappings");
-            }
-            Some(Kind::ReadVectored { vectored, .. })
-                if !vectored.buffers.iter().all(Buffer::is_writable) =>
-            {
-                return refuse(libc::EFAULT, STATIC_BUFFER);
-            }
-            _ => match operation.target() {
-                Some(target) => target,
-                None => {
-                    let blocking = self.blocking_of(operation, by_ring, Blocking::Device);
-                    return Ok((None, blocking));
-                }
-            },
+        let Some(target) = operation.target() else {
+            return Ok((None, self.blocking_of(operation, by_ring, Blocking::Device)));
         };
         match target {
             Target::Descriptor(descriptor) => {
@@ -352,12 +311,13 @@ impl Local {
                     let blocking = descriptor.map_or(Blocking::Device, Descriptor::blocking);
                     Ok((Some(file), blocking))
                 }
-                None if self.registry.contains(*name) => refuse(
-                    libc::EOPNOTSUPP,
-                    "this call is made by a thread, which needs a file with an ordinary \
-                     descriptor beside its registered entry",
-                ),
-                None => refuse(libc::EBADF, "it is not registered with this loop, or no longer"),
+                None if self.registry.contains(*name) => {
+                    Err(Error::of(operation, Errno(libc::EOPNOTSUPP)).advise(
+                        "this call is made by a thread, which needs a file with an ordinary \
+                         descriptor beside its registered entry",
+                    ))
+                }
+                None => refuse(libc::EBADF),
             },
         }
     }
@@ -379,9 +339,9 @@ impl Local {
     /// Takes what an operation needs beyond its own content: an entry of the table, or sole
     /// ownership of a descriptor that is to be closed.
     fn prepare(&mut self, mut operation: Operation) -> Result<Prepared, PushError> {
-        let refuse = |kind, errno, advice| {
+        let refuse = |kind, errno| {
             let operation = Operation::of(kind);
-            let error = Error::of(&operation, Errno(errno)).advise(advice);
+            let error = Error::of(&operation, Errno(errno));
             Err(PushError { operation, reason: PushRefusal::Rejected(error) })
         };
         let kind = operation.0.take().expect("a no-op needs nothing");
@@ -389,8 +349,9 @@ impl Local {
             Kind::Open(mut open) if open.into_table => {
                 open.entry = self.registry.reserve();
                 if open.entry.is_none() {
-                    let advice = "the loop's table of registered files is full";
-                    return refuse(Kind::Open(open), libc::ENFILE, advice);
+                    let operation = Operation::of(Kind::Open(open));
+                    let error = Error::of(&operation, Errno(libc::ENFILE)).advise(TABLE_IS_FULL);
+                    return Err(PushError { operation, reason: PushRefusal::Rejected(error) });
                 }
                 return Ok(Prepared {
                     entry: open.entry,
@@ -400,16 +361,12 @@ impl Local {
             Kind::Close(Closing::Descriptor(descriptor)) => match descriptor.into_owned() {
                 Ok(fd) => (Closing::Released(fd.into_raw_fd()), None),
                 Err(descriptor) => {
-                    let closing = Kind::Close(Closing::Descriptor(descriptor));
-                    let advice = "a clone or an operation in flight still holds it";
-                    return refuse(closing, libc::EBUSY, advice);
+                    return refuse(Kind::Close(Closing::Descriptor(descriptor)), libc::EBUSY);
                 }
             },
             Kind::Close(Closing::Registered(file)) => match self.prepare_close(file) {
                 Ok(prepared) => prepared,
-                Err((errno, advice)) => {
-                    return refuse(Kind::Close(Closing::Registered(file)), errno, advice);
-                }
+                Err(errno) => return refuse(Kind::Close(Closing::Registered(file)), errno),
             },
             kind => return Ok(Prepared { operation: Operation::of(kind), entry: None }),
         };
@@ -417,15 +374,12 @@ impl Local {
     }
 
     /// Takes a registered file out of the table, to close what is behind it.
-    fn prepare_close(
-        &mut self,
-        file: RegisteredFile,
-    ) -> Result<(Closing, Option<u32>), (i32, &'static str)> {
+    fn prepare_close(&mut self, file: RegisteredFile) -> Result<(Closing, Option<u32>), i32> {
         if !self.registry.contains(file) {
-            return Err((libc::EBADF, "it is not registered with this loop, or no longer"));
+            return Err(libc::EBADF);
         }
         if self.registry.is_busy(file) {
-            return Err((libc::EBUSY, "an operation in flight still uses it"));
+            return Err(libc::EBUSY);
         }
         if self.registry.descriptor(file).is_none() && self.driver.supports(Opcode::Close) {
             // Only the ring has it, so only the ring can close it, and tell of an error.
@@ -610,8 +564,9 @@ impl Local {
     /// error of the wait itself (`io_uring_enter`) the operation is still in flight, and its
     /// completion comes with the others.
     pub fn run(&mut self, operation: Operation) -> Result<Completion, Error> {
-        if let Some(refused) = streams::refuse_to_run(&operation) {
-            return Err(refused.into_error());
+        if !operation.completes_once() {
+            return Err(Error::of(&operation, Errno(libc::EINVAL))
+                .advise("it has several completions, or none: push it"));
         }
         let ticket = self.push(operation, 0).map_err(PushError::into_error)?;
         let mut others = Vec::new();
@@ -636,6 +591,40 @@ impl Local {
         };
         self.driver.put_back(&others);
         done
+    }
+}
+
+impl Builder {
+    /// Builds the loop.
+    ///
+    /// # Errors
+    ///
+    /// [`SetupError`]: with [`BackendChoice::Auto`](crate::BackendChoice::Auto) only for a number of entries that cannot be,
+    /// or when not even an eventfd is to be had.
+    pub fn build(self) -> Result<Local, SetupError> {
+        /// 0 is nobody's number.
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        if !(1..=32_768).contains(&self.entries) {
+            return Err(SetupError::Entries(self.entries));
+        }
+        // Of a completion queue of two the loop would keep both entries for itself.
+        let builder = Builder { entries: self.entries.max(2), ..self };
+        let (driver, setup) = AnyDriver::open(&builder)?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let capacity = setup.completion_entries - OWN_ENTRIES;
+        Ok(Local {
+            slots: Slots::new(capacity as usize, number),
+            driver,
+            registry: Registry::new(number, builder.registered_files),
+            registrations: Registrations::default(),
+            chains: Chains::default(),
+            streams: Streams::default(),
+            left_to_threads: 0,
+            number,
+            setup,
+            stats: Stats::default(),
+            _not_send: PhantomData,
+        })
     }
 }
 

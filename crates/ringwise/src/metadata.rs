@@ -1,5 +1,11 @@
 //! What statx(2) tells of a file.
 
+use std::{
+    fs::Permissions,
+    os::unix::fs::PermissionsExt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
 use crate::sys::statx::RawStatx;
 
 /// A file's metadata. Times are nanoseconds since 1970, negative before.
@@ -47,17 +53,42 @@ impl Metadata {
 
     /// Whether it is a regular file.
     pub fn is_file(&self) -> bool {
-        self.mode() & libc::S_IFMT == libc::S_IFREG
+        self.file_type().is_file()
     }
 
     /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
-        self.mode() & libc::S_IFMT == libc::S_IFDIR
+        self.file_type().is_dir()
     }
 
     /// Whether it is a symbolic link.
     pub fn is_symlink(&self) -> bool {
-        self.mode() & libc::S_IFMT == libc::S_IFLNK
+        self.file_type().is_symlink()
+    }
+
+    /// The kind of the file.
+    pub fn file_type(&self) -> FileType {
+        FileType(self.mode() & libc::S_IFMT)
+    }
+
+    /// The permission bits, as the standard library has them.
+    pub fn permissions(&self) -> Permissions {
+        Permissions::from_mode(self.mode() & 0o7777)
+    }
+
+    /// The time at which the content last changed.
+    pub fn modified(&self) -> SystemTime {
+        system_time(self.modified_ns())
+    }
+
+    /// The time at which the content was last read, as far as the mount keeps track.
+    pub fn accessed(&self) -> SystemTime {
+        system_time(self.accessed_ns())
+    }
+
+    /// The time at which the file was made, if the file system keeps it.
+    pub fn created(&self) -> Option<SystemTime> {
+        self.created_ns().map(system_time)
     }
 
     /// Names that the file has.
@@ -121,6 +152,66 @@ impl Metadata {
     fn tells(&self, field: u32) -> bool {
         self.0.0.stx_mask & field != 0
     }
+}
+
+/// The kind of a file, from [`Metadata::file_type`] or [`fs::DirEntry::file_type`](crate::fs::DirEntry::file_type).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileType(u32);
+
+impl FileType {
+    /// Of the kind in a directory's record (`DT_*`), if it tells one.
+    pub(crate) fn of_record(kind: u8) -> Option<FileType> {
+        // `DT_*` are the file type bits of `st_mode`, shifted (include/linux/fs_types.h).
+        (kind != libc::DT_UNKNOWN).then(|| FileType(u32::from(kind) << 12))
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.0 == libc::S_IFREG
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.0 == libc::S_IFDIR
+    }
+
+    /// Whether it is a symbolic link.
+    pub fn is_symlink(&self) -> bool {
+        self.0 == libc::S_IFLNK
+    }
+
+    /// Whether it is a named pipe.
+    pub fn is_fifo(&self) -> bool {
+        self.0 == libc::S_IFIFO
+    }
+
+    /// Whether it is a socket.
+    pub fn is_socket(&self) -> bool {
+        self.0 == libc::S_IFSOCK
+    }
+
+    /// Whether it is a block device.
+    pub fn is_block_device(&self) -> bool {
+        self.0 == libc::S_IFBLK
+    }
+
+    /// Whether it is a character device.
+    pub fn is_char_device(&self) -> bool {
+        self.0 == libc::S_IFCHR
+    }
+}
+
+/// A time of so many nanoseconds since 1970; the nearest that the type holds.
+fn system_time(ns: i128) -> SystemTime {
+    const NS_OF_SECOND: u128 = 1_000_000_000;
+    let distance = ns.unsigned_abs();
+    let seconds = u64::try_from(distance / NS_OF_SECOND).unwrap_or(u64::MAX);
+    let distance = Duration::new(seconds, (distance % NS_OF_SECOND) as u32);
+    let time = match ns < 0 {
+        true => UNIX_EPOCH.checked_sub(distance),
+        false => UNIX_EPOCH.checked_add(distance),
+    };
+    time.unwrap_or(UNIX_EPOCH)
 }
 
 fn nanoseconds(time: &libc::statx_timestamp) -> i128 {

@@ -7,42 +7,61 @@
 
 mod control;
 mod file;
+mod flags;
+mod manner;
 mod net;
 mod opcode;
 mod options;
 mod path;
+mod space;
 mod witness;
 mod worker;
 
+use std::path::PathBuf;
 use std::{
     ffi::CString,
     os::fd::{AsRawFd, RawFd},
-    path::PathBuf,
     sync::Arc,
 };
 
+use crate::net::Address;
 use crate::{
     buf::{Buffer, BufferGroup, MappedPart, Received},
     descriptor::{Descriptor, RegisteredFile, Target},
-    net::Address,
     slot::Ticket,
-    sys::{message::Message, statx::RawStatx, time::Timespec, vector::Vectors},
+    sys::{
+        address::RawAddress, message::Message, statx::RawStatx, time::Timespec, vector::Vectors,
+    },
 };
 
-pub(crate) use net::Manner;
+pub(crate) use manner::Manner;
 
 pub use opcode::Opcode;
-pub use options::{AllocateMode, OpenOptions};
+pub use options::OpenOptions;
+pub use space::AllocateMode;
 pub(crate) use witness::Witness;
 
 /// One operation for the kernel, with everything it owns.
 ///
-/// Made by the functions of this type, pushed with [`Local::push`](crate::Local::push).
+/// The functions of this type make operations. [`Local::push`](crate::Local::push) and
+/// [`Ring::submit`](crate::Ring::submit) take them.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Local, Opcode, Operation};
+///
+/// let statx = Operation::statx("/proc/self");
+/// assert_eq!(statx.opcode(), Opcode::Statx);
+/// let done = Local::new()?.run(statx)?;
+/// println!("{} bytes", done.metadata()?.len());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "an operation does nothing until it is pushed"]
 pub struct Operation(pub(crate) Option<Box<Kind>>);
 
-/// What is known of a read or a write before it begins.
+/// What the library knows of a read or a write before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
     Nothing,
@@ -125,6 +144,21 @@ pub(crate) enum Kind {
         names: Box<(Name, Name)>,
         flags: i32,
     },
+    /// What the link holds, and its own name.
+    Symlink(Box<(CString, Name)>),
+    ReadLink {
+        name: Box<Name>,
+        buffer: Buffer,
+    },
+    /// With an empty path it is for the open file.
+    SetMode {
+        name: Box<Name>,
+        mode: u32,
+    },
+    ReadDirectory {
+        target: Target,
+        buffer: Buffer,
+    },
     Timeout(Box<Timespec>),
     Cancel(Ticket),
     Accept {
@@ -174,9 +208,6 @@ pub(crate) enum Kind {
     /// A path with a NUL byte in it, which no system call can express: refused when pushed.
     Unrepresentable(Box<(Opcode, PathBuf)>),
 }
-
-/// An address as the kernel reads it.
-pub(crate) type RawAddress = rustix::net::SocketAddrAny;
 
 /// Several buffers and the vector that tells the kernel where they are.
 #[derive(Debug)]
@@ -231,6 +262,30 @@ pub(crate) enum Closing {
     Forgotten,
 }
 
+impl Kind {
+    /// Whether it is to read into bytes that are constant or shared.
+    pub(crate) fn reads_into_constant(&self) -> bool {
+        let buffers = match self {
+            Kind::Read { buffer, .. }
+            | Kind::Receive { buffer, .. }
+            | Kind::ReadDirectory { buffer, .. } => std::slice::from_ref(buffer),
+            Kind::ReadVectored { vectored, .. } => &vectored.buffers,
+            Kind::ReceiveMessage { message, .. } => message.buffers(),
+            _ => return false,
+        };
+        !buffers.iter().all(Buffer::is_writable)
+    }
+
+    /// Whether it goes to an address that no system call can express.
+    pub(crate) fn is_unaddressable(&self) -> bool {
+        match self {
+            Kind::Connect { address, .. } => address.is_err(),
+            Kind::SendMessage { message, .. } => message.is_unaddressable(),
+            _ => false,
+        }
+    }
+}
+
 /// That there is nothing to drop in a no-op is seen in place: to call the drop of a box only to
 /// see it there takes half a nanosecond of a no-op's forty.
 impl Drop for Operation {
@@ -275,6 +330,10 @@ impl Operation {
             Kind::CreateDirectory { .. } => Opcode::CreateDirectory,
             Kind::Rename { .. } => Opcode::Rename,
             Kind::Link { .. } => Opcode::Link,
+            Kind::Symlink(_) => Opcode::Symlink,
+            Kind::ReadLink { .. } => Opcode::ReadLink,
+            Kind::SetMode { .. } => Opcode::SetMode,
+            Kind::ReadDirectory { .. } => Opcode::ReadDirectory,
             Kind::Timeout(_) => Opcode::Timeout,
             Kind::Cancel(_) => Opcode::Cancel,
             Kind::Accept { .. } => Opcode::Accept,
@@ -346,6 +405,9 @@ impl Operation {
             Kind::Statx(statx) if statx.name.path.is_empty() => {
                 statx.name.directory.as_ref().map(AsRawFd::as_raw_fd)
             }
+            Kind::SetMode { name, .. } if name.path.is_empty() => {
+                name.directory.as_ref().map(AsRawFd::as_raw_fd)
+            }
             Kind::Close(Closing::Descriptor(descriptor)) => Some(descriptor.as_raw_fd()),
             Kind::Close(Closing::Released(number)) => Some(*number),
             _ => match self.target()? {
@@ -360,7 +422,11 @@ impl Operation {
         match &**self.0.as_ref()? {
             Kind::Open(open) => Some(open.name.to_path()),
             Kind::Statx(statx) if !statx.name.path.is_empty() => Some(statx.name.to_path()),
-            Kind::Unlink { name, .. } | Kind::CreateDirectory { name, .. } => Some(name.to_path()),
+            Kind::Unlink { name, .. }
+            | Kind::CreateDirectory { name, .. }
+            | Kind::ReadLink { name, .. } => Some(name.to_path()),
+            Kind::SetMode { name, .. } if !name.path.is_empty() => Some(name.to_path()),
+            Kind::Symlink(names) => Some(names.1.to_path()),
             Kind::Rename { names, .. } | Kind::Link { names, .. } => Some(names.0.to_path()),
             Kind::Unrepresentable(named) => Some(named.1.clone()),
             _ => None,
@@ -378,6 +444,8 @@ impl Operation {
             Kind::Read { buffer, .. }
             | Kind::Write { buffer, .. }
             | Kind::Receive { buffer, .. }
+            | Kind::ReadLink { buffer, .. }
+            | Kind::ReadDirectory { buffer, .. }
             | Kind::Send { buffer, .. } => Some(buffer),
             Kind::Received(received) => Some(received.into()),
             Kind::ReceivedCopy(bytes) => Some(bytes.into()),
@@ -406,6 +474,8 @@ impl Operation {
                 Kind::Read { buffer, .. }
                 | Kind::Write { buffer, .. }
                 | Kind::Receive { buffer, .. }
+                | Kind::ReadLink { buffer, .. }
+                | Kind::ReadDirectory { buffer, .. }
                 | Kind::Send { buffer, .. },
             ) => vec![buffer],
             Some(Kind::Received(received)) => vec![received.into()],
@@ -434,6 +504,7 @@ impl Operation {
             | Kind::Sync { target, .. }
             | Kind::Allocate { target, .. }
             | Kind::SetLen { target, .. }
+            | Kind::ReadDirectory { target, .. }
             | Kind::Accept { target, .. }
             | Kind::AcceptMulti { target, .. }
             | Kind::Connect { target, .. }

@@ -5,13 +5,14 @@
 
 use std::{fmt, io, time::Duration};
 
-use crate::{error::Errno, local::Local, op::Opcode, ring::Ring, sim::Simulation};
+use crate::{error::Errno, op::Opcode, sim::Simulation};
 
 /// Which backend a loop is to run on.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BackendChoice {
-    /// The ring where it can be had and works, else classic calls; the reason can be asked for.
+    /// The ring if the kernel gives one that works, otherwise classic syscalls. [`Setup::fallback`] tells
+    /// the reason.
     #[default]
     Auto,
     /// The ring or an error.
@@ -50,7 +51,7 @@ pub enum Effect {
     NotAsked,
     /// It works, as far as was tried.
     Effective,
-    /// It does not; the reason says what was tried and what the answer was.
+    /// It does not. The reason says what the library tried and what the kernel answered.
     Ineffective(String),
     /// Not known until a file is tried: see
     /// [`Local::probe_iopoll`](crate::Local::probe_iopoll).
@@ -100,11 +101,11 @@ impl SetupFlags {
     }
 
     pub(crate) fn with(self, other: SetupFlags, wanted: bool) -> SetupFlags {
-        if wanted { SetupFlags(self.0 | other.0) } else { self }
+        SetupFlags(if wanted { self.0 | other.0 } else { self.0 & !other.0 })
     }
 
     pub(crate) fn without(self, other: SetupFlags) -> SetupFlags {
-        SetupFlags(self.0 & !other.0)
+        self.with(other, false)
     }
 
     /// The names of the flags in the set, as in `IORING_SETUP_` and the name.
@@ -189,6 +190,8 @@ pub enum SetupError {
     Classic(io::Error),
     /// The driver of a [`Ring`](crate::Ring) could not be started.
     Driver(io::Error),
+    /// The target is not a 64-bit Linux.
+    Unsupported,
 }
 
 impl fmt::Display for SetupError {
@@ -200,6 +203,7 @@ impl fmt::Display for SetupError {
             }
             SetupError::Classic(error) => write!(f, "classic backend: eventfd: {error}"),
             SetupError::Driver(error) => write!(f, "the driver of a ring: {error}"),
+            SetupError::Unsupported => f.write_str("ringwise needs a 64-bit Linux"),
         }?;
         match self {
             SetupError::Classic(error) | SetupError::Driver(error)
@@ -214,7 +218,20 @@ impl fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
-/// What a loop is: what was asked for and what the kernel granted.
+/// What the builder of a loop asked for, and what the kernel granted.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Backend, Local};
+///
+/// let local = Local::new()?;
+/// match local.setup().fallback() {
+///     Some(reason) => println!("on classic syscalls: {reason}"),
+///     None => println!("on {} with {}", local.setup().backend(), local.setup().granted()),
+/// }
+/// # Ok::<(), ringwise::SetupError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub(crate) backend: Backend,
@@ -286,7 +303,7 @@ impl Setup {
     }
 }
 
-/// How a [`Local`] is to be built. Made by [`Local::builder`].
+/// How a [`Local`](crate::Local) is to be built. Made by [`Local::builder`](crate::Local::builder).
 ///
 /// # Examples
 ///
@@ -319,13 +336,15 @@ pub struct Builder {
 
 impl Default for Builder {
     fn default() -> Builder {
-        let flags = SetupFlags::default()
-            .with(SetupFlags::SINGLE_ISSUER, true)
-            .with(SetupFlags::DEFER_TASKRUN, true)
-            .with(SetupFlags::TASKRUN_FLAG, true)
-            .with(SetupFlags::SUBMIT_ALL, true)
-            .with(SetupFlags::CLAMP, true)
-            .with(SetupFlags::NO_SQARRAY, true);
+        let flags = [
+            SetupFlags::SINGLE_ISSUER,
+            SetupFlags::DEFER_TASKRUN,
+            SetupFlags::TASKRUN_FLAG,
+            SetupFlags::SUBMIT_ALL,
+            SetupFlags::CLAMP,
+            SetupFlags::NO_SQARRAY,
+        ];
+        let flags = flags.into_iter().fold(SetupFlags(0), |all, flag| all.with(flag, true));
         Builder {
             entries: 128,
             completion_entries: Some(4096),
@@ -384,7 +403,6 @@ impl Builder {
     /// turned off. The kernel wants [`single_issuer`](Self::single_issuer) with it.
     #[must_use]
     pub fn defer_taskrun(mut self, on: bool) -> Self {
-        self.flags = self.flags.without(SetupFlags::DEFER_TASKRUN);
         self.flags = self.flags.with(SetupFlags::DEFER_TASKRUN, on);
         self
     }
@@ -393,7 +411,6 @@ impl Builder {
     /// Linux 5.19); off unless turned on, since deferring does more.
     #[must_use]
     pub fn coop_taskrun(mut self, on: bool) -> Self {
-        self.flags = self.flags.without(SetupFlags::COOP_TASKRUN);
         self.flags = self.flags.with(SetupFlags::COOP_TASKRUN, on);
         self
     }
@@ -402,7 +419,6 @@ impl Builder {
     /// off.
     #[must_use]
     pub fn single_issuer(mut self, on: bool) -> Self {
-        self.flags = self.flags.without(SetupFlags::SINGLE_ISSUER);
         self.flags = self.flags.with(SetupFlags::SINGLE_ISSUER, on);
         self
     }
@@ -412,18 +428,16 @@ impl Builder {
     #[must_use]
     pub fn sqpoll(mut self, idle: Option<Duration>) -> Self {
         self.sqpoll_idle = idle;
-        self.flags = self.flags.without(SetupFlags::SQPOLL);
         self.flags = self.flags.with(SetupFlags::SQPOLL, idle.is_some());
         self
     }
 
     /// Polls the device for completions (`IOPOLL`); off unless turned on. Such a ring makes direct
     /// reads and writes, and all else is made beside it; it needs a device with polling queues: see
-    /// [`Local::probe_iopoll`]. Somebody has to poll: a [`Ring`] that a tokio runtime drives does
+    /// [`Local::probe_iopoll`](crate::Local::probe_iopoll). Somebody has to poll: a [`Ring`](crate::Ring) that a tokio runtime drives does
     /// not, and its [`Setup::iopoll`] says so; one with a [`driver_thread`](Self::driver_thread) does.
     #[must_use]
     pub fn iopoll(mut self, on: bool) -> Self {
-        self.flags = self.flags.without(SetupFlags::IOPOLL);
         self.flags = self.flags.with(SetupFlags::IOPOLL, on);
         self
     }
@@ -476,7 +490,7 @@ impl Builder {
         self
     }
 
-    /// Chooses who drives a [`Ring`]: a thread of its own (`true`), or the tokio runtime that the ring
+    /// Chooses who drives a [`Ring`](crate::Ring): a thread of its own (`true`), or the tokio runtime that the ring
     /// is built in (`false`).
     ///
     /// Without this call a multi-threaded runtime drives the rings that are built in it, and every
@@ -495,25 +509,6 @@ impl Builder {
     pub fn driver_thread(mut self, on: bool) -> Self {
         self.driver_thread = Some(on);
         self
-    }
-
-    /// Builds a handle that is shared between threads and tasks, with the loop behind it.
-    ///
-    /// # Errors
-    ///
-    /// As for [`build`](Self::build), and [`SetupError::Driver`] when its thread cannot be started.
-    pub fn build_ring(self) -> Result<Ring, SetupError> {
-        Ring::build(self)
-    }
-
-    /// Builds the loop.
-    ///
-    /// # Errors
-    ///
-    /// [`SetupError`]: with [`BackendChoice::Auto`] only for a number of entries that cannot be,
-    /// or when not even an eventfd is to be had.
-    pub fn build(self) -> Result<Local, SetupError> {
-        Local::build(self)
     }
 }
 

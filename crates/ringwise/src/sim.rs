@@ -92,13 +92,15 @@ mod world;
 
 use std::{
     fmt,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
 pub use fault::{Fault, When};
 pub use outside::{Outside, OutsideDatagrams, OutsideListener};
 use world::World;
+
+use crate::sync::lock;
 
 /// A simulated machine, shared by the loops that run on it. Cloning gives another handle.
 #[derive(Clone)]
@@ -180,7 +182,7 @@ impl Simulation {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, World> {
-        self.0.world.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.world)
     }
 
     /// A reading of the clock as a point in time, for deadlines.

@@ -31,7 +31,7 @@ pub struct Stats {
     /// Operations that a worker thread of the kernel made, at least so many: syncs, statx, what changes
     /// names, lengths or space, opens that make or cut a file, and of [`fs::File`](crate::fs::File)
     /// reads and writes through the page cache of a file system that knows none that must not wait, as
-    /// ext4's writes (docs/kernels.md). 0 on classic.
+    /// ext4's writes (docs/reference/kernels.md). 0 on classic.
     pub worker_punts: u64,
     /// How often the loop found the completion queue full and more behind it, which the kernel keeps,
     /// so that none is lost. Stays 0 without accepts and operations that have several completions: what

@@ -2,12 +2,15 @@
 //!
 //! # Safety
 //!
-//! Files below this one opt in to unsafe code, each under a header that states its contract.
-//! Beside them only these do: `buf/aligned.rs` and `buf/pool.rs` (memory), `buf/mapping.rs` (mapped files), `buf/group.rs` (memory
-//! that the kernel chooses from), `backend/uring.rs` and `entry.rs` and `buffers.rs` below it (the
-//! submission queue, queues of buffers), `backend/classic/pool.rs` (calls handed to threads),
-//! `readiness.rs` and `net.rs` beside it (descriptors of waiting calls), `completion.rs`
-//! (descriptors that come out of results).
+//! Files below this one opt in to unsafe code, each under a header that states its contract. Beside them
+//! only these do:
+//!
+//! - memory: `buf/aligned.rs`, `buf/region.rs`, `buf/pool.rs`, `buf/group.rs`, `buf/mapping.rs`,
+//!   `buf/room.rs`, `buf/stable.rs`;
+//! - the queues of a ring: `backend/uring.rs` and `buffers.rs`, `entry.rs` and `reaped.rs` below it;
+//! - calls handed to threads, and descriptors of waiting calls: `backend/classic/pool.rs`, and
+//!   `readiness.rs` and `net.rs` beside it;
+//! - descriptors that come out of results: `completion.rs`.
 
 pub(crate) mod address;
 pub(crate) mod cache;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::{executor::block_on, future::poll_immediate};
 use rings::{places, real_places, simulated};
 use ringwise::{
-    BufResult, ErrorKind, Opcode,
+    BufResult, Custom, ErrorKind, Opcode, StableBytes,
     fs::File,
     sim::{Fault, Simulation, When},
 };
@@ -81,6 +81,37 @@ fn a_sync_covers_what_was_dropped_before_it() {
             drop_write(&file, vec![8; MUCH], 0).await;
             file.close().await.unwrap();
             assert!(place.read("file") == vec![8; MUCH], "{}", place.name);
+        });
+    }
+}
+
+/// A buffer whose memory takes long to free.
+struct Slow(Box<[u8]>);
+
+// SAFETY: a box stays where it is when it is moved.
+unsafe impl StableBytes for Slow {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The driver's thread still had the write's buffer and descriptor when the close was told that it had ended.
+#[test]
+fn a_close_finds_nothing_left_of_a_dropped_write() {
+    for place in real_places() {
+        block_on(async {
+            for round in 0..3 {
+                let file = place.create(&format!("file{round}")).await;
+                let bytes = Custom(Slow(vec![1; MUCH].into()));
+                drop(poll_immediate(Box::pin(file.write_at(bytes, 0))).await);
+                file.close().await.unwrap_or_else(|error| panic!("{}: {error}", place.name));
+            }
         });
     }
 }

@@ -1,10 +1,13 @@
-//! Who comes in: a listener, and no more connections than there are places for.
+//! A listener, and no more connections than there are places for.
 //!
-//! The door stops accepting while all places are taken, so that a new client waits in the kernel's queue
-//! and costs no descriptor. Connections that were accepted before that wait here.
+//! While all places are taken, the door accepts nothing: new clients wait in the kernel's queue and cost no
+//! descriptor. It accepts one by one, with at most [`ACCEPTS`] accepts in flight, because a lasting accept
+//! takes all that the kernel's queue holds, 4,096 connections, before it can be cancelled. So a worker has at
+//! most [`ACCEPTS`] connections beyond the places, and they wait here.
 //!
-//! A failed accept ends the server only if the listener itself is broken. After a failure of one
-//! connection the door accepts again at once; when the kernel is short of memory, after [`REST`].
+//! A failed accept ends the server only if the listener itself is broken. After a failure of one connection
+//! the door accepts again at once; when the process or the kernel is short of memory or descriptors, after
+//! [`REST`].
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
@@ -14,8 +17,13 @@ use ringwise::{
 
 use crate::{error::ServeError, places::Share};
 
-/// How long nothing is accepted when the kernel has no memory for a socket.
-const REST: Duration = Duration::from_millis(100);
+/// Accepts of one door in flight.
+pub(crate) const ACCEPTS: usize = 16;
+/// Operations of a door in flight: each accept, and the cancel of each.
+pub(crate) const OPERATIONS: usize = 2 * ACCEPTS;
+
+/// How long the door accepts nothing when the kernel has no memory for a socket.
+const REST: Duration = Duration::from_millis(20);
 
 /// A listener and the places behind it.
 #[derive(Debug)]
@@ -23,23 +31,18 @@ pub struct Door {
     /// Open until the drain begins: another server may then listen here.
     listener: Option<Descriptor>,
     is_own: bool,
-    accepting: Accepting,
-    /// The next accept comes after a rest.
+    /// Accepts in flight, and the rest before the next.
+    in_flight: Vec<Ticket>,
+    /// Those in flight were cancelled.
+    is_ending: bool,
+    /// A rest has to come, or is in flight.
     must_rest: bool,
-    /// Accepted beyond what may be open.
+    rest: Option<Ticket>,
+    /// Accepted beyond the places.
     waiting: VecDeque<Descriptor>,
     share: Share,
     accept_tag: u64,
     nothing_tag: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Accepting {
-    /// An accept is in flight, or the rest before one.
-    On(Ticket),
-    /// On, and told to end.
-    Ending,
-    Off,
 }
 
 impl Door {
@@ -53,8 +56,10 @@ impl Door {
         Door {
             listener: Some(listener),
             is_own,
-            accepting: Accepting::Off,
+            in_flight: Vec::new(),
+            is_ending: false,
             must_rest: false,
+            rest: None,
             waiting: VecDeque::new(),
             share,
             accept_tag,
@@ -62,50 +67,57 @@ impl Door {
         }
     }
 
-    /// Where it listens.
+    /// Gives the address of the listener.
     ///
     /// # Errors
     ///
-    /// It does not any more, or not on an address of the internet.
+    /// The door is shut, or it does not listen on an address of the internet.
     pub fn address(&self) -> Result<SocketAddr, ServeError> {
-        let listener = self.listener.as_ref().ok_or_else(|| ServeError::new("it drains"))?;
-        match net::local_address(listener).map_err(ServeError::new)? {
+        match net::local_address(self.listener()?).map_err(ServeError::new)? {
             net::Address::Ip(address) => Ok(address),
-            other => Err(ServeError::new(format!("listening on {other:?}, of another kind"))),
+            other => {
+                Err(ServeError::new(format!("listening on {other:?}: not an internet address")))
+            }
         }
     }
 
-    /// Gives connections up whose other end vanished without a word: when the kernel has had no
-    /// answer for about `patience`, at least two seconds, from keepalive or to what was sent. Those
-    /// that are accepted have it from their listener (net/ipv4/tcp_minisocks.c,
-    /// tcp_create_openreq_child), so it costs no call for each.
+    fn listener(&self) -> Result<&Descriptor, ServeError> {
+        self.listener.as_ref().ok_or_else(|| ServeError::new("the listener is closed"))
+    }
+
+    /// Has the kernel give up connections whose peer vanished: when it has had no answer to keepalives or
+    /// data for about `patience`, at least two seconds. Accepted sockets inherit this from the listener
+    /// (net/ipv4/tcp_minisocks.c, tcp_create_openreq_child), so it costs no syscall for each.
     ///
     /// # Errors
     ///
-    /// It listens no more, or the kernel does not take it.
+    /// The door is shut, or the kernel refuses.
     pub fn give_up_after(&self, patience: Duration) -> Result<(), ServeError> {
-        let listener = self.listener.as_ref().ok_or_else(|| ServeError::new("it drains"))?;
+        let listener = self.listener()?;
         let interval = (patience / 8).max(Duration::from_secs(1));
         let keepalive = net::KeepAlive { idle: patience / 2, interval, count: 4 };
         net::set_keepalive(listener, Some(keepalive)).map_err(ServeError::new)?;
         net::set_user_timeout(listener, patience).map_err(ServeError::new)
     }
 
-    /// Connections that came in and have not [left](Door::left).
+    /// Counts the connections that were let in and have not [left](Door::left).
     pub fn open(&self) -> usize {
         self.share.own()
     }
 
-    /// Takes the result of an accept. Gives the error if it failed and accepting goes on, for the worker
-    /// to count and to tell.
+    /// Takes the result of an accept. If the accept failed and accepting goes on, gives the error for the
+    /// worker to count and report.
     ///
     /// # Errors
     ///
     /// The listener is broken: no accept would succeed.
     pub fn take(&mut self, completion: Completion) -> Result<Option<Error>, ServeError> {
-        if !completion.has_more() {
-            self.accepting = Accepting::Off;
+        let ticket = completion.ticket();
+        self.in_flight.retain(|own| *own != ticket);
+        if self.rest == Some(ticket) {
+            (self.rest, self.must_rest) = (None, false);
         }
+        self.is_ending &= !self.in_flight.is_empty();
         match completion.result() {
             Ok(_) => {
                 // The end of a rest has none.
@@ -117,7 +129,7 @@ impl Door {
     }
 
     fn sort(&mut self, error: Error) -> Result<Option<Error>, ServeError> {
-        // Shut for reading, a listener accepts no more, and says so.
+        // An accept on a listener that was shut for reading fails.
         if error.kind() == ErrorKind::Cancelled || self.listener.is_none() {
             return Ok(None);
         }
@@ -131,7 +143,7 @@ impl Door {
         }
     }
 
-    /// The next connection, if there is one and room for it. It counts as open.
+    /// Lets the next connection in, if one waits and a place is free. It then counts as open.
     pub fn admit(&mut self) -> Option<Descriptor> {
         if self.waiting.is_empty() || !self.share.take() {
             return None;
@@ -139,62 +151,67 @@ impl Door {
         self.waiting.pop_front()
     }
 
-    /// A connection was closed.
+    /// Gives back the place of a connection that was closed.
     pub fn left(&mut self) {
         self.share.give_back();
     }
 
-    /// Accepts while there is room, and not while there is none: the worker then hears when there may be.
+    /// Accepts while places are free, and stops while none is: the worker is woken when one may be.
     ///
     /// # Errors
     ///
-    /// The loop takes no operation.
+    /// The loop refuses the operation.
     pub fn keep(&mut self, local: &mut Local) -> Result<(), ServeError> {
-        let has_room = self.share.has_room();
-        match self.accepting {
-            Accepting::Off if has_room => self.accept(local),
-            Accepting::On(ticket) if !has_room => self.end_accepting(local, ticket),
-            _ => Ok(()),
+        let room = self.share.room().saturating_sub(self.waiting.len());
+        if room == 0 {
+            return self.end_accepting(local);
         }
+        let Some(listener) = self.listener.as_ref().filter(|_| !self.is_ending) else {
+            return Ok(());
+        };
+        if self.must_rest {
+            if self.rest.is_none() {
+                let rest = local.push(Operation::timeout(REST), self.accept_tag);
+                let rest = rest.map_err(ServeError::new)?;
+                self.rest = Some(rest);
+                self.in_flight.push(rest);
+            }
+            return Ok(());
+        }
+        while self.in_flight.len() < room.min(ACCEPTS) {
+            let accept = local.push(Operation::accept(listener), self.accept_tag);
+            self.in_flight.push(accept.map_err(ServeError::new)?);
+        }
+        Ok(())
     }
 
-    /// Listens no more. What was accepted before is still [let in](Door::admit).
+    /// Stops listening. Connections that were accepted before are still [let in](Door::admit).
     ///
     /// # Errors
     ///
-    /// The loop takes no operation.
+    /// The loop refuses the operation.
     pub fn shut(&mut self, local: &mut Local) -> Result<(), ServeError> {
         if let Some(listener) = self.listener.take().filter(|_| self.is_own) {
-            // At once, before anybody is told of the end: the accept holds it until its own
+            // At once, before anybody learns of the end: accepts in flight keep the listener open
             // (net/ipv4/af_inet.c, inet_shutdown).
             let _ = net::shutdown(&listener, net::Shutdown::Read);
         }
-        match self.accepting {
-            Accepting::On(ticket) => self.end_accepting(local, ticket),
-            _ => Ok(()),
-        }
+        self.end_accepting(local)
     }
 
-    /// Sends away who waits inside.
+    /// Closes the connections that wait here.
     pub fn clear(&mut self) {
         self.waiting.clear();
     }
 
-    fn accept(&mut self, local: &mut Local) -> Result<(), ServeError> {
-        let Some(listener) = &self.listener else { return Ok(()) };
-        let accept = match std::mem::take(&mut self.must_rest) {
-            true => Operation::timeout(REST),
-            false => Operation::accept_multi(listener),
-        };
-        let ticket = local.push(accept, self.accept_tag).map_err(ServeError::new)?;
-        self.accepting = Accepting::On(ticket);
+    fn end_accepting(&mut self, local: &mut Local) -> Result<(), ServeError> {
+        if self.in_flight.is_empty() || std::mem::replace(&mut self.is_ending, true) {
+            return Ok(());
+        }
+        for ticket in &self.in_flight {
+            local.push(Operation::cancel(*ticket), self.nothing_tag).map_err(ServeError::new)?;
+        }
         Ok(())
-    }
-
-    fn end_accepting(&mut self, local: &mut Local, ticket: Ticket) -> Result<(), ServeError> {
-        self.accepting = Accepting::Ending;
-        let cancel = Operation::cancel(ticket);
-        local.push(cancel, self.nothing_tag).map(drop).map_err(ServeError::new)
     }
 }
 
@@ -218,9 +235,9 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], 0))
     }
 
-    fn door(listener: Descriptor) -> Door {
+    fn door(listener: Descriptor, places: usize) -> Door {
         let (control, _) = UnixStream::pair().unwrap();
-        let share = Share::new(&Places::new(8), &Arc::new(control), 8);
+        let share = Share::new(&Places::new(places), &Arc::new(control), places);
         Door::new(listener, true, share, ACCEPT, NOTHING)
     }
 
@@ -241,7 +258,7 @@ mod tests {
         let simulation = Simulation::builder(1).fault(Fault::NoMemory, When::nth(1)).build();
         let local = Local::builder().simulation(&simulation).build().unwrap();
         let listener = simulation.listen_tcp(&any(), &ListenOptions::default()).unwrap();
-        (simulation, local, door(listener))
+        (simulation, local, door(listener, 1))
     }
 
     #[test]
@@ -265,11 +282,39 @@ mod tests {
         assert!(turn(&mut door, &mut local).unwrap());
         door.keep(&mut local).unwrap();
         door.shut(&mut local).unwrap();
-        while door.accepting != Accepting::Off {
+        while !door.in_flight.is_empty() {
             assert!(!turn(&mut door, &mut local).unwrap());
         }
         door.keep(&mut local).unwrap();
         assert_eq!(local.in_flight(), 0, "nobody is accepted any more");
+    }
+
+    /// A lasting accept took all that waited, up to the kernel's 4,096, before it could be cancelled.
+    #[test]
+    fn no_more_than_the_places_are_accepted() {
+        for choice in [BackendChoice::Uring, BackendChoice::Classic] {
+            let mut local = Local::builder().backend(choice).build().unwrap();
+            let listener = net::listen_tcp(&any(), &ListenOptions::default()).unwrap();
+            let mut door = door(listener, 20);
+            let address = door.address().unwrap();
+            let _clients: Vec<_> =
+                (0..200).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+            let mut open = Vec::new();
+            while open.len() < 20 {
+                turn(&mut door, &mut local).unwrap();
+                assert!(open.len() + door.waiting.len() <= 20 + ACCEPTS);
+                open.extend(std::iter::from_fn(|| door.admit()));
+            }
+            door.keep(&mut local).unwrap();
+            while !door.in_flight.is_empty() {
+                turn(&mut door, &mut local).unwrap();
+            }
+            assert_eq!((door.waiting.len(), local.in_flight()), (0, 0));
+            drop(open.pop());
+            door.left();
+            turn(&mut door, &mut local).unwrap();
+            assert!(door.admit().is_some(), "it accepts again");
+        }
     }
 
     #[test]
@@ -278,7 +323,7 @@ mod tests {
             let mut local = Local::builder().backend(choice).build().unwrap();
             let listener = net::listen_tcp(&any(), &ListenOptions::default()).unwrap();
             net::shutdown(&listener, net::Shutdown::Read).unwrap();
-            assert!(turn(&mut door(listener), &mut local).is_err());
+            assert!(turn(&mut door(listener, 8), &mut local).is_err());
         }
     }
 }

@@ -5,8 +5,8 @@
 //! know what a connection says.
 //!
 //! Reading order: `engine` (what moves bytes), `descriptors` (their limit), `places` (how
-//! many may be open), `seat` (what a worker
-//! is given), `door` (who comes in), `panel` (what workers are asked), `server` (threads, signals).
+//! many may be open), `seat` (what a worker is given), `door` (who comes in), `panel` (what workers are
+//! asked), `printer` (standard error), `server` (threads, signals).
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod panel;
 mod places;
+mod printer;
 mod seat;
 mod server;
 
@@ -24,5 +25,6 @@ pub use door::Door;
 pub use engine::EngineChoice;
 pub use error::ServeError;
 pub use panel::{Ear, Panel, Request};
+pub use printer::Printer;
 pub use seat::{Seat, loop_room};
 pub use server::{Plan, Server, Worker, signals};

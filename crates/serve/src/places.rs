@@ -41,8 +41,8 @@ impl Places {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn has_room(&self) -> bool {
-        self.taken.load(Ordering::SeqCst) < self.most
+    fn free(&self) -> usize {
+        self.most - self.taken.load(Ordering::SeqCst)
     }
 
     fn take(&self) -> bool {
@@ -100,17 +100,20 @@ impl Share {
         self.own
     }
 
-    /// Whether there is a place; if there is none, the worker is woken when there may be.
-    pub(crate) fn has_room(&self) -> bool {
-        if self.own >= self.own_most {
-            // What makes room is its own turn.
-            return false;
+    /// Counts the free places; if there are none, the worker is woken when there may be.
+    pub(crate) fn room(&self) -> usize {
+        let own = self.own_most - self.own;
+        if own == 0 {
+            // Only its own turn makes room.
+            return 0;
         }
-        // Who gives one back after the second look sees that this one waits.
-        self.places.has_room() || {
-            self.bell.is_waiting.store(true, Ordering::SeqCst);
-            self.places.has_room()
+        let free = self.places.free();
+        if free > 0 {
+            return free.min(own);
         }
+        // Who gives one back after this second look sees that this worker waits.
+        self.bell.is_waiting.store(true, Ordering::SeqCst);
+        self.places.free().min(own)
     }
 
     /// Takes a place if there is one.
@@ -157,17 +160,17 @@ mod tests {
         let (mut first, _ours, _) = share(&places, 3);
         let (mut second, _ours, mut control) = share(&places, 3);
         assert!((0..3).all(|_| first.take()));
-        assert!(!first.take() && !second.take() && !second.has_room() && !second.has_room());
+        assert!(!first.take() && !second.take() && second.room() == 0 && second.room() == 0);
         assert_eq!(was_woken(&mut control), 0);
         first.give_back();
         first.give_back();
         assert_eq!(was_woken(&mut control), 1);
-        assert!(second.has_room() && second.take() && second.take() && !second.has_room());
+        assert!(second.room() > 0 && second.take() && second.take() && second.room() == 0);
         assert_eq!((first.own(), second.own()), (1, 2));
         // A worker that failed.
         drop(first);
         assert_eq!(was_woken(&mut control), 1);
-        assert!(second.take() && !second.has_room());
+        assert!(second.take() && second.room() == 0);
     }
 
     #[test]
@@ -175,7 +178,7 @@ mod tests {
         let places = Places::new(3);
         let (mut first, _ours, mut control) = share(&places, 1);
         let (mut second, _ours, _) = share(&places, 3);
-        assert!(first.take() && !first.take() && !first.has_room());
+        assert!(first.take() && !first.take() && first.room() == 0);
         assert!(second.take() && second.take() && !second.take());
         second.give_back();
         // It has no use for that.
@@ -191,7 +194,7 @@ mod tests {
             control.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
             for _ in 0..20_000 {
                 while !share.take() {
-                    if !share.has_room() {
+                    if share.room() == 0 {
                         control.read_exact(&mut [0]).expect("it is woken");
                     }
                 }

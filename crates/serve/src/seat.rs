@@ -13,7 +13,12 @@ use std::{
 
 use ringwise::{BackendChoice, Descriptor, Local, net, net::ListenOptions};
 
-use crate::{door::Door, error::ServeError, panel::Ear, places::Share};
+use crate::{
+    door::{self, Door},
+    error::ServeError,
+    panel::Ear,
+    places::Share,
+};
 
 /// Completions that a loop has room for at most, for its user.
 const OPERATIONS_MAX: usize = 65_534;
@@ -68,7 +73,7 @@ impl Listen {
 ///
 /// It does not.
 pub fn loop_room(connections: usize, each: usize, beside: usize) -> Result<usize, ServeError> {
-    let operations = connections * each + beside;
+    let operations = connections * each + beside + door::OPERATIONS;
     if operations > OPERATIONS_MAX {
         return Err(ServeError::new(format!(
             "{connections} connections are more than one thread's loop holds: ask for --threads {}",
@@ -117,6 +122,7 @@ impl<S> Seat<S> {
     /// The engine is not to be had, or one loop does not hold so many.
     pub fn open_loop(&mut self, each: usize, beside: usize) -> Result<Local, ServeError> {
         loop_room(self.part, each, beside)?;
+        let beside = beside + door::OPERATIONS;
         let operations = OPERATIONS_MAX.min(self.share.own_most() * each + beside);
         self.share.limit((operations - beside) / each);
         // A ring that is refused its thread is as any other: what that excludes stays asked for.

@@ -316,7 +316,7 @@ fn the_plan_names_the_way_and_the_reason() {
     holes.write_all_at(b"end", 1 << 20).unwrap();
     fs::create_dir(scene.path().join("d")).unwrap();
     let said = ours("--engine=sync", "--debug small holes d", scene.path()).out;
-    assert!(said.contains("'d/holes': extents (the source has holes)"), "{said}");
+    assert!(said.contains("'d/holes': holes (the source has holes)"), "{said}");
     assert!(said.contains("'d/small': "), "{said}");
     if machine::engines().contains(&"--engine=uring") {
         let said = ours("--engine=uring", "--plan small d", scene.path()).out;

@@ -39,6 +39,30 @@ fn threads_make_the_files_of_new_directories() {
     }
 }
 
+/// Names of one directory are made under its lock. Where that is what takes the time, a second thread
+/// would only wait for the first.
+#[test]
+fn one_thread_makes_the_names_of_a_directory_where_that_takes_the_time() {
+    let Some(scene) = place() else { return };
+    let at = scene.path().join("here");
+    fs::create_dir_all(at.join("s")).unwrap();
+    for number in 0..400_usize {
+        fs::write(at.join("s").join(number.to_string()), vec![7; number]).unwrap();
+    }
+    let makers = |slow: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.args(["60", "strace", "-f", "-q", "-o", "../trace", "-e", "trace=openat"]);
+        // Only calls in the directory that is made.
+        command.args(["-P", at.join("d").to_str().unwrap()]).args(slow).arg(machine::ours());
+        let copy = command.args(["--jobs=2", "--reflink=never", "-r", "s", "d"]).current_dir(&at);
+        assert!(copy.status().unwrap().success());
+        assert!(shell(&at, "diff -r s d && rm -r d"));
+        threads_that(&fs::read_to_string(at.join("../trace")).unwrap(), "O_CREAT|O_EXCL").len()
+    };
+    assert_eq!(makers(&[]), 3, "the walk and two threads");
+    assert_eq!(makers(&["-e", "inject=openat:delay_exit=3000"]), 2, "the walk and one thread");
+}
+
 /// All that there is beside small files, among them.
 const CROWD: &str = "mkdir -p s/x/deep s/y && cd s && \
     for d in . x x/deep y; do for n in $(seq 1 70); do echo $d $n > $d/$n; done; done && \

@@ -1,6 +1,5 @@
-//! Files that are not in memory are read past the page cache, by a ring or into pipes, and their pieces
-//! written by threads and by the device: what comes of it where they end in the middle of a piece,
-//! change meanwhile, or find no room. One file alone by pipes is in `piped.rs`.
+//! Files of a tree that are not in memory are read past the page cache. The tests copy files that end in
+//! the middle of a part, change meanwhile, or find no room. One file alone is in `piped.rs`.
 
 use std::{
     fs::{self, File},
@@ -10,26 +9,24 @@ use std::{
     time::Duration,
 };
 
-use ringwise::Descriptor;
-
 use crate::{
     cold::{forget, is_past_memory},
     disk::{Device, Disk},
     edges::{SMALL_EXT4, mount_made, shell},
-    faults::{place, tree_traced},
     kills,
     machine::{self, Ran, Setting, Which},
     oracle::scene,
 };
 
 const MIB: usize = 1 << 20;
+const PAST: &str = "past the page cache";
 /// The beginning of a command line, and how the plan calls the way that larger files of `s` go then.
-/// A long hole makes a run a long one.
+/// A long hole is one file more, which goes another way.
 type Way = (&'static str, &'static [&'static str]);
 const WAYS: [Way; 3] = [
-    ("direct reads", &["--jobs=2", "--reflink=never", "-r", "hole"]),
-    ("direct reads", &["--jobs=2", "--reflink=never", "--durable", "-r", "hole"]),
-    ("piped", &["--jobs=2", "--reflink=never", "-r"]),
+    (PAST, &["--jobs=2", "--reflink=never", "-r", "hole"]),
+    (PAST, &["--jobs=2", "--reflink=never", "--durable", "-r", "hole"]),
+    (PAST, &["--jobs=2", "--reflink=never", "-r"]),
 ];
 const HOLE_BYTES: u64 = 128 << 20;
 
@@ -104,71 +101,6 @@ fn every_end_of_a_file_comes_out_whole() {
         assert_eq!(found, (Some(0), "", String::new()), "{begin:?}: over others");
         fs::remove_dir_all(scene.path().join("d")).unwrap();
     }
-}
-
-/// A ring has buffers, the first touch of which a short run does not make up for.
-#[test]
-fn a_run_has_a_ring_where_it_is_worth_one() {
-    let scene = scene();
-    let content = random_bytes(5 * MIB + 3);
-    for (flag, from) in [("--durable", 16 << 20), ("--update=all", HOLE_BYTES)] {
-        for (bytes, is_long) in [(from - (6 << 20), false), (from, true)] {
-            if !is_laid(scene.path(), &[("f", &content)]) {
-                return;
-            }
-            let hole = File::options().write(true).open(scene.path().join("hole")).unwrap();
-            hole.set_len(bytes).unwrap();
-            let words = ["--jobs=2", "--reflink=never", flag, "--debug", "-r", "hole", "s", "d"];
-            let ran = copy(&words, scene.path(), &Setting::default());
-            let is_so = ran.out.contains("'d/s/f': direct reads (");
-            assert_eq!(is_so, is_long, "{bytes} before it: {ran:?}");
-            assert_eq!(differ(scene.path()), "");
-            fs::remove_dir_all(scene.path().join("d")).unwrap();
-        }
-    }
-}
-
-/// A huge page of buffers at a time, two at most in a short run.
-#[test]
-fn a_longer_run_has_more_buffers() {
-    let Some(place) = place() else { return };
-    let at = place.path().join("tree");
-    for (bytes, count) in [(17 * MIB + 1, 2), (65 * MIB, 6)] {
-        if !is_laid(&at, &[("f", &random_bytes(bytes))]) {
-            return;
-        }
-        fs::remove_dir(at.join("d")).unwrap();
-        let flags = ["--durable", "--reflink=never"];
-        let trace = tree_traced(&at, &["trace=io_uring_register"], &flags);
-        let given = trace.matches("REGISTER_BUFFERS_UPDATE").count();
-        assert_eq!(given, count, "{bytes}: {trace}");
-    }
-}
-
-/// What the device was given is not in memory afterwards, what a thread wrote is.
-#[test]
-fn one_long_file_goes_both_ways_at_once() {
-    let scene = scene();
-    let content = random_bytes(160 * MIB + 17);
-    let (mut in_memory, mut beside) = (0, 0);
-    for _ in 0..12 {
-        if !is_laid(scene.path(), &[("f", &content)]) {
-            return;
-        }
-        let words = ["--reflink=never", "s/f", "e"];
-        let ran = copy(&words, scene.path(), &Setting::default());
-        assert_eq!((ran.status, &*ran.err), (Some(0), ""));
-        let copied = Descriptor::from(File::open(scene.path().join("e")).unwrap());
-        let cached = ringwise::page_cache(&copied, 0, 0).unwrap().cached_pages;
-        in_memory = in_memory.max(cached);
-        beside = beside.max((content.len() as u64).div_ceil(4096) - cached);
-        assert!(fs::read(scene.path().join("e")).unwrap() == content, "it differs");
-        fs::remove_file(scene.path().join("e")).unwrap();
-        if in_memory > 0 && beside > 0 {
-            return;
-        }
-    }
-    machine::skip(&format!("a slow device: {in_memory} pages in memory, {beside} past it"));
 }
 
 /// Nobody may open the copy once more here, so all of it goes through the page cache.

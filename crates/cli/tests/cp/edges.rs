@@ -61,8 +61,9 @@ pub fn shell(at: &Path, script: &str) -> bool {
 fn same(at: &Path, line: &str, setting: &Setting, seen: &str, prepare: &dyn Fn()) {
     let words: Vec<&str> = line.split(' ').collect();
     let run = |which| {
-        prepare();
+        // What is prepared is new in both runs, however long a busy machine takes for it.
         let since = SystemTime::now();
+        prepare();
         let ran = machine::run(which, &words, at, setting);
         let seen = at.join(seen);
         let files = if seen.exists() { snapshot::take(&seen, since) } else { Default::default() };

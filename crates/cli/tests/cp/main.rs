@@ -14,7 +14,6 @@ mod direct;
 // How long is waited for a device is the daemons' tests' too.
 #[path = "../harness/daemon.rs"]
 mod daemon;
-#[allow(dead_code, reason = "the log daemon's tests use the rest of it")]
 #[path = "../logd/disk.rs"]
 mod disk;
 mod durable;
@@ -22,7 +21,6 @@ mod edges;
 mod faults;
 mod kills;
 mod machine;
-mod mapped;
 mod meanwhile;
 mod oracle;
 mod piped;
@@ -31,10 +29,10 @@ mod resumed;
 mod scripts;
 mod shared;
 mod snapshot;
-mod spliced;
-mod split;
 mod swapped;
+mod to_device;
 mod told;
+mod trees_to_device;
 mod world;
 
 use daemon::wait_until;

@@ -1,6 +1,6 @@
-//! One file alone that is not in memory and too short for a ring: several threads read its parts into
-//! pipes. What comes of it where it ends in the middle of a part, changes meanwhile, is killed, or
-//! nobody can allocate its blocks. Several files are in `direct.rs`.
+//! Several threads read the parts of one file that is alone and not in memory into pipes. The tests copy
+//! files that end in the middle of a part, change meanwhile, are killed, or whose blocks cannot be
+//! allocated first. Trees are in `direct.rs`.
 
 use std::{
     fs::{self, File},
@@ -46,7 +46,7 @@ fn every_end_of_a_file_comes_out_whole() {
             }
             let ran = copy(&["--reflink=never", "--debug", flag, "s/f", "e"], at);
             assert_eq!((ran.status, &*ran.err), (Some(0), ""), "{len}");
-            assert!(ran.out.contains("'e': piped ("), "{len}: {ran:?}");
+            assert!(ran.out.contains("'e': past the page cache ("), "{len}: {ran:?}");
             assert!(fs::read(at.join("e")).unwrap() == content, "{len} bytes differ");
             fs::write(at.join("e"), vec![2; 2 * len]).unwrap();
         }
@@ -65,7 +65,7 @@ fn not_where_one_thread_or_another_way_was_asked_for() {
         let words = ["--reflink=never", "--debug", flag, "s/f", "e"];
         let ran = machine::run(Which::Ours(flag), &words, scene.path(), &Setting::default());
         assert_eq!(ran.status, Some(0), "{ran:?}");
-        assert!(!ran.out.contains("'e': piped ("), "{flag}: {ran:?}");
+        assert!(!ran.out.contains("'e': past the page cache ("), "{flag}: {ran:?}");
         assert!(fs::read(scene.path().join("e")).unwrap() == content, "{flag}: it differs");
     }
 }
@@ -220,7 +220,10 @@ fn where_no_blocks_can_be_allocated_before_it_comes_out_whole() {
         return;
     }
     let ran = copy(&["--debug", "s/f", "other/e"], scene.path());
-    assert!(ran.status == Some(0) && ran.out.contains("'other/e': piped ("), "{ran:?}");
+    assert!(
+        ran.status == Some(0) && ran.out.contains("'other/e': past the page cache ("),
+        "{ran:?}"
+    );
     assert!(fs::read(other.join("e")).unwrap() == content, "it differs");
     // It was read past the page cache: nobody began again.
     assert!(is_past_memory(&scene.path().join("s/f")), "it was read again");

@@ -16,7 +16,8 @@ use crate::{
 };
 
 fn events(text: &str) -> Vec<Value> {
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/cp-1.json");
+    let schema =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schema/cp-1.json");
     let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
     let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
     events.inspect(|event| conform(event, &schema, &schema, "$")).collect()

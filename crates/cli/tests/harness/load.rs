@@ -39,13 +39,13 @@ pub struct Generator {
 pub const ECHO: Generator = Generator {
     name: "echo",
     flag: "--address",
-    schema: include_str!("../../../../docs/schema/load-echo-1.json"),
+    schema: include_str!("../../../../docs/reference/schema/load-echo-1.json"),
 };
 
 pub const LOG: Generator = Generator {
     name: "log",
     flag: "--target",
-    schema: include_str!("../../../../docs/schema/load-log-1.json"),
+    schema: include_str!("../../../../docs/reference/schema/load-log-1.json"),
 };
 
 impl Generator {

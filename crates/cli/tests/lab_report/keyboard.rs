@@ -17,7 +17,7 @@ pub const BROWSER: &str = "chromium --headless --no-sandbox --disable-gpu --no-f
                            --disable-background-networking";
 
 /// How long the page may take to do what a key means.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A page in a browser.
 pub struct Page {

@@ -1,5 +1,8 @@
 //! Small file systems that fill up, fail and go read-only, mounted for a test; root only.
 
+// No test uses all of it.
+#![allow(dead_code)]
+
 use std::{
     fs::File,
     io::Write,
@@ -21,6 +24,8 @@ pub struct Disk {
 pub enum Device {
     /// Memory, a megabyte.
     Memory,
+    /// Memory, 512 megabytes.
+    Roomy,
     /// A file of 16 MiB with ext4 on it.
     Loop,
     /// The same through a server that answers every write with EIO while it is told to
@@ -36,6 +41,7 @@ impl Disk {
         std::fs::create_dir(disk.path()).unwrap();
         let made = match device {
             Device::Memory => run("mount", &["-t", "tmpfs", "-o", "size=1m", "ringwise-test"]),
+            Device::Roomy => run("mount", &["-t", "tmpfs", "-o", "size=512m", "ringwise-test"]),
             Device::Loop => disk.make(&["-m", "0"]).and_then(|image| loop_mount(&image)),
             Device::Failing => disk
                 .make(&["-m", "0", "-O", "^has_journal"])

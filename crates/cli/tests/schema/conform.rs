@@ -1,4 +1,4 @@
-//! Whether a JSON document is what its schema under `docs/schema` says: a part of the tests that
+//! Whether a JSON document is what its schema under `docs/reference/schema` says: a part of the tests that
 //! write one.
 
 use serde_json::Value;

@@ -2,7 +2,7 @@
 //!
 //! XFS gives each new directory the next of its allocation groups, and inode numbers begin with the
 //! group's: in their order all directories of one group come after each other, and threads that
-//! share blocks of their files wait for each other's locks of that group (docs/copying.md). So a
+//! share blocks of their files wait for each other's locks of that group (docs/notes/cp/other-programs.md). So a
 //! long row is taken from four places in turn. Each has its place in the report, where all goes
 //! that is said of it.
 //!

@@ -5,7 +5,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Copier, Existed, Visit};
+use super::state::{Copier, Existed, Visit};
 use crate::{
     listing::Listing,
     options::Backup,

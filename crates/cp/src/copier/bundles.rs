@@ -15,12 +15,13 @@ use std::{collections::VecDeque, sync::Arc};
 use rustix::fs::Stat;
 
 use super::{
-    Copier, Root, Visit, Visited,
-    tree::{Frame, Tree},
+    state::{Bundles, Copier, Frame, Left, Root, Visit, Visited},
+    tree::Tree,
 };
 use crate::{
-    bundle::{Bundle, Landed, Pair},
+    bundle::Bundle,
     options::{Dereference, EngineChoice, Making, Options, Reflink},
+    pair::{Landed, Pair, Spent},
     way::SMALL_BYTES,
 };
 
@@ -33,30 +34,14 @@ const NAMES_AT_FIRST: usize = 16;
 /// Names at a time, when all were of small files.
 const NAMES_MAX: usize = 128;
 
+/// Names at a time of a directory that one thread copies.
+const NAMES_ALONE_MAX: usize = 4096;
+
 /// The names of a longer directory go to all threads at a time; of others each has one.
 const NAMES_SHARED_FROM: usize = 256;
 
 /// So many small files in a row are a sign of more.
 const SMALL_IN_ROW: usize = 4;
-
-/// What the walk knows of names that are with the threads.
-#[derive(Debug)]
-pub(super) struct Bundles {
-    are_wanted: bool,
-    small_in_row: usize,
-    names: usize,
-    /// Directories whose names were all given away.
-    left: VecDeque<Left>,
-    is_settling: bool,
-}
-
-/// A directory that the walk has left, and the place of what is to be said of it.
-#[derive(Debug)]
-struct Left {
-    frame: Frame,
-    pair: Arc<Pair>,
-    number: u64,
-}
 
 impl Bundles {
     pub(super) fn new(options: &Options) -> Bundles {
@@ -72,6 +57,7 @@ impl Bundles {
             are_wanted: is_plain && !is_other,
             small_in_row: 0,
             names: NAMES_AT_FIRST,
+            is_crowded: None,
             left: VecDeque::new(),
             is_settling: false,
         }
@@ -81,6 +67,15 @@ impl Bundles {
     pub(super) fn saw(&mut self, source: &Stat, shares: bool) {
         let is_small = u64::try_from(source.st_size).is_ok_and(|size| size <= SMALL_BYTES);
         self.small_in_row = if is_small || shares { self.small_in_row + 1 } else { 0 };
+    }
+
+    /// Learns from a bundle that came back. One directory's names are made one after the other, under its
+    /// lock. If that takes most of the time, a second thread in the directory waits for the first, and
+    /// spins meanwhile.
+    fn learn(&mut self, spent: Spent) {
+        if !spent.making.is_zero() {
+            self.is_crowded = Some(5 * spent.making > 4 * spent.whole);
+        }
     }
 
     fn are_likely(&self) -> bool {
@@ -111,12 +106,20 @@ impl Copier {
         let (Some(from), Some(to)) = (frame.source.file(), frame.target.file()) else {
             return false;
         };
-        let mut most = self.bundles.names;
-        if is_long {
-            // Less and less, so that all are done at the same time.
-            let each = frame.listing.left() / (2 * self.flight.copying_threads());
-            most = most.min(each.max(NAMES_AT_FIRST));
+        if let Some(pair) = &frame.pair {
+            self.wait_for_turn(pair);
         }
+        let is_crowded = self.bundles.is_crowded;
+        let most = match is_crowded {
+            None => NAMES_AT_FIRST,
+            Some(true) => NAMES_ALONE_MAX,
+            // Less and less, so that all are done at the same time.
+            Some(false) if is_long => {
+                let each = frame.listing.left() / (2 * self.flight.copying_threads());
+                self.bundles.names.min(each.max(NAMES_AT_FIRST))
+            }
+            Some(false) => self.bundles.names,
+        };
         let Some(names) = frame.listing.take_run(NAMES_MIN, most) else {
             return false;
         };
@@ -138,8 +141,27 @@ impl Copier {
             shares,
             ahead_files: self.flight.ahead_files(),
         };
-        self.flight.submit_bundle(bundle, &mut self.report);
+        match is_crowded {
+            None => self.flight.run_bundle(bundle, &mut self.report),
+            Some(_) => self.flight.submit_bundle(bundle, &mut self.report),
+        }
         true
+    }
+
+    /// Waits until more names of a directory may be given away: all are done before where one thread
+    /// copies them, else each thread has some. So what the first bundles teach comes in time.
+    fn wait_for_turn(&mut self, pair: &Pair) {
+        loop {
+            self.take_landed();
+            let most = match self.bundles.is_crowded {
+                Some(true) => 0,
+                _ => self.flight.copying_threads(),
+            };
+            if pair.pending() <= most {
+                return;
+            }
+            self.flight.wait(&mut self.report);
+        }
     }
 
     /// Whether a directory's directories may be taken in another order than that of their names,
@@ -183,7 +205,8 @@ impl Copier {
             return false;
         }
         self.bundles.is_settling = true;
-        while let Some(Landed { pair, returned }) = self.flight.landed.pop_front() {
+        while let Some(Landed { pair, returned, spent }) = self.flight.landed.pop_front() {
+            self.bundles.learn(spent);
             if !returned.is_empty() {
                 self.bundles.small_in_row = 0;
                 self.bundles.names = NAMES_AT_FIRST;

@@ -10,17 +10,12 @@ use rustix::{
     io::{Errno, fcntl_dupfd_cloexec},
 };
 
-use super::{Copier, held::Held, regular::behind_links};
+use super::{
+    held::Held,
+    regular::behind_links,
+    state::{Copier, Written},
+};
 use crate::place::{Place, kind};
-
-/// A file system that has something to be synced.
-#[derive(Debug)]
-pub(super) struct Written {
-    /// What it is synced by: one of its files or directories.
-    file: Result<OwnedFd, Errno>,
-    /// What is on it, for messages.
-    path: Vec<u8>,
-}
 
 impl Copier {
     /// A file that is open was written to.

@@ -8,27 +8,14 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Copier, Visit, Visited, same_file::Sameness};
+use super::{
+    same_file::Sameness,
+    state::{Copier, Existed, Visit, Visited},
+};
 use crate::{
     options::{Backup, Dereference, Existing, Making, Update},
     place::{Identity, Place, kind, split},
 };
-
-/// What was at the destination, and what of it is left.
-#[derive(Debug)]
-pub(crate) struct Existed {
-    /// Its metadata, where it is still there.
-    pub(crate) stat: Option<Stat>,
-    pub(crate) backup: Option<Place>,
-    /// It would have to be removed, and stays until the copy takes its place.
-    pub(crate) is_replaced: bool,
-}
-
-impl Existed {
-    pub(crate) fn none() -> Existed {
-        Existed { stat: None, backup: None, is_replaced: false }
-    }
-}
 
 impl Copier {
     /// Looks at the destination. `Err`: there is nothing to be done, or it must not be done.
@@ -119,8 +106,7 @@ impl Copier {
         match self.copied.get(&identity).cloned() {
             None => self.remember(identity, &visit.target),
             Some(earlier) => {
-                let verbose = self.options.verbose;
-                if !self.link(&earlier, &visit.target, true, verbose, false) {
+                if !self.link_to_copy(&earlier, &visit.target) {
                     return Visited::Failed;
                 }
             }

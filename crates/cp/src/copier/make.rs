@@ -8,7 +8,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Copier, Existed, Visit, Visited, held::Held, tree::Entered};
+use super::{
+    held::Held,
+    state::{Copier, Entered, Existed, Visit, Visited},
+};
 use crate::{
     attributes::{Copied, Finish, MODE_BITS, Of, Otherwise, To, omitted_at_first, set_mode},
     options::{Making, Options},
@@ -34,7 +37,8 @@ impl Copier {
                 let replace = self.options.remove_after_failure
                     || self.options.existing == crate::options::Existing::Ask;
                 let follow = self.options.follows(visit.is_named);
-                let linked = self.link(&visit.source, &visit.target, replace, false, follow);
+                let linking = Linking { replace, follow, says_removed: false };
+                let linked = self.link(&visit.source, &visit.target, linking);
                 return if linked { Visited::Done } else { Visited::Failed };
             }
             Making::Copy => {}
@@ -146,7 +150,7 @@ impl Copier {
         // A link to the source and no copy of it: its owner is who made it.
         let mut options = (*self.options).clone();
         options.preserve.ownership = false;
-        self.finish_name(&options, visit, (stat, existed), Copied::Link, 0)
+        self.finish_name(&options, visit, (stat, existed), Copied::Link)
     }
 
     /// A symbolic link like the source.
@@ -170,7 +174,7 @@ impl Copier {
                 return self.fail(template, &[&target.path], Some(errno));
             }
         }
-        self.finish_name(&self.options.clone(), visit, (stat, existed), Copied::Link, 0)
+        self.finish_name(&self.options.clone(), visit, (stat, existed), Copied::Link)
     }
 
     fn make_special(&mut self, visit: &Visit<'_>, stat: &Stat, existed: &Existed) -> Visited {
@@ -186,7 +190,7 @@ impl Copier {
             };
             return self.fail(template, &[&target.path], Some(errno));
         }
-        self.finish_name(&self.options.clone(), visit, (stat, existed), Copied::Special, omitted)
+        self.finish_name(&self.options.clone(), visit, (stat, existed), Copied::Special)
     }
 
     /// Attributes of what has no content.
@@ -196,13 +200,13 @@ impl Copier {
         visit: &Visit<'_>,
         (stat, existed): (&Stat, &Existed),
         what: Copied,
-        omitted: u32,
     ) -> Visited {
         let made_as = if what == Copied::Link { FileType::Symlink } else { kind(stat) };
         let made = match self.open_made(&visit.target, made_as, stat.st_rdev) {
             Ok(made) => made,
             Err(visited) => return visited,
         };
+        let omitted = if what == Copied::Link { 0 } else { omitted_at_first(options, stat) };
         let fresh = if kind(stat) == FileType::Socket { 0o777 } else { 0o666 };
         let otherwise = self.otherwise(existed.stat.is_none().then_some(fresh), omitted, None);
         let finish = Finish {
@@ -265,23 +269,22 @@ impl Copier {
         }
     }
 
-    /// Makes a hard link. `follow`: to what a link leads to.
-    pub(super) fn link(
-        &mut self,
-        existing: &Place,
-        new: &Place,
-        replace: bool,
-        verbose: bool,
-        follow: bool,
-    ) -> bool {
+    /// Makes another name for a copy that was made before.
+    pub(super) fn link_to_copy(&mut self, copy: &Place, new: &Place) -> bool {
+        let says_removed = self.options.verbose;
+        self.link(copy, new, Linking { replace: true, follow: false, says_removed })
+    }
+
+    /// Makes a hard link.
+    fn link(&mut self, existing: &Place, new: &Place, linking: Linking) -> bool {
         let existing = existing.reached();
-        let flags = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+        let flags = if linking.follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
         let call = |to: &Place| {
             let (from, to) = ((existing.directory(), existing.name()), (to.directory(), to.name()));
             fs::linkat(from.0, from.1, to.0, to.1, flags)
         };
         let made = match call(new) {
-            Err(Errno::EXIST) if replace => replace_with(new, call).map(|()| true),
+            Err(Errno::EXIST) if linking.replace => replace_with(new, call).map(|()| true),
             made => made.map(|()| false),
         };
         match made {
@@ -291,7 +294,7 @@ impl Copier {
                 {
                     self.note_made(stat.st_dev, new);
                 }
-                if replaced && verbose {
+                if replaced && linking.says_removed {
                     self.report.out("removed %s", &[&new.path]);
                 }
                 true
@@ -303,6 +306,15 @@ impl Copier {
             }
         }
     }
+}
+
+/// How a hard link is made.
+struct Linking {
+    /// In place of what is there.
+    replace: bool,
+    /// To what a symbolic link leads to.
+    follow: bool,
+    says_removed: bool,
 }
 
 /// Makes a symbolic link, in place of what is there where that may be replaced.

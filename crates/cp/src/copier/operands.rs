@@ -11,7 +11,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Copier, Named, parents};
+use super::{
+    parents,
+    state::{Copier, Named},
+};
 use crate::{
     options::{Backup, Target},
     place::{Place, join, kind, open_to_go_through, split},

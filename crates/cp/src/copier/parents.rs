@@ -10,7 +10,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Copier, held::Held};
+use super::{held::Held, state::Copier};
 use crate::{
     attributes::{Copied, Finish, MODE_BITS, Of, Otherwise, set_mode},
     place::{Place, join, kind, split},

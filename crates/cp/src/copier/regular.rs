@@ -14,7 +14,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Copier, Existed, Visit, Visited};
+use super::state::{Copier, Existed, Visit, Visited};
 use crate::{
     attributes::{MODE_BITS, Of, To, extended, set_mode},
     data::verify,
@@ -43,21 +43,17 @@ impl Copier {
             Ok(opened) => opened,
             Err(visited) => return visited,
         };
-        let permissions = Permissions::of_new(&self.options, stat);
+        let (permissions, target) = (Permissions::of_new(&self.options, stat), &visit.target);
         let mode = permissions.at_first();
-        let target = &visit.target;
-        let opened = match existed.stat {
-            Some(there) if self.options.resume => {
-                self.open_whole_or_not(target, (&source, &source_stat), &there, |copier| {
-                    match copier.replaces_at_once(stat) {
-                        true => copier.open_beside(target, existed, mode),
-                        false => copier.open_existing(target, mode),
-                    }
-                })
-            }
+        let resumed = existed.stat.filter(|_| self.options.resume);
+        let whole = resumed
+            .map_or(Ok(None), |there| self.open_whole(target, (&source, &source_stat), &there));
+        let opened = match (whole, existed.stat) {
+            (Err(visited), _) => return visited,
+            (Ok(Some(whole)), _) => Ok(whole),
             _ if self.replaces_at_once(stat) => self.open_beside(target, existed, mode),
-            Some(_) => self.open_existing(target, mode),
-            None => self.open_new(target, mode),
+            (_, Some(_)) => self.open_existing(target, mode),
+            (_, None) => self.open_new(target, mode),
         };
         let Opened { file, is_new, temporary, is_whole } = match opened {
             Ok(opened) => opened,
@@ -145,21 +141,20 @@ impl Copier {
         if self.options.verify { OFlags::RDWR } else { OFlags::WRONLY }
     }
 
-    /// `--resume`: opens a copy that is there and whole, or another's way.
-    fn open_whole_or_not(
+    /// `--resume`: opens a copy that is there and whole. None: it is to be copied.
+    fn open_whole(
         &mut self,
         target: &Place,
         (source, source_stat): (&OwnedFd, &Stat),
         there: &Stat,
-        otherwise: impl FnOnce(&mut Copier) -> Result<Opened, Visited>,
-    ) -> Result<Opened, Visited> {
+    ) -> Result<Option<Opened>, Visited> {
         let both_regular = [source_stat, there].iter().all(|stat| kind(stat).is_file());
         if both_regular
             && source_stat.st_size == there.st_size
             && let Ok(file) = target.open(OFlags::RDONLY | OFlags::NONBLOCK, 0)
             && verify::is_same(source, &file)
         {
-            return Ok(Opened { file, is_new: false, temporary: None, is_whole: true });
+            return Ok(Some(Opened { file, is_new: false, temporary: None, is_whole: true }));
         }
         if self.options.preserve.links && there.st_nlink > 1 {
             // As without --resume: what other names lead to is not written over.
@@ -170,7 +165,7 @@ impl Copier {
                 }
             }
         }
-        otherwise(self)
+        Ok(None)
     }
 
     fn open_existing(&mut self, target: &Place, mode: u32) -> Result<Opened, Visited> {

@@ -5,7 +5,7 @@
 
 use rustix::fs::{FileType, Stat};
 
-use super::{Copier, Visit};
+use super::state::{Copier, Visit};
 use crate::{
     options::{Backup, Making},
     place::{Identity, Place, kind},

@@ -5,41 +5,19 @@
 //! with what they were: so a tree may be deeper than there are descriptors, and than PATH_MAX. A
 //! directory gets its attributes when all in it is made; content in flight does not change them.
 
-use std::sync::Arc;
-
-use rustix::{
-    fs::{OFlags, Stat},
-    io::Errno,
-};
+use rustix::{fs::OFlags, io::Errno};
 
 use super::{
-    Copier, Root, Visit, Visited,
     apart::{self, Apart},
     held::Held,
+    state::{Copier, Entered, Frame, Root, Visit, Visited},
 };
 use crate::{
     attributes::{Copied, Finish, Of},
-    bundle::Pair,
     listing::Listing,
     place::{Identity, Place},
     report::Report,
 };
-
-/// A directory to go into.
-#[derive(Debug)]
-pub(crate) struct Entered {
-    pub(super) source: Place,
-    pub(super) target: Place,
-    pub(super) stat: Stat,
-    /// What the target was, where it was there before.
-    pub(super) existed: Option<Stat>,
-    pub(super) follow: bool,
-    pub(super) omitted: u32,
-    pub(super) restore: Option<u32>,
-    /// It is on another file system than those above: made, and left empty.
-    pub(super) is_skipped: bool,
-    pub(super) root_made: bool,
-}
 
 /// The walk.
 #[derive(Debug)]
@@ -56,26 +34,6 @@ pub(crate) struct Tree {
     /// Whether directories may be taken in another order; not asked yet.
     may_take_apart: Option<bool>,
     ok: bool,
-}
-
-/// A directory on the way down.
-#[derive(Debug)]
-pub(super) struct Frame {
-    pub(super) source: Held,
-    pub(super) target: Held,
-    source_len: usize,
-    target_len: usize,
-    pub(super) listing: Listing,
-    stat: Stat,
-    pub(super) existed: Option<Stat>,
-    omitted: u32,
-    restore: Option<u32>,
-    /// Both directories, where names of them were given away.
-    pub(super) pair: Option<Arc<Pair>>,
-    /// Directories in it that are taken in another order.
-    apart: Apart,
-    /// Where it was taken so: the place of what is said meanwhile, and of what is said then.
-    place: Option<(u64, Option<u64>)>,
 }
 
 impl Tree {

@@ -10,7 +10,7 @@
 use ringwise::Descriptor;
 use rustix::fs::{Advice, fadvise};
 
-/// Up to this length a file is read ahead as a whole. docs/copying.md has what was tried.
+/// Up to this length a file is read ahead as a whole. docs/notes/cp/cold-files.md has what was tried.
 const WHOLE_BYTES_MAX: u64 = 4 << 20;
 
 /// Begins.

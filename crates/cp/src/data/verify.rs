@@ -122,7 +122,7 @@ pub(crate) fn compare(job: &Job, source: &Checksums) -> Result<(), Line> {
 }
 
 /// Reads all of a copy, past the page cache where its file system has that: what comes is what the
-/// device has then, and no page has to be found for it (docs/copying.md).
+/// device has then, and no page has to be found for it (docs/notes/cp/checking.md).
 fn read_back(job: &Job, buffer: &mut AlignedBuf) -> Result<Checksums, Errno> {
     let mut is_direct = set_direct(&job.copy, true).is_ok();
     let mut copy = Checksums::default();

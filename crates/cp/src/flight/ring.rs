@@ -4,15 +4,14 @@
 //! one after the other in any case (io_uring/io-wq.c hashes them by inode), and a copy that is
 //! always a beginning of its source never looks whole before it is. Memory is one pool of blocks.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use ringwise::{BackendChoice, Buffer, Completion, ErrorKind, Local, Operation, Pool, PushRefusal};
 use rustix::io::Errno;
 
 use crate::{
     data::{
-        self,
-        direct::copy_again,
+        self, copy_again,
         verify::{self, Checksums},
     },
     job::{Job, Outcome},
@@ -62,33 +61,22 @@ struct Moving {
     sums: Option<Checksums>,
 }
 
-/// What an operation in flight does.
+/// What an operation in flight does: a read, or a write of a block of which a part is written already.
 #[derive(Clone, Copy, Debug)]
-enum Step {
-    Read {
-        file: u64,
-        offset: u64,
-        len: usize,
-    },
-    /// The block at `offset`, of which `done` bytes are written already.
-    Write {
-        file: u64,
-        offset: u64,
-        done: usize,
-        len: usize,
-    },
+struct Step {
+    file: u64,
+    offset: u64,
+    len: usize,
+    /// None: it reads.
+    written: Option<usize>,
 }
 
 impl RingEngine {
     /// Opens a ring. An error is why there is none, in one line.
-    pub(crate) fn open(
-        options: &Arc<Options>,
-        files_max: usize,
-        demanded: bool,
-    ) -> Result<RingEngine, String> {
+    pub(crate) fn open(options: &Options, files_max: usize) -> Result<RingEngine, String> {
         let depth = options.depth.unwrap_or(DEPTH);
         let block_bytes = options.block_bytes.unwrap_or(data::BLOCK_BYTES);
-        let advice = if demanded { "; use --engine=auto" } else { "" };
+        let advice = "; use --engine=auto";
         let mut local = Local::builder()
             .backend(BackendChoice::Uring)
             .entries(u32::try_from(depth).unwrap_or(u32::MAX))
@@ -183,26 +171,15 @@ impl RingEngine {
     fn take(&mut self, completion: Completion) {
         let Some(step) = self.operations.remove(&completion.tag()) else { return };
         let result = completion.result().map_err(|error| error.errno());
-        let buffer = completion.into_buffer();
-        match (step, buffer) {
-            (Step::Read { file, offset, len }, Some(buffer)) => {
-                self.was_read(file, offset, len, buffer, result);
-            }
-            (Step::Write { file, offset, done, len }, Some(buffer)) => {
-                self.was_written(file, (offset, done, len), buffer, result);
-            }
-            (_, None) => unreachable!("reads and writes give their buffers back"),
+        let buffer = completion.into_buffer().expect("reads and writes give their buffers back");
+        match step.written {
+            None => self.was_read(step, buffer, result),
+            Some(done) => self.was_written(step, done, buffer, result),
         }
     }
 
-    fn was_read(
-        &mut self,
-        file: u64,
-        offset: u64,
-        len: usize,
-        buffer: Buffer,
-        result: Result<usize, i32>,
-    ) {
+    fn was_read(&mut self, step: Step, buffer: Buffer, result: Result<usize, i32>) {
+        let Step { file, offset, len, .. } = step;
         let Some(moving) = self.files.get_mut(&file) else { return };
         moving.reads -= 1;
         match result {
@@ -231,14 +208,8 @@ impl RingEngine {
         }
     }
 
-    fn was_written(
-        &mut self,
-        file: u64,
-        (offset, done, len): (u64, usize, usize),
-        buffer: Buffer,
-        result: Result<usize, i32>,
-    ) {
-        let Some(moving) = self.files.get_mut(&file) else { return };
+    fn was_written(&mut self, step: Step, done: usize, buffer: Buffer, result: Result<usize, i32>) {
+        let Some(moving) = self.files.get_mut(&step.file) else { return };
         let done = match result {
             Ok(0) => Err(Errno::NOSPC),
             Ok(count) => {
@@ -248,18 +219,14 @@ impl RingEngine {
             Err(errno) if is_again(errno) => Ok(done),
             Err(errno) => Err(Errno::from_raw_os_error(errno)),
         };
+        moving.writing = false;
         match done {
-            Ok(done) if done < len => self.write(file, offset, done, len, buffer),
-            Ok(_) => {
-                moving.writing = false;
-                moving.written = offset + len as u64;
+            Ok(done) if done < step.len => {
+                self.write(Step { written: Some(done), ..step }, done, buffer);
             }
+            Ok(_) => moving.written = step.offset + step.len as u64,
+            Err(errno) if is_want_of_thread(errno.raw_os_error()) => moving.is_lost = true,
             Err(errno) => {
-                moving.writing = false;
-                if is_want_of_thread(errno.raw_os_error()) {
-                    moving.is_lost = true;
-                    return;
-                }
                 let line = moving.job.write_error(errno);
                 moving.error.get_or_insert(line);
             }
@@ -284,9 +251,8 @@ impl RingEngine {
                 if let Some(sums) = &mut moving.sums {
                     sums.add(&buffer.as_slice()[..len]);
                 }
-                moving.writing = true;
-                let offset = moving.written;
-                self.write(number, offset, 0, len, buffer);
+                let step = Step { file: number, offset: moving.written, len, written: Some(0) };
+                self.write(step, 0, buffer);
                 continue;
             }
             let ahead = moving.reads + moving.ready.len();
@@ -317,15 +283,16 @@ impl RingEngine {
         };
         let operation = Operation::read_at(&moving.job.source, buffer.slice(..len), offset);
         moving.reads += 1;
-        self.push(operation, Step::Read { file, offset, len });
+        self.push(operation, Step { file, offset, len, written: None });
         true
     }
 
-    fn write(&mut self, file: u64, offset: u64, done: usize, len: usize, buffer: Buffer) {
-        let Some(moving) = self.files.get_mut(&file) else { return };
-        let part = buffer.slice(done..len);
-        let operation = Operation::write_at(&moving.job.copy, part, offset + done as u64);
-        self.push(operation, Step::Write { file, offset, done, len });
+    fn write(&mut self, step: Step, done: usize, buffer: Buffer) {
+        let Some(moving) = self.files.get_mut(&step.file) else { return };
+        moving.writing = true;
+        let part = buffer.slice(done..step.len);
+        let operation = Operation::write_at(&moving.job.copy, part, step.offset + done as u64);
+        self.push(operation, step);
     }
 
     fn push(&mut self, operation: Operation, step: Step) {
@@ -341,17 +308,13 @@ impl RingEngine {
             }
             _ => Errno::BUSY,
         };
-        let (Step::Read { file, .. } | Step::Write { file, .. }) = step;
-        let Some(moving) = self.files.get_mut(&file) else { return };
-        let line = match step {
-            Step::Read { .. } => {
-                moving.reads -= 1;
-                moving.job.read_error(errno)
-            }
-            Step::Write { .. } => {
-                moving.writing = false;
-                moving.job.write_error(errno)
-            }
+        let Some(moving) = self.files.get_mut(&step.file) else { return };
+        let line = if step.written.is_some() {
+            moving.writing = false;
+            moving.job.write_error(errno)
+        } else {
+            moving.reads -= 1;
+            moving.job.read_error(errno)
         };
         moving.error.get_or_insert(line);
     }
@@ -406,6 +369,6 @@ fn is_want_of_thread(errno: i32) -> bool {
 }
 
 /// Nothing was done, and nothing is wrong.
-pub(super) fn is_again(errno: i32) -> bool {
+fn is_again(errno: i32) -> bool {
     matches!(Errno::from_raw_os_error(errno), Errno::INTR | Errno::AGAIN)
 }

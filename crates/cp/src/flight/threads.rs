@@ -20,7 +20,7 @@ use crate::{
     way::{self, SMALL_BYTES, Way},
 };
 
-/// Small files that are handed over at once, where descriptors allow it. docs/copying.md has what
+/// Small files that are handed over at once, where descriptors allow it. docs/notes/cp/small-files.md has what
 /// was tried.
 const BATCH_FILES_MAX: usize = 16;
 
@@ -33,12 +33,8 @@ const BATCHES_EACH: usize = 2;
 /// The same where they are larger files, or one.
 const LARGE_EACH: usize = 4;
 
-/// Bytes that each of them has when a device beside them could take more. docs/copying.md has what was
-/// tried.
-const PLENTY_BYTES: u64 = 4 << 20;
-
 /// Threads where the device is waited for, for sources that are not in memory and copies that are read
-/// back: while some wait others do not. docs/copying.md has what was tried.
+/// back: while some wait others do not. docs/notes/cp/cold-files.md has what was tried.
 const WAITING_MAX: usize = 6;
 
 type Batch = Vec<(Job, Way)>;
@@ -57,18 +53,10 @@ impl Load {
             Load::Names(bundle) => vec![bundle.run()],
         }
     }
-
-    /// Bytes of its files, as far as they are known.
-    fn bytes(&self) -> u64 {
-        match self {
-            Load::Files(batch) => batch.iter().map(|(job, _)| job.size()).sum(),
-            Load::Names(_) => 0,
-        }
-    }
 }
 
-/// What came of a load of so many bytes, or the panic that it ended in: nobody may wait for it then.
-type Done = (u64, thread::Result<Vec<Outcome>>);
+/// What came of a load, or the panic that it ended in: nobody may wait for it then.
+type Done = thread::Result<Vec<Outcome>>;
 
 /// The threads. They end when this is dropped, after the jobs that they have.
 #[derive(Debug)]
@@ -76,9 +64,8 @@ pub(crate) struct Threads {
     most: usize,
     large_max: usize,
     started: usize,
-    /// Loads that threads have, and their bytes.
+    /// Loads that threads have.
     busy: usize,
-    busy_bytes: u64,
     batch_files: usize,
     /// Files until there are enough of them.
     gathered: Batch,
@@ -100,7 +87,6 @@ impl Threads {
             large_max: (LARGE_EACH * most).min(files_max),
             started: 0,
             busy: 0,
-            busy_bytes: 0,
             batch_files: (files_max / (LARGE_EACH * most + 1)).clamp(1, BATCH_FILES_MAX),
             gathered: Vec::new(),
             gathered_bytes: 0,
@@ -120,20 +106,9 @@ impl Threads {
         self.most = self.most.max(WAITING_MAX.min(files_max));
     }
 
-    /// Whether each thread has something to do.
-    pub(crate) fn are_busy(&self) -> bool {
-        self.busy >= self.most
-    }
-
     /// Whether something waits for each of them too.
-    pub(crate) fn have_enough(&self) -> bool {
+    fn have_enough(&self) -> bool {
         self.busy >= self.large_max
-    }
-
-    /// Whether they have enough while the device takes files too: what waits for a thread waits for
-    /// that thread to the end, though the device may have nothing to do then.
-    pub(crate) fn have_plenty(&self) -> bool {
-        self.are_busy() && self.busy_bytes >= PLENTY_BYTES * self.most as u64
     }
 
     /// Takes a job in; gives what ended meanwhile.
@@ -159,7 +134,7 @@ impl Threads {
     }
 
     /// The same for names. Where threads have enough of them, whoever brings more waits: one more
-    /// who makes names than there are processors costs more than it does (docs/copying.md).
+    /// who makes names than there are processors costs more than it does (docs/notes/cp/other-programs.md).
     pub(crate) fn start_bundle(&mut self, bundle: Bundle) -> Vec<Outcome> {
         let mut ended = self.take();
         self.hand_over_in_turn(Load::Names(bundle), &mut ended);
@@ -197,7 +172,6 @@ impl Threads {
             return load.run();
         }
         self.busy += 1;
-        self.busy_bytes += load.bytes();
         self.loads.send(load).expect("the queue is held here too");
         Vec::new()
     }
@@ -207,14 +181,13 @@ impl Threads {
         self.came_back(done)
     }
 
-    fn came_back(&mut self, (bytes, done): Done) -> Vec<Outcome> {
+    fn came_back(&mut self, done: Done) -> Vec<Outcome> {
         self.busy -= 1;
-        self.busy_bytes -= bytes;
         done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// What ended meanwhile.
-    pub(crate) fn take(&mut self) -> Vec<Outcome> {
+    fn take(&mut self) -> Vec<Outcome> {
         let mut ended = Vec::new();
         while let Ok(done) = self.done.try_recv() {
             ended.extend(self.came_back(done));
@@ -228,10 +201,9 @@ impl Threads {
             loop {
                 let next = queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv();
                 let Ok(load) = next else { return };
-                let bytes = load.bytes();
                 // It is told by the thread that it is in, and ends the run where it is waited for.
                 let ended = catch_unwind(AssertUnwindSafe(|| load.run()));
-                if done.send((bytes, ended)).is_err() {
+                if done.send(ended).is_err() {
                     return;
                 }
             }
@@ -260,7 +232,7 @@ fn copy(batch: Batch) -> Vec<Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, io::PipeWriter, os::fd::OwnedFd};
+    use std::{fs::File, os::fd::OwnedFd};
 
     use ringwise::Descriptor;
     use rustix::fs::fstat;
@@ -309,43 +281,6 @@ mod tests {
     fn nowhere() -> Descriptor {
         let file = File::options().read(true).write(true).open("/dev/null");
         Descriptor::from(OwnedFd::from(file.unwrap()))
-    }
-
-    /// A copy that goes on until nobody may write to its source.
-    fn endless(size: i64) -> (Job, PipeWriter) {
-        let (reader, writer) = std::io::pipe().unwrap();
-        let mut job = job(1 << 10, Descriptor::from(OwnedFd::from(reader)));
-        job.source_stat.st_size = size;
-        (job, writer)
-    }
-
-    #[test]
-    fn two_long_files_are_plenty_for_two_threads() {
-        let mut threads = Threads::new(2, 100);
-        let mut begin = |size: i64, writers: &mut Vec<_>| {
-            let (job, writer) = endless(size);
-            writers.push(writer);
-            threads.hand_over(Load::Files(vec![(job, Way::Plain)]));
-            threads.have_plenty()
-        };
-        let mut writers = Vec::new();
-        assert!(!begin(1 << 30, &mut writers));
-        assert!(begin(0, &mut writers));
-        drop(writers);
-        while threads.busy > 0 {
-            threads.wait();
-        }
-        assert!(!threads.have_plenty() && threads.busy_bytes == 0);
-    }
-
-    #[test]
-    fn what_is_short_is_no_plenty() {
-        let mut threads = Threads::new(1, 100);
-        let (job, writer) = endless(PLENTY_BYTES as i64 - 1);
-        threads.hand_over(Load::Files(vec![(job, Way::Plain)]));
-        assert!(threads.are_busy() && !threads.have_plenty());
-        drop(writer);
-        threads.wait();
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn missing_features_are_named() {
     let finding = operations(&old);
     assert_eq!(finding.status, Status::Limited);
     assert!(
-        finding.evidence.ends_with("24 of 26 operations; not ftruncate link"),
+        finding.evidence.ends_with("25 of 27 operations; not ftruncate link"),
         "{}",
         finding.evidence
     );

@@ -42,6 +42,11 @@ impl Size {
     pub fn exactly(bytes: u64) -> Size {
         Size { most: bytes, least: bytes, time: Duration::MAX }
     }
+
+    /// The size, or if room is short the least that will do.
+    pub fn of(&self, least: bool) -> u64 {
+        if least { self.least } else { self.most }
+    }
 }
 
 /// Which files are wanted.

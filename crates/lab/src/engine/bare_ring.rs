@@ -11,6 +11,10 @@ use std::io;
 use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, opcode};
 use ringwise::Setup;
 
+/// What can be switched of a ring that makes no-ops, by the names in rows.
+pub const SWITCHES: [&str; 5] =
+    ["defer-taskrun", "coop-taskrun", "single-issuer", "registered-ring", "sqpoll"];
+
 /// The ring.
 pub struct BareRing {
     ring: IoUring,

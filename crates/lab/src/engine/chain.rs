@@ -122,7 +122,8 @@ impl Engine for BlockingChain {
                 stamp(job, request).fill(&mut page);
                 let began_ns = lane.clock();
                 lane.begin(1, began_ns);
-                self.chain(job, &file, request, &page, &mut back)?;
+                self.chain(&file, request.offset, &page, &mut back)
+                    .map_err(|(step, error)| failed(job, step, request, plain(&error)))?;
                 let ended_ns = lane.clock();
                 compare(job, request, &page, &back)?;
                 lane.complete(request, began_ns, ended_ns, &back)?;
@@ -136,24 +137,22 @@ impl Engine for BlockingChain {
 }
 
 impl BlockingChain {
+    /// Makes a chain at an offset. An error comes with the step that failed.
     fn chain(
         &self,
-        job: &Job,
         file: &File,
-        request: Request,
+        offset: u64,
         page: &[u8],
         back: &mut [u8],
-    ) -> Result<(), Failure> {
-        let fail = |step: &'static str| {
-            move |error: std::io::Error| failed(job, step, request, plain(&error))
-        };
-        file.write_all_at(page, request.offset).map_err(fail("writing"))?;
+    ) -> Result<(), (&'static str, std::io::Error)> {
+        let fail = |step: &'static str| move |error: std::io::Error| (step, error);
+        file.write_all_at(page, offset).map_err(fail("writing"))?;
         match self.sync {
             SyncKind::Fsync => file.sync_all().map_err(fail("fsync"))?,
             SyncKind::Fdatasync => file.sync_data().map_err(fail("fdatasync"))?,
             SyncKind::Dsync => {}
         }
-        file.read_exact_at(back, request.offset).map_err(fail("reading"))
+        file.read_exact_at(back, offset).map_err(fail("reading"))
     }
 }
 

@@ -15,10 +15,10 @@ use crate::{
 };
 
 /// Takes a completion: the slot, and what the read brought.
-pub(super) type Take<'a> = dyn FnMut(usize, &[u8]) -> Result<(), Failure> + 'a;
+pub(crate) type Take<'a> = dyn FnMut(usize, &[u8]) -> Result<(), Failure> + 'a;
 
 /// A queue of operations with the kernel.
-pub(super) trait Queue {
+pub(crate) trait Queue {
     /// Prepares a read into the slot's own buffer.
     fn push(&mut self, slot: usize, request: Request) -> Result<(), Failure>;
 
@@ -38,14 +38,14 @@ pub(super) trait Queue {
 }
 
 /// After how many direct reads to hand over what is fresh. Each one alone costs a system call; all
-/// at the end let the device run dry meanwhile (docs/benchmarking.md has the figures). The same goes
+/// at the end let the device run dry meanwhile (docs/notes/lab/reads-per-submit.md has the figures). The same goes
 /// for reads through a cache that is too small. Other buffered reads are handed over all at once:
 /// what the cache holds keeps no device waiting.
 const FRESH_MAX: usize = 4;
 
 /// For how many completions to wait at a depth. With few in flight, each one as it comes. With
 /// many, a sixteenth of them: the rest keeps the device busy, and fewer wake-ups and larger
-/// submissions leave more of the processor (docs/benchmarking.md has the figures).
+/// submissions leave more of the processor (docs/notes/lab/reads-per-submit.md has the figures).
 fn completions_wanted(depth: usize) -> usize {
     (depth / 16).clamp(1, 16)
 }
@@ -57,7 +57,7 @@ struct Slot {
 }
 
 /// Keeps as many reads in flight as the job's depth until the lane is over, then waits for the rest.
-pub(super) fn drive(
+pub(crate) fn drive(
     queue: &mut impl Queue,
     window: &Window,
     lane: Lane,

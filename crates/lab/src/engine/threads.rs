@@ -34,7 +34,7 @@ impl Engine for Threads {
 
 /// Drives a lane in each of as many threads as the job's depth. What `prepare` makes in each of
 /// them before anything is timed, `read` is given.
-pub(super) fn in_threads<T>(
+pub(crate) fn in_threads<T>(
     job: &Arc<Job>,
     start: Start,
     prepare: &(dyn Fn() -> T + Sync),

@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use ringwise_measure::statistics::Ratio;
 use serde_json::{Value, json};
 
 use super::markup::{self, escaped, number};
@@ -324,7 +325,8 @@ impl Bars {
 
 /// A ratio with its interval on a line that has 1 in the middle, as high as a line of text.
 /// Equal distances are equal factors, up to `most` on either side.
-pub fn ratio(low: f64, mid: f64, high: f64, most: f64) -> String {
+pub fn ratio(ratio: &Ratio, most: f64) -> String {
+    let Ratio { low, mid, high } = *ratio;
     const RATIO_WIDTH: f64 = 140.0;
     const RATIO_HEIGHT: f64 = 18.0;
     let x_of = |ratio: f64| {
@@ -503,6 +505,7 @@ mod tests {
 
     #[test]
     fn a_ratio_lies_on_its_side_of_one() {
+        let ratio = |low, mid, high, most| ratio(&Ratio { low, mid, high }, most);
         let x = |svg: &str| -> f64 {
             svg.split("cx=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
         };

@@ -52,9 +52,7 @@ pub struct Comparison {
 pub fn compare(old: &Saved, new: &Saved, threshold: f64) -> Result<Comparison, String> {
     let mut text = String::new();
     environment(&mut text, old, new);
-    let mut left_out = Vec::new();
-    let mut regressions = Vec::new();
-    let changes = changes(old, new, &mut left_out, &mut regressions);
+    let Found { changes, left_out, mut regressions } = Found::of(old, new);
     if changes.is_empty() && regressions.is_empty() {
         let titles = |run: &Saved| {
             let titles: Vec<&str> = run.sections.iter().map(|own| own.title.as_str()).collect();
@@ -154,71 +152,80 @@ impl Change<'_> {
     }
 }
 
-/// The rows that both runs have. What only one has, or what does not count, is said; what was measured
-/// and is void now is a regression.
-fn changes<'a>(
-    old: &'a Saved,
-    new: &'a Saved,
-    left_out: &mut Vec<String>,
-    regressions: &mut Vec<String>,
-) -> Vec<Change<'a>> {
-    let mut changes = Vec::new();
-    for (index, section) in new.sections.iter().enumerate() {
-        let of_old = old
-            .sections
-            .iter()
-            .position(|own| own.title == section.title && own.workload == section.workload);
-        let Some(old_index) = of_old else {
-            left_out.push(format!("{}: only in the new results", section.title));
-            continue;
-        };
-        let data = (files(&old.sections[old_index]), files(section));
-        if let (Some(before), Some(now)) = data
-            && before != now
-        {
-            left_out.push(format!("{}: other test files: {before} | {now}", section.title));
-            continue;
-        }
-        for row in new.rows(index) {
-            let is_same = |own: &&SavedRow| {
-                own.engine == row.engine && own.role == row.role && own.depth == row.depth
+/// The rows that both runs have. A row that only one has, or that is excluded, is named; a row that
+/// was measured and is excluded now is a regression.
+#[derive(Default)]
+struct Found<'a> {
+    changes: Vec<Change<'a>>,
+    left_out: Vec<String>,
+    regressions: Vec<String>,
+}
+
+impl<'a> Found<'a> {
+    fn of(old: &'a Saved, new: &'a Saved) -> Found<'a> {
+        let mut found = Found::default();
+        for (index, section) in new.sections.iter().enumerate() {
+            let is_it =
+                |own: &SavedSection| own.title == section.title && own.workload == section.workload;
+            let Some(old_index) = old.sections.iter().position(is_it) else {
+                found.left_out.push(format!("{}: only in the new results", section.title));
+                continue;
             };
-            let name = format!("{}: {} {}", section.title, row.label(), row.depth);
-            match old.rows(old_index).find(is_same) {
-                None => left_out.push(format!("{name}: only in the new results")),
-                Some(before) => match (before.is_valid(), row.is_valid()) {
-                    (true, true) => changes.push(change(section, before, row)),
-                    (false, false) => {}
-                    (true, false) => {
-                        let void = format!("void now: {}", reason(row));
-                        if counts(row) {
-                            let name = change(section, before, row).name();
-                            regressions.push(format!("{name}: {void}"));
-                        }
-                        left_out.push(format!("{name}: {void}"));
-                    }
-                    (false, true) => {
-                        left_out.push(format!("{name}: was void: {}", reason(before)));
-                    }
-                },
+            if let (Some(before), Some(now)) = (files(&old.sections[old_index]), files(section))
+                && before != now
+            {
+                let title = &section.title;
+                found.left_out.push(format!("{title}: other test files: {before} | {now}"));
+                continue;
+            }
+            for row in new.rows(index) {
+                let before = old.rows(old_index).find(|own| key(own) == key(row));
+                found.row(section, before, row);
+            }
+            for before in old.rows(old_index).filter(|before| before.is_valid()) {
+                if !new.rows(index).any(|row| key(row) == key(before)) {
+                    let name = name(section, before);
+                    found.left_out.push(format!("{name}: only in the old results"));
+                }
             }
         }
-        for before in old.rows(old_index).filter(|before| before.is_valid()) {
-            let is_there = new.rows(index).any(|row| {
-                (&row.engine, &row.role, row.depth) == (&before.engine, &before.role, before.depth)
-            });
-            if !is_there {
-                let name = format!("{}: {} {}", section.title, before.label(), before.depth);
-                left_out.push(format!("{name}: only in the old results"));
+        for section in &old.sections {
+            if !new.sections.iter().any(|own| own.title == section.title) {
+                found.left_out.push(format!("{}: only in the old results", section.title));
             }
         }
+        found
     }
-    for section in &old.sections {
-        if !new.sections.iter().any(|own| own.title == section.title) {
-            left_out.push(format!("{}: only in the old results", section.title));
+
+    fn row(&mut self, section: &'a SavedSection, old: Option<&'a SavedRow>, row: &'a SavedRow) {
+        let name = name(section, row);
+        let Some(before) = old else {
+            self.left_out.push(format!("{name}: only in the new results"));
+            return;
+        };
+        match (before.is_valid(), row.is_valid()) {
+            (true, true) => self.changes.push(change(section, before, row)),
+            (false, false) => {}
+            (true, false) => {
+                let void = format!("void now: {}", reason(row));
+                if counts(row) {
+                    let name = change(section, before, row).name();
+                    self.regressions.push(format!("{name}: {void}"));
+                }
+                self.left_out.push(format!("{name}: {void}"));
+            }
+            (false, true) => self.left_out.push(format!("{name}: was void: {}", reason(before))),
         }
     }
-    changes
+}
+
+/// What tells a row from the others of its section.
+fn key(row: &SavedRow) -> (&str, &str, u64) {
+    (&row.engine, &row.role, row.depth)
+}
+
+fn name(section: &SavedSection, row: &SavedRow) -> String {
+    format!("{}: {} {}", section.title, row.label(), row.depth)
 }
 
 /// What a section's test files are, where a note says so.

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use super::{
-    figures, page,
-    saved::{Saved, SavedRow},
+    figures,
+    saved::{Saved, SavedRow, run_name},
 };
 
 type Field = fn(&SavedRow) -> Value;
@@ -54,7 +54,7 @@ pub fn text(runs: &[Saved]) -> String {
         let kernel = run.environment.get("kernel").and_then(Value::as_str).unwrap_or_default();
         for (index, section) in run.sections.iter().enumerate() {
             for row in run.rows(index) {
-                let place = [&page::run_name(runs, number), kernel, &section.title].map(quoted);
+                let place = [&run_name(runs, number), kernel, &section.title].map(quoted);
                 let fields = FIELDS.iter().map(|(_, field)| cell(&field(row)));
                 let beside =
                     others.iter().map(|name| row.others.get(name).map_or_else(String::new, cell));

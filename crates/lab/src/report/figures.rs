@@ -12,6 +12,7 @@ use super::{
     table::grouped,
 };
 use crate::verdict::interval_text;
+pub use crate::workload::columns::rate;
 
 /// Cells of text. The first column names the row.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,10 +24,11 @@ pub struct Cells {
 }
 
 /// Fields that say the same as another, or are shown elsewhere.
-const NO_COLUMN: [&str; 7] = [
+const NO_COLUMN: [&str; 8] = [
     "cache_bound_bytes",
     "connections",
     "harness_ns_per_op",
+    "harness_share",
     "syscalls_counted_by",
     "device_ops_per_s",
     "in_flight",
@@ -76,11 +78,6 @@ pub fn cells(saved: &Saved, section: usize) -> Cells {
     }
     add("remarks".to_owned(), &|row| (!row.remarks.is_empty()).then(|| row.remarks.join(", ")));
     Cells { head, lines }
-}
-
-/// Operations per second; slow ones have places after the point.
-pub fn rate(per_s: f64) -> String {
-    if per_s < 100.0 { format!("{per_s:.2}") } else { grouped(per_s) }
 }
 
 /// The rows that do not count, each with its reason.

@@ -31,7 +31,50 @@ pub const INDEX_NAME: &str = "index.svg";
 struct Panel<'a> {
     section: &'a Section,
     row: &'a Row,
+    recorded: Recorded,
+}
+
+/// Latencies over time as they are drawn, and the percentiles that are marked.
+pub struct Recorded {
+    title: String,
+    subtitle: String,
     grid: Grid,
+    /// How long one sample was.
+    seconds: f64,
+    latency: Percentiles,
+}
+
+impl Recorded {
+    /// Of one or two lines of title, and a record for each sample of so many seconds.
+    pub fn of(
+        (title, subtitle): (String, String),
+        heats: &[Heat],
+        seconds: f64,
+        latency: Percentiles,
+    ) -> Recorded {
+        Recorded { title, subtitle, grid: Grid::of(heats), seconds, latency }
+    }
+
+    fn draw(&self, legend: &Legend) -> String {
+        svg::panel(&svg::Drawing {
+            title: &self.title,
+            subtitle: &self.subtitle,
+            columns: &self.grid.columns,
+            samples: self.grid.samples,
+            seconds: self.seconds * self.grid.samples as f64,
+            latency: self.latency,
+            legend,
+        })
+    }
+}
+
+/// The colours for all drawings, and how long a column is. None where there is nothing to draw.
+fn legend<'a>(all: impl Iterator<Item = &'a Recorded> + Clone) -> Option<Legend> {
+    let most = all.clone().map(|one| one.grid.most()).max()?;
+    let first = all.clone().next()?;
+    let samples = first.grid.samples as f64;
+    let column_s = first.seconds * samples / first.grid.columns.len().max(1) as f64;
+    (most > 0).then(|| Legend::new(most, column_s))
 }
 
 /// Counts as they are drawn: columns of time, each with all buckets.
@@ -60,33 +103,33 @@ impl Grid {
     }
 }
 
-impl Panel<'_> {
+impl<'a> Panel<'a> {
+    fn of(section: &'a Section, row: &'a Row, seconds: f64) -> Panel<'a> {
+        let (title, latency) =
+            (format!("{}, depth {}", row.engine, row.depth), &row.measured.latency);
+        let titles = (title, subtitle(section, row));
+        let recorded = Recorded::of(titles, &row.measured.heats, seconds, latency.percentiles());
+        Panel { section, row, recorded }
+    }
+
     fn file_name(&self) -> String {
-        let (group, row) = (self.section.group.as_ref(), self.row);
-        let place = group.map_or_else(String::new, |group| {
-            format!("{}-{}-", group.profile, size_text(group.block_bytes as u64))
+        let (place, row) = (&self.section.place, self.row);
+        let place = place.profile.map_or_else(String::new, |profile| {
+            format!("{profile}-{}-", size_text(place.block_bytes as u64))
         });
         format!("{place}depth{}-{}.svg", row.depth, row.engine)
     }
+}
 
-    /// What this row read, where the section's title is for all of its rows.
-    fn subtitle(&self) -> String {
-        let Some(group) = &self.section.group else { return self.section.title.clone() };
-        let (block, cache) = (group.block_bytes as u64, group.cache_of(&self.row.engine));
-        format!("read {} {}, {} blocks, {cache}", group.profile, group.pattern, size_text(block))
-    }
-
-    fn draw(&self, seconds: f64, legend: &Legend) -> String {
-        let (grid, latency) = (&self.grid, &self.row.measured.latency);
-        svg::panel(&svg::Drawing {
-            title: format!("{}, depth {}", self.row.engine, self.row.depth),
-            subtitle: self.subtitle(),
-            columns: &grid.columns,
-            samples: grid.samples,
-            seconds: seconds * grid.samples as f64,
-            latency: latency.percentiles(),
-            legend,
-        })
+/// What a row read, where the section's title is for all of its rows.
+fn subtitle(section: &Section, row: &Row) -> String {
+    let place = &section.place;
+    match (place.profile, place.pattern, section.cache_of(row)) {
+        (Some(profile), Some(pattern), Some(cache)) => {
+            let block = size_text(place.block_bytes as u64);
+            format!("read {profile} {pattern}, {block} blocks, {cache}")
+        }
+        _ => section.title.clone(),
     }
 }
 
@@ -102,60 +145,30 @@ pub fn write(
     timing: Timing,
 ) -> Result<Option<(PathBuf, usize)>, LabError> {
     let Extent::Time(time) = timing.extent else { return Ok(None) };
-    let panels: Vec<Panel<'_>> = sections.iter().flat_map(panels).collect();
-    let Some(legend) = legend(&panels, time.as_secs_f64()) else { return Ok(None) };
-    let draw = |panel: &Panel<'_>| panel.draw(time.as_secs_f64(), &legend);
+    let panels: Vec<Panel<'_>> =
+        sections.iter().flat_map(|section| panels(section, time.as_secs_f64())).collect();
+    let legend = legend(panels.iter().map(|panel| &panel.recorded));
+    let Some(legend) = legend else { return Ok(None) };
     for panel in &panels {
-        let body = format!("{}{}", legend.draw(0.0), svg::moved(0.0, LEGEND_HEIGHT, &draw(panel)));
+        let drawing = svg::moved(0.0, LEGEND_HEIGHT, &panel.recorded.draw(&legend));
+        let body = format!("{}{drawing}", legend.draw(0.0));
         let text = svg::document(PANEL_WIDTH, LEGEND_HEIGHT + PANEL_HEIGHT, &body);
         json::write(&directory.join(panel.file_name()), &text)?;
     }
     let index = directory.join(INDEX_NAME);
-    json::write(&index, &sheet(&panels, &legend, &draw))?;
+    json::write(&index, &sheet(&panels, &legend))?;
     Ok(Some((index, panels.len())))
-}
-
-/// Latencies over time that were saved: what of, its samples, how long one of them was, and the
-/// percentiles that are marked.
-pub struct Recorded {
-    /// The first line above the drawing.
-    pub title: String,
-    /// A record for each sample.
-    pub heats: Vec<Heat>,
-    /// Of one sample.
-    pub seconds: f64,
-    /// Of all of them.
-    pub latency: Percentiles,
 }
 
 /// What was saved as drawings for a page, on one scale: the meaning of the colours first. Empty
 /// where nothing was recorded.
 pub fn for_page(recorded: &[Recorded]) -> Vec<String> {
-    let grids: Vec<Grid> = recorded.iter().map(|one| Grid::of(&one.heats)).collect();
-    let most = grids.iter().map(Grid::most).max().unwrap_or(0);
-    let Some((first, grid)) = recorded.first().zip(grids.first()).filter(|_| most > 0) else {
-        return Vec::new();
-    };
-    let column_s = first.seconds * grid.samples as f64 / grid.columns.len().max(1) as f64;
-    let legend = Legend::new(most, column_s);
-    let drawings = recorded.iter().zip(&grids).map(|(one, grid)| {
-        let body = svg::panel(&svg::Drawing {
-            title: one.title.clone(),
-            subtitle: String::new(),
-            columns: &grid.columns,
-            samples: grid.samples,
-            seconds: one.seconds * grid.samples as f64,
-            latency: one.latency,
-            legend: &legend,
-        });
-        svg::within_page(PANEL_WIDTH, PANEL_HEIGHT, &one.title, &body)
-    });
-    let meaning = svg::within_page(
-        PANEL_WIDTH,
-        LEGEND_HEIGHT,
-        "what the colours of the drawings below stand for",
-        &legend.draw(0.0),
-    );
+    let Some(legend) = legend(recorded.iter()) else { return Vec::new() };
+    let drawings = recorded
+        .iter()
+        .map(|one| svg::within_page(PANEL_WIDTH, PANEL_HEIGHT, &one.title, &one.draw(&legend)));
+    let meaning = "what the colours of the drawings below stand for";
+    let meaning = svg::within_page(PANEL_WIDTH, LEGEND_HEIGHT, meaning, &legend.draw(0.0));
     std::iter::once(meaning).chain(drawings).collect()
 }
 
@@ -173,24 +186,16 @@ pub fn make_directory(path: &Path) -> Result<(), LabError> {
     }
 }
 
-fn panels(section: &Section) -> Vec<Panel<'_>> {
+fn panels(section: &Section, seconds: f64) -> impl Iterator<Item = Panel<'_>> {
     let is_drawn = |row: &&Row| {
         row.is_valid() && row.kind != RowKind::Control && !row.measured.heats.is_empty()
     };
     let rows = section.rows.iter().filter(is_drawn);
-    rows.map(|row| Panel { section, row, grid: Grid::of(&row.measured.heats) }).collect()
-}
-
-/// The colours for all of a run, and how long a column is. None where there is nothing to draw.
-fn legend(panels: &[Panel<'_>], seconds: f64) -> Option<Legend> {
-    let most = panels.iter().map(|panel| panel.grid.most()).max()?;
-    let first = &panels.first()?.grid;
-    let column_s = seconds * first.samples as f64 / first.columns.len().max(1) as f64;
-    (most > 0).then(|| Legend::new(most, column_s))
+    rows.map(move |row| Panel::of(section, row, seconds))
 }
 
 /// The panels of a depth of a section in a line, the depths below each other.
-fn sheet(panels: &[Panel<'_>], legend: &Legend, draw: &dyn Fn(&Panel<'_>) -> String) -> String {
+fn sheet(panels: &[Panel<'_>], legend: &Legend) -> String {
     let is_beside = |left: &Panel<'_>, right: &Panel<'_>| {
         std::ptr::eq(left.section, right.section) && left.row.depth == right.row.depth
     };
@@ -200,7 +205,8 @@ fn sheet(panels: &[Panel<'_>], legend: &Legend, draw: &dyn Fn(&Panel<'_>) -> Str
         body.push_str(&svg::heading(y, &format!("depth {depth}, {}", section.title)));
         y += HEADER_HEIGHT;
         for (index, panel) in line.iter().enumerate() {
-            body.push_str(&svg::moved(index as f64 * PANEL_WIDTH, y, &draw(panel)));
+            let drawing = panel.recorded.draw(legend);
+            body.push_str(&svg::moved(index as f64 * PANEL_WIDTH, y, &drawing));
         }
         y += PANEL_HEIGHT;
         widest = widest.max(line.len() as f64 * PANEL_WIDTH);
@@ -215,8 +221,8 @@ mod tests {
     use super::*;
     use crate::{
         heat::bucket,
-        plan::Workload,
         testing::{Figures, row},
+        workload::read,
     };
 
     const TIMING: Timing =
@@ -242,7 +248,7 @@ mod tests {
             void,
             recorded("uring", RowKind::Subject, 32),
         ];
-        Section::new(Workload::Read, None, "read direct, 4k <blocks> & more".to_owned(), rows)
+        Section::new(&read::FACTS, "read direct, 4k <blocks> & more".to_owned(), rows)
     }
 
     fn drawn_reads(svg: &str) -> u64 {

@@ -1,7 +1,8 @@
-//! The results file: `docs/schema/lab-1.json` describes it. A field is never renamed within a
+//! The results file: `docs/reference/schema/lab-1.json` describes it. A field is never renamed within a
 //! version of the schema.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fs,
     io::Write as _,
@@ -20,15 +21,15 @@ use serde_json::value::{RawValue, Value};
 
 use super::{Report, Section};
 use crate::{
-    engine::chain::SyncKind,
+    engine::ProgramTimes,
     error::LabError,
     gates,
     heat::Heat,
-    job::{Cache, Pattern},
-    plan::{LogGroup, Profile, Workload},
+    job::Cache,
+    overall::Overall,
     row::{CpuKinds, Row, RowKind, SampleFigures},
-    verdict::{BreakEven, Overall, Pairing, SwitchCost, Verdict, ratio_to_sync},
-    workload::copy::CopyFigures,
+    section::Place,
+    verdict::{BreakEven, Pairing, SwitchCost, Verdict, ratio_to_sync},
 };
 
 /// The version of the schema.
@@ -92,7 +93,7 @@ const METHOD: Method = Method {
 
 #[derive(Serialize)]
 struct SectionFacts<'a> {
-    workload: Workload,
+    workload: &'static str,
     title: &'a str,
     depth_is: &'static str,
     notes: &'a [String],
@@ -105,29 +106,24 @@ struct SectionFacts<'a> {
 #[derive(Serialize)]
 struct Placed<'a, T: Serialize> {
     #[serde(flatten)]
-    place: Place<'a>,
+    place: Of<'a>,
     #[serde(flatten)]
     item: &'a T,
 }
 
-#[derive(Clone, Copy, Serialize)]
-struct Place<'a> {
+/// What tells a section.
+#[derive(Clone, Serialize)]
+struct Of<'a> {
     section: usize,
-    workload: Workload,
+    workload: &'static str,
     #[serde(flatten)]
-    log: Option<LogGroup>,
-    profile: Option<Profile>,
-    pattern: Option<Pattern>,
-    cache: Option<Cache>,
-    block_bytes: usize,
-    data_set: Option<&'a str>,
-    sync: Option<SyncKind>,
+    place: Cow<'a, Place>,
 }
 
 #[derive(Serialize)]
 struct RowResult<'a> {
     #[serde(flatten)]
-    place: Place<'a>,
+    place: Of<'a>,
     cache_bound_bytes: Option<u64>,
     engine: &'a str,
     role: RowKind,
@@ -155,7 +151,7 @@ struct RowResult<'a> {
     remarks: &'a [String],
     detail: Option<&'a str>,
     void: Option<&'a str>,
-    copy: Option<CopyFigures>,
+    copy: Option<ProgramTimes>,
     histogram: Option<String>,
     slices: Option<Box<RawValue>>,
     heat: Vec<Box<RawValue>>,
@@ -171,39 +167,25 @@ fn heat(heat: &Heat) -> Box<RawValue> {
     on_one_line(&heat.cells().collect::<Vec<_>>())
 }
 
-impl Section {
-    fn place(&self, section: usize) -> Place<'_> {
-        let group = self.group.as_ref();
-        Place {
-            section,
-            workload: self.workload,
-            log: self.log,
-            profile: group.map(|group| group.profile),
-            pattern: group.map(|group| group.pattern),
-            cache: group
-                .map(|group| group.cache)
-                .or(self.data_set.as_ref().map(|(_, cache)| *cache)),
-            block_bytes: group.map_or(self.message_bytes, |group| group.block_bytes),
-            data_set: self.data_set.as_ref().map(|(name, _)| &**name),
-            sync: self.sync,
-        }
-    }
+fn of(index: usize, section: &Section) -> Of<'_> {
+    Of { section: index, workload: section.facts.name, place: Cow::Borrowed(&section.place) }
 }
 
 fn row_result<'a>(index: usize, section: &'a Section, row: &'a Row, seed: u64) -> RowResult<'a> {
     let measured = &row.measured;
     let is_measured = !measured.samples.is_empty();
-    let own_cache = section.group.as_ref().map(|group| group.cache_of(&row.engine));
-    let cache = own_cache.or(section.place(index).cache);
+    let cache = section.cache_of(row);
     let calls = measured.system_calls_per_op();
     RowResult {
-        place: Place { cache, ..section.place(index) },
+        place: Of {
+            place: Cow::Owned(Place { cache, ..section.place.clone() }),
+            ..of(index, section)
+        },
         cache_bound_bytes: section.bound_bytes.filter(|_| cache == Some(Cache::Bounded)),
         engine: &row.engine,
         role: row.kind,
         depth: row.depth,
-        connections: matches!(section.workload, Workload::Echo | Workload::Log)
-            .then_some(row.depth as u64),
+        connections: (section.depth_is == "connections").then_some(row.depth as u64),
         ops_per_s: is_measured.then(|| measured.ops_per_s()),
         mib_per_s: is_measured.then(|| measured.mib_per_s()),
         cpu_ns_per_op: is_measured.then(|| measured.cpu_ns_per_op()),
@@ -225,7 +207,7 @@ fn row_result<'a>(index: usize, section: &'a Section, row: &'a Row, seed: u64) -
         remarks: &measured.remarks,
         detail: measured.detail.as_deref(),
         void: measured.void.as_deref(),
-        copy: measured.copy(),
+        copy: measured.program(),
         histogram: (measured.latency.count() > 0).then(|| measured.latency.to_base64()),
         slices: (!measured.slices.is_empty()).then(|| on_one_line(&measured.slices)),
         heat: measured.heats.iter().map(heat).collect(),
@@ -254,9 +236,9 @@ pub fn text(report: &Report<'_>) -> String {
             .sections
             .iter()
             .map(|section| SectionFacts {
-                workload: section.workload,
+                workload: section.facts.name,
                 title: &section.title,
-                depth_is: section.depth_noun(),
+                depth_is: section.depth_is,
                 notes: &section.notes,
                 break_even: section.break_even.as_ref(),
                 advice: &section.advice,
@@ -277,8 +259,8 @@ pub fn text(report: &Report<'_>) -> String {
             .iter()
             .enumerate()
             .flat_map(|(index, section)| {
-                let place = section.place(index);
-                section.verdicts.iter().map(move |item| Placed { place, item })
+                let place = of(index, section);
+                section.verdicts.iter().map(move |item| Placed { place: place.clone(), item })
             })
             .collect(),
         comparisons: report
@@ -286,8 +268,8 @@ pub fn text(report: &Report<'_>) -> String {
             .iter()
             .enumerate()
             .flat_map(|(index, section)| {
-                let place = section.place(index);
-                section.pairings.iter().map(move |item| Placed { place, item })
+                let place = of(index, section);
+                section.pairings.iter().map(move |item| Placed { place: place.clone(), item })
             })
             .collect(),
     };

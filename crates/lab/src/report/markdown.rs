@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use super::{
     figures::{self, Cells},
-    page,
-    saved::Saved,
+    saved::{Saved, run_name},
 };
 use crate::verdict::interval_text;
 
@@ -15,7 +14,7 @@ pub fn text(runs: &[Saved]) -> String {
     let mut out = String::from("# ringwise lab\n");
     for (index, run) in runs.iter().enumerate() {
         if runs.len() > 1 {
-            let _ = write!(out, "\n# {}\n", plain(&page::run_name(runs, index)));
+            let _ = write!(out, "\n# {}\n", plain(&run_name(runs, index)));
         }
         one(&mut out, run);
     }
@@ -30,7 +29,7 @@ fn one(out: &mut String, run: &Saved) {
     let _ = write!(
         out,
         "\n{}; {} interleaved blocks, seed {}, ringwise {}{partial}\n",
-        plain(&page::machine(run)),
+        plain(&run.machine()),
         run.repeats,
         run.seed,
         plain(&run.version)

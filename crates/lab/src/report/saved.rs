@@ -15,7 +15,8 @@ use super::json::SCHEMA;
 use crate::{
     error::LabError,
     heat::Heat,
-    verdict::{BreakEven, Overall, SwitchCost},
+    overall::Overall,
+    verdict::{BreakEven, SwitchCost},
 };
 
 /// A run of the lab.
@@ -136,8 +137,6 @@ pub struct SavedRow {
     pub device_share: Option<f64>,
     /// Requests in the device's queue.
     pub device_queue_depth: Option<f64>,
-    /// The lab's own share of the time.
-    pub harness_share: Option<f64>,
     /// Beside one blocking call at a time.
     pub ratio_to_sync: Option<Ratio>,
     /// What is to be known of it.
@@ -181,18 +180,6 @@ pub struct SavedSample {
     pub user_ns_per_op: Option<f64>,
     /// Of that in the kernel.
     pub system_ns_per_op: Option<f64>,
-    /// CPU time of the rest of the machine.
-    pub system_other_cpu_ns_per_op: Option<f64>,
-    /// Operations in flight on average.
-    pub in_flight: Option<f64>,
-    /// System calls by the engine's own count.
-    pub own_syscalls_per_op: Option<f64>,
-    /// The share of the bytes that came from the device.
-    pub device_share: Option<f64>,
-    /// Requests in the device's queue.
-    pub device_queue_depth: Option<f64>,
-    /// Its latencies.
-    pub latency_ns: Option<Percentiles>,
 }
 
 /// What may be said at a depth.
@@ -213,8 +200,6 @@ pub struct SavedVerdict {
     pub ratio: Option<Ratio>,
     /// CPU time per operation.
     pub cpu_ratio: Option<Ratio>,
-    /// What the same engine differed from itself.
-    pub noise_floor: Option<f64>,
     /// Why, in numbers; clauses are separated by semicolons.
     pub reason: String,
     /// What later versions have beside these.
@@ -386,6 +371,23 @@ impl Saved {
         self.ended_by.as_deref().unwrap_or("interrupted")
     }
 
+    /// A machine in a line: processor, kernel, file system and device.
+    pub fn machine(&self) -> String {
+        let text =
+            |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("unknown").to_owned();
+        let model = text(self.environment.get("cpu_model"));
+        let kernel = text(self.environment.get("kernel"));
+        let cores = self.environment.get("cores_allowed").and_then(Value::as_u64);
+        let cores = cores.map_or_else(String::new, |cores| format!("{cores} x "));
+        let filesystem = self.storage.get("filesystem").and_then(|found| found.get("name"));
+        let device = self.storage.get("device").and_then(|found| found.get("name"));
+        let place = match (filesystem, device) {
+            (None, None) => String::new(),
+            (filesystem, device) => format!(", {} on {}", text(filesystem), text(device)),
+        };
+        format!("{cores}{model}, Linux {kernel}{place}")
+    }
+
     /// The rows of a section.
     pub fn rows(&self, section: usize) -> impl Iterator<Item = &SavedRow> {
         self.results.iter().filter(move |row| row.place.is_of(section, &self.sections))
@@ -400,6 +402,13 @@ impl Saved {
     pub fn pairings(&self, section: usize) -> impl Iterator<Item = &SavedPairing> {
         self.comparisons.iter().filter(move |one| one.place.is_of(section, &self.sections))
     }
+}
+
+/// What tells a run from the others: its file's name, with its number where two have the same.
+pub fn run_name(runs: &[Saved], index: usize) -> String {
+    let name = &runs[index].name;
+    let is_only = runs.iter().filter(|run| run.name == *name).count() == 1;
+    if is_only { name.clone() } else { format!("{name} ({})", index + 1) }
 }
 
 /// A workload's own figures may be in an object of their own: its fields are figures of the row.

@@ -7,10 +7,12 @@ use comfy_table::{CellAlignment, Table, presets};
 use ringwise_measure::{Percentiles, quantity::latency_text};
 
 use super::Section;
+pub use crate::workload::columns::grouped;
 use crate::{
-    plan::{Percentile, Workload},
+    plan::percentile::Percentile,
     row::{Row, RowKind},
     verdict::{Finding, Pairing, Verdict, interval_text, ratio_to_sync},
+    workload::columns::Column,
 };
 
 /// A section as text.
@@ -25,7 +27,7 @@ pub fn text(section: &Section, percentiles: &[Percentile], seed: u64) -> String 
         }
         None => text.push_str(&rows(section, percentiles, seed)),
     }
-    let noun = section.depth_noun();
+    let noun = section.depth_is;
     for row in &section.rows {
         if let (Some(reason), None) = (&row.measured.void, section.common_void()) {
             let _ = writeln!(text, "  void: {} at {noun} {}: {reason}", row.label(), row.depth);
@@ -54,81 +56,23 @@ pub fn text(section: &Section, percentiles: &[Percentile], seed: u64) -> String 
 }
 
 type Cell<'a> = Box<dyn Fn(&Row) -> Option<String> + 'a>;
-type Column<'a> = (&'static str, Cell<'a>);
 
-fn columns<'a>(section: &Section, percentiles: &'a [Percentile]) -> Vec<Column<'a>> {
-    let mut columns: Vec<Column<'_>> = Vec::new();
-    let mut add = |name, cell: Cell<'a>| columns.push((name, cell));
-    if section.workload == Workload::Copy {
-        let time = |pick: fn(&Row) -> Option<f64>| -> Cell<'a> {
-            Box::new(move |row| pick(row).map(latency_text))
-        };
-        let wall = |row: &Row| Some(1e9 / row.measured.ops_per_s());
-        add("wall", time(wall));
-        add("until durable", time(|row| Some(row.measured.copy()?.durable_ns as f64)));
-        add("all CPU", time(|row| Some(row.measured.cpu_ns_per_op())));
-        add("user", time(|row| Some(row.measured.copy()?.user_ns as f64)));
-        add("system", time(|row| Some(row.measured.copy()?.system_ns as f64)));
-        add("write-back", time(|row| Some(row.measured.copy()?.write_back_ns as f64)));
-        add("MiB/s", Box::new(|row| Some(format!("{:.0}", row.measured.mib_per_s()))));
-        return columns;
-    }
-    add("ops/s", Box::new(|row| Some(grouped(row.measured.ops_per_s()))));
-    if section.moves_bytes() {
-        add("MiB/s", Box::new(|row| Some(format!("{:.0}", row.measured.mib_per_s()))));
-    }
-    for percentile in percentiles {
-        add(percentile.name(), Box::new(|row| latency(row, |p| percentile.of(p))));
-    }
-    add("max", Box::new(|row| latency(row, |p| p.max)));
-    add("CPU/op", Box::new(|row| Some(latency_text(row.measured.cpu_ns_per_op()))));
-    add("CPU by kind, %", Box::new(|row| row.measured.cpu().map(|cpu| cpu.text())));
-    if section.moves_bytes() {
-        let other = |row: &Row| row.measured.median(|sample| sample.system_other_cpu_ns_per_op);
-        add(
-            "other CPU/op",
-            Box::new(move |row| other(row).filter(|&ns| ns >= 1.0).map(latency_text)),
-        );
-    }
-    add(
-        "calls/op",
-        Box::new(|row| {
-            let (calls, is_traced) = row.measured.system_calls_per_op()?;
-            Some(format!("{calls:.2}{}", if is_traced { "" } else { "*" }))
-        }),
-    );
-    for (name, heading) in FIGURES {
-        let figure = |row: &Row| row.measured.figures().get(name).copied();
-        add(heading, Box::new(move |row| figure(row).map(figure_text)));
-    }
-    if section.moves_bytes() {
-        let queue = |row: &Row| row.measured.device_queue_depth();
-        add("queue", Box::new(move |row| queue(row).map(|queue| format!("{queue:.1}"))));
-        let share = |row: &Row| row.measured.device_share();
-        add(
-            "device",
-            Box::new(move |row| share(row).map(|share| format!("{:.0} %", share * 100.0))),
-        );
-    }
-    if section.bound_bytes.is_some() {
-        add("device ops/s", Box::new(|row| row.measured.device_ops_per_s().map(grouped)));
+/// The columns of a section, with those of the chosen percentiles.
+fn columns<'a>(section: &Section, percentiles: &'a [Percentile]) -> Vec<(&'static str, Cell<'a>)> {
+    let mut columns: Vec<(&'static str, Cell<'a>)> = Vec::new();
+    for column in section.columns {
+        match *column {
+            Column::Of(heading, cell) => columns.push((heading, Box::new(cell))),
+            Column::Latencies => {
+                for percentile in percentiles {
+                    let cell = |row: &Row| latency(row, |p| percentile.of(p));
+                    columns.push((percentile.name(), Box::new(cell)));
+                }
+                columns.push(("max", Box::new(|row| latency(row, |p| p.max))));
+            }
+        }
     }
     columns
-}
-
-/// What workloads count of their own, and its heading.
-const FIGURES: [(&str, &str); 7] = [
-    ("switches_per_op", "switches/op"),
-    ("lines_per_receive", "ops/receive"),
-    ("lines_per_enter", "ops/enter"),
-    ("lines_per_commit", "ops/commit"),
-    ("bytes_per_commit", "B/commit"),
-    ("bytes_per_write", "B/write"),
-    ("syncs_per_s", "syncs/s"),
-];
-
-fn figure_text(figure: f64) -> String {
-    if figure < 10.0 { format!("{figure:.4}") } else { grouped(figure) }
 }
 
 fn rows(section: &Section, percentiles: &[Percentile], seed: u64) -> String {
@@ -138,7 +82,7 @@ fn rows(section: &Section, percentiles: &[Percentile], seed: u64) -> String {
     columns.retain(|(_, cell)| shown.iter().any(|row| row.is_valid() && cell(row).is_some()));
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    let mut header = vec!["engine", section.depth_noun()];
+    let mut header = vec!["engine", section.depth_is];
     header.extend(columns.iter().map(|(name, _)| *name));
     let has_sync = shown.iter().any(|row| row.engine == "sync");
     header.extend(has_sync.then_some("vs sync"));
@@ -171,21 +115,8 @@ fn latency(row: &Row, pick: impl Fn(&Percentiles) -> u64) -> Option<String> {
         .then(|| latency_text(pick(&row.measured.latency.percentiles()) as f64))
 }
 
-/// A whole number with spaces between thousands.
-pub fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 fn verdict_line(section: &Section, verdict: &Verdict) -> String {
-    let place = format!("{} {}", section.depth_noun(), verdict.depth);
+    let place = format!("{} {}", section.depth_is, verdict.depth);
     let winner = match (&verdict.winner, verdict.verdict) {
         (Some(winner), Finding::PureOverhead) => format!(" ({winner} wins)"),
         (Some(winner), Finding::UseIt) => format!(" ({winner} wins)"),
@@ -205,7 +136,7 @@ fn pairing_line(section: &Section, pairing: &Pairing) -> String {
     let cpu = cpu_ratio.as_ref().map_or_else(String::new, |cpu| {
         format!(", at {} times its CPU per operation", interval_text(cpu))
     });
-    let noun = section.depth_noun();
+    let noun = section.depth_is;
     format!("  {noun} {depth}: {candidate} is {} times {baseline}{cpu}\n", interval_text(ratio))
 }
 

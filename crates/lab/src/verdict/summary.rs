@@ -7,12 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use ringwise_measure::quantity::size_text;
 
-use super::{Finding, SwitchCost, Verdict};
-use crate::{
-    plan::{Group, Profile},
-    report::Section,
-    row::{Row, RowKind},
-};
+use super::compared::{Finding, Verdict};
+use crate::row::{Row, RowKind};
 
 /// The smallest depth or batch at which the ring wins, and does not lose beyond.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,31 +62,7 @@ impl BreakEven {
 }
 
 /// The dimension that is bytes.
-const BLOCK: &str = "block";
-
-/// Sections that differ in nothing but the block: from which one on the ring wins, at the greatest
-/// depth. It is told with the last of them.
-#[derive(Debug, Default)]
-pub struct OverBlocks(Vec<(Profile, Verdict)>);
-
-impl OverBlocks {
-    /// Takes a section in. `groups` are all that there will be.
-    pub fn add(&mut self, group: &Group, groups: &[Group], section: &mut Section) {
-        let kin = || groups.iter().filter(|own| own.profile == group.profile);
-        let blocks = kin().count();
-        // The greatest depth that all of them have.
-        let shared = |depth: &&usize| kin().all(|own| own.depths.contains(depth));
-        let Some(&deepest) = group.depths.iter().filter(shared).max() else { return };
-        let verdict = section.verdicts.iter().find(|verdict| verdict.depth == deepest);
-        let of_block = verdict.map(|own| Verdict { depth: group.block_bytes, ..own.clone() });
-        self.0.extend(of_block.map(|own| (group.profile, own)));
-        let own = self.0.iter().filter(|(profile, _)| *profile == group.profile);
-        let own: Vec<Verdict> = own.map(|(_, verdict)| verdict.clone()).collect();
-        if let Some(found) = BreakEven::of(BLOCK, &own).filter(|_| own.len() == blocks) {
-            section.advice.push(format!("{}, at depth {deepest}", found.text()));
-        }
-    }
-}
+pub const BLOCK: &str = "block";
 
 /// How much of the best throughput is enough.
 const ENOUGH: f64 = 0.8;
@@ -99,38 +71,17 @@ const WORTH: f64 = 1.25;
 /// From how many operations by kernel workers on a program should do something about it.
 const PUNTS: f64 = 0.5;
 
-/// What goes to the kernel's workers in a section, and what a program can do in place of it.
-#[derive(Clone, Debug, Default)]
+/// What the kernel gives to its workers in a section, and what a program can do instead.
+#[derive(Clone, Copy, Debug)]
 pub struct Detour {
     /// The operations.
     pub what: &'static str,
-    /// What to do, beside asking another engine.
+    /// What to do, beside choosing another engine.
     pub remedy: &'static str,
-    /// The file system, which decides it, where it is known.
-    pub filesystem: Option<String>,
-}
-
-/// What to do, from what was measured.
-pub fn advice(
-    noun: &str,
-    rows: &[Row],
-    verdicts: &[Verdict],
-    switches: &[SwitchCost],
-    detour: &Detour,
-) -> Vec<String> {
-    // How many clients there are is not a program's to choose.
-    let is_chosen = matches!(noun, "depth" | "batch");
-    let deeper = is_chosen.then(|| depth(noun, rows)).flatten();
-    let mut advice: Vec<String> = deeper.into_iter().collect();
-    advice.extend(verdicts.iter().rev().find_map(|verdict| workers(rows, verdict, detour)));
-    let deepest = switches.iter().map(|cost| cost.depth).max();
-    let shown = switches.iter().filter(|cost| Some(cost.depth) == deepest);
-    advice.extend(shown.filter_map(SwitchCost::advice));
-    advice
 }
 
 /// The smallest depth that gives most of what the ring gives at all.
-fn depth(noun: &str, rows: &[Row]) -> Option<String> {
+pub fn deeper(noun: &str, rows: &[Row]) -> Option<String> {
     let own = |row: &&Row| row.kind == RowKind::Subject && row.is_valid();
     let mut points: Vec<(usize, f64)> =
         rows.iter().filter(own).map(|row| (row.depth, row.measured.ops_per_s())).collect();
@@ -147,14 +98,19 @@ fn depth(noun: &str, rows: &[Row]) -> Option<String> {
     })
 }
 
-/// Operations that the kernel hands to its workers, where the ring loses by that.
-fn workers(rows: &[Row], verdict: &Verdict, detour: &Detour) -> Option<String> {
+/// What to do about operations that the kernel hands to its workers, if the ring loses by that.
+pub fn workers(
+    rows: &[Row],
+    verdict: &Verdict,
+    detour: &Detour,
+    filesystem: Option<&str>,
+) -> Option<String> {
     let winner = verdict.winner.as_ref()?;
     let own = |row: &&Row| row.kind == RowKind::Subject && row.depth == verdict.depth;
     let punts = rows.iter().find(own)?.measured.worker_punts_per_op()?;
     (verdict.verdict == Finding::PureOverhead && punts >= PUNTS).then(|| {
-        let Detour { what, remedy, filesystem } = detour;
-        let on = filesystem.as_ref().map_or_else(String::new, |name| format!(" on {name}"));
+        let Detour { what, remedy } = detour;
+        let on = filesystem.map_or_else(String::new, |name| format!(" on {name}"));
         format!(
             "{what}{on} go to a kernel worker ({punts:.1} steps of each operation), and {winner} \
              without that detour is faster: {remedy}, or {winner}"
@@ -168,9 +124,6 @@ mod tests {
 
     use super::*;
     use crate::{
-        args::Args,
-        engine::chain::SyncKind,
-        plan::{Plan, Workload},
         sample::Counted,
         testing::{Figures, row},
     };
@@ -209,44 +162,6 @@ mod tests {
     }
 
     #[test]
-    fn the_block_from_which_the_ring_wins_is_told_with_the_last() {
-        let plan = Plan::new(&Args {
-            workload: Some("read".to_owned()),
-            block: Some("512,4k,64k".to_owned()),
-            profile: Some("direct".to_owned()),
-            depth: Some("1,32".to_owned()),
-            ..Args::default()
-        });
-        let (groups, mut over) = (plan.unwrap().groups, OverBlocks::default());
-        let findings = [Finding::PureOverhead, Finding::UseIt, Finding::UseIt];
-        let told: Vec<Vec<String>> = groups
-            .iter()
-            .zip(findings)
-            .map(|(group, finding)| {
-                let mut section = crate::testing::section();
-                section.advice.clear();
-                section.verdicts = vec![verdict(1, Finding::PureOverhead), verdict(32, finding)];
-                over.add(group, &groups, &mut section);
-                section.advice
-            })
-            .collect();
-        let expected = "break-even: the ring wins from block 4k on, at depth 32".to_owned();
-        assert_eq!(told, [vec![], vec![], vec![expected.clone()]]);
-        // At the greatest depth that all of them have, though one has a greater one.
-        let mut deeper = groups.clone();
-        deeper[0].depths.push(256);
-        let mut over = OverBlocks::default();
-        for (group, finding) in deeper.iter().zip(findings) {
-            let mut section = crate::testing::section();
-            section.advice.clear();
-            section.verdicts = vec![verdict(32, finding), verdict(256, Finding::UseIt)];
-            over.add(group, &deeper, &mut section);
-            let told = Some(&expected).filter(|_| group.block_bytes == 64 << 10);
-            assert_eq!(section.advice.first(), told);
-        }
-    }
-
-    #[test]
     fn workers_are_only_blamed_where_the_ring_loses() {
         let mut ring = row("uring", RowKind::Subject, 8, Figures::DIRECT);
         ring.measured.counted = Some(Counted {
@@ -260,7 +175,7 @@ mod tests {
             ..verdict(8, finding)
         };
         let mut section = crate::testing::section();
-        (section.workload, section.sync) = (Workload::Chain, Some(SyncKind::Fsync));
+        section.detour = Detour { what: "buffered writes and syncs", remedy: "use O_DIRECT" };
         section.filesystem = Some("ext4".to_owned());
         section.rows = rows.into_iter().collect();
         section.verdicts = vec![with(Finding::PureOverhead, "threads")];
@@ -269,12 +184,12 @@ mod tests {
             section.advice,
             [
                 "buffered writes and syncs on ext4 go to a kernel worker (1.0 steps of each operation), \
-              and threads without that detour is faster: use O_DIRECT with O_DSYNC, or threads"
+              and threads without that detour is faster: use O_DIRECT, or threads"
             ]
         );
-        let verdicts = [with(Finding::UseIt, "uring")];
-        let won = advice("depth", &section.rows, &verdicts, &[], &Detour::default());
-        assert_eq!(won, Vec::<String>::new());
+        section.verdicts = vec![with(Finding::UseIt, "uring")];
+        section.summarise();
+        assert_eq!(section.advice, Vec::<String>::new());
     }
 
     #[test]
@@ -282,14 +197,20 @@ mod tests {
         let at = |depth, ops_per_s| {
             row("uring", RowKind::Subject, depth, Figures { ops_per_s, ..Figures::DIRECT })
         };
-        let none = Detour::default();
-        let rows = [at(1, 10_000.0), at(16, 85_000.0), at(128, 100_000.0)];
+        let mut section = crate::testing::section();
+        let mut told = |noun, rows: &[(usize, f64)]| {
+            section.verdicts.clear();
+            section.depth_is = noun;
+            section.rows = rows.iter().map(|&(depth, rate)| at(depth, rate)).collect();
+            section.summarise();
+            section.advice.clone()
+        };
+        let rows = [(1, 10_000.0), (16, 85_000.0), (128, 100_000.0)];
         assert_eq!(
-            advice("depth", &rows, &[], &[], &none),
+            told("depth", &rows),
             ["raise the depth to 16: 85 % of what depth 128 gives, 8.5 times depth 1"]
         );
-        assert_eq!(advice("connections", &rows, &[], &[], &none), Vec::<String>::new());
-        let flat = [at(1, 100.0), at(16, 101.0)];
-        assert_eq!(advice("depth", &flat, &[], &[], &none), Vec::<String>::new());
+        assert_eq!(told("connections", &rows), Vec::<String>::new());
+        assert_eq!(told("depth", &[(1, 100.0), (16, 101.0)]), Vec::<String>::new());
     }
 }

@@ -9,7 +9,7 @@ use ringwise_measure::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{control_noise, valid};
+use super::compared::{control_noise, valid};
 use crate::row::{Row, SampleFigures};
 
 /// Which figure tells what an operation takes.
@@ -132,7 +132,7 @@ impl SwitchCost {
 /// Names of switches have hyphens of their own.
 fn is_one_name(name: &str) -> bool {
     crate::engine::uring::Switch::ALL.iter().any(|switch| switch.name() == name)
-        || crate::workload::nop::SWITCHES.contains(&name)
+        || crate::engine::bare_ring::SWITCHES.contains(&name)
 }
 
 #[cfg(test)]

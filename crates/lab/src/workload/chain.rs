@@ -5,32 +5,82 @@
 //! many threads, and linked operations of a ring, with a barrier behind each full batch and with a
 //! rolling window. Pages follow each other, so that no two chains in flight have the same one.
 
-use std::sync::atomic::Ordering;
+pub(crate) mod plan;
+
+use std::{sync::atomic::Ordering, time::Duration};
 
 use ringwise_measure::{device::Storage, quantity::bytes_text};
 
-use super::{COUNTING, Context, Outcome, read::page_cache, remark};
+use self::plan::ChainGroup;
+use super::{
+    columns,
+    cost::{Samples, writing},
+    facts::Facts,
+    form::{COUNTING, Context, Entry, Keep, Outcome, Workload, remark},
+    read::page_cache,
+};
 use crate::{
-    dataset::{DataFile, Directory, Layout},
+    dataset::{DataFile, Layout},
     engine::{
         Engine,
-        chain::{BlockingChain, Flow, RingChain},
+        chain::{BlockingChain, Flow, RingChain, SyncKind},
     },
     error::LabError,
     gates,
-    job::{Cache, Job},
-    plan::{ChainGroup, Profile, Workload},
-    report::Section,
+    job::{Cache, Job, Profile},
+    plan::Defaults,
     row::{Row, RowKind},
     schedule::Schedule,
-    verdict,
+    section::{Place, Section},
+    verdict::{self, Detour},
 };
+
+/// What the rest of the lab knows of this workload.
+pub static FACTS: Facts =
+    Facts { name: "chain", depth_is: "depth", columns: columns::FILES, is_about_rings: true };
+
+/// Its line in the table.
+pub static ENTRY: Entry = Entry {
+    facts: &FACTS,
+    // Every millisecond of it is written to the device, most of what the suite writes.
+    suite_s: 4,
+    has_files: true,
+    flags: &["depth", "profile", "size", "sync", "keep", "reads"],
+    defaults: Defaults::of,
+    plan: |typed| Ok(Box::new(Chain { groups: plan::groups(typed)? })),
+};
+
+/// What is measured: a group for each profile and each kind of sync.
+#[derive(Debug)]
+struct Chain {
+    groups: Vec<ChainGroup>,
+}
+
+impl Workload for Chain {
+    fn rows(&self) -> usize {
+        self.groups.iter().map(row_count).sum()
+    }
+
+    /// System calls are counted in a pass, and threads are looked at in another.
+    fn time(&self, samples: &Samples) -> Duration {
+        let counting = samples.counting * 2 * samples.rows;
+        writing(self.kept_bytes(false)) + samples.time() + counting
+    }
+
+    fn kept_bytes(&self, least: bool) -> u64 {
+        self.groups.first().map_or(0, |own| own.group.size.of(least))
+    }
+
+    fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
+        run(context, &self.groups, keep)
+    }
+}
 
 /// The name of the ring that waits for a whole batch.
 const BARRIER: &str = "uring+barrier";
 
 /// Rows of a group: the serial loop, and for each depth threads, both rings and the control.
-pub fn row_count(group: &ChainGroup) -> usize {
+fn row_count(group: &ChainGroup) -> usize {
     1 + group.group.depths.iter().map(|&depth| if depth > 1 { 4 } else { 2 }).sum::<usize>()
 }
 
@@ -56,18 +106,22 @@ fn rows(group: &ChainGroup) -> Vec<Row> {
 /// # Errors
 ///
 /// What laying the file out reports, or what `keep` does.
-pub fn run(
-    context: &Context<'_>,
-    directory: &Directory,
-    keep: &mut dyn FnMut(Outcome) -> Result<(), LabError>,
-) -> Result<(), LabError> {
+fn run(context: &Context<'_>, groups: &[ChainGroup], keep: &mut Keep<'_>) -> Result<(), LabError> {
     let mut file = None;
-    for group in &context.plan.chain {
+    for group in groups {
         let ChainGroup { group: place, sync } = group;
         let title = format!("chain {}, {sync} per page of 4k, read back", place.profile);
-        let mut section = Section::new(Workload::Chain, Some(place.clone()), title, rows(group));
-        section.sync = Some(*sync);
-        let storage = Storage::of(&context.instruments.sources, directory.path());
+        let mut section = Section::new(&FACTS, title, rows(group));
+        section.place = Place {
+            profile: Some(place.profile),
+            pattern: Some(place.pattern),
+            cache: Some(place.cache),
+            block_bytes: place.block_bytes,
+            sync: Some(sync.name()),
+            ..Place::default()
+        };
+        section.detour = detour(*sync, place.profile);
+        let storage = Storage::of(&context.instruments.sources, context.directory().path());
         section.filesystem = storage.mount.known().map(|mount| mount.kind.clone());
         let result = match gates::storage(place.profile, &storage) {
             Some(reason) => {
@@ -76,7 +130,7 @@ pub fn run(
             }
             None => match &file {
                 Some(file) => measure(context, group, file, &mut section),
-                None => lay(context, group, directory)
+                None => lay(context, group)
                     .and_then(|laid| measure(context, group, file.insert(laid), &mut section)),
             },
         };
@@ -86,15 +140,24 @@ pub fn run(
     Ok(())
 }
 
-fn lay(
-    context: &Context<'_>,
-    group: &ChainGroup,
-    directory: &Directory,
-) -> Result<DataFile, LabError> {
+/// What a program can do if the kernel gives the steps of a chain to its workers.
+fn detour(sync: SyncKind, profile: Profile) -> Detour {
+    let (what, remedy) = match (sync, profile) {
+        (SyncKind::Dsync, Profile::Buffered) => ("buffered writes with O_DSYNC", "use O_DIRECT"),
+        (_, Profile::Buffered) => ("buffered writes and syncs", "use O_DIRECT with O_DSYNC"),
+        (SyncKind::Dsync, Profile::Direct) => {
+            ("direct writes with O_DSYNC", "write to blocks that are allocated and written")
+        }
+        (_, Profile::Direct) => ("syncs", "use O_DSYNC in place of a sync"),
+    };
+    Detour { what, remedy }
+}
+
+fn lay(context: &Context<'_>, group: &ChainGroup) -> Result<DataFile, LabError> {
     let layout = Layout { set: "chain", files: 1, size: group.group.size, seed: context.plan.seed };
     context.progress.begin(group.group.size.most);
     context.progress.tell("laying the file of chain out".to_owned());
-    let laid = layout.lay(directory, &mut |bytes| {
+    let laid = layout.lay(context.directory(), &mut |bytes| {
         context.progress.advance(bytes);
         !context.interrupt.load(Ordering::Relaxed)
     });

@@ -9,6 +9,7 @@
 //! What it does not see: interrupts, which are in nobody's account. And what others make the
 //! kernel's threads do is in the account: it wants a machine of its own.
 
+pub(crate) mod plan;
 mod scene;
 
 use std::{
@@ -21,65 +22,114 @@ use ringwise_measure::{
     Latency, Sources,
     cpu::{CpuSplit, KernelThreads},
     device::Storage,
-    quantity::size_text,
+    quantity::{latency_text, size_text},
 };
-use serde::{Deserialize, Serialize};
 
-use self::scene::Scene;
-use super::{Context, Outcome, with_control};
+use self::{
+    plan::{CopyPlan, CopyProgram, DataSet},
+    scene::Scene,
+};
+use super::{
+    columns::{self, Column},
+    cost::{Samples, writing},
+    facts::Facts,
+    form::{Context, Entry, Keep, Outcome, Workload, with_control},
+};
 use crate::{
-    dataset::Directory,
-    engine::{Engine, Tally},
+    engine::{Engine, ProgramTimes, Tally},
     error::{LabError, plain},
     gates,
     job::{Cache, Extent, Failure, Job, Start, Timing},
     lane::Counts,
-    plan::{CopyPlan, CopyProgram, DataSet, Workload},
-    report::Section,
+    plan::Defaults,
     row::{Row, RowKind},
     schedule::Schedule,
+    section::{Place, Section},
     verdict,
 };
+
+/// What the rest of the lab knows of this workload.
+pub static FACTS: Facts =
+    Facts { name: "copy", depth_is: "files", columns: COLUMNS, is_about_rings: true };
+
+const COLUMNS: &[Column] = &[
+    Column::Of("wall", |row| Some(latency_text(1e9 / row.measured.ops_per_s()))),
+    Column::Of("until durable", |row| time(row, |times| times.durable_ns)),
+    Column::Of("all CPU", |row| Some(latency_text(row.measured.cpu_ns_per_op()))),
+    Column::Of("user", |row| time(row, |times| times.user_ns)),
+    Column::Of("system", |row| time(row, |times| times.system_ns)),
+    Column::Of("write-back", |row| time(row, |times| times.write_back_ns)),
+    columns::MIB_RATE,
+];
+
+fn time(row: &Row, pick: fn(&ProgramTimes) -> u64) -> Option<String> {
+    Some(latency_text(pick(&row.measured.program()?) as f64))
+}
 
 /// From so many files on, copies go where others were removed, however they are spread.
 const FILES_THAT_MEET: usize = 10_000;
 
-/// What a copy took beside the time until it returned.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CopyFigures {
-    /// From its start until all of it was on the device.
-    pub durable_ns: u64,
-    /// CPU time of the program in user mode.
-    pub user_ns: u64,
-    /// CPU time of the program in the kernel, its workers included.
-    pub system_ns: u64,
-    /// CPU time of the sync after it, and of the kernel's threads during both.
-    pub write_back_ns: u64,
-}
+/// Its line in the table.
+pub static ENTRY: Entry = Entry {
+    facts: &FACTS,
+    // Each of its samples is one copy.
+    suite_s: 0,
+    has_files: true,
+    flags: &["engines", "depth", "block", "cache", "size", "keep", "sets", "study"],
+    // Two samples each: eight copies are enough for a median of seven or more.
+    defaults: |args| Defaults { repeats: 4, ..Defaults::of(args) },
+    plan: |typed| {
+        let make = if typed.is_suite() { CopyPlan::of_suite } else { CopyPlan::new };
+        Ok(Box::new(make(typed.args)?))
+    },
+};
 
-/// Sections of a run.
-pub fn sections(plan: &CopyPlan) -> usize {
-    match plan.is_study() {
-        true => plan.blocks.len() * plan.caches.len(),
-        false => plan.sets.len() * plan.caches.len(),
+/// What a page cache gives of a copy that is compared, a second.
+const COMPARED_BYTES_PER_S: f64 = 1e9;
+/// The time to copy an empty file, to compare it and to remove it.
+const COPIED_FILE: Duration = Duration::from_micros(250);
+/// The time to start and end a program.
+const PROGRAM: Duration = Duration::from_millis(250);
+
+impl Workload for CopyPlan {
+    fn rows(&self) -> usize {
+        let each = match self.is_study() {
+            true => self.blocks.iter().map(|&block| self.depths_for(block).count()).sum(),
+            false => self.sets.len() * (self.programs.len() + 1),
+        };
+        each * self.caches.len()
+    }
+
+    fn time(&self, samples: &Samples) -> Duration {
+        let each = samples.count / u32::try_from(self.sets.len().max(1)).unwrap_or(1);
+        self.sets.iter().map(|set| copied(set, 1) + copied(set, each)).sum()
+    }
+
+    /// The source, and a copy of it.
+    fn passing_bytes(&self, _: Timing) -> u64 {
+        self.sets.iter().map(|set| 2 * set.bytes()).max().unwrap_or(0)
+    }
+
+    fn sample_text(&self) -> Option<&'static str> {
+        Some("one copy each")
+    }
+
+    fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
+        self.sets.iter().try_for_each(|set| run_set(context, self, set, keep))
     }
 }
 
-/// Rows of all sections.
-pub fn rows(plan: &CopyPlan) -> usize {
-    match plan.is_study() {
-        true => {
-            let depths = plan.blocks.iter().map(|&block| plan.depths_for(block).count());
-            depths.sum::<usize>() * plan.caches.len()
-        }
-        false => sections(plan) * (plan.programs.len() + 1),
-    }
+/// So many copies of a set, each until it is durable, compared and removed.
+fn copied(set: &DataSet, times: u32) -> Duration {
+    let files = u32::try_from(set.files()).unwrap_or(u32::MAX);
+    let compared = Duration::from_secs_f64(2.0 * set.bytes() as f64 / COMPARED_BYTES_PER_S);
+    (PROGRAM + writing(set.bytes()) + compared + COPIED_FILE * files).saturating_mul(times)
 }
 
 /// What is run for a row.
 #[derive(Clone, Copy, Debug)]
 enum What {
-    Program(CopyProgram),
+    Program(&'static CopyProgram),
     Study { block_bytes: usize },
 }
 
@@ -115,7 +165,7 @@ impl Engine for Copying {
             .map(|(after, before)| after.since_ns(before));
         let detail =
             kernel.reason().map(|reason| format!("without the kernel's threads: {reason}"));
-        let figures = CopyFigures {
+        let figures = ProgramTimes {
             durable_ns: nanoseconds(durable),
             user_ns: used.user_ns,
             system_ns: used.system_ns,
@@ -137,7 +187,7 @@ impl Engine for Copying {
             latency,
             elapsed_ns: nanoseconds(wall),
             foreign_cpu_ns: Some(used.total_ns() + figures.write_back_ns),
-            copy: Some(figures),
+            program: Some(figures),
             detail,
             ..Tally::default()
         })
@@ -164,59 +214,78 @@ fn run(command: &mut Command) -> Result<(), Failure> {
 }
 
 /// Measures everything of a data set, in sections by cache and, for the study, by block.
-pub fn run_set(context: &Context<'_>, set: &DataSet, directory: &Directory) -> Vec<Outcome> {
-    let plan = &context.plan.copy;
+fn run_set(
+    context: &Context<'_>,
+    plan: &CopyPlan,
+    set: &DataSet,
+    keep: &mut Keep<'_>,
+) -> Result<(), LabError> {
+    let directory = context.directory().path();
     context.progress.begin(1);
     context.progress.tell(format!("copy: writing {}", set.name));
-    let scene = Scene::lay(directory.path(), set, context.plan.seed, context.interrupt);
+    let scene = Scene::lay(directory, set, context.plan.seed, context.interrupt);
     context.progress.clear();
     let (scene, _stage) = match scene {
         Ok((scene, stage)) => (Arc::new(scene), stage),
         Err(error) => {
-            let title = format!("copy {}", set.name);
-            let section = Section::new(Workload::Copy, None, title, Vec::new());
-            return vec![Outcome { section, result: Err(error) }];
+            let section = Section::new(&FACTS, format!("copy {}", set.name), Vec::new());
+            return keep(Outcome { section, result: Err(error) });
         }
     };
-    let mount = Storage::of(&context.instruments.sources, directory.path()).mount;
+    let mount = Storage::of(&context.instruments.sources, directory).mount;
     let has_journal = mount.known().and_then(|mount| mount.has_journal);
-    let note = note_on_inodes(has_journal, set.files());
-    let mut outcomes = Vec::new();
+    let note = note_on_inodes(has_journal, set);
     for &cache in &plan.caches {
-        let mut sections = Vec::new();
-        if plan.is_study() {
-            for &block_bytes in &plan.blocks {
-                let depths: Vec<usize> = plan.depths_for(block_bytes).collect();
-                let rows = depths.into_iter().map(|depth| {
-                    let what = What::Study { block_bytes };
-                    row("uring".to_owned(), RowKind::Variant, depth, what, &scene, set)
-                });
-                let block = size_text(block_bytes as u64);
-                let title = format!("copy study, {block} blocks, {}, {cache}", amount(set));
-                sections.push((title, block_bytes, rows.collect()));
-            }
-        } else {
-            let rows = programs(plan).into_iter().map(|(program, kind)| {
-                let what = What::Program(program);
-                row(program.to_string(), kind, set.files(), what, &scene, set)
-            });
-            let title = format!("copy {}, {}, {cache}", set.name, amount(set));
-            sections.push((title, 0, rows.collect()));
-        }
-        for (title, block_bytes, rows) in sections {
-            let mut section = Section::new(Workload::Copy, None, title, rows);
-            section.data_set = Some((set.name.clone(), cache));
-            section.message_bytes = block_bytes;
+        for mut section in sections(plan, set, cache, &scene) {
             section.notes.extend(note.clone());
-            let result = measure(context, &scene, cache, &mut section);
-            let is_over = result.is_err();
-            outcomes.push(Outcome { section, result });
-            if is_over {
-                return outcomes;
+            if set.is_again {
+                section.notes.push("each copy goes to where the last one was removed".to_owned());
             }
+            let result = measure(context, &scene, cache, &mut section);
+            if !plan.is_study() {
+                judge(context.plan.seed, &mut section);
+            }
+            keep(Outcome { section, result })?;
         }
     }
-    outcomes
+    Ok(())
+}
+
+/// The sections of a data set with one state of the page cache.
+fn sections(plan: &CopyPlan, set: &DataSet, cache: Cache, scene: &Arc<Scene>) -> Vec<Section> {
+    let row = |name: String, kind, depth, what| {
+        let (scene, sources) = (scene.clone(), Sources::default());
+        let copying = Copying { what, scene, bytes: set.bytes(), sources };
+        Row::new(name, kind, depth, Box::new(copying))
+    };
+    let section = |title, block_bytes, rows| {
+        let mut section = Section::new(&FACTS, title, rows);
+        section.place = Place {
+            cache: Some(cache),
+            block_bytes,
+            data_set: Some(set.name.clone()),
+            ..Place::default()
+        };
+        section
+    };
+    if !plan.is_study() {
+        let rows = with_control(plan.programs.iter().copied(), CopyProgram::kind).into_iter().map(
+            |(program, kind)| {
+                row(program.name.to_owned(), kind, set.files(), What::Program(program))
+            },
+        );
+        let title = format!("copy {}, {}, {cache}", set.name, amount(set));
+        return vec![section(title, 0, rows.collect())];
+    }
+    let of_block = |&block_bytes: &usize| {
+        let what = What::Study { block_bytes };
+        let depths = plan.depths_for(block_bytes);
+        let rows = depths.map(|depth| row("uring".to_owned(), RowKind::Variant, depth, what));
+        let block = size_text(block_bytes as u64);
+        let title = format!("copy study, {block} blocks, {}, {cache}", amount(set));
+        Section { depth_is: "depth", ..section(title, block_bytes, rows.collect()) }
+    };
+    plan.blocks.iter().map(of_block).collect()
 }
 
 fn amount(set: &DataSet) -> String {
@@ -227,33 +296,12 @@ fn amount(set: &DataSet) -> String {
     }
 }
 
-fn row(
-    name: String,
-    kind: RowKind,
-    depth: usize,
-    what: What,
-    scene: &Arc<Scene>,
-    set: &DataSet,
-) -> Row {
-    let sources = Sources::default();
-    let copying = Copying { what, scene: scene.clone(), bytes: set.bytes(), sources };
-    Row::new(name, kind, depth, Box::new(copying))
-}
-
-/// All programs, and what each is for.
-fn programs(plan: &CopyPlan) -> Vec<(CopyProgram, RowKind)> {
-    with_control(plan.programs.iter().copied(), |program| match program {
-        CopyProgram::Ringwise => RowKind::Subject,
-        _ if program.is_own() => RowKind::Variant,
-        _ => RowKind::Rival,
-    })
-}
-
 /// That copies of so many files vary for a reason that is nobody's: no inode is given away again within
 /// minutes after it was freed, and each that is freed is looked at for each that is wanted
 /// (fs/ext4/ialloc.c, find_inode_bit and recently_deleted, Linux 6.18).
-fn note_on_inodes(has_journal: Option<bool>, files: usize) -> Option<String> {
-    (has_journal == Some(false) && files >= FILES_THAT_MEET).then(|| {
+fn note_on_inodes(has_journal: Option<bool>, set: &DataSet) -> Option<String> {
+    let meets = set.is_again || set.files() >= FILES_THAT_MEET;
+    (has_journal == Some(false) && meets).then(|| {
         "ext4 without a journal: who copies to where a copy was removed looks for inodes for up to \
          tens of seconds; measure with --dir on one with a journal"
             .to_owned()
@@ -270,7 +318,6 @@ fn measure(
     if cache == Cache::Cold {
         section.notes.push("cold: content is not in memory, names and inodes may be".into());
     }
-    let is_study = context.plan.copy.is_study();
     let job = |row: &Row, _| Job { cache, ..context.job(row.depth, 0) };
     let schedule = Schedule {
         timing: Timing { warm_up: Duration::ZERO, extent: Extent::Operations(1) },
@@ -282,13 +329,13 @@ fn measure(
         ..context.schedule(&job)
     };
     let title = section.title.clone();
-    let result = context.take(&schedule, section, &|row| format!("{title}: {}", row.label()));
-    if !is_study {
-        let (seed, files) = (context.plan.seed, section.rows.first().map_or(1, |row| row.depth));
-        section.pairings.extend(verdict::pairings(&section.rows, files, seed));
-        section.verdicts.push(verdict::of_copies(&section.rows, files, seed));
-    }
-    result
+    context.take(&schedule, section, &|row| format!("{title}: {}", row.label()))
+}
+
+fn judge(seed: u64, section: &mut Section) {
+    let files = section.rows.first().map_or(1, |row| row.depth);
+    section.pairings.extend(verdict::pairings(&section.rows, files, seed));
+    section.verdicts.push(verdict::of_copies(&section.rows, files, seed));
 }
 
 #[cfg(test)]
@@ -297,9 +344,17 @@ mod tests {
 
     #[test]
     fn many_files_are_remarked_upon_where_there_is_no_journal() {
-        assert!(note_on_inodes(Some(false), 100_000).unwrap().contains("without a journal"));
+        let set = |files, is_again| DataSet {
+            name: "test".to_owned(),
+            directories: 1,
+            parts: vec![plan::Part { files, bytes: 4096 }],
+            is_again,
+        };
+        for own in [set(100_000, false), set(1000, true)] {
+            assert!(note_on_inodes(Some(false), &own).unwrap().contains("without a journal"));
+        }
         for (has_journal, files) in [(Some(false), 1000), (Some(true), 100_000), (None, 100_000)] {
-            assert_eq!(note_on_inodes(has_journal, files), None);
+            assert_eq!(note_on_inodes(has_journal, &set(files, false)), None);
         }
     }
 }

@@ -6,8 +6,9 @@
 
 mod builtin;
 mod command;
+mod plan;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ringwise_load::{
     LoadError,
@@ -21,25 +22,60 @@ use ringwise_measure::{
 };
 
 pub(crate) use self::builtin::serve;
+use self::plan::{EchoPlan, EchoServer, Spin};
 use super::{
-    Context, Outcome,
+    columns,
+    cost::Samples,
+    facts::Facts,
+    form::{Context, Entry, Keep, Outcome, Workload, with_control},
     server::{self, Processors, Server},
     under_load::{self, UnderLoad},
-    with_control,
 };
 use crate::{
     engine::{Engine, Tally},
+    error::LabError,
     job::{Extent, Failure, Job, Start, Timing},
     lane::Counts,
-    plan::{EchoPlan, EchoServer, Spin, Workload},
-    report::Section,
+    plan::Defaults,
     row::RowKind,
     sample::{Counted, KernelShares},
+    section::Section,
 };
 
-/// Rows for each number of connections: all servers, and one of them again.
-pub fn rows_per_count(plan: &EchoPlan) -> usize {
-    plan.servers.len() + 1
+/// What the rest of the lab knows of this workload.
+pub static FACTS: Facts = Facts {
+    name: "echo",
+    depth_is: "connections",
+    columns: columns::CALLS_ONLY,
+    is_about_rings: true,
+};
+
+/// Its line in the table.
+pub static ENTRY: Entry = Entry {
+    facts: &FACTS,
+    suite_s: 12,
+    has_files: false,
+    flags: &["engines", "connections", "length", "target"],
+    defaults: Defaults::of,
+    plan: |typed| Ok(Box::new(EchoPlan::new(typed.args)?)),
+};
+
+/// A server starts and is connected to in each sample.
+const SERVER: Duration = Duration::from_millis(60);
+
+impl Workload for EchoPlan {
+    /// All servers and one of them again, for each length and number of connections.
+    fn rows(&self) -> usize {
+        self.connections.len() * self.lengths.len() * (self.servers.len() + 1)
+    }
+
+    fn time(&self, samples: &Samples) -> Duration {
+        (samples.each + SERVER) * (samples.count + samples.rows)
+    }
+
+    fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
+        self.lengths.iter().try_for_each(|&length| keep(run(context, self, length)))
+    }
 }
 
 /// A server under load, as the lab's engines are.
@@ -95,6 +131,8 @@ impl Served {
             address: server.address,
             connections: job.depth,
             mode: echo::Mode::PingPong,
+            idle: 0,
+            slow: 0,
             length_bytes: job.block_bytes,
             pipeline: 1,
             rate_per_s: None,
@@ -105,7 +143,7 @@ impl Served {
             server_pid: server.pid,
         };
         plan.raise_open_files().map_err(unavailable)?;
-        let outcome = echo::run_observed(&plan, &job.interrupt, at).map_err(unavailable)?;
+        let outcome = echo::run(&plan, &job.interrupt, at).map_err(unavailable)?;
         outcome.failure().map_or(Ok(outcome), |reason| Err(Failure::Unavailable(reason)))
     }
 }
@@ -135,8 +173,7 @@ impl under_load::Served for Served {
 }
 
 /// Measures all servers at all numbers of connections, with messages of one length.
-pub fn run(context: &Context<'_>, length_bytes: usize) -> Outcome {
-    let plan = &context.plan.echo;
+fn run(context: &Context<'_>, plan: &EchoPlan, length_bytes: usize) -> Outcome {
     let (processors, timing) = (Processors::choose(), context.timing);
     let all = UnderLoad::new(&plan.connections, &servers(plan), |server| Served {
         server: server.clone(),
@@ -144,10 +181,10 @@ pub fn run(context: &Context<'_>, length_bytes: usize) -> Outcome {
         timing,
     });
     let title = format!("echo, {} bytes a message, closed loop", size_text(length_bytes as u64));
-    let mut section = Section::new(Workload::Echo, None, title, Vec::new());
-    section.message_bytes = length_bytes;
+    let mut section = Section::new(&FACTS, title, Vec::new());
+    section.place.block_bytes = length_bytes;
     section.notes.push("every byte checked; CPU time and system calls are the server's".to_owned());
-    all.run(context, section, "echo", "request", |_, _| {})
+    all.run(context, section, "request", |_, _| {})
 }
 
 /// All servers, and what each is for.

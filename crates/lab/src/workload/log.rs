@@ -8,11 +8,13 @@
 //! was sent has to be in the daemon's files once, or the row is void.
 
 mod daemon;
+mod plan;
 mod rsyslog;
 mod scratch;
 mod statistics;
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -24,36 +26,144 @@ use ringwise_measure::{
     cpu::{ForeignProcess, ForeignUse, KernelThreads, SystemCpu},
     quantity::size_text,
 };
+use serde_json::{Value, json};
 
 use self::{
     daemon::{Daemon, Setting},
+    plan::{Guarantee, LogGroup, LogPlan, LogServer, LogSwitches, RsyslogInput, Transport},
     scratch::Scratch,
 };
 use super::{
-    Context, Outcome,
+    columns::{self, Column, grouped},
+    cost::Samples,
+    facts::Facts,
+    form::{Context, Entry, Keep, Outcome, Workload, with_control},
     server::{self, Processors},
     under_load::{self, UnderLoad},
-    with_control,
 };
 use crate::{
+    args::Args,
     engine::{Engine, Tally},
+    error::LabError,
     job::{Extent, Failure, Job, Start, Timing},
     lane::Counts,
-    plan::{
-        Guarantee, LogGroup, LogPlan, LogServer, LogSwitches, RsyslogInput, Transport, Workload,
-    },
-    report::Section,
+    plan::{Defaults, ExtentChoice},
     row::{Row, RowKind},
     sample::{Counted, KernelShares},
+    section::Section,
 };
+
+/// What the rest of the lab knows of this workload.
+pub static FACTS: Facts =
+    Facts { name: "log", depth_is: "connections", columns: COLUMNS, is_about_rings: true };
+
+const COLUMNS: &[Column] = &[
+    columns::RATE,
+    Column::Latencies,
+    columns::CPU,
+    columns::CPU_KINDS,
+    columns::CALLS,
+    Column::Of("switches/op", |row| figure(row, "switches_per_op")),
+    Column::Of("ops/receive", |row| figure(row, "lines_per_receive")),
+    Column::Of("ops/enter", |row| figure(row, "lines_per_enter")),
+    Column::Of("ops/commit", |row| figure(row, "lines_per_commit")),
+    Column::Of("B/commit", |row| figure(row, "bytes_per_commit")),
+    Column::Of("B/write", |row| figure(row, "bytes_per_write")),
+    Column::Of("syncs/s", |row| figure(row, "syncs_per_s")),
+];
+
+fn figure(row: &Row, name: &str) -> Option<String> {
+    let figure = *row.measured.figures().get(name)?;
+    Some(if figure < 10.0 { format!("{figure:.4}") } else { grouped(figure) })
+}
 
 /// Lines under way with RELP over all connections: it takes one after the other, and what is under
 /// way at the end has to be over soon.
 const RELP_WINDOW_LINES: u64 = 512;
 
+/// Its line in the table.
+pub static ENTRY: Entry = Entry {
+    facts: &FACTS,
+    // Each of its samples starts a daemon.
+    suite_s: 9,
+    has_files: false,
+    flags: &[
+        "engines",
+        "connections",
+        "length",
+        "target",
+        "guarantee",
+        "transport",
+        "rate",
+        "batch",
+    ],
+    defaults,
+    plan: |typed| {
+        Ok(Box::new(match typed.is_suite() {
+            true => LogPlan::of_suite(typed.args, typed.scale)?,
+            false => LogPlan::new(typed.args)?,
+        }))
+    },
+};
+
+/// A daemon is started and its files are read for each sample, so that a budget of time would say
+/// little.
+fn defaults(args: &Args) -> Defaults {
+    let (repeats, milliseconds) = match (args.quick, args.full) {
+        (true, _) => (2, 250),
+        (_, true) => (5, 2000),
+        _ => (3, 500),
+    };
+    Defaults { repeats, extent: ExtentChoice::Time(Duration::from_millis(milliseconds)) }
+}
+
+/// A daemon starts in each sample, and its files are read at the end.
+const DAEMON: Duration = Duration::from_millis(300);
+/// The time for a connection of TCP, and for one with its handshake of TLS 1.3. All connections are
+/// there before a sample begins.
+const CONNECTION: Duration = Duration::from_micros(30);
+const HANDSHAKE: Duration = Duration::from_micros(400);
+/// As many lines as any daemon takes of one processor's load.
+const LINES_PER_S: u64 = 2_000_000;
+
+impl Workload for LogPlan {
+    fn rows(&self) -> usize {
+        let rows = self.groups.iter().map(|&group| rows_per_count(self, group)).sum::<usize>();
+        self.connections.len() * rows
+    }
+
+    fn time(&self, samples: &Samples) -> Duration {
+        let connecting = connecting(self, samples.per_row + 1);
+        (samples.each + DAEMON) * (samples.count + samples.rows) + connecting
+    }
+
+    /// What a daemon stores of one sample.
+    fn passing_bytes(&self, timing: Timing) -> u64 {
+        let rates = self.groups.iter().map(|group| group.offered_per_s);
+        let rate = rates.map(|rate| rate.unwrap_or(LINES_PER_S)).max().unwrap_or(0);
+        let Extent::Time(time) = timing.extent else { return 0 };
+        (time.as_secs_f64() * rate as f64) as u64 * self.line_bytes as u64
+    }
+
+    fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
+        self.groups.iter().try_for_each(|&group| keep(run(context, self, group)))
+    }
+}
+
+/// The time until all samples have their connections, so many samples of each row.
+fn connecting(plan: &LogPlan, samples: u32) -> Duration {
+    let connections = u32::try_from(plan.connections.iter().sum::<usize>()).unwrap_or(u32::MAX);
+    let of_group = |&group: &LogGroup| {
+        let each = if group.transport == Transport::Tls { HANDSHAKE } else { CONNECTION };
+        let rows = u32::try_from(rows_per_count(plan, group)).unwrap_or(u32::MAX);
+        each.saturating_mul(connections).saturating_mul(rows).saturating_mul(samples)
+    };
+    plan.groups.iter().map(of_group).sum()
+}
+
 /// Rows for each number of connections in a group: all daemons of its guarantee, and one of them
 /// again.
-pub fn rows_per_count(plan: &LogPlan, group: LogGroup) -> usize {
+fn rows_per_count(plan: &LogPlan, group: LogGroup) -> usize {
     plan.servers.iter().filter(|server| server.belongs_to(group)).count() + 1
 }
 
@@ -236,8 +346,7 @@ impl under_load::Served for Served {
 }
 
 /// Measures all daemons of a group at all numbers of connections.
-pub fn run(context: &Context<'_>, group: LogGroup) -> Outcome {
-    let plan = &context.plan.log;
+fn run(context: &Context<'_>, plan: &LogPlan, group: LogGroup) -> Outcome {
     let processors = Processors::choose();
     let timing = Timing { warm_up: Duration::ZERO, ..context.timing };
     let all = UnderLoad::new(&plan.connections, &servers(plan, group), |server| {
@@ -246,9 +355,9 @@ pub fn run(context: &Context<'_>, group: LogGroup) -> Outcome {
         Served { server, group, switches, processors, timing, directory }
     });
     let title = format!("log, {group}, {} bytes a line", size_text(plan.line_bytes as u64));
-    let mut section = Section::new(Workload::Log, None, title.clone(), Vec::new());
-    section.message_bytes = plan.line_bytes;
-    section.log = Some(group);
+    let mut section = Section::new(&FACTS, title, Vec::new());
+    section.place.block_bytes = plan.line_bytes;
+    section.place.own = own_fields(group);
     let flags = plan.switches.flags();
     if !flags.is_empty() {
         // Of what was switched nothing else in the results file tells.
@@ -259,7 +368,16 @@ pub fn run(context: &Context<'_>, group: LogGroup) -> Outcome {
          (1 µs a line is 1 s for a million)"
             .to_owned(),
     );
-    all.run(context, section, &title, "line", remark)
+    all.run(context, section, "line", remark)
+}
+
+/// The fields of results files that tell a group.
+fn own_fields(group: LogGroup) -> BTreeMap<&'static str, Value> {
+    BTreeMap::from([
+        ("transport", json!(group.transport)),
+        ("guarantee", json!(group.guarantee)),
+        ("offered_per_s", json!(group.offered_per_s)),
+    ])
 }
 
 /// All daemons of a group, and what each is for.
@@ -295,5 +413,18 @@ fn remark(served: &Served, row: &mut Row) {
     }
     if matches!(served.server, LogServer::Target { .. }) {
         remarks.push("its files are not looked at".into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::scale::Scale;
+
+    #[test]
+    fn thousands_of_handshakes_take_time() {
+        let standard = LogPlan::of_suite(&Args::default(), Scale::Standard).unwrap();
+        let time = connecting(&standard, 11);
+        assert!(time > Duration::from_secs(20), "{time:?}");
     }
 }

@@ -13,27 +13,73 @@ use ringwise_measure::{
     statistics::{Comparison, compare},
 };
 
-use super::{Context, Outcome, remark};
+use super::{
+    columns,
+    cost::Samples,
+    facts::Facts,
+    form::{Context, Entry, Keep, Outcome, Workload, remark},
+};
 use crate::{
     engine::{Engine, Tally, bare_ring::BareRing, beside_the_ring, uring::ENTRIES_MIN},
-    error::plain,
+    error::{LabError, plain},
     job::{Failure, Job, Start, Until, Window},
     lane::{Counts, SLICES},
-    plan::Workload,
-    report::Section,
+    plan::{Defaults, scale::Scale},
     row::{Row, RowKind},
+    section::Section,
     verdict::{self, Figure, Finding, Verdict, interval_text},
 };
+
+/// What the rest of the lab knows of this workload.
+pub static FACTS: Facts =
+    Facts { name: "nop", depth_is: "batch", columns: columns::CALLS_ONLY, is_about_rings: false };
+
+/// Its line in the table.
+pub static ENTRY: Entry = Entry {
+    facts: &FACTS,
+    suite_s: 18,
+    has_files: false,
+    flags: &["depth", "reads"],
+    defaults: Defaults::of,
+    plan: |typed| {
+        let batches = typed.depths.clone().unwrap_or_else(|| match typed.scale {
+            Scale::Quick => vec![1, 32, 256],
+            Scale::Standard | Scale::Full => (0..=10).map(|power| 1 << power).collect(),
+        });
+        Ok(Box::new(Nop { batches }))
+    },
+};
+
+/// What is measured: no-ops in batches of these sizes.
+#[derive(Debug)]
+struct Nop {
+    batches: Vec<usize>,
+}
+
+impl Workload for Nop {
+    fn rows(&self) -> usize {
+        self.batches.len() * ROWS_PER_BATCH
+    }
+
+    fn time(&self, samples: &Samples) -> Duration {
+        samples.time()
+    }
+
+    fn missing(&self) -> Option<String> {
+        let refused = Local::builder().backend(BackendChoice::Uring).build().err()?;
+        Some(refused.to_string())
+    }
+
+    fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
+        keep(run(context, &self.batches))
+    }
+}
 
 /// Operations between two readings of the clock, at least.
 const OPERATIONS_PER_READING: usize = 256;
 
 /// Rows per batch: the library, the bare ring, the library again, and with each switch changed.
-pub const ROWS_PER_BATCH: usize = 3 + CHANGES.len();
-
-/// What can be switched of a ring that makes no-ops.
-pub const SWITCHES: [&str; 5] =
-    ["defer-taskrun", "coop-taskrun", "single-issuer", "registered-ring", "sqpoll"];
+const ROWS_PER_BATCH: usize = 3 + CHANGES.len();
 
 /// How long the kernel's submission thread spins without work before it sleeps.
 const SQPOLL_IDLE: Duration = Duration::from_millis(10);
@@ -52,9 +98,9 @@ const CHANGES: [(&str, Change); 5] = [
 ];
 
 /// Measures all batches.
-pub fn run(context: &Context<'_>) -> Outcome {
+fn run(context: &Context<'_>, batches: &[usize]) -> Outcome {
     let mut rows = Vec::new();
-    for &batch in &context.plan.batches {
+    for &batch in batches {
         let row = |engine: &str, kind, runner| Row::new(engine.to_owned(), kind, batch, runner);
         let library = |change, base| Box::new(ThroughLibrary { change, base });
         rows.push(row("uring", RowKind::Subject, library(as_it_comes, None)));
@@ -66,13 +112,13 @@ pub fn run(context: &Context<'_>) -> Outcome {
         }
     }
     let title = "nop, one thread, one ring, one system call per batch".to_owned();
-    let mut section = Section::new(Workload::Nop, None, title, rows);
+    let mut section = Section::new(&FACTS, title, rows);
     let job = |row: &Row, order_seed| Job { block_bytes: 0, ..context.job(row.depth, order_seed) };
     let result = context.take(&context.schedule(&job), &mut section, &|row| {
         format!("nop: {}, batch {}", row.label(), row.depth)
     });
     let seed = context.plan.seed;
-    for &batch in &context.plan.batches {
+    for &batch in batches {
         section.pairings.extend(verdict::pairings(&section.rows, batch, seed));
         section.switches.extend(verdict::costs(&section.rows, batch, Figure::Time, seed));
         let verdict = verdict_at(&section, batch);

@@ -3,7 +3,10 @@
 mod agreement;
 mod bounded;
 mod calibration;
+pub mod group;
+mod over_blocks;
 pub mod page_cache;
+pub mod plan;
 mod remarks;
 mod rows;
 
@@ -22,53 +25,126 @@ use ringwise_measure::{
     quantity::{bytes_text, size_text},
 };
 
-use super::{COUNTING, Context, Outcome};
+use self::{bounded::Bounded, group::Group, over_blocks::OverBlocks, rows::RowPlan};
+use super::{
+    columns::{self, Column, grouped},
+    cost::{Samples, writing},
+    facts::Facts,
+    form::{COUNTING, Context, Entry, Keep, Outcome, Workload},
+};
 use crate::{
     dataset::{DataFile, Directory, Layout, block::BLOCK_BYTES},
-    engine::{
-        Engine, aio::Aio, fio::Fio, mmap::Mapped, sync::Sync, threads::Threads, tokio::Tokio,
-        uring::Uring,
-    },
     error::LabError,
     gates,
-    job::{Cache, Job, Timing},
-    plan::{EngineName, Group, Plan, Profile, Workload},
-    report::Section,
+    job::{Cache, Job, Profile, Timing},
+    plan::{Defaults, Plan},
     row::Row,
     schedule::Schedule,
+    section::{Place, Section},
     suspicions,
-    verdict::{self, Figure},
+    verdict::{self, Detour},
 };
-use bounded::Bounded;
-use rows::RowPlan;
+
+/// What the rest of the lab knows of this workload.
+pub static FACTS: Facts =
+    Facts { name: "read", depth_is: "depth", columns: columns::FILES, is_about_rings: true };
+
+/// Its line in the table.
+pub static ENTRY: Entry = Entry {
+    facts: &FACTS,
+    suite_s: 26,
+    has_files: true,
+    flags: &[
+        "engines", "ablate", "depth", "block", "profile", "pattern", "cache", "size", "files",
+        "threads", "heatmap", "keep", "reads",
+    ],
+    defaults: Defaults::of,
+    plan: |typed| Ok(Box::new(Read { groups: plan::groups(typed.args, typed.depths.as_deref())? })),
+};
+
+/// The lab's own time is calibrated so long for each depth.
+const CALIBRATION: Duration = Duration::from_millis(130);
+
+/// What is measured: a group for each profile and block.
+#[derive(Debug)]
+struct Read {
+    groups: Vec<Group>,
+}
+
+impl Workload for Read {
+    fn rows(&self) -> usize {
+        self.groups.iter().map(|group| rows(group).len()).sum()
+    }
+
+    fn time(&self, samples: &Samples) -> Duration {
+        time(&self.groups, self.kept_bytes(false), samples)
+    }
+
+    /// Groups of one profile share their files.
+    fn kept_bytes(&self, least: bool) -> u64 {
+        let first = |profile| self.groups.iter().find(|group| group.profile == profile);
+        let groups = [Profile::Buffered, Profile::Direct].into_iter().filter_map(first);
+        groups.map(|group| group.size.of(least)).sum()
+    }
+
+    fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
+        let mut over = OverBlocks::default();
+        self.groups.iter().try_for_each(|group| {
+            let mut outcome = run(context, &FACTS, group);
+            over.add(group, &self.groups, &mut outcome.section);
+            keep(outcome)
+        })
+    }
+}
+
+/// How long reads of these groups take.
+pub fn time(groups: &[Group], files_bytes: u64, samples: &Samples) -> Duration {
+    let depths: usize = groups.iter().map(|group| group.depths.len()).sum();
+    let calibration = CALIBRATION * u32::try_from(depths).unwrap_or(u32::MAX);
+    writing(files_bytes) + samples.time() + samples.counting * samples.rows + calibration
+}
+
+/// The columns with a bounded page cache.
+const BOUNDED: &[Column] = &[
+    columns::RATE,
+    columns::MIB_RATE,
+    Column::Latencies,
+    columns::CPU,
+    columns::CPU_KINDS,
+    columns::OTHER_CPU,
+    columns::CALLS,
+    columns::QUEUE,
+    columns::DEVICE,
+    Column::Of("device ops/s", |row| row.measured.device_ops_per_s().map(grouped)),
+];
 
 /// Measures a group. Lays its files out first.
-pub fn run(
-    context: &Context<'_>,
-    workload: Workload,
-    group: &Group,
-    directory: &Directory,
-) -> Outcome {
+pub fn run(context: &Context<'_>, facts: &'static Facts, group: &Group) -> Outcome {
     let timing = timing(context, group);
-    let rows = rows(group).into_iter().map(|row| make(row, timing)).collect();
+    let rows = rows(group).into_iter().map(|row| make(row, group, timing)).collect();
     let block = size_text(group.block_bytes as u64);
     let cache = match (group.profile, group.cache) {
         (Profile::Direct, Cache::Bounded) => "O_DIRECT, mmap through a bounded cache".to_owned(),
         (_, cache) => cache.to_string(),
     };
     let title =
-        format!("{} {} {}, {block} blocks, {cache}", workload.name(), group.profile, group.pattern);
-    let mut section = Section::new(workload, Some(group.clone()), title, rows);
-    let result = measure(context, group, directory, &mut section);
+        format!("{} {} {}, {block} blocks, {cache}", facts.name, group.profile, group.pattern);
+    let mut section = Section::new(facts, title, rows);
+    section.place = Place {
+        profile: Some(group.profile),
+        pattern: Some(group.pattern),
+        cache: Some(group.cache),
+        block_bytes: group.block_bytes,
+        ..Place::default()
+    };
+    section.detour = detour(group.profile);
+    let result = measure(context, group, &mut section);
     let depths = group.depths.iter().copied();
     let operation = bytes_text(group.block_bytes as u64).replace(".0 ", " ");
     let seed = context.plan.seed;
     for depth in depths {
         section.verdicts.push(verdict::at_depth(&section.rows, depth, &operation, seed));
         section.pairings.extend(verdict::pairings(&section.rows, depth, seed));
-        if workload == Workload::Latency {
-            section.switches.extend(verdict::costs(&section.rows, depth, Figure::Latency, seed));
-        }
     }
     section.summarise();
     Outcome { section, result }
@@ -82,30 +158,27 @@ fn timing(context: &Context<'_>, group: &Group) -> Timing {
     }
 }
 
-fn make(plan: RowPlan, timing: Timing) -> Row {
-    Row::new(plan.engine.to_string(), plan.kind, plan.depth, engine(plan.engine, timing))
+fn make(plan: RowPlan, group: &Group, timing: Timing) -> Row {
+    let name = plan.engine.to_string();
+    let cache = Some(group.cache_of(&name)).filter(|cache| *cache != group.cache);
+    Row { cache, ..Row::new(name, plan.kind, plan.depth, plan.engine.engine(timing)) }
 }
 
-/// The engine of a name. `timing` is for those that keep their own time.
-pub fn engine(name: EngineName, timing: Timing) -> Box<dyn Engine> {
-    match name {
-        EngineName::Sync => Box::new(Sync),
-        EngineName::Threads => Box::new(Threads),
-        EngineName::Mmap => Box::new(Mapped),
-        EngineName::Tokio => Box::new(Tokio),
-        EngineName::Aio => Box::new(Aio),
-        EngineName::Uring(switches) => Box::new(Uring { switches }),
-        EngineName::Ringwise(engine) => Box::new(engine),
-        EngineName::Fio { fixed } => Box::new(Fio { fixed, timing }),
-    }
+/// What a program can do if the kernel gives reads to its workers.
+fn detour(profile: Profile) -> Detour {
+    let (what, remedy) = match profile {
+        Profile::Direct => {
+            ("direct reads of this size", "use blocks that the device takes at once")
+        }
+        Profile::Buffered => {
+            ("reads through the page cache", "use O_DIRECT, or read what is cached by calls")
+        }
+    };
+    Detour { what, remedy }
 }
 
-fn measure(
-    context: &Context<'_>,
-    group: &Group,
-    directory: &Directory,
-    section: &mut Section,
-) -> Result<(), LabError> {
+fn measure(context: &Context<'_>, group: &Group, section: &mut Section) -> Result<(), LabError> {
+    let directory = context.directory();
     let storage = Storage::of(&context.instruments.sources, directory.path());
     section.filesystem = storage.mount.known().map(|mount| mount.kind.clone());
     if let Some(reason) = gates::storage(group.profile, &storage) {
@@ -132,17 +205,15 @@ fn measure(
         heatmap: is_drawn(context.plan, group, depth),
         ..context.job(depth, order_seed)
     };
-    if let (Cache::Bypassed, Some(device)) = (group.cache, storage.device.known()) {
-        let environment = Environment::read(&context.instruments.sources);
-        let [first, again] = suspicions::read_twice(&job("", 1, 0))?;
-        let is_virtual = suspicions::is_virtual(&environment, device);
-        section.notes.extend(suspicions::host_cache(is_virtual, &first, &again));
+    if group.cache == Cache::Bypassed {
+        section.notes.extend(host_cache(context, &storage, &job("", 1, 0))?);
     }
     calibration::calibrate(context, &|depth, seed| job("", depth, seed), section)?;
     let bounded = memory.map(|memory| Bounded::enter(memory, group, &files)).transpose()?;
     if let Some(bounded) = &bounded {
         section.notes.push(bounded.note());
         section.bound_bytes = Some(bounded.bytes());
+        section.columns = BOUNDED;
     }
     let of_row = |row: &Row, seed| job(&row.engine, row.depth, seed);
     let schedule = Schedule {
@@ -161,20 +232,41 @@ fn measure(
         // Pages in the cache would have to be looked for by every direct read.
         files.iter().try_for_each(page_cache::forget)?;
     }
+    take_and_count(context, group, &schedule, section)
+}
+
+/// Takes the samples, and counts system calls where another pass over the files is possible.
+fn take_and_count(
+    context: &Context<'_>,
+    group: &Group,
+    schedule: &Schedule<'_>,
+    section: &mut Section,
+) -> Result<(), LabError> {
     let title = section.title.clone();
-    let result = context.take(&schedule, section, &|row| {
-        format!("{title}: {} at depth {}", row.label(), row.depth)
-    });
-    let result = result.and_then(|()| match group.cache {
-        // Counting is another pass over files that must be cold again; the engines count too.
-        Cache::Cold => Ok(()),
-        Cache::Warm | Cache::Bypassed | Cache::Bounded => {
-            schedule.count(&mut section.rows, COUNTING, false)
-        }
+    let tell = |row: &Row| format!("{title}: {} at depth {}", row.label(), row.depth);
+    let result = context.take(schedule, section, &tell);
+    // Counting is another pass over files that must be cold again; the engines count too.
+    let is_counted = group.cache != Cache::Cold;
+    let result = result.and_then(|()| match is_counted {
+        true => schedule.count(&mut section.rows, COUNTING, false),
+        false => Ok(()),
     });
     remarks::remark(group, &mut section.rows);
     section.notes.extend(agreement::notes(&section.rows, context.plan.seed));
     result
+}
+
+/// Whether a host below a virtual device remembers what was read.
+fn host_cache(
+    context: &Context<'_>,
+    storage: &Storage,
+    job: &Job,
+) -> Result<Option<String>, LabError> {
+    let Some(device) = storage.device.known() else { return Ok(None) };
+    let environment = Environment::read(&context.instruments.sources);
+    let [first, again] = suspicions::read_twice(job)?;
+    let is_virtual = suspicions::is_virtual(&environment, device);
+    Ok(suspicions::host_cache(is_virtual, &first, &again))
 }
 
 /// Whether latencies over time are recorded: where that was asked for, and for the page of a suite of
@@ -297,18 +389,18 @@ pub fn storage_note(storage: &Storage) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Args;
+    use crate::{args::Args, suite::Suite};
 
     #[test]
     fn a_suite_records_the_direct_reads_of_which_most_are_in_flight() {
         let drawn = |args: Args| {
-            let plan = Plan::new(&args).unwrap();
+            let plan = Suite::new(&args).unwrap().plan;
             let of = |group: &Group| {
                 let depths = group.depths.iter().filter(|depth| is_drawn(&plan, group, **depth));
                 let profile = group.profile;
                 depths.map(move |depth| (profile, group.block_bytes, *depth)).collect::<Vec<_>>()
             };
-            plan.groups.iter().flat_map(of).collect::<Vec<_>>()
+            plan::groups(&args, None).unwrap().iter().flat_map(of).collect::<Vec<_>>()
         };
         assert_eq!(drawn(Args::default()), [(Profile::Direct, 4096, 32)]);
         let full = Args { full: true, ..Args::default() };
@@ -320,7 +412,7 @@ mod tests {
     #[test]
     fn a_block_of_the_sweep_that_does_not_fit_is_said_and_one_that_was_typed_is_an_error() {
         let args = Args { workload: Some("read".into()), standard: true, ..Args::default() };
-        let groups = Plan::new(&args).unwrap().groups;
+        let groups = plan::groups(&args, None).unwrap();
         let swept = groups.iter().rfind(|group| group.profile == Profile::Buffered).unwrap();
         assert_eq!(swept.block_bytes, 4 << 20);
         let small = [DataFile { path: "/x".into(), number: 0, bytes: 1 << 20 }];

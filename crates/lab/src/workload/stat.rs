@@ -1,28 +1,72 @@
 //! `stat`: the metadata of many files, in random order, with their names in the kernel's cache: what
 //! a tree walk, a build or a file server asks for. An operation is one statx(2).
 
-use std::sync::atomic::Ordering;
+mod calls;
+mod plan;
+mod tree;
+
+use std::{sync::atomic::Ordering, time::Duration};
 
 use ringwise_measure::device::Storage;
 
-use super::{COUNTING, Context, Outcome, remark};
+use self::{
+    calls::{BlockingStat, RingStat},
+    plan::StatPlan,
+    tree::Tree,
+};
+use super::{
+    columns,
+    cost::Samples,
+    facts::Facts,
+    form::{COUNTING, Context, Entry, Keep, Outcome, Workload, remark},
+};
 use crate::{
-    dataset::{DataFile, Directory, tree::Tree},
-    engine::{
-        Engine,
-        stat::{BlockingStat, RingStat},
-    },
+    dataset::DataFile,
+    engine::Engine,
     error::LabError,
-    job::{Job, Pattern},
-    plan::{StatPlan, Workload},
-    report::Section,
+    job::{Job, Pattern, Timing},
+    plan::Defaults,
     row::{Row, RowKind},
-    verdict,
+    section::Section,
+    verdict::{self, Detour},
 };
 
-/// How many rows there are.
-pub fn row_count(plan: &StatPlan) -> usize {
-    rows(plan).len()
+/// What the rest of the lab knows of this workload.
+pub static FACTS: Facts =
+    Facts { name: "stat", depth_is: "depth", columns: columns::CALLS_ONLY, is_about_rings: true };
+
+/// Its line in the table.
+pub static ENTRY: Entry = Entry {
+    facts: &FACTS,
+    suite_s: 6,
+    has_files: true,
+    flags: &["depth", "files", "reads"],
+    defaults: Defaults::of,
+    plan: |typed| Ok(Box::new(StatPlan::new(typed)?)),
+};
+
+/// The time to make an empty file and to remove it.
+const EMPTY_FILE: Duration = Duration::from_micros(40);
+/// A name and an inode, on a file system that has none in reserve.
+const FILE_BYTES: u64 = 1 << 10;
+
+impl Workload for StatPlan {
+    fn rows(&self) -> usize {
+        rows(self).len()
+    }
+
+    fn time(&self, samples: &Samples) -> Duration {
+        let files = u32::try_from(self.files).unwrap_or(u32::MAX);
+        EMPTY_FILE * files + samples.time() + samples.counting * samples.rows
+    }
+
+    fn passing_bytes(&self, _: Timing) -> u64 {
+        self.files * FILE_BYTES
+    }
+
+    fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
+        keep(run(context, self))
+    }
 }
 
 fn rows(plan: &StatPlan) -> Vec<Row> {
@@ -41,13 +85,13 @@ fn rows(plan: &StatPlan) -> Vec<Row> {
 }
 
 /// Measures all rows over one tree.
-pub fn run(context: &Context<'_>, directory: &Directory) -> Outcome {
-    let plan = &context.plan.stat;
+fn run(context: &Context<'_>, plan: &StatPlan) -> Outcome {
     let title = format!("stat of {} files, names cached", plan.files);
-    let mut section = Section::new(Workload::Stat, None, title, rows(plan));
-    let storage = Storage::of(&context.instruments.sources, directory.path());
+    let mut section = Section::new(&FACTS, title, rows(plan));
+    section.detour = Detour { what: "look-ups of names", remedy: "make them by calls" };
+    let storage = Storage::of(&context.instruments.sources, context.directory().path());
     section.filesystem = storage.mount.known().map(|mount| mount.kind.clone());
-    let result = measure(context, directory, &mut section);
+    let result = measure(context, plan.files, &mut section);
     let seed = context.plan.seed;
     section.rows.iter_mut().filter(|row| row.is_valid()).for_each(remark);
     for &depth in &plan.depths {
@@ -58,15 +102,10 @@ pub fn run(context: &Context<'_>, directory: &Directory) -> Outcome {
     Outcome { section, result }
 }
 
-fn measure(
-    context: &Context<'_>,
-    directory: &Directory,
-    section: &mut Section,
-) -> Result<(), LabError> {
-    let count = context.plan.stat.files;
+fn measure(context: &Context<'_>, count: u64, section: &mut Section) -> Result<(), LabError> {
     context.progress.begin(count);
     context.progress.tell("making files for stat".to_owned());
-    let tree = Tree::make(directory, count, &mut |files| {
+    let tree = Tree::make(context.directory(), count, &mut |files| {
         context.progress.advance(files);
         !context.interrupt.load(Ordering::Relaxed)
     });

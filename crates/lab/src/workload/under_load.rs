@@ -5,14 +5,17 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Context, Outcome, server::Processors};
+use super::{
+    form::{Context, Outcome},
+    server::Processors,
+};
 use crate::{
     engine::Engine,
     error::LabError,
     job::{Failure, Job},
-    report::Section,
     row::{Row, RowKind},
     sample::Counted,
+    section::Section,
     verdict,
 };
 
@@ -47,20 +50,19 @@ impl<S: Served> UnderLoad<S> {
         all
     }
 
-    /// Measures all of them in a section. `tell` says what a row measures, `operation` what one
-    /// operation is, and `remark` of a row what else is to be known of it.
+    /// Measures all of them in a section. `operation` names one operation; `remark` adds what else is
+    /// to be known of a row.
     pub(super) fn run(
         self,
         context: &Context<'_>,
         mut section: Section,
-        tell: &str,
         operation: &str,
         remark: impl Fn(&S, &mut Row),
     ) -> Outcome {
         let UnderLoad { served, rows } = self;
         section.rows = rows;
         section.notes.insert(0, Processors::choose().note());
-        let result = measure(context, &served, &mut section, tell);
+        let result = measure(context, &served, &mut section);
         for (row, served) in section.rows.iter_mut().zip(&served) {
             be_frank(row);
             remark(served, row);
@@ -82,12 +84,12 @@ fn measure<S: Served>(
     context: &Context<'_>,
     served: &[S],
     section: &mut Section,
-    tell: &str,
 ) -> Result<(), LabError> {
-    let block_bytes = section.message_bytes;
+    let block_bytes = section.place.block_bytes;
     let job = |row: &Row, order_seed| Job { block_bytes, ..context.job(row.depth, order_seed) };
+    let title = section.title.clone();
     context.take(&context.schedule(&job), section, &|row| {
-        format!("{tell}: {}, {} connections", row.label(), row.depth)
+        format!("{title}: {}, {} connections", row.label(), row.depth)
     })?;
     if context.plan.self_check.is_some() {
         // A row is not the server that it is called after.

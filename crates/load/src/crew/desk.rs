@@ -3,19 +3,22 @@
 use std::{io, net::SocketAddr, net::TcpStream};
 
 use rustix::{
+    event::epoll::EventFlags,
     fd::OwnedFd,
     net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt},
 };
 
-use super::{Clock, totals::Tally};
-use crate::{pace::Pace, poll::Poll};
+use super::{fault::Fault, post::Clock, totals::Totals};
+use crate::{account::OwnTime, pace::Pace, poll::Poll};
 
 /// What the connections of a thread share, with a `kit` for what they send.
 pub(crate) struct Desk<K> {
     pub clock: Clock,
     pub poll: Poll,
     pub pace: Option<Pace>,
-    pub tally: Tally,
+    pub tally: Totals,
+    /// The thread's own time over the measured time.
+    pub own: OwnTime,
     /// The measured time; not yet known: the end of time.
     pub from_ns: u64,
     pub until_ns: u64,
@@ -33,7 +36,8 @@ impl<K> Desk<K> {
             clock,
             poll,
             pace: None,
-            tally: Tally::default(),
+            tally: Totals::default(),
+            own: OwnTime::default(),
             from_ns: u64::MAX,
             until_ns: u64::MAX,
             may_send: false,
@@ -55,14 +59,20 @@ impl<K> Desk<K> {
         }
     }
 
-    /// Begins to connect a socket whose events carry `place`; `set` sets what else is to be set.
-    ///
-    /// # Errors
-    ///
-    /// What the calls report.
+    /// Begins to connect a socket whose events carry `place`; `set` sets further options.
     pub(crate) fn connect(
         &self,
-        address: &SocketAddr,
+        address: SocketAddr,
+        place: usize,
+        set: impl FnOnce(&OwnedFd) -> rustix::io::Result<()>,
+    ) -> Result<TcpStream, Fault> {
+        let connected = self.try_connect(address, place, set);
+        connected.map_err(|error| Fault::connecting(address, &error))
+    }
+
+    fn try_connect(
+        &self,
+        address: SocketAddr,
         place: usize,
         set: impl FnOnce(&OwnedFd) -> rustix::io::Result<()>,
     ) -> io::Result<TcpStream> {
@@ -71,11 +81,28 @@ impl<K> Desk<K> {
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         sockopt::set_tcp_nodelay(&socket, true)?;
         set(&socket)?;
-        match connect(&socket, address) {
+        match connect(&socket, &address) {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
         }
         self.poll.add(&socket, place)?;
         Ok(TcpStream::from(socket))
+    }
+
+    /// Whether a connecting socket is connected, by the flags of its event; counts it then.
+    pub(crate) fn is_connected(
+        &mut self,
+        stream: &TcpStream,
+        flags: EventFlags,
+        address: SocketAddr,
+    ) -> Result<bool, Fault> {
+        if !flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
+            return Ok(false);
+        }
+        if let Some(error) = stream.take_error().unwrap_or_else(Some) {
+            return Err(Fault::connecting(address, &error));
+        }
+        self.tally.connections_made += 1;
+        Ok(true)
     }
 }

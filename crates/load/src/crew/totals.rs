@@ -1,6 +1,6 @@
-//! What every generator counts, whatever it sends: by a thread, and of all threads together.
+//! What every generator counts, whatever it sends: a thread by itself, and all threads together.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use ringwise_measure::{
     Latency, Percentiles, Sources,
@@ -9,58 +9,11 @@ use ringwise_measure::{
 };
 use serde::Serialize;
 
+use super::fault::Fault;
 use crate::account::{ClientFacts, ClientUse, OwnTime, ServerFacts, ServerUse};
 
 /// Faults that are kept in words.
 const FAULTS_TOLD: usize = 8;
-
-/// What a thread counts.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    /// Operations that ended in the measured time.
-    pub operations: u64,
-    /// Units, messages or lines, of the whole run: sent whole, and taken or given back whole.
-    pub sent: u64,
-    pub received: u64,
-    /// The same in bytes, parts of units included.
-    pub bytes_sent: u64,
-    /// Connections that were made.
-    pub connections_made: u64,
-    /// Operations that were due in the measured time and never begun.
-    pub unsent: u64,
-    /// Of operations that were under way in the measured time.
-    pub latency: Latency,
-    /// In an open loop: how late the thread came to look at what was due.
-    pub lag: Latency,
-    /// Connections that failed.
-    pub errors: u64,
-    /// The first of them, in words.
-    pub faults: Vec<String>,
-    /// The thread's own time over the measured time.
-    pub own: OwnTime,
-}
-
-/// What can be wrong with a connection.
-pub(crate) trait Fault: fmt::Display {
-    /// It was not open after so long.
-    fn unopened(seconds: u64) -> Self;
-
-    /// Whether the connection could not be made, which is not about one among others.
-    fn is_of_connecting(&self) -> bool;
-}
-
-impl Tally {
-    /// Counts a connection that failed.
-    pub(crate) fn failed(&mut self, number: u64, fault: &impl Fault) {
-        self.errors += 1;
-        if self.faults.len() < FAULTS_TOLD {
-            self.faults.push(match fault.is_of_connecting() {
-                true => fault.to_string(),
-                false => format!("connection {number}: {fault}"),
-            });
-        }
-    }
-}
 
 /// What a run came to, whatever was sent.
 #[derive(Debug, Default)]
@@ -96,25 +49,34 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// The counts of all threads.
-    pub(crate) fn of(tallies: Vec<Tally>) -> Totals {
-        let mut totals = Totals {
-            client: ClientUse::default().of(tallies.iter().map(|tally| tally.own)),
-            ..Totals::default()
-        };
-        for tally in tallies {
-            totals.operations += tally.operations;
-            totals.sent += tally.sent;
-            totals.received += tally.received;
-            totals.bytes_sent += tally.bytes_sent;
-            totals.connections_made += tally.connections_made;
-            totals.errors += tally.errors;
-            totals.faults.extend(tally.faults);
-            totals.unsent += tally.unsent;
-            totals.latency.merge(&tally.latency);
-            totals.lag.merge(&tally.lag);
+    /// The counts of all threads, each with its thread's own time.
+    pub(crate) fn of(threads: Vec<(Totals, OwnTime)>) -> Totals {
+        let client = ClientUse::of(threads.iter().map(|(_, own)| *own));
+        let mut all = Totals { client, ..Totals::default() };
+        for (thread, _) in threads {
+            all.operations += thread.operations;
+            all.sent += thread.sent;
+            all.received += thread.received;
+            all.bytes_sent += thread.bytes_sent;
+            all.connections_made += thread.connections_made;
+            all.errors += thread.errors;
+            all.faults.extend(thread.faults);
+            all.unsent += thread.unsent;
+            all.latency.merge(&thread.latency);
+            all.lag.merge(&thread.lag);
         }
-        totals
+        all
+    }
+
+    /// Counts a connection that failed.
+    pub(crate) fn failed(&mut self, number: u64, fault: &Fault) {
+        self.errors += 1;
+        if self.faults.len() < FAULTS_TOLD {
+            self.faults.push(match fault {
+                Fault::Connecting(text) => text.clone(),
+                fault => format!("connection {number}: {fault}"),
+            });
+        }
     }
 
     /// Operations that ended in the measured time, per second.
@@ -248,12 +210,9 @@ mod tests {
 
     #[test]
     fn threads_are_summed_and_the_busiest_decides() {
-        let tally = |operations, cpu_ns, waited_ns| Tally {
-            operations,
-            sent: 10,
-            received: 10,
-            own: OwnTime { elapsed_ns: 100, cpu_ns, waited_ns },
-            ..Tally::default()
+        let tally = |operations, cpu_ns, waited_ns| {
+            let own = OwnTime { elapsed_ns: 100, cpu_ns, waited_ns };
+            (Totals { operations, sent: 10, received: 10, ..Totals::default() }, own)
         };
         let both = Totals::of(vec![tally(3, 90, Some(6)), tally(4, 95, Some(0))]);
         assert_eq!((both.operations, both.sent), (7, 20));

@@ -7,7 +7,11 @@ use std::{ops::Range, sync::Arc};
 
 use rustix::event::epoll::EventFlags;
 
-use super::{Desk, Fault, Order, Over, Post, Report, Shared};
+use super::{
+    desk::Desk,
+    fault::Fault,
+    post::{Order, Over, Post, Report, Shared},
+};
 use crate::{account::Mark, pace::Pace, poll::SLEEP_NS_MAX};
 
 /// Connections that are being opened at the same time: what fits into the shortest queue of a
@@ -19,10 +23,9 @@ const OPENING_SECONDS: u64 = 10;
 /// One connection. It never waits.
 pub(crate) trait Connection {
     type Kit;
-    type Fault: Fault;
 
     /// Begins to connect.
-    fn open(&mut self, desk: &mut Desk<Self::Kit>) -> Result<(), Self::Fault>;
+    fn open(&mut self, desk: &mut Desk<Self::Kit>) -> Result<(), Fault>;
 
     /// Whether the server has taken it.
     fn is_open(&self) -> bool;
@@ -33,22 +36,22 @@ pub(crate) trait Connection {
     fn is_over(&self) -> bool;
 
     /// Does what a ready socket lets be done.
-    fn ready(&mut self, flags: EventFlags, desk: &mut Desk<Self::Kit>) -> Result<(), Self::Fault>;
+    fn ready(&mut self, flags: EventFlags, desk: &mut Desk<Self::Kit>) -> Result<(), Fault>;
 
     /// Begins what may begin, and sends what may be sent.
-    fn advance(&mut self, desk: &mut Desk<Self::Kit>) -> Result<(), Self::Fault>;
+    fn advance(&mut self, desk: &mut Desk<Self::Kit>) -> Result<(), Fault>;
 
     /// Nothing more begins: says its last.
-    fn wind_down(&mut self, desk: &mut Desk<Self::Kit>) -> Result<(), Self::Fault>;
+    fn wind_down(&mut self, desk: &mut Desk<Self::Kit>) -> Result<(), Fault>;
 
     /// The end of one that is over.
-    fn finish(&mut self, desk: &mut Desk<Self::Kit>) -> Result<(), Self::Fault>;
+    fn finish(&mut self, desk: &mut Desk<Self::Kit>) -> Result<(), Fault>;
 
-    /// What keeps it from being over, after `seconds` of nothing.
-    fn stuck(&self, seconds: u64, desk: &Desk<Self::Kit>) -> Self::Fault;
+    /// What keeps it from being open, or at the end from being over, after `seconds` of nothing.
+    fn stuck(&self, seconds: u64, desk: &Desk<Self::Kit>) -> Fault;
 
     /// Counts the connection as failed. What was under way took at least until now.
-    fn fail(&mut self, fault: &Self::Fault, desk: &mut Desk<Self::Kit>);
+    fn fail(&mut self, fault: &Fault, desk: &mut Desk<Self::Kit>);
 }
 
 /// What a generator's connections have of their own, and what it does with all of a thread's.
@@ -121,8 +124,8 @@ impl<K: Kit> Worker<K> {
         }
         worker.measure();
         worker.settle();
-        let Desk { tally, kit, .. } = worker.desk;
-        let _ = reports.send(Report::Over(Box::new(Over { tally, ledger: kit.ledger() })));
+        let Desk { tally, own, kit, .. } = worker.desk;
+        let _ = reports.send(Report::Over(Box::new(Over { tally, own, ledger: kit.ledger() })));
     }
 
     /// Opens connections until each is open or has failed.
@@ -150,7 +153,8 @@ impl<K: Kit> Worker<K> {
                 for place in range.start..next {
                     let connection = &self.connections[place];
                     if !connection.is_open() && !connection.is_failed() {
-                        self.settle_fault(place, Err(Fault::unopened(OPENING_SECONDS)));
+                        let stuck = connection.stuck(OPENING_SECONDS, &self.desk);
+                        self.settle_fault(place, Err(stuck));
                     }
                 }
             }
@@ -177,7 +181,7 @@ impl<K: Kit> Worker<K> {
             now_ns = self.desk.clock.now_ns();
         }
         if let Some(from) = from {
-            self.desk.tally.own = Mark::set(now_ns).since(&from);
+            self.desk.own = Mark::set(now_ns).since(&from);
         }
         K::end(self);
         self.desk.may_send = false;
@@ -199,11 +203,7 @@ impl<K: Kit> Worker<K> {
         self.settle_fault(place, advanced);
     }
 
-    pub(crate) fn settle_fault(
-        &mut self,
-        place: usize,
-        result: Result<(), <K::Connection as Connection>::Fault>,
-    ) {
+    pub(crate) fn settle_fault(&mut self, place: usize, result: Result<(), Fault>) {
         if let Err(fault) = result {
             self.connections[place].fail(&fault, &mut self.desk);
         }

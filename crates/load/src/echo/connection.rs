@@ -13,11 +13,11 @@ use std::{
 use rustix::{event::epoll::EventFlags, net::sockopt};
 
 use super::{
-    fault::Fault,
+    fault::wrong_echo,
     pattern::{Key, Pattern},
     plan::Plan,
 };
-use crate::crew;
+use crate::crew::{self, Fault};
 
 /// The most that one call sends or receives.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -63,9 +63,10 @@ fn done(desk: &mut Desk, begun_ns: u64, ended_ns: u64) {
 }
 
 /// What a connection is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Role {
     /// Sends when its message has come back, or when one is due.
+    #[default]
     Pinger,
     /// Says something at the beginning and at the end.
     Idle,
@@ -84,9 +85,10 @@ impl Role {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     /// No socket: not yet made, over, or failed.
+    #[default]
     Closed,
     Connecting,
     Open,
@@ -95,6 +97,7 @@ enum Stage {
 }
 
 /// One connection, or one after the other where the role makes them anew.
+#[derive(Default)]
 pub(super) struct Connection {
     role: Role,
     stage: Stage,
@@ -119,30 +122,13 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(role: Role, place: usize) -> Connection {
-        Connection {
-            role,
-            stage: Stage::Closed,
-            place,
-            number: 0,
-            stream: None,
-            key: Key::default(),
-            promised: 0,
-            sent: 0,
-            received: 0,
-            whole: 0,
-            begun_ns: VecDeque::new(),
-            operations: 0,
-            due: 0,
-            is_failed: false,
-        }
+        Connection { role, place, ..Connection::default() }
     }
 }
 
 impl crew::Connection for Connection {
     type Kit = Kit;
-    type Fault = Fault;
 
-    /// Begins to connect.
     fn open(&mut self, desk: &mut Desk) -> Result<(), Fault> {
         self.number = desk.kit.next_number;
         desk.kit.next_number += desk.kit.plan.threads as u64;
@@ -150,11 +136,11 @@ impl crew::Connection for Connection {
         (self.promised, self.sent, self.received, self.whole) = (0, 0, 0, 0);
         let address = desk.kit.plan.address;
         let is_slow = self.role == Role::SlowReader;
-        let stream = desk.connect(&address, self.place, |socket| match is_slow {
+        let stream = desk.connect(address, self.place, |socket| match is_slow {
             true => sockopt::set_socket_recv_buffer_size(socket, SLOW_BUFFER_BYTES),
             false => Ok(()),
         });
-        self.stream = Some(stream.map_err(|error| Fault::Connect(address, error))?);
+        self.stream = Some(stream?);
         self.stage = Stage::Connecting;
         Ok(())
     }
@@ -168,13 +154,11 @@ impl crew::Connection for Connection {
         self.is_failed
     }
 
-    /// Whether nothing of it is under way.
     fn is_over(&self) -> bool {
         self.stage == Stage::Closed
             || (self.stage == Stage::Open && self.is_echoed()) && !self.role.is_by_connection()
     }
 
-    /// Does what a ready socket lets be done.
     fn ready(&mut self, flags: EventFlags, desk: &mut Desk) -> Result<(), Fault> {
         if self.stage == Stage::Connecting {
             self.connected(flags, desk)?;
@@ -187,7 +171,6 @@ impl crew::Connection for Connection {
         self.advance(desk)
     }
 
-    /// Begins what may begin, and sends what is to be sent.
     fn advance(&mut self, desk: &mut Desk) -> Result<(), Fault> {
         if desk.may_send && !self.is_failed {
             match self.role {
@@ -218,23 +201,26 @@ impl crew::Connection for Connection {
     fn finish(&mut self, desk: &mut Desk) -> Result<(), Fault> {
         self.receive_once(CHUNK_BYTES, desk).or_else(|fault| match fault {
             // All is echoed, so that it may close.
-            Fault::Ended { .. } | Fault::Call { .. } => Ok(None),
+            Fault::Broken(_) => Ok(None),
             fault => Err(fault),
         })?;
         self.close(desk);
         Ok(())
     }
 
-    /// What keeps it from being settled, after `seconds` of nothing.
     fn stuck(&self, seconds: u64, _: &Desk) -> Fault {
-        match self.stage {
-            Stage::Connecting => Fault::Unopened { seconds },
-            Stage::HalfClosed if self.is_echoed() => Fault::Unended { seconds },
-            _ => Fault::Silent { seconds, echoed: self.received, sent: self.sent },
-        }
+        let was_taken = self.is_open() || self.role.is_by_connection();
+        Fault::Wrong(match self.stage {
+            stage if stage == Stage::Connecting || !was_taken => {
+                format!("not taken, or its first message not echoed, within {seconds} s")
+            }
+            Stage::HalfClosed if self.is_echoed() => format!(
+                "all was echoed, but the server did not close within {seconds} s of the half-close"
+            ),
+            _ => format!("no echo for {seconds} s after the end ({})", self.progress()),
+        })
     }
 
-    /// Counts the connection as failed. What was under way took at least until now.
     fn fail(&mut self, fault: &Fault, desk: &mut Desk) {
         let now_ns = desk.clock.now_ns();
         for begun_ns in std::mem::take(&mut self.begun_ns) {
@@ -261,16 +247,16 @@ impl Connection {
         self.received == self.promised
     }
 
+    fn progress(&self) -> String {
+        format!("{} of {} bytes were echoed", self.received, self.sent)
+    }
+
     fn connected(&mut self, flags: EventFlags, desk: &mut Desk) -> Result<(), Fault> {
         let Some(stream) = &self.stream else { return Ok(()) };
-        if !flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
+        if !desk.is_connected(stream, flags, desk.kit.plan.address)? {
             return Ok(());
         }
-        if let Some(error) = stream.take_error().unwrap_or_else(Some) {
-            return Err(Fault::Connect(desk.kit.plan.address, error));
-        }
         self.stage = Stage::Open;
-        desk.tally.connections_made += 1;
         let messages = if self.role == Role::HalfCloser { desk.kit.plan.pipeline } else { 1 };
         self.promised = messages as u64 * desk.kit.plan.length_bytes as u64;
         if !self.role.is_by_connection() {
@@ -321,20 +307,20 @@ impl Connection {
                 Ok(written) => self.sent += written as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.call_failed("sending", error)),
+                Err(error) => return Err(self.call_failed("sending", &error)),
             }
         }
         if self.role == Role::HalfCloser {
             stream
                 .shutdown(Shutdown::Write)
-                .map_err(|error| self.call_failed("half-closing", error))?;
+                .map_err(|error| self.call_failed("half-closing", &error))?;
             self.stage = Stage::HalfClosed;
         }
         Ok(())
     }
 
-    fn call_failed(&self, what: &'static str, error: io::Error) -> Fault {
-        Fault::Call { what, error, echoed: self.received, sent: self.sent }
+    fn call_failed(&self, what: &str, error: &io::Error) -> Fault {
+        Fault::of_call(what, error, &self.progress())
     }
 
     /// Receives until nothing is left. A read that fills less than its buffer has emptied the
@@ -359,7 +345,7 @@ impl Connection {
                 return match error.kind() {
                     io::ErrorKind::WouldBlock => Ok(None),
                     io::ErrorKind::Interrupted => Ok(Some(0)),
-                    _ => Err(self.call_failed("receiving", error)),
+                    _ => Err(self.call_failed("receiving", &error)),
                 };
             }
         };
@@ -372,14 +358,18 @@ impl Connection {
     fn check(&self, count: usize, desk: &mut Desk) -> Result<(), Fault> {
         let outstanding = self.sent - self.received;
         if count as u64 > outstanding {
-            return Err(Fault::Unasked { sent: self.sent, more: count as u64 - outstanding });
+            let more = count as u64 - outstanding;
+            return Err(Fault::Wrong(format!(
+                "the server sent {more} bytes more than the {} that it was given",
+                self.sent
+            )));
         }
         desk.kit.pattern.fill(self.key, self.received, &mut desk.kit.output[..count]);
         let (expected, found) = (&desk.kit.output[..count], &desk.kit.input[..count]);
         if expected == found {
             return Ok(());
         }
-        Err(Fault::wrong(self.received, desk.kit.plan.length_bytes, expected, found))
+        Err(wrong_echo(self.received, desk.kit.plan.length_bytes, expected, found))
     }
 
     /// Ends the operations whose messages have come back.
@@ -413,7 +403,10 @@ impl Connection {
     /// The server has closed: as it should after a half-close, and too early otherwise.
     fn ended(&mut self, desk: &mut Desk) -> Result<(), Fault> {
         if self.stage != Stage::HalfClosed || !self.is_echoed() {
-            return Err(Fault::Ended { echoed: self.received, sent: self.sent });
+            return Err(Fault::Broken(format!(
+                "the server closed it after echoing {} of {} bytes",
+                self.received, self.sent
+            )));
         }
         self.operation_over(desk.clock.now_ns(), desk);
         Ok(())

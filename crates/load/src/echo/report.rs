@@ -7,7 +7,7 @@ use std::{io::Write, path::Path};
 use ringwise_measure::quantity::size_text;
 
 use super::{outcome::Outcome, plan::Plan};
-use crate::{document, error::LoadError};
+use crate::{args::typed, document, error::LoadError};
 
 /// Prints the result, and writes the file where one was named.
 pub(super) fn give(
@@ -46,7 +46,7 @@ fn header(plan: &Plan) -> String {
         Some(rate) => format!("open loop of {rate} per second"),
         None => "closed loop".to_owned(),
     };
-    let beside = match (plan.mode.idle(), plan.mode.slow()) {
+    let beside = match (plan.idle, plan.slow) {
         (0, 0) => String::new(),
         (idle, 0) => format!(" beside {idle} idle"),
         (_, slow) => format!(" beside {slow} slow"),
@@ -56,7 +56,7 @@ fn header(plan: &Plan) -> String {
         "echo at {}: {}, {} connections{beside}, {} bytes a message, {} in flight, {pacing}, {} \
          {threads}",
         plan.name,
-        plan.mode.name(),
+        typed(plan.mode),
         plan.connections,
         size_text(plan.length_bytes as u64),
         plan.pipeline,

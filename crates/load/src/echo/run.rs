@@ -9,22 +9,14 @@ use crate::{
     limits,
 };
 
-/// Does what the plan says. A signal that sets `interrupted` ends the measured time early.
+/// Does what the plan says, and calls `at` when the measured time begins and ends. A signal that
+/// sets `interrupted` ends it early.
 ///
 /// # Errors
 ///
 /// [`LoadError`]: nothing could be measured. Connections that fail among others that do not are
 /// counted in the [`Outcome`].
-pub fn run(plan: &Plan, interrupted: &Arc<AtomicBool>) -> Result<Outcome, LoadError> {
-    run_observed(plan, interrupted, &mut |_| {})
-}
-
-/// The same, for a caller that has something to look at when the measured time begins and ends.
-///
-/// # Errors
-///
-/// As for [`run`].
-pub fn run_observed(
+pub fn run(
     plan: &Plan,
     interrupted: &Arc<AtomicBool>,
     at: &mut dyn FnMut(Moment),
@@ -36,7 +28,7 @@ pub fn run_observed(
         warm_up: plan.warm_up,
         duration: plan.duration,
         server_pid: plan.server_pid,
-        has_idle: plan.mode.idle() > 0,
+        has_idle: plan.idle > 0,
         opens_later: plan.mode.is_by_connection(),
     };
     let crew = Crew::start(plan.threads, &plan.processors, interrupted, work)?;

@@ -1,10 +1,11 @@
 //! What a thread does with its connections: who they are, when they begin, and how they end.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use super::{
+    args::Mode,
     connection::{Connection, Kit, Role},
-    plan::{Mode, Plan},
+    plan::Plan,
 };
 use crate::{
     crew::{self, Post},
@@ -18,32 +19,18 @@ type Worker = crew::Worker<Kit>;
 
 /// Does what a thread is told until it is over.
 pub(super) fn run(plan: &Arc<Plan>, seed: u64, post: Post<u64>) {
-    let share = Share::of(plan, post.index);
+    // Every connection is in one thread's part and none in two.
+    let part = |count: usize| (post.index..count).step_by(plan.threads).count();
+    let (senders, others) = (part(plan.connections), part(plan.idle + plan.slow));
     let (active, beside) = match plan.mode {
         Mode::HalfClose => (Role::HalfCloser, Role::Idle),
         Mode::ConnectStorm => (Role::Stormer, Role::Idle),
-        Mode::SlowReader { .. } => (Role::Pinger, Role::SlowReader),
-        Mode::PingPong | Mode::Idle { .. } => (Role::Pinger, Role::Idle),
+        Mode::SlowReader => (Role::Pinger, Role::SlowReader),
+        Mode::PingPong | Mode::Idle => (Role::Pinger, Role::Idle),
     };
-    let roles =
-        std::iter::repeat_n(active, share.active).chain(std::iter::repeat_n(beside, share.beside));
+    let roles = iter::repeat_n(active, senders).chain(iter::repeat_n(beside, others));
     let connections = roles.enumerate().map(|(place, role)| Connection::new(role, place)).collect();
-    Worker::run(Kit::new(plan.clone(), seed, post.index), connections, share.active, post);
-}
-
-/// A thread's part of the connections: those that send, and those beside them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Share {
-    active: usize,
-    beside: usize,
-}
-
-impl Share {
-    /// The part of thread `thread`, with every connection in one part and none in two.
-    fn of(plan: &Plan, thread: usize) -> Share {
-        let part = |count: usize| count / plan.threads + usize::from(thread < count % plan.threads);
-        Share { active: part(plan.connections), beside: part(plan.mode.idle() + plan.mode.slow()) }
-    }
+    Worker::run(Kit::new(plan.clone(), seed, post.index), connections, senders, post);
 }
 
 impl crew::Kit for Kit {

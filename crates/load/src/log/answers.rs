@@ -1,6 +1,7 @@
-//! What a target sends back: lines of the daemon's protocol (`docs/logd.md`), or RELP's frames.
+//! What a target sends back: lines of the daemon's protocol (`docs/reference/logd.md`), or RELP's frames.
 
-use super::{args::Protocol, fault::Fault};
+use super::args::Protocol;
+use crate::crew::Fault;
 
 /// The longest answer. Longer is none.
 const ANSWER_BYTES_MAX: usize = 4096;
@@ -49,9 +50,16 @@ impl Answers {
     }
 }
 
+/// Bytes that are no answer.
+pub(super) fn strange(bytes: &[u8]) -> Fault {
+    let text = String::from_utf8_lossy(bytes);
+    let shown = text.lines().next().unwrap_or_default().escape_debug();
+    Fault::Wrong(format!("the target answered what is no answer: \"{shown}\""))
+}
+
 /// The first answer and its length, if it is whole.
 fn parse(protocol: Protocol, bytes: &[u8]) -> Result<Option<(Answer<'_>, usize)>, Fault> {
-    let strange = || Fault::strange(&bytes[..bytes.len().min(SHOWN_BYTES)]);
+    let strange = || strange(&bytes[..bytes.len().min(SHOWN_BYTES)]);
     let found = match protocol {
         Protocol::Relp => frame(bytes).map_err(|()| strange())?,
         Protocol::Lines | Protocol::OctetCounting => match bytes.iter().position(|&b| b == b'\n') {

@@ -13,15 +13,17 @@ use rustix::{event::epoll::EventFlags, net::sockopt};
 use rustls::ClientConnection;
 
 use super::{
-    answers::{Answer, Answers},
+    answers::{Answer, Answers, strange},
     args::{Guarantee, Protocol},
-    fault::Fault,
     ledger::Ledger,
-    lines::{Lines, transaction},
+    lines::{Lines, Name, transaction},
     plan::Plan,
     wire::Wire,
 };
-use crate::crew;
+use crate::{
+    args::typed,
+    crew::{self, Fault},
+};
 
 /// About the most that one call sends, and that is made and not sent.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -69,9 +71,10 @@ impl Kit {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     /// Over, failed, or not yet made.
+    #[default]
     Closed,
     Connecting,
     /// TLS, then the greeting.
@@ -89,6 +92,7 @@ struct Batch {
 }
 
 /// One connection.
+#[derive(Default)]
 pub(super) struct Connection {
     is_sender: bool,
     stage: Stage,
@@ -116,50 +120,29 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(is_sender: bool, place: usize, number: u64) -> Connection {
-        Connection {
-            is_sender,
-            stage: Stage::Closed,
-            place,
-            number,
-            wire: None,
-            due: 0,
-            made: 0,
-            answered: 0,
-            timed: 0,
-            rejected: 0,
-            pending: Vec::new(),
-            pending_at: 0,
-            batches: VecDeque::new(),
-            answers: Answers::default(),
-            early: BTreeSet::new(),
-            has_greeted: false,
-            is_failed: false,
-        }
+        Connection { is_sender, place, number, ..Connection::default() }
     }
 }
 
 impl crew::Connection for Connection {
     type Kit = Kit;
-    type Fault = Fault;
 
-    /// Begins to connect.
     fn open(&mut self, desk: &mut Desk) -> Result<(), Fault> {
         let address = desk.kit.plan.address;
-        let failed = |error| Fault::Connect(address, error);
         let is_answered = desk.kit.plan.is_answered();
         // Without answers only the buffers bound what is under way.
         let bytes = (SEND_BUFFERS_BYTES / desk.kit.plan.connections)
             .clamp(SEND_BUFFER_BYTES_MIN, SEND_BUFFER_BYTES_MAX);
-        let stream = desk.connect(&address, self.place, |socket| match is_answered {
+        let stream = desk.connect(address, self.place, |socket| match is_answered {
             true => Ok(()),
             false => sockopt::set_socket_send_buffer_size(socket, bytes),
         });
-        let stream = stream.map_err(failed)?;
+        let stream = stream?;
         self.wire = Some(match &desk.kit.plan.tls {
             None => Wire::Plain(stream),
             Some(tls) => {
                 let session = ClientConnection::new(tls.config.clone(), tls.name.clone())
-                    .map_err(|error| failed(io::Error::other(error)))?;
+                    .map_err(|error| Fault::connecting(address, &io::Error::other(error)))?;
                 Wire::Tls(stream, Box::new(session))
             }
         });
@@ -179,7 +162,6 @@ impl crew::Connection for Connection {
         self.stage == Stage::Closed
     }
 
-    /// Does what a ready socket lets be done.
     fn ready(&mut self, flags: EventFlags, desk: &mut Desk) -> Result<(), Fault> {
         if self.stage == Stage::Connecting && !self.connected(flags, desk)? {
             return Ok(());
@@ -213,18 +195,26 @@ impl crew::Connection for Connection {
         Ok(())
     }
 
-    /// What keeps it from being over, after `seconds` of nothing.
     fn stuck(&self, seconds: u64, desk: &Desk) -> Fault {
         let (made, sent) = (self.made, self.sent(desk));
-        match self.stage {
-            Stage::Connecting | Stage::Greeting => Fault::Unopened { seconds },
-            Stage::HalfClosed => Fault::Unended { seconds },
-            _ if sent < made => Fault::Stuck { seconds, made, sent },
-            _ => Fault::Silent { seconds, sent, answered: self.answered },
-        }
+        Fault::Wrong(match self.stage {
+            Stage::Connecting | Stage::Greeting => {
+                format!("not taken, or not greeted, within {seconds} s")
+            }
+            Stage::HalfClosed => format!(
+                "the target did not close within {seconds} s of the half-close; whether it took \
+                 all cannot be told"
+            ),
+            _ if sent < made => {
+                format!("the target took nothing for {seconds} s ({sent} of {made} lines)")
+            }
+            _ => {
+                let progress = progress(sent, self.answered);
+                format!("no answer for {seconds} s after the end ({progress})")
+            }
+        })
     }
 
-    /// Counts the connection as failed. What was under way took at least until now.
     fn fail(&mut self, fault: &Fault, desk: &mut Desk) {
         if self.is_failed {
             return;
@@ -265,14 +255,10 @@ impl Connection {
 
     fn connected(&mut self, flags: EventFlags, desk: &mut Desk) -> Result<bool, Fault> {
         let Some(wire) = &self.wire else { return Ok(false) };
-        if !flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
+        if !desk.is_connected(wire.stream(), flags, desk.kit.plan.address)? {
             return Ok(false);
         }
-        if let Some(error) = wire.stream().take_error().unwrap_or_else(Some) {
-            return Err(Fault::Connect(desk.kit.plan.address, error));
-        }
         self.stage = Stage::Greeting;
-        desk.tally.connections_made += 1;
         let greeting: &[u8] = match (desk.kit.plan.protocol, desk.kit.plan.ack) {
             (Protocol::Relp, _) => RELP_OPEN,
             (_, None) => b"",
@@ -305,7 +291,7 @@ impl Connection {
             self.send_bytes(frame.as_bytes(), desk)?;
         }
         let Some(wire) = &mut self.wire else { return Ok(()) };
-        wire.half_close().map_err(|error| self.call_failed("half-closing", error))?;
+        wire.half_close().map_err(|error| self.call_failed("half-closing", &error))?;
         self.stage = Stage::HalfClosed;
         Ok(())
     }
@@ -335,12 +321,12 @@ impl Connection {
             }
             let mut output = std::mem::take(&mut desk.kit.output);
             output.clear();
-            let (number, first) = (self.number, self.made);
+            let first = Name { connection: self.number, number: self.made };
             let room = match desk.kit.plan.protocol {
                 Protocol::Relp => RELP_CHUNK_BYTES,
                 Protocol::Lines | Protocol::OctetCounting => CHUNK_BYTES,
             };
-            self.made += desk.kit.lines.fill(number, first, due - first, room, &mut output);
+            self.made += desk.kit.lines.fill(first, due - first.number, room, &mut output);
             if desk.pace.is_none() {
                 let begun_ns = desk.clock.now_ns();
                 self.batches.push_back(Batch { end: self.made, begun_ns });
@@ -384,7 +370,7 @@ impl Connection {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.call_failed("sending", error)),
+                Err(error) => return Err(self.call_failed("sending", &error)),
             }
         }
         desk.tally.bytes_sent += sent as u64;
@@ -393,11 +379,11 @@ impl Connection {
 
     fn flush(&mut self) -> Result<bool, Fault> {
         let Some(wire) = &mut self.wire else { return Ok(true) };
-        wire.flush().map_err(|error| self.call_failed("sending", error))
+        wire.flush().map_err(|error| self.call_failed("sending", &error))
     }
 
-    fn call_failed(&self, what: &'static str, error: io::Error) -> Fault {
-        Fault::Call { what, error, sent: self.made, answered: self.answered }
+    fn call_failed(&self, what: &str, error: &io::Error) -> Fault {
+        Fault::of_call(what, error, &progress(self.made, self.answered))
     }
 
     /// Receives until nothing is left.
@@ -409,14 +395,14 @@ impl Connection {
                 Ok(count) => self.take(count, desk)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.call_failed("receiving", error)),
+                Err(error) => return Err(self.call_failed("receiving", &error)),
             }
         }
     }
 
     fn take(&mut self, count: usize, desk: &mut Desk) -> Result<(), Fault> {
         if !desk.kit.plan.is_answered() {
-            return Err(Fault::strange(&desk.kit.input[..count]));
+            return Err(strange(&desk.kit.input[..count]));
         }
         let input = std::mem::take(&mut desk.kit.input);
         let mut answers = std::mem::take(&mut self.answers);
@@ -438,13 +424,15 @@ impl Connection {
             Answer::Hello(promise) if !self.has_greeted => self.hello(promise, desk),
             Answer::Transaction(1, status) if !self.has_greeted => match status {
                 "200 OK" => self.hello(status, desk),
-                _ => Err(Fault::Refused(status.to_owned())),
+                _ => Err(refused(status)),
             },
-            Answer::Refused(text) => Err(Fault::Refused(text.to_owned())),
+            Answer::Refused(text) => Err(refused(text)),
             Answer::Acknowledged(number) => {
                 if number < self.answered {
                     let before = self.answered;
-                    return Err(Fault::Back { acknowledged: number, before });
+                    return Err(Fault::Wrong(format!(
+                        "line {number} was acknowledged after line {before}"
+                    )));
                 }
                 self.check_sent(number, desk)?;
                 self.answered = number;
@@ -460,7 +448,7 @@ impl Connection {
             Answer::Transaction(number, status) => self.transaction(number, status, desk),
             // What is not answered then is missing in the end.
             Answer::Closing => Ok(()),
-            Answer::Hello(text) => Err(Fault::strange(text.as_bytes())),
+            Answer::Hello(text) => Err(strange(text.as_bytes())),
         }
     }
 
@@ -474,8 +462,10 @@ impl Connection {
                 Guarantee::Durable => promised == "durable",
             };
             if !is_enough {
-                let promised = promised.to_owned();
-                return Err(Fault::Weaker { asked: asked.name(), promised });
+                let asked = typed(asked);
+                return Err(Fault::Wrong(format!(
+                    "asked for {asked}, and the target promises {promised}"
+                )));
             }
             desk.kit.ledger.promise.get_or_insert_with(|| promised.to_owned());
         }
@@ -491,7 +481,7 @@ impl Connection {
             false => {
                 let sent = self.sent(desk);
                 let found = (self.answered..sent).find(|&line| transaction(line) == number);
-                found.ok_or(Fault::Early { acknowledged: number - 1, sent })?
+                found.ok_or_else(|| early(number - 1, sent))?
             }
         };
         self.check_sent(line + 1, desk)?;
@@ -520,7 +510,7 @@ impl Connection {
 
     fn check_sent(&self, number: u64, desk: &Desk) -> Result<(), Fault> {
         let sent = self.sent(desk);
-        if number > sent { Err(Fault::Early { acknowledged: number, sent }) } else { Ok(()) }
+        if number > sent { Err(early(number, sent)) } else { Ok(()) }
     }
 
     /// Without acknowledgements a line is done when the kernel has it.
@@ -563,8 +553,13 @@ impl Connection {
     /// The target has closed: as it should after a half-close, and too early otherwise.
     fn ended(&mut self, desk: &mut Desk) -> Result<(), Fault> {
         if self.stage != Stage::HalfClosed {
-            let answered = desk.kit.plan.is_answered().then_some(self.answered);
-            return Err(Fault::Ended { sent: self.made, answered });
+            let (sent, answered) = (self.made, self.answered);
+            return Err(Fault::Broken(match desk.kit.plan.is_answered() {
+                true => format!("the target closed it after answering {answered} of {sent} lines"),
+                false => {
+                    format!("the target closed it when {sent} lines were sent, before their end")
+                }
+            }));
         }
         if !desk.kit.plan.is_answered() {
             desk.tally.received += self.made;
@@ -590,4 +585,17 @@ impl Connection {
         }
         self.stage = Stage::Closed;
     }
+}
+
+fn progress(sent: u64, answered: u64) -> String {
+    format!("{answered} of {sent} lines were answered")
+}
+
+fn refused(text: &str) -> Fault {
+    Fault::Wrong(format!("the target refused: {text}"))
+}
+
+/// Lines are acknowledged that were not sent.
+fn early(acknowledged: u64, sent: u64) -> Fault {
+    Fault::Wrong(format!("line {acknowledged} was acknowledged when {sent} were sent"))
 }

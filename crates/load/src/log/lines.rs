@@ -87,22 +87,15 @@ impl Lines {
         ends as u64
     }
 
-    /// Appends the lines from `first` on of a connection, as the protocol wants them, until there
-    /// are `count` or `room` bytes are full: how many they are, at least one.
-    pub(super) fn fill(
-        &self,
-        connection: u64,
-        first: u64,
-        count: u64,
-        room: usize,
-        out: &mut Vec<u8>,
-    ) -> u64 {
-        let mut named = Named::new(connection, first);
+    /// Appends the lines from `first` on, as the protocol wants them, until there are `count` or
+    /// `room` bytes are full: how many they are, at least one.
+    pub(super) fn fill(&self, first: Name, count: u64, room: usize, out: &mut Vec<u8>) -> u64 {
+        let mut named = Named::new(first);
         let start = out.len();
         let mut made = 0;
         while made < count && (made == 0 || out.len() - start < room) {
-            let body = self.body(first + made);
-            self.begin(first + made, body.len(), out);
+            let body = self.body(first.number + made);
+            self.begin(first.number + made, body.len(), out);
             let at = out.len();
             out.extend_from_slice(body);
             if let Content::Made { .. } = self.content {
@@ -170,17 +163,7 @@ pub(super) fn transaction(number: u64) -> u64 {
 }
 
 fn decimal(number: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let (mut at, mut left) = (digits.len(), number);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 fn template(bytes: usize, key: u64) -> Vec<u8> {
@@ -220,9 +203,10 @@ struct Named {
 }
 
 impl Named {
-    fn new(connection: u64, first: u64) -> Named {
+    fn new(first: Name) -> Named {
+        let Name { connection, number } = first;
         let mut text = [b'.'; NAME_END - CONNECTION_AT];
-        let name = format!("{connection:0CONNECTION_DIGITS$}.{first:0NUMBER_DIGITS$}");
+        let name = format!("{connection:0CONNECTION_DIGITS$}.{number:0NUMBER_DIGITS$}");
         // A number of more digits loses those in front: 10^10 lines of a connection are days.
         let start = name.len() - text.len();
         text.copy_from_slice(&name.as_bytes()[start..]);
@@ -245,9 +229,10 @@ impl Named {
 mod tests {
     use super::*;
 
-    fn text(lines: &Lines, connection: u64, first: u64, count: u64) -> String {
+    fn text(lines: &Lines, connection: u64, number: u64, count: u64) -> String {
         let mut out = Vec::new();
-        assert_eq!(lines.fill(connection, first, count, usize::MAX, &mut out), count);
+        let first = Name { connection, number };
+        assert_eq!(lines.fill(first, count, usize::MAX, &mut out), count);
         String::from_utf8(out).unwrap()
     }
 
@@ -292,7 +277,7 @@ mod tests {
         for protocol in [Protocol::Lines, Protocol::Relp, Protocol::OctetCounting] {
             let lines = Lines::made(protocol, 100, 1);
             let mut out = Vec::new();
-            lines.fill(0, 0, 3, usize::MAX, &mut out);
+            lines.fill(Name { connection: 0, number: 0 }, 3, usize::MAX, &mut out);
             let whole = out.len();
             for (from, ends) in [(0, 3), (1, 3), (whole / 2, 2), (whole - 1, 1), (whole, 0)] {
                 assert_eq!(lines.ends_in(&out[from..]), ends, "{protocol:?} {from}");
@@ -304,8 +289,8 @@ mod tests {
     fn a_room_bounds_what_is_made() {
         let lines = Lines::made(Protocol::Lines, 100, 1);
         let mut out = Vec::new();
-        assert_eq!(lines.fill(0, 0, 50, 950, &mut out), 10);
-        assert_eq!(lines.fill(0, 10, 50, 0, &mut out), 1);
+        assert_eq!(lines.fill(Name { connection: 0, number: 0 }, 50, 950, &mut out), 10);
+        assert_eq!(lines.fill(Name { connection: 0, number: 10 }, 50, 0, &mut out), 1);
         assert_eq!(out.len(), 1100);
     }
 

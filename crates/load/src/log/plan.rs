@@ -15,8 +15,6 @@ use super::{
 };
 use crate::{error::LoadError, error::plain, limits, target};
 
-/// The largest warm-up that is not asked for.
-const WARM_UP_MAX: Duration = Duration::from_secs(1);
 /// Lines under way over all connections, and at least of one.
 const WINDOW_LINES: u64 = 1 << 16;
 const WINDOW_LINES_MIN: u64 = 64;
@@ -113,9 +111,8 @@ impl Plan {
         let usage = |text: &str| Err(LoadError::Usage(text.to_owned()));
         let default = if args.search { SEARCH_DURATION } else { DURATION };
         let duration = args.duration.unwrap_or(default);
-        if duration.is_zero() {
-            return usage("--duration 0: expected more than nothing");
-        }
+        let common = &args.common;
+        let warm_up = common.checked_warm_up(duration)?;
         let (burst_lines, burst_every) = args.burst.unwrap_or((1, None));
         match (args.rate, args.burst) {
             (Some(_), Some((_, Some(_)))) => {
@@ -133,7 +130,6 @@ impl Plan {
             let path = path.display();
             return Err(LoadError::Failed(format!("--stored {path}: no such file or directory")));
         }
-        limits::check_processors(&args.pin)?;
         let connections = args.connections as usize;
         let plan = Plan {
             name: args.target.clone(),
@@ -151,12 +147,12 @@ impl Plan {
             rate_per_s: args.rate,
             burst_lines,
             burst_every,
-            warm_up: args.warm_up.unwrap_or((duration / 10).min(WARM_UP_MAX)),
+            warm_up,
             duration,
             stored: args.stored.clone(),
-            threads: (args.threads as usize).min(connections),
-            processors: args.pin.clone(),
-            server_pid: args.server_pid,
+            threads: (common.threads as usize).min(connections),
+            processors: common.pin.clone(),
+            server_pid: common.server_pid,
         };
         plan.raise_open_files()?;
         Ok(plan)

@@ -11,7 +11,7 @@ use super::{
     plan::{Plan, Source},
     search::{Found, Step},
 };
-use crate::{document, error::LoadError};
+use crate::{args::typed, document, error::LoadError};
 
 /// Prints the result, and writes the file where one was named.
 pub(super) fn give(
@@ -56,11 +56,11 @@ pub(super) fn give_found(
 }
 
 fn step_line(step: &Step) -> String {
-    let Step { rate_per_s, done_per_s, p99_ns, miss, is_client_bound } = step;
+    let Step { rate_per_s, ops_per_s, p99_ns, miss, client_bound, .. } = step;
     let verdict = miss.as_deref().map_or("held".to_owned(), |why| format!("not held: {why}"));
-    let bound = if *is_client_bound { ", client-bound" } else { "" };
+    let bound = if *client_bound { ", client-bound" } else { "" };
     format!(
-        "{rate_per_s:>12} per second: {done_per_s:.0} done, p99 {}, {verdict}{bound}\n",
+        "{rate_per_s:>12} per second: {ops_per_s:.0} done, p99 {}, {verdict}{bound}\n",
         latency_text(*p99_ns as f64)
     )
 }
@@ -115,7 +115,7 @@ fn header(plan: &Plan, outcome: &Outcome) -> String {
         "log at {}: {} connections{idle}, {source}, {}{tls}, {ack}, {pacing}, {} {threads}",
         plan.name,
         plan.connections,
-        plan.protocol.name(),
+        typed(plan.protocol),
         plan.threads
     )
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use super::{outcome::Outcome, plan::Plan, stored, worker};
 use crate::{
-    crew::{Course, Crew, Moment},
+    crew::{Course, Crew},
     error::LoadError,
     limits,
 };
@@ -16,19 +16,6 @@ use crate::{
 /// [`LoadError`]: nothing could be measured, or the target's files could not be read. Connections
 /// that fail among others that do not are counted in the [`Outcome`].
 pub fn run(plan: &Plan, interrupted: &Arc<AtomicBool>) -> Result<Outcome, LoadError> {
-    run_observed(plan, interrupted, &mut |_| {})
-}
-
-/// The same, for a caller that has something to look at when the measured time begins and ends.
-///
-/// # Errors
-///
-/// As for [`run`].
-pub fn run_observed(
-    plan: &Plan,
-    interrupted: &Arc<AtomicBool>,
-    at: &mut dyn FnMut(Moment),
-) -> Result<Outcome, LoadError> {
     limits::check_process(plan.server_pid)?;
     let Some(lines) = plan.source.lines(plan.protocol, fastrand::u64(..)) else {
         return Err(LoadError::Failed("--lines: there is no line in it".to_owned()));
@@ -44,7 +31,7 @@ pub fn run_observed(
         opens_later: false,
     };
     let crew = Crew::start(plan.threads, &plan.processors, interrupted, work)?;
-    let mut conducted = crew.conduct(&course, at)?;
+    let mut conducted = crew.conduct(&course, &mut |_| ())?;
     let mut sent = Vec::new();
     conducted.ledgers.iter_mut().for_each(|ledger| sent.append(&mut ledger.sent_by));
     let mut outcome = Outcome::of(plan, conducted);

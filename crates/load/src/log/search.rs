@@ -24,18 +24,20 @@ const STEPS_MAX: usize = 24;
 const DONE_SHARE: f64 = 0.98;
 
 /// A rate that was tried.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct Step {
     /// Lines per second that were offered.
     pub rate_per_s: u64,
     /// Lines per second that were done.
-    pub done_per_s: f64,
+    pub ops_per_s: f64,
     /// The 99th percentile of their latency.
     pub p99_ns: u64,
+    /// Whether it was held.
+    pub held: bool,
     /// Why it was not held, if it was not.
     pub miss: Option<String>,
     /// Whether the generator was the limit.
-    pub is_client_bound: bool,
+    pub client_bound: bool,
 }
 
 /// What was found.
@@ -53,7 +55,7 @@ impl Found {
     /// Whether what was not held was so for the generator's sake.
     pub fn is_client_bound(&self) -> bool {
         let lowest_miss = self.steps.iter().filter(|step| step.miss.is_some());
-        lowest_miss.min_by_key(|step| step.rate_per_s).is_some_and(|step| step.is_client_bound)
+        lowest_miss.min_by_key(|step| step.rate_per_s).is_some_and(|step| step.client_bound)
     }
 }
 
@@ -67,7 +69,6 @@ pub fn search(
     plan: &Plan,
     limit: Duration,
     interrupted: &Arc<AtomicBool>,
-    each: &mut dyn FnMut(&Step),
 ) -> Result<Found, LoadError> {
     let mut found = Found { limit, steps: Vec::new(), best: None };
     let (mut held, mut missed) = (0, None);
@@ -81,7 +82,6 @@ pub fn search(
             return Err(LoadError::Failed(format!("at {rate_per_s} lines per second: {failure}")));
         }
         let step = step(rate_per_s, &outcome, limit);
-        each(&step);
         if step.miss.is_none() {
             held = rate_per_s;
             found.best = Some((rate_per_s, outcome));
@@ -113,7 +113,7 @@ fn next(held: u64, missed: Option<u64>) -> Option<u64> {
 
 fn step(rate_per_s: u64, outcome: &Outcome, limit: Duration) -> Step {
     let totals = &outcome.totals;
-    let (done_per_s, p99_ns) = (totals.operations_per_second(), totals.latency.percentiles().p99);
+    let (ops_per_s, p99_ns) = (totals.operations_per_second(), totals.latency.percentiles().p99);
     let limit_ns = limit.as_nanos() as u64;
     let miss = if totals.unsent > 0 {
         Some(format!("{} lines were due and never sent", totals.unsent))
@@ -121,13 +121,13 @@ fn step(rate_per_s: u64, outcome: &Outcome, limit: Duration) -> Step {
         Some("no line was done in the measured time".to_owned())
     } else if p99_ns > limit_ns {
         Some("p99 over the limit".to_owned())
-    } else if done_per_s < rate_per_s as f64 * DONE_SHARE {
+    } else if ops_per_s < rate_per_s as f64 * DONE_SHARE {
         Some("less was done than was due".to_owned())
     } else {
         None
     };
-    let is_client_bound = totals.client.is_bound();
-    Step { rate_per_s, done_per_s, p99_ns, miss, is_client_bound }
+    let (held, client_bound) = (miss.is_none(), totals.client.is_bound());
+    Step { rate_per_s, ops_per_s, p99_ns, held, miss, client_bound }
 }
 
 #[cfg(test)]

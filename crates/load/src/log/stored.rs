@@ -24,7 +24,7 @@ const LOOK_TIME: Duration = Duration::from_millis(100);
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// What of the lines that were sent is stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Stored {
     /// Lines that are there, each counted once.
     pub lines: u64,
@@ -39,11 +39,7 @@ pub struct Stored {
 /// Looks for what each connection, by its number, sent, until all is there or nothing comes any
 /// more.
 pub(super) fn look(path: &Path, lines: &Lines, sent: &[(u64, u64)]) -> Result<Stored, LoadError> {
-    let size = || {
-        size(path).map_err(|error| {
-            LoadError::Failed(format!("--stored {}: {}", path.display(), plain(&error)))
-        })
-    };
+    let size = || size(path).map_err(|error| failed(path, &error));
     let began = Instant::now();
     loop {
         let bytes = size()?;
@@ -68,6 +64,10 @@ pub(super) fn look(path: &Path, lines: &Lines, sent: &[(u64, u64)]) -> Result<St
             }
         }
     }
+}
+
+fn failed(path: &Path, error: &io::Error) -> LoadError {
+    LoadError::Failed(format!("--stored {}: {}", path.display(), plain(error)))
 }
 
 fn size(path: &Path) -> io::Result<u64> {
@@ -126,13 +126,8 @@ fn count(path: &Path, lines: &Lines, sent: &[(u64, u64)]) -> Result<Stored, Load
             Box::new(Named { lines, seen, found: Stored::default() })
         }
     };
-    let files = files(path).map_err(|error| {
-        LoadError::Failed(format!("--stored {}: {}", path.display(), plain(&error)))
-    })?;
-    for file in files {
-        read(&file, &mut *account).map_err(|error| {
-            LoadError::Failed(format!("--stored {}: {}", file.display(), plain(&error)))
-        })?;
+    for file in files(path).map_err(|error| failed(path, &error))? {
+        read(&file, &mut *account).map_err(|error| failed(&file, &error))?;
     }
     Ok(account.found())
 }
@@ -217,14 +212,14 @@ impl Account for Counted<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::args::Protocol;
+    use crate::log::{args::Protocol, lines::Name};
 
     #[test]
     fn what_is_lost_doubled_or_altered_is_counted() {
         let directory = tempfile::tempdir().unwrap();
         let lines = Lines::made(Protocol::Lines, 60, 5);
         let mut bytes = Vec::new();
-        lines.fill(3, 0, 100, usize::MAX, &mut bytes);
+        lines.fill(Name { connection: 3, number: 0 }, 100, usize::MAX, &mut bytes);
         let text = String::from_utf8(bytes).unwrap();
         let each: Vec<&str> = text.split_inclusive('\n').collect();
         let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();

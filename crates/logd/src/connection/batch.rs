@@ -1,20 +1,20 @@
 //! Lines that were accepted and are not committed yet, on their way from a connection's pieces into
 //! what a thread commits at once.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use clap::ValueEnum;
+use crate::{
+    letter,
+    names::Mark,
+    segment::record::{Origin, Part},
+};
 
-use crate::names::Mark;
-
-/// What is one write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Gather {
-    /// All of a batch
-    Batch,
-    /// What each receive brought of it, one after the other
-    Receive,
-}
+/// Lines of a connection that come within this time have one time of arrival.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// Lines that wait to be committed, of all connections of a thread.
 #[derive(Debug, Default)]
@@ -22,14 +22,17 @@ pub(crate) struct Batch {
     pub(crate) lines: Vec<u8>,
     pub(crate) line_count: u64,
     pub(crate) letters: Vec<u8>,
+    /// Lines that were rejected. Several may share a record.
     pub(crate) letter_count: u64,
+    pub(crate) letter_records: u64,
+    /// The last record, while another line may join it.
+    pub(crate) open_letter: Option<letter::Open>,
     /// Lines that are answered with it, and of which nothing is stored.
     pub(crate) refused_count: u64,
     /// Clients that named themselves and have lines in it.
     pub(crate) names: Vec<Mark>,
-    /// Where a write ends and another begins, where all of it is not to be one.
-    pub(crate) line_cuts: Vec<usize>,
-    pub(crate) letter_cuts: Vec<usize>,
+    /// Who sent which of the lines, in their order.
+    pub(crate) parts: Vec<Part>,
 }
 
 impl Batch {
@@ -41,15 +44,33 @@ impl Batch {
         self.lines.len() + self.letters.len()
     }
 
-    /// What comes from here on is another write.
-    pub(crate) fn cut(&mut self) {
-        let cut = |cuts: &mut Vec<usize>, end| {
-            if end > cuts.last().copied().unwrap_or(0) {
-                cuts.push(end);
+    /// Bytes of memory, which are far more than its lines' if many connections send few.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes() + self.parts.len() * size_of::<Part>()
+    }
+
+    /// Notes who sent the lines that came since there were so many, of so many bytes; says how many.
+    pub(super) fn note(
+        &mut self,
+        origin: &Arc<Origin>,
+        at: Instant,
+        before: (u64, usize),
+    ) -> (u64, u64) {
+        let (lines, bytes) = (self.line_count - before.0, (self.lines.len() - before.1) as u64);
+        if lines == 0 {
+            return (0, 0);
+        }
+        match self.parts.last_mut() {
+            Some(last)
+                if Arc::ptr_eq(&last.origin, origin)
+                    && at.saturating_duration_since(last.at) < MOMENT =>
+            {
+                last.lines += lines;
+                last.bytes += bytes;
             }
-        };
-        cut(&mut self.line_cuts, self.lines.len());
-        cut(&mut self.letter_cuts, self.letters.len());
+            _ => self.parts.push(Part { origin: origin.clone(), lines, bytes, at }),
+        }
+        (lines, bytes)
     }
 }
 

@@ -2,10 +2,14 @@
 //!
 //! Answers stay until the client reads them, so a client that does not read takes memory from all others.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use super::{Connection, Stage};
-use crate::unfinished::{FREE_BYTES, Held, Kept, Owner};
+use crate::{
+    segment::record::Origin,
+    tenants::Tenants,
+    unfinished::{FREE_BYTES, Held, Kept, Owner, network},
+};
 
 impl Connection {
     /// What it keeps besides its lines: bytes that were not looked at, and answers.
@@ -16,14 +20,30 @@ impl Connection {
         Kept { bytes, unread: if self.unread_since().is_some() { bytes } else { 0 } }
     }
 
-    /// Whose it is.
-    pub(crate) fn owner(&self) -> Owner<'_> {
-        Owner::new(self.tenant.as_deref(), self.network)
+    /// Lines from here on are this tenant's.
+    pub(super) fn identify(&mut self, tenant: &str, tenants: &Tenants) {
+        if self.origin.tenant.as_deref() != Some(tenant) {
+            self.account = tenants.account(Some(tenant)).clone();
+            let origin = Origin { peer: self.origin.peer, tenant: Some(tenant.into()) };
+            self.origin = Arc::new(origin);
+        }
     }
 
-    /// Since when its client reads nothing of a send, if there is one.
+    /// Whose it is.
+    pub(crate) fn owner(&self) -> Owner<'_> {
+        let network = self.origin.peer.map_or(0, network);
+        Owner::new(self.origin.tenant.as_deref(), network)
+    }
+
+    /// Since when it keeps memory that its client does not free: a send that is not read, or lines beyond
+    /// its tenant's quota.
     pub(crate) fn unread_since(&self) -> Option<Instant> {
-        (self.is_sending && self.stage != Stage::Broken).then_some(self.sending_since)
+        if self.stage == Stage::Broken {
+            return None;
+        }
+        let is_over_quota = self.has_backlog() && self.account.is_full();
+        let since = if self.is_sending { Some(self.sending_since) } else { None };
+        since.or(is_over_quota.then_some(self.heard))
     }
 
     /// Ends it, since its client does not read its answers and others need the memory.

@@ -1,8 +1,8 @@
-//! The first bytes of a connection: whether they are meant for this port.
+//! Decides by the first bytes of a connection whether they are meant for this port.
 //!
-//! A page in a browser or a forged request of another server can send HTTP to any port, and its body would
-//! be stored as lines. So the first bytes decide: HTTP is answered with an error, as is TLS where lines come
-//! in plain, and nothing of either is stored. No JSON, greeting or count of bytes begins like one of them.
+//! A page in a browser or a forged request of another server can send HTTP to any port, and its body would be
+//! stored as lines. Therefore HTTP is answered with an error, and so is TLS on a port without it; nothing of
+//! either is stored. No JSON, greeting or count of bytes begins like one of them.
 
 use super::{Connection, Desk, state::Greeting};
 use crate::log;
@@ -29,17 +29,17 @@ const BAD_REQUEST: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\
                            Connection: close\r\n\r\n\
                            This port takes log lines, not HTTP. Metrics and health have their own (--http).\r\n";
 
-/// What a connection speaks that should have gone to another port.
+/// The protocol of a connection that should have gone to another port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stranger {
     Http,
     Tls,
 }
 
-/// The first bytes of a connection, until it is known what they are.
+/// The first bytes of a connection, until its protocol is known.
 #[derive(Debug)]
 pub(super) enum Opening {
-    /// Fewer bytes than tell.
+    /// Too few bytes to decide.
     Unknown(Vec<u8>),
     Lines,
 }
@@ -50,7 +50,7 @@ impl Default for Opening {
     }
 }
 
-/// What bytes begin; nothing while that is open.
+/// Whether bytes begin lines or another protocol; nothing while that is open.
 fn judge(bytes: &[u8]) -> Option<Result<(), Stranger>> {
     let openings = METHODS.map(|method| (method, Stranger::Http));
     let mut may_be_one = false;
@@ -75,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// What was held back are the first bytes of lines, since nothing else comes or can come.
+    /// Takes the bytes that were held back as the beginning of lines.
     pub(super) fn release(&mut self, desk: &mut Desk<'_>) {
         if let Opening::Unknown(held) = std::mem::replace(&mut self.opening, Opening::Lines)
             && !held.is_empty()
@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// Answers as its protocol does, and takes nothing more.
+    /// Answers with an error of its protocol, and takes nothing more.
     fn turn_away(&mut self, stranger: Stranger, desk: &mut Desk<'_>) {
         self.opening = Opening::Lines;
         self.greeting = Greeting::Refused;
@@ -95,7 +95,7 @@ impl Connection {
                 "an HTTP request"
             }
             Stranger::Tls => {
-                // It is no line, and there is no session that would wrap it.
+                // The alert goes out as it is, neither as a line nor within a session.
                 self.unsent.extend_from_slice(HANDSHAKE_FAILED);
                 "a TLS handshake"
             }

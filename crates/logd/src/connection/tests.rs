@@ -1,7 +1,9 @@
 //! The rules of a connection, each as what happened and what is to be done.
 
-use super::{time::Late, *};
-use crate::unfinished::FREE_BYTES;
+use std::time::Duration;
+
+use super::{late::Late, *};
+use crate::{json::Rules, names::NameRule, unfinished::FREE_BYTES};
 
 struct Table {
     limits: Limits,
@@ -10,6 +12,7 @@ struct Table {
     tls_failures: u64,
     misdirected: u64,
     names: Names,
+    tenants: Tenants,
     has: Guarantee,
 }
 
@@ -23,9 +26,9 @@ impl Table {
             budget_each: 300,
             budget_all: 1000,
             commit_max: usize::MAX,
-            gather: Gather::Batch,
             turn_max: usize::MAX,
             names: (NameRule::Anyone, usize::MAX),
+            tokens: Arc::default(),
             address_connections: None,
             idle: None,
         };
@@ -38,6 +41,7 @@ impl Table {
             tls_failures: 0,
             misdirected: 0,
             names,
+            tenants: Tenants::new(&[]),
             has: Guarantee::Durable,
         }
     }
@@ -49,6 +53,7 @@ impl Table {
             partials: &mut self.partials,
             batch: &mut self.batch,
             names: &self.names,
+            tenants: &self.tenants,
             tls_failures: &mut self.tls_failures,
             misdirected: &mut self.misdirected,
         }
@@ -80,7 +85,7 @@ fn connection() -> Connection {
 }
 
 fn framed(framing: Framing) -> Connection {
-    Connection::new(1, ("peer".to_owned(), 0), framing, None)
+    Connection::new(1, None, framing, None, &Tenants::new(&[]))
 }
 
 fn send(text: &str) -> Step {
@@ -142,7 +147,7 @@ fn the_newest_acknowledgement_is_enough() {
     assert_eq!(desk.steps(&mut connection), [send("A 3\n")]);
 }
 
-const UNKNOWN: &str = "E 1 unknown LOGD 1 [ack=written|durable] [name=NAME]\n";
+const UNKNOWN: &str = "E 1 unknown LOGD 1 [ack=written|durable] [name=NAME] [token=TOKEN]\n";
 
 /// Who comes back is told what is stored, and whom it takes the place of is not listened to.
 #[test]
@@ -180,7 +185,11 @@ fn nobody_is_promised_more_than_is_so() {
         (Guarantee::Durable, "LOGD 1 ack\n", UNKNOWN),
         (Guarantee::Durable, "LOGD 1 name=\n", "E 1 name\n"),
         (Guarantee::Durable, "LOGD 1 name=a/b\n", "E 1 name\n"),
-        (Guarantee::Durable, "LOGD 2\n", "E 1 unknown LOGD 1 [ack=written|durable] [name=NAME]\n"),
+        (
+            Guarantee::Durable,
+            "LOGD 2\n",
+            "E 1 unknown LOGD 1 [ack=written|durable] [name=NAME] [token=TOKEN]\n",
+        ),
     ] {
         let (mut desk, mut connection) = (Table::new(), connection());
         desk.has = has;
@@ -508,4 +517,39 @@ fn half_a_method_is_a_line_without_an_end() {
 fn text_in_two(desk: &mut Table, connection: &mut Connection, one: &[u8], other: &[u8]) {
     desk.receive(connection, one);
     desk.receive(connection, other);
+}
+
+#[test]
+fn who_has_used_up_a_quota_is_not_received_from_until_there_is_room() {
+    let mut desk = Table::new();
+    desk.tenants = Tenants::new(&[crate::tenants::rule("web,from=10.0.0.0/8,quota=4").unwrap()]);
+    let peer = Some("10.0.0.1:2".parse().unwrap());
+    let mut connection = Connection::new(1, peer, Framing::Lines, None, &desk.tenants);
+    desk.receive(&mut connection, b"1\n2\n");
+    assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
+    // What came before that stays where it is.
+    desk.receive(&mut connection, b"3\n");
+    connection.receiving_stopped();
+    desk.commit(&mut connection);
+    assert_eq!((desk.batch.line_count, connection.has_backlog()), (0, true));
+    // If there is too little memory for all, this is given up first.
+    assert_eq!(connection.kept().unread, connection.kept().bytes);
+    assert_eq!(desk.steps(&mut connection), []);
+    desk.tenants.removed(&[(0, 4)]);
+    connection.resume(&mut desk.desk());
+    assert_eq!(desk.batch.line_count, 1);
+    assert_eq!(desk.steps(&mut connection), [Step::Receive]);
+}
+
+#[test]
+fn lines_are_noted_with_who_sent_them() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.receive(&mut connection, b"LOGD 1\n1\nx\n22\n3");
+    desk.receive(&mut connection, b"3\n");
+    let parts = &desk.batch.parts;
+    let sums =
+        (parts.iter().map(|part| part.lines).sum(), parts.iter().map(|part| part.bytes).sum());
+    assert_eq!(sums, (3_u64, 8_u64));
+    assert_eq!(desk.batch.lines, b"1\n22\n33\n");
+    assert!(desk.batch.held() > desk.batch.bytes());
 }

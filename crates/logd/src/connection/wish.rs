@@ -7,6 +7,7 @@ use crate::guarantee::Guarantee;
 pub(super) struct Wish<'a> {
     pub(super) guarantee: Option<Guarantee>,
     pub(super) name: Option<&'a str>,
+    pub(super) token: Option<&'a str>,
 }
 
 impl Wish<'_> {
@@ -25,6 +26,7 @@ impl Wish<'_> {
                     wish.guarantee = Some(Guarantee::Durable);
                 }
                 ("name", name) if wish.name.is_none() => wish.name = Some(name),
+                ("token", token) if wish.token.is_none() => wish.token = Some(token),
                 _ => return None,
             }
         }

@@ -1,18 +1,18 @@
-//! Messages that are counted (RFC 6587, 3.4.1): how many bytes, a space, and so many bytes.
+//! Octet counting (RFC 6587, 3.4.1): each message is a count of bytes, a space, and the bytes.
 //!
-//! What is stored are lines, so a message that has a line end within is none; one at its end is not
-//! part of it. A count that is none leaves nothing to go by: all that follows is lost.
+//! The daemon stores lines, so it rejects a message that contains a line end. A line end at the end of a message
+//! is not part of it. After a wrong count no message can be found, so the rest of the input is lost.
 
 use super::{Frame, without_return};
 
-/// The longest count, in digits: of more bytes than anybody sends.
+/// The longest count, in digits. It is far larger than any message.
 const DIGITS_MAX: u32 = 12;
 
-/// Where it is in a message.
+/// The place in the input.
 #[derive(Debug, Default)]
 pub(crate) struct Octets {
     stage: Stage,
-    /// What came of a message that is not whole, up to the limit.
+    /// The bytes of an unfinished message, up to the limit.
     partial: Vec<u8>,
 }
 
@@ -22,7 +22,7 @@ enum Stage {
         value: u64,
         digits: u32,
     },
-    /// `is_given_up`: no more is kept of it than there is.
+    /// `is_given_up`: no more bytes of it are kept.
     Message {
         bytes: u64,
         left: u64,
@@ -55,7 +55,7 @@ impl Octets {
                             let (bytes, left) = (*value, *value);
                             self.stage = Stage::Message { bytes, left, is_given_up: false };
                         }
-                        // Some end each message by a line's end that they do not count.
+                        // Some clients add a line end to each message and do not count it.
                         b'\n' | b'\r' if is_first => {}
                         _ => {
                             self.stage = Stage::Lost;
@@ -68,7 +68,7 @@ impl Octets {
                     let (message, after) = rest.split_at(own);
                     rest = after;
                     *left -= own as u64;
-                    // Two bytes more for the end of a line that is as long as may be.
+                    // Two more bytes, for the line end of the longest message.
                     let kept_max = if *is_given_up { 0 } else { line_max + 2 };
                     let room = kept_max.saturating_sub(self.partial.len()).min(own);
                     if *left > 0 {
@@ -91,7 +91,7 @@ impl Octets {
         }
     }
 
-    /// What came of a message that is not whole; nothing comes any more.
+    /// Ends the input, and gives what came of an unfinished message.
     pub(crate) fn finish(&mut self, mut take: impl FnMut(Frame<'_>)) {
         if let Stage::Message { bytes, left, .. } = self.stage {
             take(Frame::TooLong { start: &self.partial, bytes: bytes - left });
@@ -99,7 +99,7 @@ impl Octets {
         *self = Octets::default();
     }
 
-    /// Keeps `bytes` of a message that is not whole and no more, so that it counts as too long.
+    /// Keeps only `bytes` of an unfinished message, which then counts as too long.
     pub(crate) fn give_up(&mut self, bytes: usize) {
         if let Stage::Message { is_given_up, .. } = &mut self.stage
             && self.partial.len() > bytes
@@ -110,8 +110,7 @@ impl Octets {
         }
     }
 
-    /// Keeps nothing of a message that is not whole, of which more came than it may have with a line's
-    /// end.
+    /// Drops an unfinished message of which more came than the limit and a line end.
     pub(crate) fn forget(&mut self, line_max: usize) {
         if let Stage::Message { bytes, left, is_given_up } = &mut self.stage
             && *bytes - *left > line_max as u64 + 2
@@ -127,7 +126,7 @@ impl Octets {
     }
 }
 
-/// A whole message, of which `kept` may be the beginning.
+/// Gives a whole message, of which `kept` may be only the beginning.
 fn end(kept: &[u8], bytes: u64, line_max: usize, take: &mut impl FnMut(Frame<'_>)) {
     if kept.len() as u64 != bytes {
         return take(Frame::TooLong { start: &kept[..line_max.min(kept.len())], bytes });

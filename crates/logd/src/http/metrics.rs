@@ -1,51 +1,20 @@
-//! Figures in Prometheus's text format, version 0.0.4. `docs/logd.md` lists them.
+//! Figures in Prometheus's text format, version 0.0.4. `docs/reference/logd.md` lists them.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use crate::{
     monitor::{Monitor, Sample},
-    stats::{BOUNDS, Stats},
+    stats::{BOUNDS, COUNTERS, GAUGES},
+    tenants::{Account, Tenants},
 };
-
-/// A figure of each thread: its name, what it is, and where it stands.
-type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
-
-const COUNTERS: [Figure; 21] = [
-    ("connections", "Connections accepted", |s| s.connections),
-    ("accept_failures", "Accepts that failed; the daemon went on", |s| s.accept_failures),
-    ("turned_away", "Connections beyond what their address may have", |s| s.turned_away),
-    ("connections_broken", "Connections that an error ended", |s| s.broken),
-    ("tls_failures", "Connections that TLS refused", |s| s.tls_failures),
-    ("misdirected", "Connections that spoke HTTP, or TLS to a port without it", |s| s.misdirected),
-    ("accepted_lines", "Lines stored or on their way", |s| s.accepted_lines),
-    ("rejected_lines", "Lines that became dead letters", |s| s.rejected_lines),
-    ("refused_lines", "Lines too long, of which nothing is stored", |s| s.refused_lines),
-    ("received_bytes", "Bytes received, TLS's own among them", |s| s.received_bytes),
-    ("receives", "Receives that brought bytes", |s| s.receives),
-    ("committed_bytes", "Bytes of lines and dead letters committed", |s| s.committed_bytes),
-    ("commits", "Batches begun", |s| s.commits),
-    ("writes", "Writes of lines and dead letters asked for", |s| s.writes),
-    ("syncs", "Syncs asked for", |s| s.syncs),
-    ("answer_sends", "Sends of answers", |s| s.sends),
-    ("stopped_senders", "Times that a sender was not received from", |s| s.stopped_senders),
-    ("stalls", "Times that storage failed for a while", |s| s.stalls),
-    ("seal_waits", "Times that a batch waited for segments to be sealed", |s| s.seal_waits),
-    ("dead_segments", "Segments that failed and are not written to any more", |s| s.dead_segments),
-    ("enters", "Calls that hand over and wait, on a ring", |s| s.enters),
-];
-
-const GAUGES: [Figure; 5] = [
-    ("connections_open", "Connections that are open", |s| s.open),
-    ("uncommitted_bytes", "Bytes received and not committed", |s| s.uncommitted_bytes),
-    ("short_of_space", "1 where less is free than there has to be", |s| s.low),
-    ("sqpoll", "1 where a thread of the kernel takes what the ring is asked for", |s| s.polled),
-    ("stalled", "1 where the thread cannot store", |s| s.stalled),
-];
 
 /// All figures, of each thread.
 pub(crate) fn text(monitor: &Monitor, sample: &Sample) -> String {
     let mut text = String::new();
-    for (figures, kind, suffix) in [(&COUNTERS[..], "counter", "_total"), (&GAUGES, "gauge", "")] {
+    for (figures, kind, suffix) in [(COUNTERS, "counter", "_total"), (GAUGES, "gauge", "")] {
         for (name, help, value) in figures {
             head(&mut text, &format!("{name}{suffix}"), help, kind);
             for (thread, stats) in sample.threads.iter().enumerate() {
@@ -55,6 +24,7 @@ pub(crate) fn text(monitor: &Monitor, sample: &Sample) -> String {
         }
     }
     commit_times(&mut text, sample);
+    tenants(&mut text, &monitor.facts.tenants);
     let whole: [(&str, &str, u64); 4] = [
         ("silent_threads", "Threads that do not answer", sample.silent as u64),
         ("draining", "1 where the daemon ends", u64::from(monitor.is_draining())),
@@ -66,6 +36,32 @@ pub(crate) fn text(monitor: &Monitor, sample: &Sample) -> String {
         let _ = writeln!(text, "logd_{name} {value}");
     }
     text
+}
+
+/// A figure of each tenant: its name and kind, what it is, and where it stands.
+type TenantFigure = (&'static str, &'static str, &'static str, fn(&Account) -> &AtomicU64);
+
+const OF_TENANTS: [TenantFigure; 4] = [
+    ("accepted_lines_total", "counter", "Lines stored or on their way", |it| &it.lines),
+    ("accepted_bytes_total", "counter", "Bytes of these", |it| &it.bytes),
+    ("stored_bytes", "gauge", "Bytes of lines in segments, as they came", |it| &it.stored),
+    ("quota_waits_total", "counter", "Times that a sender waited for the quota", |it| &it.waits),
+];
+
+/// Of tenants that the configuration names, and of all others together.
+fn tenants(text: &mut String, tenants: &Tenants) {
+    if !tenants.are_named() {
+        return;
+    }
+    for (name, kind, help, value) in OF_TENANTS {
+        let name = format!("tenant_{name}");
+        head(text, &name, help, kind);
+        for account in tenants.accounts() {
+            let label = account.label().replace('\\', "\\\\").replace('"', "\\\"");
+            let value = value(account).load(Ordering::Relaxed);
+            let _ = writeln!(text, "logd_{name}{{tenant=\"{label}\"}} {value}");
+        }
+    }
 }
 
 /// From the first line of a batch to its commit: what the first of its acknowledgements took.

@@ -1,5 +1,4 @@
-//! The status page: plain HTML that loads itself again, without a script and without anything from
-//! elsewhere.
+//! The status page: plain HTML that reloads itself, without scripts and without anything from elsewhere.
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
@@ -17,8 +16,9 @@ const HEAD: &str = "<!DOCTYPE html>
 <style>
 body{font:14px/1.5 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;color:#222}
 table{border-collapse:collapse;margin:.5em 0 1.5em}
-th,td{padding:.15em 1em .15em 0;text-align:left;border-bottom:1px solid #ddd}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
+th,td{padding:.15em 1em .15em 0;text-align:right;border-bottom:1px solid #ddd}
+td{font-variant-numeric:tabular-nums}
+:is(th,td):first-child,#threads :is(th,td):last-child{text-align:left}
 .good{color:#060}.bad{color:#a00}
 </style></head><body>
 <h1>ringwise logd</h1>
@@ -53,9 +53,8 @@ pub(crate) fn page(monitor: &Monitor, sample: &Sample) -> String {
 
 fn rates(html: &mut String, monitor: &Monitor, now: &Sample) {
     html.push_str(
-        "<h2>Rates</h2>\n<table id=\"rates\"><tr><th>over<th class=\"n\">lines/s\
-         <th class=\"n\">rejected/s<th class=\"n\">received/s<th class=\"n\">commits/s\
-         <th class=\"n\">syncs/s<th class=\"n\">latency p50<th class=\"n\">p99</tr>\n",
+        "<h2>Rates</h2>\n<table id=\"rates\"><tr><th>over<th>lines/s<th>rejected/s<th>received/s\
+         <th>commits/s<th>syncs/s<th>latency p50<th>p99</tr>\n",
     );
     for (age, name) in [(1, "a second"), (60, "a minute")] {
         let Some(before) = monitor.before(Duration::from_secs(age)) else { continue };
@@ -66,8 +65,7 @@ fn rates(html: &mut String, monitor: &Monitor, now: &Sample) {
         let time = |share| times.quantile(share).unwrap_or_else(|| "-".to_owned());
         let _ = writeln!(
             html,
-            "<tr><td>{name}<td class=\"n\">{:.0}<td class=\"n\">{:.0}<td class=\"n\">{}\
-             <td class=\"n\">{:.0}<td class=\"n\">{:.0}<td class=\"n\">{}<td class=\"n\">{}</tr>",
+            "<tr><td>{name}<td>{:.0}<td>{:.0}<td>{}<td>{:.0}<td>{:.0}<td>{}<td>{}</tr>",
             rate(|s| s.accepted_lines),
             rate(|s| s.rejected_lines),
             bytes_text(rate(|s| s.received_bytes) as u64),
@@ -85,16 +83,14 @@ fn rates(html: &mut String, monitor: &Monitor, now: &Sample) {
 
 fn threads(html: &mut String, sample: &Sample) {
     html.push_str(
-        "<h2>Threads</h2>\n<table id=\"threads\"><tr><th>thread<th class=\"n\">open\
-         <th class=\"n\">connections<th class=\"n\">broken<th class=\"n\">lines\
-         <th class=\"n\">rejected<th class=\"n\">refused<th class=\"n\">not committed<th>storage</tr>\n",
+        "<h2>Threads</h2>\n<table id=\"threads\"><tr><th>thread<th>open<th>connections<th>broken\
+         <th>lines<th>rejected<th>refused<th>not committed<th>storage</tr>\n",
     );
     for (number, stats) in sample.threads.iter().enumerate() {
         let storage = if stats.stalled > 0 { "<b class=\"bad\">stalled</b>" } else { "good" };
         let _ = writeln!(
             html,
-            "<tr><td>{number}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}\
-             <td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td>{storage}</tr>",
+            "<tr><td>{number}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{storage}</tr>",
             stats.open,
             stats.connections,
             stats.broken,
@@ -109,18 +105,14 @@ fn threads(html: &mut String, sample: &Sample) {
 
 fn segments(html: &mut String, directory: &Path) {
     html.push_str(
-        "<h2>Segments</h2>\n<table id=\"segments\"><tr><th>stream<th class=\"n\">segments\
-         <th>newest</tr>\n",
+        "<h2>Segments</h2>\n<table id=\"segments\"><tr><th>stream<th>segments<th>newest</tr>\n",
     );
     match streams(directory) {
         Ok(streams) => {
             for (stream, serials) in streams {
                 let newest = serials.last().copied().unwrap_or_default();
-                let _ = writeln!(
-                    html,
-                    "<tr><td>{stream}<td class=\"n\">{}<td class=\"n\">{newest}</tr>",
-                    serials.len()
-                );
+                let count = serials.len();
+                let _ = writeln!(html, "<tr><td>{stream}<td>{count}<td>{newest}</tr>");
             }
         }
         Err(error) => {

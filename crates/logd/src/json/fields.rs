@@ -1,20 +1,23 @@
-//! Fields that every line has to have, and their types: members of the outermost object.
+//! Required fields: members of the outermost object, with their types.
 //!
-//! The type of a value follows from its first byte, so nothing is parsed twice. Where a name stands
-//! more than once, each of its values has to have the type, since readers differ in which they take.
+//! The first byte of a value tells its type, so nothing is parsed twice. If a name occurs more than once, each
+//! of its values has to have the type, because readers differ in which value they take.
 
 use std::{fmt, str::FromStr};
 
-use super::{Invalid, Reason, parser::Witness};
+use super::{
+    invalid::{Invalid, Reason},
+    parser::Witness,
+};
 
-/// A field that lines have to have.
+/// A field that each line has to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     name: String,
     kind: FieldType,
 }
 
-/// What a required field has to be.
+/// The type of a required field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldType {
     /// Any value, null among them.
@@ -54,7 +57,7 @@ impl FieldType {
     }
 }
 
-/// A field that was not understood.
+/// The text is not a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError(String);
 
@@ -88,7 +91,7 @@ impl FromStr for Field {
     }
 }
 
-/// What was seen of the fields in one line.
+/// The required fields seen in one line.
 pub(super) struct Watch<'a> {
     fields: &'a [Field],
     seen: Vec<bool>,
@@ -128,7 +131,7 @@ impl Witness for &mut Watch<'_> {
         if !name.contains(&b'\\') {
             return self.named(name, first, offset);
         }
-        // It is valid, so it can be unescaped; rare, so it may cost.
+        // The name is valid JSON. Escapes in names are rare, so this may be slow.
         if let Ok(name) = serde_json::from_slice::<String>(quoted) {
             self.named(name.as_bytes(), first, offset);
         }

@@ -1,18 +1,21 @@
-//! One line's way through the grammar: what may come next, and what is wrong with what came.
+//! The grammar of JSON: what may come next in a line, and what is wrong with it.
 //!
-//! Runs of plain bytes are the scanner's (`scan`); what is here looks at the bytes between them,
-//! and never back. Why a line is refused is kept aside, so that what is asked at every token is a
-//! bit and nothing larger. Nothing is built.
+//! The scanner (`scan`) skips plain bytes; the parser looks at the bytes between them, and never looks back.
+//! The reason for a refusal is kept in the parser, so that each step returns one small value. No values are
+//! built.
 
-use super::{Invalid, Reason, scan::Scan};
+use super::{
+    invalid::{Invalid, Reason},
+    scan::Scan,
+};
 
-/// Who hears of the members of the outermost object.
+/// Gets the members of the outermost object.
 pub(super) trait Witness {
-    /// A name with its quotes, and the first byte of its value at `offset`.
+    /// Takes a name with its quotes, and the first byte of its value, which is at `offset`.
     fn member(&mut self, name: &[u8], first: u8, offset: usize);
 }
 
-/// Nobody.
+/// Ignores the members.
 pub(super) struct Unseen;
 
 impl Witness for Unseen {
@@ -22,7 +25,7 @@ impl Witness for Unseen {
 
 pub(super) struct Parser<'a, S, W> {
     line: &'a [u8],
-    /// The line and what lies behind it, so that a scanner need not stop within its step.
+    /// The line and the bytes behind it, so that a scanner can read whole blocks.
     bytes: &'a [u8],
     depth: u32,
     depth_max: u32,
@@ -34,22 +37,22 @@ pub(super) struct Parser<'a, S, W> {
     invalid: Invalid,
 }
 
-/// Something is wrong: the parser knows what.
+/// The line is refused; the parser has the reason.
 struct Refused;
 
-/// Where to go on. A place is handed from step to step by its value: were it a field, each step
-/// would wait for the memory that the one before wrote.
+/// The place of the next byte. Steps return it, because a field would make each step wait for the memory that
+/// the step before wrote.
 type Place = Result<usize, Refused>;
 
 impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
-    /// Of the line that is the first `len` bytes of these.
+    /// Parses the line in the first `len` bytes.
     pub(super) fn new(bytes: &'a [u8], len: usize, depth_max: u32, witness: W) -> Self {
         let invalid = Invalid { offset: 0, reason: Reason::Incomplete };
         let (line, scan) = (&bytes[..len], S::default());
         Parser { line, bytes, depth: 0, depth_max, levels: 0, witness, scan, invalid }
     }
 
-    /// Whether the line is one document.
+    /// Checks that the line is one document.
     #[inline]
     pub(super) fn document(mut self) -> Result<(), Invalid> {
         match self.values() {
@@ -59,7 +62,7 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
         }
     }
 
-    /// The outermost value and all in it, and the space around.
+    /// Takes the outermost value, all values in it, and the white space around it.
     #[inline(always)]
     fn values(&mut self) -> Place {
         let mut at = self.skip_space(0);
@@ -68,7 +71,7 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
                 b'"' => self.string(at)?,
                 bracket @ (b'{' | b'[') => {
                     at = self.open(at)?;
-                    // In ASCII, each is two before the one that closes it.
+                    // In ASCII, the closing bracket is two after the opening one.
                     if self.byte(at) != bracket + 2 {
                         at = if bracket == b'{' { self.name(at)? } else { at };
                         continue;
@@ -88,7 +91,7 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
         }
     }
 
-    /// After a value: where the next begins, if there is one.
+    /// After a value: finds the start of the next one.
     #[inline(always)]
     fn next(&mut self, mut at: usize) -> Result<Next, Refused> {
         loop {
@@ -108,7 +111,7 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
         }
     }
 
-    /// The beginning of an object or an array, and the space after it.
+    /// Takes the opening bracket of an object or an array, and the white space after it.
     #[inline]
     fn open(&mut self, at: usize) -> Place {
         if self.depth == self.depth_max {
@@ -126,7 +129,7 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
         at + 1
     }
 
-    /// A member's name and its colon, to its value.
+    /// Takes a member's name and its colon, up to its value.
     #[inline(always)]
     fn name(&mut self, start: usize) -> Place {
         if self.byte(start) != b'"' {
@@ -144,7 +147,7 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
         Ok(value)
     }
 
-    /// A string, from its first quote.
+    /// Takes a string, from its first quote.
     #[inline(always)]
     fn string(&mut self, start: usize) -> Place {
         let mut at = start + 1;
@@ -185,7 +188,7 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
         }
     }
 
-    /// Four hexadecimal digits.
+    /// Takes four hexadecimal digits.
     fn code_unit(&mut self, at: usize) -> Result<u32, Refused> {
         let mut unit = 0;
         for place in at..at + 4 {
@@ -200,8 +203,8 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
         Ok(unit)
     }
 
-    /// The UTF-8 sequence of several bytes that begins here: table 3-7 of the Unicode Standard,
-    /// which excludes what is overlong, a surrogate or beyond U+10FFFF.
+    /// Takes a UTF-8 sequence of several bytes, by table 3-7 of the Unicode Standard. The table excludes
+    /// overlong sequences, surrogates, and code points above U+10FFFF.
     fn sequence(&mut self, at: usize) -> Place {
         let bytes = &self.line[at..];
         let tail = |from: usize, to: usize| {
@@ -239,7 +242,7 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
         Ok(at)
     }
 
-    /// One digit or more.
+    /// Takes one digit or more.
     #[inline]
     fn digits(&mut self, start: usize) -> Place {
         let mut at = start;
@@ -263,7 +266,7 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
         self.refuse_here(at + same)
     }
 
-    /// A byte of the line; behind it zeros, which no rule takes.
+    /// A byte of the line; after its end a zero, which no rule accepts.
     #[inline(always)]
     fn byte(&self, at: usize) -> u8 {
         self.line.get(at).copied().unwrap_or_default()
@@ -271,11 +274,11 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
 
     #[inline(always)]
     fn skip_space(&self, at: usize) -> usize {
-        // Mostly there is none.
+        // Most often there is no white space.
         if self.byte(at) > b' ' { at } else { S::space(self.line, at) }
     }
 
-    /// For a byte that cannot stand here, or none where one has to.
+    /// Refuses a byte that is not allowed here, or the end of the line.
     #[cold]
     fn refuse_here<T>(&mut self, at: usize) -> Result<T, Refused> {
         let is_end = at >= self.line.len();
@@ -292,6 +295,6 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
 /// What comes after a value.
 enum Next {
     Value(usize),
-    /// Nothing that belongs to it.
+    /// No value: the document ends.
     End(usize),
 }

@@ -1,28 +1,28 @@
-//! Runs of bytes that need no look at each: by blocks of 64 with vectors, by words of eight, and
-//! byte by byte, which is what the others are tested against.
+//! Skips bytes that need no look at each: in blocks of 64 with vectors, in words of eight, or byte by byte.
+//! Tests compare the others with the last.
 //!
-//! Vectors are the `wide` crate's: those that every processor of its kind has (SSE2, NEON), so none
-//! need be asked, and arithmetic elsewhere.
+//! The vectors come from the `wide` crate. It uses the instructions that every x86-64 and aarch64 processor has
+//! (SSE2, NEON), so nothing is detected at run time, and arithmetic elsewhere.
 
 mod block;
 
 pub(super) use block::ByBlock;
 
-/// Where runs end.
+/// Finds where plain bytes end.
 pub(super) trait Scan: Default {
-    /// The first byte from `at` on that ends a string's run of plain characters: a quote, a
-    /// backslash, a control character or a byte beyond ASCII. The length where there is none.
+    /// Finds the first byte from `at` on that is no plain character of a string: a quote, a backslash, a
+    /// control character or a byte beyond ASCII. Without one it is the length.
     fn string(&mut self, bytes: &[u8], at: usize) -> usize;
 
-    /// The first byte from `at` on that is no white space of JSON.
+    /// Finds the first byte from `at` on that is not white space.
     fn space(bytes: &[u8], at: usize) -> usize;
 }
 
-/// A word at a time.
+/// Scans a word at a time.
 #[derive(Default)]
 pub(super) struct ByWord;
 
-/// A byte at a time.
+/// Scans a byte at a time.
 #[derive(Default)]
 pub(super) struct ByByte;
 
@@ -74,7 +74,7 @@ fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// The high bit of every byte that ends a run; those above the lowest one may be wrong, since a
+/// Sets the high bit of each byte that ends a run. Bits above the lowest set one may be wrong, since a
 /// subtraction borrows from the bytes above.
 #[inline]
 fn special(word: u64) -> u64 {

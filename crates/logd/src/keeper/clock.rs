@@ -1,18 +1,15 @@
-//! How old segments are, by a clock that people and programs set.
+//! The age of segments, by a wall clock that may jump.
 //!
-//! Times in segments are the wall clock's, since they outlive the process and the machine's uptime.
-//! Were ages told by it alone, a clock that is set ten years forward would make every segment old
-//! at once, and retention would remove them all. So a jump forward does not make older what was
-//! there before it; the time that a machine sleeps counts as one. What it does not do: find out at
-//! a start that the clock is wrong.
+//! If the clock is set ten years forward, no segment may become ten years old at once, because retention would
+//! remove them all. So a jump forward does not age what was there before it. The time that a machine sleeps
+//! counts as a jump. A clock that is wrong at the start is not noticed.
 
 use std::time::{Duration, Instant};
 
-/// What is between two looks, beside what passed: no jump, but rounding and a clock that is
-/// corrected.
+/// A smaller difference between two looks is no jump, but rounding or a correction.
 const TOLERANCE_MS: u64 = 60_000;
 
-/// The wall clock, with its jumps.
+/// The wall clock and its jumps.
 #[derive(Debug)]
 pub(super) struct Clock {
     looked: Instant,

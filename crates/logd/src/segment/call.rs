@@ -1,14 +1,15 @@
-//! Calls that a thread waits for, on a loop of its own: made again where they were interrupted, and
-//! brought to their end where they were short.
+//! Syscalls that a thread waits for, on a loop of its own. An interrupted syscall is repeated, and a short
+//! read or write is continued to its end.
 
 use std::path::Path;
 
 use ringwise::{Completion, Descriptor, ErrorKind, Local, OpenOptions, Operation};
+use rustix::io::Errno;
 
 /// How much is read at a time, in bytes.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Makes an operation, again where it was interrupted and did nothing.
+/// Runs an operation, and repeats it if it was interrupted.
 pub(crate) fn run(
     local: &mut Local,
     mut operation: impl FnMut() -> Operation,
@@ -23,7 +24,7 @@ pub(crate) fn run(
     }
 }
 
-/// Writes all of some bytes.
+/// Writes all bytes.
 pub(crate) fn write_all(
     local: &mut Local,
     file: &Descriptor,
@@ -42,28 +43,49 @@ pub(crate) fn sync(local: &mut Local, file: &Descriptor) -> Result<(), ringwise:
     run(local, || Operation::sync_all(file)).map(drop)
 }
 
+/// Opens a file.
+pub(super) fn open(
+    local: &mut Local,
+    path: &Path,
+    options: OpenOptions,
+) -> Result<Descriptor, ringwise::Error> {
+    run(local, || Operation::open(path, options))?.into_descriptor()
+}
+
 /// Opens a directory, to sync the names in it.
 pub(crate) fn open_directory(
     local: &mut Local,
     path: &Path,
 ) -> Result<Descriptor, ringwise::Error> {
-    run(local, || Operation::open(path, OpenOptions::new().read(true)))?.into_descriptor()
+    open(local, path, OpenOptions::new().read(true))
 }
 
-/// Makes a file for lines, past the page cache if that is wanted and can be.
+/// Makes the names in a directory durable.
+pub(super) fn sync_directory(local: &mut Local, path: &Path) -> Result<(), ringwise::Error> {
+    let directory = open_directory(local, path)?;
+    sync(local, &directory)
+}
+
+/// Removes a file if it exists.
+pub(super) fn unlink(local: &mut Local, path: &Path) -> Result<(), ringwise::Error> {
+    match run(local, || Operation::unlink(path)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a file for lines, with direct I/O if that is wanted and possible; says whether it is direct.
 pub(super) fn open_data(
     local: &mut Local,
     path: &Path,
     new: OpenOptions,
     is_direct: bool,
 ) -> Result<(Descriptor, bool), ringwise::Error> {
-    let opened = run(local, || Operation::open(path, new.direct(is_direct)));
-    match opened.and_then(Completion::into_descriptor) {
-        // The file was made before it was refused: open(2).
+    match open(local, path, new.direct(is_direct)) {
+        // The kernel made the file before it refused the flag: open(2).
         Err(error) if is_direct && is_invalid(&error) => {
-            let _ = run(local, || Operation::unlink(path));
-            let opened = run(local, || Operation::open(path, new))?;
-            Ok((opened.into_descriptor()?, false))
+            let _ = unlink(local, path);
+            Ok((open(local, path, new)?, false))
         }
         opened => Ok((opened?, is_direct)),
     }
@@ -98,19 +120,32 @@ pub(crate) fn read(
     Ok(at - start)
 }
 
-pub(crate) fn is_transient(error: &ringwise::Error) -> bool {
-    use rustix::io::Errno;
-    error.kind() == ErrorKind::Interrupted || error.errno() == Errno::AGAIN.raw_os_error()
+/// Reads all bytes from `start` to `end` or the end of the file.
+pub(super) fn read_all(
+    local: &mut Local,
+    file: &Descriptor,
+    start: u64,
+    end: u64,
+) -> Result<Vec<u8>, ringwise::Error> {
+    let mut bytes = Vec::new();
+    read(local, file, start, end, |more| bytes.extend_from_slice(more))?;
+    Ok(bytes)
 }
 
-/// No space, or no quota: nothing was lost, and it may pass.
-pub(crate) fn is_space(error: &ringwise::Error) -> bool {
-    use rustix::io::Errno;
-    let errnos = [Errno::NOSPC, Errno::DQUOT];
+fn is_one_of(error: &ringwise::Error, errnos: &[Errno]) -> bool {
     errnos.iter().any(|errno| errno.raw_os_error() == error.errno())
 }
 
-/// What may pass, with what can be done about it.
+pub(crate) fn is_transient(error: &ringwise::Error) -> bool {
+    error.kind() == ErrorKind::Interrupted || is_one_of(error, &[Errno::AGAIN])
+}
+
+/// There is no space, or no quota. Nothing was lost, and it may pass.
+pub(crate) fn is_space(error: &ringwise::Error) -> bool {
+    is_one_of(error, &[Errno::NOSPC, Errno::DQUOT])
+}
+
+/// An error that may pass, with what an operator can do.
 pub(crate) fn passing(error: &ringwise::Error) -> String {
     match is_space(error) {
         true => format!("{error}; free some, or keep less (--retain-size)"),
@@ -118,25 +153,22 @@ pub(crate) fn passing(error: &ringwise::Error) -> String {
     }
 }
 
-/// No descriptor is free: nothing was lost, and others close theirs, as who seals segments does.
+/// No descriptor is free. Nothing was lost, and others will be closed, such as those of sealed segments.
 pub(crate) fn is_descriptors(error: &ringwise::Error) -> bool {
-    use rustix::io::Errno;
-    let errnos = [Errno::MFILE, Errno::NFILE];
-    errnos.iter().any(|errno| errno.raw_os_error() == error.errno())
+    is_one_of(error, &[Errno::MFILE, Errno::NFILE])
 }
 
-/// A limit on the size of files (setrlimit(2), `RLIMIT_FSIZE`, or the file system's): not for a file
-/// that begins.
+/// The file is as large as it may be (`RLIMIT_FSIZE` in setrlimit(2), or the file system's limit).
 pub(crate) fn is_too_large(error: &ringwise::Error) -> bool {
-    error.errno() == rustix::io::Errno::FBIG.raw_os_error()
+    is_one_of(error, &[Errno::FBIG])
 }
 
-/// What direct I/O is refused with.
+/// The error with which direct I/O is refused.
 pub(crate) fn is_invalid(error: &ringwise::Error) -> bool {
-    error.errno() == rustix::io::Errno::INVAL.raw_os_error()
+    is_one_of(error, &[Errno::INVAL])
 }
 
-/// It had no turn: what it was linked to did not end well.
+/// The kernel cancelled it, because it has no thread for it or because of what it was linked to.
 pub(crate) fn is_cancelled(error: &ringwise::Error) -> bool {
-    error.errno() == rustix::io::Errno::CANCELED.raw_os_error()
+    is_one_of(error, &[Errno::CANCELED])
 }

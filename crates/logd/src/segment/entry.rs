@@ -1,7 +1,8 @@
 //! An entry of an index: 64 bytes, little-endian, with a checksum of its own.
 //!
-//! Entries lie at multiples of their size, so none crosses a sector, and one that is damaged hides
-//! none of the others.
+//! Entries lie at multiples of their size, so none crosses a sector and a damaged one hides no other.
+
+use super::now_ms;
 
 /// The size of an entry in bytes.
 pub(crate) const ENTRY_BYTES: usize = 64;
@@ -9,15 +10,15 @@ pub(crate) const ENTRY_BYTES: usize = 64;
 /// Set in a batch's entry: every batch before it had been synced when it was written.
 pub(crate) const AFTER_SYNC: u32 = 1;
 
-/// Set in a head: retention removes the lines, or has. Without it lines that are not there are lost.
+/// Set in a head: retention removes the lines, or has removed them. Otherwise missing lines are lost.
 pub(crate) const REMOVED: u32 = 1;
 
-/// By how much a batch's flags are shifted to give the number of names' entries right before it.
-/// Without them the batch is not whole.
-pub(crate) const NAMES_SHIFT: u32 = 8;
+/// By how much a batch's flags are shifted to give the number of entries of records, or of names, right
+/// before it. Without them the batch is not whole.
+pub(crate) const BESIDE_SHIFT: u32 = 8;
 
-/// What an entry has of a name, in bytes.
-const PIECE_BYTES: usize = 40;
+/// What an entry has of records, in bytes.
+const PIECE_BYTES: usize = 48;
 
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +27,12 @@ pub(crate) enum Kind {
     Head,
     /// A batch: the `number`th of the segment, at `offset`, `bytes` long, with a checksum.
     Batch,
-    /// A piece of a client's name, 40 bytes from place 16 on, before the batch that has its lines
-    /// up to `number`. The flags' lower half is how long the name is, the upper which piece.
+    /// A piece of the [records](super::record) of the batch that comes next: 48 bytes from place 8 on, of
+    /// which the flags say how many there are.
+    Records,
+    /// A piece of a client's name, as earlier versions wrote them: 40 bytes from place 16 on, before the
+    /// batch that has its lines up to `number`. The flags' lower half is how long the name is, the upper
+    /// which piece.
     Name,
     /// The last entry: `number` batches, `offset` bytes and `lines` lines are all; `first_line` is
     /// the number of the line that comes after them.
@@ -39,6 +44,7 @@ impl Kind {
         match self {
             Kind::Head => *b"RLH1",
             Kind::Batch => *b"RLB1",
+            Kind::Records => *b"RLR1",
             Kind::Name => *b"RLN1",
             Kind::Seal => *b"RLS1",
         }
@@ -62,10 +68,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// An entry that has nothing but its kind and the time.
+    /// An entry with its kind and the time, and nothing else.
     pub(crate) fn new(kind: Kind) -> Entry {
-        let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let time_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         Entry {
             kind,
             flags: 0,
@@ -74,14 +78,14 @@ impl Entry {
             bytes: 0,
             lines: 0,
             first_line: 0,
-            time_ms,
+            time_ms: now_ms(),
             checksum: 0,
         }
     }
 
-    /// How many entries of names stand right before this batch's.
-    pub(crate) fn names(&self) -> usize {
-        (self.flags >> NAMES_SHIFT) as usize
+    /// How many entries of records or names stand right before this batch's.
+    pub(crate) fn beside(&self) -> usize {
+        (self.flags >> BESIDE_SHIFT) as usize
     }
 
     /// Of a batch: the number of the line that comes after its last.
@@ -89,44 +93,44 @@ impl Entry {
         self.first_line.saturating_add(self.lines)
     }
 
-    /// Of a batch: whether it comes before this line. One without lines, which has names only, does
-    /// where the line is the next.
+    /// Of a batch: whether it comes before this line. A batch of names alone also does if the line is the
+    /// next.
     pub(crate) fn is_before(&self, line: u64) -> bool {
         self.first_line < line || self.line_end() <= line
     }
 
-    /// The entries of a name whose lines are stored up to `sequence`.
-    pub(crate) fn of_name(name: &str, sequence: u64) -> impl Iterator<Item = Entry> {
-        name.as_bytes().chunks(PIECE_BYTES).enumerate().map(move |(place, piece)| {
-            let mut bytes = [0; PIECE_BYTES];
-            bytes[..piece.len()].copy_from_slice(piece);
-            let word = |at: usize| {
-                let eight = [0, 1, 2, 3, 4, 5, 6, 7].map(|place| bytes[at * 8 + place]);
-                u64::from_le_bytes(eight)
-            };
+    /// The entries of a batch's records.
+    pub(crate) fn of_records(bytes: &[u8]) -> impl Iterator<Item = Entry> {
+        bytes.chunks(PIECE_BYTES).map(|piece| {
+            let mut bytes = [0; ENTRY_BYTES];
+            bytes[8..][..piece.len()].copy_from_slice(piece);
             Entry {
-                flags: name.len() as u32 | (place as u32) << 16,
-                number: sequence,
-                offset: word(0),
-                bytes: word(1),
-                lines: word(2),
-                first_line: word(3),
-                time_ms: word(4),
-                ..Entry::new(Kind::Name)
+                kind: Kind::Records,
+                flags: piece.len() as u32,
+                ..Entry::read(Kind::Records, &bytes)
             }
         })
     }
 
-    /// Puts names together from their entries; what does not fit together is left out.
+    /// The records in a batch's entries, put together.
+    pub(crate) fn records_of(entries: &[Entry]) -> Vec<u8> {
+        let mut records = Vec::new();
+        for entry in entries.iter().filter(|entry| entry.kind == Kind::Records) {
+            let len = (entry.flags as usize).min(PIECE_BYTES);
+            records.extend_from_slice(&entry.encode()[8..][..len]);
+        }
+        records
+    }
+
+    /// Puts names together from entries of earlier versions; what does not fit together is left out.
     pub(crate) fn names_of(entries: &[Entry]) -> Vec<(String, u64)> {
         let mut names = Vec::new();
         let mut bytes = Vec::new();
-        for entry in entries {
+        for entry in entries.iter().filter(|entry| entry.kind == Kind::Name) {
             if entry.flags >> 16 == 0 {
                 bytes.clear();
             }
-            let words = [entry.offset, entry.bytes, entry.lines, entry.first_line, entry.time_ms];
-            bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            bytes.extend_from_slice(&entry.encode()[16..56]);
             let len = (entry.flags & 0xffff) as usize;
             if bytes.len() >= len
                 && let Ok(name) = std::str::from_utf8(&bytes[..len])
@@ -138,7 +142,7 @@ impl Entry {
         names
     }
 
-    /// As it is written.
+    /// The bytes of the entry.
     pub(crate) fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..4].copy_from_slice(&self.kind.magic());
@@ -154,20 +158,24 @@ impl Entry {
         bytes
     }
 
-    /// As it is read; nothing where it is not whole, or none.
+    /// Reads an entry; nothing if the bytes are not a whole one.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Entry> {
         let bytes: &[u8; ENTRY_BYTES] = bytes.try_into().ok()?;
+        if bytes[60..] != crc32fast::hash(&bytes[..60]).to_le_bytes() {
+            return None;
+        }
+        let kinds = [Kind::Head, Kind::Batch, Kind::Records, Kind::Name, Kind::Seal];
+        let kind = kinds.into_iter().find(|kind| kind.magic() == bytes[..4])?;
+        Some(Entry::read(kind, bytes))
+    }
+
+    pub(super) fn read(kind: Kind, bytes: &[u8; ENTRY_BYTES]) -> Entry {
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|place| bytes[at + place]));
         let number = |place: usize| {
             let at = 8 + place * 8;
             u64::from(word(at)) | u64::from(word(at + 4)) << 32
         };
-        if word(60) != crc32fast::hash(&bytes[..60]) {
-            return None;
-        }
-        let kinds = [Kind::Head, Kind::Batch, Kind::Name, Kind::Seal];
-        let kind = kinds.into_iter().find(|kind| kind.magic() == bytes[..4])?;
-        Some(Entry {
+        Entry {
             kind,
             flags: word(4),
             number: number(0),
@@ -177,45 +185,25 @@ impl Entry {
             first_line: number(4),
             time_ms: number(5),
             checksum: word(56),
-        })
+        }
     }
-}
-
-/// The index of a segment of these batches.
-pub(crate) fn index_of(batches: &[Vec<u8>], is_synced: bool, is_sealed: bool) -> Vec<u8> {
-    let mut index = Entry::new(Kind::Head).encode().to_vec();
-    let (mut offset, mut first_line) = (0, 0);
-    for (number, bytes) in batches.iter().enumerate() {
-        let batch = Entry {
-            flags: if is_synced { AFTER_SYNC } else { 0 },
-            number: number as u64,
-            offset,
-            bytes: bytes.len() as u64,
-            lines: memchr::memchr_iter(b'\n', bytes).count() as u64,
-            first_line,
-            checksum: crc32fast::hash(bytes),
-            ..Entry::new(Kind::Batch)
-        };
-        offset += batch.bytes;
-        first_line += batch.lines;
-        index.extend_from_slice(&batch.encode());
-    }
-    if is_sealed {
-        let seal = Entry {
-            number: batches.len() as u64,
-            offset,
-            lines: first_line,
-            first_line,
-            ..Entry::new(Kind::Seal)
-        };
-        index.extend_from_slice(&seal.encode());
-    }
-    index
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_of_any_length_come_back() {
+        for len in [0, 1, 47, 48, 49, 500] {
+            let records: Vec<u8> = (0..len).map(|place| place as u8).collect();
+            let read: Vec<Entry> = Entry::of_records(&records)
+                .map(|entry| Entry::decode(&entry.encode()).unwrap())
+                .collect();
+            assert_eq!(read.len(), records.len().div_ceil(48));
+            assert_eq!(Entry::records_of(&read), records);
+        }
+    }
 
     #[test]
     fn a_name_of_any_length_comes_back() {

@@ -1,17 +1,17 @@
-//! The names of a segment's files: `lines-000-0000000001.ndjson` and what lies beside it.
+//! The names of a segment's files, such as `lines-000-0000000001.ndjson`.
 
 use std::{fmt, path::PathBuf};
 
-/// What a stream holds.
+/// The kind of lines in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Content {
     /// Lines that were accepted.
     Lines,
-    /// Lines that were rejected, each in a record that says why.
+    /// Rejected lines, each in a record with the reason.
     DeadLetters,
 }
 
-/// The segments that one thread writes.
+/// The segments of one kind that one thread writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Stream {
     pub(crate) content: Content,
@@ -25,58 +25,55 @@ pub(crate) enum Part {
     Data,
     /// The entries.
     Index,
-    /// What was cut off the end of the lines at a start.
+    /// Bytes that a start cut off the end of the lines.
     Torn,
-    /// The lines of a sealed segment, packed: whole, if it has this name.
+    /// The lines of a sealed segment, packed. A file with this name is whole.
     Packed,
-    /// The same before it is whole.
+    /// A packed file that is being made.
     Packing,
+}
+
+/// How the names of files begin and end.
+const BEGINNINGS: [(&str, Content); 2] =
+    [("lines", Content::Lines), ("dead", Content::DeadLetters)];
+const ENDINGS: [(&str, Part); 5] = [
+    ("ndjson", Part::Data),
+    ("index", Part::Index),
+    ("torn", Part::Torn),
+    ("ndjson.zst", Part::Packed),
+    ("ndjson.zst.part", Part::Packing),
+];
+
+fn word_of<T: Copy + PartialEq>(words: &[(&'static str, T)], wanted: T) -> &'static str {
+    words.iter().find(|(_, what)| *what == wanted).map_or("", |(word, _)| word)
+}
+
+fn what_is<T: Copy>(words: &[(&str, T)], word: &str) -> Option<T> {
+    words.iter().find(|(known, _)| *known == word).map(|(_, what)| *what)
 }
 
 impl fmt::Display for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = match self.content {
-            Content::Lines => "lines",
-            Content::DeadLetters => "dead",
-        };
-        write!(f, "{word}-{:03}", self.number)
+        write!(f, "{}-{:03}", word_of(&BEGINNINGS, self.content), self.number)
     }
 }
 
 impl Stream {
     /// The name of a file of the segment `serial`.
     pub(crate) fn file(&self, serial: u64, part: Part) -> PathBuf {
-        let ending = match part {
-            Part::Data => "ndjson",
-            Part::Index => "index",
-            Part::Torn => "torn",
-            Part::Packed => "ndjson.zst",
-            Part::Packing => "ndjson.zst.part",
-        };
-        format!("{self}-{serial:010}.{ending}").into()
+        format!("{self}-{serial:010}.{}", word_of(&ENDINGS, part)).into()
     }
 }
 
-/// What a file's name says; nothing where it is none of a segment's.
+/// Reads a file's name; nothing if it is not a segment's.
 pub(crate) fn parse(name: &str) -> Option<(Stream, u64, Part)> {
     let (stem, ending) = name.split_once('.')?;
-    let part = match ending {
-        "ndjson" => Part::Data,
-        "index" => Part::Index,
-        "torn" => Part::Torn,
-        "ndjson.zst" => Part::Packed,
-        "ndjson.zst.part" => Part::Packing,
-        _ => return None,
-    };
+    let part = what_is(&ENDINGS, ending)?;
     let mut words = stem.split('-');
-    let content = match words.next()? {
-        "lines" => Content::Lines,
-        "dead" => Content::DeadLetters,
-        _ => return None,
-    };
+    let content = what_is(&BEGINNINGS, words.next()?)?;
     let stream = Stream { content, number: words.next()?.parse().ok()? };
     let serial = words.next()?.parse().ok()?;
-    // Only what it would be called: not `lines-0-1.ndjson`.
+    // Refuses names such as `lines-0-1.ndjson`.
     (stream.file(serial, part).to_str() == Some(name)).then_some((stream, serial, part))
 }
 

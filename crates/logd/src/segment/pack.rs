@@ -1,8 +1,8 @@
-//! Packing: a sealed segment's lines as one zstd frame, for `zstdcat`, `zstdgrep` and the tools here.
+//! Packs a sealed segment's lines into one zstd frame, which `zstdcat` and the tools here read.
 //!
-//! The index stays as it is, and speaks of the lines as they were. The packed file is made beside the
-//! plain one, read back and compared with the index's checksums, synced, and only then given its
-//! name; the plain one goes after that name is durable. So whenever it ends, one of them is whole.
+//! The index stays as it is. The packed file is made beside the plain one, read back, compared with the index's
+//! checksums and synced. Then it gets its name, and when that is durable the plain file is removed. A crash
+//! at any moment leaves one of them whole.
 
 use std::{
     io::{self, Write},
@@ -12,13 +12,13 @@ use std::{
 use ringwise::{Descriptor, Local, OpenOptions, Operation};
 
 use super::{
-    call::{open_directory, read, run, sync, write_all},
+    call::{open, read, read_all, run, sync, sync_directory, unlink, write_all},
     entry::Entry,
     name::{Part, Stream},
     scan::{Scan, State},
 };
 
-/// How much is packed between two looks at whether to stop, in bytes.
+/// Bytes that are packed between two checks whether to stop.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// What became of a segment.
@@ -26,13 +26,13 @@ const CHUNK_BYTES: u64 = 1 << 20;
 pub(crate) enum Outcome {
     /// It is packed, from so many bytes into so many.
     Packed { from: u64, into: u64 },
-    /// It was told to stop, and left the plain file.
+    /// It was told to stop. The plain file is left.
     Stopped,
-    /// It is not to be packed, since its lines are not what its index says.
+    /// Its lines are not what its index says, so it is left as it is.
     Refused,
 }
 
-/// Packs a sealed segment. Doing it again does no harm, wherever it was cut short.
+/// Packs a sealed segment. It can be called again after an interruption.
 ///
 /// # Errors
 ///
@@ -45,108 +45,108 @@ pub(crate) fn pack(
     must_stop: &mut dyn FnMut() -> bool,
 ) -> Result<Outcome, String> {
     let path = |part| directory.join(stream.file(serial, part));
-    let told = |error: ringwise::Error| error.to_string();
     let plain_path = path(Part::Data);
     let plain = open(local, &plain_path, OpenOptions::new().read(true)).map_err(told)?;
     let index = open(local, &path(Part::Index), OpenOptions::new().read(true)).map_err(told)?;
-    let mut bytes = Vec::new();
-    read(local, &index, 0, u64::MAX, |more| bytes.extend_from_slice(more)).map_err(told)?;
-    // What the bytes are worth is looked at while they are packed, once.
-    let Ok(scan) = Scan::new(&bytes, |_| Ok::<_, std::convert::Infallible>(true));
+    let bytes = read_all(local, &index, 0, u64::MAX).map_err(told)?;
+    // The bytes are checked while they are packed.
+    let scan = Scan::promised(&bytes);
     if scan.state() != State::Sealed {
         return Ok(Outcome::Refused);
     }
     let part = path(Part::Packing);
     let new = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o640);
     let packed = open(local, &part, new).map_err(told)?;
-    let outcome = write(local, &plain, &packed, &scan, level, must_stop).and_then(|outcome| {
+    let mut packer = Packer { local: &mut *local, scan: &scan, level, must_stop };
+    let outcome = packer.write(&plain, &packed).and_then(|outcome| {
         let Outcome::Packed { into, .. } = outcome else { return Ok(outcome) };
-        sync(local, &packed).map_err(told)?;
-        let is_right = is_right(local, &packed, &scan, into)?;
+        sync(packer.local, &packed).map_err(told)?;
+        let is_right = packer.is_right(&packed, into)?;
         is_right.then_some(outcome).ok_or_else(|| "packed, it reads back otherwise".to_owned())
     });
     let Ok(Outcome::Packed { .. }) = outcome else {
-        let removed = run(local, || Operation::unlink(&part)).map_err(told);
+        let removed = unlink(local, &part).map_err(told);
         return outcome.and_then(|outcome| removed.map(|_| outcome));
     };
     let name = path(Part::Packed);
     run(local, || Operation::rename(&part, &name)).map(drop).map_err(told)?;
-    let handle = open_directory(local, directory).map_err(told)?;
-    sync(local, &handle).map_err(told)?;
-    run(local, || Operation::unlink(&plain_path)).map_err(told).and(outcome)
+    sync_directory(local, directory).map_err(told)?;
+    unlink(local, &plain_path).map_err(told).and(outcome)
 }
 
-/// Writes the frame.
-fn write(
-    local: &mut Local,
-    plain: &Descriptor,
-    packed: &Descriptor,
-    scan: &Scan,
+/// How a segment is packed.
+struct Packer<'a> {
+    local: &'a mut Local,
+    scan: &'a Scan,
     level: i32,
-    must_stop: &mut dyn FnMut() -> bool,
-) -> Result<Outcome, String> {
-    let failed = |error: io::Error| format!("zstd: {error}");
-    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), level).map_err(failed)?;
-    encoder.include_checksum(true).map_err(failed)?;
-    encoder.set_pledged_src_size(Some(scan.end())).map_err(failed)?;
-    let mut sums = Sums::new(&scan.batches);
-    let (mut at, mut into) = (0, 0);
-    while at < scan.end() {
-        if must_stop() {
-            return Ok(Outcome::Stopped);
+    must_stop: &'a mut dyn FnMut() -> bool,
+}
+
+impl Packer<'_> {
+    /// Writes the frame.
+    fn write(&mut self, plain: &Descriptor, packed: &Descriptor) -> Result<Outcome, String> {
+        let mut encoder =
+            zstd::stream::write::Encoder::new(Vec::new(), self.level).map_err(failed)?;
+        encoder.include_checksum(true).map_err(failed)?;
+        encoder.set_pledged_src_size(Some(self.scan.end())).map_err(failed)?;
+        let mut sums = Sums::new(&self.scan.batches);
+        let (mut at, mut into) = (0, 0);
+        while at < self.scan.end() {
+            if (self.must_stop)() {
+                return Ok(Outcome::Stopped);
+            }
+            let (mut encoded, end) = (Ok(()), self.scan.end().min(at + CHUNK_BYTES));
+            let count = read(self.local, plain, at, end, |bytes| {
+                sums.take(bytes);
+                if encoded.is_ok() {
+                    encoded = encoder.write_all(bytes);
+                }
+            });
+            encoded.map_err(failed)?;
+            match count.map_err(told)? {
+                0 => return Ok(Outcome::Refused),
+                count => at += count,
+            }
+            let bytes = std::mem::take(encoder.get_mut());
+            write_all(self.local, packed, &bytes, into).map_err(told)?;
+            into += bytes.len() as u64;
         }
-        let (mut encoded, end) = (Ok(()), scan.end().min(at + CHUNK_BYTES));
-        let count = read(local, plain, at, end, |bytes| {
-            sums.take(bytes);
-            if encoded.is_ok() {
-                encoded = encoder.write_all(bytes);
+        if !sums.are_right() {
+            return Ok(Outcome::Refused);
+        }
+        let bytes = encoder.finish().map_err(failed)?;
+        write_all(self.local, packed, &bytes, into).map_err(told)?;
+        Ok(Outcome::Packed { from: at, into: into + bytes.len() as u64 })
+    }
+
+    /// Whether a packed file has the lines of the index.
+    fn is_right(&mut self, packed: &Descriptor, end: u64) -> Result<bool, String> {
+        let sums = Sums::new(&self.scan.batches);
+        let mut decoder = zstd::stream::write::Decoder::new(sums).map_err(failed)?;
+        let mut decoded = Ok(());
+        let count = read(self.local, packed, 0, end, |bytes| {
+            if decoded.is_ok() {
+                decoded = decoder.write_all(bytes);
             }
         });
-        encoded.map_err(failed)?;
-        match count.map_err(|error| error.to_string())? {
-            0 => return Ok(Outcome::Refused),
-            count => at += count,
-        }
-        let bytes = std::mem::take(encoder.get_mut());
-        write_all(local, packed, &bytes, into).map_err(|error| error.to_string())?;
-        into += bytes.len() as u64;
+        count.map_err(told)?;
+        let flushed = decoded.and_then(|()| decoder.flush());
+        Ok(flushed.is_ok() && decoder.get_ref().are_right())
     }
-    if !sums.are_right() {
-        return Ok(Outcome::Refused);
-    }
-    let bytes = encoder.finish().map_err(failed)?;
-    write_all(local, packed, &bytes, into).map_err(|error| error.to_string())?;
-    Ok(Outcome::Packed { from: at, into: into + bytes.len() as u64 })
 }
 
-/// Whether a packed file gives the lines that the index speaks of.
-fn is_right(local: &mut Local, packed: &Descriptor, scan: &Scan, end: u64) -> Result<bool, String> {
-    let failed = |error: io::Error| format!("zstd: {error}");
-    let sums = Sums::new(&scan.batches);
-    let mut decoder = zstd::stream::write::Decoder::new(sums).map_err(failed)?;
-    let mut decoded = Ok(());
-    let count = read(local, packed, 0, end, |bytes| {
-        if decoded.is_ok() {
-            decoded = decoder.write_all(bytes);
-        }
-    });
-    count.map_err(|error| error.to_string())?;
-    let flushed = decoded.and_then(|()| decoder.flush());
-    Ok(flushed.is_ok() && decoder.get_ref().are_right())
+fn failed(error: io::Error) -> String {
+    format!("zstd: {error}")
 }
 
-fn open(
-    local: &mut Local,
-    path: &Path,
-    options: OpenOptions,
-) -> Result<Descriptor, ringwise::Error> {
-    run(local, || Operation::open(path, options))?.into_descriptor()
+fn told(error: ringwise::Error) -> String {
+    error.to_string()
 }
 
-/// The checksums of batches that come one after the other, in pieces of any size.
+/// Compares the checksums of batches, whose bytes come in order in pieces of any size.
 struct Sums<'a> {
     batches: &'a [Entry],
-    /// Bytes of the first of them that came.
+    /// Bytes of the first of these that came.
     done: u64,
     sum: crc32fast::Hasher,
     is_wrong: bool,
@@ -160,7 +160,7 @@ impl<'a> Sums<'a> {
     fn take(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let Some((batch, others)) = self.batches.split_first() else {
-                // More than there were.
+                // More bytes than the batches have.
                 self.is_wrong = true;
                 return;
             };
@@ -177,7 +177,7 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// Whether all came, and as they were.
+    /// Whether all came and were right.
     fn are_right(&self) -> bool {
         self.batches.is_empty() && !self.is_wrong
     }

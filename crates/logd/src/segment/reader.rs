@@ -1,8 +1,8 @@
-//! Streams for people: what `ringwise logd cat`, `tail` and `verify` read.
+//! Reads streams for `ringwise logd cat`, `tail` and `verify`, also while a daemon writes them.
 //!
-//! Segments are opened when their turn comes and closed after it, so that a stream may have any number of
-//! them, and the first line is there when the first batch is read. All of it works beside a daemon that
-//! writes. What of one segment is whole is `view`'s to say.
+//! A segment is opened when its turn comes and closed after it. A stream may therefore have any number of
+//! them, and the first line is printed as soon as the first batch is read. Which batches of a segment are
+//! whole is decided in `view`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,58 +11,53 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::Arc,
     vec::IntoIter,
 };
 
 use super::{
     entry::{ENTRY_BYTES, Entry, Kind},
-    name::{Part, Stream, parse},
+    name::{Content, Part, Stream, parse},
+    record::{Mark, StoredPart},
+    scan::{ByTenant, Origins, Scan},
     unpack::Unpacker,
-    view::{Data, Judge, Lines, Segment, View},
+    view::{Judge, Lines, Segment, View},
 };
 use crate::error::LogdError;
 
 /// The segments of a stream, in order.
 pub(crate) trait Segments {
-    type Data: Data;
-
     fn count(&self) -> usize;
 
     /// Opens one.
-    fn open(&self, place: usize) -> Result<Segment<Self::Data>, LogdError>;
+    fn open(&self, place: usize) -> Result<Segment, LogdError>;
 
     /// Its first entry, if that is there and whole.
     fn head(&self, place: usize) -> Result<Option<Entry>, LogdError>;
-
-    fn failed(&self, segment: &Segment<Self::Data>, error: &io::Error) -> LogdError {
-        LogdError::on(&segment.name, error)
-    }
 }
 
-/// The line at which a segment's lines end, since the next one has the rest: where the first segment
-/// behind it begins of which that is known.
+/// The line at which a segment's lines end because the next segment has the rest: the first line of the
+/// next segment for which that is known.
 fn until_line(segments: &impl Segments, place: usize) -> Result<u64, LogdError> {
     for later in place + 1..segments.count() {
         if let Some(head) = segments.head(later)? {
             return Ok(head.first_line);
         }
-        // Its head is spoilt, and batches may be there all the same.
-        let segment = segments.open(later)?;
-        let view = segment.view(0, u64::MAX);
-        if let Some(first) = view.map_err(|error| segments.failed(&segment, &error))?.first_line() {
+        // Its head is spoilt, but it may have batches.
+        if let Some(first) = segments.open(later)?.view(0, u64::MAX)?.first_line() {
             return Ok(first);
         }
     }
     Ok(u64::MAX)
 }
 
-/// The place of the segment that has a line: the last that begins with it or before it, else the first.
+/// The place of the segment that has a line: the last that does not begin after it, else the first.
 pub(crate) fn place_of(segments: &impl Segments, line: u64) -> Result<usize, LogdError> {
     let mut found = 0;
     let (mut low, mut high) = (0, segments.count());
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        // The nearest at or before the middle of which it is known.
+        // The nearest segment at or before the middle with a good head.
         let mut place = middle;
         let mut head = segments.head(place)?;
         while head.is_none() && place > low + 1 {
@@ -84,10 +79,12 @@ pub(crate) fn place_of(segments: &impl Segments, line: u64) -> Result<usize, Log
 pub(crate) struct Piece {
     /// When the batch began, in milliseconds since 1970.
     pub(crate) time_ms: u64,
-    /// Lines before it that are not there.
+    /// Lines that are missing before it.
     pub(crate) missing: Range<u64>,
+    /// The senders of its lines, if the reader reads them.
+    pub(crate) parts: Vec<StoredPart>,
     bytes: Vec<u8>,
-    /// So many of its lines are not wanted.
+    /// The number of lines at its start that are not wanted.
     before: u64,
 }
 
@@ -96,6 +93,18 @@ impl Piece {
     pub(crate) fn lines(&self) -> &[u8] {
         after_lines(&self.bytes, self.before)
     }
+
+    /// The lines of each part, from the first that is wanted on.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&StoredPart, &[u8])> {
+        let (mut rest, mut before) = (&self.bytes[..], self.before);
+        self.parts.iter().map(move |part| {
+            let (own, after) = rest.split_at(rest.len().min(part.bytes as usize));
+            rest = after;
+            let skipped = before.min(part.lines);
+            before -= skipped;
+            (part, after_lines(own, skipped))
+        })
+    }
 }
 
 /// Reads a stream's lines, a batch at a time.
@@ -103,26 +112,36 @@ pub(crate) struct Reader<S: Segments> {
     segments: S,
     /// The segment that is opened next.
     place: usize,
-    open: Option<Open<S::Data>>,
+    open: Option<Open>,
     /// The line that comes next.
     next: u64,
     judge: Judge,
+    /// If set, the senders of lines are read, and batches that were written before this time, in milliseconds
+    /// since 1970, are left out.
+    origins_since: Option<u64>,
 }
 
 /// The segment that is read.
-struct Open<D> {
-    segment: Segment<D>,
+struct Open {
+    segment: Segment,
     until_line: u64,
     /// Batches that may be next.
     batches: IntoIter<Entry>,
-    /// Whether these were checked; before that they are what the index alone promises.
+    origins: Origins,
+    /// Whether the batches were checked. Until then they are what the index alone says.
     are_checked: bool,
 }
 
 impl<S: Segments> Reader<S> {
     /// Begins in the segment at `place`, with the line `from`.
     pub(crate) fn new(segments: S, place: usize, from: u64) -> Reader<S> {
-        Reader { segments, place, open: None, next: from, judge: Judge::default() }
+        let (judge, origins_since) = (Judge::default(), None);
+        Reader { segments, place, open: None, next: from, judge, origins_since }
+    }
+
+    /// If a time is given, also reads the senders of lines, and leaves out batches that were written before it.
+    pub(crate) fn with_origins(self, origins_since: Option<u64>) -> Reader<S> {
+        Reader { origins_since, ..self }
     }
 
     /// The number of the line that comes next.
@@ -130,13 +149,14 @@ impl<S: Segments> Reader<S> {
         self.next
     }
 
-    /// What is wrong with the segments that were read.
+    /// The problems of the segments that were read, a line each.
     pub(crate) fn problems(&self) -> &[String] {
         &self.judge.problems
     }
 
     /// The next batch that has lines.
     pub(crate) fn next(&mut self) -> Result<Option<Piece>, LogdError> {
+        let since_ms = self.origins_since.unwrap_or(0);
         loop {
             let Some(open) = &mut self.open else {
                 if self.place == self.segments.count() {
@@ -146,69 +166,73 @@ impl<S: Segments> Reader<S> {
                 self.place += 1;
                 continue;
             };
-            if let Some(piece) = open.next(&self.segments, &mut self.next)? {
-                return Ok(Some(piece));
+            if let Some((from, batch, bytes)) = open.next(&mut self.next, since_ms)? {
+                let parts = self.origins_since.map_or(Vec::new(), |_| open.origins.of(&batch));
+                return Ok(Some(Piece {
+                    time_ms: batch.time_ms,
+                    missing: from..from.max(batch.first_line),
+                    parts,
+                    bytes,
+                    before: from.saturating_sub(batch.first_line),
+                }));
             }
             let is_last = self.place == self.segments.count();
             if open.are_checked {
                 self.open = None;
             } else {
-                open.check(&self.segments, self.next, &mut self.judge, is_last)?;
+                open.check(self.next, &mut self.judge, is_last)?;
             }
         }
     }
 }
 
-impl<D: Data> Open<D> {
-    fn new<S: Segments<Data = D>>(segments: &S, place: usize) -> Result<Open<D>, LogdError> {
+impl Open {
+    fn new(segments: &impl Segments, place: usize) -> Result<Open, LogdError> {
         let until_line = until_line(segments, place)?;
         let segment = segments.open(place)?;
-        let batches = segment.promised().into_iter();
-        Ok(Open { segment, until_line, batches, are_checked: false })
+        let mut promised = Scan::promised(&segment.index);
+        let batches = std::mem::take(&mut promised.batches).into_iter();
+        let origins = promised.into_origins();
+        Ok(Open { segment, until_line, batches, origins, are_checked: false })
     }
 
-    /// The next batch up to the first that is not whole. That one ends it: what is to become of those
-    /// behind it only a look at all of the segment says.
-    fn next<S: Segments<Data = D>>(
+    /// The next batch before the first that is not whole, and the line that was to come next. What follows
+    /// a batch that is not whole is known after a [check](Self::check).
+    fn next(
         &mut self,
-        segments: &S,
         next: &mut u64,
-    ) -> Result<Option<Piece>, LogdError> {
+        since_ms: u64,
+    ) -> Result<Option<(u64, Entry, Vec<u8>)>, LogdError> {
         let until_line = self.until_line;
-        let is_wanted = |batch: &Entry| batch.is_before(until_line) && batch.line_end() > *next;
+        let is_wanted = |batch: &Entry| {
+            let is_left = batch.is_before(until_line) && batch.line_end() > *next;
+            if is_left && batch.time_ms < since_ms {
+                *next = batch.line_end();
+                return false;
+            }
+            is_left
+        };
         let Some(batch) = self.batches.find(is_wanted) else { return Ok(None) };
-        let bytes = self.segment.bytes_of(&batch);
-        let Some(bytes) = bytes.map_err(|error| segments.failed(&self.segment, &error))? else {
+        let Some(bytes) = self.segment.bytes_of(&batch)? else {
             self.batches = Vec::new().into_iter();
             return Ok(None);
         };
         let from = std::mem::replace(next, batch.line_end());
-        Ok(Some(Piece {
-            time_ms: batch.time_ms,
-            missing: from..from.max(batch.first_line),
-            bytes,
-            before: from.saturating_sub(batch.first_line),
-        }))
+        Ok(Some((from, batch, bytes)))
     }
 
-    /// Looks at all that was not read yet.
-    fn check<S: Segments<Data = D>>(
-        &mut self,
-        segments: &S,
-        next: u64,
-        judge: &mut Judge,
-        is_last: bool,
-    ) -> Result<(), LogdError> {
-        let view = self.segment.view(next, self.until_line);
-        let view = view.map_err(|error| segments.failed(&self.segment, &error))?;
+    /// Checks the batches that were not read yet.
+    fn check(&mut self, next: u64, judge: &mut Judge, is_last: bool) -> Result<(), LogdError> {
+        let view = self.segment.view(next, self.until_line)?;
         judge.look(&view, is_last);
         self.batches = view.batches().copied().collect::<Vec<_>>().into_iter();
+        self.origins = view.into_origins();
         self.are_checked = true;
         Ok(())
     }
 }
 
-/// What follows the first `count` lines.
+/// The bytes after the first `count` lines.
 fn after_lines(bytes: &[u8], count: u64) -> &[u8] {
     let Some(last) = count.checked_sub(1) else { return bytes };
     let ends = memchr::memchr_iter(b'\n', bytes).nth(last as usize);
@@ -236,10 +260,10 @@ pub(crate) fn streams(directory: &Path) -> Result<BTreeMap<Stream, Vec<u64>>, Lo
     Ok(streams)
 }
 
-/// Asks by their names for segments between those that were listed. A listing takes time, and has
-/// of the names that are made meanwhile some and not others (readdir(3)).
+/// Adds segments between those that were listed. A listing takes time, and may miss names that are created
+/// meanwhile (readdir(3)).
 fn add_unlisted(directory: &Path, stream: Stream, serials: &mut Vec<u64>) {
-    /// Far more than can be made meanwhile: a gap may be as wide as a strange name has it.
+    /// Far more than are created meanwhile. A foreign file can make a gap of any width.
     const GAP_MAX: u64 = 4096;
     let is_there = |serial: &u64| {
         let parts = [Part::Index, Part::Data, Part::Packed];
@@ -266,6 +290,12 @@ impl<'a> InDirectory<'a> {
         InDirectory { directory, stream, serials }
     }
 
+    /// All streams of a directory.
+    fn all(directory: &'a Path) -> Result<impl Iterator<Item = InDirectory<'a>>, LogdError> {
+        let new = move |(stream, serials)| InDirectory { directory, stream, serials };
+        Ok(streams(directory)?.into_iter().map(new))
+    }
+
     /// The number of a segment; of the first, if there are none, 0.
     pub(crate) fn serial(&self, place: usize) -> u64 {
         self.serials.get(place).copied().unwrap_or(0)
@@ -277,40 +307,32 @@ impl<'a> InDirectory<'a> {
 }
 
 impl Segments for InDirectory<'_> {
-    type Data = Lines;
-
     fn count(&self) -> usize {
         self.serials.len()
     }
 
-    fn open(&self, place: usize) -> Result<Segment<Lines>, LogdError> {
-        let open = |part| {
-            let path = self.path(place, part);
-            match File::open(&path) {
-                Ok(file) => Ok(Some(file)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(LogdError::on(&path, &error)),
-            }
+    fn open(&self, place: usize) -> Result<Segment, LogdError> {
+        let failed = |part, error: &io::Error| LogdError::on(&self.path(place, part), error);
+        let open = |part| match File::open(self.path(place, part)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some).map_err(|error| failed(part, &error)),
         };
-        let named = |part| self.stream.file(self.serials[place], part);
-        // The index first: what it speaks of is then in the data, or was never whole.
+        // The index first: whatever it has is then in the data, or was never whole.
         let mut index = Vec::new();
         if let Some(mut file) = open(Part::Index)? {
             io::Read::read_to_end(&mut file, &mut index)
-                .map_err(|error| LogdError::on(&self.path(place, Part::Index), &error))?;
+                .map_err(|error| failed(Part::Index, &error))?;
         }
-        if let Some(data) = open(Part::Data)?.map(Lines::Plain) {
-            return Ok(Segment { name: named(Part::Data), index, data: Some(data) });
+        let (mut part, mut data) = (Part::Data, open(Part::Data)?.map(Lines::Plain));
+        // The packed file comes second, since the plain one is removed after the packed one has its name.
+        if data.is_none()
+            && let Some(file) = open(Part::Packed)?
+        {
+            let unpacker = Unpacker::new(file).map_err(|error| failed(Part::Packed, &error))?;
+            (part, data) = (Part::Packed, Some(Lines::Packed(unpacker)));
         }
-        // In this order: the plain file goes when the packed one has its name.
-        let Some(file) = open(Part::Packed)? else {
-            return Ok(Segment { name: named(Part::Data), index, data: None });
-        };
-        let unpacker = Unpacker::new(file);
-        let unpacker =
-            unpacker.map_err(|error| LogdError::on(&self.path(place, Part::Packed), &error))?;
-        let data = Some(Lines::Packed(unpacker));
-        Ok(Segment { name: named(Part::Packed), index, data })
+        let name = self.stream.file(self.serials[place], part);
+        Ok(Segment { directory: self.directory.to_owned(), name, index, data })
     }
 
     fn head(&self, place: usize) -> Result<Option<Entry>, LogdError> {
@@ -322,30 +344,24 @@ impl Segments for InDirectory<'_> {
             Err(error) => Err(LogdError::on(&path, &error)),
         }
     }
-
-    fn failed(&self, segment: &Segment<Lines>, error: &io::Error) -> LogdError {
-        LogdError::on(&self.directory.join(&segment.name), error)
-    }
 }
 
-/// Whether an index is not there, or not whole to its first entry.
+/// Whether an index does not exist or is shorter than an entry.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
 }
 
-/// Looks at one segment of a stream, all of it.
+/// Checks one whole segment of a stream.
 fn look<S: Segments, T>(
     segments: &S,
     place: usize,
     what: impl FnOnce(View<'_>) -> T,
 ) -> Result<T, LogdError> {
     let until_line = until_line(segments, place)?;
-    let segment = segments.open(place)?;
-    let view = segment.view(0, until_line);
-    Ok(what(view.map_err(|error| segments.failed(&segment, &error))?))
+    Ok(what(segments.open(place)?.view(0, until_line)?))
 }
 
-/// Judges a stream: `tell` gets a line for each segment. Gives what is wrong, a line each.
+/// Checks a stream. `tell` gets a line for each segment; the result is the problems, a line each.
 pub(crate) fn verify(
     segments: &impl Segments,
     mut tell: impl FnMut(&str) -> Result<(), LogdError>,
@@ -358,36 +374,51 @@ pub(crate) fn verify(
     Ok(judge.problems)
 }
 
-/// Up to which line the clients' are stored that named themselves, as each stream has it last. It may
-/// have had a larger number before: names were once forgotten and began anew.
-pub(crate) fn names(directory: &Path) -> Result<Vec<(String, u64)>, LogdError> {
+/// The newest mark of each client's name in each stream. An older one may have a larger number, because
+/// names were once forgotten and began anew.
+pub(crate) fn names(directory: &Path) -> Result<Vec<Mark>, LogdError> {
     let mut names = Vec::new();
-    for (stream, serials) in streams(directory)? {
-        names.extend(names_of_stream(&InDirectory::new(directory, stream, serials))?);
+    for segments in InDirectory::all(directory)? {
+        names.extend(names_of_stream(&segments)?);
     }
     Ok(names)
 }
 
-/// The first batch of each segment has what those before it knew.
-fn names_of_stream(segments: &impl Segments) -> Result<HashMap<String, u64>, LogdError> {
-    let mut newest = HashMap::new();
+/// How many bytes of lines each tenant has in each segment that has lines.
+pub(crate) fn by_tenant(directory: &Path) -> Result<Vec<ByTenant>, LogdError> {
+    let mut all = Vec::new();
+    for segments in InDirectory::all(directory)? {
+        for place in 0..segments.count() {
+            let segment = segments.open(place)?;
+            if segments.stream.content == Content::Lines && segment.data.is_some() {
+                all.push(Scan::by_tenant(&segment.index));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The first batch of each segment repeats all names of those before it.
+pub(super) fn names_of_stream(segments: &impl Segments) -> Result<Vec<Mark>, LogdError> {
+    let mut newest: HashMap<Arc<str>, Mark> = HashMap::new();
     for place in (0..segments.count()).rev() {
         let (names, are_all) = look(segments, place, |view| view.into_names())?;
-        let found: HashMap<String, u64> = names.into_iter().collect();
-        for (name, line) in found {
-            newest.entry(name).or_insert(line);
+        let found: HashMap<_, _> =
+            names.into_iter().map(|mark| (mark.name.clone(), mark)).collect();
+        for (name, mark) in found {
+            newest.entry(name).or_insert(mark);
         }
         if are_all {
             break;
         }
     }
-    Ok(newest)
+    Ok(newest.into_values().collect())
 }
 
 /// The number of the line that comes after a stream's last, where that is known.
 pub(crate) fn end_of(segments: &impl Segments) -> Result<Option<u64>, LogdError> {
     for place in (0..segments.count()).rev() {
-        // None of those behind it has a line that would bound it.
+        // No segment behind it has a line.
         if let Some(end) = look(segments, place, |view| view.line_end())? {
             return Ok(Some(end));
         }
@@ -395,9 +426,9 @@ pub(crate) fn end_of(segments: &impl Segments) -> Result<Option<u64>, LogdError>
     Ok(None)
 }
 
-/// Segments whose files are in memory.
+/// Segments whose files are in memory: the index, and the lines if there is a file of them.
 #[derive(Default)]
-pub(crate) struct InMemory(BTreeMap<u64, (Vec<u8>, Option<Vec<u8>>)>);
+pub(crate) struct InMemory(pub(crate) BTreeMap<u64, (Vec<u8>, Option<Vec<u8>>)>);
 
 impl InMemory {
     fn nth(&self, place: usize) -> (&u64, &(Vec<u8>, Option<Vec<u8>>)) {
@@ -406,16 +437,14 @@ impl InMemory {
 }
 
 impl Segments for InMemory {
-    type Data = Vec<u8>;
-
     fn count(&self) -> usize {
         self.0.len()
     }
 
-    fn open(&self, place: usize) -> Result<Segment<Vec<u8>>, LogdError> {
+    fn open(&self, place: usize) -> Result<Segment, LogdError> {
         let (serial, (index, data)) = self.nth(place);
-        let name = PathBuf::from(serial.to_string());
-        Ok(Segment { name, index: index.clone(), data: data.clone() })
+        let (directory, name) = (PathBuf::new(), PathBuf::from(serial.to_string()));
+        Ok(Segment { directory, name, index: index.clone(), data: data.clone().map(Lines::Memory) })
     }
 
     fn head(&self, place: usize) -> Result<Option<Entry>, LogdError> {
@@ -426,7 +455,7 @@ impl Segments for InMemory {
 }
 
 /// All lines of a stream, and what is wrong with it.
-fn read_all<S: Segments>(segments: S) -> Result<(Vec<u8>, Vec<String>), LogdError> {
+pub(crate) fn read_all(segments: impl Segments) -> Result<(Vec<u8>, Vec<String>), LogdError> {
     let mut reader = Reader::new(segments, 0, 0);
     let mut out = Vec::new();
     while let Some(piece) = reader.next()? {
@@ -435,46 +464,15 @@ fn read_all<S: Segments>(segments: S) -> Result<(Vec<u8>, Vec<String>), LogdErro
     Ok((out, reader.judge.problems))
 }
 
-/// The whole batches of a segment whose files are in memory.
-pub(crate) fn whole_lines(index: &[u8], data: &[u8]) -> Vec<u8> {
-    let segment = (index.to_vec(), Some(data.to_vec()));
-    // In memory no call fails.
-    read_all(InMemory(BTreeMap::from([(0, segment)]))).map_or(Vec::new(), |(lines, _)| lines)
-}
-
-#[cfg(test)]
-fn in_memory(files: Vec<(u64, Part, Vec<u8>)>) -> InMemory {
-    let mut segments = InMemory::default();
-    for (serial, part, bytes) in files {
-        let segment = segments.0.entry(serial).or_default();
-        if part == Part::Index { segment.0 = bytes } else { segment.1 = Some(bytes) }
-    }
-    segments
-}
-
-/// The lines of a stream whose files are in memory, and what is wrong with it: for tests.
-#[cfg(test)]
-pub(crate) fn lines_of(files: Vec<(u64, Part, Vec<u8>)>) -> (Vec<String>, Vec<String>) {
-    let segments = in_memory(files);
-    let judged = verify(&segments, |_| Ok(())).unwrap();
-    let (out, problems) = read_all(segments).unwrap();
-    assert_eq!(problems, judged, "read and verified");
-    let text = String::from_utf8(out).unwrap();
-    (text.lines().map(str::to_owned).collect(), problems)
-}
-
-/// The names in a stream whose files are in memory, as a start finds them: for tests.
-#[cfg(test)]
-pub(crate) fn names_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<(String, u64)> {
-    names_of_stream(&in_memory(files)).unwrap().into_iter().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::{
-        entry::{NAMES_SHIFT, index_of},
-        name::Content,
+    use crate::{
+        fuzzing::index_of,
+        segment::{
+            entry::BESIDE_SHIFT,
+            tests::{in_memory, lines_of},
+        },
     };
 
     fn segment(batches: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
@@ -514,13 +512,11 @@ mod tests {
     struct Counted(InMemory, std::rc::Rc<std::cell::Cell<usize>>);
 
     impl Segments for Counted {
-        type Data = Vec<u8>;
-
         fn count(&self) -> usize {
             self.0.count()
         }
 
-        fn open(&self, place: usize) -> Result<Segment<Vec<u8>>, LogdError> {
+        fn open(&self, place: usize) -> Result<Segment, LogdError> {
             self.1.set(self.1.get() + 1);
             self.0.open(place)
         }
@@ -592,7 +588,7 @@ mod tests {
         let stream = Stream { content: Content::Lines, number: 0 };
         let batch = |number: u64| Entry {
             number,
-            flags: 1 << NAMES_SHIFT,
+            flags: 1 << BESIDE_SHIFT,
             offset: number * 2,
             bytes: 2,
             lines: 1,
@@ -606,7 +602,11 @@ mod tests {
         let path = |part| directory.path().join(stream.file(0, part));
         std::fs::write(path(Part::Index), index).unwrap();
         std::fs::write(path(Part::Data), b"1\n1\n").unwrap();
-        assert_eq!(names(directory.path()).unwrap(), [("web".to_owned(), 5)]);
+        let names = names(directory.path()).unwrap();
+        assert_eq!(
+            names.iter().map(|mark| (&*mark.name, mark.line)).collect::<Vec<_>>(),
+            [("web", 5)]
+        );
     }
 
     #[test]

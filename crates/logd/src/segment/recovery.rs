@@ -1,20 +1,19 @@
-//! What a start makes of the end of the last run.
+//! What a start does with the segments of the last run.
 //!
-//! The last segment of a stream may end in a batch that is not whole. It is cut off there, at the
-//! end of the last whole batch, and sealed; what is cut is kept beside it. Nothing is appended to a
-//! segment of an earlier run. A segment that lacks something which had been durable is no torn tail
-//! but damage: it is left as it is, and told.
+//! The last segment of a stream may end in a batch that is not whole. It is cut behind the last whole batch and
+//! sealed; what is cut off is kept in a file beside it. Nothing is appended to a segment of an earlier run. A
+//! segment that lacks something durable is damaged: it is left as it is and reported.
 
 use std::{collections::BTreeSet, path::Path};
 
-use ringwise::{Descriptor, ErrorKind, Local, OpenOptions, Operation};
+use ringwise::{Descriptor, ErrorKind, Local, OpenOptions};
 
 use super::{
-    call::{is_space, open_directory, read, run, sync, write_all},
-    entry::{Entry, Kind},
+    call::{is_space, open, read, read_all, sync, sync_directory, unlink, write_all},
     name::{Part, Stream, parse},
     scan::{Scan, State},
     staging::FILLER,
+    unsealed::Unsealed,
 };
 use crate::error::LogdError;
 
@@ -23,16 +22,15 @@ use crate::error::LogdError;
 pub(crate) struct Recovered {
     pub(crate) next_serial: u64,
     pub(crate) next_line: u64,
-    /// What an operator should know, a line each.
+    /// What an operator should know.
     pub(crate) remarks: Vec<String>,
 }
 
-/// Looks at a stream's segments among the `names` in `directory`, and ends the last, and those before
-/// it that were not ended.
+/// Ends the segments of a stream that the last run did not end. `names` are all in `directory`.
 ///
 /// # Errors
 ///
-/// What a call failed with, and on which segment. Doing it again does no harm.
+/// Which segment a syscall failed on, and why. It can be called again.
 pub(crate) fn recover(
     local: &mut Local,
     directory: &Path,
@@ -52,14 +50,15 @@ pub(crate) fn recover(
         let files = Files::open(local, directory, stream, serial).map_err(failed)?;
         let mut scan = files.scan(local).map_err(failed)?;
         match scan.state() {
-            // Its first batch was never whole: the stream ends before it.
+            // Its first batch was never whole.
             State::Empty => continue,
             State::Sealed | State::Removed => {}
             State::Open => {
-                // What it had on its way when it failed was written to the next.
+                // The batch on its way when it failed was written to the next.
                 scan.end_at(until_line.unwrap_or(u64::MAX));
                 let torn = stream.file(serial, Part::Torn);
-                let (cut, is_kept) = files.cut(local, &scan, directory, &torn).map_err(failed)?;
+                let (cut, is_kept) =
+                    files.cut(local, &scan, directory, (&name, &torn)).map_err(failed)?;
                 if cut > 0 && until_line.is_none() {
                     let place = match is_kept {
                         true => format!("they are in {}", torn.display()),
@@ -95,7 +94,7 @@ fn failed(path: &Path, error: &ringwise::Error) -> LogdError {
     LogdError::Failed(format!("{path}: ending it after the last run: {error}{remedy}"))
 }
 
-/// A segment's files; one that is missing is as good as empty.
+/// A segment's files. A missing one counts as empty.
 struct Files {
     data: Option<Descriptor>,
     packed: Option<Descriptor>,
@@ -109,27 +108,26 @@ impl Files {
         stream: Stream,
         serial: u64,
     ) -> Result<Files, ringwise::Error> {
-        let mut open = |part| {
+        let mut open_part = |part| {
             let path = directory.join(stream.file(serial, part));
             let options = OpenOptions::new().read(true).write(true);
-            match run(local, || Operation::open(&path, options)) {
-                Ok(done) => done.into_descriptor().map(Some),
+            match open(local, &path, options) {
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(error),
+                opened => opened.map(Some),
             }
         };
         Ok(Files {
-            data: open(Part::Data)?,
-            packed: open(Part::Packed)?,
-            index: open(Part::Index)?,
+            data: open_part(Part::Data)?,
+            packed: open_part(Part::Packed)?,
+            index: open_part(Part::Index)?,
         })
     }
 
     fn scan(&self, local: &mut Local) -> Result<Scan, ringwise::Error> {
-        let mut index = Vec::new();
-        if let Some(file) = &self.index {
-            read(local, file, 0, u64::MAX, |bytes| index.extend_from_slice(bytes))?;
-        }
+        let index = match &self.index {
+            Some(file) => read_all(local, file, 0, u64::MAX)?,
+            None => Vec::new(),
+        };
         if self.data.is_none()
             && self.packed.is_none()
             && let Some(removed) = Scan::removed(&index)
@@ -137,7 +135,7 @@ impl Files {
             return Ok(removed);
         }
         Scan::new(&index, |batch| {
-            // What is packed was read back before it got its name.
+            // A packed file was read back before it got its name.
             let Some(data) = &self.data else { return Ok(self.packed.is_some()) };
             let mut checksum = crc32fast::Hasher::new();
             let end = batch.offset.saturating_add(batch.bytes);
@@ -146,20 +144,18 @@ impl Files {
         })
     }
 
-    /// Cuts what comes after the last whole batch, and seals. Says how many bytes that was, and
-    /// whether they are kept: without space they are not, since to cut them makes some.
+    /// Cuts off what follows the last whole batch, and seals. Says how many bytes that was and whether they
+    /// are kept: if there is no space they are not, because cutting them off makes some.
     fn cut(
-        &self,
+        self,
         local: &mut Local,
         scan: &Scan,
         directory: &Path,
-        torn: &Path,
+        (name, torn): (&Path, &Path),
     ) -> Result<(u64, bool), ringwise::Error> {
-        let (Some(data), Some(index)) = (&self.data, &self.index) else { return Ok((0, true)) };
-        let mut rest = Vec::new();
-        let len = scan.end()
-            + read(local, data, scan.end(), u64::MAX, |bytes| rest.extend_from_slice(bytes))?;
-        // What fills up the last block is no line.
+        let (Some(data), Some(index)) = (self.data, self.index) else { return Ok((0, true)) };
+        let mut rest = read_all(local, &data, scan.end(), u64::MAX)?;
+        // Spaces fill up the last block.
         while rest.last() == Some(&FILLER) {
             rest.pop();
         }
@@ -168,41 +164,37 @@ impl Files {
             match keep(local, &rest, directory, torn) {
                 Err(error) if is_space(&error) => {
                     is_kept = false;
-                    // What was written of it takes space that the seal needs.
-                    let path = directory.join(torn);
-                    let _ = run(local, || Operation::unlink(&path));
+                    // The seal needs the space.
+                    let _ = unlink(local, &directory.join(torn));
                 }
                 kept => kept?,
             }
         }
-        if len > scan.end() {
-            run(local, || Operation::set_len(data, scan.end())).map(drop)?;
-        }
-        write_last_again(local, scan, data, index)?;
-        sync(local, data)?;
-        // Entries of what was cut go before the seal comes, so that no old one ever follows it.
-        run(local, || Operation::set_len(index, scan.index_end())).map(drop)?;
-        sync(local, index)?;
-        // The names too: what failed may have been their sync.
-        let names = open_directory(local, directory)?;
-        sync(local, &names)?;
-        let first = scan.head.map_or(0, |head| head.first_line);
-        let seal = Entry {
-            number: scan.batches.len() as u64,
-            offset: scan.end(),
-            lines: scan.next_line() - first,
-            first_line: scan.next_line(),
-            ..Entry::new(Kind::Seal)
+        write_last_again(local, scan, &data, &index)?;
+        // The last run may have failed to sync the names.
+        sync_directory(local, directory)?;
+        let unsealed = Unsealed {
+            name: name.to_owned(),
+            data,
+            index,
+            is_synced: false,
+            index_bytes: scan.index_end(),
+            is_filled: false,
+            // Old entries are cut off before the seal is written, so that none follows it.
+            is_torn: true,
+            batches: scan.batches.len() as u64,
+            bytes: scan.end(),
+            lines: scan.next_line() - scan.head.map_or(0, |head| head.first_line),
+            next_line: scan.next_line(),
         };
-        write_all(local, index, &seal.encode(), scan.index_end())?;
-        sync(local, index)?;
+        unsealed.seal(local)?;
         Ok((rest.len() as u64, is_kept))
     }
 }
 
-/// Writes the last whole batch and its entries over themselves. The last run may have ended because
-/// their sync failed: they are then in memory and not on the disk, and no later sync tells (fsync(2):
-/// an error is reported once). Those before it were synced, or no durability was promised.
+/// Writes the last whole batch and its entries over themselves. The last run may have ended because their sync
+/// failed. They are then in the page cache and not on the disk, and no later sync says so (fsync(2) reports an
+/// error once). Earlier batches were synced, or no durability was promised.
 fn write_last_again(
     local: &mut Local,
     scan: &Scan,
@@ -210,26 +202,23 @@ fn write_last_again(
     index: &Descriptor,
 ) -> Result<(), ringwise::Error> {
     let Some(last) = scan.batches.last() else { return Ok(()) };
-    let mut bytes = Vec::new();
-    read(local, data, last.offset, scan.end(), |piece| bytes.extend_from_slice(piece))?;
+    let bytes = read_all(local, data, last.offset, scan.end())?;
     write_all(local, data, &bytes, last.offset)?;
-    let (start, mut entries) = (scan.last_start(), Vec::new());
-    read(local, index, start, scan.index_end(), |piece| entries.extend_from_slice(piece))?;
+    let start = scan.last_start();
+    let entries = read_all(local, index, start, scan.index_end())?;
     write_all(local, index, &entries, start)
 }
 
-/// Stores what is to be cut off, durably, before it is.
+/// Stores bytes durably before they are cut off.
 fn keep(
     local: &mut Local,
     bytes: &[u8],
     directory: &Path,
     name: &Path,
 ) -> Result<(), ringwise::Error> {
-    let path = directory.join(name);
     let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o640);
-    let file = run(local, || Operation::open(&path, options))?.into_descriptor()?;
+    let file = open(local, &directory.join(name), options)?;
     write_all(local, &file, bytes, 0)?;
     sync(local, &file)?;
-    let directory = open_directory(local, directory)?;
-    sync(local, &directory)
+    sync_directory(local, directory)
 }

@@ -1,64 +1,71 @@
-//! Retention: which segments go, oldest first, and how one goes.
+//! Retention: which segments are removed, and how.
 //!
-//! For size dead letters go before lines: who sends what is none removes nobody's lines by it.
-//! A segment that is written to never goes. Of the last one of a stream the index stays, since it
-//! knows the number of the next line. Of a stream they go in their order, whatever the clock said when
-//! they ended: what is left is its end, and a gap in it is a loss.
+//! The oldest segments go first. If there are too many bytes, dead letters go before lines, so that a client
+//! that sends garbage removes nobody's lines. The segments of a stream go in their order, whatever the clock
+//! said, because a gap is a loss. The open segment stays, and so does the index of a stream's last segment,
+//! which has the number of the next line. A segment with lines of several tenants has expired when the lines
+//! of each have, by that tenant's rule.
 //!
-//! Before the lines go that is recorded in the head of the index, so that lines that went for another
-//! reason are told as lost. A head is 64 bytes in one sector, which is written whole or not.
+//! Before a segment's lines are removed, the head of its index records it. `verify` reports any other missing
+//! file as a loss. A head is 64 bytes in one sector, which is written whole or not at all.
 
-use std::{cmp::Reverse, path::Path, time::Duration};
+use std::{cmp::Reverse, collections::HashSet, path::Path, time::Duration};
 
-use ringwise::{ErrorKind, Local, OpenOptions, Operation};
+use ringwise::{ErrorKind, Local, OpenOptions};
 
 use super::{
-    call::{is_space, open_directory, read, run, sync, write_all},
+    call::{is_space, open, read_all, sync, sync_directory, unlink, write_all},
     entry::{ENTRY_BYTES, Entry, Kind, REMOVED},
     name::{Content, Part, Stream},
 };
+use crate::tenants::Tenants;
 
-/// How much is kept, and for how long; nothing set is for ever.
+/// How much is kept, and for how long. Nothing set: everything, for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// Bytes of all files of all segments.
+    /// Bytes of the files of all segments.
     pub(crate) bytes: Option<u64>,
-    /// Bytes of those of dead letters.
+    /// Bytes of the files of dead letters.
     pub(crate) dead_bytes: Option<u64>,
-    /// Since a segment was sealed.
+    /// Time since a segment was sealed.
     pub(crate) age: Option<Duration>,
 }
 
 /// A segment as retention sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) stream: Stream,
     pub(crate) serial: u64,
-    /// Of all of its files.
+    /// Size of all its files.
     pub(crate) bytes: u64,
-    /// When it ended, in milliseconds since 1970; nothing if it may be written to.
+    /// When it ended, in milliseconds since 1970; nothing if it is open.
     pub(crate) ended_ms: Option<u64>,
-    /// Whether it has lines, packed or not.
+    /// Whether it has a file of lines, packed or not.
     pub(crate) has_lines: bool,
-    /// Whether its head says that its lines go: that was cut short.
+    /// Whether its head says that its lines are removed, which was then interrupted.
     pub(crate) is_marked: bool,
-    /// Whether no other of its stream comes after it.
+    /// Whether it is the last of its stream.
     pub(crate) is_last: bool,
+    /// Bytes of lines of each tenant, by its place among them; nothing where tenants have no rules.
+    pub(crate) tenants: Vec<(usize, u64)>,
 }
 
-/// Those of all, which come in the order of their streams, that are to go, oldest first. `age_ms`: how
-/// long ago that was, by a time in milliseconds since 1970.
-pub(crate) fn overdue(all: &[Kept], policy: Policy, age_ms: impl Fn(u64) -> u64) -> Vec<Kept> {
+/// The segments to remove, oldest first. `all` come in the order of their streams. `age_ms` says how long
+/// ago a time in milliseconds since 1970 was.
+pub(crate) fn overdue(
+    all: &[Kept],
+    policy: Policy,
+    tenants: &Tenants,
+    age_ms: impl Fn(u64) -> u64,
+) -> Vec<Kept> {
     let is_dead = |one: &Kept| one.stream.content == Content::DeadLetters;
     let mut total: u64 = all.iter().map(|one| one.bytes).sum();
     let mut dead: u64 = all.iter().filter(|one| is_dead(one)).map(|one| one.bytes).sum();
     let ended = in_order(all);
     let mut ended: Vec<&Kept> = ended.iter().filter(|one| one.ended_ms.is_some()).collect();
-    let is_old = |one: &Kept| {
-        let age_ms = one.ended_ms.map_or(0, &age_ms);
-        policy.age.is_some_and(|age| u128::from(age_ms) > age.as_millis())
-    };
-    // Those that go for their age make room before any goes for size.
+    let old = expired(&mut ended, policy.age, tenants, age_ms);
+    let is_old = |one: &Kept| old.contains(&(one.stream, one.serial));
+    // Expired segments go before any goes for its size.
     ended.sort_by_key(|one| {
         (!is_old(one), Reverse(one.stream.content), one.ended_ms, one.stream, one.serial)
     });
@@ -67,42 +74,68 @@ pub(crate) fn overdue(all: &[Kept], policy: Policy, age_ms: impl Fn(u64) -> u64)
         let is_old = is_old(one);
         let is_much = policy.bytes.is_some_and(|bytes| total > bytes)
             || is_dead(one) && policy.dead_bytes.is_some_and(|bytes| dead > bytes);
-        // Of one that is over, and whose index stays, there is nothing more to remove.
+        // Only its index is left, and that stays.
         let is_left = one.is_last && !one.has_lines;
         if (is_old || is_much || one.is_marked) && !is_left {
             total -= one.bytes;
             dead -= if is_dead(one) { one.bytes } else { 0 };
-            overdue.push(*one);
+            overdue.push((*one).clone());
         }
     }
     overdue
 }
 
-/// The same, none of which ended before one that comes before it in its stream, as it may seem to where
-/// the clock was set back.
-fn in_order(all: &[Kept]) -> Vec<Kept> {
-    let mut before: Option<Kept> = None;
-    let ended = all.iter().map(|one| {
-        let latest =
-            before.filter(|before| before.stream == one.stream).and_then(|one| one.ended_ms);
-        let ordered =
-            Kept { ended_ms: one.ended_ms.map(|own| own.max(latest.unwrap_or(0))), ..*one };
-        before = Some(ordered);
-        ordered
-    });
-    ended.collect()
+/// The segments whose lines have all expired, each tenant's by its own rule.
+fn expired(
+    ended: &mut [&Kept],
+    age_max: Option<Duration>,
+    tenants: &Tenants,
+    age_ms: impl Fn(u64) -> u64,
+) -> HashSet<(Stream, u64)> {
+    // What each tenant has in segments that ended later.
+    let mut later = vec![0; tenants.accounts().len()];
+    let mut expired = HashSet::new();
+    ended.sort_by_key(|one| Reverse((one.ended_ms, one.serial)));
+    for one in ended {
+        let age_ms = u128::from(one.ended_ms.map_or(0, &age_ms));
+        let is_old = |most: Option<Duration>| most.is_some_and(|most| age_ms > most.as_millis());
+        let is_over = |(place, bytes): &(usize, u64)| {
+            let keep = tenants.keep(*place);
+            is_old(keep.age.or(age_max))
+                || keep.bytes.is_some_and(|most| later[*place] + bytes > most)
+        };
+        // Lines of nobody known follow the rule for all.
+        let is_known = !one.tenants.is_empty();
+        if (is_known && one.tenants.iter().all(is_over)) || (!is_known && is_old(age_max)) {
+            expired.insert((one.stream, one.serial));
+        }
+        one.tenants.iter().for_each(|(place, bytes)| later[*place] += bytes);
+    }
+    expired
 }
 
-/// Records that a segment's lines go. One without an index, or without a head in it, has none that
-/// were acknowledged, or is damaged anyway.
+/// The same, with the times of each stream in order even if the clock was set back.
+fn in_order(all: &[Kept]) -> Vec<Kept> {
+    let mut latest: Option<(Stream, u64)> = None;
+    let ordered = all.iter().map(|one| {
+        let before =
+            latest.filter(|(stream, _)| *stream == one.stream).map_or(0, |(_, ended)| ended);
+        let ended_ms = one.ended_ms.map(|own| own.max(before));
+        latest = Some((one.stream, ended_ms.unwrap_or(0)));
+        Kept { ended_ms, ..one.clone() }
+    });
+    ordered.collect()
+}
+
+/// Records that a segment's lines are removed. A segment without a head has no acknowledged lines, or is
+/// damaged anyway.
 fn mark(local: &mut Local, index: &Path) -> Result<(), ringwise::Error> {
     let options = OpenOptions::new().read(true).write(true);
-    let index = match run(local, || Operation::open(index, options)) {
+    let index = match open(local, index, options) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        opened => opened?.into_descriptor()?,
+        opened => opened?,
     };
-    let mut bytes = Vec::new();
-    read(local, &index, 0, ENTRY_BYTES as u64, |more| bytes.extend_from_slice(more))?;
+    let bytes = read_all(local, &index, 0, ENTRY_BYTES as u64)?;
     let Some(head) = Entry::decode(&bytes).filter(|entry| entry.kind == Kind::Head) else {
         return Ok(());
     };
@@ -114,32 +147,24 @@ fn mark(local: &mut Local, index: &Path) -> Result<(), ringwise::Error> {
     sync(local, &index)
 }
 
-/// Removes a segment: first the lines, which the index's head has to say before, and when that is
-/// durable the index.
+/// Removes a segment: it marks the head, removes the lines and, when that is durable, the index.
 ///
 /// # Errors
 ///
-/// What a call failed with. Doing it again goes on where it ended.
+/// Why a syscall failed. Another call goes on where this one ended.
 pub(crate) fn remove(
     local: &mut Local,
     directory: &Path,
     segment: &Kept,
 ) -> Result<(), ringwise::Error> {
     let index = directory.join(segment.stream.file(segment.serial, Part::Index));
-    // Where even that takes space (a file system that never writes in place) there is some afterwards.
+    // A file system that never writes in place may have no space for the mark before lines are removed.
     let is_late = match mark(local, &index) {
         Err(error) if is_space(&error) => true,
         marked => marked.map(|()| false)?,
     };
-    let mut unlink = |part| {
-        let path = directory.join(segment.stream.file(segment.serial, part));
-        match run(local, || Operation::unlink(&path)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
-    };
     for part in [Part::Data, Part::Packed, Part::Torn] {
-        unlink(part)?;
+        unlink(local, &directory.join(segment.stream.file(segment.serial, part)))?;
     }
     if is_late {
         mark(local, &index)?;
@@ -147,12 +172,8 @@ pub(crate) fn remove(
     if segment.is_last {
         return Ok(());
     }
-    let handle = open_directory(local, directory)?;
-    sync(local, &handle)?;
-    match run(local, || Operation::unlink(&index)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    sync_directory(local, directory)?;
+    unlink(local, &index)
 }
 
 #[cfg(test)]
@@ -162,11 +183,16 @@ mod tests {
 
     fn kept(number: u32, serial: u64, ended_ms: Option<u64>, is_last: bool) -> Kept {
         let stream = Stream { content: Content::Lines, number };
-        Kept { stream, serial, bytes: 100, ended_ms, has_lines: true, is_marked: false, is_last }
+        let (has_lines, is_marked, tenants) = (true, false, Vec::new());
+        Kept { stream, serial, bytes: 100, ended_ms, has_lines, is_marked, is_last, tenants }
     }
 
     fn serials(all: &[Kept], policy: Policy, now_ms: u64) -> Vec<(u32, u64)> {
-        let overdue = overdue(all, policy, |ended_ms| now_ms.saturating_sub(ended_ms));
+        serials_of(all, policy, &Tenants::new(&[]), now_ms)
+    }
+
+    fn serials_of(all: &[Kept], policy: Policy, tenants: &Tenants, now_ms: u64) -> Vec<(u32, u64)> {
+        let overdue = overdue(all, policy, tenants, |ended_ms| now_ms.saturating_sub(ended_ms));
         overdue.iter().map(|one| (one.stream.number, one.serial)).collect()
     }
 
@@ -233,13 +259,42 @@ mod tests {
     #[test]
     fn what_was_removed_halfway_is_removed_and_what_is_left_stays() {
         let marked = Kept { is_marked: true, ..kept(0, 0, Some(1000), false) };
-        let half = Kept { has_lines: false, serial: 1, ..marked };
+        let half = Kept { has_lines: false, serial: 1, ..marked.clone() };
         // Its lines are lost, and the index is all that tells of them.
         let lost = Kept { has_lines: false, ..kept(0, 2, Some(1000), false) };
         let left = Kept { has_lines: false, is_marked: true, ..kept(1, 0, Some(1000), true) };
-        assert_eq!(serials(&[marked, half, lost, left], Policy::default(), 1000), [(0, 0), (0, 1)]);
+        let kept = [marked, half, lost, left];
+        assert_eq!(serials(&kept, Policy::default(), 1000), [(0, 0), (0, 1)]);
         let all = Policy { bytes: Some(0), dead_bytes: None, age: Some(Duration::ZERO) };
         let gone = [(0, 0), (0, 1), (0, 2)];
-        assert_eq!(serials(&[marked, half, lost, left], all, 9000), gone);
+        assert_eq!(serials(&kept, all, 9000), gone);
+    }
+
+    #[test]
+    fn a_segment_goes_when_the_lines_of_all_tenants_in_it_have_expired() {
+        let rules = ["short,retain-age=1s", "long,retain-age=5s", "small,retain-size=150"];
+        let tenants = Tenants::new(&rules.map(|text| crate::tenants::rule(text).unwrap()));
+        let of = |serial, ended_ms, shares: &[(usize, u64)]| Kept {
+            tenants: shares.to_vec(),
+            ..kept(0, serial, Some(ended_ms), false)
+        };
+        let (short, long, small, other) = (0, 1, 2, 3);
+        let policy = Policy { age: Some(Duration::from_secs(3)), ..Policy::default() };
+        let gone = |all: &[Kept], now_ms| serials_of(all, policy, &tenants, now_ms);
+        let mixed = [of(0, 1000, &[(short, 9), (long, 1)]), of(1, 1000, &[(short, 9)])];
+        assert_eq!(gone(&mixed, 2000), []);
+        assert_eq!(gone(&mixed, 2001), [(0, 1)]);
+        assert_eq!(gone(&mixed, 6001), [(0, 0), (0, 1)]);
+        // A tenant without a rule, and lines of before tenants were known, have that of all.
+        let others = [of(0, 1000, &[(other, 9)]), of(1, 1000, &[])];
+        assert_eq!(gone(&others, 4000), []);
+        assert_eq!(gone(&others, 4001), [(0, 0), (0, 1)]);
+        // The newest that fit are kept.
+        let sizes = [
+            of(0, 1000, &[(small, 100)]),
+            of(1, 1100, &[(small, 100)]),
+            of(2, 1200, &[(small, 50)]),
+        ];
+        assert_eq!(gone(&sizes, 1300), [(0, 0)]);
     }
 }

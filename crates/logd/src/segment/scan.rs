@@ -1,29 +1,35 @@
-//! What of a segment is whole: entries against each other, and against the bytes that they cover.
-//!
-//! No I/O: the index is given, and the data's checksums are asked for.
+//! Decides which batches of a segment are whole, by comparing entries with each other and with the bytes
+//! that they cover. It does no I/O: the caller gives the index and checks the data.
 
-use super::entry::{AFTER_SYNC, ENTRY_BYTES, Entry, Kind, REMOVED};
+use std::{collections::HashMap, iter::Peekable, sync::Arc, vec::IntoIter};
 
-/// What an index says, and how far it is borne out.
+use super::{
+    entry::{AFTER_SYNC, ENTRY_BYTES, Entry, Kind, REMOVED},
+    record::{Mark, Records, Said, StoredPart},
+};
+
+/// Bytes of lines of each tenant, and of nobody known.
+pub(crate) type ByTenant = HashMap<Option<Arc<str>>, u64>;
+
+/// The content of an index, and how much of it is true.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scan {
     pub(crate) head: Option<Entry>,
     /// The batches up to the first that is not whole.
     pub(crate) batches: Vec<Entry>,
-    /// The entries of names, each with the batch that they belong to.
-    names: Vec<(Entry, Entry)>,
-    /// Only where all that it counts is there.
+    /// The entries of records and names, each with the batch that they belong to.
+    beside: Vec<(Entry, Vec<Entry>)>,
+    /// Only if everything that it counts is there.
     pub(crate) seal: Option<Entry>,
-    /// Good batches that come after one that is not whole although it had been synced.
+    /// Good batches behind one that had been synced and is not whole.
     pub(crate) beyond: Vec<Entry>,
     /// The seal is there and does not fit.
     is_broken: bool,
-    /// Something is not there of which a later entry says that it was durable; the line that comes
-    /// after all that those speak of.
+    /// The line after everything that is missing although a later entry says that it was durable.
     lost_until: Option<u64>,
-    /// The first batch is among what is not there, with its names.
+    /// The first batch is missing, and its names are there.
     has_lost_first: bool,
-    /// There are no lines any more, and retention says that it removed them.
+    /// Retention removed the lines, and the head says so.
     is_removed: bool,
 }
 
@@ -32,7 +38,7 @@ pub(crate) struct Scan {
 pub(crate) enum State {
     /// Ended, and whole.
     Sealed,
-    /// Not ended; what comes after the last whole batch, if anything, was never durable.
+    /// Not ended. Whatever follows the last whole batch was never durable.
     Open,
     /// Something is missing that had been durable.
     Damaged,
@@ -43,11 +49,11 @@ pub(crate) enum State {
 }
 
 impl Scan {
-    /// Looks at an index. `is_whole` says whether a batch's bytes have its checksum.
+    /// Reads an index. `is_whole` says whether a batch's bytes have its checksum.
     ///
     /// # Errors
     ///
-    /// What `is_whole` fails with.
+    /// The error of `is_whole`.
     pub(crate) fn new<E>(
         index: &[u8],
         mut is_whole: impl FnMut(&Entry) -> Result<bool, E>,
@@ -56,18 +62,20 @@ impl Scan {
         let entries: Vec<Option<Entry>> = index.chunks(ENTRY_BYTES).map(Entry::decode).collect();
         scan.head = entries.first().copied().flatten().filter(|entry| entry.kind == Kind::Head);
         let mut is_torn = scan.head.is_none();
-        // Batches from the first on that is not whole: whether their own bytes are, and their names.
+        // Batches from the first on that is not whole: whether their own bytes are, and their records.
         let mut torn: Vec<(Entry, bool, Vec<Entry>)> = Vec::new();
-        let mut names = Vec::new();
+        let mut beside = Vec::new();
         for entry in entries.into_iter().skip(1) {
             match entry.filter(|entry| entry.kind != Kind::Head) {
-                Some(name) if name.kind == Kind::Name => names.push(name),
+                Some(piece) if matches!(piece.kind, Kind::Records | Kind::Name) => {
+                    beside.push(piece)
+                }
                 Some(batch) if batch.kind == Kind::Batch => {
-                    let own = std::mem::take(&mut names);
+                    let own = std::mem::take(&mut beside);
                     let fits = !is_torn && scan.continues(&batch);
-                    let is_good = is_whole(&batch)? && own.len() == batch.names();
+                    let is_good = is_whole(&batch)? && own.len() == batch.beside();
                     if fits && is_good {
-                        scan.names.extend(own.into_iter().map(|name| (batch, name)));
+                        scan.keep(batch, own);
                         scan.batches.push(batch);
                     } else {
                         is_torn = true;
@@ -86,8 +94,14 @@ impl Scan {
         Ok(scan)
     }
 
-    /// Says of batches from the first on that is not whole what is damage. One that was written when
-    /// all before it had been synced says that they were there, whether its own bytes are or not.
+    /// Reads an index without checking the bytes of the batches.
+    pub(crate) fn promised(index: &[u8]) -> Scan {
+        let Ok(scan) = Scan::new(index, |_| Ok::<_, std::convert::Infallible>(true));
+        scan
+    }
+
+    /// Decides which batches, from the first on that is not whole, are damage. An entry that was written
+    /// when all before it had been synced proves that those were there, even if its own bytes are not.
     fn judge(&mut self, torn: Vec<(Entry, bool, Vec<Entry>)>) {
         let last_synced = torn.iter().rposition(|(batch, ..)| batch.flags & AFTER_SYNC != 0);
         let has_good =
@@ -95,12 +109,12 @@ impl Scan {
         if !self.is_broken && !has_good && last_synced.is_none_or(|last| last == 0) {
             return;
         }
-        for (place, (batch, is_good, names)) in torn.into_iter().enumerate() {
+        for (place, (batch, is_good, own)) in torn.into_iter().enumerate() {
             let was_durable = self.is_broken || last_synced.is_some_and(|last| place < last);
             if is_good || was_durable {
                 self.lost_until = self.lost_until.max(Some(batch.line_end()));
-                self.has_lost_first |= batch.number == 0 && names.len() == batch.names();
-                self.names.extend(names.into_iter().map(|name| (batch, name)));
+                self.has_lost_first |= batch.number == 0 && own.len() == batch.beside();
+                self.keep(batch, own);
             }
             if is_good {
                 self.beyond.push(batch);
@@ -108,10 +122,9 @@ impl Scan {
         }
     }
 
-    /// Looks at the index of a segment that has no file of lines: nothing unless retention removed
-    /// them.
+    /// Reads the index of a segment without a file of lines: nothing unless retention removed it.
     pub(crate) fn removed(index: &[u8]) -> Option<Scan> {
-        let Ok(whole) = Scan::new(index, |_| Ok::<_, std::convert::Infallible>(true));
+        let whole = Scan::promised(index);
         let is_removed = whole.head.is_some_and(|head| head.flags & REMOVED != 0);
         is_removed.then(|| Scan {
             lost_until: Some(whole.next_line()),
@@ -122,10 +135,16 @@ impl Scan {
         })
     }
 
-    /// Leaves out batches from a line on: the next segment has them.
+    /// Leaves out batches from a line on, which the next segment has.
     pub(crate) fn end_at(&mut self, line: u64) {
         self.batches.retain(|batch| batch.is_before(line));
-        self.names.retain(|(batch, _)| batch.is_before(line));
+        self.beside.retain(|(batch, _)| batch.is_before(line));
+    }
+
+    fn keep(&mut self, batch: Entry, beside: Vec<Entry>) {
+        if !beside.is_empty() {
+            self.beside.push((batch, beside));
+        }
     }
 
     /// Whether a batch comes right after those before it.
@@ -148,27 +167,62 @@ impl Scan {
 
     /// Where the last whole batch's entry ends in the index, in bytes.
     pub(crate) fn index_end(&self) -> u64 {
-        ((1 + self.batches.len() + self.names.len()) * ENTRY_BYTES) as u64
+        let beside: usize = self.beside.iter().map(|(_, entries)| entries.len()).sum();
+        ((1 + self.batches.len() + beside) * ENTRY_BYTES) as u64
     }
 
-    /// Where the last whole batch's entries begin in the index, those of its names among them; the
-    /// first batch's with the head.
+    /// Where the last whole batch's entries begin in the index, with those of its records; for the first
+    /// batch, with the head.
     pub(crate) fn last_start(&self) -> u64 {
         match self.batches.last() {
             Some(last) if self.batches.len() > 1 => {
-                self.index_end() - ((1 + last.names()) * ENTRY_BYTES) as u64
+                self.index_end() - ((1 + last.beside()) * ENTRY_BYTES) as u64
             }
             _ => 0,
         }
     }
 
-    /// Names, and up to which line each one's are stored; a name may be there more than once.
-    pub(crate) fn names(&self) -> Vec<(String, u64)> {
-        let entries: Vec<Entry> = self.names.iter().map(|(_, entry)| *entry).collect();
-        Entry::names_of(&entries)
+    /// The records of its batches, in their order.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (&Entry, Said)> {
+        let mut records = Records::default();
+        self.beside.iter().map(move |(batch, entries)| {
+            let mut said = records.read(&Entry::records_of(entries), batch.time_ms);
+            let old = Entry::names_of(entries).into_iter();
+            let time_ms = batch.time_ms;
+            said.marks.extend(old.map(|(name, line)| Mark { name: name.into(), line, time_ms }));
+            (batch, said)
+        })
     }
 
-    /// Whether its first batch is or was there, which has all names that were known.
+    /// Bytes of lines of each tenant, by the index alone.
+    pub(crate) fn by_tenant(index: &[u8]) -> ByTenant {
+        let scan = Scan::promised(index);
+        let mut bytes = HashMap::new();
+        let mut known = 0;
+        for part in scan.records().flat_map(|(_, said)| said.parts) {
+            known += part.bytes;
+            let tenant = part.origin.and_then(|origin| origin.tenant);
+            *bytes.entry(tenant).or_default() += part.bytes;
+        }
+        // Lines that earlier versions stored are nobody's.
+        let all: u64 = scan.batches.iter().map(|batch| batch.bytes).sum();
+        if all > known {
+            *bytes.entry(None).or_default() += all - known;
+        }
+        bytes
+    }
+
+    /// The origins of its batches' lines, to be asked for in the batches' order.
+    pub(crate) fn into_origins(self) -> Origins {
+        Origins { beside: self.beside.into_iter().peekable(), records: Records::default() }
+    }
+
+    /// Names, and up to which line each one's are stored; a name may be there more than once.
+    pub(crate) fn names(&self) -> Vec<Mark> {
+        self.records().flat_map(|(_, said)| said.marks).collect()
+    }
+
+    /// Whether its first batch is or was there, which has all names.
     pub(crate) fn has_first_batch(&self) -> bool {
         !self.batches.is_empty() || self.is_removed || self.has_lost_first
     }
@@ -179,7 +233,7 @@ impl Scan {
         entries.map(|entry| entry.first_line).next()
     }
 
-    /// The number of the line that comes after all that are known.
+    /// The number of the line after all that are known.
     pub(crate) fn next_line(&self) -> u64 {
         let head = self.head.map_or(0, |head| head.first_line);
         let last = self.batches.last().map_or(head, Entry::line_end);
@@ -196,6 +250,35 @@ impl Scan {
             _ => State::Open,
         }
     }
+}
+
+/// The senders of the lines of a segment's batches.
+pub(crate) struct Origins {
+    beside: Peekable<IntoIter<(Entry, Vec<Entry>)>>,
+    records: Records,
+}
+
+impl Origins {
+    /// The parts of a batch that comes behind those that were asked for before. Of a batch whose origins are
+    /// not known it is one.
+    pub(crate) fn of(&mut self, batch: &Entry) -> Vec<StoredPart> {
+        let mut parts = Vec::new();
+        while let Some((of, entries)) = self.beside.next_if(|(of, _)| of.number <= batch.number) {
+            let said = self.records.read(&Entry::records_of(&entries), of.time_ms);
+            parts = if of.number == batch.number { said.parts } else { Vec::new() };
+        }
+        if !adds_up(batch, &parts) {
+            let (lines, bytes, time_ms) = (batch.lines, batch.bytes, batch.time_ms);
+            return vec![StoredPart { origin: None, lines, bytes, time_ms }];
+        }
+        parts
+    }
+}
+
+/// Whether the parts of a batch are all of it.
+pub(crate) fn adds_up(batch: &Entry, parts: &[StoredPart]) -> bool {
+    let sum = |count: fn(&StoredPart) -> u64| parts.iter().map(count).fold(0, u64::saturating_add);
+    sum(|part| part.lines) == batch.lines && sum(|part| part.bytes) == batch.bytes
 }
 
 #[cfg(test)]
@@ -217,6 +300,10 @@ mod tests {
     fn index(batches: &[Entry]) -> Vec<u8> {
         let head = Entry { first_line: 100, ..Entry::new(Kind::Head) };
         [head].iter().chain(batches).flat_map(Entry::encode).collect()
+    }
+
+    fn names(scan: &Scan) -> Vec<(Arc<str>, u64)> {
+        scan.names().into_iter().map(|mark| (mark.name, mark.line)).collect()
     }
 
     fn scan(index: &[u8], bad: &[u64]) -> Scan {
@@ -243,22 +330,22 @@ mod tests {
     #[test]
     fn a_batch_without_its_names_is_not_whole() {
         let named = |number: u64, count: u32| {
-            batch(number, AFTER_SYNC | count << crate::segment::entry::NAMES_SHIFT)
+            batch(number, AFTER_SYNC | count << crate::segment::entry::BESIDE_SHIFT)
         };
         let name = |sequence| Entry::of_name("web", sequence).next().unwrap();
         let whole = [batch(0, AFTER_SYNC), name(5), named(1, 1), named(2, 0)];
         let seen = scan(&index(&whole), &[]);
         assert_eq!((seen.state(), seen.end()), (State::Open, 30));
-        assert_eq!(seen.names(), [("web".to_owned(), 5)]);
+        assert_eq!(names(&seen), [("web".into(), 5)]);
         assert_eq!(seen.index_end(), index(&whole).len() as u64);
         // The batch's entry was written, and that of its name was not.
         let mut torn = index(&whole[..3]);
         torn[2 * ENTRY_BYTES] ^= 1;
         let seen = scan(&torn, &[]);
-        assert_eq!((seen.state(), seen.end(), seen.names()), (State::Open, 10, Vec::new()));
+        assert_eq!((seen.state(), seen.end(), names(&seen)), (State::Open, 10, Vec::new()));
         // The name's was, and the batch's bytes were not.
         let seen = scan(&index(&whole[..3]), &[1]);
-        assert_eq!((seen.end(), seen.names()), (10, Vec::new()));
+        assert_eq!((seen.end(), names(&seen)), (10, Vec::new()));
         assert_eq!(seen.index_end(), 2 * ENTRY_BYTES as u64);
     }
 
@@ -269,14 +356,14 @@ mod tests {
         let names_only = Entry {
             bytes: 0,
             lines: 0,
-            ..batch(1, AFTER_SYNC | 1 << crate::segment::entry::NAMES_SHIFT)
+            ..batch(1, AFTER_SYNC | 1 << crate::segment::entry::BESIDE_SHIFT)
         };
         let mut seen = scan(&index(&[batch(0, AFTER_SYNC), name, names_only]), &[]);
         assert_eq!((seen.state(), seen.end(), seen.next_line()), (State::Open, 10, 102));
         seen.end_at(102);
-        assert_eq!((seen.batches.len(), seen.names()), (2, vec![("web".to_owned(), 5)]));
+        assert_eq!((seen.batches.len(), names(&seen)), (2, vec![("web".into(), 5)]));
         seen.end_at(100);
-        assert_eq!((seen.batches.len(), seen.names()), (0, Vec::new()));
+        assert_eq!((seen.batches.len(), names(&seen)), (0, Vec::new()));
     }
 
     #[test]
@@ -322,11 +409,11 @@ mod tests {
     #[test]
     fn more_than_the_last_batch_is_no_torn_tail() {
         let name = Entry::of_name("web", 6).next().unwrap();
-        let named = batch(0, AFTER_SYNC | 1 << crate::segment::entry::NAMES_SHIFT);
+        let named = batch(0, AFTER_SYNC | 1 << crate::segment::entry::BESIDE_SHIFT);
         let index = index(&[name, named, batch(1, AFTER_SYNC), batch(2, AFTER_SYNC)]);
         let lost = scan(&index, &[0, 1, 2]);
         assert_eq!((lost.state(), lost.next_line()), (State::Damaged, 104));
-        assert_eq!(lost.names(), [("web".to_owned(), 6)], "its client was told");
+        assert_eq!(names(&lost), [("web".into(), 6)], "its client was told");
         assert!(lost.has_first_batch());
         let cut = scan(&index, &[1, 2]);
         assert_eq!((cut.state(), cut.end(), cut.next_line()), (State::Damaged, 10, 104));

@@ -1,15 +1,12 @@
-//! Memory that a batch is written from past the page cache: whole blocks, at a block's address.
+//! Memory for direct writes: whole blocks, at addresses that direct I/O takes.
 //!
-//! A batch begins where the last one ended, which is mostly within a block. So the block that it
-//! begins in is written again, with the same bytes as before up to there; a disk that keeps any
-//! mixture of the two has those. What is left of the last block is filled with spaces, and is
-//! written over by the next batch, or cut off when the segment is sealed.
-
-use std::ops::Range;
+//! A batch begins where the last one ended, mostly within a block. That block is written again with the same
+//! bytes up to there, so a disk that keeps any mixture of the two keeps them. The rest of the last block is
+//! filled with spaces. The next batch overwrites them, or they are cut off when the segment is sealed.
 
 use ringwise::{AlignedBuf, Buffer, OwnedBuffer};
 
-/// What offsets, lengths and addresses are multiples of: no device here asks for more.
+/// Offsets, lengths and addresses are multiples of this, which is enough for common devices.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 /// What is written behind the last line.
 pub(crate) const FILLER: u8 = b' ';
@@ -19,9 +16,9 @@ const KEPT_BYTES: usize = 16 << 20;
 /// A batch in whole blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
-    /// Nothing while it is written.
+    /// Nothing while a write has it.
     memory: Option<AlignedBuf>,
-    /// Of the segment: what stands in its last block, if that is not full.
+    /// The bytes in the segment's last block, if that is not full.
     tail: Vec<u8>,
     /// Bytes to write.
     len: usize,
@@ -33,7 +30,7 @@ impl Staging {
         self.tail.clear();
     }
 
-    /// Takes a batch that comes next in the segment.
+    /// Takes the next batch of the segment.
     pub(crate) fn fill(&mut self, data: &[u8]) {
         let (start, end) = (self.tail.len(), self.tail.len() + data.len());
         self.len = end.next_multiple_of(BLOCK_BYTES);
@@ -46,25 +43,15 @@ impl Staging {
         self.memory = Some(memory);
     }
 
-    /// Bytes from the beginning of the first block to the end of the last.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Bytes of the segment that stand before the batch in its first block.
+    /// Bytes of the segment before the batch in its first block.
     pub(crate) fn before(&self) -> usize {
         self.tail.len()
     }
 
-    /// Whether nobody writes from it.
-    pub(crate) fn is_here(&self) -> bool {
-        self.memory.is_some()
-    }
-
-    /// What is to be written, or a part of it, for a write; nothing while another has it.
-    pub(crate) fn give(&mut self, part: Range<usize>) -> Option<Buffer> {
-        let memory = self.memory.take()?;
-        Some(Buffer::from(memory).slice(part))
+    /// What is to be written, which [`fill`](Self::fill) made.
+    pub(crate) fn give(&mut self) -> Buffer {
+        let memory = self.memory.take().expect("it was filled, and is given once");
+        Buffer::from(memory).slice(..self.len)
     }
 
     /// A write has ended.
@@ -78,7 +65,7 @@ impl Staging {
         if end >= BLOCK_BYTES {
             self.tail.clear();
         }
-        // The end of it, or all where it is in the block that it began in.
+        // The end of it, or all if it ends in the block that it began in.
         let rest = (end % BLOCK_BYTES).min(data.len());
         self.tail.extend_from_slice(&data[data.len() - rest..]);
         self.memory = self.memory.take().filter(|memory| memory.len() <= KEPT_BYTES);
@@ -102,9 +89,8 @@ mod tests {
                 staging.fill(&data);
                 let start: usize = expected.len() - staging.before();
                 assert!(start.is_multiple_of(BLOCK_BYTES));
-                assert!(staging.len().is_multiple_of(BLOCK_BYTES));
-                let buffer = staging.give(0..staging.len()).unwrap();
-                assert!(!staging.is_here());
+                assert!(staging.len.is_multiple_of(BLOCK_BYTES));
+                let buffer = staging.give();
                 let written = buffer.selected();
                 assert!(written.starts_with(&expected[start..]), "what was there stays");
                 file.truncate(start);

@@ -1,6 +1,4 @@
-//! Reading a packed segment as if it were plain, from the front to the back.
-//!
-//! One frame has no places to begin at: whoever goes back begins anew.
+//! Reads a packed segment as if it were plain. Reading goes forward; to go back, it begins again at the front.
 
 use std::{
     cell::RefCell,
@@ -14,7 +12,7 @@ type Decoder = zstd::stream::read::Decoder<'static, BufReader<File>>;
 pub(crate) struct Unpacker {
     file: File,
     len: u64,
-    /// What unpacks, and the place that it is at.
+    /// The decoder and its place.
     place: RefCell<Option<(Decoder, u64)>>,
 }
 
@@ -24,17 +22,17 @@ impl Unpacker {
         const HEADER_BYTES: u64 = 18;
         let mut header = Vec::new();
         (&file).take(HEADER_BYTES).read_to_end(&mut header)?;
-        // Without a header that says so there is nothing.
+        // Without a good header the file has no lines.
         let len = zstd::zstd_safe::get_frame_content_size(&header).ok().flatten().unwrap_or(0);
         Ok(Unpacker { file, len, place: RefCell::default() })
     }
 
-    /// Bytes when unpacked, as the file says.
+    /// The unpacked length that the file says.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Bytes from a place on; nothing where the file is not whole.
+    /// Reads bytes at a place; nothing if the file is damaged.
     pub(crate) fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
         let mut place = self.place.borrow_mut();
         let begun = place.take().filter(|(_, at)| *at <= offset);
@@ -47,7 +45,7 @@ impl Unpacker {
                 *place = Some((decoder, offset + len as u64));
                 Ok(Some(bytes))
             }
-            // The kernel's errors have numbers, and the format's do not.
+            // Errors of the kernel have numbers, those of the format have none.
             Err(error) if error.raw_os_error().is_none() => Ok(None),
             Err(error) => Err(error),
         }
@@ -80,12 +78,14 @@ mod tests {
 
     use ringwise::{BackendChoice, Local};
 
-    use crate::segment::{
-        entry::index_of,
-        name::{Content, Part, Stream},
-        pack::{Outcome, pack},
-        reader::{InDirectory, Reader},
-        recovery::recover,
+    use crate::{
+        fuzzing::index_of,
+        segment::{
+            name::{Content, Part, Stream},
+            pack::{Outcome, pack},
+            reader::{InDirectory, Reader},
+            recovery::recover,
+        },
     };
 
     const STREAM: Stream = Stream { content: Content::Lines, number: 0 };

@@ -1,4 +1,4 @@
-//! The end of a segment, which may come long after its last batch and on another thread.
+//! Sealing a segment, which may happen long after its last batch and on another thread.
 
 use std::path::{Path, PathBuf};
 
@@ -17,9 +17,9 @@ pub(crate) struct Unsealed {
     pub(super) index: Descriptor,
     pub(super) is_synced: bool,
     pub(super) index_bytes: u64,
-    /// Whether something stands behind the last line that is to go.
+    /// Whether spaces follow the last line.
     pub(super) is_filled: bool,
-    /// Whether it has something of a batch that went to another.
+    /// Whether parts of a batch follow that went to another segment.
     pub(super) is_torn: bool,
     pub(super) batches: u64,
     pub(super) bytes: u64,
@@ -37,8 +37,7 @@ impl Unsealed {
     ///
     /// # Errors
     ///
-    /// What could not be written or synced. Without its seal it is read up to its last whole batch,
-    /// which is all of it.
+    /// Why it could not be written or synced. Without a seal it is still read up to its last whole batch.
     pub(crate) fn seal(&self, local: &mut Local) -> Result<(), ringwise::Error> {
         if self.is_filled || self.is_torn {
             run(local, || Operation::set_len(&self.data, self.bytes)).map(drop)?;

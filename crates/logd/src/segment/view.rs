@@ -1,38 +1,36 @@
-//! One segment, looked at: which of its batches are whole, and their bytes.
+//! Reads one segment: which of its batches are whole, and their bytes.
 //!
-//! Only whole batches are shown. When a segment failed and its last batch was written again to the next
-//! one, the next one's head says from which line on it is the one to read, so nothing is shown twice. Which
-//! segments a stream has is not known here (`reader`).
+//! When a segment failed, its last batch was written again to the next one. The head of the next one says
+//! from which line on it is the one to read, so nothing is shown twice. Which segments a stream has is
+//! decided in `reader`.
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::PathBuf};
 
 use super::{
     entry::Entry,
-    scan::{Scan, State},
+    record::Mark,
+    scan::{Origins, Scan, State, adds_up},
     unpack::Unpacker,
 };
+use crate::error::LogdError;
 
-/// Where the bytes of lines come from.
-pub(crate) trait Data {
-    fn len(&self) -> io::Result<u64>;
-    /// Nothing where they cannot be had, and no call failed.
-    fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>>;
-}
-
-/// A segment's file of lines.
+/// The lines of a segment.
 pub(crate) enum Lines {
     Plain(File),
     Packed(Unpacker),
+    Memory(Vec<u8>),
 }
 
-impl Data for Lines {
+impl Lines {
     fn len(&self) -> io::Result<u64> {
         match self {
             Lines::Plain(file) => Ok(file.metadata()?.len()),
             Lines::Packed(unpacker) => Ok(unpacker.len()),
+            Lines::Memory(bytes) => Ok(bytes.len() as u64),
         }
     }
 
+    /// Reads bytes within the length; nothing if the file is damaged.
     fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
         match self {
             Lines::Plain(file) => {
@@ -41,61 +39,55 @@ impl Data for Lines {
                 Ok(Some(bytes))
             }
             Lines::Packed(unpacker) => unpacker.read(offset, len),
+            Lines::Memory(bytes) => Ok(Some(bytes[offset as usize..][..len].to_vec())),
         }
     }
 }
 
-impl Data for Vec<u8> {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.len() as u64)
-    }
-
-    fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
-        Ok(Some(self[offset as usize..][..len].to_vec()))
-    }
-}
-
 /// A segment that is open.
-pub(crate) struct Segment<D> {
+pub(crate) struct Segment {
+    pub(crate) directory: PathBuf,
     pub(crate) name: PathBuf,
     pub(crate) index: Vec<u8>,
-    pub(crate) data: Option<D>,
+    pub(crate) data: Option<Lines>,
 }
 
-impl<D: Data> Segment<D> {
-    /// Its batches as far as the index alone tells: none of their bytes is looked at.
-    pub(crate) fn promised(&self) -> Vec<Entry> {
-        let Ok(scan) = Scan::new(&self.index, |_| Ok::<_, std::convert::Infallible>(true));
-        scan.batches
-    }
-
+impl Segment {
     /// A batch's bytes, if they have its checksum.
-    pub(crate) fn bytes_of(&self, batch: &Entry) -> io::Result<Option<Vec<u8>>> {
-        self.data.as_ref().map_or(Ok(None), |data| whole(data, data.len()?, batch))
+    pub(crate) fn bytes_of(&self, batch: &Entry) -> Result<Option<Vec<u8>>, LogdError> {
+        let Some(data) = &self.data else { return Ok(None) };
+        let bytes = data.len().and_then(|data_bytes| whole(data, data_bytes, batch));
+        bytes.map_err(|error| self.failed(&error))
     }
 
-    /// Looks at all of it. Batches whose lines all come before `from` are not checked. Lines from
-    /// `until_line` on are the next segment's.
-    pub(crate) fn view(&self, from: u64, until_line: u64) -> io::Result<View<'_>> {
+    fn failed(&self, error: &io::Error) -> LogdError {
+        LogdError::on(&self.directory.join(&self.name), error)
+    }
+
+    /// Checks all of it, except batches whose lines all come before `from`. Lines from `until_line` on are
+    /// the next segment's.
+    pub(crate) fn view(&self, from: u64, until_line: u64) -> Result<View<'_>, LogdError> {
         let name = &self.name;
         let is_gone = self.data.is_none();
         if is_gone && let Some(scan) = Scan::removed(&self.index) {
             return Ok(View { name, scan, is_gone, data_bytes: 0, until_line });
         }
-        let data_bytes = self.data.as_ref().map_or(Ok(0), Data::len)?;
+        let data_bytes = self.data.as_ref().map_or(Ok(0), Lines::len);
+        let data_bytes = data_bytes.map_err(|error| self.failed(&error))?;
         let scan = Scan::new(&self.index, |batch| {
             let Some(data) = &self.data else { return Ok(false) };
             if batch.line_end() <= from {
                 return Ok(true);
             }
-            Ok::<_, io::Error>(whole(data, data_bytes, batch)?.is_some())
-        })?;
+            whole(data, data_bytes, batch).map(|bytes| bytes.is_some())
+        });
+        let scan = scan.map_err(|error| self.failed(&error))?;
         Ok(View { name, scan, is_gone, data_bytes, until_line })
     }
 }
 
 /// A batch's bytes, if they have its checksum.
-fn whole(data: &impl Data, data_bytes: u64, batch: &Entry) -> io::Result<Option<Vec<u8>>> {
+fn whole(data: &Lines, data_bytes: u64, batch: &Entry) -> io::Result<Option<Vec<u8>>> {
     let end = batch.offset.checked_add(batch.bytes);
     let (Some(_), Ok(len)) = (end.filter(|end| *end <= data_bytes), usize::try_from(batch.bytes))
     else {
@@ -105,7 +97,7 @@ fn whole(data: &impl Data, data_bytes: u64, batch: &Entry) -> io::Result<Option<
     Ok(bytes.filter(|bytes| crc32fast::hash(bytes) == batch.checksum))
 }
 
-/// What a look at a segment found.
+/// A segment that was checked.
 pub(crate) struct View<'a> {
     name: &'a PathBuf,
     scan: Scan,
@@ -134,15 +126,20 @@ impl View<'_> {
         (!is_empty).then(|| self.scan.next_line().min(self.until_line))
     }
 
-    /// The clients' names that it has, each with the line up to which it is stored. A batch that the next
-    /// segment was to have, and that a start cuts, is left out.
-    pub(crate) fn into_names(mut self) -> (Vec<(String, u64)>, bool) {
+    /// The origins of its batches' lines.
+    pub(crate) fn into_origins(self) -> Origins {
+        self.scan.into_origins()
+    }
+
+    /// The names of clients in it, and whether these are all names. A batch that the next segment has
+    /// instead is left out.
+    pub(crate) fn into_names(mut self) -> (Vec<Mark>, bool) {
         self.scan.end_at(self.until_line);
         (self.scan.names(), self.scan.has_first_batch())
     }
 }
 
-/// What is wrong with a stream, judged segment by segment.
+/// Finds what is wrong with a stream, segment by segment.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     /// The line that comes next, once that is known.
@@ -152,7 +149,7 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Judges the next segment; gives a line that describes it.
+    /// Checks the next segment; gives a line that describes it.
     pub(crate) fn look(&mut self, view: &View<'_>, is_last: bool) -> String {
         let (scan, name) = (&view.scan, view.name.display());
         let batches = view.batches().count();
@@ -187,11 +184,27 @@ impl Judge {
         if scan.state() == State::Sealed && rest > 0 {
             self.problems.push(format!("{name}: {rest} bytes after the sealed end"));
         }
+        self.look_at_origins(view);
         self.follow(view);
         line
     }
 
-    /// Notes lines that are missing between segments.
+    /// Notes batches whose parts do not add up to their lines. Damage was reported before.
+    fn look_at_origins(&mut self, view: &View<'_>) {
+        if view.scan.state() == State::Damaged {
+            return;
+        }
+        for (batch, said) in view.scan.records() {
+            let is_known = said.parts.iter().all(|part| part.origin.is_some());
+            let is_right = said.parts.is_empty() || is_known && adds_up(batch, &said.parts);
+            if said.is_spoilt || !is_right {
+                let (name, number) = (view.name.display(), batch.number);
+                self.problems.push(format!("{name}: the origins of batch {number} do not add up"));
+            }
+        }
+    }
+
+    /// Notes missing lines between segments.
     fn follow(&mut self, view: &View<'_>) {
         let Some(end) = view.line_end() else { return };
         if let (Some(expected), Some(first)) = (self.expected, view.first_line())

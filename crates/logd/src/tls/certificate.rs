@@ -1,12 +1,11 @@
-//! Whose a certificate is: the common name of its subject, else its first DNS name.
+//! Reads the name in a client's certificate: the common name of its subject, else its first DNS name.
 //!
-//! The certificate has been verified before. What it does not do: understand anything else of it.
+//! The certificate was verified before. Nothing else of it is read.
 
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-/// DER's tags (X.690): a set, a sequence, an object identifier, and texts of which the bytes are
-/// ASCII or UTF-8.
+/// DER's tags (X.690): a set, a sequence, an object identifier, and texts in ASCII or UTF-8.
 const SET: u8 = 0x31;
 const SEQUENCE: u8 = 0x30;
 const IDENTIFIER: u8 = 0x06;
@@ -15,7 +14,7 @@ const TEXTS: [u8; 3] = [0x0c, 0x13, 0x16];
 /// `id-at-commonName`, 2.5.4.3 (RFC 5280, appendix A.1).
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 
-/// The name, if it has one that can be written in a line.
+/// The name, if the certificate has one and it can be written in a line.
 pub(crate) fn name(certificate: &CertificateDer<'_>) -> Option<String> {
     let certificate = EndEntityCert::try_from(certificate).ok()?;
     let common = common_name(certificate.subject());
@@ -23,7 +22,7 @@ pub(crate) fn name(certificate: &CertificateDer<'_>) -> Option<String> {
     can_be_written(&name).then_some(name)
 }
 
-/// Whether it is a name in a line for people too.
+/// Whether a name can be printed in a line.
 fn can_be_written(name: &str) -> bool {
     !name.is_empty() && !name.chars().any(char::is_control)
 }
@@ -46,12 +45,12 @@ fn common_name(subject: &[u8]) -> Option<String> {
     found
 }
 
-/// Takes the first element of some bytes: its tag and its content.
+/// Takes the first element off the bytes: its tag and its content.
 fn element<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let (&[tag, first], rest) = bytes.split_first_chunk::<2>()?;
     let (len, rest) = match first {
         0..=0x7f => (usize::from(first), rest),
-        // How many bytes the length has; no name needs more than two.
+        // The number of bytes of the length; no name needs more than two.
         0x81 => (usize::from(*rest.first()?), &rest[1..]),
         0x82 => {
             let (len, rest) = rest.split_first_chunk::<2>()?;

@@ -19,7 +19,7 @@ use rustls::{
 
 use crate::error::LogdError;
 
-/// What a client's certificate is good for.
+/// Whether clients need a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ClientAuth {
     /// A client may show one
@@ -28,18 +28,18 @@ pub(crate) enum ClientAuth {
     Required,
 }
 
-/// Where they are.
+/// The paths of certificates and keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Files {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
-    /// Who signs clients' certificates.
+    /// The authorities that sign clients' certificates.
     pub(crate) client_ca: Option<PathBuf>,
     pub(crate) client_auth: ClientAuth,
 }
 
 impl Files {
-    /// Reads them.
+    /// Reads the files.
     pub(crate) fn load(&self) -> Result<Arc<ServerConfig>, LogdError> {
         let provider = Arc::new(default_provider());
         let chain = certificates(CERTIFICATE, &self.certificate)?;
@@ -71,7 +71,7 @@ impl Files {
         Ok(Arc::new(config))
     }
 
-    /// Why the two do not go together.
+    /// Explains why the certificate and the key do not match.
     fn unfit(&self, error: &rustls::Error) -> LogdError {
         match error {
             rustls::Error::InconsistentKeys(_) => LogdError::Failed(format!(
@@ -84,7 +84,7 @@ impl Files {
     }
 }
 
-/// The options that name them.
+/// The options that name the files.
 const CERTIFICATE: &str = "--tls-cert";
 const KEY: &str = "--tls-key";
 const CLIENT_CA: &str = "--tls-client-ca";

@@ -47,8 +47,8 @@ impl Worker {
         log::remark(
             "answers",
             format_args!(
-                "{} connections are ended, of who has the most answers that are not read: too little \
-                 memory (--budget)",
+                "{} connections are ended, of those with the most answers that are not read or lines \
+                 beyond a quota: too little memory (--budget)",
                 given_up.len()
             ),
         );
@@ -90,7 +90,7 @@ impl Worker {
 
     /// Bytes that were received and are not committed, and answers.
     pub(super) fn held(&self) -> usize {
-        self.batch.bytes() + self.committing_bytes + self.partials.bytes + self.kept.bytes
+        self.batch.held() + self.committing_held + self.partials.bytes + self.kept.bytes
     }
 
     /// Whether all connections together hold more than they may. Of an unfinished line each may keep a
@@ -103,7 +103,7 @@ impl Worker {
     /// that is filled is large enough to go next; or where storing has stalled, or there is no space, the
     /// budget is used up.
     pub(super) fn is_full(&self) -> bool {
-        let is_large = !self.batch.is_empty() && self.batch.bytes() >= self.limits.commit_max;
+        let is_large = !self.batch.is_empty() && self.batch.held() >= self.limits.commit_max;
         let is_storing = !self.storage.is_stalled() && !self.storage.is_low();
         is_large && is_storing || self.is_over()
     }

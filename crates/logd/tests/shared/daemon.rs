@@ -53,10 +53,9 @@ pub fn command(before: &[&str], flags: &[&str]) -> Command {
     let mut words = before.iter().map(std::ffi::OsStr::new).chain([this.as_os_str()]);
     let mut command = Command::new(words.next().unwrap());
     command.args(words).args(["--exact", "daemon::as_a_child", "--nocapture"]);
-    command.env(
-        MARK,
-        ["--listen", "127.0.0.1:0"].iter().chain(flags).copied().collect::<Vec<_>>().join("\n"),
-    );
+    let listen: &[&str] =
+        if flags.contains(&"--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
+    command.env(MARK, [listen, flags].concat().join("\n"));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -96,7 +95,17 @@ impl Daemon {
     }
 
     pub fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).unwrap();
+        self.connect_to(&self.address)
+    }
+
+    /// Connects by this address of the machine, to a daemon that listens on all.
+    pub fn connect_by(&self, address: &str) -> TcpStream {
+        let (_, port) = self.address.rsplit_once(':').unwrap();
+        self.connect_to(&format!("{address}:{port}"))
+    }
+
+    fn connect_to(&self, address: &str) -> TcpStream {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }

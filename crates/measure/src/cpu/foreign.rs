@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::{
     CpuSplit, ThreadKind,
-    threads::{ContextSwitches, added_ns, directories_of, schedstat_ns, stat_split, switches},
+    threads::{ContextSwitches, added_ns, directories, schedstat_ns, stat_split, switches},
 };
-use crate::fact::{Fact, Sources, field, text};
+use crate::fact::{Fact, Sources, field, kibibytes_field, text};
 
 /// Another process at one moment; two of them give a [`ForeignUse`].
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl ForeignProcess {
     pub fn read(sources: &Sources, pid: u32) -> ForeignProcess {
         let name = pid.to_string();
         let directory = sources.proc.join(&name);
-        let threads = directories_of(sources, &name).map(|found| {
+        let threads = directories(sources, &name).map(|found| {
             let thread = |(id, path): (u32, std::path::PathBuf)| Thread {
                 id,
                 kind: text(&path.join("comm"))
@@ -63,16 +63,10 @@ impl ForeignProcess {
             found.into_iter().map(thread).collect()
         });
         let unknown = |what: &str| format!("{}: no {what} there", directory.display());
-        let total = stat_split(&directory)
-            .map_or_else(|| Fact::Unknown(unknown("CPU time in stat")), Fact::Known);
-        let resident_bytes = sources.proc_text(format!("{name}/status")).and_then(|text| {
-            let kibibytes = field(&text, "VmRSS")
-                .and_then(|value| value.strip_suffix("kB"))
-                .and_then(|value| value.trim().parse::<u64>().ok());
-            match kibibytes.and_then(|kibibytes| kibibytes.checked_mul(1024)) {
-                Some(bytes) => Fact::Known(bytes),
-                None => Fact::Unknown(unknown("VmRSS in status")),
-            }
+        let total = Fact::of(stat_split(&directory), || unknown("CPU time in stat"));
+        let status = sources.proc_text(format!("{name}/status"));
+        let resident_bytes = status.and_then(|text| {
+            Fact::of(kibibytes_field(&text, "VmRSS"), || unknown("VmRSS in status"))
         });
         ForeignProcess { threads, total, resident_bytes }
     }
@@ -82,8 +76,7 @@ impl ForeignProcess {
     pub fn processors(sources: &Sources, pid: u32) -> Fact<String> {
         sources.proc_text(format!("{pid}/status")).and_then(|text| {
             let list = field(&text, "Cpus_allowed_list").map(str::to_owned);
-            let unknown = || format!("/proc/{pid}/status: no Cpus_allowed_list there");
-            list.map_or_else(|| Fact::Unknown(unknown()), Fact::Known)
+            Fact::of(list, || format!("/proc/{pid}/status: no Cpus_allowed_list there"))
         })
     }
 
@@ -95,8 +88,7 @@ impl ForeignProcess {
     /// What was used since `earlier`.
     pub fn since(&self, earlier: &ForeignProcess) -> ForeignUse {
         let exact = self.threads.zip(&earlier.threads).and_then(|(later, earlier)| {
-            consumed_ns(later, earlier)
-                .map_or_else(|| Fact::Unknown("threads have exited".to_owned()), Fact::Known)
+            Fact::of(consumed_ns(later, earlier), || "threads have exited".to_owned())
         });
         let ticks = self.total.zip(&earlier.total).map(|(later, earlier)| later.since(earlier));
         let of_kind = |kind| {
@@ -104,8 +96,8 @@ impl ForeignProcess {
             threads.known().map_or(0, |(later, earlier)| of_kind_ns(later, earlier, kind))
         };
         let context_switches = self.threads.zip(&earlier.threads).and_then(|(later, earlier)| {
-            let reason = || "/proc/PID/task/TID/status: no context switches there".to_owned();
-            switched(later, earlier).map_or_else(|| Fact::Unknown(reason()), Fact::Known)
+            let reason = "/proc/PID/task/TID/status: no context switches there";
+            Fact::of(switched(later, earlier), || reason.to_owned())
         });
         let cpu_ns = match exact {
             Fact::Known(_) => exact,

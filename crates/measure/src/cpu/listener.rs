@@ -28,10 +28,8 @@ pub fn listening_process(sources: &Sources, port: u16) -> Fact<u32> {
             .any(|target| inodes.iter().any(|inode| target.as_os_str() == inode.as_str()))
     };
     let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.find(holds).map_or_else(
-        || Fact::Unknown(format!("the process that listens on port {port} cannot be seen")),
-        Fact::Known,
-    )
+    let unseen = || format!("the process that listens on port {port} cannot be seen");
+    Fact::of(numbers.find(holds), unseen)
 }
 
 /// The inode of a line that is a listening socket on the port.

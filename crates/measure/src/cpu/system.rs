@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::fact::{Fact, Sources, excerpt};
+use crate::fact::{Fact, Sources, understood};
 
 /// CPU time of all processors together, in nanoseconds; proc_stat(5).
 ///
@@ -43,10 +43,8 @@ impl SystemCpu {
 
     fn of_line(sources: &Sources, name: &str) -> Fact<SystemCpu> {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        sources.proc_text("stat").and_then(|text| match parse(&text, name, tick_ns) {
-            Some(total) => Fact::Known(total),
-            None => Fact::Unknown(format!("/proc/stat: not understood: {}", excerpt(&text))),
-        })
+        let text = sources.proc_text("stat");
+        text.and_then(|text| understood(parse(&text, name, tick_ns), "/proc/stat", &text))
     }
 
     /// What was consumed since `earlier`. The kernel's totals can step back a

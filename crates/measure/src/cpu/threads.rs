@@ -10,8 +10,7 @@ use super::CpuSplit;
 use crate::fact::{Fact, Sources, field, lowered, text};
 
 /// Whose thread it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadKind {
     /// The program's own.
     Own,
@@ -33,7 +32,7 @@ impl ThreadKind {
 }
 
 /// One thread of the process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadCpu {
     /// The thread's number.
     pub thread_id: u32,
@@ -66,7 +65,7 @@ impl ContextSwitches {
 }
 
 /// Time of the calling thread so far: on a processor, and ready to run without having one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadTime {
     /// CPU time, user and system (CLOCK_THREAD_CPUTIME_ID).
     pub cpu_ns: u64,
@@ -80,8 +79,7 @@ impl ThreadTime {
     pub fn read(sources: &Sources) -> ThreadTime {
         let waited_ns = sources.proc_text("thread-self/schedstat").and_then(|text| {
             let waited = text.split_whitespace().nth(1).and_then(|field| field.parse().ok());
-            let unknown = || "/proc/thread-self/schedstat: no waiting time there".to_owned();
-            waited.map_or_else(|| Fact::Unknown(unknown()), Fact::Known)
+            Fact::of(waited, || "/proc/thread-self/schedstat: no waiting time there".to_owned())
         });
         let time = clock_gettime(ClockId::ThreadCPUTime);
         // Seconds and nanoseconds of CPU time are never negative.
@@ -90,13 +88,9 @@ impl ThreadTime {
     }
 }
 
-/// The directories of all threads. A thread may exit before its files are read.
-pub(super) fn directories(sources: &Sources) -> Fact<Vec<(u32, PathBuf)>> {
-    directories_of(sources, "self")
-}
-
-/// The same of a process, by its name in /proc.
-pub(super) fn directories_of(sources: &Sources, process: &str) -> Fact<Vec<(u32, PathBuf)>> {
+/// The directories of all threads of a process, by its name in /proc. A thread may exit before its
+/// files are read.
+pub(super) fn directories(sources: &Sources, process: &str) -> Fact<Vec<(u32, PathBuf)>> {
     let path = sources.proc.join(process).join("task");
     let entries = match path.read_dir() {
         Ok(entries) => entries,
@@ -107,7 +101,7 @@ pub(super) fn directories_of(sources: &Sources, process: &str) -> Fact<Vec<(u32,
 }
 
 pub(super) fn read(sources: &Sources) -> Fact<Vec<ThreadCpu>> {
-    directories(sources)
+    directories(sources, "self")
         .map(|found| found.iter().filter_map(|(id, path)| thread(*id, path)).collect())
 }
 
@@ -155,20 +149,6 @@ pub(super) fn added_ns(
     let used =
         |(id, cpu_ns): (u32, u64)| cpu_ns.saturating_sub(earlier.get(&id).copied().unwrap_or(0));
     later.map(used).fold(0, u64::saturating_add)
-}
-
-pub(super) fn context_switches(sources: &Sources) -> Fact<ContextSwitches> {
-    directories(sources).and_then(|found| {
-        let of_threads: Vec<_> = found.iter().filter_map(|(_, path)| switches(path)).collect();
-        if of_threads.is_empty() {
-            return Fact::Unknown("/proc/self/task/*/status: no context switches there".to_owned());
-        }
-        let add = |sum: ContextSwitches, of: &ContextSwitches| ContextSwitches {
-            voluntary: sum.voluntary.saturating_add(of.voluntary),
-            involuntary: sum.involuntary.saturating_add(of.involuntary),
-        };
-        Fact::Known(of_threads.iter().fold(ContextSwitches::default(), add))
-    })
 }
 
 pub(super) fn switches(path: &Path) -> Option<ContextSwitches> {
@@ -219,8 +199,8 @@ mod tests {
         assert_eq!(consumed_ns(&later, &earlier, ThreadKind::IoWorker), 50);
         assert_eq!(consumed_ns(&later, &[], ThreadKind::SubmissionPoller), 300);
         assert_eq!(consumed_ns(&later, &[], ThreadKind::Own), 500);
-        let switches = context_switches(&sources);
-        assert_eq!(switches, Fact::Known(ContextSwitches { voluntary: 12, involuntary: 8 }));
+        let switches = switches(&sources.proc.join("self/task/11"));
+        assert_eq!(switches, Some(ContextSwitches { voluntary: 3, involuntary: 2 }));
     }
 
     #[test]

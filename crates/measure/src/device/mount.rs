@@ -11,6 +11,9 @@ use crate::fact::{self, Fact, Sources};
 /// One line of proc_pid_mountinfo(5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mount {
+    /// The directory of the file system that is mounted.
+    #[serde(skip)]
+    pub root: String,
     /// Where it is mounted.
     pub point: PathBuf,
     /// The file system's type, such as `ext4`.
@@ -29,34 +32,28 @@ impl Mount {
     /// The mount that holds an absolute path without symbolic links.
     pub fn of(sources: &Sources, path: &Path) -> Fact<Mount> {
         let table = sources.proc.join("self/mountinfo");
-        sources.proc_text("self/mountinfo").and_then(|text| {
+        Mount::all(sources).and_then(|mounts| {
             // A later mount covers an earlier one on the same point.
-            let covering = text
-                .lines()
-                .filter_map(parse)
+            let covering = mounts
+                .into_iter()
                 .filter(|mount| path.starts_with(&mount.point))
                 .max_by_key(|mount| mount.point.components().count());
-            match covering {
-                Some(mount) => {
-                    let has_journal = has_journal(sources, &mount);
-                    Fact::Known(Mount { has_journal, ..mount })
-                }
-                None => {
-                    Fact::Unknown(format!("{}: no mount holds {}", table.display(), path.display()))
-                }
-            }
+            let covering =
+                covering.map(|mount| Mount { has_journal: has_journal(sources, &mount), ..mount });
+            let reason = || format!("{}: no mount holds {}", table.display(), path.display());
+            Fact::of(covering, reason)
         })
+    }
+
+    /// All mounts, in order; of none it is known whether it has a journal.
+    pub(crate) fn all(sources: &Sources) -> Fact<Vec<Mount>> {
+        sources.proc_text("self/mountinfo").map(|text| text.lines().filter_map(parse).collect())
     }
 
     /// The file system's type, and what of it is not as most people have it.
     pub fn kind_text(&self) -> String {
         let without = if self.has_journal == Some(false) { " without a journal" } else { "" };
         format!("{}{without}", self.kind)
-    }
-
-    /// Whether an option is set, such as `ro`.
-    pub fn has_option(&self, option: &str) -> bool {
-        self.options.split(',').any(|set| set == option)
     }
 }
 
@@ -76,7 +73,7 @@ fn has_journal(sources: &Sources, mount: &Mount) -> Option<bool> {
 fn parse(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(2);
-    let (device_number, _root) = (before.next()?, before.next()?);
+    let (device_number, root) = (before.next()?, before.next()?);
     let (point, mount_options) = (before.next()?, before.next()?);
     let mut after = after.split(' ');
     let (kind, source) = (after.next()?, after.next()?);
@@ -85,6 +82,7 @@ fn parse(line: &str) -> Option<Mount> {
         _ => mount_options.to_owned(),
     };
     Some(Mount {
+        root: root.to_owned(),
         point: PathBuf::from(unescape(point)),
         kind: kind.to_owned(),
         source: unescape(source).to_string_lossy().into_owned(),
@@ -134,8 +132,7 @@ mod tests {
         let mount = parse(line).unwrap();
         assert_eq!(mount.point, Path::new("/mnt/my disk\\"));
         assert_eq!((mount.kind.as_str(), mount.device_number.as_str()), ("ext4", "259:1"));
-        assert!(mount.has_option("noatime") && mount.has_option("errors=continue"));
-        assert!(!mount.has_option("ro"));
+        assert_eq!(mount.options, "rw,noatime,rw,errors=continue");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::fact::{Fact, Sources, excerpt};
+use crate::fact::{Fact, Sources, understood};
 
 /// Sectors in these files are 512 bytes, whatever the device's are.
 const SECTOR_BYTES: u64 = 512;
@@ -43,18 +43,13 @@ pub struct DeviceUse {
 impl DeviceCounters {
     /// Reads the totals of the device with a number `MAJOR:MINOR`.
     pub fn read(sources: &Sources, number: &str) -> Fact<DeviceCounters> {
-        let own = sources.sys_text(format!("dev/block/{number}/stat"));
-        let fields = match own {
-            Fact::Known(text) => Fact::Known(text),
+        let fields = match sources.sys_text(format!("dev/block/{number}/stat")) {
             Fact::Unknown(_) => from_diskstats(sources, number),
+            own => own,
         };
         let taken_at = Instant::now();
-        fields.and_then(|text| match parse(&text, taken_at) {
-            Some(counters) => Fact::Known(counters),
-            None => {
-                Fact::Unknown(format!("statistics of {number}: not understood: {}", excerpt(&text)))
-            }
-        })
+        let source = format!("statistics of {number}");
+        fields.and_then(|text| understood(parse(&text, taken_at), &source, &text))
     }
 
     /// What the device did since `earlier`, for all processes together.
@@ -82,10 +77,7 @@ fn from_diskstats(sources: &Sources, number: &str) -> Fact<String> {
             let own = format!("{}:{}", fields.next()?, fields.next()?);
             (own == number).then(|| fields.skip(1).collect::<Vec<_>>().join(" "))
         });
-        match found {
-            Some(fields) => Fact::Known(fields),
-            None => Fact::Unknown(format!("/proc/diskstats: no device {number}")),
-        }
+        Fact::of(found, || format!("/proc/diskstats: no device {number}"))
     })
 }
 

@@ -59,10 +59,8 @@ impl Limits {
     pub(super) fn read(sources: &Sources) -> Limits {
         let text = sources.proc_text("self/limits");
         let limit = |name: &str, column: usize| {
-            text.clone().and_then(|text| match parse(&text, name, column) {
-                Some(limit) => Fact::Known(limit),
-                None => Fact::Unknown(format!("/proc/self/limits: no {name} there")),
-            })
+            let reason = || format!("/proc/self/limits: no {name} there");
+            text.clone().and_then(|text| Fact::of(parse(&text, name, column), reason))
         };
         Limits {
             memlock_bytes: limit("Max locked memory", 0),

@@ -33,9 +33,10 @@ impl Virtualisation {
 }
 
 fn hypervisor(sources: &Sources) -> Fact<bool> {
-    sources.proc_text("cpuinfo").and_then(|text| match fact::field(&text, "flags") {
-        Some(flags) => Fact::Known(flags.split_whitespace().any(|flag| flag == "hypervisor")),
-        None => Fact::Unknown("/proc/cpuinfo: no flags there".to_owned()),
+    sources.proc_text("cpuinfo").and_then(|text| {
+        let flags = fact::field(&text, "flags");
+        let is_there = flags.map(|flags| flags.split_whitespace().any(|one| one == "hypervisor"));
+        Fact::of(is_there, || "/proc/cpuinfo: no flags there".to_owned())
     })
 }
 

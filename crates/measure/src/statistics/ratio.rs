@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::quantile;
+use super::quantile::quantile;
 
 /// The least difference worth a verdict, as a share, however quiet the machine.
 pub const MINIMUM_DIFFERENCE: f64 = 0.02;

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::median;
+use super::quantile::median;
 
 /// The fewest samples a trend is computed from; the normal approximation of
 /// Mann-Kendall is poor below.

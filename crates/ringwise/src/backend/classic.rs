@@ -18,19 +18,21 @@ use std::{
     collections::VecDeque,
     io,
     os::fd::{AsRawFd, RawFd},
+    task::Waker,
     time::{Duration, Instant},
 };
 
 #[cfg(feature = "tokio")]
 use pool::HandOut;
-use pool::{Job, Wake, WorkerPool};
+use pool::{Job, WorkerPool};
 use readiness::Readiness;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use timers::Timers;
 
 use crate::{
-    backend::{Blocking, Cqe, Driver},
+    backend::{Cqe, Driver},
     call::Call,
+    descriptor::Blocking,
     error::Errno,
     op::Opcode,
     slot::OWN_NUDGE,
@@ -118,8 +120,8 @@ impl Classic {
     }
 
     fn start_call(&mut self, job: Job, single: bool) {
-        if let Some((fd, serial)) = job.socket() {
-            match self.readiness.start_on_socket(job, fd, serial, &mut self.ready) {
+        if let Some(name) = job.socket() {
+            match self.readiness.start_on_socket(job, name, &mut self.ready) {
                 Ok(()) => {}
                 Err(job) => self.send(job),
             }
@@ -147,24 +149,23 @@ impl Classic {
     /// that says why it does not; nothing when this backend does not have it. `fd`: its file, where
     /// that is known.
     pub(super) fn cancel(&mut self, user_data: u64, fd: Option<RawFd>) -> Option<i32> {
-        if let Some(cancelled) = self.readiness.cancel_on_socket(user_data, fd) {
-            self.ready.push_back(cancelled);
-            return Some(0);
+        let cancelled = self
+            .readiness
+            .cancel_on_socket(user_data, fd)
+            .or_else(|| self.timers.cancel(user_data).then(|| Cqe::cancelled(user_data)))
+            .or_else(|| {
+                let at = self.queued.iter().position(|job| job.user_data == user_data)?;
+                self.queued.remove(at);
+                Some(Cqe::cancelled(user_data))
+            })
+            .or_else(|| self.readiness.cancel(user_data));
+        match cancelled {
+            Some(cqe) => {
+                self.ready.push_back(cqe);
+                Some(0)
+            }
+            None => self.pool.cancel(user_data),
         }
-        if self.timers.cancel(user_data) {
-            self.ready.push_back(Cqe::cancelled(user_data));
-            return Some(0);
-        }
-        if let Some(at) = self.queued.iter().position(|job| job.user_data == user_data) {
-            self.queued.remove(at);
-            self.ready.push_back(Cqe::cancelled(user_data));
-            return Some(0);
-        }
-        if let Some(cancelled) = self.readiness.cancel(user_data) {
-            self.ready.push_back(cancelled);
-            return Some(0);
-        }
-        self.pool.cancel(user_data)
     }
 
     /// Brings in the pool's results and the timers that have expired, without a system call but
@@ -230,7 +231,7 @@ impl Classic {
     }
 
     /// What wakes this loop from elsewhere.
-    pub(crate) fn waker(&self) -> Wake {
+    pub(crate) fn waker(&self) -> Waker {
         self.pool.waker()
     }
 

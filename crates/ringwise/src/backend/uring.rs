@@ -32,15 +32,14 @@ use reaped::Reaped;
 use rustix::io_uring::IoringEnterFlags;
 use supported::Supported;
 
-#[cfg(feature = "tokio")]
-use crate::sys::ring::borrow;
 use crate::{
     backend::{
-        Blocking, Cqe, Driver,
+        Cqe, Driver,
         classic::{Classic, pool::Job},
     },
     buf::Token,
     call::Call,
+    descriptor::Blocking,
     error::Errno,
     op::Opcode,
     setup::{Builder, Effect, FallbackReason, Setup, SetupFlags},
@@ -96,7 +95,7 @@ impl Uring {
         cap_workers(&ring, builder.worker_threads);
         let probe = Supported::probe(&ring, granted);
         let by_ring = probe.without(&builder.avoided);
-        let how = buffers::ways(&ring, granted);
+        let how = supported::ways(&ring, granted);
         let idles = ring.params().is_feature_no_iowait();
         let handle = EnterHandle::new(ring.as_raw_fd(), builder.register_ring, idles);
         let no_table = make_file_table(&ring, builder.registered_files).err();
@@ -401,7 +400,7 @@ impl Uring {
     #[cfg(feature = "tokio")]
     pub(super) fn event_descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring keeps its descriptor open as long as it lives, hence for the borrow.
-        unsafe { borrow(self.ring.as_raw_fd()) }
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
     /// Hands everything over; what comes later, from either side, makes the ring readable.
@@ -549,12 +548,6 @@ impl Driver for Uring {
     fn supports(&self, opcode: Opcode) -> bool {
         self.by_ring.contains(opcode)
     }
-}
-
-/// Pushes an entry of the self-test.
-fn push_test_entry(ring: &mut IoUring, entry: &Entry) -> Result<(), String> {
-    // SAFETY: the test's memory is static or leaked, so it outlives whatever becomes of the entry.
-    unsafe { ring.submission().push(entry) }.map_err(|_| "a new queue is full".to_owned())
 }
 
 fn describe(

@@ -11,9 +11,11 @@ use std::{
     ffi::c_void,
     fmt,
     ops::{Deref, DerefMut},
-    ptr::NonNull,
+    ptr::{self, NonNull},
     slice,
 };
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -50,7 +52,7 @@ impl AlignedBuf {
             .expect("alignment is a power of two and the length fits the address space");
         if len == 0 {
             // A well-aligned address that is never read: `alloc` takes no empty layout.
-            let pointer = NonNull::new(std::ptr::without_provenance_mut(alignment))
+            let pointer = NonNull::new(ptr::without_provenance_mut(alignment))
                 .expect("a power of two is not zero");
             return AlignedBuf { pointer, layout, mapping: None };
         }
@@ -70,20 +72,18 @@ impl AlignedBuf {
             .expect("alignment is a power of two and the length fits the address space");
         // A mapping of its own is zeros already: to write them again costs as much as the kernel's.
         let mapped_bytes = layout.size().saturating_add(layout.align());
-        let (access, flags) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses takes nobody's memory.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), mapped_bytes, access, flags, -1, 0) };
-        let Some(start) = NonNull::new(start).filter(|_| start != libc::MAP_FAILED) else {
-            handle_alloc_error(layout)
-        };
+        let start =
+            unsafe { mmap_anonymous(ptr::null_mut(), mapped_bytes, access, MapFlags::PRIVATE) };
+        let Some(start) = start.ok().and_then(NonNull::new) else { handle_alloc_error(layout) };
         let skipped_bytes = start.as_ptr().cast::<u8>().align_offset(layout.align());
         // SAFETY: less than the alignment is skipped, and the mapping is that much longer.
         let pointer = unsafe { start.cast::<u8>().add(skipped_bytes) };
         // The advice has to come before the first touch. It is advice: failure changes nothing.
         // SAFETY: the range is within this mapping, at a multiple of the page size; the advice does
         // not change its content.
-        unsafe { libc::madvise(pointer.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+        let _ = unsafe { madvise(pointer.as_ptr().cast(), len, Advice::LinuxHugepage) };
         AlignedBuf { pointer, layout, mapping: Some((start, mapped_bytes)) }
     }
 
@@ -99,8 +99,8 @@ impl Drop for AlignedBuf {
             Some((start, mapped_bytes)) => {
                 // SAFETY: mapped in `zeroed_huge` with this length, unmapped once; whoever has a part
                 // of it for longer keeps this owner.
-                let unmapped = unsafe { libc::munmap(start.as_ptr(), mapped_bytes) };
-                debug_assert_eq!(unmapped, 0);
+                let unmapped = unsafe { munmap(start.as_ptr(), mapped_bytes) };
+                debug_assert!(unmapped.is_ok(), "{unmapped:?}");
             }
             // SAFETY: allocated in `zeroed` with this very layout, and freed once.
             None if self.layout.size() != 0 => unsafe {

@@ -16,20 +16,19 @@
 use std::{
     fmt,
     ops::{Deref, DerefMut},
-    ptr::NonNull,
     slice,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU16, Ordering},
     },
+    task::Waker,
 };
 
 use crate::{
-    backend::classic::pool::Wake,
-    buf::{AlignedBuf, Registered},
+    buf::{AlignedBuf, Memory, Registered, region::Region},
     error::{Errno, Error},
-    local::Local,
     op::Opcode,
+    sync::lock,
 };
 
 /// The kernel's limit for one queue of buffers (io_uring/kbuf.c).
@@ -70,7 +69,7 @@ pub(crate) struct Group {
     /// Why the kernel has no queue of it.
     refusal: Option<String>,
     free: Mutex<Free>,
-    wake: Wake,
+    waker: Waker,
 }
 
 /// The buffers that nobody has.
@@ -88,17 +87,6 @@ struct Free {
     is_awaited: bool,
 }
 
-/// The memory, reached only through leases and by whoever receives.
-struct Region {
-    base: NonNull<u8>,
-    _memory: AlignedBuf,
-}
-
-// SAFETY: what the base points to is reached by one owner of each part at a time.
-unsafe impl Send for Region {}
-// SAFETY: as above; the fields themselves never change.
-unsafe impl Sync for Region {}
-
 /// The kernel's queue of buffers: an array of `struct io_uring_buf`, the tail in a spare field of
 /// the first (include/uapi/linux/io_uring.h).
 pub(crate) struct Entries {
@@ -111,20 +99,16 @@ const ENTRY_LEN_AT: usize = 8;
 const ENTRY_NUMBER_AT: usize = 12;
 const TAIL_AT: usize = 14;
 
-impl Region {
-    fn zeroed(bytes: usize) -> Region {
-        let mut memory = AlignedBuf::zeroed(bytes, PAGE_BYTES);
-        Region { base: NonNull::from(&mut *memory).cast(), _memory: memory }
-    }
-}
-
 impl Entries {
     pub(crate) fn new(count: u16) -> Entries {
-        Entries { region: Region::zeroed(usize::from(count) * ENTRY_BYTES), count }
+        Entries {
+            region: Region::new(AlignedBuf::zeroed(usize::from(count) * ENTRY_BYTES, PAGE_BYTES)),
+            count,
+        }
     }
 
     pub(crate) fn base(&self) -> *mut u8 {
-        self.region.base.as_ptr()
+        self.region.base()
     }
 
     pub(crate) fn count(&self) -> u16 {
@@ -154,19 +138,14 @@ impl Entries {
 }
 
 impl BufferGroup {
-    /// Makes a group of `count` buffers of `bytes_each`, `count` a power of two up to 32768, all
-    /// of them together at most 1 GiB. Few and small is fast, since the same memory is used again
-    /// while it is in the cache: 64 of 2 KiB serve many connections that ask and are answered.
-    ///
-    /// On a ring from Linux 5.19 on the kernel chooses; elsewhere the loop does, with the same
-    /// meaning: [`is_registered`](Self::is_registered) tells. What is registered is given up when the
-    /// last group, lease and operation of it have gone and the loop is next driven.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for sizes that no group can have, `EMFILE` where no descriptor is to be had to
-    /// wake the loop by.
-    pub fn new(local: &mut Local, count: usize, bytes_each: usize) -> Result<BufferGroup, Error> {
+    /// Lays out a group of the loop `table`, and lets `register` try to give its queue to a ring.
+    pub(crate) fn build(
+        count: usize,
+        bytes_each: usize,
+        table: u32,
+        waker: Waker,
+        register: impl FnOnce(&Entries, Memory) -> Result<(u16, Registered), String>,
+    ) -> Result<BufferGroup, Error> {
         let refuse = |advice| Error::new(Opcode::Register, Errno(libc::EINVAL)).advise(advice);
         if !count.is_power_of_two() || count > COUNT_MAX {
             return Err(refuse("a group has a power of two of buffers, at most 32768"));
@@ -179,33 +158,30 @@ impl BufferGroup {
         let Some(total) = total.filter(|total| *total <= GROUP_BYTES_MAX) else {
             return Err(refuse("a group holds at most 1 GiB"));
         };
-        local.register_group(|table, wake, register| {
-            let entries = Arc::new(Entries::new(count as u16));
-            let region = Arc::new(Region::zeroed(total));
-            let memory = Arc::new((entries.clone(), region.clone()));
-            let (queue, used, refusal) = match register(&entries, memory) {
-                Ok((number, used)) => (Some((entries, number)), Some(used), None),
-                Err(reason) => (None, None, Some(reason)),
-            };
-            let stack = Vec::with_capacity(count);
-            let free =
-                Free { stack, tail: 0, leased: count, returns: 0, dry_at: 0, is_awaited: false };
-            let group = Group {
-                region,
-                count,
-                buffer_bytes: bytes_each,
-                stride_bytes: total / count,
-                table,
-                queue,
-                _use: used,
-                refusal,
-                free: Mutex::new(free),
-                wake,
-            };
-            // So that the first is on top.
-            (0..count as u16).rev().for_each(|index| group.give_back(index));
-            BufferGroup(Arc::new(group))
-        })
+        let entries = Arc::new(Entries::new(count as u16));
+        let region = Arc::new(Region::new(AlignedBuf::zeroed(total, PAGE_BYTES)));
+        let memory = Arc::new((entries.clone(), region.clone()));
+        let (queue, used, refusal) = match register(&entries, memory) {
+            Ok((number, used)) => (Some((entries, number)), Some(used), None),
+            Err(reason) => (None, None, Some(reason)),
+        };
+        let stack = Vec::with_capacity(count);
+        let free = Free { stack, tail: 0, leased: count, returns: 0, dry_at: 0, is_awaited: false };
+        let group = Group {
+            region,
+            count,
+            buffer_bytes: bytes_each,
+            stride_bytes: total / count,
+            table,
+            queue,
+            _use: used,
+            refusal,
+            free: Mutex::new(free),
+            waker,
+        };
+        // So that the first is on top.
+        (0..count as u16).rev().for_each(|index| group.give_back(index));
+        Ok(BufferGroup(Arc::new(group)))
     }
 
     /// The size of each buffer in bytes.
@@ -335,7 +311,7 @@ impl Group {
 
     fn pointer(&self, index: u16) -> *mut u8 {
         // SAFETY: index < count, so the offset lies within the region's one allocation.
-        unsafe { self.region.base.as_ptr().add(usize::from(index) * self.stride_bytes) }
+        unsafe { self.region.base().add(usize::from(index) * self.stride_bytes) }
     }
 
     /// A lease ends.
@@ -355,12 +331,12 @@ impl Group {
         let is_awaited = std::mem::take(&mut free.is_awaited);
         drop(free);
         if is_awaited {
-            self.wake.nudge();
+            self.waker.wake_by_ref();
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Free> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
 }
 
@@ -376,8 +352,26 @@ impl fmt::Debug for BufferGroup {
 
 /// What was received, in a buffer of a [`BufferGroup`] to which it goes back when dropped.
 ///
-/// Its length is what was received. It is valid as long as it lives, whatever becomes of group and
-/// loop, and it can be sent as it is: it is a [`Buffer`](crate::Buffer).
+/// Its length is the number of bytes received. The lease keeps its memory valid even if the group and the
+/// loop are gone. It is an [`OwnedBuffer`](crate::OwnedBuffer), so it can be sent as it is.
+///
+/// # Examples
+///
+/// ```
+/// use std::{io::Write, os::fd::OwnedFd, os::unix::net::UnixStream};
+/// use ringwise::{BufferGroup, Descriptor, Local, Operation};
+///
+/// let mut local = Local::new()?;
+/// let group = BufferGroup::new(&mut local, 4, 64)?;
+/// let (ours, mut theirs) = UnixStream::pair()?;
+/// let ours = Descriptor::from(OwnedFd::from(ours));
+/// local.push(Operation::recv_multi(&ours, &group), 1)?;
+/// theirs.write_all(b"hello")?;
+/// local.submit_and_wait(1)?;
+/// let received = local.next_completion().and_then(|done| done.into_received()).expect("bytes came");
+/// assert_eq!(&*received, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Received {
     group: Arc<Group>,
     index: u16,

@@ -4,7 +4,7 @@
 
 use std::ops::{Range, RangeBounds};
 
-use super::{Buffer, OwnedBuffer, OwnedBufferMut, range_of};
+use super::{Buffer, OwnedBuffer, OwnedBufferMut, buffer::range_of};
 
 /// A buffer of which an operation moves a range. Made by [`OwnedBuffer::part`].
 ///

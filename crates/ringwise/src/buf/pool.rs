@@ -15,15 +15,15 @@
 use std::{
     fmt,
     ops::{Deref, DerefMut},
-    ptr::NonNull,
     slice,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use crate::{
-    buf::{AlignedBuf, Memory, Registered},
+    buf::{AlignedBuf, Memory, Registered, region::Region},
     error::{Errno, Error},
     op::Opcode,
+    sync::lock,
 };
 
 /// The most that one registered region may hold: `io_buffer_validate` in the kernel's
@@ -33,6 +33,22 @@ const PAGE_BYTES: usize = 4096;
 
 /// A pool of equal, page-aligned buffers, made by
 /// [`Local::register_pool`](crate::Local::register_pool). Clones share it.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Descriptor, Local, Operation};
+///
+/// let mut local = Local::new()?;
+/// let pool = local.register_pool(8, 4096)?;
+/// let file = Descriptor::from(std::fs::File::open("/proc/self/comm")?);
+/// let buffer = pool.take().expect("all eight are free");
+/// let read = local.run(Operation::read_at(&file, buffer, 0))?;
+/// assert!(read.result()? > 0);
+/// drop(read);
+/// assert_eq!(pool.available(), 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pool(Arc<Shared>);
 
@@ -57,18 +73,6 @@ struct Shared {
     _use: Option<Registered>,
 }
 
-/// The memory, reached only through the leases' disjoint parts and by the kernel. The buffer
-/// itself is kept to be freed and never borrowed again: that would claim every part at once.
-struct Region {
-    base: NonNull<u8>,
-    _memory: AlignedBuf,
-}
-
-// SAFETY: the region is only reached through `PoolBuf`, whose parts do not overlap.
-unsafe impl Send for Region {}
-// SAFETY: as above; the fields themselves never change.
-unsafe impl Sync for Region {}
-
 impl Pool {
     /// Lays out `count` buffers of `buffer_bytes` each, and lets `register` try to register them: it
     /// gives the ring's number and the entry of its table.
@@ -87,10 +91,8 @@ impl Pool {
         let total = stride_bytes.checked_mul(count).filter(|&total| total <= REGION_BYTES_MAX);
         let Some(total) = total else { return Err(refuse("a pool holds at most 1 GiB")) };
 
-        let mut memory = AlignedBuf::zeroed_huge(total, PAGE_BYTES);
-        let base = NonNull::from(&mut *memory).cast::<u8>();
-        let region = Arc::new(Region { base, _memory: memory });
-        let (registered, used) = match register(base.as_ptr(), total, region.clone()) {
+        let region = Arc::new(Region::new(AlignedBuf::zeroed_huge(total, PAGE_BYTES)));
+        let (registered, used) = match register(region.base(), total, region.clone()) {
             Ok((ring, index, used)) => (Ok((ring, index)), Some(used)),
             Err(reason) => (Err(reason), None),
         };
@@ -106,13 +108,13 @@ impl Pool {
 
     /// A free buffer, or nothing when all are out.
     pub fn take(&self) -> Option<PoolBuf> {
-        let index = self.0.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        let index = lock(&self.0.free).pop()?;
         Some(PoolBuf { shared: Arc::clone(&self.0), index })
     }
 
     /// Buffers free now.
     pub fn available(&self) -> usize {
-        self.0.free.lock().unwrap_or_else(PoisonError::into_inner).len()
+        lock(&self.0.free).len()
     }
 
     /// The size of each buffer in bytes.
@@ -163,15 +165,13 @@ impl PoolBuf {
 
     fn pointer(&self) -> *mut u8 {
         // SAFETY: index < count, so the offset lies within the region's one allocation.
-        unsafe {
-            self.shared.region.base.as_ptr().add(self.index as usize * self.shared.stride_bytes)
-        }
+        unsafe { self.shared.region.base().add(self.index as usize * self.shared.stride_bytes) }
     }
 }
 
 impl Drop for PoolBuf {
     fn drop(&mut self) {
-        self.shared.free.lock().unwrap_or_else(PoisonError::into_inner).push(self.index);
+        lock(&self.shared.free).push(self.index);
     }
 }
 

@@ -9,10 +9,12 @@ use std::{
     any::Any,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
+
+use crate::sync::lock;
 
 /// Names what is registered to its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +64,7 @@ impl Registrations {
 
     /// What has lost its users since this was asked last.
     pub(crate) fn take_unused(&self) -> Vec<Token> {
-        let mut unused = self.board.unused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unused = lock(&self.board.unused);
         self.board.is_written.store(false, Ordering::Relaxed);
         std::mem::take(&mut *unused)
     }
@@ -75,7 +77,7 @@ impl Registrations {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        let mut unused = self.board.unused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unused = lock(&self.board.unused);
         unused.push(self.token);
         self.board.is_written.store(true, Ordering::Relaxed);
     }

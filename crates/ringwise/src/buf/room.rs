@@ -9,7 +9,7 @@
 //! (invariant 21); addresses follow the buffer's own memory (invariant 1).
 #![allow(unsafe_code)]
 
-use super::{Buffer, MOVED_BYTES_MAX, Storage};
+use super::{Buffer, MOVED_BYTES_MAX, buffer::Storage};
 
 /// Where the kernel reads or writes. Valid as long as the [`Buffer`] it came from stays in place.
 #[derive(Clone, Copy, Debug)]

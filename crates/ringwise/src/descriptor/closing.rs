@@ -5,18 +5,21 @@
 //! again in a loop or by a timer, it would cost a processor for nothing. Descriptors that were
 //! taken out of the library, or never were in it, are not seen here.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::Waker,
 };
 
-use crate::backend::classic::pool::Wake;
+use crate::sync::lock;
 
 /// Descriptors closed so far.
 static CLOSED: AtomicU64 = AtomicU64::new(0);
 /// Whether there is somebody to tell. Apart from the list, so that a close takes no lock.
 static IS_AWAITED: AtomicBool = AtomicBool::new(false);
-static WAITING: Mutex<Vec<Wake>> = Mutex::new(Vec::new());
+static WAITING: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
 
 /// Dropped right after the descriptor beside it.
 #[derive(Debug)]
@@ -32,11 +35,11 @@ impl Drop for Notice {
 pub(crate) fn tell() {
     CLOSED.fetch_add(1, Ordering::SeqCst);
     if IS_AWAITED.load(Ordering::SeqCst) {
-        let mut waiting = lock();
+        let mut waiting = lock(&WAITING);
         IS_AWAITED.store(false, Ordering::SeqCst);
         let woken = std::mem::take(&mut *waiting);
         drop(waiting);
-        woken.iter().for_each(Wake::nudge);
+        woken.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -46,14 +49,10 @@ pub(crate) fn count() -> u64 {
 }
 
 /// Asks for a nudge at the next close. What closed before has to be looked for after this.
-pub(crate) fn await_next(wake: Wake) {
-    let mut waiting = lock();
+pub(crate) fn await_next(waker: Waker) {
+    let mut waiting = lock(&WAITING);
     // Each loop once, however often it asks.
-    waiting.retain(|other| !other.is_same(&wake));
-    waiting.push(wake);
+    waiting.retain(|other| !other.will_wake(&waker));
+    waiting.push(waker);
     IS_AWAITED.store(true, Ordering::SeqCst);
-}
-
-fn lock() -> MutexGuard<'static, Vec<Wake>> {
-    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,18 +1,17 @@
-//! Writes whose futures were dropped: they go on to their end, and the file knows of them.
+//! Writes whose futures were dropped. They go on to their end, and the file keeps them until then.
 //!
-//! A write that nobody waits for may land late: over a newer one, or after a sync that was told to cover
-//! it. So a file keeps each until it has ended, for all its clones. What would overtake one waits for it
-//! first: an overlapping write for that one, and a sync, a chain, a close and
-//! [`File::settled`] for all. How one failed is told once, by the first of the latter.
+//! Such a write could land late, over a newer one or after a sync that was to cover it. So an overlapping
+//! write waits for it, and a sync, a chain, a close and [`File::settled`] wait for all of them. The first
+//! of these four reports a failure, once.
 //!
-//! It orders nothing else: of writes that somebody waits for the order is theirs to keep.
+//! It orders nothing else: a caller that waits for its writes orders them itself.
 
 use std::{
     future::{Future, poll_fn},
     ops::Range,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -24,6 +23,7 @@ use crate::{
     error::{Error, ErrorKind},
     op::{Opcode, Operation},
     ring::{Pending, Timer, wake},
+    sync::lock,
 };
 
 /// All of a file: of what changes its length or its space.
@@ -32,7 +32,7 @@ pub(super) const EVERYWHERE: Range<u64> = 0..u64::MAX;
 /// The abandoned writes of a file and its clones.
 #[derive(Debug, Default)]
 pub(super) struct Abandoned {
-    /// How many there are, and one more while a failure was not told: 0 is all that most calls look at.
+    /// How many there are, and one more while a failure is not reported. Most callers only see that it is 0.
     count: AtomicUsize,
     state: Mutex<State>,
 }
@@ -42,9 +42,9 @@ struct State {
     /// Those that may be in flight. Empty too while somebody looks at them.
     writes: Vec<Write>,
     is_looked_at: bool,
-    /// Somebody came meanwhile, and has to look again.
+    /// Another caller came meanwhile, and has to look again.
     has_missed: bool,
-    /// Those who wait for one of them to end.
+    /// Wakers of the callers that wait for one of them to end.
     waiters: Vec<Waker>,
     failure: Option<Error>,
 }
@@ -57,20 +57,20 @@ struct Write {
 
 impl Abandoned {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn add(self: &Arc<Self>, range: Range<u64>, pending: Pending) {
         self.count.fetch_add(1, Ordering::AcqRel);
         self.lock().writes.push(Write { range, pending });
-        // Those that have ended by now are let go of, with their buffers.
+        // This frees those that have ended, with their buffers.
         let _ = self.poll(&EVERYWHERE, None);
     }
 
     /// Whether none that overlaps with `range` is in flight any more. If not, `waiter` is woken when
     /// one of them has ended.
     fn poll(self: &Arc<Self>, range: &Range<u64>, waiter: Option<&Waker>) -> Poll<()> {
-        // Cloned out of the lock, as all that is a user's code is called.
+        // A waker is a user's code, so it is cloned outside of the lock.
         let waiter = waiter.cloned();
         let mut state = self.lock();
         let is_known = |own: &Waker| state.waiters.iter().any(|waiter| waiter.will_wake(own));
@@ -102,27 +102,16 @@ impl Abandoned {
         if overlaps { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// Others may look again.
-    fn put_back(&self, mut writes: Vec<Write>, ended: Vec<Completion>) {
+    /// Lets others look again. Memory and descriptors of what has ended are free before anybody is told, so
+    /// that a close finds nothing that holds its file.
+    fn put_back(&self, writes: Vec<Write>, ended: Vec<Completion>) {
         let failure = ended.iter().find_map(failure_of);
-        let mut state = self.lock();
-        // Some may have been added meanwhile.
-        writes.append(&mut state.writes);
-        state.writes = writes;
-        state.is_looked_at = false;
-        let is_new = failure.is_some() && state.failure.is_none();
-        if is_new {
-            state.failure = failure;
-        }
-        self.count.fetch_sub(ended.len() - usize::from(is_new), Ordering::AcqRel);
-        let is_news = std::mem::take(&mut state.has_missed) || !ended.is_empty();
-        let waiters = if is_news { std::mem::take(&mut state.waiters) } else { Vec::new() };
-        drop(state);
-        waiters.into_iter().for_each(|waiter| wake(Some(waiter)));
+        let told = Told { abandoned: self, writes, ended: ended.len(), failure };
         drop(ended);
+        drop(told);
     }
 
-    /// How one of them failed, where that was not told.
+    /// Takes the failure of one of them that was not reported.
     fn take_failure(&self) -> Option<Error> {
         let failure = self.lock().failure.take();
         if failure.is_some() {
@@ -132,8 +121,36 @@ impl Abandoned {
     }
 }
 
+/// Tells that writes have ended when it is dropped, also if a user's buffer panics before that.
+struct Told<'a> {
+    abandoned: &'a Abandoned,
+    /// Those that have not ended.
+    writes: Vec<Write>,
+    ended: usize,
+    failure: Option<Error>,
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        let mut state = self.abandoned.lock();
+        // Some may have been added meanwhile.
+        self.writes.append(&mut state.writes);
+        state.writes = std::mem::take(&mut self.writes);
+        state.is_looked_at = false;
+        let is_new = self.failure.is_some() && state.failure.is_none();
+        if is_new {
+            state.failure = self.failure.take();
+        }
+        self.abandoned.count.fetch_sub(self.ended - usize::from(is_new), Ordering::AcqRel);
+        let is_news = std::mem::take(&mut state.has_missed) || self.ended > 0;
+        let waiters = if is_news { std::mem::take(&mut state.waiters) } else { Vec::new() };
+        drop(state);
+        waiters.into_iter().for_each(|waiter| wake(Some(waiter)));
+    }
+}
+
 impl Wake for Abandoned {
-    /// One of them has ended: its buffer is let go of, and who waits looks again.
+    /// One of them has ended. This frees its buffer, and wakes those who wait.
     fn wake(self: Arc<Self>) {
         let _ = self.poll(&EVERYWHERE, None);
         let waiters = std::mem::take(&mut self.lock().waiters);
@@ -148,8 +165,8 @@ fn failure_of(done: &Completion) -> Option<Error> {
     (error.kind() != ErrorKind::Cancelled).then(|| error.advise("its future had been dropped"))
 }
 
-/// An operation in flight that somebody waits for, and what of the file it changes. Dropped before its
-/// end, a change is the file's.
+/// An operation in flight and the range of the file that it changes. If it is dropped before its end, the
+/// file keeps the operation.
 pub(super) struct Change<'a> {
     file: &'a File,
     range: Range<u64>,
@@ -161,7 +178,7 @@ impl<'a> Change<'a> {
         Change { file, range, pending: Some(pending) }
     }
 
-    /// Waits for it, in the time that is left. Polled to its end only.
+    /// Polls it, in the time that is left.
     pub(super) fn poll(
         &mut self,
         timer: &mut Timer,
@@ -193,16 +210,15 @@ impl Drop for Change<'_> {
 }
 
 impl File {
-    /// Waits until no write of this file or a clone of it is in flight whose future was dropped.
+    /// Waits until every write of this file whose future was dropped has ended.
     ///
-    /// A dropped write goes on to its end. Overlapping writes, syncs, chains and
-    /// [`close`](File::close) through this file wait for it by themselves; this function is for a
-    /// program that is about to use the file in another way.
+    /// Overlapping writes, syncs, chains and [`close`](File::close) through this file wait by themselves.
+    /// Call this function before you use the file in another way.
     ///
     /// # Errors
     ///
-    /// What a dropped write failed with. It is told once, by this function, by a sync, by a chain or by
-    /// `close`; of several failures that nobody was told of, the first is.
+    /// What a dropped write failed with. This function, a sync, a chain or `close` reports it once. Of
+    /// several failures, the first is reported.
     ///
     /// # Cancel safety
     ///
@@ -240,7 +256,7 @@ impl File {
         timer.limit(Opcode::Write, settled).await
     }
 
-    /// Waits for all abandoned writes, and tells how one of them failed.
+    /// Waits for all abandoned writes, and reports the failure of one.
     pub(super) async fn settle_all(&self, timer: &mut Timer) -> Result<(), Error> {
         self.settle(EVERYWHERE, timer).await?;
         if self.shared.abandoned.count.load(Ordering::Acquire) == 0 {
@@ -249,7 +265,7 @@ impl File {
         self.shared.abandoned.take_failure().map_or(Ok(()), Err)
     }
 
-    /// Makes an operation that changes this range of the file, after what was abandoned there.
+    /// Makes an operation that changes this range of the file, after the abandoned writes there.
     pub(super) async fn change(
         &self,
         range: Range<u64>,

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     abandoned::{Abandoned, EVERYWHERE},
-    inline::{INLINE_BYTES_MAX, Inline},
+    inline::{Caller, INLINE_BYTES_MAX, Inline},
     nature::{Nature, Way},
     turn,
 };
@@ -24,30 +24,30 @@ use crate::{
     sys::cache::page_cache,
 };
 
-/// A longer read is a thread's, cached or not: parts of it would wander between the runtime's threads
-/// (docs/benchmarking.md, "Which way a read takes").
+/// A thread makes longer reads, cached or not: parts of it would move between the runtime's threads
+/// (docs/notes/library/reads.md).
 const COPIED_BYTES_MAX: usize = 4 << 20;
 /// How much is read at a time from a file of unknown length.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// An open file, shared by reference count: clones are the same open file.
 ///
-/// Every operation takes an offset and no state is shared, so any number may be under way. A buffer
-/// comes back with the result, on failure too.
+/// Every operation takes an offset, so any number may be under way. A buffer comes back with the result,
+/// on failure too.
 ///
 /// # Cancel safety
 ///
-/// The future of a read may be dropped at any moment. A write or a sync whose future is dropped after
-/// it was begun goes on to its end. Later overlapping writes, and all syncs, chains and closes of the
-/// same open file, wait for such a write, so it lands neither over a newer one nor after a sync that
-/// was to cover it (see [`settled`](Self::settled)). Of a write that takes several calls
-/// ([`write_all_at`](Self::write_all_at)) the call under way ends, and no other is begun.
+/// If the future of a read is dropped, the read is cancelled. If the future of a write or a sync is
+/// dropped, the operation goes on to its end once it has begun. Later overlapping writes, and all syncs,
+/// chains and closes of the same open file, wait for such a write, so that it neither overwrites a newer
+/// one nor lands after a sync (see [`settled`](Self::settled)). If
+/// [`write_all_at`](Self::write_all_at) is dropped, the syscall under way ends and no other begins.
 ///
-/// # What needs no waiting
+/// # Reads and writes without the ring
 ///
-/// What the page cache has, and takes, without waiting is read and written by the thread that polls,
-/// up to 4 and 1 MiB at a time. After each mebibyte so copied, or up to 256 calls, the future lets other
-/// tasks run. The rest goes to the ring, or to a thread where that is known to be cheaper.
+/// If the page cache serves a read of at most 4 MiB or takes a write of at most 1 MiB without waiting, the
+/// polling thread makes it. After each mebibyte, or at most 256 calls, the future lets other tasks run.
+/// Everything else goes to the ring, or to a thread if that is known to be cheaper.
 ///
 /// # Examples
 ///
@@ -106,7 +106,7 @@ impl File {
         Ok(File::with_alignment(ring, descriptor, alignment))
     }
 
-    /// Goes on with a file that is open already.
+    /// Takes over a file that is open already.
     pub fn from_std(ring: &Ring, file: std::fs::File) -> File {
         let direct = rustix::fs::fcntl_getfl(&file)
             .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::DIRECT));
@@ -121,13 +121,12 @@ impl File {
         File { ring: ring.clone(), descriptor, shared: Arc::new(shared), deadline: None }
     }
 
-    /// The same open file, each of whose functions takes so long at most when it is called through
-    /// this handle: from when it first has to wait, for all its parts together. Then it fails with
+    /// Gives a handle to the same open file whose functions have a deadline. The time counts from when a
+    /// function first has to wait, for all its parts together. Then the function fails with
     /// [`TimedOut`](crate::ErrorKind::TimedOut), and the buffer comes back.
     ///
-    /// What cannot be stopped (a write or a sync that the device has) comes to its own end first, with
-    /// its own result, and what a thread makes is not stopped: the future takes that much longer.
-    /// [`close`](Self::close) has no deadline.
+    /// A write or a sync that the device has, or an operation that a thread makes, cannot be stopped. The
+    /// future then waits for its end and gives its result. [`close`](Self::close) has no deadline.
     ///
     /// # Examples
     ///
@@ -148,6 +147,10 @@ impl File {
     /// ```
     pub fn with_deadline(&self, after: Duration) -> File {
         File { deadline: Some(after), ..self.clone() }
+    }
+
+    fn caller(&self) -> Caller<'_> {
+        Caller { ring: &self.ring, descriptor: &self.descriptor, nature: &self.shared.nature }
     }
 
     pub(super) fn timer(&self) -> Timer {
@@ -178,11 +181,11 @@ impl File {
         &self.ring
     }
 
-    /// Reads at `offset` bytes; gives how many came: fewer than asked at the end of the file, 0
-    /// past it.
+    /// Reads at `offset`, and gives the number of bytes. It is smaller than the buffer at the end of the
+    /// file, and 0 past it.
     ///
-    /// On a direct file an offset, a length or a buffer that is not aligned is served by a read of
-    /// all the blocks that it touches, and a copy. Where that is to be an error instead, submit
+    /// If the file is direct and the offset, the length or the buffer is not aligned, the function reads
+    /// all blocks that the range touches, and copies. To get an error instead, submit
     /// [`Operation::read_at`] on the [`descriptor`](Self::descriptor).
     ///
     /// # Errors
@@ -204,7 +207,18 @@ impl File {
         buffer: B,
         offset: u64,
     ) -> BufResult<(), B> {
-        let mut buffer = buffer.into_buffer_mut();
+        self.move_all(Opcode::Read, buffer.into_buffer_mut(), offset)
+            .await
+            .map_buffer(B::from_buffer)
+    }
+
+    /// Reads or writes on, until all of the buffer was moved.
+    async fn move_all(
+        &self,
+        opcode: Opcode,
+        mut buffer: Buffer,
+        offset: u64,
+    ) -> BufResult<(), Buffer> {
         let whole = buffer.range();
         let mut timer = self.timer();
         let mut done = 0;
@@ -214,23 +228,26 @@ impl File {
             }
             let rest = buffer.selecting(whole.start + done..whole.end);
             let at = offset.saturating_add(done as u64);
-            let BufResult(result, back) = self.read_buffer(rest, at, &mut timer).await;
-            buffer = back;
+            let result;
+            BufResult(result, buffer) = match opcode {
+                Opcode::Read => self.read_buffer(rest, at, &mut timer).await,
+                _ => self.write_buffer(rest, at, &mut timer).await,
+            };
             match result {
-                Ok(0) => {
-                    let error = self.error(Opcode::Read, libc::ENODATA);
-                    break Err(error
-                        .at_offset(at)
-                        .advise("the file ends before the buffer is full"));
+                Ok(0) if opcode == Opcode::Read => {
+                    let error = self.error(opcode, libc::ENODATA).at_offset(at);
+                    break Err(error.advise("the file ends before the buffer is full"));
                 }
+                // The write moved nothing and reported no error. Another one could do so for ever.
+                Ok(0) => break Err(self.error(opcode, libc::EIO).at_offset(at)),
                 Ok(count) => done += count,
                 Err(error) => break Err(error),
             }
         };
-        BufResult(result, B::from_buffer(buffer.selecting(whole)))
+        BufResult(result, buffer.selecting(whole))
     }
 
-    /// Reads all of the file, from its start.
+    /// Reads the whole file.
     ///
     /// # Errors
     ///
@@ -273,14 +290,14 @@ impl File {
         let mut buffers: Vec<Buffer> =
             buffers.into_iter().map(OwnedBufferMut::into_buffer_mut).collect();
         if let Inline::Some(count) | Inline::End(count) =
-            self.read_vectored_inline(&mut buffers, offset)
+            self.caller().read_vectored(&mut buffers, offset)
         {
             self.ring.count_inline_hit();
             turn::copied(count).await;
             return BufResult(Ok(count), from_buffers(buffers));
         }
         let is_aligned = buffers.iter().all(|buffer| self.is_aligned(buffer, offset));
-        // What is to be refused is the loop's to refuse.
+        // The loop refuses what is wrong.
         let is_refused = offset > OFFSET_MAX || !buffers.iter().all(Buffer::is_writable);
         if !is_aligned && !is_refused {
             return self.scatter(buffers, offset).await.map_buffer(from_buffers);
@@ -289,7 +306,7 @@ impl File {
         vectored(self.make(operation).await)
     }
 
-    /// Writes at `offset` bytes; gives how many were written, which may be fewer than asked.
+    /// Writes at `offset`, and gives the number of bytes written, which may be smaller than the buffer.
     ///
     /// # Errors
     ///
@@ -305,29 +322,7 @@ impl File {
     ///
     /// As for [`write_at`](Self::write_at); part of it may have been written.
     pub async fn write_all_at<B: OwnedBuffer>(&self, buffer: B, offset: u64) -> BufResult<(), B> {
-        let mut buffer = buffer.into_buffer();
-        let whole = buffer.range();
-        let mut timer = self.timer();
-        let mut done = 0;
-        let result = loop {
-            if done == whole.len() {
-                break Ok(());
-            }
-            let rest = buffer.selecting(whole.start + done..whole.end);
-            let at = offset.saturating_add(done as u64);
-            let BufResult(result, back) = self.write_buffer(rest, at, &mut timer).await;
-            buffer = back;
-            match result {
-                // It moved nothing and had no reason not to: go on would be for ever.
-                Ok(0) => {
-                    let error = self.error(Opcode::Write, libc::EIO);
-                    break Err(error.at_offset(at));
-                }
-                Ok(count) => done += count,
-                Err(error) => break Err(error),
-            }
-        };
-        BufResult(result, B::from_buffer(buffer.selecting(whole)))
+        self.move_all(Opcode::Write, buffer.into_buffer(), offset).await.map_buffer(B::from_buffer)
     }
 
     /// Writes several buffers in turn at `offset` bytes; at most 1024 buffers.
@@ -349,14 +344,14 @@ impl File {
         vectored(self.change(range, operation, &mut self.timer()).await)
     }
 
-    /// Makes what was written durable: the data, and what is needed to read it back. A new file's
-    /// name is durable once its directory is synced too.
+    /// Makes the written data durable, with the metadata that is needed to read it back. The name of a new
+    /// file is durable once its directory is synced too.
     ///
     /// # Errors
     ///
-    /// What the sync failed with. Then what was written since the last good one may be lost, and
-    /// the kernel may have forgotten that: the file takes no writes and no syncs any more, each
-    /// fails with the same error.
+    /// What the sync failed with. Data that was written since the last successful sync may then be lost,
+    /// and the kernel may not report it again. So every later write and sync of the file fails with the
+    /// same error.
     pub async fn sync_data(&self) -> Result<(), Error> {
         self.sync(Operation::sync_data(&self.descriptor)).await
     }
@@ -379,8 +374,7 @@ impl File {
         self.step_result(&done).map(drop)
     }
 
-    /// What an operation came to; a sync's failure may be another's, of which it may have been told
-    /// what this one covers.
+    /// The result of an operation. A sync also fails if another sync failed that covered its writes.
     pub(super) fn step_result(&self, done: &Completion) -> Result<usize, Error> {
         if done.operation.failed_with_another() {
             self.check_sync(Opcode::Sync)?;
@@ -388,12 +382,12 @@ impl File {
         done.result()
     }
 
-    /// Who is told how its syncs end.
+    /// The record of how its syncs ended.
     pub(super) fn syncs(&self) -> &Arc<Witness> {
         &self.shared.syncs
     }
 
-    /// Refuses what cannot be made durable any more.
+    /// Refuses an operation if an earlier sync failed.
     pub(super) fn check_sync(&self, opcode: Opcode) -> Result<(), Error> {
         match self.shared.syncs.failure() {
             None => Ok(()),
@@ -411,6 +405,17 @@ impl File {
     /// Why it could not be read.
     pub async fn metadata(&self) -> Result<Metadata, Error> {
         self.make(Operation::statx_descriptor(&self.descriptor)).await.metadata()
+    }
+
+    /// Sets the file's permission bits. A thread makes the syscall.
+    ///
+    /// # Errors
+    ///
+    /// Why they could not be set.
+    pub async fn set_permissions(&self, permissions: std::fs::Permissions) -> Result<(), Error> {
+        use std::os::unix::fs::PermissionsExt;
+        let operation = Operation::set_mode_descriptor(&self.descriptor, permissions.mode());
+        self.make(operation).await.result().map(drop)
     }
 
     /// Allocates or frees space, as fallocate(2).
@@ -433,13 +438,13 @@ impl File {
         self.change(EVERYWHERE, operation, &mut self.timer()).await.result().map(drop)
     }
 
-    /// Closes the file, and tells of an error that a drop would not (NFS, FUSE).
+    /// Closes the file, and reports an error that a drop would not (NFS, FUSE).
     ///
     /// # Errors
     ///
-    /// What a write of a dropped future failed with; what the close failed with, after which the file
-    /// is closed all the same; `EBUSY` when a
-    /// clone or an operation in flight still holds it, which then keeps it open.
+    /// The failure of a write whose future was dropped; what the close failed with, after which the file
+    /// is closed all the same; `EBUSY` if a clone or an operation in flight still holds the file, which
+    /// then stays open.
     pub async fn close(self) -> Result<(), Error> {
         let settled = self.settle_all(&mut Timer::Endless).await;
         let File { ring, descriptor, .. } = self;
@@ -464,7 +469,7 @@ impl File {
         }
         let mut done = 0;
         loop {
-            let read = self.read_inline(&mut buffer, done, offset.saturating_add(done as u64));
+            let read = self.caller().read(&mut buffer, done, offset.saturating_add(done as u64));
             let (count, is_end) = match read {
                 Inline::Some(count) => (count, done + count == whole.len()),
                 Inline::End(count) => (count, true),
@@ -516,12 +521,16 @@ impl File {
         hint: Hint,
         timer: &mut Timer,
     ) -> BufResult<usize, Buffer> {
-        // What lies beyond every file is the loop's to refuse.
+        // The loop refuses an offset beyond every file.
         if offset <= OFFSET_MAX && !self.is_aligned(&buffer, offset) {
             return self.read_superset(buffer, offset, timer).await;
         }
         let operation = Operation::read_with_hint(&self.descriptor, buffer, offset, hint);
         single(timer.make(&self.ring, operation).await)
+    }
+
+    pub(super) fn alignment(&self) -> usize {
+        self.shared.nature.alignment
     }
 
     pub(super) fn is_aligned(&self, buffer: &Buffer, offset: u64) -> bool {
@@ -591,7 +600,7 @@ impl File {
         if let Err(error) = self.settle(range, timer).await {
             return BufResult(Err(error), buffer);
         }
-        let done = self.write_inline(buffer.selected(), offset);
+        let done = self.caller().write(buffer.selected(), offset);
         if done == 0 {
             return self.write_through(buffer, offset, timer).await;
         }

@@ -1,16 +1,18 @@
-//! What file systems were found not to know, told by the first file of each to all others.
+//! Which file systems refuse reads or writes that must not wait (`RWF_NOWAIT`). The first file of each
+//! finds out for all others.
 //!
-//! Whether a file system takes reads and writes that must not wait (`RWF_NOWAIT`) only such a call
-//! tells. One for the sake of the answer is not made: of a write that changes nothing there is none
-//! (at the last offset that there is, XFS, btrfs and tmpfs take the byte; Linux 6.18). So the first
-//! call that is needed anyway is the measurement, once for each file system and not for each file.
+//! Only such a syscall shows it, and there is no write that changes nothing (XFS, btrfs and tmpfs take a
+//! byte even at the last offset; Linux 6.18). So the first read or write that a program makes is the
+//! measurement.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex,
     atomic::{AtomicBool, Ordering},
 };
 
-/// More are not remembered: files on further ones find out for themselves.
+use crate::sync::lock;
+
+/// The most file systems that are remembered. Files on others find out for themselves.
 const REMEMBERED_MAX: usize = 64;
 
 /// By device number and kind, since numbers are used again.
@@ -43,7 +45,7 @@ impl Remembered {
 impl Filesystem {
     /// What is known of the file system with this device number and this magic number.
     pub(super) fn of(device: u64, magic: u64) -> Arc<Filesystem> {
-        REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner).of((device, magic))
+        lock(&REMEMBERED).of((device, magic))
     }
 
     /// Whether each read waits: it knows none that must not.

@@ -1,15 +1,17 @@
-//! What needs no waiting: reads that the page cache can serve and writes that it can take, made by the
-//! thread that polls.
+//! Reads and writes that the polling thread makes itself, because the page cache serves them at once.
 //!
-//! Whether the kernel would wait it says itself (`RWF_NOWAIT`, preadv2(2)); what it refuses is the ring's
-//! or a thread's, by `file.rs`.
+//! The kernel refuses a call that would wait (`RWF_NOWAIT`, preadv2(2)). `file.rs` hands those to the ring
+//! or to a thread.
 
-use std::{io::IoSlice, os::fd::AsFd};
+use std::{io::IoSlice, ops::Range, os::fd::AsFd};
 
 use rustix::io::{Errno as RawErrno, ReadWriteFlags, pwritev2};
 
-use super::{File, nature::Way};
-use crate::{buf::Buffer, error::OFFSET_MAX, op::Opcode, sys::vector::read_into};
+use super::nature::{Nature, Way};
+use crate::{
+    buf::Buffer, descriptor::Descriptor, error::OFFSET_MAX, op::Opcode, ring::Ring,
+    sys::vector::read_into,
+};
 
 /// What is copied on the caller's thread at a time.
 pub(super) const INLINE_BYTES_MAX: usize = 1 << 20;
@@ -24,88 +26,94 @@ pub(super) enum Inline {
     Missed,
 }
 
-impl File {
+/// A file, as the polling thread reads and writes it.
+pub(super) struct Caller<'a> {
+    pub(super) ring: &'a Ring,
+    pub(super) descriptor: &'a Descriptor,
+    pub(super) nature: &'a Nature,
+}
+
+impl Caller<'_> {
     /// Reads the next part on this thread, if that needs no waiting.
-    pub(super) fn read_inline(&self, buffer: &mut Buffer, done: usize, offset: u64) -> Inline {
+    pub(super) fn read(&self, buffer: &mut Buffer, done: usize, offset: u64) -> Inline {
         let len = (buffer.len() - done).min(INLINE_BYTES_MAX);
-        self.read_cached(Opcode::Read, std::slice::from_mut(buffer), done, len, offset)
+        self.read_cached(Opcode::Read, std::slice::from_mut(buffer), done..done + len, offset)
     }
 
     /// Reads into several buffers on this thread, if that needs no waiting.
-    pub(super) fn read_vectored_inline(&self, buffers: &mut [Buffer], offset: u64) -> Inline {
+    pub(super) fn read_vectored(&self, buffers: &mut [Buffer], offset: u64) -> Inline {
         let len = buffers.iter().fold(0_usize, |sum, each| sum.saturating_add(each.len()));
         if len > INLINE_BYTES_MAX || !buffers.iter().all(Buffer::is_writable) {
             return Inline::Missed;
         }
-        self.read_cached(Opcode::ReadVectored, buffers, 0, len, offset)
+        self.read_cached(Opcode::ReadVectored, buffers, 0..len, offset)
     }
 
-    /// Reads so many bytes behind the first `done`, if that needs no waiting.
-    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "told to `tracing`"))]
+    /// Reads this range of the buffers, if that needs no waiting.
     fn read_cached(
         &self,
         opcode: Opcode,
         buffers: &mut [Buffer],
-        done: usize,
-        len: usize,
+        range: Range<usize>,
         offset: u64,
     ) -> Inline {
-        let nature = &self.shared.nature;
-        let Some(flags) = self.inline_flags(nature.read_way(), len, offset) else {
+        let (nature, len) = (self.nature, range.len());
+        let Some(flags) = self.flags(nature.read_way(), len, offset) else {
             return Inline::Missed;
         };
-        let read =
-            match read_into(self.descriptor.as_fd(), buffers, done..done + len, offset, flags) {
-                Ok(count) if count == len => Inline::Some(count),
-                Ok(count) if flags.is_empty() => Inline::End(count),
-                Err(RawErrno::OPNOTSUPP) => {
-                    nature.filesystem().learn_that_reads_wait();
-                    Inline::Missed
-                }
-                // Fewer may be the end of the file, or of what the cache has: the ring tells.
-                Ok(_) | Err(_) => Inline::Missed,
-            };
-        #[cfg(feature = "tracing")]
+        let read = match read_into(self.descriptor.as_fd(), buffers, range, offset, flags) {
+            Ok(count) if count == len => Inline::Some(count),
+            Ok(count) if flags.is_empty() => Inline::End(count),
+            Err(RawErrno::OPNOTSUPP) => {
+                nature.filesystem().learn_that_reads_wait();
+                Inline::Missed
+            }
+            // Fewer bytes mean the end of the file or of what the cache has. The ring tells which.
+            Ok(_) | Err(_) => Inline::Missed,
+        };
         if let Inline::Some(count) | Inline::End(count) = read {
-            crate::ring::span::tell_inline(opcode, &self.descriptor, offset, len, count);
+            self.trace(opcode, offset, len, count);
         }
         read
     }
 
-    /// Writes as much as needs no waiting on this thread; 0 where that is nothing, for whatever
-    /// reason: the ring tells it. A long write is not taken apart, since other writes of the file
-    /// could come in between its parts.
-    pub(super) fn write_inline(&self, bytes: &[u8], offset: u64) -> usize {
-        let nature = &self.shared.nature;
+    /// Writes on this thread what needs no waiting, and gives its length. It is 0 if there is nothing,
+    /// for whatever reason: the ring reports errors. A long write is not split, because other writes of
+    /// the file could come between its parts.
+    pub(super) fn write(&self, bytes: &[u8], offset: u64) -> usize {
+        let nature = self.nature;
         if bytes.len() > INLINE_BYTES_MAX {
             return 0;
         }
-        let Some(flags) = self.inline_flags(nature.write_way(), bytes.len(), offset) else {
+        let Some(flags) = self.flags(nature.write_way(), bytes.len(), offset) else {
             return 0;
         };
-        let vector = [IoSlice::new(bytes)];
-        let written = pwritev2(self.descriptor.as_fd(), &vector, offset, flags);
-        let count = written.unwrap_or_else(|errno| {
-            if errno == RawErrno::OPNOTSUPP {
-                nature.filesystem().learn_that_writes_wait();
+        match pwritev2(self.descriptor.as_fd(), &[IoSlice::new(bytes)], offset, flags) {
+            Ok(count) => {
+                if count > 0 {
+                    self.trace(Opcode::Write, offset, bytes.len(), count);
+                }
+                count
             }
-            0
-        });
-        #[cfg(feature = "tracing")]
-        if count > 0 {
-            crate::ring::span::tell_inline(
-                Opcode::Write,
-                &self.descriptor,
-                offset,
-                bytes.len(),
-                count,
-            );
+            Err(errno) => {
+                if errno == RawErrno::OPNOTSUPP {
+                    nature.filesystem().learn_that_writes_wait();
+                }
+                0
+            }
         }
-        count
     }
 
-    /// With which flags so many bytes are moved on this thread; none where the ring is to do it.
-    fn inline_flags(&self, way: Way, len: usize, offset: u64) -> Option<ReadWriteFlags> {
+    /// Makes the span of an operation that this thread made.
+    #[inline]
+    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "told to `tracing`"))]
+    fn trace(&self, opcode: Opcode, offset: u64, bytes: usize, count: usize) {
+        #[cfg(feature = "tracing")]
+        crate::ring::span::tell_inline(opcode, self.descriptor, offset, bytes, count);
+    }
+
+    /// The flags with which this thread moves so many bytes, or nothing if the ring has to do it.
+    fn flags(&self, way: Way, len: usize, offset: u64) -> Option<ReadWriteFlags> {
         let flags = match way {
             Way::Ring => return None,
             Way::Memory => ReadWriteFlags::empty(),

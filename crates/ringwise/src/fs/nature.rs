@@ -6,7 +6,10 @@ use std::sync::Arc;
 use rustix::fs::{fcntl_getfl, fstat, fstatfs};
 
 use super::filesystem::Filesystem;
-use crate::{backend::Blocking, descriptor::Descriptor, op::Hint};
+use crate::{
+    descriptor::{Blocking, Descriptor},
+    op::Hint,
+};
 
 /// Of `statfs` (include/uapi/linux/magic.h).
 const TMPFS: u64 = 0x0102_1994;

@@ -9,11 +9,12 @@ use std::{
     time::Duration,
 };
 
+use super::{Leaked, Local};
 use crate::{
-    backend::{Blocking, Driver},
+    backend::Driver,
     call::Call,
     completion::Completion,
-    local::Local,
+    descriptor::Blocking,
     op::Opcode,
     registry::Registry,
     slot::{OWN_CANCEL, Slots, Ticket},
@@ -23,26 +24,6 @@ use crate::{
 const DROP_DEADLINE: Duration = Duration::from_secs(5);
 /// What cancelled operations get to come back.
 const LAST_MOMENT: Duration = Duration::from_millis(100);
-/// Operations that the kernel did not give back in time. Their memory is leaked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Leaked {
-    /// How many operations.
-    pub operations: usize,
-}
-
-impl std::fmt::Display for Leaked {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} operations were still with the kernel at the deadline; their buffers and \
-             descriptors are leaked, since it may yet write to them",
-            self.operations
-        )
-    }
-}
-
-impl std::error::Error for Leaked {}
 
 impl Local {
     /// Ends the loop: submits what was pushed, cancels reads and timeouts, lets the rest go on to

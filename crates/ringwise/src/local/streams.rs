@@ -8,56 +8,24 @@
 //! a loop nor by a timer: a nudge wakes a loop that sleeps (`descriptor/closing.rs`,
 //! `buf/group.rs`).
 
-use std::{collections::VecDeque, io, time::Instant};
+use std::{io, time::Instant};
 
-use crate::{
-    backend::{AnyDriver, Blocking, Cqe, Driver, classic::pool::Wake},
-    buf::{Buffer, BufferGroup, Entries, Group, Memory, Registered, Token},
-    call::{Call, Context},
-    completion,
-    descriptor::{Target, closing},
-    error::{AcceptFailure, Errno, Error, PushError, PushRefusal},
-    local::Local,
-    op::{Hint, Kind, Manner, Opcode, Operation},
-    slot::{BY_THREAD, OWN_NUDGE, Slots, Ticket},
+use super::{
+    Local,
+    parked::{Part, Streams},
 };
 
-/// A loop's operations of this kind.
-#[derive(Debug, Default)]
-pub(crate) struct Streams {
-    /// How many are in a slot.
-    watched: usize,
-    /// To be handed over again with the next submit.
-    due: Vec<Ticket>,
-    /// Until a buffer comes back, or a descriptor closes.
-    parked: Vec<Ticket>,
-    /// Something became parked or due since that was last looked at: nobody will nudge the loop for
-    /// it yet.
-    is_unheeded: bool,
-    /// Those that a cancel is under way for: they are not handed over again.
-    doomed: Vec<Ticket>,
-    /// Sends that are with the kernel and have a result only where they failed.
-    muted: VecDeque<Ticket>,
-    /// Quiet sends whose result is to come.
-    quiet: usize,
-    /// Those that were taken whole, to be dropped outside of the reaping.
-    finished: Vec<Operation>,
-    expects_nudges: bool,
-    /// The loop ends: nothing is handed over again.
-    is_closing: bool,
-}
-
-/// Gives a group's queue to the ring, and its memory to the loop.
-pub(crate) type Register<'a> =
-    dyn FnMut(&Entries, Memory) -> Result<(u16, Registered), String> + 'a;
-
-/// What a completion is made of. The ticket says whether more are to come.
-pub(super) struct Part {
-    pub(super) ticket: Ticket,
-    pub(super) tag: u64,
-    pub(super) operation: Operation,
-    pub(super) result: i32,
-}
+use crate::{
+    backend::{AnyDriver, Cqe, Driver},
+    buf::Group,
+    call::{Call, Context},
+    completion,
+    descriptor::{Blocking, Target, closing},
+    error::{Errno, Error},
+    op::{Hint, Kind, Manner, Opcode, Operation},
+    refusal::PushRefusal,
+    slot::{BY_THREAD, OWN_NUDGE, Slots, Ticket},
+};
 
 impl Local {
     /// Whether a [`submit`](Self::submit) would give completions without waiting, or has something
@@ -85,42 +53,22 @@ impl Local {
         });
     }
 
-    pub(crate) fn register_group(
-        &mut self,
-        build: impl FnOnce(u32, Wake, &mut Register<'_>) -> BufferGroup,
-    ) -> Result<BufferGroup, Error> {
-        self.unregister_unused();
-        let wake = self.driver.waker().map_err(no_waker)?;
-        let Local { driver, registrations, number, .. } = self;
-        let mut register = |entries: &Entries, memory: Memory| {
-            let group = driver.register_entries(entries)?;
-            Ok((group, registrations.keep(Token::Group(group), memory)))
-        };
-        Ok(build(*number, wake, &mut register))
-    }
-
-    /// What cannot be handed over, of the operations on sockets.
-    pub(super) fn refusal_on_socket(&self, kind: &Kind) -> Option<(i32, &'static str)> {
-        const STATIC_BUFFER: &str = "a static buffer cannot be received into";
-        const ADDRESS: &str = "no socket can have this address: a path has at most 108 bytes";
-        match kind {
-            Kind::Receive { buffer, .. } if !buffer.is_writable() => {
-                Some((libc::EFAULT, STATIC_BUFFER))
-            }
-            Kind::ReceiveMessage { message, .. }
-                if !message.buffers().iter().all(Buffer::is_writable) =>
-            {
-                Some((libc::EFAULT, STATIC_BUFFER))
-            }
+    /// Why an operation cannot be handed over as it is, if it cannot.
+    pub(super) fn refusal(&self, operation: &Operation) -> Option<Error> {
+        let (errno, advice) = match operation.0.as_deref()? {
             Kind::ReceiveMulti { group, .. } if !group.belongs_to(self.number) => {
-                Some((libc::EINVAL, "the group of buffers was made with another loop"))
+                (libc::EINVAL, Some("the group of buffers was made with another loop"))
             }
-            Kind::Connect { address: Err(_), .. } => Some((libc::EINVAL, ADDRESS)),
-            Kind::SendMessage { message, .. } if message.is_unaddressable() => {
-                Some((libc::EINVAL, ADDRESS))
+            Kind::WriteMapped { .. } if self.driver.is_simulated() => {
+                (libc::EOPNOTSUPP, Some("the simulated machine has no mappings"))
             }
-            _ => None,
-        }
+            Kind::Unrepresentable(_) => (libc::EINVAL, None),
+            kind if kind.is_unaddressable() => (libc::EINVAL, None),
+            kind if kind.reads_into_constant() => (libc::EFAULT, None),
+            _ => return None,
+        };
+        let error = Error::of(operation, Errno(errno));
+        Some(advice.into_iter().fold(error, Error::advise))
     }
 
     /// Sees to it, before an operation of this kind is taken in, that it can be waked later.
@@ -488,76 +436,6 @@ impl Local {
     }
 }
 
-impl Streams {
-    /// Absorbs a result that says nothing to the user; false where it is one for the user.
-    fn absorb(&mut self, slots: &mut Slots, ticket: Ticket, cqe: Cqe) -> bool {
-        let Some((_, operation)) = slots.get_mut(ticket) else { return false };
-        match operation.0.as_deref_mut() {
-            Some(Kind::AcceptMulti { .. }) if cqe.result < 0 && !self.is_closing => {
-                match AcceptFailure::of(-cqe.result) {
-                    // Memory comes back without a word; a descriptor that closes gives one.
-                    AcceptFailure::Exhausted
-                        if matches!(-cqe.result, libc::EMFILE | libc::ENFILE) =>
-                    {
-                        self.parked.push(ticket);
-                    }
-                    AcceptFailure::Connection => self.due.push(ticket),
-                    AcceptFailure::Exhausted | AcceptFailure::Listener => return false,
-                }
-                self.is_unheeded = true;
-                true
-            }
-            Some(Kind::ReceiveMulti { group, armed_at, .. })
-                if cqe.result == -libc::ENOBUFS && !cqe.has_more() && !self.is_closing =>
-            {
-                group.run_dry(*armed_at);
-                self.parked.push(ticket);
-                self.is_unheeded = true;
-                true
-            }
-            Some(Kind::Send { manner, buffer, .. }) => {
-                let is_quiet = *manner == Manner::Quiet;
-                match manner {
-                    Manner::Quiet if cqe.result >= 0 && cqe.result as usize == buffer.len() => {
-                        self.quiet = self.quiet.saturating_sub(1);
-                        self.finish(slots, ticket);
-                        return true;
-                    }
-                    Manner::Quiet => *manner = Manner::Loud,
-                    Manner::ZeroCopy { sent } if cqe.has_more() => {
-                        *sent = Some(cqe.result);
-                        return true;
-                    }
-                    // A socket that cannot do without a copy (io_uring/net.c): told with the
-                    // memory's release, or instead of it.
-                    Manner::ZeroCopy { sent }
-                        if sent.unwrap_or(cqe.result) == -libc::EOPNOTSUPP && !self.is_closing =>
-                    {
-                        *manner = Manner::Copied;
-                        self.due.push(ticket);
-                        self.is_unheeded = true;
-                        return true;
-                    }
-                    _ => {}
-                }
-                if is_quiet {
-                    self.quiet = self.quiet.saturating_sub(1);
-                }
-                false
-            }
-            _ => false,
-        }
-    }
-
-    /// Frees the slot of a send that is done and has nothing to tell.
-    fn finish(&mut self, slots: &mut Slots, ticket: Ticket) {
-        if slots.free(ticket).is_some() {
-            self.watched -= 1;
-            self.finished.push(slots.take(ticket));
-        }
-    }
-}
-
 /// Notes how much had come back when an operation is handed over: it is parked only until more has.
 fn note_arming(operation: &mut Operation) {
     match operation.0.as_deref_mut() {
@@ -617,18 +495,7 @@ fn await_return(slots: &Slots, ticket: Ticket, driver: &mut AnyDriver) {
     }
 }
 
-fn no_waker(error: io::Error) -> Error {
+pub(super) fn no_waker(error: io::Error) -> Error {
     Error::new(Opcode::Register, Errno(error.raw_os_error().unwrap_or(libc::EIO)))
         .advise("no descriptor is to be had to wake the loop by")
-}
-
-/// Why an operation that has not exactly one completion is not taken where one is awaited.
-pub(super) fn refuse_to_run(operation: &Operation) -> Option<PushError> {
-    if operation.completes_once() {
-        return None;
-    }
-    let reason = Error::of(operation, Errno(libc::EINVAL))
-        .advise("it has several completions, or none: push it");
-    let operation = Operation::nop();
-    Some(PushError { operation, reason: PushRefusal::Rejected(reason) })
 }

@@ -12,27 +12,10 @@
 
 use super::Local;
 use crate::{
-    backend::Blocking,
-    descriptor::Target,
+    descriptor::{Blocking, Target},
     op::{Kind, Manner, Operation},
+    slot::Room,
 };
-
-/// Where an operation finds room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
-    /// It has a permit to complete on the ring.
-    Permit,
-    /// It waits where it is made, and needs none.
-    Waits,
-    /// It waits beside the ring that could make it.
-    WaitsBeside,
-}
-
-impl Room {
-    pub(super) fn waits(self) -> bool {
-        self != Room::Permit
-    }
-}
 
 impl Local {
     /// Whether an operation is taken in only while there are permits.

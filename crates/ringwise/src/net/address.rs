@@ -1,15 +1,10 @@
-//! The address of a socket, on the internet or on this machine.
+//! The address of a socket, on the internet or on this machine. `net/raw.rs` knows the kernel's form.
 
 use std::{
     fmt,
     net::SocketAddr,
-    os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
-
-use rustix::net::{AddressFamily, SocketAddrUnix, addr::SocketAddrArg};
-
-use crate::{op::RawAddress, sys::address::unix_name};
 
 /// The address of a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,48 +14,19 @@ pub enum Address {
     Ip(SocketAddr),
     /// The path of a Unix socket.
     Unix(PathBuf),
-    /// A name in Linux's own space of names for Unix sockets, without its first byte, which is 0.
+    /// An abstract name (unix(7)), without its first byte, which is 0.
     UnixAbstract(Vec<u8>),
-    /// A Unix socket that was not bound: one end of a pair, a client.
+    /// A Unix socket without a name, such as a client or one end of a pair.
     UnixUnnamed,
 }
 
 impl Address {
-    /// The internet address, where it is one.
+    /// The internet address, if it is one.
     pub fn ip(&self) -> Option<SocketAddr> {
         match self {
             Address::Ip(address) => Some(*address),
             _ => None,
         }
-    }
-
-    /// As the kernel reads it; nothing where a path is too long or has a NUL byte.
-    pub(crate) fn to_raw(&self) -> Option<RawAddress> {
-        Some(match self {
-            Address::Ip(address) => address.as_any(),
-            Address::Unix(path) => SocketAddrUnix::new(path.as_os_str().as_bytes()).ok()?.as_any(),
-            Address::UnixAbstract(name) => SocketAddrUnix::new_abstract_name(name).ok()?.as_any(),
-            Address::UnixUnnamed => SocketAddrUnix::new_unnamed().as_any(),
-        })
-    }
-
-    /// Nothing for an address of another family.
-    pub(crate) fn from_raw(raw: &RawAddress) -> Option<Address> {
-        if let Ok(address) = SocketAddr::try_from(raw.clone()) {
-            return Some(Address::Ip(address));
-        }
-        if raw.address_family() != AddressFamily::UNIX {
-            return None;
-        }
-        Some(match unix_name(raw) {
-            // A name of nothing is none.
-            [] | [0] => Address::UnixUnnamed,
-            [0, name @ ..] => Address::UnixAbstract(name.to_vec()),
-            path => {
-                let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
-                Address::Unix(std::ffi::OsString::from_vec(path.to_vec()).into())
-            }
-        })
     }
 }
 
@@ -105,28 +71,24 @@ impl From<PathBuf> for Address {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A borrowed address.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum AddressRef<'a> {
+    /// An internet address.
+    Ip(&'a SocketAddr),
+    /// An address of any kind.
+    Any(&'a Address),
+}
 
-    #[test]
-    fn an_address_survives_the_kernels_form() {
-        for address in [
-            Address::Ip("127.0.0.1:80".parse().unwrap()),
-            Address::Ip("[::1]:65535".parse().unwrap()),
-            Address::Unix("/run/socket".into()),
-            Address::Unix("x".repeat(108).into()),
-            Address::UnixAbstract(b"name\0\x01".to_vec()),
-            Address::UnixUnnamed,
-        ] {
-            let raw = address.to_raw().unwrap();
-            assert_eq!(Address::from_raw(&raw).as_ref(), Some(&address), "{address}");
-        }
+impl<'a> From<&'a SocketAddr> for AddressRef<'a> {
+    fn from(address: &'a SocketAddr) -> AddressRef<'a> {
+        AddressRef::Ip(address)
     }
+}
 
-    #[test]
-    fn a_path_that_does_not_fit_is_told() {
-        assert_eq!(Address::Unix("x".repeat(109).into()).to_raw(), None);
-        assert_eq!(Address::Unix("a\0b".into()).to_raw(), None);
+impl<'a> From<&'a Address> for AddressRef<'a> {
+    fn from(address: &'a Address) -> AddressRef<'a> {
+        AddressRef::Any(address)
     }
 }

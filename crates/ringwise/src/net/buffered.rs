@@ -21,7 +21,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use super::{Shutdown, TcpStream, UnixStream, connection::Connection};
+use super::{Shutdown, TcpStream, UnixStream};
 use crate::{
     buf::{BufResult, Buffer, OwnedBuffer},
     error::{Errno, Error},
@@ -38,7 +38,7 @@ impl Stream for TcpStream {}
 impl Stream for UnixStream {}
 
 mod sealed {
-    use super::{Connection, TcpStream, UnixStream};
+    use crate::net::{TcpStream, UnixStream, connection::Connection};
 
     pub trait Connected {
         fn connection(&self) -> &Connection;
@@ -57,15 +57,19 @@ mod sealed {
     }
 }
 
-/// A stream to be read and written as those of tokio (feature `tokio`) or futures (feature
-/// `futures-io`) are: `tokio-rustls` and hyper run over it.
+/// Gives a stream the traits of tokio (feature `tokio`) or of futures (feature `futures-io`), so that
+/// `tokio-rustls` and hyper run over it.
 ///
-/// What is written begins to be sent at once; a flush waits until the socket has it, and so does the
-/// next write. A shutdown (`poll_close` of futures) flushes, and ends the direction. A read that is
-/// dropped, or not polled again, loses nothing. Dropped, what was written is sent all the same.
+/// A write begins to be sent at once. A flush waits until the socket has taken it, and so does the next
+/// write. A shutdown (`poll_close` of futures) flushes, and ends the direction.
 ///
-/// While a read waits, its buffer is with the ring: 17 KiB for each connection unless
-/// [`with_capacity`](Self::with_capacity) says otherwise.
+/// While a read waits, the ring holds its buffer: 17 KiB for each connection unless
+/// [`with_capacity`](Self::with_capacity) sets another size.
+///
+/// # Cancel safety
+///
+/// A read that is dropped or not polled again loses nothing. If the `Buffered` is dropped, what was written
+/// is sent all the same.
 ///
 /// # Examples
 ///
@@ -113,12 +117,12 @@ enum Writing {
 }
 
 impl<S: Stream> Buffered<S> {
-    /// With buffers of 17 KiB, into which a record of TLS fits.
+    /// Makes one with buffers of 17 KiB, which hold a record of TLS.
     pub fn new(stream: S) -> Buffered<S> {
         Buffered::with_capacity(stream, BUFFER_BYTES, BUFFER_BYTES)
     }
 
-    /// With buffers of other sizes, at least one byte each. They are made when they are needed.
+    /// Makes one with buffers of other sizes, at least one byte each. They are allocated when needed.
     pub fn with_capacity(stream: S, receive_bytes: usize, send_bytes: usize) -> Buffered<S> {
         Buffered {
             stream,
@@ -131,13 +135,13 @@ impl<S: Stream> Buffered<S> {
         }
     }
 
-    /// The stream. What is received by it is missing here.
+    /// The stream. Bytes that are received through it are missing here.
     pub fn get_ref(&self) -> &S {
         &self.stream
     }
 
-    /// The stream, for use without buffers. What was received and not read comes with its next
-    /// receive; what was written goes before its next send.
+    /// The stream, for use without buffers. Its next receive gives the bytes that were received and not
+    /// read, and its next send comes after what was written.
     pub async fn into_inner(self) -> S {
         let Buffered { stream, received, left, receiving, writing, .. } = self;
         // Operations in flight stay with the stream.

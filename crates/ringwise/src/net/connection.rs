@@ -1,14 +1,14 @@
 //! A connected stream socket on a ring: what TCP and Unix streams have in common.
 //!
-//! Each direction is a lane: one operation at a time, and nothing of what the operation of a dropped
-//! future moved is lost. It knows no addresses.
+//! Each direction is a lane with one operation at a time. If a future is dropped, the bytes that its
+//! operation moved are kept. It knows no addresses.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{
     Shutdown,
     flowing::Receiving,
-    lane::{Lane, Turn},
+    lane::{Lane, Turn, is_of_the_ring},
 };
 use crate::{
     buf::{BufResult, Buffer, BufferGroup},
@@ -33,11 +33,11 @@ struct Lanes {
     sending: Lane<()>,
 }
 
-/// What receives took out of the socket whose futures were dropped.
+/// Bytes that receives took out of the socket after their futures were dropped.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     bytes: VecDeque<u8>,
-    /// The kernel tells of it once.
+    /// The kernel reports it once.
     error: Option<Error>,
 }
 
@@ -65,7 +65,7 @@ impl Taken {
         Some(Ok(std::mem::take(&mut self.bytes).into()))
     }
 
-    /// Gives out what is there; nothing where the socket has to be asked.
+    /// Gives out what is kept, or nothing if the socket has to be asked.
     fn serve<'a>(
         &mut self,
         buffers: impl Iterator<Item = &'a mut Buffer>,
@@ -88,11 +88,6 @@ impl Taken {
     }
 }
 
-/// Whether an error says something of the ring and nothing of the socket.
-pub(super) fn is_of_the_ring(error: &Error) -> bool {
-    matches!(error.errno(), libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED)
-}
-
 impl Connection {
     pub(super) fn new(ring: &Ring, socket: Descriptor) -> Connection {
         Connection { ring: ring.clone(), socket, lanes: Arc::default() }
@@ -103,7 +98,7 @@ impl Connection {
         mut buffer: Buffer,
         after: Option<Duration>,
     ) -> BufResult<usize, Buffer> {
-        // What cannot be received into is the loop's to refuse.
+        // The loop refuses a buffer that cannot be written.
         if !buffer.is_writable() {
             return single(self.ring.submit(Operation::recv(&self.socket, buffer)).await);
         }
@@ -204,7 +199,7 @@ impl Connection {
                 Ok(count) => sent += count,
                 Err(error) => break Err(error),
             }
-            // It may be less since the time is over, or for another reason.
+            // The send may be short because the time is over, or for another reason.
             if sent < whole.len() && timer.is_over() {
                 break Err(Error::new(Opcode::Send, Errno(libc::ETIME)));
             }
@@ -260,7 +255,7 @@ impl Connection {
         timer.limit(Opcode::Send, entered).await?
     }
 
-    /// Sees to its end what was begun by futures that were dropped, and sends what is missing.
+    /// Waits for the sends of dropped futures, and sends what is missing.
     async fn settle_send(&self, turn: &Turn<'_, ()>) -> Result<(), Error> {
         let mut begun = turn.take_set_aside();
         while let Some(send) = begun {
@@ -304,7 +299,7 @@ impl Connection {
         sent.and(closed.map(drop))
     }
 
-    /// The socket itself, if nobody else holds it and nothing of what was received is kept here.
+    /// The socket itself, if nobody else holds it and no received bytes are kept here.
     pub(super) fn into_socket(self) -> Result<Descriptor, Connection> {
         let Connection { ring, socket, lanes } = self;
         let mut lanes = match Arc::try_unwrap(lanes) {
@@ -319,7 +314,7 @@ impl Connection {
         Ok(socket)
     }
 
-    /// Gives bytes back that were received before all others that are to come.
+    /// Puts received bytes back, before those that come next.
     pub(super) async fn give_back(&self, bytes: &[u8]) {
         let turn = self.lanes.receiving.enter().await;
         let mut rest = turn.rest();
@@ -343,12 +338,11 @@ pub(super) fn single(done: Completion) -> BufResult<usize, Buffer> {
     BufResult(result, done.take_buffer().expect("receives and sends give their buffer back"))
 }
 
-/// What a stream of either kind can do; it is a `Connection` with addresses.
+/// The functions of both kinds of stream. A stream is a `Connection` with addresses.
 macro_rules! stream {
     ($stream:ident, $standard:ty) => {
         impl $stream {
-            /// Goes on with a socket that is connected already. It is set to wait in its calls, as
-            /// a ring wants it (`O_NONBLOCK` off).
+            /// Takes over a socket that is connected already, and sets it to blocking, as a ring needs it.
             ///
             /// # Errors
             ///
@@ -363,8 +357,8 @@ macro_rules! stream {
             ///
             /// # Errors
             ///
-            /// The stream itself, when a clone or an operation in flight still holds it, or it
-            /// keeps what a receive has taken whose future was dropped.
+            /// The stream itself, if a clone or an operation in flight still holds it, or if it keeps bytes of a
+            /// receive whose future was dropped.
             pub fn into_std(self) -> Result<$standard, $stream> {
                 let ring = self.0.ring.clone();
                 let socket = self.0.into_socket().map_err($stream)?;
@@ -372,14 +366,15 @@ macro_rules! stream {
                 owned.map(Into::into).map_err(|socket| $stream(Connection::new(&ring, socket)))
             }
 
-            /// Receives as data comes, each time into a buffer of `group` that is chosen when there
-            /// is something: a silent connection keeps none. When `credit` pieces wait to be taken the
-            /// socket is left to fill, and a sender that is too fast is slowed down by that. What comes
-            /// until the kernel has heard of it (what lay in the socket, at most) is copied into memory
-            /// of its own, so that no connection keeps more than its credit from the others.
+            /// Receives as data comes, each time into a buffer of `group`. The kernel chooses the buffer when there
+            /// is data, so a silent connection holds none.
             ///
-            /// It is this stream's receive until it is dropped: others wait for their turn. What came
-            /// and was not taken by then goes to the next receive.
+            /// If `credit` pieces wait to be taken, the socket fills up, which slows the sender down. Until the
+            /// kernel stops, later pieces are copied into memory of their own, so that no connection takes more than
+            /// its credit from the group.
+            ///
+            /// It is this stream's receive until it is dropped. Other receives wait for their turn, and the first of
+            /// them gets what came and was not taken.
             ///
             /// # Examples
             ///
@@ -407,8 +402,8 @@ macro_rules! stream {
                 self.0.receive_many(group, credit)
             }
 
-            /// The descriptor, for operations and options that this type has no function for.
-            /// Bytes that a receive through it takes are missing here, and the other way round.
+            /// The descriptor, for operations and options that this type has no function for. Bytes that are
+            /// received through it are missing here, and the other way round.
             pub fn descriptor(&self) -> &Descriptor {
                 &self.0.socket
             }
@@ -418,27 +413,27 @@ macro_rules! stream {
                 &self.0.ring
             }
 
-            /// Receives what is there, or waits for it: gives how many bytes came, 0 when the
-            /// other end sends no more.
+            /// Waits for data, and gives the number of bytes received. It is 0 when the other end sends no more.
+            /// Several receives take turns.
             ///
-            /// The future may be dropped at any moment; what it has taken out of the socket by
-            /// then goes to the next receive. The buffer is freed. Of several receives at a time
-            /// each waits for its turn.
+            /// # Cancel safety
+            ///
+            /// If the future is dropped, the bytes that it took out of the socket go to the next receive. The buffer
+            /// is freed.
             ///
             /// # Errors
             ///
-            /// What the receive failed with, `ECONNRESET` among it.
+            /// What the receive failed with, such as `ECONNRESET`.
             pub async fn recv<B: OwnedBufferMut>(&self, buffer: B) -> BufResult<usize, B> {
                 let received = self.0.receive(buffer.into_buffer_mut(), None).await;
                 received.map_buffer(B::from_buffer)
             }
 
-            /// As [`recv`](Self::recv), for so long at most: then it fails with
-            /// [`TimedOut`](crate::ErrorKind::TimedOut), and the buffer comes back.
+            /// Receives as [`recv`](Self::recv) does, within a time.
             ///
             /// # Errors
             ///
-            /// As for [`recv`](Self::recv).
+            /// As for [`recv`](Self::recv), and [`TimedOut`](crate::ErrorKind::TimedOut). The buffer comes back.
             pub async fn recv_deadline<B: OwnedBufferMut>(
                 &self,
                 buffer: B,
@@ -448,7 +443,7 @@ macro_rules! stream {
                 received.map_buffer(B::from_buffer)
             }
 
-            /// As [`recv`](Self::recv), into several buffers in turn; at most 1024.
+            /// Receives as [`recv`](Self::recv) does, into at most 1024 buffers in turn.
             ///
             /// # Errors
             ///
@@ -462,38 +457,41 @@ macro_rules! stream {
                 received.map_buffer(from_buffers)
             }
 
-            /// Sends as much of the buffer as the socket takes; gives how much that was.
+            /// Sends what the socket takes of the buffer, and gives the number of bytes. Several sends take turns.
             ///
-            /// Of several sends at a time each waits for its turn. One whose future is dropped
-            /// after it was begun goes on to its end, and what the socket did not take of it then
-            /// is sent by the next send, [`flush`](Self::flush), [`shutdown`](Self::shutdown) or
-            /// [`close`](Self::close), before anything else: all of a buffer is sent, or none. How
-            /// it failed is told by that next one.
+            /// # Cancel safety
+            ///
+            /// If the future is dropped after the send has begun, all of the buffer is sent: the next send,
+            /// [`flush`](Self::flush), [`shutdown`](Self::shutdown) or [`close`](Self::close) sends the rest before
+            /// anything else, and reports a failure. If the send has not begun, nothing is sent.
             ///
             /// # Errors
             ///
-            /// What the send failed with: `EPIPE` and `ECONNRESET` where the other end has gone;
-            /// or what an earlier one failed with whose future was dropped.
+            /// What the send failed with, such as `EPIPE` or `ECONNRESET` when the other end has gone, or the failure
+            /// of an earlier send whose future was dropped.
             pub async fn send<B: OwnedBuffer>(&self, buffer: B) -> BufResult<usize, B> {
                 self.0.send(buffer.into_buffer()).await.map_buffer(B::from_buffer)
             }
 
-            /// Sends all of the buffer. Dropped, it is as [`send`](Self::send).
+            /// Sends all of the buffer.
+            ///
+            /// # Cancel safety
+            ///
+            /// As for [`send`](Self::send).
             ///
             /// # Errors
             ///
-            /// As for [`send`](Self::send); part of it may have been sent.
+            /// As for [`send`](Self::send). Part of the buffer may have been sent.
             pub async fn send_all<B: OwnedBuffer>(&self, buffer: B) -> BufResult<(), B> {
                 self.0.send_all(buffer.into_buffer(), None).await.map_buffer(B::from_buffer)
             }
 
-            /// As [`send_all`](Self::send_all), for so long at most: then it fails with
-            /// [`TimedOut`](crate::ErrorKind::TimedOut). Part of it may have been sent, so the
-            /// connection is good for nothing but to be closed.
+            /// Sends all of the buffer within a time.
             ///
             /// # Errors
             ///
-            /// As for [`send`](Self::send).
+            /// As for [`send`](Self::send), and [`TimedOut`](crate::ErrorKind::TimedOut). Part of the buffer may have
+            /// been sent, so close the connection then.
             pub async fn send_all_deadline<B: OwnedBuffer>(
                 &self,
                 buffer: B,
@@ -503,7 +501,7 @@ macro_rules! stream {
                 sent.map_buffer(B::from_buffer)
             }
 
-            /// As [`send`](Self::send), of several buffers in turn; at most 1024.
+            /// Sends as [`send`](Self::send) does, of at most 1024 buffers in turn.
             ///
             /// # Errors
             ///
@@ -517,11 +515,11 @@ macro_rules! stream {
                 sent.map_buffer(from_buffers)
             }
 
-            /// As [`send_all`](Self::send_all), of several buffers in turn; at most 1024.
+            /// Sends all of at most 1024 buffers in turn.
             ///
             /// # Errors
             ///
-            /// As for [`send`](Self::send); part of it may have been sent.
+            /// As for [`send`](Self::send). Part of the buffers may have been sent.
             pub async fn send_all_vectored<B: OwnedBuffer>(
                 &self,
                 buffers: Vec<B>,
@@ -531,34 +529,32 @@ macro_rules! stream {
                 sent.map_buffer(from_buffers)
             }
 
-            /// Waits until the socket has all of what was begun to be sent by futures that were
-            /// dropped.
+            /// Waits until the socket has taken everything that dropped futures began to send.
             ///
             /// # Errors
             ///
-            /// What one of them failed with.
+            /// What one of those sends failed with.
             pub async fn flush(&self) -> Result<(), Error> {
                 self.0.flush().await
             }
 
-            /// Ends one direction, or both, when what was begun to be sent is sent. To break off
-            /// a send that is stuck, call [`net::shutdown`](crate::net::shutdown) on the
-            /// [`descriptor`](Self::descriptor), which waits for nothing.
+            /// Ends one direction or both, after everything that was begun is sent. To break off a send that is stuck,
+            /// call [`net::shutdown`](crate::net::shutdown) on the [`descriptor`](Self::descriptor), which does not wait.
             ///
             /// # Errors
             ///
-            /// What shutdown(2) reports, or a send of a future that was dropped.
+            /// What shutdown(2) reports, or the failure of a send whose future was dropped.
             pub async fn shutdown(&self, which: Shutdown) -> Result<(), Error> {
                 self.0.shutdown(which).await
             }
 
-            /// Closes the socket when what was begun to be sent is sent. Dropped instead, it
-            /// closes when the last clone and the last operation are gone.
+            /// Closes the socket after everything that was begun is sent. Without this call, the socket closes when the
+            /// last clone and the last operation are gone.
             ///
             /// # Errors
             ///
-            /// What a send of a future that was dropped failed with; `EBUSY` when a clone still
-            /// holds the socket, which then keeps it open.
+            /// The failure of a send whose future was dropped; `EBUSY` if a clone still holds the socket, which then
+            /// keeps it open.
             pub async fn close(self) -> Result<(), Error> {
                 self.0.close().await
             }

@@ -1,10 +1,9 @@
-//! What comes piece by piece on a ring: data of a stream, connections of a listener, each by one
-//! operation that goes on (`recv_multi`, `accept_multi`).
+//! Data of a stream and connections of a listener, piece by piece, by one operation that goes on
+//! (`recv_multi`, `accept_multi`).
 //!
-//! Either is on its socket's lane until it is dropped, and its `next` may be dropped at any moment:
-//! what came is kept here, and goes to whoever is next on the lane in the end. An operation that
-//! ended by itself (too much lies here, a thread that submitted it has ended) begins anew when what
-//! is there was taken.
+//! Each holds its socket's lane until it is dropped. The next user of the lane gets what came and was not
+//! taken. If the operation ends by itself (the credit is used up, or the thread that submitted it has
+//! ended), it begins anew when the pieces are taken.
 
 use std::{
     future::poll_fn,
@@ -74,7 +73,8 @@ impl<T> Drop for Lasting<'_, T> {
     }
 }
 
-/// What a stream receives, piece by piece: made by `recv_multi` of a stream.
+/// The data of a stream, piece by piece. Made by [`TcpStream::recv_multi`](super::TcpStream::recv_multi),
+/// which has an example.
 #[must_use = "nothing is received but by `next`"]
 pub struct Receiving<'a> {
     connection: &'a Connection,
@@ -94,16 +94,17 @@ impl<'a> Receiving<'a> {
         Receiving { connection, group, credit, lasting: None, is_over: false }
     }
 
-    /// The next piece, a lease of the group that goes back when it is dropped; what a receive took
-    /// whose future was dropped comes first, in memory of its own. Nothing at the end of what the
-    /// other end sends, and after an error.
+    /// Waits for the next piece: a buffer of the group, which goes back when it is dropped. Bytes of a
+    /// dropped receive come first, in memory of their own. Gives nothing when the other end sends no more,
+    /// and after an error. If all buffers of the group are out, it waits for one to come back.
     ///
-    /// The future may be dropped at any moment: nothing is lost by that.
+    /// # Cancel safety
+    ///
+    /// Nothing is lost if the future is dropped.
     ///
     /// # Errors
     ///
-    /// What the receive failed with. That all buffers of the group are out is none: it waits for one
-    /// to come back.
+    /// What the receive failed with.
     pub async fn next(&mut self) -> Option<Result<Buffer, Error>> {
         if self.is_over {
             return None;
@@ -176,17 +177,18 @@ impl<'a> Accepting<'a> {
 /// The connections of a listener, one after the other, under the address that each came from.
 macro_rules! incoming {
     ($incoming:ident, $item:ty, $accepted:ident) => {
-        /// The connections of a listener: made by its `accept_multi`.
+        /// The connections of a listener. Made by its `accept_multi`.
         #[must_use = "nothing is accepted but by `next`"]
         pub struct $incoming<'a>(pub(super) Accepting<'a>, pub(super) &'a Ring);
 
         impl $incoming<'_> {
-            /// The next connection.
+            /// Waits for the next connection. It goes on if one failed before it was accepted
+            /// (`ECONNABORTED` and others of accept(2)). At the limit on descriptors it waits until a
+            /// [`Descriptor`](crate::Descriptor) of this process closes.
             ///
-            /// The future may be dropped at any moment: a connection that came goes to the next one.
-            /// What befalls a single connection (`ECONNABORTED` and the like, accept(2)) is not told.
-            /// At the limit of descriptors it waits until a [`Descriptor`](crate::Descriptor) of
-            /// this process closes.
+            /// # Cancel safety
+            ///
+            /// If the future is dropped, a connection that came goes to the next accept.
             ///
             /// # Errors
             ///

@@ -1,9 +1,9 @@
 //! One direction of a socket: one operation at a time, and what a dropped future left behind.
 //!
-//! Of two receives on one stream, or two sends, nobody knows which comes first. So whoever wants to
-//! move something enters the lane and waits for its turn, first come, first served. The operation of
-//! a future that is dropped on its way stays with the lane, and the next one to enter sees it to its
-//! end before anything else: what it moved is lost to nobody (invariant 6). It knows no operation.
+//! Two receives on one stream, or two sends, would complete in any order. So each user enters the lane and
+//! waits for its turn, first come, first served. If a future is dropped, its operation stays with the
+//! lane. The next user waits for its end first, so that no byte is lost (invariant 6). It knows no
+//! operation.
 
 use std::{
     collections::VecDeque,
@@ -16,6 +16,7 @@ use std::{
 use crate::{
     completion::Completion,
     ring::{self, Flow, Pending, Timer},
+    sync::lock,
 };
 
 /// One direction; `T` is what operations whose futures were dropped have left.
@@ -38,11 +39,6 @@ struct Line {
     waiting: VecDeque<(u64, Waker)>,
 }
 
-/// Nothing that can panic half-way runs under these locks.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<T> Lane<T> {
     /// Waits for its turn.
     pub(super) fn enter(&self) -> Entering<'_, T> {
@@ -56,8 +52,7 @@ impl<T> Lane<T> {
 
     /// Whether an operation is still under way, when nobody else can reach the lane.
     pub(super) fn is_under_way(&mut self) -> bool {
-        self.set_aside.get_mut().unwrap_or_else(PoisonError::into_inner).is_some()
-            || self.flow.get_mut().unwrap_or_else(PoisonError::into_inner).is_some()
+        lock(&self.set_aside).is_some() || lock(&self.flow).is_some()
     }
 
     /// The next one's turn.
@@ -207,6 +202,11 @@ impl<T> Drop for Flight<'_, T> {
             *lock(&self.lane.set_aside) = Some(operation);
         }
     }
+}
+
+/// Whether an error is about the ring and not about the socket.
+pub(super) fn is_of_the_ring(error: &crate::error::Error) -> bool {
+    matches!(error.errno(), libc::ESHUTDOWN | libc::EOWNERDEAD | libc::ECANCELED)
 }
 
 #[cfg(test)]

@@ -1,14 +1,10 @@
 //! A listening socket on a ring: what TCP and Unix listeners have in common.
 //!
-//! A connection that came when nobody waited for it any more, since the future was dropped, goes to
-//! the next one who asks. It knows no addresses.
+//! If the future of an accept is dropped, its connection goes to the next accept. It knows no addresses.
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{
-    connection::is_of_the_ring,
-    lane::{Lane, Turn},
-};
+use super::lane::{Lane, Turn, is_of_the_ring};
 use crate::{
     completion::Completion,
     descriptor::Descriptor,
@@ -73,7 +69,7 @@ impl Listening {
         turn.settle_flow(Accepted::keep).await;
     }
 
-    /// On the lane, for one who accepts for a long time.
+    /// Enters the lane for many accepts.
     pub(super) async fn turn_for_many(&self) -> Turn<'_, Accepted> {
         let turn = self.lane.enter().await;
         self.settle(&turn).await;
@@ -103,3 +99,70 @@ impl Listening {
         Ok(socket)
     }
 }
+
+/// The functions of both kinds of listener. A listener is a `Listening` with addresses.
+macro_rules! listener {
+    ($listener:ident, $standard:ty, $incoming:ident) => {
+        impl $listener {
+            /// Takes over a socket that listens already, and sets it to blocking, as a ring needs it. A
+            /// ring on classic syscalls sets `O_NONBLOCK` again when it accepts.
+            ///
+            /// # Errors
+            ///
+            /// What fcntl(2) reports.
+            pub fn from_std(ring: &Ring, listener: $standard) -> Result<$listener, Error> {
+                listener.set_nonblocking(false).map_err(|error| not_configured(&error))?;
+                let socket = Descriptor::of_socket(OwnedFd::from(listener));
+                Ok($listener(Listening::new(ring, socket)))
+            }
+
+            /// Gives the socket back for use with the standard library. If it accepted on classic
+            /// syscalls, `O_NONBLOCK` is set.
+            ///
+            /// # Errors
+            ///
+            /// The listener itself, if a clone or an operation in flight still holds it, or if it keeps
+            /// the connection of an accept whose future was dropped.
+            pub fn into_std(self) -> Result<$standard, $listener> {
+                let ring = self.0.ring.clone();
+                let socket = self.0.into_socket().map_err($listener)?;
+                let owned = socket.into_owned();
+                owned.map(Into::into).map_err(|socket| $listener(Listening::new(&ring, socket)))
+            }
+
+            /// Accepts connections as they come, by one operation that goes on. If `credit` connections
+            /// wait to be taken, later ones stay in the kernel's backlog, except for a few.
+            ///
+            /// It is this listener's accept until it is dropped. Other accepts wait for their turn, and
+            /// get the connections that came by then.
+            ///
+            /// On a ring, the limit on descriptors is the one that holds when the operation begins
+            /// (io_uring/net.c). Raise it before.
+            pub fn accept_multi(&self, credit: usize) -> $incoming<'_> {
+                $incoming(Accepting::new(&self.0, credit), &self.0.ring)
+            }
+
+            /// The descriptor, for operations and options that this type has no function for.
+            pub fn descriptor(&self) -> &Descriptor {
+                &self.0.socket
+            }
+
+            /// The ring that its operations go through.
+            pub fn ring(&self) -> &Ring {
+                &self.0.ring
+            }
+
+            /// Closes the socket. Without this call, it closes when the last clone and the last operation
+            /// are gone.
+            ///
+            /// # Errors
+            ///
+            /// `EBUSY` if a clone still holds the socket, which then keeps it open.
+            pub async fn close(self) -> Result<(), Error> {
+                self.0.close().await
+            }
+        }
+    };
+}
+
+pub(super) use listener;

@@ -10,13 +10,13 @@ use super::{
     Address, KeepAlive, ListenOptions, Shutdown,
     connection::{Connection, stream},
     flowing::{Accepting, Receiving, incoming},
-    listening::Listening,
-    made_for, not_configured,
+    listening::{Listening, listener},
+    socket::{made_for, not_configured},
 };
 use crate::{
     buf::{BufResult, BufferGroup, OwnedBuffer, OwnedBufferMut, from_buffers},
     descriptor::Descriptor,
-    error::{Errno, Error},
+    error::Error,
     op::{Opcode, Operation},
     ring::{Pending, Ring, Timer},
 };
@@ -45,7 +45,7 @@ use crate::{
 pub struct TcpListener(Listening);
 
 impl TcpListener {
-    /// Listens on an address; port 0 picks one, which [`local_address`](Self::local_address) tells.
+    /// Listens on an address. Port 0 picks a free port, which [`local_address`](Self::local_address) gives.
     ///
     /// # Errors
     ///
@@ -64,42 +64,19 @@ impl TcpListener {
         Ok(TcpListener(Listening::new(ring, socket)))
     }
 
-    /// Goes on with a socket that listens already. It is set to wait in its calls, as a ring wants
-    /// it (`O_NONBLOCK` off); a ring on classic calls sets that again when it accepts.
+    /// Waits for a connection, and gives it with the address of its other end. Several accepts take turns.
+    ///
+    /// It accepts the next connection if one failed before it was accepted (`ECONNABORTED` and others of
+    /// accept(2)).
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, a connection that it accepted goes to the next accept.
     ///
     /// # Errors
     ///
-    /// What fcntl(2) reports.
-    pub fn from_std(ring: &Ring, listener: standard::TcpListener) -> Result<TcpListener, Error> {
-        listener.set_nonblocking(false).map_err(|error| not_configured(&error))?;
-        let socket = Descriptor::of_socket(OwnedFd::from(listener));
-        Ok(TcpListener(Listening::new(ring, socket)))
-    }
-
-    /// Gives the socket back for use with the standard library. One that accepted on classic calls
-    /// does not wait (`O_NONBLOCK`).
-    ///
-    /// # Errors
-    ///
-    /// The listener itself, when a clone or an operation in flight still holds it, or it keeps a
-    /// connection of an accept whose future was dropped.
-    pub fn into_std(self) -> Result<standard::TcpListener, TcpListener> {
-        let ring = self.0.ring.clone();
-        let socket = self.0.into_socket().map_err(TcpListener)?;
-        let owned = socket.into_owned();
-        owned.map(Into::into).map_err(|socket| TcpListener(Listening::new(&ring, socket)))
-    }
-
-    /// Waits for a connection; gives it and whose it is.
-    ///
-    /// The future may be dropped at any moment: a connection that it has accepted by then goes to
-    /// the next one. What befalls a single connection (`ECONNABORTED` and the like, accept(2)) is
-    /// not told. Of several accepts at a time each waits for its turn.
-    ///
-    /// # Errors
-    ///
-    /// What the accept failed with: `EMFILE` and `ENFILE` at the limit of descriptors, where the
-    /// connection goes on waiting in the kernel.
+    /// What the accept failed with, such as `EMFILE` and `ENFILE` at the limit on descriptors. The
+    /// connection then waits in the kernel. [`Error::accept_failure`] sorts the errors.
     pub async fn accept(&self) -> Result<(TcpStream, SocketAddr), Error> {
         loop {
             let socket = self.0.accept().await?;
@@ -109,49 +86,20 @@ impl TcpListener {
         }
     }
 
-    /// Accepts connections as they come, by one operation that goes on; when `credit` of them wait
-    /// to be taken, those that come after stay in the kernel's backlog, but for a few. It is this listener's
-    /// accept until it is dropped: others wait for their turn, and get what came by then.
-    ///
-    /// On a ring the limit of descriptors counts that holds when it begins (io_uring/net.c): raise it
-    /// before.
-    pub fn accept_multi(&self, credit: usize) -> TcpIncoming<'_> {
-        TcpIncoming(Accepting::new(&self.0, credit), &self.0.ring)
-    }
-
     /// The address that it listens on.
     ///
     /// # Errors
     ///
     /// As for [`local_address`](super::local_address()).
     pub fn local_address(&self) -> Result<SocketAddr, Error> {
-        ip(super::local_address(&self.0.socket)?)
-    }
-
-    /// The descriptor, for operations and options that this type has no function for.
-    pub fn descriptor(&self) -> &Descriptor {
-        &self.0.socket
-    }
-
-    /// The ring that its operations go through.
-    pub fn ring(&self) -> &Ring {
-        &self.0.ring
-    }
-
-    /// Closes the socket. Dropped instead, it closes when the last clone and the last operation
-    /// are gone.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when a clone still holds the socket, which then keeps it open.
-    pub async fn close(self) -> Result<(), Error> {
-        self.0.close().await
+        super::socket::ip(super::local_address(&self.0.socket)?)
     }
 }
 
+listener!(TcpListener, standard::TcpListener, TcpIncoming);
 incoming!(TcpIncoming, (TcpStream, SocketAddr), named);
 
-/// A connection and whose it is; nothing for one that was reset already and has no other end to name.
+/// A connection and the address of its other end, or nothing if it was reset already.
 fn named(ring: &Ring, socket: Descriptor) -> Option<(TcpStream, SocketAddr)> {
     let address = super::peer_address(&socket).ok()?.ip()?;
     Some((TcpStream(Connection::new(ring, socket)), address))
@@ -159,33 +107,51 @@ fn named(ring: &Ring, socket: Descriptor) -> Option<(TcpStream, SocketAddr)> {
 
 /// A TCP connection, shared by reference count: clones are the same connection.
 ///
-/// Futures may be dropped at any moment: no byte that was received is lost, and what was begun to
-/// be sent is sent ([`recv`](Self::recv) and [`send`](Self::send) say how). Buffers come back with
-/// the result, on failure too. One receive and one send are in flight at a time, others wait for
-/// their turn.
+/// One receive and one send are in flight at a time; others wait for their turn. A buffer comes back with
+/// the result, on failure too.
+///
+/// # Cancel safety
+///
+/// Every future may be dropped. No received byte is lost, and a send that has begun is sent whole; see
+/// [`recv`](Self::recv) and [`send`](Self::send).
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Ring, net::TcpStream};
+///
+/// # futures::executor::block_on(async {
+/// let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// let ring = Ring::new()?;
+/// let stream = TcpStream::connect(&ring, server.local_addr()?).await?;
+/// stream.set_nodelay(true)?;
+/// stream.send_all("hello").await.into_result()?;
+/// stream.close().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct TcpStream(pub(super) Connection);
 
 stream!(TcpStream, standard::TcpStream);
 
 impl TcpStream {
-    /// Connects to an address. Dropped, it gives up.
+    /// Connects to an address. If the future is dropped, the socket is closed.
     ///
     /// # Errors
     ///
-    /// What socket(2) and connect(2) report: `ECONNREFUSED` where nobody listens, `ETIMEDOUT` where
-    /// nobody answers.
+    /// What socket(2) and connect(2) report: `ECONNREFUSED` if nobody listens, `ETIMEDOUT` if nobody
+    /// answers.
     pub async fn connect(ring: &Ring, address: SocketAddr) -> Result<TcpStream, Error> {
         let socket = connect(ring, &Address::Ip(address), None).await?;
         Ok(TcpStream(Connection::new(ring, socket)))
     }
 
-    /// As [`connect`](Self::connect), for so long at most: then it fails with
-    /// [`TimedOut`](crate::ErrorKind::TimedOut).
+    /// Connects to an address within a time.
     ///
     /// # Errors
     ///
-    /// As for [`connect`](Self::connect).
+    /// As for [`connect`](Self::connect), and [`TimedOut`](crate::ErrorKind::TimedOut).
     pub async fn connect_deadline(
         ring: &Ring,
         address: SocketAddr,
@@ -201,7 +167,7 @@ impl TcpStream {
     ///
     /// As for [`local_address`](super::local_address()).
     pub fn local_address(&self) -> Result<SocketAddr, Error> {
-        ip(super::local_address(&self.0.socket)?)
+        super::socket::ip(super::local_address(&self.0.socket)?)
     }
 
     /// The address of the other end.
@@ -210,10 +176,10 @@ impl TcpStream {
     ///
     /// As for [`peer_address`](super::peer_address()).
     pub fn peer_address(&self) -> Result<SocketAddr, Error> {
-        ip(super::peer_address(&self.0.socket)?)
+        super::socket::ip(super::peer_address(&self.0.socket)?)
     }
 
-    /// Sends what is written at once (`TCP_NODELAY`): see [`set_nodelay`](super::set_nodelay()).
+    /// Sets `TCP_NODELAY`, as [`set_nodelay`](super::set_nodelay()) does.
     ///
     /// # Errors
     ///
@@ -222,8 +188,7 @@ impl TcpStream {
         super::set_nodelay(&self.0.socket, nodelay)
     }
 
-    /// Gives a silent connection up when its other end no longer answers: see
-    /// [`set_keepalive`](super::set_keepalive()).
+    /// Sets keep-alive, as [`set_keepalive`](super::set_keepalive()) does.
     ///
     /// # Errors
     ///
@@ -232,8 +197,7 @@ impl TcpStream {
         super::set_keepalive(&self.0.socket, keepalive)
     }
 
-    /// How long data may be without an acknowledgement: see
-    /// [`set_user_timeout`](super::set_user_timeout()).
+    /// Sets `TCP_USER_TIMEOUT`, as [`set_user_timeout`](super::set_user_timeout()) does.
     ///
     /// # Errors
     ///
@@ -242,8 +206,7 @@ impl TcpStream {
         super::set_user_timeout(&self.0.socket, timeout)
     }
 
-    /// Tells the other end by a reset when it closes: see
-    /// [`set_reset_on_close`](super::set_reset_on_close()).
+    /// Closes with a reset, as [`set_reset_on_close`](super::set_reset_on_close()) does.
     ///
     /// # Errors
     ///
@@ -275,14 +238,10 @@ async fn connect_untimed(ring: &Ring, address: &Address) -> Result<Descriptor, E
         let operation: Pending = ring.submit(Operation::connect(&socket, address));
         match operation.await.result() {
             Ok(_) => return Ok(socket),
-            // Nobody here cancelled it: the thread that had submitted it has ended, and its runtime
-            // with it. A socket takes no second connect. A ring that closes refuses the next one.
+            // The thread that submitted it has ended, and the kernel cancelled it. A socket takes no
+            // second connect, so a new one is made. A ring that closes refuses it.
             Err(error) if error.errno() == libc::ECANCELED => {}
             Err(error) => return Err(error),
         }
     }
-}
-
-fn ip(address: Address) -> Result<SocketAddr, Error> {
-    address.ip().ok_or_else(|| Error::new(Opcode::Socket, Errno(libc::EAFNOSUPPORT)))
 }

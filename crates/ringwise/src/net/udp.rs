@@ -1,22 +1,22 @@
 //! UDP on a ring.
 //!
-//! Datagrams are whole, so sends need no order among them and any number may be in flight. Receives
-//! take turns, so that a datagram that a dropped future took goes to the next one.
+//! Datagrams are whole, so sends need no order and any number may be in flight. Receives take turns, so
+//! that a datagram of a dropped future goes to the next receive.
 
 use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 
 use super::{
-    Address,
-    connection::{is_of_the_ring, single},
-    lane::Lane,
-    made_for, not_configured,
+    Address, Datagram,
+    connection::single,
+    lane::{Lane, is_of_the_ring},
+    socket::{made_for, not_configured},
 };
 use crate::{
     buf::{BufResult, Buffer, OwnedBuffer, OwnedBufferMut},
     completion::Completion,
     descriptor::Descriptor,
-    error::{Errno, Error},
-    op::{Opcode, Operation},
+    error::Error,
+    op::Operation,
     ring::Ring,
     sim::Simulation,
 };
@@ -46,20 +46,8 @@ pub struct UdpSocket {
     receiving: Arc<Lane<()>>,
 }
 
-/// A datagram that was received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Datagram {
-    /// How many bytes of it are in the buffer.
-    pub bytes: usize,
-    /// Whence it came.
-    pub from: SocketAddr,
-    /// It was longer than the buffer, and the rest of it is lost.
-    pub is_truncated: bool,
-}
-
 impl UdpSocket {
-    /// A socket bound to an address; port 0 picks one.
+    /// Binds a socket to an address. Port 0 picks a free port.
     ///
     /// # Errors
     ///
@@ -71,8 +59,7 @@ impl UdpSocket {
         Ok(UdpSocket::new(ring, socket))
     }
 
-    /// Goes on with a socket that is bound already. It is set to wait in its calls, as a ring
-    /// wants it (`O_NONBLOCK` off).
+    /// Takes over a socket that is bound already, and sets it to blocking, as a ring needs it.
     ///
     /// # Errors
     ///
@@ -86,7 +73,7 @@ impl UdpSocket {
         UdpSocket { ring: ring.clone(), socket, receiving: Arc::default() }
     }
 
-    /// Sends to this address from now on, and receives from it only.
+    /// Connects the socket: it then sends to this address, and receives from it only.
     ///
     /// # Errors
     ///
@@ -97,20 +84,22 @@ impl UdpSocket {
         done.result().map(drop).map_err(|error| error.on_address(&Address::Ip(address)))
     }
 
-    /// Sends a datagram to where the socket is connected; gives its length.
+    /// Sends a datagram to the connected address, and gives its length.
     ///
-    /// The future may be dropped; once begun, the datagram is sent.
+    /// # Cancel safety
+    ///
+    /// If the future is dropped after the send has begun, the datagram is sent.
     ///
     /// # Errors
     ///
-    /// What the send failed with: `EMSGSIZE` for one that is too long, and `ECONNREFUSED` of an
-    /// earlier one where nobody listens.
+    /// What the send failed with: `EMSGSIZE` if it is too long, `ECONNREFUSED` if nobody listened to an
+    /// earlier one.
     pub async fn send<B: OwnedBuffer>(&self, buffer: B) -> BufResult<usize, B> {
         let operation = Operation::send(&self.socket, buffer.into_buffer());
         single(self.ring.submit(operation).await).map_buffer(B::from_buffer)
     }
 
-    /// As [`send`](Self::send), to an address.
+    /// Sends a datagram to an address.
     ///
     /// # Errors
     ///
@@ -122,19 +111,21 @@ impl UdpSocket {
         BufResult(result, B::from_buffer(buffer))
     }
 
-    /// Waits for a datagram.
+    /// Waits for a datagram, and gives it with its sender's address.
     ///
-    /// The future may be dropped at any moment: a datagram that it has taken by then goes to the
-    /// next receive, as much of it as fitted into the first one's buffer.
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, a datagram that it took goes to the next receive, as far as it fitted
+    /// into the dropped buffer.
     ///
     /// # Errors
     ///
-    /// What the receive failed with: `ECONNREFUSED` of an earlier send on a connected socket.
+    /// What the receive failed with, such as `ECONNREFUSED` of an earlier send on a connected socket.
     pub async fn recv_from<B: OwnedBufferMut>(&self, buffer: B) -> BufResult<Datagram, B> {
         self.receive(buffer.into_buffer_mut()).await.map_buffer(B::from_buffer)
     }
 
-    /// As [`recv_from`](Self::recv_from), where whence it came is known.
+    /// Waits for a datagram, and gives its length.
     ///
     /// # Errors
     ///
@@ -144,7 +135,7 @@ impl UdpSocket {
     }
 
     async fn receive(&self, mut buffer: Buffer) -> BufResult<Datagram, Buffer> {
-        // What cannot be received into is the loop's to refuse.
+        // The loop refuses a buffer that cannot be written.
         if !buffer.is_writable() {
             let refused = self.ring.submit(Operation::recv_from(&self.socket, buffer)).await;
             return BufResult(datagram(&refused), single(refused).1);
@@ -167,7 +158,7 @@ impl UdpSocket {
     ///
     /// As for [`local_address`](super::local_address()).
     pub fn local_address(&self) -> Result<SocketAddr, Error> {
-        super::local_address(&self.socket)?.ip().ok_or_else(not_of_the_internet)
+        super::socket::ip(super::local_address(&self.socket)?)
     }
 
     /// The descriptor, for operations and options that this type has no function for.
@@ -183,11 +174,11 @@ impl UdpSocket {
 
 fn datagram(done: &Completion) -> Result<Datagram, Error> {
     let bytes = done.result()?;
-    let from = done.address().and_then(|address| address.ip()).ok_or_else(not_of_the_internet)?;
+    let from = super::socket::ip(done.address().unwrap_or(Address::UnixUnnamed))?;
     Ok(Datagram { bytes, from, is_truncated: done.is_truncated() })
 }
 
-/// Gives a datagram to another than the one whose future took it.
+/// Gives the datagram of a dropped future to the next receive.
 fn hand_on(done: Completion, buffer: &mut Buffer) -> Result<Datagram, Error> {
     let datagram = datagram(&done)?;
     let bytes = datagram.bytes.min(buffer.len());
@@ -195,8 +186,4 @@ fn hand_on(done: Completion, buffer: &mut Buffer) -> Result<Datagram, Error> {
     let taken = done.into_buffer().expect("a receive gives its buffer back");
     buffer.put(0, &taken.selected()[..bytes]);
     Ok(Datagram { bytes, is_truncated, ..datagram })
-}
-
-fn not_of_the_internet() -> Error {
-    Error::new(Opcode::Socket, Errno(libc::EAFNOSUPPORT))
 }

@@ -13,8 +13,8 @@ use super::{
     Address, ListenOptions, Shutdown,
     connection::{Connection, stream},
     flowing::{Accepting, Receiving, incoming},
-    listening::Listening,
-    made_for, not_configured,
+    listening::{Listening, listener},
+    socket::{made_for, not_configured},
     tcp::connect,
 };
 use crate::{
@@ -47,7 +47,7 @@ use crate::{
 pub struct UnixListener(Listening);
 
 impl UnixListener {
-    /// Listens on a path, where no file may be. The file stays when the listener has gone.
+    /// Listens on a path where no file is. The file stays when the listener closes.
     ///
     /// # Errors
     ///
@@ -63,34 +63,18 @@ impl UnixListener {
         Ok(UnixListener(Listening::new(ring, socket)))
     }
 
-    /// Goes on with a socket that listens already. It is set to wait in its calls, as a ring wants
-    /// it (`O_NONBLOCK` off); a ring on classic calls sets that again when it accepts.
+    /// Waits for a connection, as [`TcpListener::accept`](super::TcpListener::accept) does.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, a connection that it accepted goes to the next accept.
     ///
     /// # Errors
     ///
-    /// What fcntl(2) reports.
-    pub fn from_std(ring: &Ring, listener: standard::UnixListener) -> Result<UnixListener, Error> {
-        listener.set_nonblocking(false).map_err(|error| not_configured(&error))?;
-        let socket = Descriptor::of_socket(OwnedFd::from(listener));
-        Ok(UnixListener(Listening::new(ring, socket)))
-    }
-
-    /// Waits for a connection. The future may be dropped at any moment: a connection that it has
-    /// accepted by then goes to the next one.
-    ///
-    /// # Errors
-    ///
-    /// What the accept failed with: `EMFILE` and `ENFILE` at the limit of descriptors, where the
-    /// connection goes on waiting in the kernel.
+    /// As for [`TcpListener::accept`](super::TcpListener::accept).
     pub async fn accept(&self) -> Result<UnixStream, Error> {
         let socket = self.0.accept().await?;
         Ok(UnixStream(Connection::new(&self.0.ring, socket)))
-    }
-
-    /// Accepts connections as they come, as
-    /// [`TcpListener::accept_multi`](super::TcpListener::accept_multi).
-    pub fn accept_multi(&self, credit: usize) -> UnixIncoming<'_> {
-        UnixIncoming(Accepting::new(&self.0, credit), &self.0.ring)
     }
 
     /// The address that it listens on.
@@ -101,30 +85,32 @@ impl UnixListener {
     pub fn local_address(&self) -> Result<Address, Error> {
         super::local_address(&self.0.socket)
     }
-
-    /// The descriptor, for operations and options that this type has no function for.
-    pub fn descriptor(&self) -> &Descriptor {
-        &self.0.socket
-    }
-
-    /// Closes the socket. Dropped instead, it closes when the last clone and the last operation
-    /// are gone.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when a clone still holds the socket, which then keeps it open.
-    pub async fn close(self) -> Result<(), Error> {
-        self.0.close().await
-    }
 }
 
+listener!(UnixListener, standard::UnixListener, UnixIncoming);
 incoming!(UnixIncoming, UnixStream, connected);
 
 fn connected(ring: &Ring, socket: Descriptor) -> Option<UnixStream> {
     Some(UnixStream(Connection::new(ring, socket)))
 }
 
-/// A connection of Unix stream sockets, as [`TcpStream`](super::TcpStream).
+/// A connection of Unix stream sockets, shared by reference count. It behaves as
+/// [`TcpStream`](super::TcpStream) does.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Ring, net::UnixStream};
+///
+/// # futures::executor::block_on(async {
+/// let (one, other) = std::os::unix::net::UnixStream::pair()?;
+/// let ring = Ring::new()?;
+/// let (one, other) = (UnixStream::from_std(&ring, one)?, UnixStream::from_std(&ring, other)?);
+/// one.send_all("hello").await.into_result()?;
+/// assert_eq!(other.recv(vec![0; 16]).await.into_result()?.0, 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct UnixStream(pub(super) Connection);
 
@@ -135,8 +121,8 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// What socket(2) and connect(2) report: `ENOENT` where no socket is, `ECONNREFUSED` where
-    /// nobody listens.
+    /// What socket(2) and connect(2) report: `ENOENT` if there is no socket, `ECONNREFUSED` if nobody
+    /// listens.
     pub async fn connect(ring: &Ring, path: impl AsRef<Path>) -> Result<UnixStream, Error> {
         let socket = connect(ring, &Address::from(path.as_ref()), None).await?;
         Ok(UnixStream(Connection::new(ring, socket)))

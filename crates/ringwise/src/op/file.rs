@@ -1,9 +1,11 @@
 //! Operations on an open file: read, write, sync, allocate, set the length, close.
 
+use std::sync::Arc;
+
 use crate::{
     buf::{Buffer, Mapping, OwnedBuffer, OwnedBufferMut},
     descriptor::{Descriptor, Target},
-    op::{AllocateMode, Closing, Hint, Kind, Operation, Vectored},
+    op::{AllocateMode, Closing, Hint, Kind, Operation, Vectored, Witness},
     sys::vector::Vectors,
 };
 
@@ -162,6 +164,30 @@ impl Operation {
     pub fn into_descriptor(mut self) -> Option<Descriptor> {
         match *self.0.take()? {
             Kind::Close(Closing::Descriptor(descriptor)) => Some(descriptor),
+            _ => None,
+        }
+    }
+}
+
+/// What a file's syncs tell it.
+impl Operation {
+    /// A sync that `of` is to know the end of.
+    pub(crate) fn witnessed_by(mut self, of: &Arc<Witness>) -> Operation {
+        if let Some(Kind::Sync { witness, .. }) = self.0.as_deref_mut() {
+            *witness = Some(of.clone());
+        }
+        self
+    }
+
+    /// Whether the failure of a sync is not its own.
+    pub(crate) fn failed_with_another(&self) -> bool {
+        matches!(self.0.as_deref(), Some(Kind::Sync { failed_with_another: true, .. }))
+    }
+
+    /// Who is to know how it ends.
+    pub(crate) fn witness(&self) -> Option<&Arc<Witness>> {
+        match self.0.as_deref()? {
+            Kind::Sync { witness, .. } => witness.as_ref(),
             _ => None,
         }
     }

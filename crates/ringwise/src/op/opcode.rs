@@ -1,4 +1,4 @@
-//! The names of the operations, and the kernel's numbers for them.
+//! The names of the operations.
 
 use std::fmt;
 
@@ -36,6 +36,14 @@ pub enum Opcode {
     Rename,
     /// Make a hard link.
     Link,
+    /// Make a symbolic link.
+    Symlink,
+    /// Read where a symbolic link leads.
+    ReadLink,
+    /// Set permission bits.
+    SetMode,
+    /// Read names of a directory.
+    ReadDirectory,
     /// Complete after a time.
     Timeout,
     /// Cancel another operation.
@@ -66,99 +74,67 @@ pub enum Opcode {
     Socket,
 }
 
-impl Opcode {
-    /// Every operation that can be pushed.
-    pub const ALL: [Opcode; 26] = [
-        Opcode::Nop,
-        Opcode::Read,
-        Opcode::Write,
-        Opcode::ReadVectored,
-        Opcode::WriteVectored,
-        Opcode::Sync,
-        Opcode::Open,
-        Opcode::Statx,
-        Opcode::Allocate,
-        Opcode::SetLen,
-        Opcode::Close,
-        Opcode::Unlink,
-        Opcode::CreateDirectory,
-        Opcode::Rename,
-        Opcode::Link,
-        Opcode::Timeout,
-        Opcode::Cancel,
-        Opcode::Accept,
-        Opcode::AcceptMulti,
-        Opcode::Connect,
-        Opcode::Receive,
-        Opcode::ReceiveMulti,
-        Opcode::ReceiveMessage,
-        Opcode::Send,
-        Opcode::SendZeroCopy,
-        Opcode::SendMessage,
-    ];
+/// The operations that can be pushed, in the order of [`Opcode`]: the name of the syscall that does
+/// the same.
+const TABLE: [(Opcode, &str); 30] = [
+    (Opcode::Nop, "nop"),
+    (Opcode::Read, "read"),
+    (Opcode::Write, "write"),
+    (Opcode::ReadVectored, "readv"),
+    (Opcode::WriteVectored, "writev"),
+    (Opcode::Sync, "fsync"),
+    (Opcode::Open, "open"),
+    (Opcode::Statx, "statx"),
+    (Opcode::Allocate, "fallocate"),
+    (Opcode::SetLen, "ftruncate"),
+    (Opcode::Close, "close"),
+    (Opcode::Unlink, "unlink"),
+    (Opcode::CreateDirectory, "mkdir"),
+    (Opcode::Rename, "rename"),
+    (Opcode::Link, "link"),
+    (Opcode::Symlink, "symlink"),
+    (Opcode::ReadLink, "readlink"),
+    (Opcode::SetMode, "chmod"),
+    (Opcode::ReadDirectory, "getdents64"),
+    (Opcode::Timeout, "timeout"),
+    (Opcode::Cancel, "cancel"),
+    (Opcode::Accept, "accept"),
+    (Opcode::AcceptMulti, "accept"),
+    (Opcode::Connect, "connect"),
+    (Opcode::Receive, "recv"),
+    (Opcode::ReceiveMulti, "recv"),
+    (Opcode::ReceiveMessage, "recvmsg"),
+    (Opcode::Send, "send"),
+    (Opcode::SendZeroCopy, "send"),
+    (Opcode::SendMessage, "sendmsg"),
+];
 
-    /// The name of the system call that does the same.
+impl Opcode {
+    /// Whether no ring has this operation (Linux 6.18), so that threads of the loop always make it.
+    pub fn is_for_threads(self) -> bool {
+        matches!(self, Opcode::ReadLink | Opcode::SetMode | Opcode::ReadDirectory)
+    }
+
+    /// Every operation that can be pushed.
+    pub const ALL: [Opcode; TABLE.len()] = {
+        let mut all = [Opcode::Nop; TABLE.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = TABLE[at].0;
+            assert!(all[at] as usize == at, "the table has the order of the operations");
+            at += 1;
+        }
+        all
+    };
+
+    /// Returns the name of the system call that does the same.
     pub fn name(self) -> &'static str {
         match self {
-            Opcode::Nop => "nop",
-            Opcode::Read => "read",
-            Opcode::Write => "write",
-            Opcode::ReadVectored => "readv",
-            Opcode::WriteVectored => "writev",
-            Opcode::Sync => "fsync",
-            Opcode::Open => "open",
-            Opcode::Statx => "statx",
-            Opcode::Allocate => "fallocate",
-            Opcode::SetLen => "ftruncate",
-            Opcode::Close => "close",
-            Opcode::Unlink => "unlink",
-            Opcode::CreateDirectory => "mkdir",
-            Opcode::Rename => "rename",
-            Opcode::Link => "link",
-            Opcode::Timeout => "timeout",
-            Opcode::Cancel => "cancel",
-            Opcode::Accept | Opcode::AcceptMulti => "accept",
-            Opcode::Connect => "connect",
-            Opcode::Receive | Opcode::ReceiveMulti => "recv",
-            Opcode::ReceiveMessage => "recvmsg",
-            Opcode::Send | Opcode::SendZeroCopy => "send",
-            Opcode::SendMessage => "sendmsg",
             Opcode::Register => "io_uring_register",
             Opcode::Submit => "io_uring_enter",
             Opcode::Socket => "socket",
+            pushed => TABLE[pushed as usize].1,
         }
-    }
-
-    /// The kernel's `IORING_OP_*` number, for the operations that have one.
-    pub(crate) fn kernel_code(self) -> Option<u8> {
-        use io_uring::opcode as code;
-        Some(match self {
-            Opcode::Nop => code::Nop::CODE,
-            Opcode::Read => code::Read::CODE,
-            Opcode::Write => code::Write::CODE,
-            Opcode::ReadVectored => code::Readv::CODE,
-            Opcode::WriteVectored => code::Writev::CODE,
-            Opcode::Sync => code::Fsync::CODE,
-            Opcode::Open => code::OpenAt::CODE,
-            Opcode::Statx => code::Statx::CODE,
-            Opcode::Allocate => code::Fallocate::CODE,
-            Opcode::SetLen => code::Ftruncate::CODE,
-            Opcode::Close => code::Close::CODE,
-            Opcode::Unlink => code::UnlinkAt::CODE,
-            Opcode::CreateDirectory => code::MkDirAt::CODE,
-            Opcode::Rename => code::RenameAt::CODE,
-            Opcode::Link => code::LinkAt::CODE,
-            Opcode::Timeout => code::Timeout::CODE,
-            Opcode::Cancel => code::AsyncCancel::CODE,
-            Opcode::Accept | Opcode::AcceptMulti => code::Accept::CODE,
-            Opcode::Connect => code::Connect::CODE,
-            Opcode::Receive | Opcode::ReceiveMulti => code::Recv::CODE,
-            Opcode::ReceiveMessage => code::RecvMsg::CODE,
-            Opcode::Send => code::Send::CODE,
-            Opcode::SendZeroCopy => code::SendZc::CODE,
-            Opcode::SendMessage => code::SendMsg::CODE,
-            Opcode::Register | Opcode::Submit | Opcode::Socket => return None,
-        })
     }
 
     /// Whether it may wait without end and is dropped without harm, so that a loop that shuts

@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    buf::OwnedBufferMut,
     descriptor::Descriptor,
     op::{Kind, Name, Opcode, Open, OpenOptions, Operation, Statx},
     sys::statx::RawStatx,
@@ -61,6 +62,11 @@ impl Operation {
     /// Reads an open file's metadata.
     pub fn statx_descriptor(file: &Descriptor) -> Operation {
         statx_in(Some(file), Path::new(""), libc::AT_EMPTY_PATH)
+    }
+
+    /// Reads the metadata of a name relative to a directory, without following a link in its last part.
+    pub fn statx_link_at(directory: &Descriptor, path: impl AsRef<Path>) -> Operation {
+        statx_in(Some(directory), path.as_ref(), libc::AT_SYMLINK_NOFOLLOW)
     }
 
     /// Removes a name that is not a directory, as unlink(2). Needs Linux 5.11 on the ring.
@@ -121,6 +127,60 @@ impl Operation {
         new: (&Descriptor, impl AsRef<Path>),
     ) -> Operation {
         link_in((Some(existing.0), existing.1.as_ref()), (Some(new.0), new.1.as_ref()), 0)
+    }
+
+    /// Makes a symbolic link at `path` that leads to `target`, as symlink(2). Needs Linux 5.15 on the
+    /// ring.
+    pub fn symlink(target: impl AsRef<Path>, path: impl AsRef<Path>) -> Operation {
+        let (target, path) = (target.as_ref(), path.as_ref());
+        match CString::new(target.as_os_str().as_bytes()) {
+            Ok(target) => {
+                named(Opcode::Symlink, (None, path), |name| Kind::Symlink(Box::new((target, name))))
+            }
+            Err(_) => {
+                let path = target.to_owned();
+                Operation::of(Kind::Unrepresentable(Box::new((Opcode::Symlink, path))))
+            }
+        }
+    }
+
+    /// Reads where a symbolic link leads, as readlink(2).
+    ///
+    /// The buffer that comes back has the path; the result is its length in bytes. A ring has no such
+    /// operation, so a thread makes it.
+    pub fn read_link(path: impl AsRef<Path>) -> Operation {
+        named(Opcode::ReadLink, (None, path.as_ref()), |name| {
+            let buffer = Vec::with_capacity(libc::PATH_MAX as usize).into_buffer_mut();
+            Kind::ReadLink { name: Box::new(name), buffer }
+        })
+    }
+
+    /// Sets a file's permission bits, following links, as chmod(2). A ring has no such operation, so a
+    /// thread makes it.
+    pub fn set_mode(path: impl AsRef<Path>, mode: u32) -> Operation {
+        named(Opcode::SetMode, (None, path.as_ref()), |name| Kind::SetMode {
+            name: Box::new(name),
+            mode,
+        })
+    }
+
+    /// Sets an open file's permission bits, as fchmod(2).
+    pub fn set_mode_descriptor(file: &Descriptor, mode: u32) -> Operation {
+        named(Opcode::SetMode, (Some(file), Path::new("")), |name| Kind::SetMode {
+            name: Box::new(name),
+            mode,
+        })
+    }
+
+    /// Reads the next names of an open directory, as getdents64(2).
+    ///
+    /// The result is a number of bytes, 0 at the end; the buffer then has as many bytes of
+    /// `struct linux_dirent64`. [`fs::read_dir`](crate::fs::read_dir) takes them apart. The position
+    /// belongs to the open directory, so one such operation is in flight at a time. A ring has no such
+    /// operation, so a thread makes it.
+    pub fn read_directory(directory: &Descriptor, buffer: impl OwnedBufferMut) -> Operation {
+        let buffer = buffer.into_buffer_mut();
+        Operation::of(Kind::ReadDirectory { target: directory.into(), buffer })
     }
 }
 

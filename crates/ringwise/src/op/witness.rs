@@ -4,12 +4,7 @@
 //! lib/errseq.c). So it is noted when the sync ends, by what drives the ring, and not when somebody
 //! looks at its result: whose future was dropped, nobody does.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI32, Ordering},
-};
-
-use super::{Kind, Operation};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Kept by a file and by its syncs.
 #[derive(Debug, Default)]
@@ -33,28 +28,5 @@ impl Witness {
     /// The error of a sync that failed.
     pub(crate) fn failure(&self) -> Option<i32> {
         Some(self.errno.load(Ordering::Relaxed)).filter(|errno| *errno != 0)
-    }
-}
-
-impl Operation {
-    /// A sync that `of` is to know the end of.
-    pub(crate) fn witnessed_by(mut self, of: &Arc<Witness>) -> Operation {
-        if let Some(Kind::Sync { witness, .. }) = self.0.as_deref_mut() {
-            *witness = Some(of.clone());
-        }
-        self
-    }
-
-    /// Whether the failure of a sync is not its own.
-    pub(crate) fn failed_with_another(&self) -> bool {
-        matches!(self.0.as_deref(), Some(Kind::Sync { failed_with_another: true, .. }))
-    }
-
-    /// Who is to know how it ends.
-    pub(crate) fn witness(&self) -> Option<&Arc<Witness>> {
-        match self.0.as_deref()? {
-            Kind::Sync { witness, .. } => witness.as_ref(),
-            _ => None,
-        }
     }
 }

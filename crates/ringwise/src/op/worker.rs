@@ -17,7 +17,8 @@ impl Operation {
                 | Kind::Unlink { .. }
                 | Kind::CreateDirectory { .. }
                 | Kind::Rename { .. }
-                | Kind::Link { .. },
+                | Kind::Link { .. }
+                | Kind::Symlink(_),
             ) => true,
             Some(Kind::Open(open)) => {
                 // O_TMPFILE has O_DIRECTORY's bit in it.

@@ -1,7 +1,7 @@
 //! The driver of a ring: takes orders, keeps the loop busy, hands results out.
 //!
-//! One turn takes all orders, hands them over with one enter and delivers all results. Who calls
-//! the turns, a thread of its own or a task of a runtime, is in the files beside this one.
+//! One turn takes all orders, hands them over with one syscall and delivers all results. A thread
+//! (`ring/thread.rs`) or a task of a runtime (`ring/task.rs`) calls the turns.
 
 mod chains;
 mod losses;
@@ -21,15 +21,19 @@ use syncs::Syncs;
 use wholes::Wholes;
 
 #[cfg(feature = "tokio")]
-use super::hub::By;
-use super::hub::{Hub, Key, Order, Phase, contain_drop, wake};
+use super::hub::turns::By;
 #[cfg(feature = "tracing")]
 use super::span;
+use super::{
+    contained::{contain_drop, wake},
+    hub::Hub,
+    order::{Key, Order, Phase},
+};
 use crate::{
     completion::Completion,
-    error::PushRefusal,
     local::{Leaked, Local},
     op::{Opcode, Operation},
+    refusal::PushRefusal,
     slot::Ticket,
     stats::Stats,
 };
@@ -55,7 +59,7 @@ pub(super) struct Driver {
     is_shared: bool,
     losses: Losses,
     wholes: Wholes,
-    /// What is to be cancelled.
+    /// Operations to cancel.
     cancels: VecDeque<Key>,
     results: Vec<(Key, Completion)>,
     /// Whose results are handed out already, and what nobody wants.
@@ -130,8 +134,8 @@ impl Results {
         count
     }
 
-    /// Hands all out; who is woken when is the hub's to say. Whether the driver is to have a turn for
-    /// it.
+    /// Gives all results to the hub, which chooses the order of wake-ups. True if that needs another
+    /// turn of the driver.
     #[cfg(feature = "tokio")]
     pub(super) fn keep(mut self, hub: &Hub, by: By) -> bool {
         #[cfg(feature = "tracing")]
@@ -408,6 +412,10 @@ impl Driver {
             Ok(rest) => self.backlog.push_back(Work::Single(key, rest)),
             Err(completion) => self.finish(key, completion),
         }
+    }
+
+    fn goes_again(&mut self, key: Key, completion: &Completion) -> bool {
+        self.losses.goes_again(key, completion, &mut self.local, self.is_shared)
     }
 
     /// An operation has come to its end.

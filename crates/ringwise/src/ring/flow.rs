@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::{
     Ring,
-    hub::{Admission, Key},
+    order::{Admission, Key},
 };
 use crate::{completion::Completion, op::Operation};
 

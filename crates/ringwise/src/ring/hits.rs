@@ -1,6 +1,6 @@
 //! How often callers' threads did by themselves what would have been an operation. Each thread counts
 //! in a place of its own: a number that all of them count up is a line of cache that wanders between
-//! the processors. With two of them no difference could be told (docs/benchmarking.md).
+//! the processors. With two of them no difference could be told (docs/notes/library/deep-queues.md).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -1,17 +1,19 @@
-//! Where futures and the driver meet: orders on their way in, results on their way out.
+//! The meeting place of futures and the driver: orders go in, results come out.
 //!
-//! A future is a number here and nothing more (invariant 1): what its operation owns is in the
-//! order, then in the driver's slot, then in the result. One lock guards it all, held for a few
-//! stores; no waker runs and nothing of a user's is dropped under it (invariant 12). It makes no
-//! system call and knows no kernel.
+//! The hub knows a future only by its number (invariant 1). The operation and its memory are in the
+//! order, then in the driver's slot, then in the result. One lock guards the hub's state for a few
+//! stores. Under it no waker runs, and nothing of a user is dropped (invariant 12). The hub makes no
+//! syscalls.
 
 mod flow;
 #[cfg(all(ringwise_loom, test))]
 mod interleavings;
+#[cfg(feature = "tokio")]
+mod runtime;
 #[cfg(all(not(ringwise_loom), test))]
 mod tests;
 #[cfg(feature = "tokio")]
-mod turns;
+pub(super) mod turns;
 
 use std::{
     sync::{
@@ -25,64 +27,18 @@ use std::{
 use flow::Flow;
 #[cfg(feature = "tokio")]
 use turns::Turns;
-#[cfg(feature = "tokio")]
-pub(super) use turns::{By, Held, Spread};
 
+use super::{
+    contained::{contain_drop, wake},
+    order::{Admission, Key, Next, Order, Phase, Together, Visit},
+};
 use crate::{
     completion::Completion,
-    local::{Leaked, Local},
+    local::Leaked,
     op::Operation,
     stats::Stats,
     sync::{Mutex, MutexGuard},
 };
-
-/// Names one submitted operation of a ring; the driver's tag for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key {
-    index: u32,
-    generation: u32,
-}
-
-impl Key {
-    pub(super) fn tag(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
-    }
-
-    pub(super) fn from_tag(tag: u64) -> Key {
-        Key { index: tag as u32, generation: (tag >> 32) as u32 }
-    }
-
-    pub(super) fn index(self) -> usize {
-        self.index as usize
-    }
-}
-
-/// What the driver is asked to do.
-pub(super) enum Order {
-    /// Make this operation; its result goes to the key.
-    Start(Key, Operation),
-    /// The same, of one that has several results.
-    Flow(Key, Operation),
-    /// Make these, each when the one before is complete.
-    Link(Vec<(Key, Operation)>),
-    /// Nobody waits for it any more.
-    Cancel(Key),
-    /// Something that only the loop's own thread may do.
-    Visit(Visit),
-}
-
-/// How operations that are handed in together stand to each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Together {
-    /// In no order.
-    Batch,
-    /// Each after the one before it.
-    Chain,
-}
-
-/// A visit to the loop, of the library's own making.
-/// It gives whom to wake for its answer, out of all locks.
-pub(super) type Visit = Box<dyn FnOnce(&mut Local) -> Option<Waker> + Send>;
 
 /// What becomes of an operation.
 enum Stage {
@@ -102,37 +58,8 @@ struct Waiter {
     stage: Stage,
 }
 
-/// Whether work is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Open,
-    /// No new work; what is in flight has this long.
-    Closing(Duration),
-    /// The driver is gone.
-    Closed,
-}
-
-/// What happened to an operation that was handed in.
-pub(super) enum Admission {
-    /// Under way, after the caller has done its part.
-    Taken(Key, Next),
-    /// The ring is closing: here it is again.
-    Refused(Operation),
-}
-
-/// What is to be done for an order to be heard.
-pub(super) enum Next {
-    /// Nothing: the driver looks for orders before it sleeps.
-    Nothing,
-    /// Wake the driver.
-    Wake(Waker),
-    /// Hand orders over on the caller's own thread, which waits for this one.
-    #[cfg(feature = "tokio")]
-    HandOver(Option<Key>),
-}
-
 /// Orders wait to be handed over with others, but not so many that a device has nothing to do
-/// meanwhile: a sixteenth of what is open (docs/benchmarking.md has the figures).
+/// meanwhile: a sixteenth of what is open (docs/notes/library/driver.md has the figures).
 #[cfg(feature = "tokio")]
 const PARTS: usize = 16;
 #[cfg(feature = "tokio")]
@@ -141,8 +68,7 @@ const ORDERS_MAX: usize = 16;
 /// The meeting place of one ring.
 pub(super) struct Hub {
     state: Mutex<State>,
-    /// Orders that the driver has and that wait for room in its loop. Apart from the rest, so that it
-    /// is told while nothing else goes on.
+    /// Orders that wait for room in the driver's loop. Reading and writing it needs no lock.
     waiting_for_room: AtomicUsize,
 }
 
@@ -152,7 +78,7 @@ struct State {
     vacant: Option<u32>,
     /// Wakes the driver, while it sleeps.
     asleep: Option<Waker>,
-    /// The driver was called while it did not sleep: there is something to do that is no order.
+    /// Somebody called the driver while it was awake, for something that is no order.
     is_called: bool,
     phase: Phase,
     /// The phase as the driver knows it, since it last took orders.
@@ -223,8 +149,8 @@ impl Hub {
         Admission::Taken(key, state.next(Some(key)))
     }
 
-    /// Hands many operations in under one lock, to be handed over together; gives their keys. The
-    /// operations themselves come back where the ring is closing.
+    /// Hands many operations in under one lock, and gives their keys. If the ring is closing, the
+    /// operations come back.
     pub(super) fn submit_all(
         &self,
         operations: Vec<Operation>,
@@ -253,28 +179,11 @@ impl Hub {
         Ok((keys, state.next(None)))
     }
 
-    /// Asks for the end of an operation whose future goes on to wait for it.
+    /// Cancels an operation. Its future still waits for the result.
     pub(super) fn cancel(&self, key: Key) -> Next {
         let mut state = self.lock();
         state.orders.push(Order::Cancel(key));
         state.next(None)
-    }
-
-    /// Whether callers may hand orders over by themselves: at once while the driver sleeps, and
-    /// every few while it does not.
-    #[cfg(feature = "tokio")]
-    pub(super) fn let_callers_hand_over(&self, may: bool) {
-        self.lock().callers_hand_over = may;
-    }
-
-    /// Has the driver look at its loop once more: wakes it, or keeps it from going to sleep.
-    #[cfg(feature = "tokio")]
-    pub(super) fn wake_driver(&self) {
-        let mut state = self.lock();
-        let rouse = state.rouse();
-        state.is_called = rouse.is_none();
-        drop(state);
-        wake(rouse);
     }
 
     /// Takes the result out, or leaves `waker` to be woken for it.
@@ -303,8 +212,8 @@ impl Hub {
         Some(completion)
     }
 
-    /// Its future is gone. `cancel`: the operation need not go on to its end. Returns what makes that
-    /// heard, and what is to be dropped, out of the lock.
+    /// The future was dropped. With `cancel`, its operation is cancelled. Returns the caller's next step,
+    /// and a result to drop outside the lock.
     pub(super) fn abandon(&self, key: Key, cancel: bool) -> (Next, Option<Completion>) {
         let mut state = self.lock();
         state.counts.reclaimed += 1;
@@ -333,7 +242,7 @@ impl Hub {
         }
     }
 
-    /// Sends a visitor to the loop; nothing where the ring is closed.
+    /// Sends a visitor to the loop. If the ring is closing, the visitor comes back.
     pub(super) fn visit(&self, visit: Visit) -> Result<Next, Visit> {
         let mut state = self.lock();
         if state.phase != Phase::Open {
@@ -354,7 +263,7 @@ impl Hub {
         wake(rouse);
     }
 
-    /// How the ring ended; nothing while it has not, and then `waker` is told.
+    /// How the ring ended. Before the end, `waker` is registered.
     pub(super) fn poll_ended(&self, waker: &Waker) -> Option<Result<(), Leaked>> {
         // Cloned out of the lock: a waker is a user's code.
         let waker = waker.clone();
@@ -399,8 +308,8 @@ impl Hub {
         (state.asleep, state.is_called) = (None, false);
     }
 
-    /// The driver is about to sleep: false, and it should not, if there is an order, somebody called
-    /// it since it looked, or the ring is closing and it was not told.
+    /// Lets the driver sleep. False if it must not: there is an order, somebody called it, or it does
+    /// not know yet that the ring is closing.
     pub(super) fn sleep(&self, waker: &Waker) -> bool {
         let mut state = self.lock();
         let was_called = std::mem::take(&mut state.is_called);
@@ -424,35 +333,6 @@ impl Hub {
         let mourners = std::mem::take(&mut state.mourners);
         drop(state);
         mourners.into_iter().for_each(|waker| wake(Some(waker)));
-    }
-
-    /// The driver is gone with operations in flight, and nobody can wait for them.
-    #[cfg(feature = "tokio")]
-    pub(super) fn orphan(&self) {
-        let mut state = self.lock();
-        state.phase = Phase::Closed;
-        let orders = std::mem::take(&mut state.orders);
-        let stats = state.stats;
-        drop(state);
-        // What nobody has begun is not lost with the rest, and a visit that is dropped says so itself.
-        let mut refused = Vec::new();
-        for order in orders {
-            match order {
-                Order::Start(key, operation) | Order::Flow(key, operation) => {
-                    refused.push((key, Completion::refused(operation, libc::ESHUTDOWN)));
-                }
-                Order::Link(operations) => {
-                    let refuse = |operation| Completion::refused(operation, libc::ESHUTDOWN);
-                    let members = operations.into_iter();
-                    refused.extend(members.map(|(key, operation)| (key, refuse(operation))));
-                }
-                Order::Cancel(_) | Order::Visit(_) => {}
-            }
-        }
-        self.deliver(&mut refused, stats);
-        let is_lost = |waiter: &&Waiter| !matches!(waiter.stage, Stage::Vacant(_) | Stage::Done(_));
-        let operations = self.lock().waiters.iter().filter(is_lost).count();
-        self.end(Err(Leaked { operations }));
     }
 
     /// The driver is gone: nobody takes orders any more.
@@ -553,7 +433,7 @@ impl State {
         waiter.stage = Stage::Vacant(next);
     }
 
-    /// What makes an order heard that came just now. `own`: what the caller waits for.
+    /// How the caller passes on a new order. `own`: the operation that the caller waits for.
     #[cfg_attr(
         not(feature = "tokio"),
         allow(unused_variables, reason = "callers hand nothing over")
@@ -575,16 +455,4 @@ impl State {
         self.counts.wakes += u64::from(waker.is_some());
         waker
     }
-}
-
-/// Wakes, and contains a panic of what is woken (invariant 12).
-pub(crate) fn wake(waker: Option<Waker>) {
-    let Some(waker) = waker else { return };
-    // What a panic leaves half-done is the waker's own.
-    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
-}
-
-/// Drops a result, and contains a panic of what it owns.
-pub(super) fn contain_drop(completion: Completion) {
-    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(completion)));
 }

@@ -12,16 +12,33 @@ use std::{
 
 use super::{
     Ring, Timer,
-    hub::{Admission, Key},
+    order::{Admission, Key},
 };
 use crate::{completion::Completion, op::Operation};
 
 /// An operation on its way: a future of its [`Completion`].
 ///
-/// It does nothing until it is polled. Dropped after that, a read or a timeout is cancelled, and
-/// everything else goes on to its end (see [`finish`](Self::finish) and
-/// [`cancel_on_drop`](Self::cancel_on_drop)); what the operation owns is freed when the kernel is
-/// done with it, and a file that it opens is closed.
+/// It does nothing until it is polled.
+///
+/// # Cancel safety
+///
+/// If it is dropped after that, a read or a timeout is cancelled, and any other operation goes on to its
+/// end. [`finish`](Self::finish) and [`cancel_on_drop`](Self::cancel_on_drop) change that. The buffers are
+/// freed when the kernel has finished with them, and a file that was opened is closed.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Descriptor, Operation, Ring};
+///
+/// # futures::executor::block_on(async {
+/// let ring = Ring::new()?;
+/// let file = Descriptor::from(std::fs::File::open("/dev/zero")?);
+/// let read = ring.submit(Operation::read_at(&file, vec![1; 64], 0));
+/// assert_eq!(read.await.result()?, 64);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Pending {
     ring: Ring,
@@ -65,11 +82,10 @@ impl Pending {
         self
     }
 
-    /// Gives the operation this long from the first poll on; then it is cancelled, and fails with
-    /// [`TimedOut`](crate::ErrorKind::TimedOut). The future always waits for the operation's own
-    /// end, so that its buffer comes back: what cannot be stopped (a write that the device has)
-    /// completes later, with its own result. The deadline needs no room in the ring: it comes in time
-    /// however many operations wait.
+    /// Sets a time for the operation, from the first poll on. Then it is cancelled, and fails with
+    /// [`TimedOut`](crate::ErrorKind::TimedOut). The future always waits for the operation's end, so that
+    /// its buffer comes back. A write that the device has cannot be stopped, and completes later with its
+    /// own result. The deadline needs no room in the ring.
     ///
     /// # Examples
     ///
@@ -125,8 +141,8 @@ impl Pending {
         self
     }
 
-    /// Cancels the operation when the future is dropped, a write too: whether it took place is
-    /// not known then.
+    /// Cancels the operation when the future is dropped, even a write. It is then unknown whether the write
+    /// took place.
     pub fn cancel_on_drop(mut self) -> Pending {
         self.cancels = true;
         self

@@ -12,10 +12,7 @@
 use std::sync::Arc;
 
 use super::{driver::Driver, hub::Hub};
-use crate::{
-    local::Local,
-    setup::{Builder, SetupError},
-};
+use crate::setup::{Builder, SetupError};
 
 /// A driver whose loop any thread may use, one at a time.
 pub(super) struct Portable(Driver);
@@ -28,7 +25,7 @@ impl Portable {
     /// Builds a loop without what ties one to a thread.
     pub(super) fn build(builder: Builder, hub: &Arc<Hub>) -> Result<Portable, SetupError> {
         let untied = builder.single_issuer(false).defer_taskrun(false).registered_ring(false);
-        let local = Local::build(Builder { is_portable: true, ..untied })?;
+        let local = Builder { is_portable: true, ..untied }.build()?;
         let (setup, hub) = (local.setup(), hub.clone());
         assert!(!setup.granted().has("SINGLE_ISSUER") && !setup.is_ring_registered());
         let mut driver = Driver::new(local, hub);

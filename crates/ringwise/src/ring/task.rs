@@ -30,7 +30,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        Arc, Mutex, MutexGuard, TryLockError,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -45,18 +45,24 @@ use tokio::{
 };
 
 use super::{
+    contained::wake,
     driver::Driver,
-    hub::{By, Hub, Key, Spread, wake},
+    hub::{
+        Hub,
+        turns::{By, Spread},
+    },
+    order::Key,
     portable::Portable,
     thread,
 };
 use crate::{
     setup::{Builder, Setup, SetupError},
+    sync::lock,
     sys::fork::ProcessMark,
 };
 
 /// What it takes to wake a thread of the runtime and have it run, two switches among them
-/// (docs/benchmarking.md, "One after the other on one thread").
+/// (docs/notes/library/waking-tasks.md).
 const ROW_TIME_MAX: Duration = Duration::from_micros(50);
 
 /// The driver where both its task and those who bring orders reach it.
@@ -111,7 +117,7 @@ impl Wake for Bell {
 
 impl SharedDriver {
     fn lock(&self) -> MutexGuard<'_, Option<Portable>> {
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.driver)
     }
 
     /// Hands over the orders that are there, if nobody else is at it; else the driver is woken.

@@ -23,7 +23,6 @@ use super::{
 use crate::{
     descriptor::Descriptor,
     error::Error,
-    local::Local,
     op::Operation,
     setup::{Builder, Setup, SetupError},
 };
@@ -47,7 +46,7 @@ pub(super) fn start(builder: Builder, hub: Arc<Hub>) -> Result<Setup, SetupError
     let (tell, told) = mpsc::sync_channel(1);
     let bell =
         eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| SetupError::Driver(errno.into()))?;
-    let run = move || match Local::build(builder) {
+    let run = move || match builder.build() {
         Ok(local) => {
             let _ = tell.send(Ok(local.setup().clone()));
             drop(tell);

@@ -1,16 +1,19 @@
-//! What only the loop's own driver may do, asked for from anywhere: registrations.
+//! Registrations, which only the loop's own driver may make.
 
 use std::{
     future::poll_fn,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Poll, Waker},
 };
 
-use super::{Ring, hub};
+use super::{Ring, contained::wake};
 use crate::{
+    buf::{BufferGroup, Pool},
+    descriptor::{Descriptor, RegisteredFile},
     error::{Errno, Error},
     local::Local,
     op::Opcode,
+    sync::lock,
 };
 
 /// The answer of a visit, and who waits for it.
@@ -26,7 +29,7 @@ struct State<T> {
 impl<T> Answer<T> {
     /// Gives whom to wake, out of all locks; or the answer back, where nobody takes it.
     fn give(&self, answer: Result<T, Error>) -> Result<Option<Waker>, Result<T, Error>> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         if state.is_abandoned {
             return Err(answer);
         }
@@ -36,7 +39,7 @@ impl<T> Answer<T> {
 
     /// Nobody waits for the answer any more: gives it where it is there.
     fn abandon(&self) -> Option<Result<T, Error>> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         state.is_abandoned = true;
         state.answer.take()
     }
@@ -44,7 +47,7 @@ impl<T> Answer<T> {
     fn poll(&self, waker: &Waker) -> Poll<Result<T, Error>> {
         // Cloned and dropped out of the lock: a waker is a user's code.
         let mut other = Some(waker.clone());
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         let answer = state.answer.take();
         if answer.is_none() {
             std::mem::swap(&mut state.waker, &mut other);
@@ -67,7 +70,7 @@ impl<T> Promise<T> {
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         if let Some(promised) = self.0.take() {
-            hub::wake(promised.give(Err(refusal(libc::ESHUTDOWN))).ok().flatten());
+            wake(promised.give(Err(refusal(libc::ESHUTDOWN))).ok().flatten());
         }
     }
 }
@@ -99,9 +102,60 @@ impl<T: Send + 'static> Drop for Waiting<'_, T> {
 }
 
 impl Ring {
+    /// Makes a pool of `count` buffers of `buffer_bytes` each and registers it with the ring, as
+    /// [`Local::register_pool`](crate::Local::register_pool).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for sizes that no pool can have.
+    pub async fn register_pool(&self, count: usize, buffer_bytes: usize) -> Result<Pool, Error> {
+        self.visit(move |local| local.register_pool(count, buffer_bytes), |_, pool| drop(pool))
+            .await
+    }
+
+    /// Makes a group of buffers for [`recv_multi`](crate::net::TcpStream::recv_multi), as
+    /// [`BufferGroup::new`].
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for sizes that no group can have.
+    pub async fn buffer_group(
+        &self,
+        count: usize,
+        bytes_each: usize,
+    ) -> Result<BufferGroup, Error> {
+        let make = move |local: &mut Local| BufferGroup::new(local, count, bytes_each);
+        self.visit(make, |_, group| drop(group)).await
+    }
+
+    /// Puts a file into the ring's table, for cheaper operations on it, as
+    /// [`Local::register_file`](crate::Local::register_file).
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before it has given the file's name, the file leaves the table again.
+    ///
+    /// # Errors
+    ///
+    /// `ENFILE` when the table is full, and what io_uring_register(2) reports.
+    pub async fn register_file(&self, file: &Descriptor) -> Result<RegisteredFile, Error> {
+        let file = file.clone();
+        let undo = |local: &mut Local, file| drop(local.unregister_file(file));
+        self.visit(move |local| local.register_file(&file), undo).await
+    }
+
+    /// Takes a file out of the ring's table, when the last operation on it has completed.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` when it is not in this ring's table, or no longer.
+    pub async fn unregister_file(&self, file: RegisteredFile) -> Result<(), Error> {
+        self.visit(move |local| local.unregister_file(file), |_, ()| ()).await
+    }
+
     /// Has the driver call `act` on its loop. Dropped, it is called all the same, and what it gave is
     /// taken back by `undo`.
-    pub(super) async fn visit<T: Send + 'static>(
+    async fn visit<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Local) -> Result<T, Error> + Send + 'static,
         undo: fn(&mut Local, T),

@@ -5,15 +5,24 @@
 #[derive(Clone, Debug)]
 pub(crate) enum Simulation {}
 
+/// Methods of a type without a value, by their signatures. `self` stands before each for hygiene.
+macro_rules! absent {
+    ($($kind:ident)+ { $($me:ident [$($signature:tt)*])* }) => {
+        #[allow(unused_variables)]
+        impl $($kind)+ { $($($signature)* { match *$me {} })* }
+    };
+}
+
 pub(crate) mod driver {
     //! The backend that nobody has.
 
-    use std::{io, time::Instant};
+    use std::{io, task::Waker, time::Instant};
 
     use super::Simulation;
     use crate::{
-        backend::{Blocking, Cqe, Driver, classic::pool::Wake},
+        backend::{Cqe, Driver},
         call::Call,
+        descriptor::Blocking,
         error::Errno,
         op::Opcode,
         stats::Stats,
@@ -21,77 +30,28 @@ pub(crate) mod driver {
 
     pub(crate) enum Simulated {}
 
-    impl Simulated {
-        pub(crate) fn new(of: &Simulation, _threads: usize, _entries: usize) -> io::Result<Self> {
-            match *of {}
-        }
+    absent! { Simulated {
+        of [pub(crate) fn new(of: &Simulation, _threads: usize, _entries: usize) -> io::Result<Self>]
+        self [pub(crate) fn now(&self) -> Instant]
+        self [pub(crate) fn count(&self, stats: &mut Stats)]
+        self [pub(crate) fn waker(&self) -> Waker]
+        self [pub(crate) fn leave_to_threads(&self, opcode: Opcode)]
+        self [pub(crate) fn expect_nudges(&mut self)]
+        self [pub(crate) fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool)]
+        self [pub(crate) fn has_work(&mut self) -> bool]
+    } }
 
-        pub(crate) fn now(&self) -> Instant {
-            match *self {}
-        }
-
-        pub(crate) fn count(&self, _stats: &mut Stats) {
-            match *self {}
-        }
-
-        pub(crate) fn waker(&self) -> Wake {
-            match *self {}
-        }
-
-        pub(crate) fn leave_to_threads(&self, _opcode: Opcode) {
-            match *self {}
-        }
-
-        pub(crate) fn expect_nudges(&mut self) {
-            match *self {}
-        }
-
-        pub(crate) fn sift(&mut self, _keep: &mut dyn FnMut(Cqe) -> bool) {
-            match *self {}
-        }
-
-        pub(crate) fn has_work(&mut self) -> bool {
-            match *self {}
-        }
-    }
-
-    impl Driver for Simulated {
-        fn has_room(&mut self) -> bool {
-            match *self {}
-        }
-
-        fn queue_nop(&mut self, _user_data: u64) -> bool {
-            match *self {}
-        }
-
-        fn queue(&mut self, _user_data: u64, _call: Call, _blocking: Blocking) {
-            match *self {}
-        }
-
-        fn has_room_for(&mut self, _count: usize) -> bool {
-            match *self {}
-        }
-
-        fn submit(&mut self, _want: usize, _deadline: Option<Instant>) -> Result<usize, Errno> {
-            match *self {}
-        }
-
-        fn next(&mut self) -> Option<Cqe> {
-            match *self {}
-        }
-
-        fn put_back(&mut self, _results: &[Cqe]) {
-            match *self {}
-        }
-
-        fn append(&mut self, _results: &[Cqe]) {
-            match *self {}
-        }
-
-        fn supports(&self, _opcode: Opcode) -> bool {
-            match *self {}
-        }
-    }
+    absent! { Driver for Simulated {
+        self [fn has_room(&mut self) -> bool]
+        self [fn queue_nop(&mut self, user_data: u64) -> bool]
+        self [fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking)]
+        self [fn has_room_for(&mut self, count: usize) -> bool]
+        self [fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno>]
+        self [fn next(&mut self) -> Option<Cqe>]
+        self [fn put_back(&mut self, results: &[Cqe])]
+        self [fn append(&mut self, results: &[Cqe])]
+        self [fn supports(&self, opcode: Opcode) -> bool]
+    } }
 }
 
 pub(crate) mod socket {
@@ -112,55 +72,20 @@ pub(crate) mod socket {
         None
     }
 
-    impl SimulatedSocket {
-        pub(crate) fn local_address(&self) -> Result<Address, i32> {
-            match *self {}
-        }
+    absent! { SimulatedSocket {
+        self [pub(crate) fn local_address(&self) -> Result<Address, i32>]
+        self [pub(crate) fn peer_address(&self) -> Result<Address, i32>]
+        self [pub(crate) fn set_keepalive(&self, keepalive: Option<KeepAlive>) -> Result<(), i32>]
+        self [pub(crate) fn set_user_timeout(&self, timeout: Duration) -> Result<(), i32>]
+        self [pub(crate) fn set_send_buffer(&self, bytes: usize) -> Result<(), i32>]
+        self [pub(crate) fn set_receive_buffer(&self, bytes: usize) -> Result<(), i32>]
+        self [pub(crate) fn set_reset_on_close(&self) -> Result<(), i32>]
+        self [pub(crate) fn shutdown(&self, which: Shutdown) -> Result<(), i32>]
+    } }
 
-        pub(crate) fn peer_address(&self) -> Result<Address, i32> {
-            match *self {}
-        }
-
-        pub(crate) fn set_keepalive(&self, _keepalive: Option<KeepAlive>) -> Result<(), i32> {
-            match *self {}
-        }
-
-        pub(crate) fn set_user_timeout(&self, _timeout: Duration) -> Result<(), i32> {
-            match *self {}
-        }
-
-        pub(crate) fn set_send_buffer(&self, _bytes: usize) -> Result<(), i32> {
-            match *self {}
-        }
-
-        pub(crate) fn set_receive_buffer(&self, _bytes: usize) -> Result<(), i32> {
-            match *self {}
-        }
-
-        pub(crate) fn set_reset_on_close(&self) -> Result<(), i32> {
-            match *self {}
-        }
-
-        pub(crate) fn shutdown(&self, _which: Shutdown) -> Result<(), i32> {
-            match *self {}
-        }
-    }
-
-    impl Simulation {
-        pub(crate) fn listen_at(
-            &self,
-            _address: &Address,
-            _options: &ListenOptions,
-        ) -> Result<Descriptor, i32> {
-            match *self {}
-        }
-
-        pub(crate) fn stream_for(&self, _address: &Address) -> Result<Descriptor, i32> {
-            match *self {}
-        }
-
-        pub(crate) fn datagrams_at(&self, _address: &Address) -> Result<Descriptor, i32> {
-            match *self {}
-        }
-    }
+    absent! { Simulation {
+        self [pub(crate) fn listen_at(&self, address: &Address, options: &ListenOptions) -> Result<Descriptor, i32>]
+        self [pub(crate) fn stream_for(&self, address: &Address) -> Result<Descriptor, i32>]
+        self [pub(crate) fn datagrams_at(&self, address: &Address) -> Result<Descriptor, i32>]
+    } }
 }

@@ -94,6 +94,22 @@ pub(crate) enum Deed {
         to: Place,
         flags: i32,
     },
+    Symlink {
+        target: Vec<u8>,
+        place: Place,
+    },
+    ReadLink {
+        place: Place,
+        len: usize,
+    },
+    SetMode {
+        place: Place,
+        mode: u32,
+    },
+    ReadDirectory {
+        file: FileId,
+        len: usize,
+    },
     Timeout {
         after_ns: u64,
     },
@@ -222,7 +238,9 @@ impl fmt::Display for Action {
             Deed::Write { file, offset, bytes, .. } => {
                 write!(f, "{name} file {file} at {offset}, {} bytes", bytes.len())
             }
-            Deed::Sync { file } | Deed::Close { file, .. } => write!(f, "{name} file {file}"),
+            Deed::Sync { file } | Deed::Close { file, .. } | Deed::ReadDirectory { file, .. } => {
+                write!(f, "{name} file {file}")
+            }
             Deed::Allocate { file, mode, offset, len } => {
                 write!(f, "{name} file {file} mode {mode:#x} at {offset}, {len} bytes")
             }
@@ -230,6 +248,9 @@ impl fmt::Display for Action {
             Deed::Open { place, flags, .. } => write!(f, "{name} {place} flags {flags:#o}"),
             Deed::Statx { place, .. }
             | Deed::Unlink { place, .. }
+            | Deed::Symlink { place, .. }
+            | Deed::ReadLink { place, .. }
+            | Deed::SetMode { place, .. }
             | Deed::CreateDirectory { place, .. } => write!(f, "{name} {place}"),
             Deed::Rename { from, to, .. } | Deed::Link { from, to, .. } => {
                 write!(f, "{name} {from} to {to}")

@@ -11,21 +11,22 @@
 
 use std::{
     ffi::CStr,
-    os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
 };
 
 use crate::{
-    backend::{Blocking, Cqe},
+    backend::Cqe,
     buf::{BufferGroup, MOVED_BYTES_MAX, RawBuffer},
     call::{Call, File, RawName},
+    descriptor::Blocking,
     net::Address,
-    op::{Manner, RawAddress},
+    op::Manner,
     sim::{
         action::{Action, Base, Deed, Exchange, FileId, Outcome, Payload, Place},
         disk::content::SECTOR,
         files::{Files, Identity, identity},
     },
-    sys::{perform::timeout_of, ring::borrow},
+    sys::{address::RawAddress, perform::timeout_of},
 };
 
 /// The most buffers of one vectored call (`UIO_MAXIOV`).
@@ -67,7 +68,10 @@ impl Lent {
             Call::Open { .. }
             | Call::Statx { .. }
             | Call::Unlink { .. }
-            | Call::CreateDirectory { .. } => self.on_name(&find),
+            | Call::CreateDirectory { .. }
+            | Call::Symlink { .. }
+            | Call::ReadLink { .. }
+            | Call::SetMode { .. } => self.on_name(&find),
             Call::Rename { .. } | Call::Link { .. } => self.on_names(&find),
             _ => self.on_socket(files).or_else(|| self.on_file(&find)),
         };
@@ -174,6 +178,9 @@ impl Lent {
                 Deed::Allocate { file: file(on)?, mode, offset, len }
             }
             Call::SetLen { file: on, len } => Deed::SetLen { file: file(on)?, len },
+            Call::ReadDirectory { file: on, buffer } => {
+                Deed::ReadDirectory { file: file(on)?, len: buffer.len as usize }
+            }
             Call::Close { file: on } => {
                 let (file, File::Fd(fd)) = (file(on)?, on) else { return None };
                 // SAFETY: the number was released to this call, which is handed over once.
@@ -196,6 +203,15 @@ impl Lent {
             Call::CreateDirectory { name, mode } => {
                 Deed::CreateDirectory { place: place(name)?, mode }
             }
+            Call::Symlink { target, name } => {
+                // SAFETY: invariant 1, see the header.
+                let target = unsafe { CStr::from_ptr(target) }.to_bytes().to_vec();
+                Deed::Symlink { target, place: place(name)? }
+            }
+            Call::ReadLink { name, buffer } => {
+                Deed::ReadLink { place: place(name)?, len: buffer.len as usize }
+            }
+            Call::SetMode { name, mode } => Deed::SetMode { place: place(name)?, mode },
             _ => unreachable!("matched by the caller"),
         })
     }
@@ -235,7 +251,12 @@ impl Lent {
 
     fn result_of(&self, outcome: Outcome) -> i32 {
         match (outcome.payload, self.call) {
-            (Payload::Bytes(bytes), Call::Read { buffer, .. }) => {
+            (
+                Payload::Bytes(bytes),
+                Call::Read { buffer, .. }
+                | Call::ReadLink { buffer, .. }
+                | Call::ReadDirectory { buffer, .. },
+            ) => {
                 copy_into(buffer.pointer, buffer.len as usize, &bytes);
                 outcome.result
             }
@@ -279,7 +300,7 @@ impl Lent {
 /// The simulated file that a descriptor stands for.
 fn simulated(fd: RawFd, find: &impl Fn(Identity) -> Option<FileId>) -> Option<FileId> {
     // SAFETY: the operation holds the descriptor open (invariant 14).
-    identity(unsafe { borrow(fd) }).and_then(find)
+    identity(unsafe { BorrowedFd::borrow_raw(fd) }).and_then(find)
 }
 
 fn locate(name: RawName, find: &impl Fn(Identity) -> Option<FileId>) -> Where {

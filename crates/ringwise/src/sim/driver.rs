@@ -8,15 +8,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io,
+    task::Waker,
     time::{Duration, Instant},
 };
 
 use crate::{
-    backend::{
-        Blocking, Cqe, Driver,
-        classic::{Classic, pool::Wake},
-    },
+    backend::{Cqe, Driver, classic::Classic},
     call::Call,
+    descriptor::Blocking,
     error::Errno,
     op::Opcode,
     sim::{
@@ -90,7 +89,7 @@ impl Simulated {
     }
 
     /// What wakes the loop from elsewhere.
-    pub(crate) fn waker(&self) -> Wake {
+    pub(crate) fn waker(&self) -> Waker {
         self.foreign.waker()
     }
 

@@ -104,7 +104,10 @@ impl Fault {
             Fault::Io => !own && !on_socket,
             Fault::PowerLoss => !own,
             Fault::NoSpace => {
-                let names = matches!(opcode, O::Open | O::CreateDirectory | O::Rename | O::Link);
+                let names = matches!(
+                    opcode,
+                    O::Open | O::CreateDirectory | O::Rename | O::Link | O::Symlink
+                );
                 writes || names || opcode == O::Allocate
             }
             Fault::PartialSubmit | Fault::SubmitRefused => opcode == O::Submit,

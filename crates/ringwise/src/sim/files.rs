@@ -45,6 +45,8 @@ pub(crate) struct OpenFile {
     pub(crate) flags: i32,
     /// The power failed since it was opened.
     pub(crate) dead: bool,
+    /// The name that was read last of an open directory.
+    pub(crate) last_name: Option<Vec<u8>>,
     identity: Identity,
 }
 
@@ -85,7 +87,7 @@ impl Files {
     /// Opens a file on the disk's `inode`, and gives the descriptor that stands for it.
     pub(crate) fn open(&mut self, inode: Inode, flags: i32) -> Result<OwnedFd, i32> {
         let (id, identity, placeholder) = self.hold_a_place()?;
-        self.open.insert(id, OpenFile { inode, flags, dead: false, identity });
+        self.open.insert(id, OpenFile { inode, flags, dead: false, last_name: None, identity });
         Ok(placeholder)
     }
 
@@ -159,6 +161,13 @@ impl Files {
         }
         let file = self.open.get(&id).ok_or(libc::EBADF)?;
         if file.dead { Err(libc::EIO) } else { Ok(file) }
+    }
+
+    /// Names up to this one were read of an open directory.
+    pub(crate) fn set_last_name(&mut self, id: FileId, name: Vec<u8>) {
+        if let Some(file) = self.open.get_mut(&id) {
+            file.last_name = Some(name);
+        }
     }
 
     /// What is open: how often each file is.

@@ -76,7 +76,7 @@ impl Simulation {
     /// Those of symlink(2).
     pub fn symlink(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> io::Result<()> {
         self.on_disk(|disk| {
-            let link = disk.symlink(bytes_of(&path), bytes_of(&target))?;
+            let link = disk.symlink(disk.root(), bytes_of(&path), bytes_of(&target))?;
             disk.settle(link);
             Ok(())
         })

@@ -173,29 +173,56 @@ impl fmt::Debug for End {
     }
 }
 
-/// The other end of one of the program's connections: what it sends is read here, and what is
-/// written here it receives. Dropped, it closes: by a reset, where something was not read.
+/// What all sockets outside can do.
+macro_rules! outside {
+    ($($name:ident)*) => { $(
+        impl $name {
+            /// Makes calls wait for so much real time if they find nothing or no room, so that another
+            /// thread can bring something about. Zero unless set.
+            pub fn set_patience(&mut self, patience: Duration) {
+                self.0.patience = patience;
+            }
+
+            /// The address of this socket.
+            ///
+            /// # Errors
+            ///
+            /// `EIO` if it exists no more.
+            pub fn local_address(&self) -> io::Result<Address> {
+                told(self.0.simulation.lock().network.local_address(self.0.endpoint))
+            }
+        }
+    )* };
+}
+
+outside! { Outside OutsideListener OutsideDatagrams }
+
+/// The other end of one of the program's connections. It reads what the program sends, and the program
+/// receives what it writes. When it is dropped it closes, by a reset if something was not read.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use ringwise::{Local, Operation, sim::Simulation};
+///
+/// let simulation = Simulation::new(7);
+/// let mut local = Local::builder().simulation(&simulation).build()?;
+/// let (socket, mut outside) = simulation.connection()?;
+/// outside.write_all(b"question")?;
+/// assert_eq!(local.run(Operation::recv(&socket, vec![0; 64]))?.result()?, 8);
+/// local.run(Operation::send_all(&socket, "answer"))?.result()?;
+/// let mut answer = [0; 6];
+/// outside.read_exact(&mut answer)?;
+/// assert_eq!(&answer, b"answer");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Outside(End);
 
 impl Outside {
     fn new(simulation: &Simulation, endpoint: EndpointId) -> Outside {
         Outside(End::new(simulation, endpoint))
-    }
-
-    /// Calls that find nothing, or no room, wait for so much real time before they say so, for another
-    /// thread to bring something about. Zero unless set.
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.0.patience = patience;
-    }
-
-    /// Its own address.
-    ///
-    /// # Errors
-    ///
-    /// `EIO` where the connection is no more.
-    pub fn local_address(&self) -> io::Result<Address> {
-        told(self.0.simulation.lock().network.local_address(self.0.endpoint))
     }
 
     /// Ends directions of the connection.
@@ -260,15 +287,25 @@ impl Write for &Outside {
 }
 
 /// A listener outside, which the program connects to.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Local, Operation, sim::Simulation};
+///
+/// let simulation = Simulation::new(7);
+/// let mut local = Local::builder().simulation(&simulation).build()?;
+/// let address: std::net::SocketAddr = "10.0.0.1:80".parse()?;
+/// let listener = simulation.listen_outside(address)?;
+/// let socket = simulation.stream_socket(address)?;
+/// local.run(Operation::connect(&socket, address))?.result()?;
+/// let _outside = listener.accept()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct OutsideListener(End);
 
 impl OutsideListener {
-    /// As [`Outside::set_patience`].
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.0.patience = patience;
-    }
-
     /// Takes a connection.
     ///
     /// # Errors
@@ -278,36 +315,27 @@ impl OutsideListener {
         let accepted = self.0.call(|world, at| world.network.accept(at))?;
         Ok(Outside::new(&self.0.simulation, accepted))
     }
-
-    /// The address that it listens on.
-    ///
-    /// # Errors
-    ///
-    /// `EIO` where it is no more.
-    pub fn local_address(&self) -> io::Result<Address> {
-        told(self.0.simulation.lock().network.local_address(self.0.endpoint))
-    }
 }
 
 /// A socket for datagrams outside.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Local, Operation, net, sim::Simulation};
+///
+/// let simulation = Simulation::new(7);
+/// let mut local = Local::builder().simulation(&simulation).build()?;
+/// let any = "127.0.0.1:0".parse()?;
+/// let (socket, outside) = (simulation.udp_bind(&any)?, simulation.datagrams_outside(&any)?);
+/// outside.send_to(b"hello", net::local_address(&socket)?)?;
+/// assert_eq!(local.run(Operation::recv_from(&socket, vec![0; 64]))?.result()?, 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct OutsideDatagrams(End);
 
 impl OutsideDatagrams {
-    /// As [`Outside::set_patience`].
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.0.patience = patience;
-    }
-
-    /// Its own address.
-    ///
-    /// # Errors
-    ///
-    /// `EIO` where it is no more.
-    pub fn local_address(&self) -> io::Result<Address> {
-        told(self.0.simulation.lock().network.local_address(self.0.endpoint))
-    }
-
     /// Sends a datagram.
     ///
     /// # Errors

@@ -40,6 +40,15 @@ impl World {
             }
             Deed::Open { place, flags, mode } => self.open(&place, flags, mode),
             Deed::Statx { place, flags } => self.statx(&place, flags),
+            Deed::ReadLink { place, len } => {
+                let target = self.start_of(&place).and_then(|start| {
+                    self.disk
+                        .read_link(start, &place.path)
+                        .map(|target| target[..target.len().min(len)].to_vec())
+                });
+                outcome_of_bytes(target)
+            }
+            Deed::ReadDirectory { file, len } => outcome_of_bytes(self.read_directory(file, len)),
             deed => Outcome::of(self.perform_plain(&deed).map(|()| 0)),
         }
     }
@@ -84,6 +93,15 @@ impl World {
                 let starts = (self.start_of(from)?, self.start_of(to)?);
                 self.disk.link((starts.0, &from.path), (starts.1, &to.path), *flags)
             }
+            Deed::Symlink { target, place } => {
+                let start = self.start_of(place)?;
+                self.disk.symlink(start, &place.path, target).map(drop)
+            }
+            Deed::SetMode { place, mode } => {
+                let inode = self.statx_inode(place, libc::AT_EMPTY_PATH)?;
+                self.disk.set_permissions(inode, *mode);
+                Ok(())
+            }
             Deed::Timeout { .. } => Err(libc::ETIME),
             Deed::Refused(errno) => Err(*errno),
             // Closing is the end of the placeholder, which goes with the deed.
@@ -102,7 +120,10 @@ impl World {
                 .start_of(place)
                 .and_then(|start| self.disk.open(start, &place.path, *flags, *mode))
                 .map(drop),
-            Deed::Read { .. } | Deed::Statx { .. } => Ok(()),
+            Deed::Read { .. }
+            | Deed::Statx { .. }
+            | Deed::ReadLink { .. }
+            | Deed::ReadDirectory { .. } => Ok(()),
             deed => self.perform_plain(deed),
         };
     }
@@ -145,13 +166,7 @@ impl World {
     }
 
     fn read(&mut self, opcode: Opcode, range: (FileId, u64, u64, bool)) -> Outcome {
-        match self.read_bytes(opcode, range) {
-            Ok(bytes) => {
-                let outcome = Outcome::of(Ok(bytes.len()));
-                Outcome { payload: Payload::Bytes(bytes), ..outcome }
-            }
-            Err(errno) => Outcome::of(Err(errno)),
-        }
+        outcome_of_bytes(self.read_bytes(opcode, range))
     }
 
     fn read_bytes(
@@ -231,6 +246,38 @@ impl World {
         }
     }
 
+    /// Names after those that were read of this open directory, as many as fit.
+    fn read_directory(&mut self, id: FileId, len: usize) -> Result<Vec<u8>, i32> {
+        let file = self.files.get(id)?;
+        if !file.reads() {
+            return Err(libc::EBADF);
+        }
+        let entries = self.disk.entries_after(file.inode, file.last_name.as_deref())?;
+        let is_end = entries.is_empty();
+        let (mut bytes, mut last_name) = (Vec::new(), None);
+        for (name, inode, kind) in entries {
+            // `struct linux_dirent64`: the name ends in a NUL, and the record is padded.
+            let record = (19 + name.len() + 1).next_multiple_of(8);
+            if bytes.len() + record > len {
+                break;
+            }
+            let end = bytes.len() + record;
+            bytes.extend(inode.to_ne_bytes());
+            bytes.extend(0_i64.to_ne_bytes());
+            bytes.extend((record as u16).to_ne_bytes());
+            bytes.push(kind);
+            bytes.extend(&name);
+            bytes.resize(end, 0);
+            last_name = Some(name);
+        }
+        match last_name {
+            Some(name) => self.files.set_last_name(id, name),
+            None if is_end => {}
+            None => return Err(libc::EINVAL),
+        }
+        Ok(bytes)
+    }
+
     fn statx(&mut self, place: &Place, flags: i32) -> Outcome {
         match self.statx_inode(place, flags) {
             Ok(inode) => {
@@ -261,6 +308,16 @@ impl World {
             }
             _ => Ok(self.disk.root()),
         }
+    }
+}
+
+fn outcome_of_bytes(bytes: Result<Vec<u8>, i32>) -> Outcome {
+    match bytes {
+        Ok(bytes) => {
+            let outcome = Outcome::of(Ok(bytes.len()));
+            Outcome { payload: Payload::Bytes(bytes), ..outcome }
+        }
+        Err(errno) => Outcome::of(Err(errno)),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -17,10 +17,12 @@ use crate::{
     net::{Address, KeepAlive, ListenOptions, Shutdown},
     sim::{
         Shared, Simulation,
+        endpoint::Stream,
         files::identity,
         network::{EndpointId, Network},
         world::World,
     },
+    sync::lock,
 };
 
 /// Whether there ever was a simulated socket.
@@ -41,7 +43,7 @@ pub(crate) fn find(descriptor: &Descriptor) -> Option<SimulatedSocket> {
     }
     let identity = identity(descriptor)?;
     let simulations: Vec<Simulation> =
-        all().iter().filter_map(Weak::upgrade).map(Simulation).collect();
+        lock(&ALL).iter().filter_map(Weak::upgrade).map(Simulation).collect();
     simulations.into_iter().find_map(|simulation| {
         let world = simulation.lock();
         let endpoint = world.files.find(identity).and_then(|file| world.files.endpoint(file));
@@ -50,17 +52,13 @@ pub(crate) fn find(descriptor: &Descriptor) -> Option<SimulatedSocket> {
     })
 }
 
-fn all() -> std::sync::MutexGuard<'static, Vec<Weak<Shared>>> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Simulation {
     /// Sees to it that its sockets are found by their descriptors.
     fn enlist(&self) {
-        let mut all = all();
+        let mut all = lock(&ALL);
         all.retain(|other| other.strong_count() > 0);
-        if !all.iter().any(|other| std::ptr::eq(other.as_ptr(), std::sync::Arc::as_ptr(&self.0))) {
-            all.push(std::sync::Arc::downgrade(&self.0));
+        if !all.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(&self.0))) {
+            all.push(Arc::downgrade(&self.0));
         }
         drop(all);
         ANY.store(true, Ordering::Release);
@@ -118,41 +116,32 @@ impl SimulatedSocket {
     }
 
     pub(crate) fn set_reset_on_close(&self) -> Result<(), i32> {
-        self.simulation.lock().network.stream(self.endpoint)?.reset_on_close();
-        Ok(())
+        self.change(Stream::reset_on_close)
     }
 
     pub(crate) fn set_send_buffer(&self, bytes: usize) -> Result<(), i32> {
-        self.simulation.lock().network.stream(self.endpoint)?.set_send_room(bytes);
-        Ok(())
+        self.change(|stream| stream.set_send_room(bytes))
     }
 
     pub(crate) fn set_receive_buffer(&self, bytes: usize) -> Result<(), i32> {
-        self.simulation.lock().network.stream(self.endpoint)?.set_receive_room(bytes);
-        Ok(())
+        self.change(|stream| stream.set_receive_room(bytes))
     }
 
     pub(crate) fn set_user_timeout(&self, timeout: Duration) -> Result<(), i32> {
-        self.set_patience(|network, at| {
-            network.stream(at)?.set_user_timeout(timeout);
-            Ok(())
-        })
+        self.set_patience(|stream| stream.set_user_timeout(timeout))
     }
 
     pub(crate) fn set_keepalive(&self, keepalive: Option<KeepAlive>) -> Result<(), i32> {
-        self.set_patience(|network, at| {
-            network.stream(at)?.set_keepalive(keepalive);
-            Ok(())
-        })
+        self.set_patience(|stream| stream.set_keepalive(keepalive))
     }
 
-    fn set_patience(
-        &self,
-        set: impl FnOnce(&mut Network, EndpointId) -> Result<(), i32>,
-    ) -> Result<(), i32> {
-        let mut world = self.simulation.lock();
-        set(&mut world.network, self.endpoint)?;
-        world.expect_silence(self.endpoint);
+    fn change(&self, set: impl FnOnce(&mut Stream)) -> Result<(), i32> {
+        self.simulation.lock().network.stream(self.endpoint).map(set)
+    }
+
+    fn set_patience(&self, set: impl FnOnce(&mut Stream)) -> Result<(), i32> {
+        self.change(set)?;
+        self.simulation.lock().expect_silence(self.endpoint);
         Ok(())
     }
 }

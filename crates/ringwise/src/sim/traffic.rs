@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::{
+    buf::BufferGroup,
     op::{Manner, Opcode},
     sim::{
         action::{Action, Deed, Exchange, Outcome, Payload},
@@ -161,29 +162,7 @@ impl World {
                 None => Step::Done(Outcome::of(Err(libc::EINVAL))),
             },
             Exchange::Receive { len } => self.receive(opcode, id, *len),
-            Exchange::ReceiveMulti { group } => {
-                let bytes_most = group.buffer_bytes();
-                let short_of = self.network.available(id) > 0
-                    && group.available() < group.count()
-                    && self.faults.strike(Fault::NoBuffers, opcode);
-                let index = if short_of { None } else { group.take() };
-                let Some(index) = index else {
-                    return Step::Done(Outcome::of(Err(libc::ENOBUFS)));
-                };
-                match self.receive_bytes(opcode, id, bytes_most) {
-                    Ok((bytes, _)) if !bytes.is_empty() || !self.network.is_stream(id) => {
-                        let len = bytes.len().min(bytes_most);
-                        let (group, bytes) = (group.clone(), bytes[..len].to_vec());
-                        let payload = Payload::Leased { group, index, bytes };
-                        let outcome = Outcome { payload, ..Outcome::of(Ok(len)) };
-                        self.go_on(opcode, outcome)
-                    }
-                    nothing => {
-                        group.put_back(index);
-                        step_of(nothing.map(|_| 0))
-                    }
-                }
-            }
+            Exchange::ReceiveMulti { group } => self.receive_leased(opcode, id, group),
             Exchange::Send { bytes, moved, manner, to } => {
                 let answer = loop {
                     let rest = &bytes[*moved..];
@@ -211,6 +190,30 @@ impl World {
                 // Silence counts from when something was sent into it.
                 self.expect_silence(id);
                 step_of(answer)
+            }
+        }
+    }
+
+    /// Receives into a buffer of a group.
+    fn receive_leased(&mut self, opcode: Opcode, id: EndpointId, group: &BufferGroup) -> Step {
+        let bytes_most = group.buffer_bytes();
+        let short_of = self.network.available(id) > 0
+            && group.available() < group.count()
+            && self.faults.strike(Fault::NoBuffers, opcode);
+        let index = if short_of { None } else { group.take() };
+        let Some(index) = index else {
+            return Step::Done(Outcome::of(Err(libc::ENOBUFS)));
+        };
+        match self.receive_bytes(opcode, id, bytes_most) {
+            Ok((bytes, _)) if !bytes.is_empty() || !self.network.is_stream(id) => {
+                let len = bytes.len().min(bytes_most);
+                let (group, bytes) = (group.clone(), bytes[..len].to_vec());
+                let payload = Payload::Leased { group, index, bytes };
+                self.go_on(opcode, Outcome { payload, ..Outcome::of(Ok(len)) })
+            }
+            nothing => {
+                group.put_back(index);
+                step_of(nothing.map(|_| 0))
             }
         }
     }

@@ -8,10 +8,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     sync::{Arc, Condvar},
+    task::Waker,
 };
 
 use crate::{
-    backend::classic::pool::Wake,
     error::Errno,
     op::Opcode,
     sim::{
@@ -68,7 +68,7 @@ pub(crate) struct World {
     pub(super) powered: bool,
     pending: BTreeMap<Due, Pending>,
     mailboxes: BTreeMap<u32, VecDeque<(u64, Outcome)>>,
-    wakers: BTreeMap<u32, Wake>,
+    wakers: BTreeMap<u32, Waker>,
     /// Loops that sleep until their waker is used.
     asleep: BTreeSet<u32>,
     /// Which loop makes which operations by threads of its own.
@@ -118,7 +118,7 @@ impl World {
     }
 
     /// A new loop's number.
-    pub(super) fn join(&mut self, waker: Wake) -> u32 {
+    pub(super) fn join(&mut self, waker: Waker) -> u32 {
         let number = self.loops;
         self.loops += 1;
         self.mailboxes.insert(number, VecDeque::new());
@@ -158,7 +158,7 @@ impl World {
     pub(super) fn wake_all(&mut self) {
         for number in std::mem::take(&mut self.asleep) {
             if let Some(waker) = self.wakers.get(&number) {
-                waker.nudge();
+                waker.wake_by_ref();
             }
         }
     }
@@ -306,7 +306,7 @@ impl World {
         if self.asleep.remove(&owner)
             && let Some(waker) = self.wakers.get(&owner)
         {
-            waker.nudge();
+            waker.wake_by_ref();
         }
     }
 

@@ -5,7 +5,8 @@
 //! An address says how many of its bytes are set, and those are read here and no others.
 #![allow(unsafe_code)]
 
-use crate::op::RawAddress;
+/// An address as the kernel reads it.
+pub(crate) type RawAddress = rustix::net::SocketAddrAny;
 
 /// The name of a Unix socket's address: a path, perhaps with NUL bytes behind it; a NUL byte and a
 /// name that is no path; or nothing.

@@ -15,6 +15,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
 const PAGE_BYTES: usize = 4096;
 const MADE_HERE: u32 = 1;
 
@@ -30,18 +32,13 @@ unsafe impl Sync for ProcessMark {}
 impl ProcessMark {
     /// A mark of this process.
     pub(crate) fn new() -> io::Result<ProcessMark> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new anonymous mapping touches nothing that exists.
-        let page = unsafe { libc::mmap(ptr::null_mut(), PAGE_BYTES, protection, flags, -1, 0) };
-        if page == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let page =
+            unsafe { mmap_anonymous(ptr::null_mut(), PAGE_BYTES, access, MapFlags::PRIVATE) }?;
         let mark = ProcessMark(NonNull::new(page.cast()).expect("mmap does not give page 0"));
         // SAFETY: the page that was mapped just now. MADV_WIPEONFORK is Linux 4.14.
-        if unsafe { libc::madvise(page, PAGE_BYTES, libc::MADV_WIPEONFORK) } == -1 {
-            return Err(io::Error::last_os_error());
-        }
+        unsafe { madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork) }?;
         mark.page().store(MADE_HERE, Ordering::Relaxed);
         Ok(mark)
     }
@@ -61,6 +58,6 @@ impl ProcessMark {
 impl Drop for ProcessMark {
     fn drop(&mut self) {
         // SAFETY: mapped by `new` and by nobody else; no reference outlives the mark.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), PAGE_BYTES) };
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), PAGE_BYTES) };
     }
 }

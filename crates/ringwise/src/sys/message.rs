@@ -9,7 +9,8 @@
 
 use std::{fmt, mem::MaybeUninit};
 
-use crate::{buf::Buffer, net::Address, op::RawAddress, sys::vector::Vectors};
+use super::{address::RawAddress, vector::Vectors};
+use crate::{buf::Buffer, net::Address};
 
 pub(crate) struct Message {
     buffers: Vec<Buffer>,

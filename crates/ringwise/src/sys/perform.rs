@@ -15,9 +15,9 @@ use std::os::fd::RawFd;
 use libc::{c_int, off_t};
 
 use crate::{
-    backend::Blocking,
     buf::MOVED_BYTES_MAX,
     call::{Call, File, RawName},
+    descriptor::Blocking,
     error::Errno,
     sys::socket::perform_socket,
 };
@@ -28,6 +28,7 @@ use crate::{
 ///
 /// Every address in `call` is valid for what the call does with it, until this returns; nobody
 /// else touches memory that it writes.
+#[allow(clippy::too_many_lines, reason = "a table")]
 pub(crate) unsafe fn perform(call: &Call) -> i32 {
     let result = match *call {
         // What is not a call of the kernel's, or is the loop's own to keep.
@@ -117,6 +118,32 @@ pub(crate) unsafe fn perform(call: &Call) -> i32 {
             retry(|| unsafe {
                 libc::linkat(from.directory, from.path, to.directory, to.path, flags) as _
             })
+        }
+        Call::Symlink { target, name } => {
+            // SAFETY: the caller vouches for both names.
+            retry(|| unsafe { libc::symlinkat(target, name.directory, name.path) as _ })
+        }
+        Call::ReadLink { name, buffer } => {
+            let (to, len) = (buffer.pointer.cast(), buffer.len as usize);
+            // SAFETY: the caller vouches for the name and the buffer.
+            retry(|| unsafe { libc::readlinkat(name.directory, name.path, to, len) })
+        }
+        Call::SetMode { name, mode } => {
+            // SAFETY: the caller vouches for the name, which ends in a NUL.
+            let is_open_file = name.directory != libc::AT_FDCWD && unsafe { *name.path } == 0;
+            // SAFETY: the caller vouches for the name.
+            retry(|| unsafe {
+                if is_open_file {
+                    libc::fchmod(name.directory, mode) as _
+                } else {
+                    libc::fchmodat(name.directory, name.path, mode, 0) as _
+                }
+            })
+        }
+        Call::ReadDirectory { file, buffer } => {
+            let (to, len) = (buffer.pointer, buffer.len);
+            // SAFETY: the caller vouches for the buffer.
+            retry(|| unsafe { libc::syscall(libc::SYS_getdents64, fd(file), to, len) as _ })
         }
     };
     decode(result)

@@ -81,7 +81,7 @@ impl EnterHandle {
         };
         // SAFETY: either the ring's descriptor, which is open as long as the ring that has this
         // handle, or its entry in the thread's table, never -1, which the kernel takes for one.
-        let fd = unsafe { borrow(fd) };
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         let entered = match timeout {
             // SAFETY: no argument structure; the entries in the queue are valid by the contract of
             // the queue's push (invariant 1).
@@ -125,14 +125,4 @@ fn register_ring(fd: RawFd) -> Option<u32> {
 fn register(fd: RawFd, opcode: libc::c_uint, update: &mut Update) -> libc::c_long {
     // SAFETY: one structure of the kernel's layout, which outlives the call.
     unsafe { libc::syscall(libc::SYS_io_uring_register, fd, opcode, &raw mut *update, 1_u32) }
-}
-
-/// Copies a descriptor's number into a borrowed form for the length of a call.
-///
-/// # Safety
-///
-/// `fd` stays open for the length of the borrow.
-pub(crate) unsafe fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: the caller vouches.
-    unsafe { BorrowedFd::borrow_raw(fd) }
 }

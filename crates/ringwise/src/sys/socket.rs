@@ -6,7 +6,7 @@
 //! stays there until the call has returned (invariant 1).
 #![allow(unsafe_code)]
 
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 
 use libc::{c_int, c_void};
 use rustix::{
@@ -14,10 +14,7 @@ use rustix::{
     net::{ipproto, sockopt},
 };
 
-use super::{
-    perform::{decode, fd, retry},
-    ring::borrow,
-};
+use super::perform::{decode, fd, retry};
 use crate::{
     buf::{Group, RawBuffer},
     call::{Call, File},
@@ -217,7 +214,7 @@ pub(crate) unsafe fn begin_connect(
     len: libc::socklen_t,
 ) -> i32 {
     // SAFETY: the operation holds the descriptor.
-    let socket = unsafe { borrow(fd(file)) };
+    let socket = unsafe { BorrowedFd::borrow_raw(fd(file)) };
     // Only the flag keeps connect(2) from waiting; it is the caller's, so it is put back.
     let flags = fcntl_getfl(socket).unwrap_or(OFlags::empty());
     if !flags.contains(OFlags::NONBLOCK) {
@@ -238,7 +235,7 @@ pub(crate) unsafe fn begin_connect(
 /// As for [`perform_socket`].
 pub(crate) unsafe fn end_connect(socket: RawFd) -> i32 {
     // SAFETY: the operation holds the descriptor.
-    let socket = unsafe { borrow(socket) };
+    let socket = unsafe { BorrowedFd::borrow_raw(socket) };
     match sockopt::socket_error(socket) {
         Ok(Ok(())) => match rustix::net::getpeername(socket) {
             Err(rustix::io::Errno::NOTCONN) => -libc::EINPROGRESS,
@@ -255,7 +252,7 @@ pub(crate) unsafe fn end_connect(socket: RawFd) -> i32 {
 /// The descriptor is open.
 pub(crate) unsafe fn make_nonblocking(listener: RawFd) {
     // SAFETY: the caller vouches.
-    let listener = unsafe { borrow(listener) };
+    let listener = unsafe { BorrowedFd::borrow_raw(listener) };
     if let Ok(flags) = fcntl_getfl(listener)
         && !flags.contains(OFlags::NONBLOCK)
     {
@@ -272,6 +269,6 @@ pub(crate) unsafe fn make_nonblocking(listener: RawFd) {
 /// The descriptor is open.
 pub(crate) unsafe fn is_tcp(socket: RawFd) -> bool {
     // SAFETY: the caller vouches.
-    let socket = unsafe { borrow(socket) };
+    let socket = unsafe { BorrowedFd::borrow_raw(socket) };
     sockopt::socket_protocol(socket).is_ok_and(|protocol| protocol == Some(ipproto::TCP))
 }

@@ -68,7 +68,7 @@ pub fn what_lies_behind_descriptors_is_received(way: Loop) {
 }
 
 /// Not with a submission thread: there one such receive in 50 was still waiting after five seconds, its
-/// bytes readable and the thread asleep (Linux 6.18; docs/kernels.md).
+/// bytes readable and the thread asleep (Linux 6.18; docs/reference/kernels.md).
 pub fn what_lies_behind_urgent_data_is_received(way: Loop) {
     if way.is_simulated() || matches!(way, Loop::UringSqpoll) {
         return;

@@ -126,6 +126,22 @@ const EXAMPLES: &[(Opcode, End, Make)] = &[
     (Opcode::Link, End::Success, |scene, _| {
         Some(Operation::link(scene.disk.counted_file(1), scene.path("linked")))
     }),
+    (Opcode::Symlink, End::Success, |scene, _| {
+        Some(Operation::symlink("nowhere", scene.path("link")))
+    }),
+    (Opcode::ReadLink, End::Success, |scene, _| {
+        scene.disk.symlink("nowhere".as_ref(), &scene.path("link"));
+        Some(Operation::read_link(scene.path("link")))
+    }),
+    (Opcode::SetMode, End::Success, |scene, _| {
+        Some(Operation::set_mode(scene.disk.counted_file(1), 0o600))
+    }),
+    (Opcode::SetMode, End::Success, |scene, _| {
+        Some(Operation::set_mode_descriptor(&scene.file(), 0o600))
+    }),
+    (Opcode::ReadDirectory, End::Success, |scene, _| {
+        Some(Operation::read_directory(&scene.disk.open(scene.disk.path()), vec![0; 1024]))
+    }),
     (Opcode::Timeout, End::Success, |_, _| Some(Operation::timeout(Duration::from_millis(1)))),
     (Opcode::Cancel, End::NothingToCancel, |scene, _| Some(Operation::cancel(scene.ticket))),
     (Opcode::Accept, End::Success, |scene, _| Some(Operation::accept(scene.listener()))),

@@ -47,9 +47,9 @@ const COLORS: [(f64, f64, f64); 5] = [
 /// What a panel shows.
 pub struct Drawing<'a> {
     /// The first line above it.
-    pub title: String,
+    pub title: &'a str,
     /// The second.
-    pub subtitle: String,
+    pub subtitle: &'a str,
     /// Counts by time and latency.
     pub columns: &'a [[u64; BUCKETS]],
     /// How many samples the columns are of, all as long as each other.
@@ -88,7 +88,7 @@ impl Legend {
         const BOX_WIDTH: f64 = 26.0;
         let cell = latency_text(self.column_s * 1e9);
         let words = format!("reads in a cell of {cell} and a quarter of an octave, at least");
-        let mut out = text(PLOT_LEFT, y + 16.0, "start", FAINT_COLOR, 11, &words);
+        let mut out = text((PLOT_LEFT, y + 16.0), "start", FAINT_COLOR, 11, &words);
         for level in 0..self.levels {
             let x = PLOT_LEFT + f64::from(level) * BOX_WIDTH;
             let _ = writeln!(
@@ -99,7 +99,7 @@ impl Legend {
                 self.color(level)
             );
             let least = short_count(1 << level);
-            out += &text(x + BOX_WIDTH / 2.0, y + 42.0, "middle", FAINT_COLOR, 9, &least);
+            out += &text((x + BOX_WIDTH / 2.0, y + 42.0), "middle", FAINT_COLOR, 9, &least);
         }
         out
     }
@@ -141,13 +141,13 @@ pub fn moved(x: f64, y: f64, body: &str) -> String {
 
 /// A line of text above panels, below `y`.
 pub fn heading(y: f64, words: &str) -> String {
-    text(PLOT_LEFT, y + HEADER_HEIGHT - 8.0, "start", TEXT_COLOR, 15, words)
+    text((PLOT_LEFT, y + HEADER_HEIGHT - 8.0), "start", TEXT_COLOR, 15, words)
 }
 
 /// A panel at the origin.
 pub fn panel(drawing: &Drawing<'_>) -> String {
-    let mut out = text(PLOT_LEFT, 20.0, "start", TEXT_COLOR, 14, &drawing.title);
-    out += &text(PLOT_LEFT, 37.0, "start", FAINT_COLOR, 11, &drawing.subtitle);
+    let mut out = text((PLOT_LEFT, 20.0), "start", TEXT_COLOR, 14, drawing.title);
+    out += &text((PLOT_LEFT, 37.0), "start", FAINT_COLOR, 11, drawing.subtitle);
     out += &latency_axis();
     out += &cells(drawing);
     out += &time_axis(drawing);
@@ -203,7 +203,7 @@ fn latency_axis() -> String {
     for (latency_ns, words) in ticks {
         let y = height_of(latency_ns);
         out += &line((PLOT_LEFT, y), (PLOT_LEFT + PLOT_WIDTH, y), GRID_COLOR, "");
-        out += &text(PLOT_LEFT - 6.0, y + 4.0, "end", TEXT_COLOR, 11, words);
+        out += &text((PLOT_LEFT - 6.0, y + 4.0), "end", TEXT_COLOR, 11, words);
     }
     let (x, y) = (12.0, PLOT_TOP + PLOT_HEIGHT / 2.0);
     let _ = writeln!(
@@ -226,13 +226,13 @@ fn time_axis(drawing: &Drawing<'_>) -> String {
         let x = PLOT_LEFT + PLOT_WIDTH * share;
         out += &line((x, bottom), (x, bottom + 4.0), FAINT_COLOR, "");
         let words = number(drawing.seconds * share);
-        out += &text(x, bottom + 16.0, "middle", TEXT_COLOR, 11, &words);
+        out += &text((x, bottom + 16.0), "middle", TEXT_COLOR, 11, &words);
     }
     let words = match drawing.samples {
         1 => "measured time, s".to_owned(),
         samples => format!("measured time of {samples} samples, one after the other, s"),
     };
-    out + &text(PLOT_LEFT + PLOT_WIDTH / 2.0, bottom + 34.0, "middle", FAINT_COLOR, 11, &words)
+    out + &text((PLOT_LEFT + PLOT_WIDTH / 2.0, bottom + 34.0), "middle", FAINT_COLOR, 11, &words)
 }
 
 /// A line across at each percentile, named at its right end; the names keep their distance.
@@ -246,7 +246,7 @@ fn percentile_lines(latency: &Percentiles) -> String {
         let at = (y + 4.0).min(lowest_free);
         lowest_free = at - TEXT_DISTANCE;
         let words = format!("{name} {}", latency_text(latency_ns as f64));
-        out += &text(right + 5.0, at, "start", MARK_COLOR, 11, &words);
+        out += &text((right + 5.0, at), "start", MARK_COLOR, 11, &words);
     }
     out
 }
@@ -255,7 +255,7 @@ fn line(from: (f64, f64), to: (f64, f64), color: &str, more: &str) -> String {
     markup::line(from, to, &format!("stroke=\"{color}\"{more}"))
 }
 
-fn text(x: f64, y: f64, anchor: &str, color: &str, size: u32, words: &str) -> String {
+fn text((x, y): (f64, f64), anchor: &str, color: &str, size: u32, words: &str) -> String {
     markup::text(x, y, anchor, &format!("fill=\"{color}\" font-size=\"{size}\""), words)
 }
 
@@ -270,8 +270,8 @@ mod tests {
         columns[1][40] = 5;
         let legend = Legend::new(5, 0.5);
         let drawing = Drawing {
-            title: String::new(),
-            subtitle: String::new(),
+            title: "",
+            subtitle: "",
             columns: &columns,
             samples: 1,
             seconds: 1.0,

@@ -1,22 +1,27 @@
 //! What the page ends with: the machines beside each other, and how the figures were made.
 
-use std::fmt::Write;
-
+use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
-use super::run_name;
-use crate::report::{figures::words, markup::escaped, saved::Saved};
+use super::topic::wide;
+use crate::report::{
+    figures::words,
+    saved::{Saved, run_name},
+};
+
+/// Names with their values.
+type Facts = Vec<(String, String)>;
 
 /// Draws both.
-pub fn draw(out: &mut String, runs: &[Saved]) {
-    out.push_str("<section id=\"machine\"><h2>Machine</h2>\n");
-    let facts: Vec<Vec<(String, String)>> = runs.iter().map(facts_of).collect();
-    table(out, runs, &facts, "Machine");
-    out.push_str("</section>\n<section id=\"method\"><h2>Method</h2>\n");
-    out.push_str(METHOD);
-    let how: Vec<Vec<(String, String)>> = runs.iter().map(method_of).collect();
-    table(out, runs, &how, "Method in numbers");
-    out.push_str("</section>\n");
+pub fn draw(runs: &[Saved]) -> Markup {
+    html! {
+        section id="machine" { h2 { "Machine" } (table("Machine", runs, facts_of)) }
+        section id="method" {
+            h2 { "Method" }
+            (PreEscaped(METHOD))
+            (table("Method in numbers", runs, method_of))
+        }
+    }
 }
 
 const METHOD: &str = "<ul>\
@@ -32,7 +37,7 @@ above its idle baseline.</li>\
 </ul>\n";
 
 /// Everything that was found out, nested names joined: a fact that is missing has its reason.
-fn facts_of(run: &Saved) -> Vec<(String, String)> {
+fn facts_of(run: &Saved) -> Facts {
     let mut facts = Vec::new();
     for (name, value) in run.environment.iter().chain(&run.storage) {
         flatten(&words(name), value, &mut facts);
@@ -40,7 +45,7 @@ fn facts_of(run: &Saved) -> Vec<(String, String)> {
     facts
 }
 
-fn method_of(run: &Saved) -> Vec<(String, String)> {
+fn method_of(run: &Saved) -> Facts {
     let mut facts = vec![
         ("program".to_owned(), format!("ringwise {}", run.version)),
         ("interleaved blocks".to_owned(), run.repeats.to_string()),
@@ -59,7 +64,7 @@ fn method_of(run: &Saved) -> Vec<(String, String)> {
     facts
 }
 
-fn flatten(name: &str, value: &Value, facts: &mut Vec<(String, String)>) {
+fn flatten(name: &str, value: &Value, facts: &mut Facts) {
     match value {
         Value::Object(fields) => match fields.get("unknown").and_then(Value::as_str) {
             Some(reason) => {
@@ -86,42 +91,41 @@ fn plain(value: &Value) -> String {
 }
 
 /// A line for each name, a column for each run; lines in which the runs differ are marked.
-fn table(out: &mut String, runs: &[Saved], facts: &[Vec<(String, String)>], label: &str) {
+fn table(label: &str, runs: &[Saved], facts: fn(&Saved) -> Facts) -> Markup {
+    let facts: Vec<Facts> = runs.iter().map(facts).collect();
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in facts.iter().flatten() {
         if !names.contains(&name.as_str()) {
             names.push(name);
         }
     }
-    let _ = write!(
-        out,
-        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">\
-         <table class=\"facts\">"
-    );
-    if runs.len() > 1 {
-        out.push_str("<thead><tr><td></td>");
-        for index in 0..runs.len() {
-            let _ = write!(out, "<th scope=\"col\">{}</th>", escaped(&run_name(runs, index)));
+    let value = |facts: &Facts, name: &str| {
+        let found = facts.iter().find(|(own, _)| own == name);
+        found.map_or_else(|| "-".to_owned(), |(_, value)| value.clone())
+    };
+    let line = |name: &str| {
+        let values: Vec<String> = facts.iter().map(|facts| value(facts, name)).collect();
+        let differs = values.windows(2).any(|pair| pair[0] != pair[1]);
+        html! {
+            tr class=[differs.then_some("differs")] {
+                th scope="row" { (name) }
+                @for value in &values { td { (value) } }
+            }
         }
-        out.push_str("</tr></thead>");
-    }
-    out.push_str("<tbody>\n");
-    for name in names {
-        let of = |facts: &Vec<(String, String)>| {
-            let found = facts.iter().find(|(own, _)| own == name);
-            found.map_or_else(|| "-".to_owned(), |(_, value)| value.clone())
-        };
-        let values: Vec<String> = facts.iter().map(of).collect();
-        let class = if values.windows(2).any(|pair| pair[0] != pair[1]) {
-            " class=\"differs\""
-        } else {
-            ""
-        };
-        let _ = write!(out, "<tr{class}><th scope=\"row\">{}</th>", escaped(name));
-        for value in values {
-            let _ = write!(out, "<td>{}</td>", escaped(&value));
-        }
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</tbody></table></div>\n");
+    };
+    wide(
+        "wide",
+        label,
+        html! {
+            table.facts {
+                @if runs.len() > 1 {
+                    thead { tr {
+                        td {}
+                        @for index in 0..runs.len() { th scope="col" { (run_name(runs, index)) } }
+                    } }
+                }
+                tbody { @for name in names { (line(name)) } }
+            }
+        },
+    )
 }

@@ -12,11 +12,8 @@ use std::{
 use ringwise::Descriptor;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
-use crate::{
-    error::LabError,
-    job::Cache,
-    plan::{CopyProgram, DataSet},
-};
+use super::plan::{CopyProgram, DataSet};
+use crate::{error::LabError, job::Cache};
 
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -34,6 +31,8 @@ pub(super) struct Scene {
     pub(super) is_tree: bool,
     /// Paths below the source, empty for a single file.
     files: Vec<PathBuf>,
+    /// Whether each copy goes to where the last one was removed.
+    is_again: bool,
 }
 
 impl Scene {
@@ -54,10 +53,13 @@ impl Scene {
         }
         fs::create_dir(&root).map_err(|error| LabError::on("creating", &root, &error))?;
         let stage = Stage(root.clone());
-        spread(&root);
+        if !set.is_again {
+            spread(&root);
+        }
         let (source, number) = (root.join("source"), AtomicU64::new(0));
         let is_tree = set.directories > 0;
-        let mut scene = Scene { root, source, number, is_tree, files: Vec::new() };
+        let mut scene =
+            Scene { root, source, number, is_tree, files: Vec::new(), is_again: set.is_again };
         let mut random = fastrand::Rng::with_seed(seed);
         let mut piece = vec![0; PIECE_BYTES];
         let mut number = 0;
@@ -84,8 +86,22 @@ impl Scene {
                 number += 1;
             }
         }
+        if set.is_again {
+            scene.copy_once()?;
+        }
         scene.sync()?;
         Ok((scene, stage))
+    }
+
+    /// Makes a copy, so that the first that is measured also goes to where one was removed.
+    fn copy_once(&self) -> Result<(), LabError> {
+        for name in &self.files {
+            let path = below(&self.copy(), name);
+            let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+            made.and_then(|()| fs::copy(self.source_of(name), &path))
+                .map_err(|error| LabError::on("copying to", &path, &error))?;
+        }
+        Ok(())
     }
 
     /// A path of the source; the source itself where it is a single file.
@@ -99,7 +115,7 @@ impl Scene {
     }
 
     /// Removes the copy, lets the device come to rest, and brings the page cache into a state.
-    /// The next copy gets another name.
+    /// The next copy gets another name, unless it is to go to the same place.
     pub(super) fn prepare(&self, cache: Cache) -> Result<(), LabError> {
         let copy = self.copy();
         let removed = match fs::symlink_metadata(&copy) {
@@ -108,7 +124,9 @@ impl Scene {
             _ => fs::remove_file(&copy),
         };
         removed.map_err(|error| LabError::on("removing", &copy, &error))?;
-        self.number.fetch_add(1, Ordering::Relaxed);
+        if !self.is_again {
+            self.number.fetch_add(1, Ordering::Relaxed);
+        }
         self.sync()?;
         let mut piece = vec![0; PIECE_BYTES];
         for name in &self.files {
@@ -158,24 +176,10 @@ impl Scene {
     }
 
     /// The command that copies it.
-    pub(super) fn command(&self, program: CopyProgram) -> Result<Command, String> {
-        let mut command = match program {
-            CopyProgram::Gnu => Command::new("cp"),
-            CopyProgram::Xcp | CopyProgram::Fcp | CopyProgram::Cpz => {
-                Command::new(program.to_string())
-            }
-            _ => own()?,
-        };
-        match program {
-            CopyProgram::RingwiseSync => drop(command.arg("--engine=sync")),
-            CopyProgram::RingwiseUring => drop(command.arg("--engine=uring")),
-            CopyProgram::RingwiseDurable => drop(command.arg("--durable")),
-            CopyProgram::RingwiseVerify => drop(command.arg("--verify")),
-            CopyProgram::RingwiseAtomic => drop(command.arg("--atomic")),
-            _ => {}
-        }
-        // These two copy trees without being told.
-        if self.is_tree && !matches!(program, CopyProgram::Fcp | CopyProgram::Cpz) {
+    pub(super) fn command(&self, program: &CopyProgram) -> Result<Command, String> {
+        let mut command = program.command.map_or_else(own, |name| Ok(Command::new(name)))?;
+        command.args(program.flag);
+        if self.is_tree && program.has_r {
             command.arg("-r");
         }
         command.arg(&self.source).arg(self.copy()).stdin(Stdio::null()).stdout(Stdio::null());
@@ -257,11 +261,16 @@ fn is_same(one: &Path, other: &Path, pieces: &mut (Vec<u8>, Vec<u8>)) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{plan::Part, testing};
+    use crate::testing;
+    use crate::workload::copy::plan::Part;
 
     fn scene(directory: &Path, directories: usize) -> (Scene, Stage) {
+        lay(directory, directories, false)
+    }
+
+    fn lay(directory: &Path, directories: usize, is_again: bool) -> (Scene, Stage) {
         let parts = vec![Part { files: 3, bytes: 5000 }];
-        let set = DataSet { name: "test".to_owned(), directories, parts };
+        let set = DataSet { name: "test".to_owned(), directories, parts, is_again };
         Scene::lay(directory, &set, 1, &AtomicBool::new(false)).unwrap()
     }
 
@@ -297,6 +306,17 @@ mod tests {
         fs::create_dir(&first).unwrap();
         scene.prepare(Cache::Warm).unwrap();
         assert!(!first.exists() && scene.copy() != first);
+    }
+
+    /// What a user does who copies again: no other set has it.
+    #[test]
+    fn a_copy_again_goes_to_where_one_was_removed() {
+        let directory = testing::directory();
+        let (scene, _stage) = lay(directory.path(), 2, true);
+        let first = scene.copy();
+        assert_eq!(scene.difference(), None, "one is there before the first is measured");
+        scene.prepare(Cache::Warm).unwrap();
+        assert!(!first.exists() && scene.copy() == first);
     }
 
     #[test]

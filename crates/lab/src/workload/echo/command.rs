@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
+use super::plan::{EchoServer, Spin};
 use crate::{
     job::Failure,
-    plan::{EchoServer, Spin},
     workload::server::{Announced, Server, own},
 };
 

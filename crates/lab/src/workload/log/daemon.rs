@@ -6,11 +6,14 @@ use std::{
     process::Command,
 };
 
-use super::{rsyslog, scratch::Scratch};
+use super::{
+    plan::{Guarantee, LogGroup, LogServer, LogSwitches, Transport},
+    rsyslog,
+    scratch::Scratch,
+};
 use crate::{
     error::plain,
     job::Failure,
-    plan::{Guarantee, LogGroup, LogServer, LogSwitches, Transport},
     workload::server::{Announced, Processors, Server, own},
 };
 
@@ -150,7 +153,6 @@ fn free_address() -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Gather;
 
     /// What one engine has and the other has not would be compared, and not the interface.
     #[test]
@@ -168,11 +170,11 @@ mod tests {
             let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
             words.filter(|word| *word != "uring" && *word != "epoll").collect::<Vec<_>>()
         };
-        let switched = LogSwitches { gather: Some(Gather::Receive), batch: Some(1) };
+        let switched = LogSwitches { batch: Some(1) };
         let of_ring = flags(&LogServer::Uring, switched);
         assert_eq!(of_ring, flags(&LogServer::Epoll, switched));
         assert!(switched.flags().iter().all(|flag| of_ring.contains(flag)), "{of_ring:?}");
         let by_itself = flags(&LogServer::Uring, LogSwitches::default());
-        assert_eq!(by_itself.len() + 2, of_ring.len(), "{by_itself:?}");
+        assert_eq!(by_itself.len() + 1, of_ring.len(), "{by_itself:?}");
     }
 }

@@ -4,15 +4,15 @@ use std::{cell::RefCell, sync::atomic::Ordering};
 
 use ringwise_measure::quantity::{bytes_text, size_text};
 
-use super::{Context, page_cache};
+use super::{group::Group, page_cache};
 use crate::{
     dataset::DataFile,
     error::LabError,
     gates::{self, Bound},
     job::{Cache, Job},
     memory_group::MemoryGroup,
-    plan::Group,
     sample::Sample,
+    workload::form::Context,
 };
 
 /// What share of the bound need not be in use for the cache to be called full.

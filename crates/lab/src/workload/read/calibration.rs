@@ -12,10 +12,10 @@ use crate::{
     engine::null::Null,
     error::LabError,
     job::{Cache, Extent, Job, Timing},
-    report::Section,
     row::RowKind,
     sample,
-    workload::Context,
+    section::Section,
+    workload::form::Context,
 };
 
 const CALIBRATION: Timing =

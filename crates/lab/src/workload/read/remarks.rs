@@ -2,11 +2,12 @@
 
 use ringwise_measure::cpu::allowed_cpus;
 
+use super::group::Group;
 use crate::{
-    engine::uring::Switch,
+    engine::{name::EngineName, uring::Switch},
     gates,
-    plan::{EngineName, Group},
     row::{Row, RowKind},
+    workload::form,
 };
 
 /// Below this share of the depth in flight, the lab's own time left out, a row is marked.
@@ -36,7 +37,7 @@ pub fn remark(group: &Group, rows: &mut [Row]) {
         if is_queued && in_flight < FULL_SHARE_MIN * busy_share * row.depth as f64 {
             measured.remarks.push(format!("kept {in_flight:.1} of {} in flight", row.depth));
         }
-        crate::workload::remark(row);
+        form::remark(row);
     }
     let with = |switch| move |name: &EngineName| name.has(switch);
     mark(group, rows, with(Switch::Unverified), "not verified, as fio");

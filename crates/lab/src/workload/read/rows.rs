@@ -1,8 +1,8 @@
 //! Which rows a group has.
 
+use super::group::Group;
 use crate::{
-    engine::uring::Switches,
-    plan::{EngineName, Group},
+    engine::{name::EngineName, uring::Switches},
     row::RowKind,
 };
 
@@ -60,15 +60,14 @@ fn subject(engines: &[EngineName]) -> Option<EngineName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{args::Args, plan::Plan};
+    use crate::{args::Args, testing::read_groups};
 
     fn planned(change: impl FnOnce(&mut Args)) -> Vec<String> {
         let mut args =
             Args { workload: Some("read".into()), threads: Some("2".into()), ..Args::default() };
         change(&mut args);
-        let plan = Plan::new(&args).unwrap();
         let name = |row: RowPlan| format!("{}@{} {:?}", row.engine, row.depth, row.kind);
-        rows(&plan.groups[0]).into_iter().map(name).collect()
+        rows(&read_groups(&args).unwrap()[0]).into_iter().map(name).collect()
     }
 
     #[test]

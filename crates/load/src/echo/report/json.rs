@@ -1,9 +1,10 @@
-//! The result as JSON: `docs/schema/load-echo-1.json` describes it. A field is never renamed within
+//! The result as JSON: `docs/reference/schema/load-echo-1.json` describes it. A field is never renamed within
 //! a version of the schema.
 
 use serde::Serialize;
 
 use crate::{
+    args::typed,
     crew::{CostFacts, CountFacts},
     document,
     echo::{outcome::Outcome, plan::Plan},
@@ -17,7 +18,7 @@ struct Document<'a> {
     schema: &'static str,
     version: &'static str,
     address: &'a str,
-    mode: &'static str,
+    mode: String,
     connections: usize,
     idle_connections: usize,
     slow_connections: usize,
@@ -40,10 +41,10 @@ pub(crate) fn text(plan: &Plan, outcome: &Outcome) -> String {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
         address: &plan.name,
-        mode: plan.mode.name(),
+        mode: typed(plan.mode),
         connections: plan.connections,
-        idle_connections: plan.mode.idle(),
-        slow_connections: plan.mode.slow(),
+        idle_connections: plan.idle,
+        slow_connections: plan.slow,
         length_bytes: plan.length_bytes,
         pipeline: plan.pipeline,
         rate_per_s: plan.rate_per_s,

@@ -1,4 +1,4 @@
-//! The result as JSON: `docs/schema/load-log-1.json` describes it. A field is never renamed within
+//! The result as JSON: `docs/reference/schema/load-log-1.json` describes it. A field is never renamed within
 //! a version of the schema.
 
 use std::time::Duration;
@@ -6,12 +6,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
+    args::typed,
     crew::{CostFacts, CountFacts},
     document,
     log::{
         outcome::Outcome,
         plan::{Plan, Source},
-        search::Found,
+        search::{Found, Step},
         stored::Stored,
     },
 };
@@ -24,9 +25,9 @@ struct Document<'a> {
     schema: &'static str,
     version: &'static str,
     target: &'a str,
-    protocol: &'static str,
+    protocol: String,
     tls: bool,
-    ack: Option<&'static str>,
+    ack: Option<String>,
     promise: Option<&'a str>,
     connections: usize,
     idle_connections: usize,
@@ -41,7 +42,7 @@ struct Document<'a> {
     counts: CountFacts,
     acknowledged: Option<u64>,
     rejected: u64,
-    stored: Option<StoredFacts>,
+    stored: Option<Stored>,
     whole_s: f64,
     whole_per_s: f64,
     sends: u64,
@@ -51,28 +52,10 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct StoredFacts {
-    lines: u64,
-    lost: u64,
-    twice: u64,
-    altered: u64,
-}
-
-#[derive(Serialize)]
 struct SearchFacts<'a> {
     p99_limit_ns: u64,
     client_bound: bool,
-    steps: Vec<StepFacts<'a>>,
-}
-
-#[derive(Serialize)]
-struct StepFacts<'a> {
-    rate_per_s: u64,
-    ops_per_s: f64,
-    p99_ns: u64,
-    held: bool,
-    miss: Option<&'a str>,
-    client_bound: bool,
+    steps: &'a [Step],
 }
 
 /// The document.
@@ -86,9 +69,9 @@ pub(crate) fn text(plan: &Plan, outcome: &Outcome, found: Option<&Found>) -> Str
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
         target: &plan.name,
-        protocol: plan.protocol.name(),
+        protocol: typed(plan.protocol),
         tls: plan.tls.is_some(),
-        ack: plan.ack.map(|ack| ack.name()),
+        ack: plan.ack.map(typed),
         promise: outcome.promise.as_deref(),
         connections: plan.connections,
         idle_connections: plan.idle,
@@ -102,36 +85,15 @@ pub(crate) fn text(plan: &Plan, outcome: &Outcome, found: Option<&Found>) -> Str
         counts: totals.counts(),
         acknowledged: outcome.acknowledged(),
         rejected: outcome.rejected,
-        stored: outcome.stored.map(StoredFacts::of),
+        stored: outcome.stored,
         whole_s: Duration::from_nanos(outcome.whole_ns).as_secs_f64(),
         whole_per_s: outcome.whole_per_second(),
         sends: outcome.writes,
         costs: totals.costs(plan.is_paced(), plan.server_pid),
-        search: found.map(SearchFacts::of),
-    })
-}
-
-impl StoredFacts {
-    fn of(stored: Stored) -> StoredFacts {
-        let Stored { lines, lost, twice, altered } = stored;
-        StoredFacts { lines, lost, twice, altered }
-    }
-}
-
-impl SearchFacts<'_> {
-    fn of(found: &Found) -> SearchFacts<'_> {
-        let steps = found.steps.iter().map(|step| StepFacts {
-            rate_per_s: step.rate_per_s,
-            ops_per_s: step.done_per_s,
-            p99_ns: step.p99_ns,
-            held: step.miss.is_none(),
-            miss: step.miss.as_deref(),
-            client_bound: step.is_client_bound,
-        });
-        SearchFacts {
+        search: found.map(|found| SearchFacts {
             p99_limit_ns: found.limit.as_nanos() as u64,
             client_bound: found.is_client_bound(),
-            steps: steps.collect(),
-        }
-    }
+            steps: &found.steps,
+        }),
+    })
 }

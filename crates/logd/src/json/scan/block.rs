@@ -1,5 +1,5 @@
-//! Blocks of 64 bytes, whose bytes that end runs are bits of a word: a block is looked at once, and
-//! each string in it costs a shift and a count of zeros.
+//! Scans blocks of 64 bytes. Each block is read once and gives a word with a bit for each byte that ends a run,
+//! so each string in the block costs one shift and one count of zeros.
 
 use wide::{CmpEq, CmpLt, i8x16};
 
@@ -8,17 +8,17 @@ use super::{ByWord, Scan};
 const BLOCK_BYTES: usize = 64;
 const VECTOR_BYTES: usize = 16;
 
-/// A block at a time.
-pub(in crate::json) struct ByBlock {
-    /// Where the block begins that was looked at last.
+/// Scans a block at a time.
+pub(crate) struct ByBlock {
+    /// The start of the block that was read last.
     start: usize,
-    /// A bit for each of its bytes, the first lowest: 1 ends a run.
+    /// A bit for each of its bytes, the first byte lowest; 1 if the byte ends a run.
     ends: u64,
 }
 
 impl Default for ByBlock {
     fn default() -> ByBlock {
-        // No block begins there.
+        // No block starts here.
         ByBlock { start: usize::MAX, ends: 0 }
     }
 }
@@ -43,7 +43,7 @@ impl Scan for ByBlock {
 }
 
 impl ByBlock {
-    /// The first byte that ends a run in a later block.
+    /// Finds the first byte in later blocks that ends a run.
     #[inline(never)]
     fn go_on(&mut self, bytes: &[u8]) -> usize {
         loop {
@@ -55,7 +55,7 @@ impl ByBlock {
         }
     }
 
-    /// Looks at the block that begins there. The end of the bytes ends a run.
+    /// Reads the block at `start`. The end of the bytes ends a run too.
     #[inline(always)]
     fn look(&mut self, bytes: &[u8], start: usize) {
         self.start = start;
@@ -66,7 +66,7 @@ impl ByBlock {
     }
 }
 
-/// Of a block that is not whole.
+/// Reads a block that is not whole.
 #[inline(never)]
 fn ends_of_last(bytes: &[u8], start: usize) -> u64 {
     let rest = bytes.get(start..).unwrap_or_default();
@@ -90,7 +90,7 @@ fn ends_of_vector(bytes: &[u8; VECTOR_BYTES]) -> u16 {
     let vector = i8x16::new(bytes.map(|byte| byte as i8));
     let quotes = vector.cmp_eq(i8x16::splat(b'"' as i8));
     let backslashes = vector.cmp_eq(i8x16::splat(b'\\' as i8));
-    // As numbers with a sign, bytes beyond ASCII are less than a space too.
+    // As signed numbers, bytes beyond ASCII are less than a space too.
     let controls = vector.cmp_lt(i8x16::splat(b' ' as i8));
     (quotes | backslashes | controls).move_mask() as u16
 }

@@ -17,7 +17,7 @@
 
 use std::{
     collections::VecDeque,
-    os::fd::{OwnedFd, RawFd},
+    os::fd::{BorrowedFd, OwnedFd, RawFd},
 };
 
 use rustix::{
@@ -25,17 +25,14 @@ use rustix::{
     io::Errno,
 };
 
-use super::pool::{Attempt, Job};
+use super::pool::{Attempt, Job, SocketName};
 use crate::{
     backend::Cqe,
     call::Call,
     op::Manner,
-    sys::{
-        ring::borrow,
-        socket::{
-            begin_connect, end_connect, is_tcp, make_nonblocking, receive_chosen, remaining, send,
-            send_message, transfer,
-        },
+    sys::socket::{
+        begin_connect, end_connect, is_tcp, make_nonblocking, receive_chosen, remaining, send,
+        send_message, transfer,
     },
 };
 
@@ -114,10 +111,10 @@ impl Sockets {
         &mut self,
         epoll: &OwnedFd,
         job: Job,
-        fd: RawFd,
-        serial: u64,
+        name: SocketName,
         ready: &mut impl Extend<Cqe>,
     ) -> Result<(), Job> {
+        let SocketName { fd, serial } = name;
         let at = fd as usize;
         if at >= self.by_number.len() {
             self.by_number.resize_with(at + 1, || None);
@@ -295,7 +292,7 @@ impl Socket {
 
     fn register(&mut self, epoll: &OwnedFd, fd: RawFd) -> Result<(), Errno> {
         // SAFETY: the operation of a waiting call holds the descriptor.
-        let file = unsafe { borrow(fd) };
+        let file = unsafe { BorrowedFd::borrow_raw(fd) };
         if !self.is_registered {
             // SAFETY: as above.
             self.is_tcp = unsafe { is_tcp(fd) };

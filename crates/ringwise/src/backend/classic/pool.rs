@@ -21,22 +21,23 @@ use std::{
     fmt, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Wake, Waker},
     thread,
     time::Duration,
 };
 
 use rustix::{
-    event::{EventfdFlags, eventfd},
+    event::{EventfdFlags, epoll::EventFlags, eventfd},
     fs::{OFlags, fcntl_getfl},
 };
 
-use super::readiness::Stream;
 use crate::{
-    backend::{Blocking, Cqe},
+    backend::Cqe,
     call::{Call, File},
+    descriptor::Blocking,
+    sync::lock,
     sys::{
         perform::{perform, perform_cached, perform_stream, timeout_of},
-        ring::borrow,
         socket::receive_chosen,
     },
 };
@@ -60,6 +61,26 @@ pub(crate) struct Job {
 
 // SAFETY: the addresses are valid on any thread until the result is taken; see the header.
 unsafe impl Send for Job {}
+
+/// A socket's number, and its descriptor's serial, which tells it from a socket that had the number before.
+#[derive(Clone, Copy)]
+pub(crate) struct SocketName {
+    pub(crate) fd: RawFd,
+    pub(crate) serial: u64,
+}
+
+/// What a call waits for: a descriptor to become readable, or writable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub(crate) fd: RawFd,
+    pub(crate) reads: bool,
+}
+
+impl Stream {
+    pub(super) fn events(self) -> EventFlags {
+        if self.reads { EventFlags::IN } else { EventFlags::OUT }
+    }
+}
 
 /// What came of a call that must not block.
 pub(crate) enum Attempt {
@@ -104,7 +125,7 @@ impl Job {
     fn is_nonblocking(&self) -> bool {
         let Some(Stream { fd, .. }) = self.stream() else { return false };
         // SAFETY: as in `run`; the operation holds the descriptor.
-        let file = unsafe { borrow(fd) };
+        let file = unsafe { BorrowedFd::borrow_raw(fd) };
         fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 
@@ -122,8 +143,8 @@ impl Job {
         }
     }
 
-    /// The socket that it works on, and that descriptor's serial number.
-    pub(crate) fn socket(&self) -> Option<(RawFd, u64)> {
+    /// The socket that it works on.
+    pub(crate) fn socket(&self) -> Option<SocketName> {
         let serial = match self.blocking {
             Blocking::Socket { serial } => serial,
             // It is asked all the same: the answer is the kernel's.
@@ -140,7 +161,7 @@ impl Job {
             | Call::SendMessage { file: File::Fd(fd), .. } => fd,
             _ => self.stream()?.fd,
         };
-        Some((fd, serial))
+        Some(SocketName { fd, serial })
     }
 
     /// Makes the call on this thread if that needs no waiting for a device.
@@ -209,23 +230,18 @@ struct State {
     closed: bool,
 }
 
-/// Wakes a loop from another thread. It keeps nothing alive but the pool's state.
-#[derive(Clone, Debug)]
-pub(crate) struct Wake(Arc<Shared>);
-
-impl Wake {
-    /// Makes the loop look again at what it has parked.
-    pub(crate) fn nudge(&self) {
-        let mut state = self.0.lock();
-        state.is_nudged = true;
-        if std::mem::take(&mut state.loop_sleeps) {
-            signal(&self.0.wake);
-        }
+/// Wakes the loop from another thread, to look again at what it has parked.
+impl Wake for Shared {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
     }
 
-    /// Whether both wake the same loop.
-    pub(crate) fn is_same(&self, other: &Wake) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut state = self.lock();
+        state.is_nudged = true;
+        if std::mem::take(&mut state.loop_sleeps) {
+            signal(&self.wake);
+        }
     }
 }
 
@@ -299,9 +315,9 @@ impl WorkerPool {
         state.loop_sleeps
     }
 
-    /// What wakes the loop from elsewhere.
-    pub(crate) fn waker(&self) -> Wake {
-        Wake(Arc::clone(&self.shared))
+    /// What wakes the loop from elsewhere. It keeps nothing alive but the pool's state.
+    pub(crate) fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.shared))
     }
 
     /// Whether somebody nudged the loop since this was last asked.
@@ -348,7 +364,7 @@ impl Drop for WorkerPool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn stack_bytes(&self) -> usize {

@@ -33,19 +33,17 @@ use rustix::{
 
 use super::{
     net::{SOCKET, Sockets},
-    pool::{Attempt, Job},
+    pool::{Attempt, Job, SocketName, Stream},
 };
-use crate::{backend::Cqe, sys::ring::borrow};
+use crate::backend::Cqe;
 
 /// The eventfd's number in the set; no descriptor has it.
 const WAKE: u64 = u64::MAX;
-/// The timer's, likewise.
-const ALARM: u64 = u64::MAX - 1;
 /// How many descriptors are told at a time. What each received keeps a buffer of its group until it
 /// is used: of 512 at a time many find none and are parked, which costs an echo server or a log
 /// daemon with a thousand busy connections a fifth of its processor. Of 64, receives in a row free
 /// so many buffers of another processor that the kernel interrupts it to take them back
-/// (`skb_attempt_defer_free`, net/core/skbuff.c, Linux 6.18; docs/benchmarking.md).
+/// (`skb_attempt_defer_free`, net/core/skbuff.c, Linux 6.18; docs/notes/library/echo.md).
 const EVENTS_MAX: usize = 32;
 
 #[derive(Debug)]
@@ -62,19 +60,6 @@ pub(super) struct Readiness {
 struct Waiting {
     job: Job,
     stream: Stream,
-}
-
-/// What a call waits for: a descriptor to become readable, or writable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stream {
-    pub(crate) fd: RawFd,
-    pub(crate) reads: bool,
-}
-
-impl Stream {
-    fn events(self) -> EventFlags {
-        if self.reads { EventFlags::IN } else { EventFlags::OUT }
-    }
 }
 
 impl Readiness {
@@ -115,11 +100,10 @@ impl Readiness {
     pub(super) fn start_on_socket(
         &mut self,
         job: Job,
-        fd: RawFd,
-        serial: u64,
+        name: SocketName,
         ready: &mut impl Extend<Cqe>,
     ) -> Result<(), Job> {
-        self.sockets.start(&self.epoll, job, fd, serial, ready)
+        self.sockets.start(&self.epoll, job, name, ready)
     }
 
     /// Gives up the call of this number on a socket.
@@ -169,8 +153,9 @@ impl Readiness {
         for event in &events[..count] {
             match event.data.u64() {
                 WAKE => is_woken = true,
+                #[cfg(feature = "tokio")]
                 // The timers themselves are the loop's.
-                ALARM => {}
+                alarm::ALARM => {}
                 key if key & SOCKET != 0 => {
                     let fd = (key & !SOCKET) as RawFd;
                     self.sockets.serve(&self.epoll, fd, event.flags, ready);
@@ -230,7 +215,7 @@ impl Readiness {
             .fold(EventFlags::empty(), |events, stream| events | stream.events());
         // SAFETY: invariant 14: the operation of a call that waits, or whose result was made just
         // now, is in its slot and holds the descriptor.
-        let file = unsafe { borrow(fd) };
+        let file = unsafe { BorrowedFd::borrow_raw(fd) };
         if events.is_empty() {
             return epoll::delete(&self.epoll, file);
         }

@@ -7,48 +7,19 @@
 //! the ring is gone (invariant 13).
 #![allow(unsafe_code)]
 
-use std::io;
+use std::{io, task::Waker};
 
-use io_uring::{IoUring, Probe, opcode};
-
-use super::{Uring, entry};
+use super::Uring;
 use crate::{
-    backend::{
-        Cqe, Driver,
-        classic::{Classic, pool::Wake},
-    },
+    backend::{Cqe, Driver, classic::Classic},
     buf::Entries,
     op::Opcode,
-    setup::SetupFlags,
 };
-
-/// What this kernel has: a probe knows operations and not their options, so each option is told by
-/// an operation that came with it.
-pub(super) fn ways(ring: &IoUring, granted: SetupFlags) -> entry::How {
-    let mut probe = Probe::new();
-    if ring.submitter().register_probe(&mut probe).is_err() {
-        return entry::How::default();
-    }
-    // IORING_OP_SOCKET and multishot accept are Linux 5.19, and so is a send that goes on after a
-    // part (io_uring/net.c); IORING_OP_SEND_ZC and multishot receive are 6.0.
-    let is_5_19 = probe.is_supported(opcode::Socket::CODE);
-    entry::How {
-        accepts_many: is_5_19,
-        receives_many: probe.is_supported(opcode::SendZc::CODE),
-        // With a submission thread the end of an enter says nothing about what was taken.
-        mutes_sends: is_5_19
-            && ring.params().is_feature_skip_cqe_on_success()
-            && !granted.contains(SetupFlags::SQPOLL),
-    }
-}
 
 impl Uring {
     /// Registers a queue of buffers and returns its number. The caller keeps it until the ring is
     /// gone.
-    pub(in crate::backend) fn register_entries(
-        &mut self,
-        entries: &Entries,
-    ) -> Result<u16, String> {
+    pub(crate) fn register_entries(&mut self, entries: &Entries) -> Result<u16, String> {
         if !self.supports(Opcode::ReceiveMulti) {
             return Err("the ring makes no receives".into());
         }
@@ -69,7 +40,7 @@ impl Uring {
     }
 
     /// What wakes this loop from elsewhere.
-    pub(in crate::backend) fn waker(&mut self) -> io::Result<Wake> {
+    pub(crate) fn waker(&mut self) -> io::Result<Waker> {
         if let Some(companion) = self.companion.as_ref().or(self.spare.as_ref()) {
             return Ok(companion.waker());
         }
@@ -78,7 +49,7 @@ impl Uring {
     }
 
     /// From now on a nudge is a result. Somebody has a waker.
-    pub(in crate::backend) fn expect_nudges(&mut self) {
+    pub(crate) fn expect_nudges(&mut self) {
         if self.companion.is_none() {
             self.companion = self.spare.take();
         }
@@ -88,24 +59,24 @@ impl Uring {
     }
 
     /// Brings in the ring's results, and takes those out that `keep` refuses.
-    pub(in crate::backend) fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool) {
+    pub(crate) fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool) {
         self.reap();
         self.reaped.sift(keep);
     }
 
     /// Whether sends that succeed have no completion.
-    pub(in crate::backend) fn mutes_sends(&self) -> bool {
+    pub(crate) fn mutes_sends(&self) -> bool {
         self.how.mutes_sends && self.supports(Opcode::Send)
     }
 
     /// Whether the kernel has taken all that was queued, and holds no result back.
-    pub(in crate::backend) fn has_taken_all(&mut self) -> bool {
+    pub(crate) fn has_taken_all(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.is_empty() && !queue.cq_overflow()
     }
 
     /// Whether there are results, or work of the kernel's that will make some when it is entered.
-    pub(in crate::backend) fn has_work(&mut self) -> bool {
+    pub(crate) fn has_work(&mut self) -> bool {
         if self.count_ready() > 0 || self.companion.as_mut().is_some_and(|beside| beside.has_work())
         {
             return true;

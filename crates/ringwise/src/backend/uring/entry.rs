@@ -3,7 +3,7 @@
 use std::ptr::null_mut;
 
 use io_uring::{
-    opcode,
+    IoUring, opcode,
     squeue::{Entry, Flags},
     types,
 };
@@ -136,6 +136,24 @@ fn build_rare(call: &Call, how: How) -> Option<Entry> {
             let (old, new) = (types::Fd(from.directory), types::Fd(to.directory));
             opcode::LinkAt::new(old, from.path, new, to.path).flags(flags).build()
         }
+        Call::Accept { .. }
+        | Call::Connect { .. }
+        | Call::Receive { .. }
+        | Call::ReceiveMulti { .. }
+        | Call::ReceiveMessage { .. }
+        | Call::Send { .. }
+        | Call::SendMessage { .. } => return build_on_socket(call, how),
+        Call::Symlink { target, name } => {
+            opcode::SymlinkAt::new(types::Fd(name.directory), target, name.path).build()
+        }
+        // The kernel's ring has no such operation.
+        Call::ReadLink { .. } | Call::SetMode { .. } | Call::ReadDirectory { .. } => return None,
+        Call::Invalid => return None,
+    })
+}
+
+fn build_on_socket(call: &Call, how: How) -> Option<Entry> {
+    Some(match *call {
         Call::Accept { file, multi } if multi && how.accepts_many => {
             on_file!(file, |fd| opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build())
         }
@@ -163,7 +181,7 @@ fn build_rare(call: &Call, how: How) -> Option<Entry> {
             opcode::SendMsg::new(fd, header).flags(flags_of(manner) as u32).build()
         }),
         // The kernel does not have the group's buffers.
-        Call::ReceiveMulti { ring: None, .. } | Call::Invalid => return None,
+        _ => return None,
     })
 }
 
@@ -205,4 +223,10 @@ fn flags_of(manner: Manner) -> i32 {
             Manner::Whole | Manner::Copied | Manner::ZeroCopy { .. } => libc::MSG_WAITALL,
             Manner::Quiet => libc::MSG_WAITALL | libc::MSG_DONTWAIT,
         }
+}
+
+/// Pushes an entry of the self-test.
+pub(super) fn push_tested(ring: &mut IoUring, entry: &Entry) -> Result<(), String> {
+    // SAFETY: the test's memory is static or leaked, so it outlives whatever becomes of the entry.
+    unsafe { ring.submission().push(entry) }.map_err(|_| "a new queue is full".to_owned())
 }

@@ -14,6 +14,7 @@ use std::{
 use io_uring::{IoUring, opcode, types};
 use rustix::io_uring::IoringEnterFlags;
 
+use super::entry::push_tested;
 use crate::{
     error::Errno,
     setup::{Builder, FallbackReason, SetupFlags},
@@ -212,7 +213,7 @@ fn test_pipe(ring: &mut IoUring) -> Result<(), String> {
 /// Submits one entry and waits for its completion, but not for ever: an emulated kernel or a filter
 /// may answer the call and do nothing.
 fn round_trip(ring: &mut IoUring, entry: io_uring::squeue::Entry) -> Result<i32, String> {
-    super::push_test_entry(ring, &entry)?;
+    push_tested(ring, &entry)?;
     let handle = EnterHandle::new(ring.as_raw_fd(), false, false);
     let deadline = Instant::now() + SELF_TEST_TIME;
     loop {

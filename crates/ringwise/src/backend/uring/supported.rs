@@ -2,8 +2,9 @@
 //!
 //! What it does not know falls back alone (invariant 8); how is `uring.rs`'s to say.
 
-use io_uring::{IoUring, Probe};
+use io_uring::{IoUring, Probe, opcode};
 
+use super::entry;
 use crate::{op::Opcode, setup::SetupFlags};
 
 /// Operations that the ring makes.
@@ -16,8 +17,9 @@ impl Supported {
         let mut probe = Probe::new();
         let probed = ring.submitter().register_probe(&mut probe).is_ok();
         let polled = granted.contains(SetupFlags::IOPOLL);
-        let known = Opcode::ALL.into_iter().filter(|opcode| {
-            let code = opcode.kernel_code().expect("every operation has a number");
+        let of_rings = Opcode::ALL.into_iter().filter(|opcode| !opcode.is_for_threads());
+        let known = of_rings.filter(|opcode| {
+            let code = kernel_code(*opcode).expect("every operation of a ring has a number");
             let there = if probed { probe.is_supported(code) } else { is_in_5_11(*opcode) };
             there && (!polled || is_polled_for(*opcode))
         });
@@ -38,10 +40,64 @@ impl Supported {
     }
 }
 
+/// The kernel's `IORING_OP_*` number, for the operations that have one.
+fn kernel_code(opcode: Opcode) -> Option<u8> {
+    use io_uring::opcode as code;
+    Some(match opcode {
+        Opcode::Nop => code::Nop::CODE,
+        Opcode::Read => code::Read::CODE,
+        Opcode::Write => code::Write::CODE,
+        Opcode::ReadVectored => code::Readv::CODE,
+        Opcode::WriteVectored => code::Writev::CODE,
+        Opcode::Sync => code::Fsync::CODE,
+        Opcode::Open => code::OpenAt::CODE,
+        Opcode::Statx => code::Statx::CODE,
+        Opcode::Allocate => code::Fallocate::CODE,
+        Opcode::SetLen => code::Ftruncate::CODE,
+        Opcode::Close => code::Close::CODE,
+        Opcode::Unlink => code::UnlinkAt::CODE,
+        Opcode::CreateDirectory => code::MkDirAt::CODE,
+        Opcode::Rename => code::RenameAt::CODE,
+        Opcode::Link => code::LinkAt::CODE,
+        Opcode::Symlink => code::SymlinkAt::CODE,
+        Opcode::Timeout => code::Timeout::CODE,
+        Opcode::Cancel => code::AsyncCancel::CODE,
+        Opcode::Accept | Opcode::AcceptMulti => code::Accept::CODE,
+        Opcode::Connect => code::Connect::CODE,
+        Opcode::Receive | Opcode::ReceiveMulti => code::Recv::CODE,
+        Opcode::ReceiveMessage => code::RecvMsg::CODE,
+        Opcode::Send => code::Send::CODE,
+        Opcode::SendZeroCopy => code::SendZc::CODE,
+        Opcode::SendMessage => code::SendMsg::CODE,
+        Opcode::ReadLink | Opcode::SetMode | Opcode::ReadDirectory => return None,
+        Opcode::Register | Opcode::Submit | Opcode::Socket => return None,
+    })
+}
+
+/// What this kernel has: a probe knows operations and not their options, so each option is told by
+/// an operation that came with it.
+pub(super) fn ways(ring: &IoUring, granted: SetupFlags) -> entry::How {
+    let mut probe = Probe::new();
+    if ring.submitter().register_probe(&mut probe).is_err() {
+        return entry::How::default();
+    }
+    // IORING_OP_SOCKET and multishot accept are Linux 5.19, and so is a send that goes on after a
+    // part (io_uring/net.c); IORING_OP_SEND_ZC and multishot receive are 6.0.
+    let is_5_19 = probe.is_supported(opcode::Socket::CODE);
+    entry::How {
+        accepts_many: is_5_19,
+        receives_many: probe.is_supported(opcode::SendZc::CODE),
+        // With a submission thread the end of an enter says nothing about what was taken.
+        mutes_sends: is_5_19
+            && ring.params().is_feature_skip_cqe_on_success()
+            && !granted.contains(SetupFlags::SQPOLL),
+    }
+}
+
 /// What the oldest kernel that will do has, for where a filter forbids asking: mkdirat and linkat
-/// came with Linux 5.15, ftruncate with 6.9.
+/// (and symlinkat) came with Linux 5.15, ftruncate with 6.9.
 fn is_in_5_11(opcode: Opcode) -> bool {
-    !matches!(opcode, Opcode::CreateDirectory | Opcode::Link | Opcode::SetLen)
+    !matches!(opcode, Opcode::CreateDirectory | Opcode::Link | Opcode::Symlink | Opcode::SetLen)
 }
 
 /// A polled ring refuses what it cannot poll for (io_uring/opdef.c, `iopoll`).

@@ -5,8 +5,10 @@
 
 use std::collections::HashMap;
 
-use super::{Driver, Key, Work};
-use crate::{completion::Completion, error::PushRefusal, local::is_whole, op::Operation};
+use super::{Driver, Work};
+use crate::{
+    completion::Completion, local::is_whole, op::Operation, refusal::PushRefusal, ring::order::Key,
+};
 
 /// A place in a chain.
 #[derive(Clone, Copy, Debug)]

@@ -6,12 +6,12 @@
 //! io_wq_enqueue); that again and again, so that such operations are left to the loop's own threads
 //! from then on.
 
-use super::{Driver, Key};
 use crate::{
-    backend::Blocking,
     completion::Completion,
-    descriptor::Target,
+    descriptor::{Blocking, Target},
+    local::Local,
     op::{Opcode, Operation},
+    ring::order::Key,
     setup::Backend,
 };
 
@@ -36,22 +36,27 @@ impl Losses {
         self.0[at] = Some((key, count));
         count
     }
-}
 
-impl Driver {
-    /// Whether an operation that nobody asked the end of is to be made again.
-    pub(super) fn goes_again(&mut self, key: Key, completion: &Completion) -> bool {
+    /// Whether an operation that nobody asked the end of is to be made again. `is_shared`: many threads
+    /// submit.
+    pub(super) fn goes_again(
+        &mut self,
+        key: Key,
+        completion: &Completion,
+        local: &mut Local,
+        is_shared: bool,
+    ) -> bool {
         if !is_lost(completion) {
             return false;
         }
-        let is_simulated = self.local.setup().backend() == Backend::Simulated;
+        let is_simulated = local.setup().backend() == Backend::Simulated;
         if !is_simulated && !needs_worker(&completion.operation) {
             // It waits without one. A driver's own thread does not end.
-            return self.is_shared;
+            return is_shared;
         }
-        let losses = self.losses.count(key);
-        let begins_anew = self.is_shared && losses == 1;
-        losses <= LOSSES_MAX && (begins_anew || self.local.leave_to_threads(completion.opcode()))
+        let losses = self.count(key);
+        let begins_anew = is_shared && losses == 1;
+        losses <= LOSSES_MAX && (begins_anew || local.leave_to_threads(completion.opcode()))
     }
 }
 

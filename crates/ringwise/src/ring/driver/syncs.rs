@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::Key;
+use crate::ring::order::Key;
 use crate::{
     completion::Completion,
     op::{Operation, Witness},

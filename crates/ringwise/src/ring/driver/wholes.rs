@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use super::Key;
+use crate::ring::order::Key;
 use crate::{
     buf::{Buffer, MOVED_BYTES_MAX},
     completion::Completion,

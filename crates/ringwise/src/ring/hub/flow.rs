@@ -6,8 +6,15 @@
 
 use std::{collections::VecDeque, task::Waker};
 
-use super::{Admission, Hub, Key, Next, Order, Phase, Stage, State, wake};
-use crate::{completion::Completion, op::Operation};
+use super::{Hub, Stage, State};
+use crate::{
+    completion::Completion,
+    op::Operation,
+    ring::{
+        contained::wake,
+        order::{Admission, Key, Next, Order, Phase},
+    },
+};
 
 /// An operation with several results.
 pub(super) struct Flow {
@@ -32,7 +39,7 @@ impl Flow {
 impl Hub {
     /// Hands an operation in that has several results. When `credit` of them lie here untaken it is
     /// asked to end; more may come until it has. `waker` is woken when there is one.
-    pub(in crate::ring) fn submit_flow(
+    pub(crate) fn submit_flow(
         &self,
         operation: Operation,
         credit: usize,
@@ -57,7 +64,7 @@ impl Hub {
 
     /// Takes the next result out, or leaves `waker` to be woken for it. After one that says that no
     /// more are to come, the key is another's.
-    pub(in crate::ring) fn poll_flow(&self, key: Key, waker: &Waker) -> Option<Completion> {
+    pub(crate) fn poll_flow(&self, key: Key, waker: &Waker) -> Option<Completion> {
         // Cloned and dropped out of the lock: a waker is a user's code.
         let mut fresh = None;
         loop {
@@ -88,7 +95,7 @@ impl Hub {
 
     /// Nobody takes results any more. Gives what makes that heard, and what is to be dropped, out of
     /// the lock.
-    pub(in crate::ring) fn abandon_flow(&self, key: Key) -> (Next, VecDeque<Completion>) {
+    pub(crate) fn abandon_flow(&self, key: Key) -> (Next, VecDeque<Completion>) {
         let mut state = self.lock();
         let entry = &mut state.waiters[key.index()].stage;
         let flow = match std::mem::replace(entry, Stage::Abandoned) {
@@ -119,7 +126,7 @@ impl Hub {
 impl Hub {
     /// Whether as many results lie untaken as there is credit for: what comes until the kernel has
     /// heard of it keeps no buffer from others.
-    pub(in crate::ring) fn is_overdrawn(&self, key: Key) -> bool {
+    pub(crate) fn is_overdrawn(&self, key: Key) -> bool {
         let state = self.lock();
         let stage = &state.waiters[key.index()].stage;
         matches!(stage, Stage::Flow(flow) if flow.parts.len() >= flow.credit)
@@ -128,7 +135,7 @@ impl Hub {
     /// Takes a result in of an operation that has several, at once and in its order: while the driver
     /// is locked, since another thread may have the next. Gives what is to be woken, and what is to be
     /// dropped, out of all locks.
-    pub(in crate::ring) fn deliver_part(
+    pub(crate) fn deliver_part(
         &self,
         key: Key,
         part: Completion,

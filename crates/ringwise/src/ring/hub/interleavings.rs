@@ -180,7 +180,7 @@ fn a_visit_is_heard() {
             }
         }
         let promise = Told(teller);
-        let visit = Box::new(move |_: &mut Local| {
+        let visit = Box::new(move |_: &mut crate::local::Local| {
             drop(promise);
             None
         });
@@ -197,7 +197,10 @@ fn a_visit_is_heard() {
 /// results are there are woken in turn (`ring/task.rs`).
 #[cfg(feature = "tokio")]
 mod in_turn {
-    use super::*;
+    use super::{
+        turns::{By, Spread},
+        *,
+    };
 
     #[derive(Default)]
     struct Shared {

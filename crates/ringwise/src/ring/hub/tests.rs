@@ -14,7 +14,10 @@ use std::{
     task::Wake,
 };
 
-use super::*;
+use super::{
+    turns::{By, Spread},
+    *,
+};
 use crate::{
     buf::{Custom, OwnedBufferMut, StableBytes, StableBytesMut},
     descriptor::RegisteredFile,

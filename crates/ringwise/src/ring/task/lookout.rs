@@ -18,7 +18,10 @@ use std::{
     time::Duration,
 };
 
-use crate::ring::hub::{Held, Hub, wake};
+use crate::ring::{
+    contained::wake,
+    hub::{Hub, turns::Held},
+};
 
 /// How often it looks. Whoever is held back waits for two of these at most.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -42,7 +45,7 @@ struct State {
 
 impl Lookout {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::sync::lock(&self.state)
     }
 
     /// Results are held back: begins to look, unless it does.
@@ -113,7 +116,10 @@ mod tests {
     use crate::{
         completion::Completion,
         op::Operation,
-        ring::hub::{Admission, By, Spread},
+        ring::{
+            hub::turns::{By, Spread},
+            order::Admission,
+        },
         stats::Stats,
     };
 

@@ -60,12 +60,56 @@ impl Disk {
         Ok(inode)
     }
 
-    pub(crate) fn symlink(&mut self, path: &[u8], target: &[u8]) -> Result<Inode, i32> {
-        let found = self.find(self.root, path, Ending::Name)?;
+    /// symlink(2).
+    pub(crate) fn symlink(
+        &mut self,
+        start: Inode,
+        path: &[u8],
+        target: &[u8],
+    ) -> Result<Inode, i32> {
+        if target.is_empty() {
+            return Err(libc::ENOENT);
+        }
+        let found = self.find(start, path, Ending::Name)?;
         let _ = self.vacant(&found)?;
+        if found.slash {
+            return Err(libc::ENOENT);
+        }
         let inode = self.make(Node::Link(target.into()), 0o777);
         self.add(&found, inode);
         Ok(inode)
+    }
+
+    /// readlink(2).
+    pub(crate) fn read_link(&self, start: Inode, path: &[u8]) -> Result<&[u8], i32> {
+        let inode = self.find(start, path, Ending::Kept)?.existing()?;
+        match &self.file(inode).node {
+            Node::Link(target) => Ok(target),
+            Node::File(_) | Node::Directory(_) => Err(libc::EINVAL),
+        }
+    }
+
+    /// chmod(2). The bits survive a loss of power.
+    pub(crate) fn set_permissions(&mut self, inode: Inode, mode: u32) {
+        let now = self.now_ns;
+        let file = self.file_mut(inode);
+        (file.permissions, file.changed_ns) = (mode & 0o7777, now);
+    }
+
+    /// The names in a directory after this one, with the number and the kind (`DT_*`) of each.
+    pub(crate) fn entries_after(
+        &self,
+        inode: Inode,
+        last: Option<&[u8]>,
+    ) -> Result<Vec<(Vec<u8>, Inode, u8)>, i32> {
+        let kind = |inode: Inode| match &self.file(inode).node {
+            Node::File(_) => libc::DT_REG,
+            Node::Directory(_) => libc::DT_DIR,
+            Node::Link(_) => libc::DT_LNK,
+        };
+        let names = self.directory(inode)?.now.iter();
+        let names = names.filter(|(name, _)| last.is_none_or(|last| name.as_slice() > last));
+        Ok(names.map(|(name, inode)| (name.clone(), *inode, kind(*inode))).collect())
     }
 
     /// mkdir(2).

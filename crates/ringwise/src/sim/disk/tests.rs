@@ -254,8 +254,8 @@ fn check_tree(disk: &Disk, seed: u64) {
 #[test]
 fn errors_are_the_kernels() {
     let mut disk = disk_with(&["d", "full"], &["f", "full/x"]);
-    disk.symlink(b"loop", b"loop").unwrap();
-    assert_eq!(disk.symlink(b"d", b"to"), Err(libc::EEXIST));
+    disk.symlink(disk.root, b"loop", b"loop").unwrap();
+    assert_eq!(disk.symlink(disk.root, b"d", b"to"), Err(libc::EEXIST));
     let root = disk.root;
     let open = |disk: &mut Disk, path: &str, flags| disk.open(root, path.as_bytes(), flags, 0o600);
     assert_eq!(open(&mut disk, "f/x", 0), Err(libc::ENOTDIR));

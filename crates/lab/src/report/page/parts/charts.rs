@@ -1,13 +1,16 @@
 //! Which charts a section has: throughput over depth, and over block sizes where it was measured
 //! with several; the distribution of latencies; CPU time by whose it is.
 
-use ringwise_measure::quantity::{latency_text, size_text};
+use maud::{Markup, PreEscaped, html};
+use ringwise_measure::{
+    quantity::{latency_text, size_text},
+    statistics::Ratio,
+};
 
-use super::Colors;
 use crate::report::{
     chart::{Bar, Bars, Lines, Point, Series},
     figures,
-    markup::escaped,
+    page::topic::Colors,
     saved::{Saved, SavedRow},
     table::grouped,
 };
@@ -42,7 +45,7 @@ const KINDS_OF_CPU: [(&str, &str); 6] = [
 ];
 
 /// The charts of a section, each a figure of HTML.
-pub fn of(run: &Saved, section: usize, colors: &Colors) -> Vec<String> {
+pub fn of(run: &Saved, section: usize, colors: &Colors) -> Vec<Markup> {
     let rows: Vec<&SavedRow> =
         run.rows(section).filter(|row| row.is_valid() && !row.is_control()).collect();
     let noun = &run.sections[section].depth_is;
@@ -61,15 +64,19 @@ pub fn of(run: &Saved, section: usize, colors: &Colors) -> Vec<String> {
     drawn
 }
 
-fn figure(attributes: &str, caption: &str, legend: &str, drawing: &str) -> String {
-    let caption = escaped(caption);
-    format!("<figure{attributes}><figcaption>{caption}</figcaption>\n{legend}{drawing}</figure>\n")
+fn figure(data: Option<&str>, caption: &str, legend: &str, drawing: &str) -> Markup {
+    html! {
+        figure data-lines=[data] {
+            figcaption { (caption) }
+            (PreEscaped(legend))
+            (PreEscaped(drawing))
+        }
+    }
 }
 
 /// Lines, with their figures for the page's script.
-fn lines(chart: &Lines) -> Option<String> {
-    let data = format!(" data-lines=\"{}\"", escaped(&chart.data()));
-    Some(figure(&data, &chart.title, &chart.legend(), &chart.draw()?))
+fn lines(chart: &Lines) -> Option<Markup> {
+    Some(figure(Some(&chart.data()), &chart.title, &chart.legend(), &chart.draw()?))
 }
 
 fn depths(rows: &[&SavedRow]) -> Vec<u64> {
@@ -109,33 +116,49 @@ fn throughput(value: f64) -> String {
     }
 }
 
-/// Medians, as the table has them, with the interval over the blocks.
-fn point(row: &SavedRow, x: f64) -> Option<Point> {
-    let interval = row.interval(|sample| sample.ops_per_s);
-    let y = row.ops_per_s?;
-    Some(Point { x, y, interval: interval.map(|own| (own.low, own.high)) })
+/// A median, as the table has it, with the interval over the blocks.
+fn point(x: f64, y: Option<f64>, interval: Option<Ratio>) -> Option<Point> {
+    Some(Point { x, y: y?, interval: interval.map(|own| (own.low, own.high)) })
 }
 
-fn over_depths(rows: &[&SavedRow], depths: &[u64], noun: &str, colors: &Colors) -> Option<String> {
-    let series = by_engine(rows).into_iter().map(|(engine, mut own)| {
-        own.sort_by_key(|row| row.depth);
-        let points = own.iter().filter_map(|row| point(row, (row.depth.max(1) as f64).log2()));
-        Series { name: engine.to_owned(), kind: colors.kind(engine), points: points.collect() }
-    });
+/// The engines as lines, each with its rows from left to right.
+fn series(
+    rows: &[&SavedRow],
+    colors: &Colors,
+    x: fn(&SavedRow) -> u64,
+    point: fn(&SavedRow, f64) -> Option<Point>,
+) -> Vec<Series> {
+    let of_engine = |(engine, mut own): (&str, Vec<&SavedRow>)| {
+        own.sort_by_key(|row| x(row));
+        let points: Vec<Point> =
+            own.iter().filter_map(|row| point(row, (x(row).max(1) as f64).log2())).collect();
+        Series { name: engine.to_owned(), kind: colors.kind(engine), points }
+    };
+    let all = by_engine(rows).into_iter().map(of_engine);
+    all.filter(|series| !series.points.is_empty()).collect()
+}
+
+/// Places of an axis on which equal distances are equal factors.
+fn ticks(places: &[u64], words: fn(u64) -> String) -> Vec<(f64, String)> {
+    places.iter().map(|&at| ((at.max(1) as f64).log2(), words(at))).collect()
+}
+
+fn over_depths(rows: &[&SavedRow], depths: &[u64], noun: &str, colors: &Colors) -> Option<Markup> {
+    let rate = |row: &SavedRow, x| point(x, row.ops_per_s, row.interval(|own| own.ops_per_s));
     let chart = Lines {
         title: format!("Operations per second by {noun}, with intervals of 95 %"),
         x_name: noun.to_owned(),
-        x_ticks: depths.iter().map(|&at| ((at.max(1) as f64).log2(), at.to_string())).collect(),
+        x_ticks: ticks(depths, |depth| depth.to_string()),
         format: throughput,
         is_log: false,
         is_time: false,
-        series: series.collect(),
+        series: series(rows, colors, |row| row.depth, rate),
     };
     lines(&chart)
 }
 
 /// Engines at one depth are bars: there is no line to draw.
-fn single(rows: &[&SavedRow], colors: &Colors) -> Option<String> {
+fn single(rows: &[&SavedRow], colors: &Colors) -> Option<Markup> {
     let bars = rows.iter().filter_map(|row| {
         let interval = row.interval(|sample| sample.ops_per_s);
         Some(Bar {
@@ -149,12 +172,12 @@ fn single(rows: &[&SavedRow], colors: &Colors) -> Option<String> {
         format: throughput,
         bars: bars.collect(),
     };
-    Some(figure("", &chart.title, "", &chart.draw()?))
+    Some(figure(None, &chart.title, "", &chart.draw()?))
 }
 
 /// Bytes per second over the sizes of blocks, at the greatest depth of those that most have: drawn in the first of the
 /// sections that differ in nothing else.
-fn over_blocks(run: &Saved, section: usize, colors: &Colors) -> Option<String> {
+fn over_blocks(run: &Saved, section: usize, colors: &Colors) -> Option<Markup> {
     let kin = |row: &&SavedRow| {
         let first = run.rows(section).next().map(|row| &row.place);
         first.is_some_and(|first| {
@@ -183,32 +206,22 @@ fn over_blocks(run: &Saved, section: usize, colors: &Colors) -> Option<String> {
         (blocks.iter().filter(has).count(), *depth)
     };
     let deepest = rows.iter().map(|row| row.depth).max_by_key(shared)?;
-    let series = by_engine(&rows).into_iter().map(|(engine, mut own)| {
-        own.retain(|row| row.depth == deepest);
-        own.sort_by_key(|row| row.place.block_bytes);
-        let point = |row: &&SavedRow| {
-            let interval = row.interval(|sample| sample.mib_per_s);
-            let x = (row.place.block_bytes as f64).log2();
-            let interval = interval.map(|own| (own.low, own.high));
-            Some(Point { x, y: row.mib_per_s?, interval })
-        };
-        let points = own.iter().filter_map(point).collect();
-        Series { name: engine.to_owned(), kind: colors.kind(engine), points }
-    });
+    let at_it: Vec<&SavedRow> = rows.into_iter().filter(|row| row.depth == deepest).collect();
+    let rate = |row: &SavedRow, x| point(x, row.mib_per_s, row.interval(|own| own.mib_per_s));
     let noun = &run.sections[section].depth_is;
     let chart = Lines {
         title: format!("MiB per second by block size at {noun} {deepest}, with intervals of 95 %"),
         x_name: "block".to_owned(),
-        x_ticks: blocks.iter().map(|&at| ((at as f64).log2(), size_text(at))).collect(),
+        x_ticks: ticks(&blocks, size_text),
         format: grouped,
         is_log: false,
         is_time: false,
-        series: series.filter(|series| !series.points.is_empty()).collect(),
+        series: series(&at_it, colors, |row| row.place.block_bytes, rate),
     };
     lines(&chart)
 }
 
-fn latencies(rows: &[&SavedRow], depth: u64, noun: &str, colors: &Colors) -> Option<String> {
+fn latencies(rows: &[&SavedRow], depth: u64, noun: &str, colors: &Colors) -> Option<Markup> {
     let series = rows.iter().filter(|row| row.depth == depth).map(|row| {
         let points = distribution(row);
         let points = points.into_iter().map(|(x, y)| Point { x, y, interval: None });
@@ -255,7 +268,7 @@ fn distribution(row: &SavedRow) -> Vec<(f64, f64)> {
 }
 
 /// CPU time per operation, stacked by whose it is.
-fn cpu(rows: &[&SavedRow], noun: &str) -> Option<String> {
+fn cpu(rows: &[&SavedRow], noun: &str) -> Option<Markup> {
     let bars = rows.iter().filter_map(|row| {
         let own = row.cpu_ns_per_op?;
         let split = |name: &str| row.others.get(name).and_then(serde_json::Value::as_f64);
@@ -277,5 +290,5 @@ fn cpu(rows: &[&SavedRow], noun: &str) -> Option<String> {
         format: latency_text,
         bars: bars.collect(),
     };
-    Some(figure("", &chart.title, &chart.legend(), &chart.draw()?))
+    Some(figure(None, &chart.title, &chart.legend(), &chart.draw()?))
 }

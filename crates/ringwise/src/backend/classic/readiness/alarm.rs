@@ -12,7 +12,8 @@ use rustix::{
     },
 };
 
-use super::ALARM;
+/// The timer's number in the set; no descriptor has it.
+pub(super) const ALARM: u64 = u64::MAX - 1;
 
 /// The timer, made when it is first needed.
 #[derive(Debug, Default)]

@@ -1,0 +1,167 @@
+//! Which stored lines `cat` and `tail` show, and how.
+
+use std::{
+    io::{self, Write},
+    net::{IpAddr, SocketAddr},
+};
+
+use ringwise_measure::quantity;
+
+use crate::segment::{now_ms, reader::Piece, record::Origin};
+
+/// What is shown of stored lines. Without any of it: all lines, as they came.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Shown {
+    /// Print each line in an object: time_ms (of its arrival), peer, tenant, line
+    #[arg(long, conflicts_with = "dead")]
+    with_origin: bool,
+    /// Only lines of this tenant
+    #[arg(long, value_name = "NAME", conflicts_with = "dead")]
+    tenant: Option<String>,
+    /// Only lines from this address
+    #[arg(long, value_name = "IP[:PORT]", value_parser = peer, conflicts_with = "dead")]
+    peer: Option<Peer>,
+    /// Only lines that came at this time or later: how long ago (10m), or UTC
+    /// (2026-01-31T12:00:00)
+    #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "dead")]
+    since: Option<u64>,
+    /// Only lines that came before this time
+    #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "dead")]
+    until: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    ip: IpAddr,
+    port: Option<u16>,
+}
+
+impl Shown {
+    /// If the senders of lines are needed: the time from which on, in milliseconds since 1970.
+    pub(super) fn needs_origins(&self) -> Option<u64> {
+        let is_filter = self.tenant.is_some() || self.peer.is_some() || self.until.is_some();
+        (self.with_origin || is_filter || self.since.is_some()).then(|| self.since.unwrap_or(0))
+    }
+
+    /// Prints those lines of a piece that are to be shown.
+    pub(super) fn write(&self, piece: &Piece, out: &mut impl Write) -> io::Result<()> {
+        if self.needs_origins().is_none() {
+            return out.write_all(piece.lines());
+        }
+        for (part, lines) in piece.parts() {
+            let is_in_time = self.since.is_none_or(|since| part.time_ms >= since)
+                && self.until.is_none_or(|until| part.time_ms < until);
+            if !is_in_time || !self.is_of(part.origin.as_ref()) {
+                continue;
+            }
+            if !self.with_origin {
+                out.write_all(lines)?;
+                continue;
+            }
+            let head = head(part.time_ms, part.origin.as_ref());
+            for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                out.write_all(head.as_bytes())?;
+                out.write_all(line.strip_suffix(b"\n").unwrap_or(line))?;
+                out.write_all(b"}\n")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_of(&self, origin: Option<&Origin>) -> bool {
+        let tenant = origin.and_then(|origin| origin.tenant.as_deref());
+        let from = origin.and_then(|origin| origin.peer);
+        self.tenant.as_deref().is_none_or(|wanted| tenant == Some(wanted))
+            && self.peer.is_none_or(|peer| from.is_some_and(|from| peer.is(from)))
+    }
+}
+
+impl Peer {
+    fn is(self, peer: SocketAddr) -> bool {
+        peer.ip().to_canonical() == self.ip.to_canonical()
+            && self.port.is_none_or(|port| port == peer.port())
+    }
+}
+
+/// The beginning of an object, up to the line, which is JSON itself.
+fn head(time_ms: u64, origin: Option<&Origin>) -> String {
+    let mut head = format!("{{\"time_ms\":{time_ms}");
+    if let Some(peer) = origin.and_then(|origin| origin.peer) {
+        head += &format!(",\"peer\":\"{peer}\"");
+    }
+    if let Some(tenant) = origin.and_then(|origin| origin.tenant.as_deref()) {
+        head += &format!(",\"tenant\":{}", serde_json::Value::from(tenant));
+    }
+    head + ",\"line\":"
+}
+
+fn peer(text: &str) -> Result<Peer, String> {
+    let alone = || text.parse().map(|ip| Peer { ip, port: None });
+    let whole = text.parse().map(|peer: SocketAddr| (peer.ip(), peer.port()));
+    let peer = whole.map(|(ip, port)| Peer { ip, port: Some(port) }).or_else(|_| alone());
+    peer.map_err(|_| "expected an address, such as 10.0.0.1 or [::1]:9000".to_owned())
+}
+
+/// A time in milliseconds since 1970.
+fn moment(text: &str) -> Result<u64, String> {
+    if let Ok(ago) = quantity::parse_duration(text) {
+        let ago_ms = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
+        return Ok(now_ms().saturating_sub(ago_ms));
+    }
+    utc(text).ok_or_else(|| "expected how long ago (10m), or UTC (2026-01-31T12:00:00)".to_owned())
+}
+
+/// A date with or without a time of day, in UTC.
+fn utc(text: &str) -> Option<u64> {
+    let (date, time) = text.trim_end_matches('Z').split_once('T').unwrap_or((text, "00:00:00"));
+    let numbers = |text: &str, by: char| -> Option<[u64; 3]> {
+        let numbers: Option<Vec<u64>> = text.split(by).map(|word| word.parse().ok()).collect();
+        numbers?.try_into().ok()
+    };
+    let ([year, month, day], [hours, minutes, seconds]) =
+        (numbers(date, '-')?, numbers(time, ':')?);
+    let is_date = (1970..10_000).contains(&year) && (1..=12).contains(&month);
+    if !is_date || !(1..=31).contains(&day) || hours > 23 || minutes > 59 || seconds > 60 {
+        return None;
+    }
+    // Years begin in March, so that a leap day is the last of its year.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    // 719468 days before 1970 begins the March of the year 0.
+    Some((days - 719_468) * 86_400_000 + (hours * 3600 + minutes * 60 + seconds) * 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_and_what_is_none_is_not() {
+        assert_eq!(utc("1970-01-01"), Some(0));
+        assert_eq!(utc("2000-02-29T23:59:59Z"), Some(951_868_799_000));
+        assert_eq!(utc("2026-11-25T01:02:03"), Some(1_795_568_523_000));
+        for text in ["", "x", "2026-13-01", "2026-01-32", "2026-01-01T24:00:00", "1969-12-31"] {
+            assert_eq!(utc(text), None, "{text}");
+        }
+        assert!(moment("soon").is_err());
+        let ago = now_ms() - moment("10m").unwrap();
+        assert!((600_000..610_000).contains(&ago), "{ago}");
+    }
+
+    #[test]
+    fn a_peer_is_an_address_with_or_without_a_port() {
+        let from = "10.0.0.1:5".parse().unwrap();
+        assert!(peer("10.0.0.1").unwrap().is(from) && peer("10.0.0.1:5").unwrap().is(from));
+        assert!(!peer("10.0.0.1:6").unwrap().is(from) && !peer("10.0.0.2").unwrap().is(from));
+        assert!(peer("10.0.0.1").unwrap().is("[::ffff:10.0.0.1]:7".parse().unwrap()));
+        assert!(peer("web").is_err());
+    }
+
+    #[test]
+    fn an_object_with_a_line_is_json() {
+        let origin = Origin { peer: None, tenant: Some("a \"b\"".into()) };
+        let text = head(7, Some(&origin)) + "[1]}";
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value, serde_json::json!({"time_ms": 7, "tenant": "a \"b\"", "line": [1]}));
+    }
+}

@@ -1,0 +1,93 @@
+//! Errors, as `object_store` names them.
+
+use std::{error::Error as StdError, fmt, io};
+
+use object_store::{Error, path::Path};
+
+/// The store's name in errors.
+pub(crate) const STORE: &str = "RingFileSystem";
+
+/// An error that `object_store` has no name for.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The operating system refused.
+    Os { location: String, source: io::Error },
+    /// A range that the object does not have.
+    Range { location: String, start: u64, end: u64, size: u64 },
+    /// A buffer for a read does not fit into memory.
+    Memory { location: String, bytes: u64 },
+    /// An upload was completed before all of its parts were written.
+    Incomplete { location: String },
+    /// An upload was used after its end.
+    Over { location: String },
+    /// The runtime was shut down.
+    RuntimeEnded,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Os { location, source } => write!(f, "{location}: {source}"),
+            Failure::Range { location, start, end, size } => {
+                write!(f, "{location}: range {start}..{end} of an object of {size} bytes")
+            }
+            Failure::Memory { location, bytes } => {
+                write!(f, "{location}: no memory for {bytes} bytes; read smaller ranges")
+            }
+            Failure::Incomplete { location } => {
+                write!(f, "{location}: a part was not written; the upload was removed")
+            }
+            Failure::Over { location } => {
+                write!(f, "{location}: the upload was completed or aborted before")
+            }
+            Failure::RuntimeEnded => f.write_str("the tokio runtime was shut down"),
+        }
+    }
+}
+
+impl StdError for Failure {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Failure::Os { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        Error::Generic { store: STORE, source: Box::new(failure) }
+    }
+}
+
+/// The error for a syscall that failed on an object.
+pub(crate) fn failed(location: &Path, error: impl Into<io::Error>) -> Error {
+    let error = error.into();
+    let path = location.to_string();
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            Error::NotFound { path, source: error.into() }
+        }
+        io::ErrorKind::AlreadyExists => Error::AlreadyExists { path, source: error.into() },
+        io::ErrorKind::PermissionDenied => Error::PermissionDenied { path, source: error.into() },
+        // Only openat2(2) with RESOLVE_BENEATH fails so.
+        io::ErrorKind::CrossesDevices => Error::PermissionDenied {
+            path,
+            source: "a symbolic link leads out of the store, or is absolute".into(),
+        },
+        _ => Failure::Os { location: path, source: error }.into(),
+    }
+}
+
+/// The error for a location where there is something else than an object.
+pub(crate) fn not_an_object(location: &Path) -> Error {
+    Error::NotFound { path: location.to_string(), source: "not a regular file".into() }
+}
+
+/// The error for an object that changed while it was read.
+pub(crate) fn changed(location: &Path) -> Error {
+    Error::Precondition {
+        path: location.to_string(),
+        source: "the object was changed while it was read".into(),
+    }
+}

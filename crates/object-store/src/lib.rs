@@ -1,0 +1,38 @@
+//! An [`object_store::ObjectStore`] on local files: reads go through a [`ringwise::Ring`], writes and
+//! names through a pool of threads.
+//!
+//! ```
+//! use object_store::{ObjectStore, ObjectStoreExt, path::Path};
+//! use ringwise_object_store::RingFileSystem;
+//!
+//! # let directory = tempfile::tempdir().unwrap();
+//! # let runtime = tokio::runtime::Runtime::new().unwrap();
+//! # runtime.block_on(async {
+//! let store = RingFileSystem::new_with_prefix(&directory)?;
+//! let location = Path::from("tables/events.bin");
+//! store.put(&location, "hello, ring".into()).await?;
+//! let ranges = store.get_ranges(&location, &[0..5, 7..11]).await?;
+//! assert_eq!(ranges, ["hello", "ring"]);
+//! # Ok::<(), object_store::Error>(())
+//! # }).unwrap();
+//! ```
+//!
+//! [`RingFileSystem`] has the constructors and options of `object_store::local::LocalFileSystem`, names
+//! files in the same way and gives the same entity tags. So one can take the place of the other, also on
+//! a directory that both use.
+
+#![forbid(unsafe_code)]
+
+mod change;
+mod failure;
+mod list;
+mod location;
+mod object;
+mod read;
+mod root;
+mod staged;
+mod store;
+mod threads;
+mod upload;
+
+pub use store::RingFileSystem;

@@ -1,0 +1,221 @@
+//! Reads of one object: whole, in a stream of chunks, or many ranges at once.
+
+use std::{ops::Range, os::fd::OwnedFd, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::{
+    StreamExt, TryStreamExt,
+    future::{ready, try_join_all},
+    stream::{self, BoxStream},
+};
+use object_store::{GetOptions, GetResult, GetResultPayload, ObjectMeta, Result, path::Path};
+use ringwise::{BufResult, ErrorKind, Ring, fs::File};
+use rustix::fs::{OFlags, fcntl_setfl, fstat};
+
+use crate::{
+    failure::{Failure, changed, failed, not_an_object},
+    location::name,
+    object,
+    root::Root,
+    threads::blocking,
+};
+
+/// Ranges up to here are one chunk, which callers get without a copy.
+const SINGLE_BYTES_MAX: u64 = 4 << 20;
+/// The length of a chunk of a longer range.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// Chunks in flight.
+const CHUNKS_AHEAD: usize = 4;
+/// Ranges with at most so many bytes between them are one read. With 0 no byte is read that nobody asked
+/// for, as in `LocalFileSystem`.
+const GAP_BYTES: u64 = 0;
+
+/// An object that is open.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    file: File,
+    meta: Arc<ObjectMeta>,
+}
+
+impl Object {
+    /// Opens an object for reading.
+    pub(crate) async fn open(ring: &Ring, root: &Arc<Root>, location: &Path) -> Result<Object> {
+        // Without O_NONBLOCK the open of a FIFO waits for its writer.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let (file, meta) = find(root, location, flags).await?;
+        fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed(location, error))?;
+        Ok(Object { file: File::from_std(ring, file.into()), meta: Arc::new(meta) })
+    }
+
+    /// Answers a request for the object.
+    pub(crate) fn get(self, options: &GetOptions) -> Result<GetResult> {
+        let meta = ObjectMeta::clone(&self.meta);
+        options.check_preconditions(&meta)?;
+        let range = wanted(options, &meta)?;
+        let is_conditional = options.if_match.is_some() || options.if_unmodified_since.is_some();
+        let chunks = self.clone().chunks(range.clone());
+        let payload = if is_conditional { self.checked_after(chunks) } else { chunks };
+        Ok(result(meta, range, payload))
+    }
+
+    /// Reads a range, in chunks that are in flight ahead of the caller.
+    fn chunks(self, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
+        let len = range.end - range.start;
+        if len <= SINGLE_BYTES_MAX {
+            return stream::once(async move { self.read(range).await }).boxed();
+        }
+        let starts = (range.start..range.end).step_by(CHUNK_BYTES as usize);
+        stream::iter(starts)
+            .map(move |start| {
+                let object = self.clone();
+                let chunk = start..range.end.min(start + CHUNK_BYTES);
+                async move { object.read(chunk).await }
+            })
+            .buffered(CHUNKS_AHEAD)
+            .boxed()
+    }
+
+    /// Ends a stream with an error if the object was changed meanwhile.
+    fn checked_after(
+        self,
+        chunks: BoxStream<'static, Result<Bytes>>,
+    ) -> BoxStream<'static, Result<Bytes>> {
+        let check = stream::once(async move {
+            let stat = fstat(&self.file).map_err(|error| failed(&self.meta.location, error))?;
+            match self.meta.e_tag.as_deref() == Some(&object::e_tag(&stat)) {
+                true => Ok(Bytes::new()),
+                false => Err(changed(&self.meta.location)),
+            }
+        });
+        chunks.chain(check).try_filter(|chunk| ready(!chunk.is_empty())).boxed()
+    }
+
+    /// Reads ranges, all of them in flight together.
+    pub(crate) async fn ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        for range in ranges {
+            self.check(range)?;
+        }
+        let merged = merge(ranges, GAP_BYTES);
+        let read = try_join_all(merged.iter().map(|range| self.read(range.clone()))).await?;
+        let part = |range: &Range<u64>| {
+            if range.is_empty() {
+                return Bytes::new();
+            }
+            let at = merged.partition_point(|whole| whole.start <= range.start) - 1;
+            let skipped = merged[at].start;
+            read[at].slice((range.start - skipped) as usize..(range.end - skipped) as usize)
+        };
+        Ok(ranges.iter().map(part).collect())
+    }
+
+    /// Refuses a range that the object does not have all of.
+    fn check(&self, range: &Range<u64>) -> Result<()> {
+        let (Range { start, end }, size) = (range.clone(), self.meta.size);
+        if start <= end && (start == end || end <= size) {
+            return Ok(());
+        }
+        let location = self.meta.location.to_string();
+        Err(Failure::Range { location, start, end, size }.into())
+    }
+
+    /// Reads a range that the object has.
+    async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        let location = &self.meta.location;
+        let bytes = range.end - range.start;
+        let mut buffer = Vec::new();
+        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if buffer.try_reserve_exact(len).is_err() {
+            return Err(Failure::Memory { location: location.to_string(), bytes }.into());
+        }
+        let BufResult(read, buffer) = self.file.read_exact_at(buffer, range.start).await;
+        match read {
+            Ok(()) => Ok(Bytes::from(buffer)),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(changed(location)),
+            Err(error) => Err(failed(location, error)),
+        }
+    }
+}
+
+/// Answers a request for an object's metadata only.
+pub(crate) async fn head(
+    root: &Arc<Root>,
+    location: &Path,
+    options: &GetOptions,
+) -> Result<GetResult> {
+    let (_, meta) = find(root, location, OFlags::PATH).await?;
+    options.check_preconditions(&meta)?;
+    let range = wanted(options, &meta)?;
+    Ok(result(meta, range, stream::empty().boxed()))
+}
+
+/// Opens an object, on this thread if the kernel has its name in memory.
+async fn find(root: &Arc<Root>, location: &Path, flags: OFlags) -> Result<(OwnedFd, ObjectMeta)> {
+    name(location)?;
+    let found = match root.find_cached(location.as_ref(), flags) {
+        Some(found) => found,
+        None => {
+            let (root, location) = (root.clone(), location.clone());
+            blocking(move || Ok(root.find(location.as_ref(), flags))).await?
+        }
+    };
+    let file = found.map_err(|error| failed(location, error))?;
+    let stat = fstat(&file).map_err(|error| failed(location, error))?;
+    match object::is_object(&stat) {
+        true => Ok((file, object::meta(&stat, location.clone()))),
+        false => Err(not_an_object(location)),
+    }
+}
+
+/// The range that a request is for.
+fn wanted(options: &GetOptions, meta: &ObjectMeta) -> Result<Range<u64>> {
+    let range = options.range.as_ref().map_or(Ok(0..meta.size), |range| range.as_range(meta.size));
+    range.map_err(|source| object_store::Error::Generic {
+        store: crate::failure::STORE,
+        source: Box::new(source),
+    })
+}
+
+fn result(
+    meta: ObjectMeta,
+    range: Range<u64>,
+    payload: BoxStream<'static, Result<Bytes>>,
+) -> GetResult {
+    GetResult {
+        payload: GetResultPayload::Stream(payload),
+        meta,
+        range,
+        attributes: Default::default(),
+        extensions: Default::default(),
+    }
+}
+
+/// The ranges to read, in their order in the file: those that overlap, or are at most `gap` bytes apart,
+/// are one.
+fn merge(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
+    let mut sorted: Vec<_> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
+    sorted.sort_unstable_by_key(|range| range.start);
+    let mut merged: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(gap) => {
+                last.end = last.end.max(range.end);
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_ranges_are_merged_and_empty_ones_are_not_read() {
+        let ranges = [20..30, 0..10, 12..15, 25..40, 7..7];
+        assert_eq!(merge(&ranges, 0), [0..10, 12..15, 20..40]);
+        assert_eq!(merge(&ranges, 2), [0..15, 20..40]);
+        assert_eq!(merge(&ranges, 5), vec![0..40; 1]);
+        assert!(merge(&ranges[4..], 0).is_empty());
+    }
+}

@@ -1,0 +1,255 @@
+//! [`RingFileSystem`]: its options, and the trait's operations in terms of the other modules.
+
+use std::{fmt, ops::Range, path::PathBuf, sync::Arc};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream::BoxStream};
+use object_store::{
+    CopyMode, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions,
+    RenameTargetMode, Result, path::Path,
+};
+use ringwise::Ring;
+
+use crate::{
+    change,
+    failure::{Failure, STORE},
+    list,
+    location::name,
+    read::{self, Object},
+    root::Root,
+    staged::{self, Publication, Staged},
+    threads::blocking,
+    upload::Upload,
+};
+
+/// Objects that are deleted together.
+const DELETES: usize = 10;
+
+/// An object store on a directory of local files.
+///
+/// Clones share the ring and the directory.
+///
+/// # Names
+///
+/// The segments of a location are the names on disk. A name that ends in `#` and digits is no object: such
+/// names have the files that are being written. Locations with control characters or the segment `..` do
+/// not exist, since [`Path`] refuses them.
+///
+/// Symbolic links are followed within the store. A link that leads out of it is refused with
+/// [`PermissionDenied`](Error::PermissionDenied), and so is any absolute link, unless the store is `/`.
+/// Listings leave such links out. This needs Linux 5.6.
+///
+/// # Cancel safety
+///
+/// Every future and stream may be dropped. Reads are cancelled then. A put, a delete, a copy, a rename or
+/// the end of an upload goes on to its end once it has begun. The file of an upload that is dropped is
+/// removed. Without a tokio runtime, everything but reads blocks the thread that polls.
+///
+/// # Differences from `LocalFileSystem`
+///
+/// - It refuses symbolic links that lead out of the store.
+/// - A directory is [`NotFound`](Error::NotFound) to every operation on objects. `LocalFileSystem` renames
+///   directories.
+/// - An upload completes only if all of its parts were written.
+/// - If a read has the condition `if_match` or `if_unmodified_since`, it fails with
+///   [`Precondition`](Error::Precondition) when the object is changed in place before the read ends.
+/// - A copy across file systems copies the bytes.
+/// - [`get_opts`](ObjectStore::get_opts) gives a stream and never a file.
+#[derive(Clone, Debug)]
+pub struct RingFileSystem {
+    ring: Ring,
+    root: Arc<Root>,
+    cleans: bool,
+    durable: bool,
+}
+
+impl RingFileSystem {
+    /// Makes a store on the directory `/`, with a ring of its own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new_with_prefix`](Self::new_with_prefix).
+    pub fn new() -> Result<RingFileSystem> {
+        RingFileSystem::new_with_prefix("/")
+    }
+
+    /// Makes a store on a directory, with a ring of its own. A multi-threaded tokio runtime drives the ring
+    /// if this function is called in it ([`Ring::new`]); the store is then for tasks of this runtime.
+    ///
+    /// # Errors
+    ///
+    /// Why the directory cannot be opened or no ring can be made.
+    pub fn new_with_prefix(prefix: impl AsRef<std::path::Path>) -> Result<RingFileSystem> {
+        let ring =
+            Ring::new().map_err(|error| Error::Generic { store: STORE, source: error.into() })?;
+        RingFileSystem::with_ring(ring, prefix)
+    }
+
+    /// Makes a store on a directory, with a ring that it shares with others.
+    ///
+    /// # Errors
+    ///
+    /// Why the directory cannot be opened.
+    pub fn with_ring(ring: Ring, prefix: impl AsRef<std::path::Path>) -> Result<RingFileSystem> {
+        let prefix = prefix.as_ref();
+        let root = Root::open(prefix).map_err(|source| {
+            let location = prefix.display().to_string();
+            Error::from(Failure::Os { location, source })
+        })?;
+        Ok(RingFileSystem { ring, root: Arc::new(root), cleans: false, durable: false })
+    }
+
+    /// Makes writes durable: a put, an upload, a copy or a rename syncs the file and its directory before it
+    /// succeeds. Off unless set.
+    #[must_use]
+    pub fn with_fsync(mut self, fsync: bool) -> Self {
+        self.durable = fsync;
+        self
+    }
+
+    /// Removes directories that become empty when an object is deleted. Off unless set.
+    #[must_use]
+    pub fn with_automatic_cleanup(mut self, automatic_cleanup: bool) -> Self {
+        self.cleans = automatic_cleanup;
+        self
+    }
+
+    /// The file of an object.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPath`](Error::InvalidPath) if no object can have this location.
+    pub fn path_to_filesystem(&self, location: &Path) -> Result<PathBuf> {
+        name(location)?;
+        Ok(self.root.path().join(location.as_ref()))
+    }
+
+    async fn stage(&self, location: &Path) -> Result<Staged> {
+        Staged::create(&self.ring, &self.root, location, self.durable).await
+    }
+
+    fn publication(&self, replaces: bool) -> Publication {
+        Publication { replaces, durable: self.durable }
+    }
+
+    fn refuse<T>(&self, operation: &str) -> Result<T> {
+        let (operation, implementer) = (operation.to_owned(), self.to_string());
+        Err(Error::NotImplemented { operation, implementer })
+    }
+
+    /// Runs a change of names on a thread that may block.
+    async fn change(
+        &self,
+        change: impl FnOnce(&Root) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let root = self.root.clone();
+        blocking(move || change(&root)).await
+    }
+}
+
+impl fmt::Display for RingFileSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{STORE}({})", self.root.path().display())
+    }
+}
+
+#[async_trait]
+impl ObjectStore for RingFileSystem {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        opts: PutOptions,
+    ) -> Result<PutResult> {
+        let replaces = match opts.mode {
+            PutMode::Overwrite => true,
+            PutMode::Create => false,
+            PutMode::Update(_) => {
+                return self.refuse("`put_opts` with mode `PutMode::Update`");
+            }
+        };
+        if !opts.attributes.is_empty() {
+            return self.refuse("`put_opts` with attributes");
+        }
+        let how = self.publication(replaces);
+        staged::put(&self.ring, &self.root, location, payload, how).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        opts: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        if !opts.attributes.is_empty() {
+            return self.refuse("`put_multipart_opts` with attributes");
+        }
+        let staged = self.stage(location).await?;
+        Ok(Box::new(Upload::new(location.clone(), staged, self.durable)))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if options.head {
+            return read::head(&self.root, location, &options).await;
+        }
+        Object::open(&self.ring, &self.root, location).await?.get(&options)
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        Object::open(&self.ring, &self.root, location).await?.ranges(ranges).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        let (root, cleans) = (self.root.clone(), self.cleans);
+        locations
+            .map(move |location| {
+                let root = root.clone();
+                blocking(move || {
+                    let location = location?;
+                    change::delete(&root, &location, cleans)?;
+                    Ok(location)
+                })
+            })
+            .buffered(DELETES)
+            .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        list::list(self.root.clone(), prefix, None)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        list::list(self.root.clone(), prefix, Some(offset))
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let (root, prefix) = (self.root.clone(), prefix.cloned().unwrap_or_default());
+        blocking(move || list::list_level(&root, &prefix)).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        let replaces = match options.mode {
+            CopyMode::Overwrite => true,
+            CopyMode::Create => false,
+        };
+        let (from, to, how) = (from.clone(), to.clone(), self.publication(replaces));
+        self.change(move |root| change::copy(root, &from, &to, how)).await
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        let replaces = match options.target_mode {
+            RenameTargetMode::Overwrite => true,
+            RenameTargetMode::Create => false,
+        };
+        let (from, to, how) = (from.clone(), to.clone(), self.publication(replaces));
+        self.change(move |root| change::rename(root, &from, &to, how)).await
+    }
+}

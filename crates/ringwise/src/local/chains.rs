@@ -1,0 +1,218 @@
+//! The chains of a loop in flight: which member is next, and what a result means for those behind it.
+//!
+//! It submits nothing: what is to be done is in [`Chains::due`], for `linked.rs` to do.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::{
+    backend::Cqe,
+    call::Call,
+    completion::Completion,
+    descriptor::Blocking,
+    op::{Opcode, Operation},
+    slot::Ticket,
+};
+
+/// What a member gives when it is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    Success,
+    /// As many bytes as it was asked to move.
+    Bytes(u64),
+    /// The end of a time, which the kernel tells as an error.
+    Expiry,
+}
+
+impl Expected {
+    pub(super) fn of(operation: &Operation) -> Expected {
+        match operation.whole_bytes() {
+            Some(all) => Expected::Bytes(all),
+            None if operation.opcode() == Opcode::Timeout => Expected::Expiry,
+            None => Expected::Success,
+        }
+    }
+
+    pub(super) fn is_met_by(self, result: i32) -> bool {
+        match self {
+            Expected::Success => result >= 0,
+            Expected::Bytes(asked) => u64::try_from(result).is_ok_and(|moved| moved == asked),
+            Expected::Expiry => result == -libc::ETIME,
+        }
+    }
+}
+
+/// Whether an operation was done in full.
+pub(crate) fn is_whole(completion: &Completion) -> bool {
+    match Expected::of(&completion.operation) {
+        expected @ Expected::Bytes(_) => expected.is_met_by(completion.raw_result()),
+        Expected::Success | Expected::Expiry => completion.raw_result() >= 0,
+    }
+}
+
+pub(super) struct Member {
+    pub(super) ticket: Ticket,
+    pub(super) expected: Expected,
+    /// What the loop is to queue when its turn comes; nothing where the ring has the whole chain.
+    pub(super) call: Option<(Call, Blocking)>,
+    /// It needs no permit when its turn comes.
+    pub(super) waits: bool,
+    /// It was to be cancelled before its turn came.
+    pub(super) is_doomed: bool,
+}
+
+struct Chain {
+    members: Vec<Member>,
+    /// The members before this one have been seen to end.
+    seen: usize,
+    /// How many have no result that was seen.
+    left: usize,
+    /// Whether it goes on only if the loop looks at results: it is the loop's to make, or has a
+    /// member that is to be cancelled.
+    is_watched: bool,
+}
+
+/// What is to be done about a chain at the next submit.
+#[derive(Clone, Copy)]
+pub(super) enum Due {
+    Start(Ticket, Call, Blocking),
+    /// The ring has started what was to be cancelled.
+    Cancel(Ticket),
+}
+
+/// The chains of a loop that are in flight.
+#[derive(Default)]
+pub(super) struct Chains {
+    chains: HashMap<u64, Chain>,
+    /// Members whose result was not seen: their chain, and their place in it.
+    places: HashMap<u64, (u64, usize)>,
+    made: u64,
+    watched: usize,
+    pub(super) due: VecDeque<Due>,
+}
+
+impl Chains {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.chains.is_empty()
+    }
+
+    /// Whether a wait has to look at results on the way.
+    #[inline]
+    pub(super) fn are_watched(&self) -> bool {
+        self.watched > 0
+    }
+
+    /// Takes a chain in whose members have their slots. Without their calls, the ring has it.
+    pub(super) fn begin(&mut self, members: Vec<Member>) {
+        let number = self.made;
+        self.made += 1;
+        for (at, member) in members.iter().enumerate() {
+            self.places.insert(member.ticket.user_data(), (number, at));
+        }
+        let is_watched = members[0].call.is_some();
+        self.watched += usize::from(is_watched);
+        let left = members.len();
+        self.chains.insert(number, Chain { members, seen: 0, left, is_watched });
+        self.start_next(number);
+    }
+
+    /// Who has the permit of a chain that the loop makes, and who is to have it: the next of it.
+    pub(super) fn hand_on(&self, user_data: u64) -> Option<(Ticket, Ticket)> {
+        let &(number, at) = self.places.get(&user_data)?;
+        let members = &self.chains[&number].members;
+        let next = members.get(at + 1).filter(|next| next.call.is_some() && !next.waits)?;
+        Some((members[at].ticket, next.ticket))
+    }
+
+    /// Makes the first member that was not seen due, where the loop makes the chain.
+    fn start_next(&mut self, number: u64) {
+        let chain = &self.chains[&number];
+        let Some(member) = chain.members.get(chain.seen) else { return };
+        if let Some((call, blocking)) = member.call {
+            self.due.push_back(Due::Start(member.ticket, call, blocking));
+        } else if member.is_doomed {
+            self.due.push_back(Due::Cancel(member.ticket));
+        }
+    }
+
+    /// Looks at a result, the first time that it is met. What will never run because of it goes to
+    /// `ended`.
+    pub(super) fn observe(&mut self, user_data: u64, result: i32, ended: &mut Vec<Cqe>) {
+        let Some((number, at)) = self.places.remove(&user_data) else { return };
+        let chain = self.chains.get_mut(&number).expect("it has a member in flight");
+        // The ring's own results come in any order.
+        chain.seen = chain.seen.max(at + 1);
+        chain.left -= 1;
+        let is_complete = chain.members[at].expected.is_met_by(result);
+        let next = chain.members.get(at + 1);
+        let runs_on = is_complete && next.is_some_and(|next| !next.is_doomed);
+        match next {
+            Some(next) if next.call.is_some() && !runs_on => {
+                for member in &chain.members[at + 1..] {
+                    self.places.remove(&member.ticket.user_data());
+                    ended.push(Cqe::cancelled(member.ticket.user_data()));
+                }
+                self.end(number);
+                return;
+            }
+            _ => {}
+        }
+        if chain.left == 0 {
+            self.end(number);
+        } else if is_complete {
+            self.start_next(number);
+        }
+    }
+
+    fn end(&mut self, number: u64) {
+        let chain = self.chains.remove(&number).expect("it ends once");
+        self.watched -= usize::from(chain.is_watched);
+    }
+
+    /// Whether it waits for another; then it is not to run when its turn comes.
+    pub(super) fn doom(&mut self, user_data: u64) -> bool {
+        let Some(&(number, at)) = self.places.get(&user_data) else { return false };
+        let chain = self.chains.get_mut(&number).expect("it has a member in flight");
+        let waits = at > chain.seen;
+        if waits {
+            chain.members[at].is_doomed = true;
+            self.watched += usize::from(!std::mem::replace(&mut chain.is_watched, true));
+        }
+        waits
+    }
+
+    /// A cancel did not find a member whose turn has come: the kernel starts the next of a chain
+    /// with work that it puts off (io_uring/io_uring.c, io_queue_next), so it is tried again. False
+    /// where that is not so.
+    pub(super) fn doom_again(&mut self, user_data: u64) -> bool {
+        let Some(&(number, at)) = self.places.get(&user_data) else { return false };
+        let chain = self.chains.get_mut(&number).expect("it has a member in flight");
+        let member = &mut chain.members[at];
+        if member.call.is_some() || at == 0 {
+            return false;
+        }
+        member.is_doomed = true;
+        self.due.push_back(Due::Cancel(member.ticket));
+        self.watched += usize::from(!std::mem::replace(&mut chain.is_watched, true));
+        true
+    }
+
+    /// As [`doom_again`](Self::doom_again), for all members that were to be cancelled.
+    pub(super) fn doom_all_again(&mut self) {
+        let missed: Vec<u64> = self
+            .chains
+            .values()
+            .filter_map(|chain| chain.members.get(chain.seen))
+            .filter(|member| member.is_doomed)
+            .map(|member| member.ticket.user_data())
+            .collect();
+        for user_data in missed {
+            self.doom_again(user_data);
+        }
+    }
+
+    /// Whether it is a member whose result was not seen.
+    pub(super) fn contains(&self, user_data: u64) -> bool {
+        self.places.contains_key(&user_data)
+    }
+}

@@ -1,0 +1,24 @@
+//! What a loop says that ended before the kernel had given everything back.
+
+use std::fmt;
+
+/// Operations that the kernel did not give back in time. Their memory is leaked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leaked {
+    /// How many operations.
+    pub operations: usize,
+}
+
+impl fmt::Display for Leaked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} operations were still with the kernel at the deadline; their buffers and \
+             descriptors are leaked, since it may yet write to them",
+            self.operations
+        )
+    }
+}
+
+impl std::error::Error for Leaked {}

@@ -1,0 +1,78 @@
+//! How sockets are made and ended, as values. No kernel in it.
+
+use std::time::Duration;
+
+/// How a listener is made.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::net::{ListenOptions, listen_tcp};
+///
+/// let options = ListenOptions::default().backlog(128).reuse_port(true);
+/// let listener = listen_tcp(&"127.0.0.1:0".parse()?, &options)?;
+/// # drop(listener);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListenOptions {
+    /// Lets several listeners share one address (`SO_REUSEPORT`). The kernel spreads connections over
+    /// them, for example one listener for each thread.
+    pub reuse_port: bool,
+    /// How many connections may wait to be accepted. The kernel limits it by `net.core.somaxconn`.
+    pub backlog: u32,
+    /// Lets an IPv6 listener refuse IPv4 connections. The system decides if it is not set.
+    pub only_v6: bool,
+}
+
+impl Default for ListenOptions {
+    fn default() -> ListenOptions {
+        ListenOptions { reuse_port: false, backlog: 4096, only_v6: false }
+    }
+}
+
+impl ListenOptions {
+    /// Sets `reuse_port`.
+    #[must_use]
+    pub fn reuse_port(mut self, reuse_port: bool) -> ListenOptions {
+        self.reuse_port = reuse_port;
+        self
+    }
+
+    /// Sets `backlog`.
+    #[must_use]
+    pub fn backlog(mut self, backlog: u32) -> ListenOptions {
+        self.backlog = backlog;
+        self
+    }
+
+    /// Sets `only_v6`.
+    #[must_use]
+    pub fn only_v6(mut self, only_v6: bool) -> ListenOptions {
+        self.only_v6 = only_v6;
+        self
+    }
+}
+
+/// When the kernel closes a connection whose other end is silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Silence before the first probe, in whole seconds, at least one.
+    pub idle: Duration,
+    /// Time between two probes, in whole seconds, at least one.
+    pub interval: Duration,
+    /// How many probes without an answer close the connection.
+    pub count: u32,
+}
+
+/// Which direction of a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Nothing more is received.
+    Read,
+    /// Nothing more is sent. The other end reads what was sent, and then the end.
+    Write,
+    /// Both.
+    Both,
+}
