@@ -2,6 +2,7 @@
 //! ring, or to a thread.
 
 use std::{
+    io::Write,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -23,8 +24,12 @@ fn counts(ring: &Ring) -> (u64, u64) {
 /// What writing so many bytes added to the counts. The bytes are looked at.
 async fn count_write(ring: &Ring, path: &Path, options: OpenOptions, len: usize) -> (u64, u64) {
     let file = File::open(ring, path, options.create(true)).await.unwrap();
-    // What is there is replaced: a file system may have to wait for new blocks.
-    std::fs::write(path, vec![1; len + 10]).unwrap();
+    // What is there is replaced: a file system may have to wait for new blocks, and for what it writes
+    // back. XFS writes back a file that was cut when it is closed (xfs_file_release, Linux 6.18).
+    let mut there = std::fs::File::create(path).unwrap();
+    there.write_all(&vec![1; len + 10]).unwrap();
+    there.sync_all().unwrap();
+    drop(there);
     let before = counts(ring);
     let BufResult(written, back) = file.write_at(vec![7; len], 3).await;
     let after = counts(ring);
