@@ -6,9 +6,9 @@
 
 mod drain;
 mod memory;
+mod waiting;
 
 use std::{
-    collections::VecDeque,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError, mpsc::Sender},
     time::{Duration, Instant},
@@ -33,14 +33,18 @@ use crate::{
     unfinished::{Held, Kept},
 };
 use drain::Draining;
+use waiting::{Queue, Turns};
 
-/// Buffers that the connections of a thread share, and the size of each.
+/// Buffers that the connections of a thread share, and the size of each. Who fills a small one goes to the large
+/// ones: those who flood the daemon leave no buffer for each other, but they leave some for who has one line.
 const BUFFERS: usize = 64;
 const BUFFER_BYTES: usize = 64 << 10;
+const SMALL_BUFFERS: usize = 256;
+const SMALL_BYTES: usize = 4 << 10;
 
-/// What is looked at of what was received before the next results are asked for, among which may be
-/// that the disk is done: it has nothing to do until that is seen.
-const TURN_BYTES: u64 = 512 << 10;
+/// How long it is looked at what came before the next results are asked for, among which may be that the disk is
+/// done: it has nothing to do until that is seen. By time, since lines that are rejected take ten times as long.
+const TURN_TIME: Duration = Duration::from_micros(500);
 
 /// Operations of a connection at a time: a receive, a send, and the cancel of one.
 const OPERATIONS_EACH: usize = 3;
@@ -77,6 +81,7 @@ pub(crate) struct Order {
 pub(crate) struct Worker {
     local: Local,
     group: BufferGroup,
+    small_group: BufferGroup,
     storage: Storage,
     guarantee: Guarantee,
     names: Arc<Names>,
@@ -97,8 +102,8 @@ pub(crate) struct Worker {
     /// Connections that something happened to, each once.
     touched: Vec<usize>,
     batch: Batch,
-    /// What was received while the batch was full, in its order.
-    unread: VecDeque<Completion>,
+    /// Whose received bytes are looked at next.
+    turns: Turns,
     /// Connections with lines in the batch that is filled, and in the one on its way.
     filling: Vec<usize>,
     committing: Vec<usize>,
@@ -126,6 +131,10 @@ struct Client {
     socket: Descriptor,
     connection: Connection,
     receive: Ticket,
+    /// Whether it receives into large buffers.
+    is_large: bool,
+    /// What was received and not looked at yet.
+    queue: Queue,
     is_touched: bool,
     /// What it keeps, as it was counted last.
     kept: Kept,
@@ -143,8 +152,10 @@ impl Worker {
     /// Opens a loop on this thread, ends what the last run left, and listens.
     pub(crate) fn new(mut seat: Seat<Stats>, order: &Order) -> Result<Worker, LogdError> {
         let mut local = seat.open_loop(OPERATIONS_EACH, OPERATIONS_BESIDE)?;
-        let group =
-            BufferGroup::new(&mut local, BUFFERS, BUFFER_BYTES).map_err(LogdError::failed)?;
+        let mut group =
+            |count, bytes| BufferGroup::new(&mut local, count, bytes).map_err(LogdError::failed);
+        let (group, small_group) =
+            (group(BUFFERS, BUFFER_BYTES)?, group(SMALL_BUFFERS, SMALL_BYTES)?);
         let live = order.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let storage = Storage::open(&order.storage, seat.number, live.segments)?;
         let Live { limits, tls, .. } = live;
@@ -153,6 +164,7 @@ impl Worker {
         Ok(Worker {
             local,
             group,
+            small_group,
             storage,
             guarantee: order.storage.guarantee,
             names: order.storage.names.clone(),
@@ -170,7 +182,7 @@ impl Worker {
             vacant: Vec::new(),
             touched: Vec::new(),
             batch: Batch::default(),
-            unread: VecDeque::new(),
+            turns: Turns::default(),
             filling: Vec::new(),
             committing: Vec::new(),
             committing_bytes: 0,
@@ -196,7 +208,7 @@ impl Worker {
         while !self.has_drained() {
             self.wait()?;
             self.take_turn()?;
-            if !self.unread.is_empty() || self.is_full() {
+            if !self.turns.is_empty() || self.is_full() {
                 self.busy_until = Instant::now();
             }
             self.look_at_drain();
@@ -222,20 +234,28 @@ impl Worker {
         }
     }
 
-    /// Takes what has come, as far as it is for this turn.
+    /// Takes what has come, and looks at what was received as far as that is for this turn.
     fn take_turn(&mut self) -> Result<(), LogdError> {
-        let enough = self.counts.received_bytes + TURN_BYTES;
-        for _ in 0..self.limits.turn_max {
-            let has_room = !self.is_full();
-            let first = if has_room { self.unread.pop_front() } else { None };
-            match first {
-                Some(completion) => self.take_received(completion),
-                None => match self.local.next_completion() {
-                    Some(completion) => self.take(completion)?,
-                    None => break,
-                },
+        let end = Instant::now() + TURN_TIME;
+        let mut left = self.limits.turn_max;
+        while left > 0
+            && let Some(completion) = self.local.next_completion()
+        {
+            left -= 1;
+            self.take(completion)?;
+        }
+        // At least one each turn, whatever else comes.
+        left = left.max(1);
+        while left > 0
+            && !self.is_full()
+            && let Some(index) = self.turns.next()
+        {
+            left -= 1;
+            let queue = self.clients[index].as_mut().map(|client| &mut client.queue);
+            if let Some(completion) = queue.and_then(|queue| self.turns.take(queue)) {
+                self.take_received(completion);
             }
-            if self.counts.received_bytes >= enough {
+            if Instant::now() >= end {
                 break;
             }
         }
@@ -245,7 +265,7 @@ impl Worker {
     /// Hands over what was pushed and waits for something to happen.
     fn wait(&mut self) -> Result<(), LogdError> {
         let waited = match self.draining {
-            _ if !self.unread.is_empty() && !self.is_full() => self.local.submit(),
+            _ if !self.turns.is_empty() && !self.is_full() => self.local.submit(),
             Some(_) => self.local.submit_and_wait_timeout(1, DRAIN_TICK),
             None => self.local.submit_and_wait(1),
         };
@@ -262,10 +282,20 @@ impl Worker {
     fn take(&mut self, completion: Completion) -> Result<(), LogdError> {
         let index = completion.tag() as u32 as usize;
         match completion.tag() & !u64::from(u32::MAX) {
-            FOR_RECEIVE if self.is_full() || !self.unread.is_empty() => {
-                self.unread.push_back(completion);
+            FOR_RECEIVE => {
+                let is_full = self.is_full();
+                let Some(client) = &mut self.clients[index] else { return Ok(()) };
+                let has_filled = completion.raw_result() == SMALL_BYTES as i32;
+                if has_filled && !std::mem::replace(&mut client.is_large, true) {
+                    // Its end has it received anew.
+                    push(&mut self.local, Operation::cancel(client.receive), FOR_NOTHING)?;
+                }
+                if is_full || !self.turns.may_pass(&client.queue, &completion) {
+                    self.turns.add(index, &mut client.queue, completion);
+                } else {
+                    self.take_received(completion);
+                }
             }
-            FOR_RECEIVE => self.take_received(completion),
             FOR_SEND => self.take_sent(index, completion),
             FOR_ACCEPT => self.take_accepted(completion)?,
             FOR_CONTROL => return self.take_control(completion),
@@ -458,7 +488,8 @@ impl Worker {
                     push(&mut self.local, send, FOR_SEND | index as u64)?;
                 }
                 Step::Receive => {
-                    let receive = Operation::recv_multi(socket, &self.group);
+                    let group = if client.is_large { &self.group } else { &self.small_group };
+                    let receive = Operation::recv_multi(socket, group);
                     client.receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
                 }
                 Step::StopReceiving => {
@@ -537,15 +568,24 @@ impl Worker {
             self.clients.len() - 1
         });
         let tls = self.tls.clone().map(Session::new).transpose().map_err(LogdError::failed)?;
-        let receive = Operation::recv_multi(&socket, &self.group);
+        let receive = Operation::recv_multi(&socket, &self.small_group);
         let receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
         self.counts.connections += 1;
         let framing = self.limits.framing;
         let number = self.counts.connections;
         let connection = Connection::new(number, peer, framing, tls, &self.tenants);
+        let (is_large, queue) = (false, Queue::default());
         let (is_touched, kept) = (false, Kept::default());
-        self.clients[index] =
-            Some(Client { socket, connection, receive, is_touched, kept, _place: place });
+        self.clients[index] = Some(Client {
+            socket,
+            connection,
+            receive,
+            is_large,
+            queue,
+            is_touched,
+            kept,
+            _place: place,
+        });
         Ok(())
     }
 

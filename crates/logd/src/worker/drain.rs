@@ -40,7 +40,7 @@ impl Worker {
     pub(super) fn look_at_drain(&mut self) {
         let Some(draining) = &mut self.draining else { return };
         let now = Instant::now();
-        if !self.unread.is_empty() {
+        if !self.turns.is_empty() {
             draining.received = now;
         }
         if !draining.is_taking
