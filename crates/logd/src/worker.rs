@@ -35,8 +35,8 @@ use crate::{
 use drain::Draining;
 use waiting::{Queue, Turns};
 
-/// Buffers that the connections of a thread share, and the size of each. Who fills a small one goes to the large
-/// ones: those who flood the daemon leave no buffer for each other, but they leave some for who has one line.
+/// Buffers that the connections of a thread share, and the size of each. Who comes while half of the large ones are
+/// taken gets small ones until it fills one: those who flood the daemon leave no large buffer for others.
 const BUFFERS: usize = 64;
 const BUFFER_BYTES: usize = 64 << 10;
 const SMALL_BUFFERS: usize = 256;
@@ -44,7 +44,7 @@ const SMALL_BYTES: usize = 4 << 10;
 
 /// How long it is looked at what came before the next results are asked for, among which may be that the disk is
 /// done: it has nothing to do until that is seen. By time, since lines that are rejected take ten times as long.
-const TURN_TIME: Duration = Duration::from_micros(500);
+const TURN_TIME: Duration = Duration::from_micros(200);
 
 /// Operations of a connection at a time: a receive, a send, and the cancel of one.
 const OPERATIONS_EACH: usize = 3;
@@ -234,30 +234,27 @@ impl Worker {
         }
     }
 
-    /// Takes what has come, and looks at what was received as far as that is for this turn.
+    /// Looks at what has come as far as that is for this turn; of the rest only at what is short.
     fn take_turn(&mut self) -> Result<(), LogdError> {
         let end = Instant::now() + TURN_TIME;
         let mut left = self.limits.turn_max;
-        while left > 0
-            && let Some(completion) = self.local.next_completion()
-        {
+        let mut has_time = true;
+        while left > 0 {
             left -= 1;
-            self.take(completion)?;
-        }
-        // At least one each turn, whatever else comes.
-        left = left.max(1);
-        while left > 0
-            && !self.is_full()
-            && let Some(index) = self.turns.next()
-        {
-            left -= 1;
-            let queue = self.clients[index].as_mut().map(|client| &mut client.queue);
-            if let Some(completion) = queue.and_then(|queue| self.turns.take(queue)) {
-                self.take_received(completion);
-            }
-            if Instant::now() >= end {
+            if has_time
+                && !self.is_full()
+                && let Some(index) = self.turns.next()
+            {
+                let queue = self.clients[index].as_mut().map(|client| &mut client.queue);
+                if let Some(completion) = queue.and_then(|queue| self.turns.take(queue)) {
+                    self.take_received(completion);
+                }
+            } else if let Some(completion) = self.local.next_completion() {
+                self.take(completion, has_time)?;
+            } else {
                 break;
             }
+            has_time = has_time && Instant::now() < end;
         }
         Ok(())
     }
@@ -279,18 +276,19 @@ impl Worker {
         Ok(())
     }
 
-    fn take(&mut self, completion: Completion) -> Result<(), LogdError> {
+    /// Takes a result. `has_time`: whether there is time to look at much that was received.
+    fn take(&mut self, completion: Completion, has_time: bool) -> Result<(), LogdError> {
         let index = completion.tag() as u32 as usize;
         match completion.tag() & !u64::from(u32::MAX) {
             FOR_RECEIVE => {
                 let is_full = self.is_full();
                 let Some(client) = &mut self.clients[index] else { return Ok(()) };
-                let has_filled = completion.raw_result() == SMALL_BYTES as i32;
+                let has_filled = completion.raw_result() >= SMALL_BYTES as i32;
                 if has_filled && !std::mem::replace(&mut client.is_large, true) {
                     // Its end has it received anew.
                     push(&mut self.local, Operation::cancel(client.receive), FOR_NOTHING)?;
                 }
-                if is_full || !self.turns.may_pass(&client.queue, &completion) {
+                if is_full || !self.turns.may_pass(&client.queue, &completion, has_time) {
                     self.turns.add(index, &mut client.queue, completion);
                 } else {
                     self.take_received(completion);
@@ -568,13 +566,15 @@ impl Worker {
             self.clients.len() - 1
         });
         let tls = self.tls.clone().map(Session::new).transpose().map_err(LogdError::failed)?;
-        let receive = Operation::recv_multi(&socket, &self.small_group);
+        let is_large = self.group.available() >= BUFFERS / 2;
+        let group = if is_large { &self.group } else { &self.small_group };
+        let receive = Operation::recv_multi(&socket, group);
         let receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
         self.counts.connections += 1;
         let framing = self.limits.framing;
         let number = self.counts.connections;
         let connection = Connection::new(number, peer, framing, tls, &self.tenants);
-        let (is_large, queue) = (false, Queue::default());
+        let queue = Queue::default();
         let (is_touched, kept) = (false, Kept::default());
         self.clients[index] = Some(Client {
             socket,

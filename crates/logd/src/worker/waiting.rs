@@ -44,17 +44,23 @@ impl Turns {
     }
 
     /// Whether what came may be looked at without waiting, as far as the other connections go.
-    pub(super) fn may_pass(&mut self, queue: &Queue, completion: &Completion) -> bool {
-        let bytes = len(completion);
-        if !queue.is_empty() || !self.small.is_empty() || bytes >= SMALL_BYTES {
+    pub(super) fn may_pass(
+        &mut self,
+        own: &Queue,
+        completion: &Completion,
+        has_time: bool,
+    ) -> bool {
+        if !own.is_empty() || !self.small.is_empty() {
             return false;
         }
-        if !self.large.is_empty() {
-            if self.small_bytes >= TURN_EACH_BYTES {
-                return false;
-            }
-            self.small_bytes += bytes;
+        if self.large.is_empty() && has_time {
+            return true;
         }
+        let bytes = len(completion);
+        if bytes >= SMALL_BYTES || self.small_bytes >= TURN_EACH_BYTES {
+            return false;
+        }
+        self.small_bytes += bytes;
         true
     }
 
