@@ -33,14 +33,7 @@ use crate::{
     unfinished::{Held, Kept},
 };
 use drain::Draining;
-use waiting::{Queue, Turns};
-
-/// Buffers that the connections of a thread share, and the size of each. Who comes while half of the large ones are
-/// taken gets small ones until it fills one: those who flood the daemon leave no large buffer for others.
-const BUFFERS: usize = 64;
-const BUFFER_BYTES: usize = 64 << 10;
-const SMALL_BUFFERS: usize = 256;
-const SMALL_BYTES: usize = 4 << 10;
+use waiting::{BUFFER_BYTES, BUFFERS, Queue, SMALL_BUFFERS, SMALL_BYTES, Turns};
 
 /// How long it is looked at what came before the next results are asked for, among which may be that the disk is
 /// done: it has nothing to do until that is seen. By time, since lines that are rejected take ten times as long.

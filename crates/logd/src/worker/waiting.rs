@@ -8,7 +8,12 @@ use std::collections::VecDeque;
 
 use ringwise::Completion;
 
-use super::{BUFFER_BYTES, SMALL_BYTES};
+/// Buffers that the connections of a thread share, and the size of each. Who comes while half of the large ones are
+/// taken gets small ones until it fills one: those who flood the daemon leave no large buffer for others.
+pub(super) const BUFFERS: usize = 64;
+pub(super) const BUFFER_BYTES: usize = 64 << 10;
+pub(super) const SMALL_BUFFERS: usize = 256;
+pub(super) const SMALL_BYTES: usize = 4 << 10;
 
 /// What is looked at of a connection before it waits behind the others, and of those that sent little before one
 /// of those that sent much.
