@@ -124,6 +124,8 @@ struct Client {
     socket: Descriptor,
     connection: Connection,
     receive: Ticket,
+    /// Whether its receive was cancelled, and not begun anew since.
+    is_cancelled: bool,
     /// Whether it receives into large buffers.
     is_large: bool,
     /// What was received and not looked at yet.
@@ -133,6 +135,16 @@ struct Client {
     kept: Kept,
     /// Its place among the connections of its address, if those are limited.
     _place: Option<Place>,
+}
+
+impl Client {
+    /// Ends its receive. Twice is once: the loop has room for one cancel of each connection.
+    fn cancel_receive(&mut self, local: &mut Local) -> Result<(), LogdError> {
+        if !std::mem::replace(&mut self.is_cancelled, true) {
+            push(local, Operation::cancel(self.receive), FOR_NOTHING)?;
+        }
+        Ok(())
+    }
 }
 
 impl Worker {
@@ -278,8 +290,8 @@ impl Worker {
                 let Some(client) = &mut self.clients[index] else { return Ok(()) };
                 let has_filled = completion.raw_result() >= SMALL_BYTES as i32;
                 if has_filled && !std::mem::replace(&mut client.is_large, true) {
-                    // Its end has it received anew.
-                    push(&mut self.local, Operation::cancel(client.receive), FOR_NOTHING)?;
+                    // When the receive has ended, another begins.
+                    client.cancel_receive(&mut self.local)?;
                 }
                 if is_full || !self.turns.may_pass(&client.queue, &completion, has_time) {
                     self.turns.add(index, &mut client.queue, completion);
@@ -482,10 +494,11 @@ impl Worker {
                     let group = if client.is_large { &self.group } else { &self.small_group };
                     let receive = Operation::recv_multi(socket, group);
                     client.receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
+                    client.is_cancelled = false;
                 }
                 Step::StopReceiving => {
                     self.counts.stopped_senders += 1;
-                    push(&mut self.local, Operation::cancel(client.receive), FOR_NOTHING)?;
+                    client.cancel_receive(&mut self.local)?;
                 }
                 Step::EndWriting => {
                     // It fails where the other end has gone, which the receive tells as well.
@@ -573,6 +586,7 @@ impl Worker {
             socket,
             connection,
             receive,
+            is_cancelled: false,
             is_large,
             queue,
             is_touched,
