@@ -288,9 +288,13 @@ impl Worker {
             FOR_RECEIVE => {
                 let is_full = self.is_full();
                 let Some(client) = &mut self.clients[index] else { return Ok(()) };
-                let has_filled = completion.raw_result() >= SMALL_BYTES as i32;
-                if has_filled && !std::mem::replace(&mut client.is_large, true) {
-                    // When the receive has ended, another begins.
+                let len = completion.raw_result();
+                let fits_small = (1..SMALL_BYTES as i32).contains(&len);
+                // When the receive has ended, another begins, into the other buffers.
+                if client.is_large && fits_small && self.group.available() < BUFFERS / 2
+                    || !client.is_large && len >= SMALL_BYTES as i32
+                {
+                    client.is_large = !fits_small;
                     client.cancel_receive(&mut self.local)?;
                 }
                 if is_full || !self.turns.may_pass(&client.queue, &completion, has_time) {

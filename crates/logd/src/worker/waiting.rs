@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use ringwise::Completion;
 
-/// Buffers that the connections of a thread share, and the size of each. Who comes while half of the large ones are
-/// taken gets small ones until it fills one: those who flood the daemon leave no large buffer for others.
+/// Buffers that the connections of a thread share, and the size of each. While half of the large ones are taken, who
+/// comes or sends little gets small ones until it fills one: those who flood leave no large buffer for others.
 pub(super) const BUFFERS: usize = 64;
 pub(super) const BUFFER_BYTES: usize = 64 << 10;
 pub(super) const SMALL_BUFFERS: usize = 256;
