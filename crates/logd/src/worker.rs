@@ -128,6 +128,8 @@ struct Client {
     is_cancelled: bool,
     /// Whether it receives into large buffers.
     is_large: bool,
+    /// Whether what came last would have fitted a small buffer.
+    was_short: bool,
     /// What was received and not looked at yet.
     queue: Queue,
     is_touched: bool,
@@ -291,10 +293,10 @@ impl Worker {
                 let len = completion.raw_result();
                 let fits_small = (1..SMALL_BYTES as i32).contains(&len);
                 // When the receive has ended, another begins, into the other buffers.
-                if client.is_large && fits_small && self.group.available() < BUFFERS / 2
-                    || !client.is_large && len >= SMALL_BYTES as i32
-                {
-                    client.is_large = !fits_small;
+                let was_short = std::mem::replace(&mut client.was_short, fits_small);
+                let is_small = was_short && fits_small && self.group.available() < BUFFERS / 2;
+                if client.is_large && is_small || !client.is_large && len >= SMALL_BYTES as i32 {
+                    client.is_large = !is_small;
                     client.cancel_receive(&mut self.local)?;
                 }
                 if is_full || !self.turns.may_pass(&client.queue, &completion, has_time) {
@@ -592,6 +594,7 @@ impl Worker {
             receive,
             is_cancelled: false,
             is_large,
+            was_short: false,
             queue,
             is_touched,
             kept,
