@@ -4,6 +4,7 @@
 //! its way, all lines that have come since the last began are one: so a busy disk makes batches
 //! large and an idle one makes them prompt, without a timer.
 
+mod buffers;
 mod drain;
 mod memory;
 mod waiting;
@@ -14,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ringwise::{BufferGroup, Completion, Descriptor, Effect, Local, Operation, Setup, Ticket, net};
+use ringwise::{Completion, Descriptor, Effect, Local, Operation, Setup, Ticket, net};
 use ringwise_serve::{Door, Ear, Request, Seat, loop_room};
 
 use crate::{
@@ -32,8 +33,9 @@ use crate::{
     tls::Session,
     unfinished::{Held, Kept},
 };
+use buffers::{Buffers, Choice};
 use drain::Draining;
-use waiting::{BUFFER_BYTES, BUFFERS, Queue, SMALL_BUFFERS, SMALL_BYTES, Turns};
+use waiting::{Queue, Turns, len};
 
 /// How long it is looked at what came before the next results are asked for, among which may be that the disk is
 /// done: it has nothing to do until that is seen. By time, since lines that are rejected take ten times as long.
@@ -73,8 +75,7 @@ pub(crate) struct Order {
 /// The loop of one thread.
 pub(crate) struct Worker {
     local: Local,
-    group: BufferGroup,
-    small_group: BufferGroup,
+    buffers: Buffers,
     storage: Storage,
     guarantee: Guarantee,
     names: Arc<Names>,
@@ -126,10 +127,8 @@ struct Client {
     receive: Ticket,
     /// Whether its receive was cancelled, and not begun anew since.
     is_cancelled: bool,
-    /// Whether it receives into large buffers.
-    is_large: bool,
-    /// Whether what came last would have fitted a small buffer.
-    was_short: bool,
+    /// Which buffers it receives into.
+    choice: Choice,
     /// What was received and not looked at yet.
     queue: Queue,
     is_touched: bool,
@@ -159,10 +158,7 @@ impl Worker {
     /// Opens a loop on this thread, ends what the last run left, and listens.
     pub(crate) fn new(mut seat: Seat<Stats>, order: &Order) -> Result<Worker, LogdError> {
         let mut local = seat.open_loop(OPERATIONS_EACH, OPERATIONS_BESIDE)?;
-        let mut group =
-            |count, bytes| BufferGroup::new(&mut local, count, bytes).map_err(LogdError::failed);
-        let (group, small_group) =
-            (group(BUFFERS, BUFFER_BYTES)?, group(SMALL_BUFFERS, SMALL_BYTES)?);
+        let buffers = Buffers::new(&mut local).map_err(LogdError::failed)?;
         let live = order.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let storage = Storage::open(&order.storage, seat.number, live.segments)?;
         let Live { limits, tls, .. } = live;
@@ -170,8 +166,7 @@ impl Worker {
         door.give_up_after(PATIENCE)?;
         Ok(Worker {
             local,
-            group,
-            small_group,
+            buffers,
             storage,
             guarantee: order.storage.guarantee,
             names: order.storage.names.clone(),
@@ -290,13 +285,8 @@ impl Worker {
             FOR_RECEIVE => {
                 let is_full = self.is_full();
                 let Some(client) = &mut self.clients[index] else { return Ok(()) };
-                let len = completion.raw_result();
-                let fits_small = (1..SMALL_BYTES as i32).contains(&len);
-                // When the receive has ended, another begins, into the other buffers.
-                let was_short = std::mem::replace(&mut client.was_short, fits_small);
-                let is_small = was_short && fits_small && self.group.available() < BUFFERS / 2;
-                if client.is_large && is_small || !client.is_large && len >= SMALL_BYTES as i32 {
-                    client.is_large = !is_small;
+                if client.choice.learn(len(&completion), &self.buffers) {
+                    // When the receive has ended, another begins, into the other buffers.
                     client.cancel_receive(&mut self.local)?;
                 }
                 if is_full || !self.turns.may_pass(&client.queue, &completion, has_time) {
@@ -497,8 +487,7 @@ impl Worker {
                     push(&mut self.local, send, FOR_SEND | index as u64)?;
                 }
                 Step::Receive => {
-                    let group = if client.is_large { &self.group } else { &self.small_group };
-                    let receive = Operation::recv_multi(socket, group);
+                    let receive = self.buffers.receive(socket, client.choice);
                     client.receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
                     client.is_cancelled = false;
                 }
@@ -578,9 +567,8 @@ impl Worker {
             self.clients.len() - 1
         });
         let tls = self.tls.clone().map(Session::new).transpose().map_err(LogdError::failed)?;
-        let is_large = self.group.available() >= BUFFERS / 2;
-        let group = if is_large { &self.group } else { &self.small_group };
-        let receive = Operation::recv_multi(&socket, group);
+        let choice = self.buffers.choose();
+        let receive = self.buffers.receive(&socket, choice);
         let receive = push(&mut self.local, receive, FOR_RECEIVE | index as u64)?;
         self.counts.connections += 1;
         let framing = self.limits.framing;
@@ -593,8 +581,7 @@ impl Worker {
             connection,
             receive,
             is_cancelled: false,
-            is_large,
-            was_short: false,
+            choice,
             queue,
             is_touched,
             kept,

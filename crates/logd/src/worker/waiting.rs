@@ -8,16 +8,11 @@ use std::collections::VecDeque;
 
 use ringwise::Completion;
 
-/// Buffers that the connections of a thread share, and the size of each. While half of the large ones are taken, who
-/// comes or sends little gets small ones until it fills one: those who flood leave no large buffer for others.
-pub(super) const BUFFERS: usize = 64;
-pub(super) const BUFFER_BYTES: usize = 64 << 10;
-pub(super) const SMALL_BUFFERS: usize = 256;
-pub(super) const SMALL_BYTES: usize = 4 << 10;
+use super::buffers::{LARGE_BYTES, SMALL_BYTES};
 
 /// What is looked at of a connection before it waits behind the others, and of those that sent little before one
 /// of those that sent much.
-const TURN_EACH_BYTES: usize = BUFFER_BYTES;
+const TURN_EACH_BYTES: usize = LARGE_BYTES;
 
 /// What a connection has waiting.
 #[derive(Default)]
@@ -81,7 +76,8 @@ impl Turns {
 
     /// The connection whose turn it is. It has to be given to [`take`](Self::take).
     pub(super) fn next(&self) -> Option<usize> {
-        self.list().and_then(|is_large| self.of(is_large).front().copied())
+        let list = if self.list()? { &self.large } else { &self.small };
+        list.front().copied()
     }
 
     /// Takes what comes next of the connection whose turn it is.
@@ -112,13 +108,9 @@ impl Turns {
             (is_large, _) => Some(is_large),
         }
     }
-
-    fn of(&self, is_large: bool) -> &VecDeque<usize> {
-        if is_large { &self.large } else { &self.small }
-    }
 }
 
 /// The bytes that came. What tells of an error or an end has none.
-fn len(completion: &Completion) -> usize {
+pub(super) fn len(completion: &Completion) -> usize {
     usize::try_from(completion.raw_result()).unwrap_or(0)
 }
