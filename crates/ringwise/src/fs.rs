@@ -12,16 +12,24 @@
 
 mod abandoned;
 mod chain;
+mod chunks;
+mod cursor;
 mod directory;
 mod file;
 mod filesystem;
+#[cfg(feature = "futures-io")]
+mod futures_io;
 mod inline;
 mod nature;
+#[cfg(feature = "tokio")]
+mod tokio;
 mod turn;
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path};
 
 pub use chain::{Chain, StepOutcome};
+pub use chunks::Chunks;
+pub use cursor::Cursor;
 pub use directory::{
     DirEntry, ReadDir, canonicalize, create_dir_all, read_dir, read_link, remove_dir_all,
 };

@@ -27,6 +27,7 @@
 //! | you want to | use |
 //! |---|---|
 //! | read and write files from async tasks | [`fs::File`], or [`fs::read`] and [`fs::write`] for whole files |
+//! | use tokio's or futures' stream traits on a file | [`fs::Cursor`]; [`fs::File::chunks`] reads ahead |
 //! | write and sync in a fixed order | [`fs::File::write_durable_at`], [`fs::File::chain`] |
 //! | serve or connect from async tasks | [`net::TcpListener`], [`net::TcpStream`], [`net::UnixStream`], [`net::UdpSocket`] |
 //! | run hyper, rustls or other code for streams | [`net::Buffered`] |
@@ -43,8 +44,8 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `tokio` | a tokio runtime drives its rings; [`net::Buffered`] has tokio's stream traits |
-//! | `futures-io` | [`net::Buffered`] has the stream traits of `futures-io` |
+//! | `tokio` | a tokio runtime drives its rings; [`net::Buffered`] and [`fs::Cursor`] have tokio's stream traits |
+//! | `futures-io` | the same for the traits of `futures-io`; [`fs::Chunks`] is a `Stream` |
 //! | `bytes` | `bytes::Bytes` and `bytes::BytesMut` are buffers |
 //! | `tracing` | a span for each operation of a ring |
 //! | `sim` | a simulated machine for tests |

@@ -18,6 +18,25 @@ use crate::{
     op::{AllocateMode, OpenOptions},
 };
 
+#[path = "../fs/chunks.rs"]
+mod chunks;
+#[path = "../fs/cursor.rs"]
+mod cursor;
+#[cfg(feature = "futures-io")]
+#[path = "../fs/futures_io.rs"]
+mod futures_io;
+#[cfg(feature = "tokio")]
+#[path = "../fs/tokio.rs"]
+mod tokio;
+
+mod file {
+    //! Where the modules above find the file.
+    pub(super) use super::File;
+}
+
+pub use chunks::Chunks;
+pub use cursor::Cursor;
+
 absent! {
     File [Clone] {
         self [fn with_deadline(&self, after: Duration) -> File]

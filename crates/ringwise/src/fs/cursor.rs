@@ -1,0 +1,263 @@
+//! A position in a file, for programs that read and write by the stream traits of tokio or futures.
+//!
+//! Those traits lend a buffer for one call, while a ring needs it until the operation is over. So a cursor
+//! copies bytes once, through a buffer of its own. The traits are in `tokio.rs` and `futures_io.rs`.
+#![cfg_attr(
+    not(any(feature = "tokio", feature = "futures-io")),
+    allow(dead_code, reason = "without a trait to be used by, it can only be made")
+)]
+
+use std::{
+    future::Future,
+    io::{self, IoSlice, SeekFrom},
+    ops::Range,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use super::file::File;
+use crate::{buf::BufResult, error::Error};
+
+/// A larger buffer did not read faster from the page cache, nor from the device.
+const BUFFER_BYTES: usize = 128 << 10;
+
+/// A position in a [`File`], with the traits of tokio (feature `tokio`) or of futures (feature
+/// `futures-io`): read, buffered read, write and seek.
+///
+/// `tokio::io::copy`, `lines`, `read_to_end` and `tokio_util`'s `ReaderStream` run over it. A cursor has one
+/// position for reads and writes, as an open file of [`std::fs`] has. Several cursors of one file are
+/// independent.
+///
+/// A read takes up to 128 KiB from the file, and later reads are served from memory
+/// ([`with_capacity`](Self::with_capacity) sets another size). They do not see what others write to this part
+/// of the file meanwhile. Wrapping a cursor in a `BufReader` is of no use.
+///
+/// A write is begun at once. A flush waits until the file has it, and so does the next operation of the
+/// cursor. Its error is reported there. After a failed write, seek before the next one. A flush or shutdown
+/// does not make data durable: call [`File::sync_all`] after it.
+///
+/// [`SeekFrom::End`] counts from the length in the file's metadata, which is 0 for a block device.
+///
+/// # Cancel safety
+///
+/// A read that is dropped or not polled again loses nothing. A seek that is dropped still takes place. If the
+/// cursor is dropped before a flush, a write that has begun goes on to its end, but its error is not reported.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "tokio")]
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use ringwise::{OpenOptions, Ring, fs::{Cursor, File}};
+/// use tokio::io::{AsyncBufReadExt, AsyncSeekExt, AsyncWriteExt};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("names");
+/// let ring = Ring::new()?;
+/// let options = OpenOptions::new().read(true).write(true).create(true);
+/// let mut cursor = Cursor::new(File::open(&ring, &path, options).await?);
+/// cursor.write_all(b"first\nsecond\n").await?;
+/// cursor.rewind().await?;
+/// let mut lines = cursor.lines();
+/// while let Some(line) = lines.next_line().await? {
+///     println!("{line}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Cursor {
+    file: File,
+    /// Where the next read or write of the caller begins.
+    position: u64,
+    capacity: usize,
+    buffer: Vec<u8>,
+    /// The part of the buffer that has the file's bytes from `position` on.
+    ahead: Range<usize>,
+    work: Work,
+    seeking: Option<SeekingFromEnd>,
+}
+
+type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What is under way, with the buffer.
+enum Work {
+    Nothing,
+    Reading(Task<BufResult<usize, Vec<u8>>>),
+    Writing(Task<BufResult<(), Vec<u8>>>),
+}
+
+/// A seek that has to know how long the file is.
+struct SeekingFromEnd {
+    offset: i64,
+    len: Task<Result<u64, Error>>,
+}
+
+impl Cursor {
+    /// Makes a cursor at the beginning of a file.
+    pub fn new(file: File) -> Cursor {
+        Cursor::with_capacity(file, BUFFER_BYTES)
+    }
+
+    /// Makes a cursor with a buffer of so many bytes, at least one. It is allocated when needed.
+    pub fn with_capacity(file: File, bytes: usize) -> Cursor {
+        Cursor {
+            file,
+            position: 0,
+            capacity: bytes.max(1),
+            buffer: Vec::new(),
+            ahead: 0..0,
+            work: Work::Nothing,
+            seeking: None,
+        }
+    }
+
+    /// The file.
+    pub fn get_ref(&self) -> &File {
+        &self.file
+    }
+
+    /// The file, for use at offsets. Flush before, to know how the last write ended.
+    pub fn into_inner(self) -> File {
+        self.file
+    }
+
+    /// Where the next read or write begins, in bytes. A seek from the end counts when it is over.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// What the file has at the position, or waits for it: nothing at the end of the file.
+    pub(super) fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<Result<&[u8], io::Error>> {
+        ready!(self.poll_settled(context))?;
+        while self.ahead.is_empty() {
+            let Work::Reading(read) = &mut self.work else {
+                self.begin_read();
+                continue;
+            };
+            let BufResult(result, buffer) = ready!(read.as_mut().poll(context));
+            (self.work, self.buffer) = (Work::Nothing, buffer);
+            self.ahead = 0..result?;
+            if self.ahead.is_empty() {
+                break;
+            }
+        }
+        Poll::Ready(Ok(&self.buffer[self.ahead.clone()]))
+    }
+
+    fn begin_read(&mut self) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(self.capacity, 0);
+        let (file, position) = (self.file.clone(), self.position);
+        self.work = Work::Reading(Box::pin(async move { file.read_at(buffer, position).await }));
+    }
+
+    /// The caller has taken so many of the bytes at the position.
+    pub(super) fn take_ahead(&mut self, count: usize) {
+        let count = count.min(self.ahead.len());
+        self.ahead.start += count;
+        self.position += count as u64;
+    }
+
+    /// Begins to write as much as the buffer has room for.
+    pub(super) fn poll_write_some(
+        &mut self,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<Result<usize, io::Error>> {
+        ready!(self.poll_settled(context))?;
+        self.forget_ahead();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        for part in parts {
+            let room = self.capacity - buffer.len();
+            buffer.extend_from_slice(&part[..part.len().min(room)]);
+        }
+        let count = buffer.len();
+        if count == 0 {
+            self.buffer = buffer;
+            return Poll::Ready(Ok(0));
+        }
+        let (file, position) = (self.file.clone(), self.position);
+        let write = async move { file.write_all_at(buffer, position).await };
+        self.work = Work::Writing(Box::pin(write));
+        self.position = position.saturating_add(count as u64);
+        // So that it is under way, whether or not anybody polls again.
+        match self.poll_written(context) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Ready(Ok(count)),
+        }
+    }
+
+    /// Waits until the file has what was written.
+    pub(super) fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        let Work::Writing(write) = &mut self.work else { return Poll::Ready(Ok(())) };
+        let BufResult(result, buffer) = ready!(write.as_mut().poll(context));
+        (self.work, self.buffer) = (Work::Nothing, buffer);
+        Poll::Ready(result.map_err(io::Error::from))
+    }
+
+    /// Begins to seek; [`poll_settled`](Self::poll_settled) ends it.
+    pub(super) fn begin_seek(&mut self, to: SeekFrom) -> Result<(), io::Error> {
+        self.seeking = None;
+        match to {
+            SeekFrom::Start(position) => self.move_to(Some(position)),
+            SeekFrom::Current(offset) => self.move_to(self.position.checked_add_signed(offset)),
+            SeekFrom::End(offset) => {
+                let file = self.file.clone();
+                let len = Box::pin(async move { Ok(file.metadata().await?.len()) });
+                self.seeking = Some(SeekingFromEnd { offset, len });
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether this seek has begun and is not over.
+    #[cfg_attr(not(feature = "futures-io"), allow(dead_code, reason = "tokio's trait begins once"))]
+    pub(super) fn is_seeking(&self, to: SeekFrom) -> bool {
+        self.seeking.as_ref().is_some_and(|seeking| SeekFrom::End(seeking.offset) == to)
+    }
+
+    /// Waits until the last write and the last seek are over. A seek from the end counts what was written
+    /// before it.
+    pub(super) fn poll_settled(&mut self, context: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        ready!(self.poll_written(context))?;
+        let Some(SeekingFromEnd { offset, len }) = &mut self.seeking else {
+            return Poll::Ready(Ok(()));
+        };
+        let (len, offset) = (ready!(len.as_mut().poll(context)), *offset);
+        self.seeking = None;
+        Poll::Ready(self.move_to(len?.checked_add_signed(offset)))
+    }
+
+    /// Goes to a position, if there is such a one, and keeps what was read of the file from there on.
+    fn move_to(&mut self, position: Option<u64>) -> Result<(), io::Error> {
+        let Some(position) = position else {
+            let text = "a seek to before the file's first byte, or beyond all offsets";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        };
+        let skipped = position.checked_sub(self.position).and_then(|count| count.try_into().ok());
+        match skipped {
+            Some(0) => {}
+            Some(count) if count < self.ahead.len() => self.ahead.start += count,
+            _ => self.forget_ahead(),
+        }
+        self.position = position;
+        Ok(())
+    }
+
+    /// Drops what was read ahead, and cancels a read: both are of an older position or content.
+    fn forget_ahead(&mut self) {
+        self.ahead = 0..0;
+        if let Work::Reading(_) = self.work {
+            self.work = Work::Nothing;
+        }
+    }
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Cursor { file, position, .. } = self;
+        f.debug_struct("Cursor").field("file", file).field("position", position).finish_non_exhaustive()
+    }
+}
