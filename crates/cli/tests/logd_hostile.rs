@@ -435,15 +435,15 @@ const ATTACKS: [Attack; 6] = [
     },
 ];
 
-/// Fills a disk beyond `--min-free` and frees it again, until some time.
-fn fill_and_free(disk: &Disk, until: Instant, full: &Episodes) {
+/// Fills a disk to so many bytes and frees it again, until some time.
+fn fill_and_free(disk: &Disk, left: u64, until: Instant, full: &Episodes) {
     while Instant::now() < until {
         thread::sleep(Duration::from_secs(1));
         full.during(|| {
             let path = disk.path().join("ballast");
             let ballast = std::fs::File::create(&path).unwrap();
             let (flags, bytes) =
-                (rustix::fs::FallocateFlags::empty(), disk.free().saturating_sub(4 << 20));
+                (rustix::fs::FallocateFlags::empty(), disk.free().saturating_sub(left));
             // The daemon may have taken the space first.
             let _ = rustix::fs::fallocate(&ballast, flags, 0, bytes.max(1));
             thread::sleep(Duration::from_millis(200));
@@ -474,22 +474,29 @@ fn honest_lines(directory: &Path, clients: usize) -> Vec<Vec<u64>> {
 /// Honest clients that stay; one more comes anew for every line.
 const STAYING: usize = 3;
 
-/// All of it at once, for as long as RINGWISE_SOAK_SECONDS says, on a disk that fills and empties, with accepts
-/// that fail: honest clients are served and lose nothing, memory stays within its limit, and when the hostile
-/// ones have gone no descriptor and no thread is left of them.
+/// What `--min-free` is in a siege, and how much of the disk is left when it is fullest: below that floor, so that
+/// nothing is written, or nothing at all, so that writes fail.
+const FLOORS: [(&str, u64); 2] = [("16m", 4 << 20), ("0", 0)];
+
+/// All of it at once, four times for as long as RINGWISE_SOAK_SECONDS says, on a disk that fills and empties, with
+/// accepts that fail: honest clients are served and lose nothing, memory stays within its limit, and when the
+/// hostile ones have gone no descriptor and no thread is left of them.
 #[test]
 fn a_long_siege_changes_nothing() {
-    for engine in ENGINES {
+    for (engine, (min_free, left)) in
+        ENGINES.into_iter().flat_map(|engine| FLOORS.map(|floor| (engine, floor)))
+    {
+        println!("{engine}, --min-free {min_free}:");
         let Some(disk) = Disk::mount(Device::Roomy) else { return };
         let directory = disk.path().join("log");
         let flags = ["--budget", "8m", "--threads", "2", "--max-connections", "200"];
         let limits = ["--names", "anyone", "--address-names", "50", "--address-connections", "100"];
         // A busy machine can keep an honest client from its processor for a second. Silence that long is no attack.
         let sizes =
-            ["--idle", "5s", "--segment-size", "4m", "--retain-dead", "32m", "--min-free", "16m"];
+            ["--idle", "5s", "--segment-size", "4m", "--retain-dead", "32m", "--min-free", min_free];
         let flags = [&flags[..], &limits, &sizes].concat();
         let Some(daemon) = start(engine, &directory, &flags) else { continue };
-        let sent = besiege(engine, &daemon, &disk);
+        let sent = besiege(engine, &daemon, &disk, left);
         let output = daemon.end();
         assert!(count(&output, "failed accepts") > 0, "the test is void: {output}");
         println!("{engine}: {}", output.lines().last().unwrap());
@@ -523,7 +530,7 @@ fn warm_up(daemon: &Daemon) {
 }
 
 /// Gives how many lines each honest client sent.
-fn besiege(engine: &str, daemon: &Daemon, disk: &Disk) -> Vec<u64> {
+fn besiege(engine: &str, daemon: &Daemon, disk: &Disk, left: u64) -> Vec<u64> {
     let mut honest: Vec<Honest> = (0..STAYING).map(|_| Honest::new(daemon)).collect();
     warm_up(daemon);
     let held = Held::now(daemon);
@@ -546,7 +553,7 @@ fn besiege(engine: &str, daemon: &Daemon, disk: &Disk) -> Vec<u64> {
         (number, times)
     };
     let (sent, most_kib) = thread::scope(|scope| {
-        scope.spawn(|| fill_and_free(disk, until, missing));
+        scope.spawn(|| fill_and_free(disk, left, until, missing));
         scope.spawn(|| starve(daemon, until, missing));
         let attacks = [&siege::ATTACKS[..], &ATTACKS].concat();
         let count = attacks.len() * if siege::is_long() { 2 } else { 1 };
@@ -559,14 +566,9 @@ fn besiege(engine: &str, daemon: &Daemon, disk: &Disk) -> Vec<u64> {
         let most_kib = siege::most_kib(daemon, until);
         let times: Vec<Duration> =
             staying.into_iter().flat_map(|one| one.join().unwrap()).collect();
-        let fast = |who, times| {
-            let p99 = siege::p99(&format!("{engine}, honest clients that {who}"), times);
-            let limit = Duration::from_millis(100);
-            assert!(!siege::is_long() || p99.unwrap() < limit, "{engine}: {p99:?}, {who}");
-        };
-        fast("stay", times);
+        siege::assert_fast(&format!("{engine}, honest clients that stay"), times);
         let (sent, times) = coming.join().unwrap();
-        fast("come", times);
+        siege::assert_fast(&format!("{engine}, honest clients that come"), times);
         (sent, most_kib)
     });
     println!("{engine}: {} MiB at most", most_kib >> 10);

@@ -5,14 +5,18 @@
 use std::{
     io::{BufRead, BufReader, Write},
     net::TcpStream,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 #[path = "harness/daemon.rs"]
 mod daemon;
+#[path = "logd/disk.rs"]
+mod disk;
 
 use daemon::{Daemon, ENGINES, ask, count, wait_until};
+use disk::{Device, Disk};
 
 /// Those that send.
 const SENDERS: usize = 20;
@@ -84,45 +88,86 @@ fn send_all_that_is_taken(clients: &mut [TcpStream], text: &[u8]) -> Vec<usize> 
     sent
 }
 
-/// Where nothing can be stored all senders wait, and the daemon keeps no more than its budget. It kept a
-/// buffer and more for each connection: 1.5 GiB of 6,000.
-#[test]
-fn without_space_the_budget_holds_and_senders_wait() {
+/// What a daemon is given whose disk is too full.
+const TIGHT: [&str; 6] = ["--budget", "8m", "--threads", "1", "--http", "127.0.0.1:0"];
+
+/// If nothing can be stored, all senders wait, and the daemon keeps no more than its budget. It kept a buffer and
+/// more for each connection: 1.5 GiB of 6,000. When there is space again, all that was sent is stored.
+fn the_budget_holds_without_space(engine: &str, daemon: &mut Daemon, stored: &Path, full: Full) {
     const CLIENTS: usize = 800;
     let line = format!("\"{}\"\n", "x".repeat(253));
     let text = line.repeat(256);
+    let page = daemon.line();
+    let before = daemon.resident_kib();
+    let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| daemon.connect()).collect();
+    clients.iter().for_each(|client| client.set_nonblocking(true).unwrap());
+    let sent = send_all_that_is_taken(&mut clients, text.as_bytes());
+    let grown = (daemon.resident_kib() - before) >> 10;
+    println!("{engine}: {grown} MiB more than at the start");
+    assert!(grown < 32, "{engine}: {grown} MiB");
+    full.end(daemon);
+    let mut lines = 0;
+    for (mut client, sent) in clients.into_iter().zip(sent) {
+        client.set_nonblocking(false).unwrap();
+        // The rest of the line that was cut.
+        let rest = sent.next_multiple_of(line.len()) - sent;
+        client.write_all(&line.as_bytes()[line.len() - rest..]).unwrap();
+        lines += (sent + rest) / line.len();
+    }
+    wait_until("all to be taken", || open(&page) == 0);
+    let mut cat = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    let output = cat.args(["logd", "cat"]).arg(stored).output().unwrap();
+    let found = output.stdout.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(found, lines, "{engine}: all that was sent is stored");
+}
+
+/// Why there is no space: a configuration file that asks for more than there is, or a file that takes it all.
+enum Full {
+    Floor(PathBuf),
+    Ballast(PathBuf),
+}
+
+impl Full {
+    fn end(self, daemon: &Daemon) {
+        match self {
+            Full::Floor(config) => {
+                std::fs::write(config, "min-free = \"1m\"\n").unwrap();
+                daemon.signal("-HUP");
+            }
+            Full::Ballast(file) => std::fs::remove_file(file).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn without_space_the_budget_holds_and_senders_wait() {
     for engine in ENGINES {
         let directory = tempfile::tempdir().unwrap();
         let (stored, config) = (directory.path().join("log"), directory.path().join("logd.toml"));
         std::fs::write(&config, "min-free = \"900000g\"\n").unwrap();
-        let flags = ["--budget", "8m", "--threads", "1", "--dir", stored.to_str().unwrap()];
-        let config_flags = ["--config", config.to_str().unwrap(), "--http", "127.0.0.1:0"];
-        let flags = [&flags[..], &config_flags].concat();
+        let own = ["--dir", stored.to_str().unwrap(), "--config", config.to_str().unwrap()];
+        let flags = [&TIGHT[..], &own].concat();
         let Some(mut daemon) = Daemon::launch("logd", engine, &flags) else { continue };
-        let page = daemon.line();
-        let before = daemon.resident_kib();
-        let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| daemon.connect()).collect();
-        clients.iter().for_each(|client| client.set_nonblocking(true).unwrap());
-        let sent = send_all_that_is_taken(&mut clients, text.as_bytes());
-        let grown = (daemon.resident_kib() - before) >> 10;
-        println!("{engine}: {grown} MiB more than at the start");
-        assert!(grown < 32, "{engine}: {grown} MiB");
-        std::fs::write(&config, "min-free = \"1m\"\n").unwrap();
-        daemon.signal("-HUP");
-        let mut lines = 0;
-        for (mut client, sent) in clients.into_iter().zip(sent) {
-            client.set_nonblocking(false).unwrap();
-            // The rest of the line that was cut.
-            let rest = sent.next_multiple_of(line.len()) - sent;
-            client.write_all(&line.as_bytes()[line.len() - rest..]).unwrap();
-            lines += (sent + rest) / line.len();
-        }
-        wait_until("all to be taken", || open(&page) == 0);
+        the_budget_holds_without_space(engine, &mut daemon, &stored, Full::Floor(config));
         daemon.end();
-        let mut cat = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-        let output = cat.args(["logd", "cat"]).arg(&stored).output().unwrap();
-        let found = output.stdout.iter().filter(|byte| **byte == b'\n').count();
-        assert_eq!(found, lines, "{engine}: all that was sent is stored");
+    }
+}
+
+#[test]
+fn on_a_full_disk_the_budget_holds_and_senders_wait() {
+    for engine in ENGINES {
+        let Some(disk) = Disk::mount(Device::Roomy) else { return };
+        let (stored, ballast) = (disk.path().join("log"), disk.path().join("ballast"));
+        let own = ["--dir", stored.to_str().unwrap(), "--min-free", "0"];
+        let flags = [&TIGHT[..], &own].concat();
+        let Some(mut daemon) = Daemon::launch("logd", engine, &flags) else { continue };
+        let mut fill = std::fs::File::create(&ballast).unwrap();
+        while fill.write_all(&[1; 1 << 20]).is_ok() {}
+        while fill.write_all(&[1; 512]).is_ok() {}
+        assert_eq!(disk.free(), 0);
+        the_budget_holds_without_space(engine, &mut daemon, &stored, Full::Ballast(ballast));
+        let output = daemon.end();
+        assert!(count(&output, "stalls") > 0, "the disk was never too full: {output}");
     }
 }
 

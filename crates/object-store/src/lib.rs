@@ -23,6 +23,10 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "object_store_0_13")]
+extern crate object_store_0_13 as object_store;
+
+mod attributes;
 mod change;
 mod failure;
 mod list;

@@ -62,7 +62,12 @@ pub(crate) fn list_level(root: &Arc<Root>, prefix: &Path) -> Result<ListResult> 
         }
     }
     let common_prefixes = common_prefixes.into_iter().collect();
-    Ok(ListResult { common_prefixes, objects, extensions: Default::default() })
+    Ok(ListResult {
+        common_prefixes,
+        objects,
+        #[cfg(not(feature = "object_store_0_13"))]
+        extensions: Default::default(),
+    })
 }
 
 /// A walk over all objects below a prefix.

@@ -1,6 +1,10 @@
 //! Reads of one object: whole, in a stream of chunks, or many ranges at once.
 
-use std::{ops::Range, os::fd::OwnedFd, sync::Arc};
+use std::{
+    ops::Range,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use futures_util::{
@@ -8,11 +12,12 @@ use futures_util::{
     future::{ready, try_join_all},
     stream::{self, BoxStream},
 };
-use object_store::{GetOptions, GetResult, GetResultPayload, ObjectMeta, Result, path::Path};
+use object_store::{Attributes, GetOptions, GetResult, GetResultPayload, ObjectMeta, Result, path::Path};
 use ringwise::{BufResult, ErrorKind, Ring, fs::File};
 use rustix::fs::{OFlags, fcntl_setfl, fstat};
 
 use crate::{
+    attributes,
     failure::{Failure, changed, failed, not_an_object},
     location::name,
     object,
@@ -31,6 +36,9 @@ const CHUNKS_AHEAD: usize = 4;
 const GAP_BYTES: u64 = 0;
 
 /// An object that is open.
+/// Without O_NONBLOCK the open of a FIFO waits for its writer.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     file: File,
@@ -40,22 +48,28 @@ pub(crate) struct Object {
 impl Object {
     /// Opens an object for reading.
     pub(crate) async fn open(ring: &Ring, root: &Arc<Root>, location: &Path) -> Result<Object> {
-        // Without O_NONBLOCK the open of a FIFO waits for its writer.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let (file, meta) = find(root, location, flags).await?;
+        let (file, meta) = find(root, location, READ).await?;
         fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed(location, error))?;
         Ok(Object { file: File::from_std(ring, file.into()), meta: Arc::new(meta) })
     }
 
-    /// Answers a request for the object.
-    pub(crate) fn get(self, options: &GetOptions) -> Result<GetResult> {
+    /// Answers a request for the object, with its attributes if the store has them.
+    pub(crate) async fn get(
+        self,
+        options: &GetOptions,
+        has_attributes: bool,
+    ) -> Result<GetResult> {
         let meta = ObjectMeta::clone(&self.meta);
         options.check_preconditions(&meta)?;
         let range = wanted(options, &meta)?;
+        let attributes = match has_attributes {
+            true => attributes_of(self.file.clone(), &meta.location).await?,
+            false => Attributes::new(),
+        };
         let is_conditional = options.if_match.is_some() || options.if_unmodified_since.is_some();
         let chunks = self.clone().chunks(range.clone());
         let payload = if is_conditional { self.checked_after(chunks) } else { chunks };
-        Ok(result(meta, range, payload))
+        Ok(result(meta, range, attributes, payload))
     }
 
     /// Reads a range, in chunks that are in flight ahead of the caller.
@@ -136,16 +150,30 @@ impl Object {
     }
 }
 
-/// Answers a request for an object's metadata only.
+/// Answers a request for an object's metadata only, and its attributes if the store has them.
 pub(crate) async fn head(
     root: &Arc<Root>,
     location: &Path,
     options: &GetOptions,
+    has_attributes: bool,
 ) -> Result<GetResult> {
-    let (_, meta) = find(root, location, OFlags::PATH).await?;
+    let (file, meta) =
+        find(root, location, if has_attributes { READ } else { OFlags::PATH }).await?;
     options.check_preconditions(&meta)?;
     let range = wanted(options, &meta)?;
-    Ok(result(meta, range, stream::empty().boxed()))
+    let attributes = match has_attributes {
+        true => attributes_of(file, location).await?,
+        false => Attributes::new(),
+    };
+    Ok(result(meta, range, attributes, stream::empty().boxed()))
+}
+
+async fn attributes_of(
+    file: impl AsFd + Send + 'static,
+    location: &Path,
+) -> Result<Attributes> {
+    let location = location.clone();
+    blocking(move || attributes::read(file).map_err(|error| failed(&location, error))).await
 }
 
 /// Opens an object, on this thread if the kernel has its name in memory.
@@ -178,13 +206,15 @@ fn wanted(options: &GetOptions, meta: &ObjectMeta) -> Result<Range<u64>> {
 fn result(
     meta: ObjectMeta,
     range: Range<u64>,
+    attributes: Attributes,
     payload: BoxStream<'static, Result<Bytes>>,
 ) -> GetResult {
     GetResult {
         payload: GetResultPayload::Stream(payload),
         meta,
         range,
-        attributes: Default::default(),
+        attributes,
+        #[cfg(not(feature = "object_store_0_13"))]
         extensions: Default::default(),
     }
 }

@@ -15,7 +15,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use object_store::{PutPayload, PutResult, Result, path::Path};
+use object_store::{Attributes, PutPayload, PutResult, Result, path::Path};
 use ringwise::{Descriptor, Operation, Ring};
 use rustix::{
     fs::{
@@ -26,6 +26,7 @@ use rustix::{
 };
 
 use crate::{
+    attributes,
     failure::failed,
     location::name,
     object,
@@ -68,11 +69,12 @@ impl Staged {
         ring: &Ring,
         root: &Arc<Root>,
         location: &Path,
+        attributes: Attributes,
         durable: bool,
     ) -> Result<Staged> {
         let (ring, root, location) = (ring.clone(), root.clone(), location.clone());
         blocking(move || {
-            let (name, file) = Temporary::create(&ring, &root, location, durable)?;
+            let (name, file) = Temporary::create(&ring, &root, location, &attributes, durable)?;
             Ok(Staged { name, file: Arc::new(file) })
         })
         .await
@@ -113,11 +115,13 @@ pub(crate) async fn put(
     root: &Arc<Root>,
     location: &Path,
     payload: PutPayload,
+    attributes: Attributes,
     how: Publication,
 ) -> Result<PutResult> {
     let (ring, root, location) = (ring.clone(), root.clone(), location.clone());
     blocking(move || {
-        let (name, mut file) = Temporary::create(&ring, &root, location, how.durable)?;
+        let created = Temporary::create(&ring, &root, location, &attributes, how.durable);
+        let (name, mut file) = created?;
         match payload.iter().try_for_each(|bytes| file.write_all(bytes)) {
             Ok(()) => name.publish(file, how),
             Err(error) => Err(name.fail(error)),
@@ -131,6 +135,7 @@ impl Temporary {
         ring: &Ring,
         root: &Root,
         location: Path,
+        attributes: &Attributes,
         durable: bool,
     ) -> Result<(Temporary, File)> {
         let parent = name(&location)?.parent;
@@ -142,7 +147,10 @@ impl Temporary {
         })
         .map_err(|error| failed(&location, error))?;
         let name = Temporary { ring: ring.clone(), location, directory, name: Some(temporary) };
-        Ok((name, file.into()))
+        match attributes::write(&file, attributes) {
+            Ok(()) => Ok((name, file.into())),
+            Err(error) => Err(name.fail(error)),
+        }
     }
 
     fn publish(mut self, file: File, how: Publication) -> Result<PutResult> {
@@ -160,7 +168,12 @@ impl Temporary {
         if how.durable {
             sync_directory(&self.directory).map_err(|error| failed(&self.location, error))?;
         }
-        Ok(PutResult { e_tag, version: None, extensions: Default::default() })
+        Ok(PutResult {
+            e_tag,
+            version: None,
+            #[cfg(not(feature = "object_store_0_13"))]
+            extensions: Default::default(),
+        })
     }
 
     /// Removes the file because of an error.

@@ -63,6 +63,7 @@ pub struct RingFileSystem {
     root: Arc<Root>,
     cleans: bool,
     durable: bool,
+    attributes: bool,
 }
 
 impl RingFileSystem {
@@ -98,7 +99,7 @@ impl RingFileSystem {
             let location = prefix.display().to_string();
             Error::from(Failure::Os { location, source })
         })?;
-        Ok(RingFileSystem { ring, root: Arc::new(root), cleans: false, durable: false })
+        Ok(RingFileSystem { ring, root: Arc::new(root), cleans: false, durable: false, attributes: false })
     }
 
     /// Makes writes durable: a put, an upload, a copy or a rename syncs the file and its directory before it
@@ -116,6 +117,15 @@ impl RingFileSystem {
         self
     }
 
+    /// Stores the attributes of objects, as extended attributes of their files. Off unless set: a write with
+    /// attributes is then refused with [`NotImplemented`](Error::NotImplemented), and a read gives none. With
+    /// it, each read of an object asks the file for its attributes.
+    #[must_use]
+    pub fn with_attributes(mut self, attributes: bool) -> Self {
+        self.attributes = attributes;
+        self
+    }
+
     /// The file of an object.
     ///
     /// # Errors
@@ -124,10 +134,6 @@ impl RingFileSystem {
     pub fn path_to_filesystem(&self, location: &Path) -> Result<PathBuf> {
         name(location)?;
         Ok(self.root.path().join(location.as_ref()))
-    }
-
-    async fn stage(&self, location: &Path) -> Result<Staged> {
-        Staged::create(&self.ring, &self.root, location, self.durable).await
     }
 
     fn publication(&self, replaces: bool) -> Publication {
@@ -170,11 +176,11 @@ impl ObjectStore for RingFileSystem {
                 return self.refuse("`put_opts` with mode `PutMode::Update`");
             }
         };
-        if !opts.attributes.is_empty() {
+        if !self.attributes && !opts.attributes.is_empty() {
             return self.refuse("`put_opts` with attributes");
         }
-        let how = self.publication(replaces);
-        staged::put(&self.ring, &self.root, location, payload, how).await
+        let (how, attributes) = (self.publication(replaces), opts.attributes);
+        staged::put(&self.ring, &self.root, location, payload, attributes, how).await
     }
 
     async fn put_multipart_opts(
@@ -182,18 +188,21 @@ impl ObjectStore for RingFileSystem {
         location: &Path,
         opts: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        if !opts.attributes.is_empty() {
+        if !self.attributes && !opts.attributes.is_empty() {
             return self.refuse("`put_multipart_opts` with attributes");
         }
-        let staged = self.stage(location).await?;
+        let create =
+            Staged::create(&self.ring, &self.root, location, opts.attributes, self.durable);
+        let staged = create.await?;
         Ok(Box::new(Upload::new(location.clone(), staged, self.durable)))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         if options.head {
-            return read::head(&self.root, location, &options).await;
+            return read::head(&self.root, location, &options, self.attributes).await;
         }
-        Object::open(&self.ring, &self.root, location).await?.get(&options)
+        let object = Object::open(&self.ring, &self.root, location).await?;
+        object.get(&options, self.attributes).await
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {

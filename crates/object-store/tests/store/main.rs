@@ -3,6 +3,10 @@
 
 #![expect(clippy::single_range_in_vec_init, reason = "a request for one range is a slice of one")]
 
+#[cfg(feature = "object_store_0_13")]
+extern crate object_store_0_13 as object_store;
+
+mod attributes;
 mod model;
 mod reads;
 mod refusals;

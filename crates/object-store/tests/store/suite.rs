@@ -8,7 +8,8 @@ use ringwise_object_store::RingFileSystem;
 async fn whole_suite(choice: BackendChoice, fsync: bool) {
     let directory = tempfile::tempdir().unwrap();
     let ring = Builder::default().backend(choice).build_ring().unwrap();
-    let store = RingFileSystem::with_ring(ring, &directory).unwrap().with_fsync(fsync);
+    let store = RingFileSystem::with_ring(ring, &directory).unwrap();
+    let store = store.with_fsync(fsync).with_attributes(fsync);
     put_get_delete_list(&store).await;
     list_with_offset_exclusivity(&store).await;
     get_opts(&store).await;
@@ -33,7 +34,7 @@ async fn the_suite_passes_on_classic_syscalls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_suite_passes_with_durable_writes() {
+async fn the_suite_passes_with_durable_writes_and_attributes() {
     whole_suite(BackendChoice::Auto, true).await;
 }
 
