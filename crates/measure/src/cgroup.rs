@@ -160,7 +160,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn the_reason_names_the_missing_part() {
         for (groups, mounts, part) in [
             ("9:cpu:/x\n", MOUNTS, "names no memory cgroup"),
             ("4:memory:/a\n", "", "no cgroup file system"),

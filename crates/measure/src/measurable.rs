@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_has_it_all_says_where() {
+    fn an_available_measurement_names_its_source() {
         let root = tempfile::tempdir().unwrap();
         let sources = Sources::below(root.path());
         let zone = sources.sys.join("class/powercap/intel-rapl:0");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_to_be_had_has_its_reason() {
+    fn an_unavailable_measurement_has_its_reason() {
         let root = tempfile::tempdir().unwrap();
         let sources = Sources::below(root.path());
         let device = device(&sources, "vda", "0\n");

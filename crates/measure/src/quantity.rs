@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_named_with_what_is() {
+    fn errors_quote_the_text_and_list_the_accepted_sizes() {
         for text in [
             "",
             "k",
