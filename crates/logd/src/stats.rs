@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_upper_bounds_of_what_was_noted() {
+    fn quantiles_are_upper_bounds_of_the_noted_times() {
         let mut times = Times::default();
         assert_eq!(times.quantile(0.5), None);
         (0..99).for_each(|_| times.note(Duration::from_micros(150)));
