@@ -1,9 +1,9 @@
-//! Which interface moves the bytes, as it is typed.
+//! The interface that moves the bytes, as an option of the command.
 
 use clap::ValueEnum;
 use ringwise::BackendChoice;
 
-/// Which interface moves the bytes.
+/// The interface that moves the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EngineChoice {
     /// A ring where one works, else epoll
@@ -15,7 +15,7 @@ pub enum EngineChoice {
 }
 
 impl EngineChoice {
-    /// The library's name for it.
+    /// Returns the library's name for the interface.
     pub fn backend(self) -> BackendChoice {
         match self {
             EngineChoice::Auto => BackendChoice::Auto,
