@@ -18,7 +18,7 @@ const DEFAULT_MAX: u64 = 10_000;
 ///
 /// # Errors
 ///
-/// The hard limit has no room for so many connections, or for any.
+/// The hard limit has no room for so many connections, or for any, or the limit cannot be raised.
 pub fn make_room(asked: Option<u32>, threads: u32, more: u64) -> Result<usize, ServeError> {
     let beside = beside(threads) + more;
     let limit = getrlimit(Resource::Nofile);

@@ -6,11 +6,11 @@ use ringwise::BackendChoice;
 /// The interface that moves the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EngineChoice {
-    /// A ring where one works, else epoll
+    /// io_uring if it works here, else epoll
     Auto,
     /// io_uring
     Uring,
-    /// epoll and plain calls
+    /// epoll and classic syscalls
     Epoll,
 }
 

@@ -166,8 +166,7 @@ impl Ear {
     }
 
     /// Returns the requests. There are none if the worker was only woken to [use its door](crate::Door::keep). If the
-    /// panel is gone, there is no server any more, which counts as a request to drain. Call [`listen`](Ear::listen)
-    /// again afterwards.
+    /// panel is gone, the result is a request to drain. Call [`listen`](Ear::listen) again afterwards.
     pub fn heard(&self, completion: Completion) -> Vec<Request> {
         let count = usize::try_from(completion.raw_result()).unwrap_or(0);
         let bytes = completion.into_buffer();

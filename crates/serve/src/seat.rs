@@ -75,7 +75,7 @@ pub fn loop_room(connections: usize, each: usize, beside: usize) -> Result<usize
     let operations = connections * each + beside + door::OPERATIONS;
     if operations > OPERATIONS_MAX {
         return Err(ServeError::new(format!(
-            "{connections} connections are more than one thread's loop holds: ask for --threads {}",
+            "{connections} connections are too many for one thread's loop: ask for --threads {}",
             operations.div_ceil(OPERATIONS_MAX) + 1
         )));
     }
@@ -124,7 +124,7 @@ impl<S> Seat<S> {
         let beside = beside + door::OPERATIONS;
         let operations = OPERATIONS_MAX.min(self.share.own_most() * each + beside);
         self.share.limit((operations - beside) / each);
-        // A ring whose SQPOLL thread is refused is an ordinary ring, but settings that SQPOLL excludes stay off.
+        // The builder keeps the flags that SQPOLL excludes, because the kernel may refuse SQPOLL; the ring then has them.
         let builder = Local::builder().backend(self.backend).sqpoll(self.sqpoll);
         let entries = (operations.div_ceil(2) + 1).max(64);
         builder.entries(entries as u32).build().map_err(ServeError::new)

@@ -97,8 +97,8 @@ impl Appender {
             log::remark(
                 "threads",
                 format_args!(
-                    "{stream}: the kernel has no thread for its writes and syncs: the daemon makes them itself, \
-                     and is slower; raise the limit of processes (ulimit -u, pids.max, TasksMax=)"
+                    "{stream}: the kernel has no thread for its writes and syncs: the daemon performs them itself, \
+                     which is slower; raise the limit of processes (ulimit -u, pids.max, TasksMax=)"
                 ),
             );
         }

@@ -148,7 +148,7 @@ pub(crate) fn is_space(error: &ringwise::Error) -> bool {
 /// Describes an error that may pass, with a remedy for the operator.
 pub(crate) fn passing(error: &ringwise::Error) -> String {
     match is_space(error) {
-        true => format!("{error}; free some, or keep less (--retain-size)"),
+        true => format!("{error}; free some space, or keep less (--retain-size)"),
         false => error.to_string(),
     }
 }

@@ -349,8 +349,8 @@ mod tests {
         assert_eq!(seen.index_end(), 2 * ENTRY_BYTES as u64);
     }
 
-    /// Such a batch has the number of the next line, which is also the first line of the next segment. Its names were
-    /// lost.
+    /// Such a batch has the number of the next line, which is also the first line of the next segment. Its names used
+    /// to be lost.
     #[test]
     fn a_batch_of_names_alone_ends_a_segment() {
         let name = Entry::of_name("web", 5).next().unwrap();
