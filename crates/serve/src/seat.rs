@@ -124,7 +124,7 @@ impl<S> Seat<S> {
         let beside = beside + door::OPERATIONS;
         let operations = OPERATIONS_MAX.min(self.share.own_most() * each + beside);
         self.share.limit((operations - beside) / each);
-        // The builder keeps the flags that SQPOLL excludes, because the kernel may refuse SQPOLL; the ring then has them.
+        // The builder keeps the flags that SQPOLL excludes. The ring has them if the kernel refuses SQPOLL.
         let builder = Local::builder().backend(self.backend).sqpoll(self.sqpoll);
         let entries = (operations.div_ceil(2) + 1).max(64);
         builder.entries(entries as u32).build().map_err(ServeError::new)
