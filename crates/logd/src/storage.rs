@@ -176,9 +176,10 @@ impl Storage {
                         self.min_free
                     ),
                 ),
-                false => {
-                    log::remark("storage", format_args!("there is enough free space again: storing continues"))
-                }
+                false => log::remark(
+                    "storage",
+                    format_args!("there is enough free space again: storing continues"),
+                ),
             }
         }
         !is_low
@@ -313,7 +314,10 @@ impl Storage {
         if retry.is_some() && !self.has_stalled {
             self.has_stalled = true;
             self.stalls += 1;
-            log::remark("storage", format_args!("storing failed: acknowledgements stop until it works again"));
+            log::remark(
+                "storage",
+                format_args!("storing failed: acknowledgements stop until it works again"),
+            );
         }
         if self.has_stalled && !self.is_busy() {
             self.has_stalled = false;
@@ -472,7 +476,9 @@ mod tests {
         // Each batch but the first ended the segment of the batch before it.
         assert_eq!((count, storage.seal_waits), (WAITING_MAX + 1, 1));
         assert!(!storage.is_ready(&mut local).unwrap());
-        let Some(Task::Seal(segment)) = asked.next(Duration::ZERO) else { panic!("no segment was passed on") };
+        let Some(Task::Seal(segment)) = asked.next(Duration::ZERO) else {
+            panic!("no segment was passed on")
+        };
         drop(segment);
         asked.done();
         // It set one timer for that, and only one.

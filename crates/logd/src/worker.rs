@@ -512,7 +512,8 @@ impl Worker {
     }
 
     fn close(&mut self, index: usize) {
-        let client = self.clients[index].take().expect("the caller has checked that the client exists");
+        let client =
+            self.clients[index].take().expect("the caller has checked that the client exists");
         self.counts.broken += u64::from(client.connection.is_broken());
         self.partials.remove(client.connection.partial());
         self.kept.replace(client.kept, Kept::default());

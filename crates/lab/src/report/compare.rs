@@ -214,7 +214,9 @@ impl<'a> Found<'a> {
                 }
                 self.left_out.push(format!("{name}: {void}"));
             }
-            (false, true) => self.left_out.push(format!("{name}: was excluded: {}", reason(before))),
+            (false, true) => {
+                self.left_out.push(format!("{name}: was excluded: {}", reason(before)))
+            }
         }
     }
 }

@@ -232,7 +232,11 @@ mod tests {
         assert_eq!(serials(&all, policy(199, None), 9000), [(0, 7), (0, 8), (0, 0)]);
         let dead = |bytes| Policy { dead_bytes: Some(bytes), ..Policy::default() };
         assert_eq!(serials(&all, dead(200), 9000), []);
-        assert_eq!(serials(&all, dead(199), 9000), [(0, 7)], "the limit of dead letters removes no lines");
+        assert_eq!(
+            serials(&all, dead(199), 9000),
+            [(0, 7)],
+            "the limit of dead letters removes no lines"
+        );
         assert_eq!(serials(&all, dead(0), 9000), [(0, 7), (0, 8)]);
         // Removing one for its age makes enough room.
         let age = Some(Duration::from_millis(7500));

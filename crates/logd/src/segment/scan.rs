@@ -419,7 +419,11 @@ mod tests {
         let cut = scan(&index, &[1, 2]);
         assert_eq!((cut.state(), cut.end(), cut.next_line()), (State::Damaged, 10, 104));
         assert_eq!(scan(&index, &[2]).state(), State::Open);
-        assert_eq!(scan(&index[..3 * ENTRY_BYTES], &[0]).state(), State::Open, "the only batch may be torn");
+        assert_eq!(
+            scan(&index[..3 * ENTRY_BYTES], &[0]).state(),
+            State::Open,
+            "the only batch may be torn"
+        );
     }
 
     #[test]

@@ -198,7 +198,8 @@ impl Judge {
             let is_right = said.parts.is_empty() || is_known && adds_up(batch, &said.parts);
             if said.is_spoilt || !is_right {
                 let (name, number) = (view.name.display(), batch.number);
-                self.problems.push(format!("{name}: the senders of batch {number} do not match its lines"));
+                self.problems
+                    .push(format!("{name}: the senders of batch {number} do not match its lines"));
             }
         }
     }

@@ -223,10 +223,19 @@ fn check_names(simulation: &Simulation, ledger: &Ledger, lines: &[String], seed:
     let marks: Vec<u64> = stored_names(simulation).into_iter().map(|mark| mark.line).collect();
     for mark in &marks {
         let last = &ledger.given[*mark as usize - 1];
-        assert!(lines.contains(last), "seed {seed}: the mark of {last} is stored without it: {}", simulation.trace());
+        assert!(
+            lines.contains(last),
+            "seed {seed}: the mark of {last} is stored without it: {}",
+            simulation.trace()
+        );
     }
     let told = marks.into_iter().max().unwrap_or(0);
-    assert!(told >= ledger.told, "seed {seed}: the acknowledged mark {} is lost: {}", ledger.told, simulation.trace());
+    assert!(
+        told >= ledger.told,
+        "seed {seed}: the acknowledged mark {} is lost: {}",
+        ledger.told,
+        simulation.trace()
+    );
     for (end, line) in &ledger.marked {
         let is_stored = lines.contains(line);
         assert!(
@@ -244,7 +253,11 @@ fn check(simulation: &Simulation, ledger: &Ledger, acknowledged: &[String], seed
     // The stored lines are some of the given lines, each once and in their order.
     let mut given = ledger.given.iter();
     for line in &lines {
-        assert!(given.any(|one| one == line), "{line} was not given, or is out of order: {}", context());
+        assert!(
+            given.any(|one| one == line),
+            "{line} was not given, or is out of order: {}",
+            context()
+        );
     }
     check_names(simulation, ledger, &lines, seed);
     for (line, origin) in origins_of(files(simulation)) {
