@@ -1,4 +1,4 @@
-//! What is handed to people and programs.
+//! The reports of a run, for people and programs.
 
 pub mod json;
 pub mod table;
@@ -10,29 +10,29 @@ use crate::{args::Plan, run::Row, versions};
 
 /// A whole run.
 pub struct Report<'a> {
-    /// What was to be measured.
+    /// The options of the run.
     pub plan: &'a Plan,
-    /// When it began, in seconds since 1970.
+    /// When the run began, in seconds since 1970.
     pub began_unix_s: u64,
     /// The machine.
     pub environment: Environment,
-    /// What is under the test file.
+    /// The storage under the test file.
     pub storage: Storage,
-    /// What was measured, by profile.
+    /// The measured rows, by profile.
     pub sections: Vec<Section>,
 }
 
 /// Rows that were measured in one interleaved run.
 pub struct Section {
-    /// Through the page cache or past it.
+    /// Through the page cache, or past it.
     pub profile: Profile,
     /// The rows, by depth.
     pub rows: Vec<Row>,
 }
 
 impl Section {
-    /// A row's figure divided by that of the first engine at its depth; none for that engine
-    /// itself.
+    /// Computes the ratio of a row's figure to that of the first engine at its depth. None for the first engine itself,
+    /// or if one of the two rows is excluded.
     pub fn ratio(
         &self,
         row: &Row,
@@ -53,7 +53,7 @@ impl Section {
 }
 
 impl Report<'_> {
-    /// What failed, other than by not being there.
+    /// Lists the rows that failed. An engine that is not available here is not a failure.
     pub fn failures(&self) -> Vec<String> {
         let rows = self.sections.iter().flat_map(|section| &section.rows);
         rows.filter(|row| row.has_failed)
@@ -64,7 +64,7 @@ impl Report<'_> {
             .collect()
     }
 
-    /// The peers of this run with their versions as compiled.
+    /// Lists the peers of this run with the versions that were compiled.
     pub fn versions(&self) -> Vec<(&'static str, &'static str)> {
         let mut found: Vec<(&str, &str)> = Vec::new();
         for package in self.plan.engines.iter().filter_map(|engine| engine.package()) {
@@ -79,11 +79,11 @@ impl Report<'_> {
     }
 }
 
-/// Writes the files that were asked for, each whole or not at all.
+/// Writes the requested files, each completely or not at all.
 ///
 /// # Errors
 ///
-/// What writing one reports.
+/// The error of writing a file.
 pub fn write(report: &Report<'_>, table: &str) -> Result<(), LabError> {
     if let Some(path) = &report.plan.json {
         file::write(path, &json::text(report))?;

@@ -1,9 +1,9 @@
 //! A run: the test file, the rows, and their samples in interleaved blocks as the lab takes them: a
 //! random order of all rows and then its mirror, so that drift of the machine meets all alike.
 //!
-//! The lab's own schedule is not used, since it runs engines within its process and ends a run at
-//! the first failure. What it does around each sample is: the page cache is brought into its state,
-//! and the lab's gates void what cannot be right.
+//! The lab's own schedule is not used, because it runs engines within its process and ends a run at the first failure.
+//! Around each sample this module does the same as the lab: it brings the page cache into its state, and the lab's
+//! gates exclude wrong results.
 
 use std::{
     io::Write,

@@ -97,7 +97,7 @@ fn a_run_prints_a_table_and_verdicts_and_writes_what_its_schema_says() {
         "the lab's own time per read",
         "depth 1: ",
         "depth 4: ",
-        "void: mmap at depth 1: n/a",
+        "excluded: mmap at depth 1: n/a",
         "results: results.json",
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
@@ -164,7 +164,7 @@ fn latency_tells_what_each_switch_costs() {
     assert_eq!(sections.len(), 2, "{text}");
     let rows = results["results"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["depth"] == 1 && row["workload"] == "latency"), "{text}");
-    // What cannot be had here is void, the rest has its cost.
+    // Rows of unavailable features are excluded. The others have their cost.
     for section in sections {
         let switches = section["switches"].as_array().unwrap();
         let has = |switch: &str| switches.iter().any(|cost| cost["switch"] == switch);
@@ -423,8 +423,8 @@ fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
         "echo, 64 bytes a message, closed loop",
         "every byte checked",
         "tokio (again)",
-        "void: node at connections 4: running node: No such file",
-        "void: wrong at connections 1: 1 connection failed: connection 0: echo wrong at byte 640 ",
+        "excluded: node at connections 4: running node: No such file",
+        "excluded: wrong at connections 1: 1 connection failed: connection 0: echo wrong at byte 640 ",
         "connections 1: cannot be told here",
         "uring was not among the engines",
     ] {
@@ -433,7 +433,7 @@ fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
     if ringwise_measure::cpu::allowed_cpus().unwrap().len() == 1 {
         return skip("one processor, so that no server can be on another");
     }
-    let misplaced = "void: elsewhere at connections 4: it may run on processors ";
+    let misplaced = "excluded: elsewhere at connections 4: it may run on processors ";
     assert!(text.contains(misplaced) && text.contains("pin it with taskset -acp "), "{text}");
     let results = fs::read_to_string(directory.path().join("e.json")).unwrap();
     let results: Value = serde_json::from_str(&results).unwrap();
@@ -588,7 +588,7 @@ fn direct_reads_of_memory_are_refused_with_a_remedy() {
     arguments.extend(SMALL);
     let output = run(directory.path(), &arguments);
     let text = String::from_utf8(output.stdout.clone()).unwrap();
-    assert!(text.contains("void: O_DIRECT on tmpfs refused"), "{text}");
+    assert!(text.contains("excluded: O_DIRECT on tmpfs refused"), "{text}");
     let line = error_line(&output, 1);
     assert!(line.contains("point --dir to a file system on a disk"), "{line}");
     assert!(content(directory.path()).is_empty());
@@ -782,7 +782,7 @@ fn a_check_of_the_lab_with_itself_counts_what_it_tells_apart() {
     let line = text.lines().find(|line| line.starts_with("no difference in ")).unwrap();
     let mut numbers = line.split(' ').filter_map(|word| word.parse::<u32>().ok());
     let (same, all) = (numbers.next().unwrap(), numbers.next().unwrap());
-    // On a busy machine one may have completed nothing, and is void.
+    // On a busy machine a row may have completed nothing; it is excluded then.
     let pairs = results["comparisons"].as_array().unwrap().iter();
     let others = pairs.filter(|pair| pair["baseline_kind"] != "control").count();
     assert_eq!((all as usize, others <= 2 * 6), (others, true), "{line}");

@@ -1,5 +1,5 @@
-//! `ringwise lab log` as a user runs it: daemons side by side, those that are wrong void, and
-//! nothing left behind.
+//! `ringwise lab log` as a user runs it: daemons side by side. Wrong ones are excluded, and
+//! nothing is left behind.
 
 use std::{
     fs,

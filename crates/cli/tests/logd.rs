@@ -472,7 +472,7 @@ fn what_was_acknowledged_is_there_after_a_kill() {
             verify(directory.path());
             let lines = cat(&[], directory.path());
             for (round, number, last) in acknowledged {
-                assert!(last > 0, "nothing was acknowledged: the test is void");
+                assert!(last > 0, "nothing was acknowledged: the test proves nothing");
                 let start = format!("[{round},{number},");
                 let own = lines.iter().filter_map(|line| line.strip_prefix(&start));
                 let found: Vec<u64> =

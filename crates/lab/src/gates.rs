@@ -1,7 +1,7 @@
-//! Gates: each looks for one way in which a result can be wrong, and voids it with the reason.
+//! Gates: each looks for one way in which a result can be wrong, and excludes such a result with the reason.
 //!
-//! A void result keeps its figures in the results file, is shown with its reason, and takes part in
-//! no verdict. A remark, unlike a gate, leaves a result valid.
+//! An excluded result keeps its figures in the results file, is shown with its reason, and takes part in no verdict. A
+//! remark does not exclude a result.
 
 use ringwise_measure::{device::Storage, quantity::bytes_text, statistics};
 

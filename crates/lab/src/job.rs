@@ -151,7 +151,7 @@ pub struct Request {
 pub enum Failure {
     /// The engine cannot run here at all, or not as it was asked to; the reason is for the table.
     Unavailable(String),
-    /// A block was not what was written: the result is void.
+    /// A block had other content than was written: the result is excluded.
     Mismatch(Mismatch),
     /// A system call failed that has to work, or a file is gone; ends the run.
     Io(String),

@@ -72,7 +72,7 @@ pub struct Measured {
     pub heats: Vec<Heat>,
     /// Kernel events counted in a pass of their own.
     pub counted: Option<Counted>,
-    /// Why the result does not count.
+    /// Why the result is excluded, if it is.
     pub void: Option<String>,
     /// What is to be known of a result that counts.
     pub remarks: Vec<String>,
@@ -236,7 +236,7 @@ impl Row {
 }
 
 impl Measured {
-    /// Takes a sample in; where a gate says so, it voids the row.
+    /// Adds a sample. `void` is the reason of a gate, if one excludes the row.
     pub fn add(&mut self, block: usize, sample: &Sample, void: Option<String>) {
         let counts = &sample.tally.counts;
         let completed = counts.completed.max(1) as f64;

@@ -18,7 +18,7 @@ use crate::{
     verdict,
 };
 
-/// Why a sample that was taken is void, if so.
+/// Returns the reason why a sample is excluded, if it is.
 pub type Inspect<'a> = dyn Fn(&Job, &Sample) -> Result<Option<String>, LabError> + 'a;
 
 /// How many times the blocks that were planned there may be.
@@ -56,15 +56,16 @@ pub struct Schedule<'a> {
     pub instruments: &'a Instruments,
     /// Makes the job of a row, with a seed for its order.
     pub job: &'a dyn Fn(&Row, u64) -> Job,
-    /// Brings the page cache into the state it should be in, and says why a sample would be void.
+    /// Brings the page cache into the state for the job. Returns the reason why samples would be excluded, if there is
+    /// one.
     pub prepare: &'a dyn Fn(&Job) -> Result<Option<String>, LabError>,
-    /// Looks after a sample whether that state has held, and says why the sample is void.
+    /// Checks after a sample whether that state has held. Returns the reason why the sample is excluded, if it is.
     pub inspect: &'a Inspect<'a>,
     /// Time for further blocks while the interval of a verdict is too wide.
     pub spare: &'a Spare,
 }
 
-/// A sample with its job, and why it is void whatever it has.
+/// A sample with its job, and the reason of an exclusion that was known before the sample.
 type Taken = (Arc<Job>, Option<String>, Result<Sample, Failure>);
 
 impl Schedule<'_> {
@@ -128,8 +129,8 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Takes a sample, and says why it would be void before that. One in which no operation completed
-    /// says nothing, so it is taken again: on a busy machine a short sample may get no processor at all.
+    /// Takes a sample, with the reason of an exclusion that is known before. A sample without a completed operation is
+    /// repeated: on a busy machine a short sample may get no processor time at all.
     fn take(&self, row: &Row, order_seed: u64) -> Result<Taken, LabError> {
         let mut tries = 0;
         loop {

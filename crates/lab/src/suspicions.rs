@@ -1,5 +1,5 @@
 //! Suspicions: what makes figures mean something else than they seem to, though every operation was
-//! made. They are said with a section or a row; those that void a row are in `gates`.
+//! made. They are said with a section or a row; those that exclude a row are in `gates`.
 
 use std::{os::unix::fs::FileExt, time::Instant};
 

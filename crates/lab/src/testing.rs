@@ -131,7 +131,7 @@ impl Figures {
     };
 }
 
-/// A section with a row of each kind, one void, and what they say.
+/// A section with a row of each kind, one of them excluded, and their remarks.
 pub fn section() -> Section {
     let direct = Figures::DIRECT;
     let sync = Figures { ops_per_s: 15_000.0, latency_ns: 66_000, queue: 0.9, ..direct };

@@ -1,5 +1,5 @@
-//! A cold run whose files are in memory after all is void. By itself in its process, whose account of
-//! what came from the device it reads.
+//! A cold run is excluded if its files are in memory after all. The test has a process of its own, because it
+//! reads how much this process got from the device.
 
 use std::{sync::Arc, time::Duration};
 

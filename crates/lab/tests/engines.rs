@@ -185,7 +185,7 @@ fn every_engine_notices_a_damaged_block() {
         match sample::take(&*engine, &job, TIMING, &instruments()).unwrap_err() {
             Failure::Unavailable(reason) => println!("skipped: {name}: {reason}"),
             failure => {
-                let text = gates::verification(&failure).expect("a gate voids it");
+                let text = gates::verification(&failure).expect("a gate excludes it");
                 assert!(text.ends_with(" holds damaged data"), "{name}@{depth}: {text}");
             }
         }
@@ -362,7 +362,7 @@ fn the_schedule_voids_what_does_not_pass_and_goes_on_with_the_rest() {
     assert!(voids[2].unwrap().starts_with("Little's law"), "{voids:?}");
     assert_eq!(voids[3], Some("not what its name says: SQPOLL was not granted"));
     assert!(voids[4].unwrap().starts_with("no operation completed"), "{voids:?}");
-    assert_eq!(rows[1].measured.samples.len(), 1, "a void row is not measured again");
+    assert_eq!(rows[1].measured.samples.len(), 1, "an excluded row is not measured again");
 }
 
 #[test]

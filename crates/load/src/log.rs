@@ -12,7 +12,7 @@
 //! be, or without a schedule when it is made. It ends with the acknowledgement that covers it, or
 //! without acknowledgements when the kernel has taken it.
 //!
-//! Invariant: lines sent, taken, acknowledged and stored agree, or the result is void; no target is
+//! Invariant: lines sent, taken, acknowledged and stored agree, or the result is invalid; no target is
 //! believed an acknowledgement of what it was not sent.
 //!
 //! Targets that are not `ringwise logd` are spoken to in ways of their own (`--protocol`), so that

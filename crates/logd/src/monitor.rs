@@ -1,7 +1,7 @@
 //! Samples all threads each second, for the status page, `/metrics` and systemd.
 //!
-//! All of them see the same figures, and rates are over a known time. It judges only whether the daemon lives
-//! and is ready.
+//! All three show the same samples, and every rate has a known interval. The monitor only decides whether the daemon is
+//! alive and ready.
 
 use std::{
     collections::VecDeque,
@@ -19,17 +19,17 @@ use sd_notify::NotifyState;
 
 use crate::{error::LogdError, log, stats::Stats, tenants::Tenants};
 
-/// How often it looks.
+/// How often it takes a sample.
 const SAMPLE_TIME: Duration = Duration::from_secs(1);
-/// How many samples are kept: a minute, and where it began.
+/// The samples that are kept: one minute, with both ends.
 const SAMPLES: usize = 61;
 
-/// What all threads had counted at some time.
+/// The counts of all threads at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) at: Instant,
     pub(crate) threads: Vec<Stats>,
-    /// Threads that did not answer, whose figures are older.
+    /// Threads that did not answer. Their counts are older.
     pub(crate) silent: usize,
 }
 
@@ -44,15 +44,15 @@ impl Sample {
 #[derive(Debug)]
 pub(crate) struct Monitor {
     panel: Panel<Stats>,
-    /// What does not change.
+    /// Facts that do not change.
     pub(crate) facts: Facts,
     started: Instant,
-    /// Whether systemd was told that connections are taken.
+    /// Whether systemd was told that the daemon accepts connections.
     is_ready_told: AtomicBool,
     samples: Mutex<VecDeque<Sample>>,
 }
 
-/// What does not change while a daemon runs.
+/// Facts that do not change while a daemon runs.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) directory: PathBuf,
@@ -69,17 +69,17 @@ impl Monitor {
         Arc::new(Monitor { panel, facts, started, is_ready_told, samples })
     }
 
-    /// Starts a thread that samples each second and, if systemd wants that, feeds its watchdog.
+    /// Starts a thread that samples each second. If systemd has a watchdog for the daemon, the thread also notifies it.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), LogdError> {
         let watchdog = sd_notify::watchdog_enabled();
-        // Three times in the watchdog's time, so that one may be late.
+        // Three notifications per timeout of the watchdog, so that one may be late.
         let pause = watchdog.map_or(SAMPLE_TIME, |limit| SAMPLE_TIME.min(limit / 3));
         let monitor = Arc::clone(self);
         let work = move || {
             let mut has_told_end = false;
             loop {
                 let sample = monitor.sample();
-                // The watchdog ends a daemon with a thread that does not answer.
+                // If a thread does not answer, the watchdog is not notified, and systemd ends the daemon.
                 let is_up = monitor.is_ready_told.load(Ordering::Acquire);
                 if watchdog.is_some() && is_up && sample.silent == 0 {
                     tell_systemd(&[NotifyState::Watchdog]);
@@ -96,13 +96,13 @@ impl Monitor {
         Ok(())
     }
 
-    /// Tells systemd that connections are taken.
+    /// Tells systemd that the daemon accepts connections.
     pub(crate) fn tell_ready(&self) {
         tell_systemd(&[NotifyState::Ready]);
         self.is_ready_told.store(true, Ordering::Release);
     }
 
-    /// What all threads have counted by now.
+    /// Asks all threads for their counts.
     pub(crate) fn sample(&self) -> Sample {
         let (threads, silent) = self.panel.ask();
         Sample { at: Instant::now(), threads, silent }
@@ -123,7 +123,7 @@ impl Monitor {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest sample that is at least so old, or else the oldest.
+    /// Returns the newest sample that is at least this old, or else the oldest one.
     pub(crate) fn before(&self, age: Duration) -> Option<Sample> {
         let samples = self.samples();
         let old = samples.iter().rev().find(|sample| sample.at.elapsed() >= age);
@@ -138,7 +138,7 @@ impl Monitor {
         self.panel.is_draining()
     }
 
-    /// Why the daemon should be restarted; nothing if it lives.
+    /// Lists the reasons why the daemon should be restarted. The list is empty if it is alive.
     pub(crate) fn dead(&self, sample: &Sample) -> Vec<String> {
         match sample.silent {
             0 => Vec::new(),
@@ -146,7 +146,7 @@ impl Monitor {
         }
     }
 
-    /// Why nothing should be sent to it; nothing if it is ready.
+    /// Lists the reasons why clients should not send to the daemon. The list is empty if it is ready.
     pub(crate) fn unready(&self, sample: &Sample) -> Vec<String> {
         let mut reasons = self.dead(sample);
         let sum = sample.sum();
@@ -157,7 +157,7 @@ impl Monitor {
             reasons.push(format!("{} threads cannot store", sum.stalled));
         }
         if sum.low > 0 {
-            reasons.push("less space is free than there has to be (--min-free)".to_owned());
+            reasons.push("less space is free than --min-free".to_owned());
         }
         reasons
     }

@@ -1,13 +1,13 @@
-//! Segments: the files that keep lines, and which of their lines are whole.
+//! Segments: the files that store lines, and the decision which of their lines are whole.
 //!
-//! A segment is two files (docs/reference/logd-files.md has the format): the lines as they came, and an index with
-//! an entry for each batch, which has its place, its lines and its checksum. Lines that no good entry covers
-//! were never acknowledged as durable. A stream is the segments of one thread; its lines are numbered.
+//! A segment is two files (docs/reference/logd-files.md has the format): the lines as received, and an index with an
+//! entry for each batch. The entry has the batch's position, its number of lines and its checksum. Lines that no valid
+//! entry covers were never acknowledged as durable. A stream is the segments of one thread; its lines are numbered.
 //!
-//! Reading order: `entry`, `record` (names and origins), `name`, `scan` (what is whole), `call` (syscalls that
-//! a thread waits for), `staging` (memory for direct writes), `writing` (the rules of commits), `appender`
-//! (the same on a loop), `unsealed` (the end of a segment), `recovery` (at a start), `pack`, `retention`, then
-//! `unpack`, `view` and `reader` (for `cat`, `tail` and `verify`).
+//! Reading order: `entry`, `record` (names and origins), `name`, `scan` (which batches are whole), `call` (blocking
+//! syscalls), `staging` (memory for direct writes), `writing` (the rules of commits), `appender` (runs these rules on a
+//! loop), `unsealed` (the end of a segment), `recovery` (at a start), `pack`, `retention`, then `unpack`, `view` and
+//! `reader` (for `cat`, `tail` and `verify`).
 
 pub(crate) mod appender;
 pub(crate) mod call;
@@ -25,7 +25,7 @@ pub(crate) mod unsealed;
 mod view;
 pub(crate) mod writing;
 
-/// Milliseconds since 1970.
+/// Returns the time in milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -4,7 +4,7 @@ use std::{fmt, iter::Sum, time::Duration};
 
 use ringwise_measure::quantity::latency_text;
 
-/// Up to how long the commits of each count took; what took longer has one more.
+/// The upper bounds of the counts of commit times. One more count has the longer times.
 pub(crate) const BOUNDS: [Duration; 15] = [
     Duration::from_micros(100),
     Duration::from_micros(200),
@@ -23,7 +23,7 @@ pub(crate) const BOUNDS: [Duration; 15] = [
     Duration::from_secs(5),
 ];
 
-/// How long commits took, from the first line of the batch on.
+/// How long commits took, measured from the first line of the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) counts: [u64; BOUNDS.len() + 1],
@@ -43,7 +43,7 @@ impl Times {
         self
     }
 
-    /// What came after these.
+    /// Returns the times that were noted after `before`.
     pub(crate) fn since(mut self, before: &Times) -> Times {
         let counts = self.counts.iter_mut().zip(before.counts);
         counts.for_each(|(own, one)| *own = own.saturating_sub(one));
@@ -51,7 +51,7 @@ impl Times {
         self
     }
 
-    /// What this share of them did not take longer than, in words; nothing of none.
+    /// Returns an upper bound for this share of the times, in words; nothing if there are no times.
     pub(crate) fn quantile(&self, share: f64) -> Option<String> {
         let all: u64 = self.counts.iter().sum();
         let wanted = (all as f64 * share).ceil() as u64;
@@ -67,10 +67,10 @@ impl Times {
     }
 }
 
-/// A figure of each thread: its name in `/metrics`, what it is, and where it stands.
+/// A figure of each thread: its name in `/metrics`, its help text, and how to read it.
 pub(crate) type Figure = (&'static str, &'static str, fn(&Stats) -> u64);
 
-/// Makes all of one list: the fields, their sums, and the figures of `/metrics`.
+/// Generates the fields, their sums, and the figures of `/metrics` from one list.
 macro_rules! counts {
     ([$($counter:ident $counter_name:literal $counter_help:literal,)*]
      [$($gauge:ident $gauge_name:literal $gauge_help:literal,)*]) => {
@@ -101,33 +101,33 @@ macro_rules! counts {
 
 counts! {[
     connections "connections" "Connections accepted",
-    accept_failures "accept_failures" "Accepts that failed; the daemon went on",
-    turned_away "turned_away" "Connections beyond what their address may have",
-    broken "connections_broken" "Connections that an error ended",
-    tls_failures "tls_failures" "Connections that TLS refused",
-    misdirected "misdirected" "Connections that spoke HTTP, or TLS to a port without it",
-    accepted_lines "accepted_lines" "Lines stored or on their way",
+    accept_failures "accept_failures" "Accepts that failed; the daemon continued",
+    turned_away "turned_away" "Connections closed because their address had too many",
+    broken "connections_broken" "Connections ended by an error",
+    tls_failures "tls_failures" "Connections refused by TLS",
+    misdirected "misdirected" "Connections that sent HTTP, or TLS to a port without TLS",
+    accepted_lines "accepted_lines" "Lines stored or being stored",
     rejected_lines "rejected_lines" "Lines that became dead letters",
-    refused_lines "refused_lines" "Lines too long, of which nothing is stored",
-    received_bytes "received_bytes" "Bytes received, TLS's own among them",
-    receives "receives" "Receives that brought bytes",
+    refused_lines "refused_lines" "Lines that were too long and not stored",
+    received_bytes "received_bytes" "Bytes received, including those of TLS itself",
+    receives "receives" "Receives with bytes",
     committed_bytes "committed_bytes" "Bytes of lines and dead letters committed",
     commits "commits" "Batches begun",
-    writes "writes" "Writes of lines and dead letters asked for",
-    syncs "syncs" "Syncs asked for",
+    writes "writes" "Writes of lines and dead letters submitted",
+    syncs "syncs" "Syncs submitted",
     sends "answer_sends" "Sends of answers",
-    stopped_senders "stopped_senders" "Times that a sender was not received from",
+    stopped_senders "stopped_senders" "Times that the daemon stopped receiving from a sender",
     stalls "stalls" "Times that storage failed for a while",
     seal_waits "seal_waits" "Times that a batch waited for segments to be sealed",
-    dead_segments "dead_segments" "Segments that failed and are not written to any more",
-    enters "enters" "Calls that hand over and wait, on a ring",
+    dead_segments "dead_segments" "Segments that failed and are no longer written",
+    enters "enters" "Times that the ring was entered (io_uring_enter)",
 ]
 [
-    open "connections_open" "Connections that are open",
-    uncommitted_bytes "uncommitted_bytes" "Bytes received and not committed",
-    low "short_of_space" "1 where less is free than there has to be",
-    polled "sqpoll" "1 where a thread of the kernel takes what the ring is asked for",
-    stalled "stalled" "1 where the thread cannot store",
+    open "connections_open" "Open connections",
+    uncommitted_bytes "uncommitted_bytes" "Bytes received and not yet committed",
+    low "short_of_space" "1 if less space is free than --min-free",
+    polled "sqpoll" "1 if a kernel thread submits for the ring (SQPOLL)",
+    stalled "stalled" "1 if the thread cannot store",
 ]}
 
 impl fmt::Display for Stats {
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_upper_bounds_of_what_was_noted() {
+    fn quantiles_are_upper_bounds_of_the_noted_times() {
         let mut times = Times::default();
         assert_eq!(times.quantile(0.5), None);
         (0..99).for_each(|_| times.note(Duration::from_micros(150)));

@@ -1,7 +1,8 @@
 //! The two streams of a thread, lines and dead letters, which are committed together.
 //!
-//! A batch is committed when both parts of it are, so no acknowledgement covers a rejected line before its dead
-//! letter is stored. Ended segments go to the keeper. Below the floor of free space no batch begins.
+//! A batch is committed when both its lines and its dead letters are committed. So no acknowledgement covers a rejected
+//! line before its dead letter is stored. Ended segments go to the keeper. If less space is free than the floor, no
+//! batch begins.
 
 use std::{
     collections::BTreeSet,
@@ -32,30 +33,30 @@ use crate::{
 /// How long a batch waits before it checks again whether segments were sealed.
 const SEAL_WAIT_TIME: Duration = Duration::from_millis(5);
 
-/// How often it checks ages and free space when nothing happens.
+/// How often it checks the age of segments and the free space when nothing else happens.
 const TICK_TIME: Duration = Duration::from_secs(1);
 
-/// The tags of storage's operations, whose completions the worker hands in.
+/// The tags of storage's operations. The worker passes their completions to [`Storage::take`].
 pub(crate) const TAGS: [u64; 4] = [LINES, LETTERS, RETRY, TICK];
 const LINES: u64 = 5 << 32;
 const LETTERS: u64 = 6 << 32;
 const RETRY: u64 = 7 << 32;
 const TICK: u64 = 9 << 32;
 
-/// What the storage of all threads shares.
+/// State that the storage of all threads shares.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) directory: PathBuf,
     pub(crate) guarantee: Guarantee,
     /// Clients that named themselves.
     pub(crate) names: Arc<Names>,
-    /// Where segments go that have ended.
+    /// Takes the segments that have ended.
     pub(crate) tray: Tray,
-    /// The least free space at which anything is stored.
+    /// The least free space for storing.
     pub(crate) floor: Arc<Mutex<Floor>>,
 }
 
-/// A thread's streams.
+/// The streams of a thread.
 pub(crate) struct Storage {
     lines: Part,
     letters: Part,
@@ -66,7 +67,7 @@ pub(crate) struct Storage {
     has_stalled: bool,
     /// Lines that wait until their batch's dead letters are stored.
     next: Option<Given>,
-    /// The way to the keeper.
+    /// Passes ended segments to the keeper.
     tray: Tray,
     pub(crate) commits: u64,
     pub(crate) stalls: u64,
@@ -76,10 +77,10 @@ pub(crate) struct Storage {
 
 struct Part {
     appender: Appender,
-    /// Memory to fill.
+    /// Memory for the next batch.
     spare: Vec<u8>,
     state: State,
-    /// The log was told what the batch on its way waits for.
+    /// Whether the log has the reason why the current batch waits.
     is_told: bool,
 }
 
@@ -87,18 +88,18 @@ struct Part {
 enum State {
     Idle,
     Going,
-    /// Until the next try.
+    /// Waits until the next try.
     Stalled(Retry),
 }
 
 impl Storage {
-    /// Opens the streams `number` and ends what the last run left of them.
+    /// Opens the streams `number` and recovers what the last run left of them.
     pub(crate) fn open(shared: &Shared, number: u32, limits: Limits) -> Result<Storage, LogdError> {
         let directory = &shared.directory;
         let names = names(directory)?;
         let part = |content, tag| -> Result<Part, LogdError> {
             let stream = Stream { content, number };
-            // A ring would be memory for little use, and the kernel may have no threads for it.
+            // A ring would cost memory for little use, and the kernel may refuse it threads.
             let aside = Local::builder().backend(BackendChoice::Classic).build();
             let mut aside = aside.map_err(LogdError::failed)?;
             let recovered = end_last(&mut aside, directory, &names, stream)?;
@@ -132,7 +133,7 @@ impl Storage {
         })
     }
 
-    /// Starts the timer that checks ages and free space.
+    /// Starts the timer for checking ages and free space.
     pub(crate) fn watch(&self, local: &mut Local) -> Result<(), LogdError> {
         local.push(Operation::timeout(TICK_TIME), TICK).map(drop).map_err(LogdError::failed)
     }
@@ -143,8 +144,8 @@ impl Storage {
         self.min_free = limits.min_free;
     }
 
-    /// Whether a batch may begin: none is on its way, not too many segments wait for their seal, and there is
-    /// space.
+    /// Whether a batch may begin: no other is being committed, not too many segments wait for their seal, and there is
+    /// enough space.
     pub(crate) fn is_ready(&mut self, local: &mut Local) -> Result<bool, Fatal> {
         if self.is_busy() {
             return Ok(false);
@@ -160,7 +161,7 @@ impl Storage {
         Ok(false)
     }
 
-    /// Whether there is space. A change is reported.
+    /// Whether there is enough space. Logs a change.
     fn has_space(&mut self) -> bool {
         let mut floor = self.floor.lock().unwrap_or_else(PoisonError::into_inner);
         let (is_low, has_changed) = floor.look(self.min_free);
@@ -170,14 +171,15 @@ impl Storage {
                 true => log::remark(
                     "storage",
                     format_args!(
-                        "less than {} bytes are free (--min-free): nothing more is \
-                     stored and acknowledged until there are",
+                        "less than {} bytes are free (--min-free): storing and \
+                     acknowledging stop until there is more space",
                         self.min_free
                     ),
                 ),
-                false => {
-                    log::remark("storage", format_args!("there is space again: storing goes on"))
-                }
+                false => log::remark(
+                    "storage",
+                    format_args!("there is enough free space again: storing continues"),
+                ),
             }
         }
         !is_low
@@ -188,18 +190,18 @@ impl Storage {
         self.is_low
     }
 
-    /// Whether a batch is on its way.
+    /// Whether a batch is being committed.
     pub(crate) fn is_busy(&self) -> bool {
         let is_idle = self.lines.state == State::Idle && self.letters.state == State::Idle;
         !is_idle || self.next.is_some()
     }
 
-    /// Whether storing failed and is tried again.
+    /// Whether storing failed and will be tried again.
     pub(crate) fn is_stalled(&self) -> bool {
         self.has_stalled
     }
 
-    /// What both streams did and what failed.
+    /// Returns the counts of both streams.
     pub(crate) fn counts(&self) -> Counts {
         let (lines, letters) = (self.lines.appender.counts(), self.letters.appender.counts());
         Counts {
@@ -209,8 +211,8 @@ impl Storage {
         }
     }
 
-    /// Sends a batch on its way and leaves an empty one. False: it is committed already, because it had nothing
-    /// to store or the thread waited for it.
+    /// Starts to commit a batch and leaves an empty one in its place. False means that it is committed already: it had
+    /// nothing to store, or the thread waited for the commit.
     pub(crate) fn begin(&mut self, local: &mut Local, batch: &mut Batch) -> Result<bool, Fatal> {
         let full = std::mem::take(batch);
         let is_refused = full.lines.is_empty() && full.letters.is_empty();
@@ -223,7 +225,7 @@ impl Storage {
         if full.lines.is_empty() && !is_refused {
             batch.lines = full.lines;
         } else {
-            // Of refused lines only their clients' numbers are stored: a batch without a byte.
+            // Of refused lines only the clients' numbers are stored, in a batch without bytes.
             batch.lines = std::mem::take(&mut self.lines.spare);
             let given = Given {
                 data: full.lines,
@@ -232,8 +234,8 @@ impl Storage {
                 parts: full.parts,
             };
             if has_both && !full.names.is_empty() {
-                // The names are stored with the lines, and a client is told by them: its dead letters have to
-                // be there before.
+                // The client's name is stored with the lines, and it acknowledges the dead letters too. So the dead
+                // letters have to be stored before.
                 self.next = Some(given);
             } else {
                 self.lines.begin(local, given)?;
@@ -245,7 +247,7 @@ impl Storage {
             let names = if has_both { Vec::new() } else { full.names };
             batch.letters = std::mem::take(&mut self.letters.spare);
             let (data, lines) = (full.letters, full.letter_records);
-            // A dead letter says by itself who sent it.
+            // Each dead letter contains its sender.
             self.letters.begin(local, Given { data, lines, names, parts: Vec::new() })?;
         }
         self.go_on(local)?;
@@ -254,7 +256,7 @@ impl Storage {
         Ok(self.is_busy())
     }
 
-    /// Begins the lines if their dead letters are stored.
+    /// Starts to commit the lines if their dead letters are stored.
     fn go_on(&mut self, local: &mut Local) -> Result<(), Fatal> {
         if self.letters.state == State::Idle
             && let Some(given) = self.next.take()
@@ -264,7 +266,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Takes a completion of one of its operations. True: the batch is committed.
+    /// Takes the completion of one of storage's operations. True means that the batch is committed.
     pub(crate) fn take(
         &mut self,
         local: &mut Local,
@@ -285,7 +287,7 @@ impl Storage {
                     part.appender.tick();
                 }
                 self.watch(local).map_err(|error| Fatal(error.to_string()))?;
-                // Nobody else checks while no lines come.
+                // While no lines arrive, nothing else checks the space.
                 if !self.is_busy() {
                     self.has_space();
                 }
@@ -306,13 +308,16 @@ impl Storage {
         Ok(was_busy && !self.is_busy())
     }
 
-    /// Reports when acknowledgements stop and go on, and starts the timer for the next try.
+    /// Logs when acknowledgements stop and continue, and starts the timer for the next try.
     fn look(&mut self, local: &mut Local) -> Result<(), Fatal> {
         let retry = self.lines.retry().max(self.letters.retry());
         if retry.is_some() && !self.has_stalled {
             self.has_stalled = true;
             self.stalls += 1;
-            log::remark("storage", format_args!("nothing is acknowledged until it can be stored"));
+            log::remark(
+                "storage",
+                format_args!("storing failed: acknowledgements stop until it works again"),
+            );
         }
         if self.has_stalled && !self.is_busy() {
             self.has_stalled = false;
@@ -338,7 +343,7 @@ impl Storage {
         self.hand_on();
     }
 
-    /// Gives ended segments to the keeper.
+    /// Passes ended segments to the keeper.
     fn hand_on(&mut self) {
         for part in [&mut self.lines, &mut self.letters] {
             for segment in part.appender.ended() {
@@ -356,7 +361,7 @@ impl Part {
         Ok(())
     }
 
-    /// When it tries again, if it has to.
+    /// Returns when the next try is due, if there is one.
     fn retry(&self) -> Option<Retry> {
         match self.state {
             State::Stalled(retry) => Some(retry),
@@ -365,7 +370,7 @@ impl Part {
     }
 
     fn note(&mut self, progress: Progress) {
-        /// Memory that is kept for the next batch at most.
+        /// The most memory that is kept for the next batch.
         const SPARE_BYTES: usize = 16 << 20;
         match progress {
             Progress::Going => {
@@ -382,7 +387,7 @@ impl Part {
             }
             Progress::Stalled(why, retry) => {
                 self.state = State::Stalled(retry);
-                // Not again at each try.
+                // The reason is not logged again at each try.
                 if retry == Retry::Later || !std::mem::replace(&mut self.is_told, true) {
                     log::remark("storage", format_args!("{why}"));
                 }
@@ -391,7 +396,7 @@ impl Part {
     }
 }
 
-/// Ends what the last run left of streams that no thread has now, because it had more threads.
+/// Recovers streams that no thread has now because the last run had more threads.
 pub(crate) fn end_others(directory: &Path, threads: u32) -> Result<(), LogdError> {
     let names = names(directory)?;
     let streams = names.iter().filter_map(|name| parse(name)).map(|(stream, _, _)| stream);
@@ -404,7 +409,7 @@ pub(crate) fn end_others(directory: &Path, threads: u32) -> Result<(), LogdError
     Ok(())
 }
 
-/// Ends what the last run left of a stream, and reports what an operator should know.
+/// Recovers a stream after the last run, and logs what an operator should know.
 fn end_last(
     local: &mut Local,
     directory: &Path,
@@ -433,10 +438,9 @@ mod tests {
     use super::*;
     use crate::keeper::{Task, WAITING_MAX};
 
-    /// Segments that end faster than they are sealed took descriptors until none was left, also for
-    /// connections.
+    /// Segments ended faster than they were sealed, and took all descriptors, also those for connections.
     #[test]
-    fn no_batch_begins_while_as_many_segments_as_may_wait_for_their_seal() {
+    fn no_batch_begins_while_too_many_segments_wait_for_their_seal() {
         let directory = tempfile::tempdir().unwrap();
         let (tray, asked) = Tray::new();
         let limits = Limits { bytes: 1, age: Duration::MAX, min_free: 0, is_direct: false };
@@ -467,15 +471,17 @@ mod tests {
         while storage.is_ready(&mut local).unwrap() {
             commit(&mut storage, &mut local);
             count += 1;
-            assert!(count <= WAITING_MAX + 1, "it goes on");
+            assert!(count <= WAITING_MAX + 1, "batches begin although too many segments wait");
         }
-        // Each but the first ended the segment of the one before.
+        // Each batch but the first ended the segment of the batch before it.
         assert_eq!((count, storage.seal_waits), (WAITING_MAX + 1, 1));
         assert!(!storage.is_ready(&mut local).unwrap());
-        let Some(Task::Seal(segment)) = asked.next(Duration::ZERO) else { panic!("none came") };
+        let Some(Task::Seal(segment)) = asked.next(Duration::ZERO) else {
+            panic!("no segment was passed on")
+        };
         drop(segment);
         asked.done();
-        // It asked to be woken for that, and only once.
+        // It set one timer for that, and only one.
         local.submit_and_wait(1).unwrap();
         let woken = local.next_completion().unwrap();
         storage.take(&mut local, woken).unwrap();

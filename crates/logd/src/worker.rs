@@ -1,8 +1,8 @@
-//! One thread's loop: hands the kernel what the rules ask for, and tells them what came of it.
+//! The loop of one worker thread. It submits what connections and storage ask for, and passes on the results.
 //!
-//! All that one submit brought is taken before anything is done about it. Then, if no batch is on
-//! its way, all lines that have come since the last began are one: so a busy disk makes batches
-//! large and an idle one makes them prompt, without a timer.
+//! The worker takes the results of one submit before it acts on them. If no batch is being committed, all lines that
+//! have arrived since the last batch began become the next batch. So batches are large on a busy disk and prompt on an
+//! idle one, without a timer.
 
 mod buffers;
 mod drain;
@@ -37,38 +37,39 @@ use buffers::{Buffers, Choice};
 use drain::Draining;
 use waiting::{Queue, Turns, len};
 
-/// How long it is looked at what came before the next results are asked for, among which may be that the disk is
-/// done: it has nothing to do until that is seen. By time, since lines that are rejected take ten times as long.
+/// How long a turn looks at received bytes before the worker asks for the next results. One of those may be the commit
+/// of a batch, and the disk is idle until the worker sees it. The limit is a time and not a number of lines, because a
+/// rejected line takes ten times as long as an accepted one.
 const TURN_TIME: Duration = Duration::from_micros(200);
 
-/// Operations of a connection at a time: a receive, a send, and the cancel of one.
+/// Operations of a connection at a time: a receive, a send, and a cancel.
 const OPERATIONS_EACH: usize = 3;
-/// Operations that are no connection's.
+/// Operations that belong to no connection.
 const OPERATIONS_BESIDE: usize = 32;
 
-/// Peers that are gone without a word are found out within this time.
+/// Time within which a peer that vanished is noticed.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often it is looked at what takes too long.
+/// How often the worker looks for connections that exceed a time limit.
 const LOOK_TIME: Duration = Duration::from_millis(900);
 /// How often a drain looks at the clock.
 const DRAIN_TICK: Duration = Duration::from_millis(20);
 
-/// What an operation is for: the upper half of its tag. The lower is a connection's index. Nothing
-/// is 0, which the loop's own waits use.
+/// The purpose of an operation is the upper half of its tag. The lower half is the connection's index. No tag is 0,
+/// because the loop's own waits use it.
 const FOR_ACCEPT: u64 = 1 << 32;
 const FOR_RECEIVE: u64 = 2 << 32;
 const FOR_SEND: u64 = 3 << 32;
 const FOR_CONTROL: u64 = 4 << 32;
 const FOR_NOTHING: u64 = 8 << 32;
 
-/// How workers are made.
+/// What every worker is built from.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) storage: Shared,
     pub(crate) drain: Duration,
     pub(crate) live: Arc<Mutex<Live>>,
     pub(crate) tenants: Arc<Tenants>,
-    /// Who has how many connections.
+    /// The number of connections of each address.
     pub(crate) addresses: Arc<Addresses>,
 }
 
@@ -84,36 +85,36 @@ pub(crate) struct Worker {
     limits: Limits,
     tls: Option<Arc<rustls::ServerConfig>>,
     handshake: Duration,
-    /// When it was last looked at what takes too long.
+    /// When the worker last looked for connections that exceed a time limit.
     looked: Instant,
-    /// Until when something that came was not looked at, since there was no room for it.
+    /// The last time at which received bytes waited because there was no room for them, or no time in the turn.
     busy_until: Instant,
     live: Arc<Mutex<Live>>,
     door: Door,
     ear: Ear,
     clients: Vec<Option<Client>>,
     vacant: Vec<usize>,
-    /// Connections that something happened to, each once.
+    /// Connections that something happened to, each listed once.
     touched: Vec<usize>,
     batch: Batch,
-    /// Whose received bytes are looked at next.
+    /// Decides whose received bytes are looked at next.
     turns: Turns,
-    /// Connections with lines in the batch that is filled, and in the one on its way.
+    /// Connections with lines in the batch that is being filled, and in the batch that is being committed.
     filling: Vec<usize>,
     committing: Vec<usize>,
     committing_bytes: usize,
-    /// Memory of the batch on its way.
+    /// Memory of the batch that is being committed.
     committing_held: usize,
-    /// When the first line came of the batch that is filled, and of the one on its way.
+    /// When the first line arrived of the batch that is being filled, and of the batch that is being committed.
     filling_since: Option<Instant>,
     committing_since: Option<Instant>,
-    /// Whether a batch was begun in this turn.
+    /// Whether a batch began in this turn.
     has_begun: bool,
-    /// What all connections keep of lines without an end.
+    /// Memory of the unfinished lines of all connections.
     partials: Held,
-    /// What all connections keep besides.
+    /// Other memory of all connections.
     kept: Kept,
-    /// Connections that wait for all to hold less.
+    /// Connections that wait until all connections together hold less.
     held_back: Vec<usize>,
     drain: Duration,
     draining: Option<Draining>,
@@ -125,21 +126,21 @@ struct Client {
     socket: Descriptor,
     connection: Connection,
     receive: Ticket,
-    /// Whether its receive was cancelled, and not begun anew since.
+    /// Whether its receive was cancelled and has not begun again.
     is_cancelled: bool,
     /// Which buffers it receives into.
     choice: Choice,
-    /// What was received and not looked at yet.
+    /// Bytes that were received but not looked at yet.
     queue: Queue,
     is_touched: bool,
-    /// What it keeps, as it was counted last.
+    /// Its memory, as counted last.
     kept: Kept,
     /// Its place among the connections of its address, if those are limited.
     _place: Option<Place>,
 }
 
 impl Client {
-    /// Ends its receive. Twice is once: the loop has room for one cancel of each connection.
+    /// Cancels its receive. A second call does nothing, because the loop has room for one cancel per connection.
     fn cancel_receive(&mut self, local: &mut Local) -> Result<(), LogdError> {
         if !std::mem::replace(&mut self.is_cancelled, true) {
             push(local, Operation::cancel(self.receive), FOR_NOTHING)?;
@@ -149,13 +150,13 @@ impl Client {
 }
 
 impl Worker {
-    /// Says whether the threads' loops hold so many connections together.
+    /// Checks that the loops of all threads together have room for this number of connections.
     pub(crate) fn check_room(connections_max: usize, threads: u32) -> Result<(), LogdError> {
         let each = connections_max.div_ceil(threads as usize);
         Ok(loop_room(each, OPERATIONS_EACH, OPERATIONS_BESIDE).map(drop)?)
     }
 
-    /// Opens a loop on this thread, ends what the last run left, and listens.
+    /// Opens a loop on this thread, recovers its streams from the last run, and listens.
     pub(crate) fn new(mut seat: Seat<Stats>, order: &Order) -> Result<Worker, LogdError> {
         let mut local = seat.open_loop(OPERATIONS_EACH, OPERATIONS_BESIDE)?;
         let buffers = Buffers::new(&mut local).map_err(LogdError::failed)?;
@@ -202,7 +203,7 @@ impl Worker {
         })
     }
 
-    /// Serves until it is told to drain and has, or the time for that is over.
+    /// Serves until it was told to drain and has drained, or until the time for the drain is over.
     fn serve(&mut self) -> Result<(), LogdError> {
         self.ear.listen(&mut self.local)?;
         self.storage.watch(&mut self.local)?;
@@ -229,14 +230,14 @@ impl Worker {
         match is_stored {
             true => Ok(()),
             false => Err(LogdError::Failed(format!(
-                "{} bytes were received and could not be stored in the time for the drain; they \
-                 were not acknowledged",
+                "{} received bytes could not be stored in the time for the drain; they were not \
+                 acknowledged",
                 self.batch.bytes() + self.committing_bytes
             ))),
         }
     }
 
-    /// Looks at what has come as far as that is for this turn; of the rest only at what is short.
+    /// Looks at what has arrived, for the time of one turn. After that time it looks only at small receives.
     fn take_turn(&mut self) -> Result<(), LogdError> {
         let end = Instant::now() + TURN_TIME;
         let mut left = self.limits.turn_max;
@@ -261,7 +262,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Hands over what was pushed and waits for something to happen.
+    /// Submits the pushed operations and waits for a result.
     fn wait(&mut self) -> Result<(), LogdError> {
         let waited = match self.draining {
             _ if !self.turns.is_empty() && !self.is_full() => self.local.submit(),
@@ -270,15 +271,15 @@ impl Worker {
         };
         waited.map(drop).map_err(LogdError::failed)?;
         if std::mem::take(&mut self.has_begun) {
-            // Where this thread shares its processor with the one that is to write, that one would
-            // not begin before this one's time is over: its last result woke this one, and it has
-            // not even gone to sleep yet (EEVDF, Linux 6.6 and later).
+            // This thread may share its processor with the thread that is to write. That one has just woken this one
+            // and has not gone to sleep yet, so without a yield it would begin only when this thread's time slice is
+            // over (EEVDF, Linux 6.6 and later).
             std::thread::yield_now();
         }
         Ok(())
     }
 
-    /// Takes a result. `has_time`: whether there is time to look at much that was received.
+    /// Takes a result. `has_time` says whether this turn has time to look at large receives.
     fn take(&mut self, completion: Completion, has_time: bool) -> Result<(), LogdError> {
         let index = completion.tag() as u32 as usize;
         match completion.tag() & !u64::from(u32::MAX) {
@@ -286,7 +287,7 @@ impl Worker {
                 let is_full = self.is_full();
                 let Some(client) = &mut self.clients[index] else { return Ok(()) };
                 if client.choice.learn(len(&completion), &self.buffers) {
-                    // When the receive has ended, another begins, into the other buffers.
+                    // When this receive has ended, another begins with the other buffers.
                     client.cancel_receive(&mut self.local)?;
                 }
                 if is_full || !self.turns.may_pass(&client.queue, &completion, has_time) {
@@ -309,7 +310,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A failed accept is counted, and the door goes on.
+    /// Counts a failed accept. The door continues.
     fn take_accepted(&mut self, completion: Completion) -> Result<(), LogdError> {
         if let Some(error) = self.door.take(completion)? {
             self.counts.accept_failures += 1;
@@ -346,7 +347,7 @@ impl Worker {
         self.touch(index);
     }
 
-    /// Has a connection look at something that may bring lines.
+    /// Lets a connection do something that may produce lines.
     fn tell_connection(
         &mut self,
         index: usize,
@@ -399,8 +400,8 @@ impl Worker {
         }
     }
 
-    /// Sends all lines that have come on their way, if none are. True: they are committed already, and more
-    /// may be looked at.
+    /// Starts to commit all lines that have arrived, if no batch is being committed. True means that they are committed
+    /// already, and the worker may look at more.
     fn begin_batch(&mut self) -> Result<bool, LogdError> {
         let fatal = |fatal: Fatal| LogdError::Failed(fatal.0);
         if self.batch.is_empty() || !self.storage.is_ready(&mut self.local).map_err(fatal)? {
@@ -418,7 +419,7 @@ impl Worker {
         let begun = self.storage.begin(&mut self.local, &mut self.batch);
         self.has_begun = begun.map_err(fatal)?;
         if self.storage.commits == commits {
-            // All of it was refused: nothing took any time.
+            // All lines were refused, so there is no commit to measure.
             self.committing_since = None;
         }
         if !self.has_begun {
@@ -441,13 +442,13 @@ impl Worker {
             self.touch(index);
         }
         self.committing = committed;
-        // There is room again for those that were held back for the others' sake.
+        // The commit freed memory, so connections that were held back may continue.
         for index in std::mem::take(&mut self.held_back) {
             self.touch(index);
         }
     }
 
-    /// Has connections that something happened to look at what there was no room for.
+    /// Lets the touched connections look at bytes for which there was no room before.
     fn resume_backlogs(&mut self) {
         let touched = std::mem::take(&mut self.touched);
         for &index in &touched {
@@ -456,7 +457,7 @@ impl Worker {
         self.touched = touched;
     }
 
-    /// Does what the rules ask for, for all that something happened to.
+    /// Performs the next steps of all touched connections.
     fn act(&mut self) -> Result<(), LogdError> {
         let mut touched = std::mem::take(&mut self.touched);
         loop {
@@ -496,7 +497,7 @@ impl Worker {
                     client.cancel_receive(&mut self.local)?;
                 }
                 Step::EndWriting => {
-                    // It fails where the other end has gone, which the receive tells as well.
+                    // This fails if the peer has gone. The receive reports that too.
                     let _ = net::shutdown(socket, net::Shutdown::Write);
                 }
                 Step::Close => self.close(index),
@@ -511,7 +512,8 @@ impl Worker {
     }
 
     fn close(&mut self, index: usize) {
-        let client = self.clients[index].take().expect("it was asked just now");
+        let client =
+            self.clients[index].take().expect("the caller has checked that the client exists");
         self.counts.broken += u64::from(client.connection.is_broken());
         self.partials.remove(client.connection.partial());
         self.kept.replace(client.kept, Kept::default());
@@ -519,7 +521,7 @@ impl Worker {
         self.vacant.push(index);
     }
 
-    /// Serves who waits as far as there is room, and accepts while there is.
+    /// Lets waiting connections in while there are places, and keeps accepting.
     fn admit(&mut self) -> Result<(), LogdError> {
         if self.draining.is_some_and(|draining| !draining.is_taking) {
             self.door.clear();
@@ -535,7 +537,7 @@ impl Worker {
         let peer = match net::peer_address(&socket) {
             Ok(net::Address::Ip(address)) => Some(address),
             Ok(_) => None,
-            // It was reset while it waited to be accepted. Without an address it would count for none.
+            // The connection was reset before it was accepted. Without an address it cannot be counted for one.
             Err(_) => {
                 self.counts.connections += 1;
                 self.counts.broken += 1;
@@ -560,7 +562,7 @@ impl Worker {
             },
             _ => None,
         };
-        // It fails if the other end has gone, which the receive reports as well.
+        // This fails if the peer has gone. The receive reports that too.
         let _ = net::set_nodelay(&socket, true);
         let index = self.vacant.pop().unwrap_or_else(|| {
             self.clients.push(None);
@@ -612,16 +614,16 @@ impl Worker {
         }
     }
 
-    /// Ends those that took too long already when it looked before, and that were not heard since. Storage wakes
-    /// the thread each second. A machine that is busy, or was stopped, may let the thread run only after such a
-    /// time; what clients sent meanwhile is looked at before the next time.
+    /// Ends connections that exceeded a time limit already at the previous look and sent nothing since. Storage wakes
+    /// the thread each second. On a machine that was busy or stopped the thread may run only long after the limit; this
+    /// way it first looks at what clients sent meanwhile.
     fn look_at_clock(&mut self) {
         let now = Instant::now();
         if now.saturating_duration_since(self.looked) < LOOK_TIME {
             return;
         }
         let before = std::mem::replace(&mut self.looked, now);
-        // Retention may have made room for tenants.
+        // Retention may have freed space in the quotas of tenants.
         for index in std::mem::take(&mut self.held_back) {
             self.touch(index);
         }
@@ -641,7 +643,7 @@ impl Worker {
         }
     }
 
-    /// Tells what was counted. Nobody listens any more at the end of everything.
+    /// Sends the statistics. Nobody receives them any more at the very end.
     fn tell(&mut self) {
         let uncommitted = self.held();
         let stored = self.storage.counts();

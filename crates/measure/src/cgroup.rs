@@ -1,7 +1,7 @@
-//! Where this process is among the cgroups of a controller.
+//! Finds the cgroup of this process in the hierarchy of a controller.
 //!
-//! Which directory is the process's own is not concluded from names, which containers change, but
-//! looked for: it lists the process. Nothing here is changed, and no group made.
+//! Containers change the names of groups, so names alone do not identify the process's own group. It is the group whose
+//! `cgroup.procs` lists the process. This module creates and changes no group.
 
 use std::{
     fs,
@@ -14,28 +14,28 @@ use crate::{
     fact::{Fact, Sources},
 };
 
-/// The version of cgroups that has a controller.
+/// The version of the cgroup hierarchy that has a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// A hierarchy for each controller.
+    /// One hierarchy for each controller.
     One,
-    /// One hierarchy for all.
+    /// One hierarchy for all controllers.
     Two,
 }
 
-/// The process's own group of a controller.
+/// The process's own group in a controller's hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Whose files it has.
+    /// The version of the hierarchy, which decides the names of the group's files.
     pub version: Version,
     /// The group that lists this process.
     pub home: PathBuf,
-    /// Where the hierarchy is mounted: nothing above it can be seen.
+    /// The mount point of the hierarchy. Groups above it are not visible.
     pub top: PathBuf,
 }
 
 impl Group {
-    /// Finds the own group of a controller, such as `memory` or `cpu`.
+    /// Finds the process's own group of a controller, such as `memory` or `cpu`.
     pub fn find(sources: &Sources, controller: &str) -> Fact<Group> {
         let texts = sources.proc_text("self/cgroup");
         let found = texts.zip(&Mount::all(sources)).map(|(groups, mounts)| {
@@ -56,13 +56,13 @@ impl Group {
         found.and_then(|found| found)
     }
 
-    /// The own group and those above it, nearest first.
+    /// Lists the process's own group and its parents, nearest first.
     pub fn upwards(&self) -> impl Iterator<Item = &Path> {
         self.home.ancestors().take_while(|directory| directory.starts_with(&self.top))
     }
 }
 
-/// The own group's path as the kernel tells it: `4:memory:/job` or `0::/job`.
+/// Finds the path of the process's own group in /proc/self/cgroup: `4:memory:/job` or `0::/job`.
 fn own_group<'a>(text: &'a str, controller: &str) -> Option<(Version, &'a str)> {
     let fields = || {
         text.lines().filter_map(|line| {
@@ -89,8 +89,8 @@ fn below(sources: &Sources, absolute: &Path) -> PathBuf {
     sources.root.join(absolute.strip_prefix("/").unwrap_or(absolute))
 }
 
-/// Where the own group may be: at its path without what the mount leaves out, at its path, or,
-/// where a container sees only its own, at the top.
+/// Lists the directories that may be the process's own group: its path without the part above the mount, its full path,
+/// and the top, which is the only group that some containers see.
 fn candidates(top: &Path, root: &str, group: &str) -> impl Iterator<Item = PathBuf> {
     let at = |path: &str| top.join(path.trim_start_matches('/'));
     let rest = group.strip_prefix(root.trim_end_matches('/')).map(at);
@@ -111,7 +111,7 @@ pub(crate) mod tests {
         35 31 0:32 / /cg/memory rw,relatime - cgroup cgroup rw,memory\n\
         41 31 0:38 / /cg/unified rw,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
 
-    /// A machine with these files; `SELF` in them is this process.
+    /// Makes a tree with these files. `SELF` in them stands for the number of this process.
     pub(crate) fn tree(
         groups: &str,
         mounts: &str,
@@ -160,7 +160,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn the_reason_names_the_missing_part() {
         for (groups, mounts, part) in [
             ("9:cpu:/x\n", MOUNTS, "names no memory cgroup"),
             ("4:memory:/a\n", "", "no cgroup file system"),

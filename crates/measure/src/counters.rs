@@ -1,13 +1,12 @@
-//! Counts of kernel events in this process: system calls, io_uring's worker
-//! punts, submitted requests; and which hardware counters exist.
+//! Counts kernel events in this process: syscalls, operations that io_uring gives to worker threads, and submitted
+//! requests. It also checks which hardware counters exist.
 //!
-//! Tracepoints are counted by perf_event_open(2), which needs tracefs mounted and
-//! either CAP_PERFMON or `kernel.perf_event_paranoid` at most 1 (tracepoints of
-//! kernel activity; -1 for some). Where they cannot be had, a count is a
-//! [`Fact::Unknown`] with the reason.
+//! Tracepoints are counted by perf_event_open(2). It needs a mounted tracefs, and either CAP_PERFMON or
+//! `kernel.perf_event_paranoid` of at most 1 (tracepoints of kernel activity; -1 for some). If an event cannot be
+//! counted, its count is a [`Fact::Unknown`] with the reason.
 //!
-//! Counting [`Event::SystemCalls`] puts every system call of the process on the
-//! kernel's slow path: count in a short pass of its own, never while timing.
+//! Counting [`Event::SystemCalls`] puts every syscall of the process on the kernel's slow path. Count in a short pass
+//! of its own, never while timing.
 
 use std::path::PathBuf;
 
@@ -50,8 +49,8 @@ impl Event {
     }
 }
 
-/// Counters of events in this process: of every thread that exists when they are
-/// opened and of every thread that those start later, io_uring's included.
+/// Counters of events in this process: in every thread that exists when they are opened, and in every thread that those
+/// start later, including io_uring's.
 pub struct Counters {
     opened: Vec<Opened>,
 }
@@ -60,11 +59,11 @@ pub struct Counters {
 struct Opened {
     event: Event,
     counters: Fact<Vec<Counter>>,
-    /// The total when it was started: a count is a difference, so that nothing
-    /// rests on how far a reset reaches.
+    /// The total when counting started. The count is a difference, so it does not depend on what a reset of a counter
+    /// covers.
     total_at_start: u64,
-    /// The total when it was stopped. In a process that is starting threads just
-    /// then, the counters were seen to move on a little after they were disabled.
+    /// The total when counting stopped. If the process was just starting threads, the counters were seen to increase a
+    /// little after they were disabled.
     total_at_stop: Option<u64>,
 }
 
@@ -77,13 +76,12 @@ impl std::fmt::Debug for Counters {
 }
 
 impl Counters {
-    /// Opens counters, stopped and at zero. Each event that cannot be counted
-    /// keeps its reason.
+    /// Opens counters, stopped and at zero. An event that cannot be counted keeps its reason.
     pub fn open(sources: &Sources, events: &[Event]) -> Self {
         Self::open_in(sources, None, events)
     }
 
-    /// The same for another process: [`Event::SystemCalls`] then has none of this one's.
+    /// Opens counters for another process. [`Event::SystemCalls`] then includes none of this process's syscalls.
     pub fn open_for(sources: &Sources, pid: u32, events: &[Event]) -> Self {
         Self::open_in(sources, Some(pid), events)
     }
@@ -98,7 +96,7 @@ impl Counters {
         Counters { opened: events.iter().map(open).collect() }
     }
 
-    /// Begins to count from zero.
+    /// Starts counting from zero.
     pub fn start(&mut self) {
         for opened in &mut self.opened {
             opened.total_at_stop = None;
@@ -107,8 +105,8 @@ impl Counters {
         }
     }
 
-    /// Stops counting. [`Event::SystemCalls`] includes the call that stops it, and
-    /// those that start and stop the events opened beside it.
+    /// Stops counting. [`Event::SystemCalls`] includes the syscall that stops it, and those that start and stop the
+    /// events opened with it.
     pub fn stop(&mut self) {
         for opened in &mut self.opened {
             opened.try_to("stop", |counters| counters.iter_mut().try_for_each(Counter::disable));
@@ -116,7 +114,7 @@ impl Counters {
         }
     }
 
-    /// What was counted between the last start and stop (or until now).
+    /// Returns the count between the last start and stop, or until now if it was not stopped.
     pub fn count(&mut self, event: Event) -> Fact<u64> {
         let Some(opened) = self.opened.iter_mut().find(|opened| opened.event == event) else {
             return Fact::Unknown(format!("{}: not opened", event.name()));
@@ -132,8 +130,8 @@ impl Counters {
 }
 
 impl Opened {
-    /// Does something to the counters, where there are any; a failure becomes the
-    /// reason why there is no count.
+    /// Runs a function on the counters, if there are any. If it fails, its error becomes the reason for an unknown
+    /// count.
     fn try_to<T>(
         &mut self,
         what: &str,
@@ -159,9 +157,9 @@ fn failed<T>(event: Event, what: &str, error: &std::io::Error) -> Fact<T> {
     Fact::Unknown(format!("{}: {what}: {}", event.name(), lowered(error)))
 }
 
-/// One counter per existing thread; each covers the threads that its thread
-/// starts. A counter with `inherit` must stand alone: reading groups of inherited
-/// counters is refused (perf_event_open(2), PERF_FORMAT_GROUP).
+/// Opens one counter per existing thread. Each also covers the threads that its thread starts. A counter with `inherit`
+/// cannot be in a group: the kernel refuses to read groups of inherited counters (perf_event_open(2),
+/// PERF_FORMAT_GROUP).
 fn open_for_all_threads(sources: &Sources, pid: Option<u32>, event: Event) -> Fact<Vec<Counter>> {
     let tracepoint = match tracepoint_id(sources, event) {
         Fact::Known(id) => Tracepoint::with_id(id),
@@ -183,11 +181,11 @@ fn open_for_all_threads(sources: &Sources, pid: Option<u32>, event: Event) -> Fa
 
 fn open(event: impl PerfEvent, thread: u32) -> std::io::Result<Counter> {
     let thread = i32::try_from(thread).map_err(std::io::Error::other)?;
-    // Tracepoints fire in the kernel: with it excluded nothing would be counted.
+    // Tracepoints fire in the kernel. If it were excluded, nothing would be counted.
     Builder::new(event).observe_pid(thread).inherit(true).include_kernel().build()
 }
 
-/// tracefs has a mount point of its own since 4.1, and one below debugfs.
+/// Since Linux 4.1 tracefs has a mount point of its own. It is also visible below debugfs.
 fn tracepoint_id(sources: &Sources, event: Event) -> Fact<u64> {
     let roots = ["kernel/tracing/events", "kernel/debug/tracing/events"];
     let paths: Vec<PathBuf> = roots
@@ -210,12 +208,11 @@ fn tracepoint_id(sources: &Sources, event: Event) -> Fact<u64> {
 pub struct HardwareCounter {
     /// What it counts: `cycles`, `instructions` or `cache_misses`.
     pub name: &'static str,
-    /// What it counted over a short loop; a machine without counters (most virtual
-    /// ones) says why not.
+    /// The count over a short loop. On a machine without counters, such as most virtual machines, it is the reason.
     pub counted: Fact<u64>,
 }
 
-/// Tries the processor's counters on this thread, user mode only.
+/// Tries the processor's counters on this thread, in user mode only.
 pub fn hardware() -> Vec<HardwareCounter> {
     [
         ("cycles", Hardware::CPU_CYCLES),
@@ -249,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts where this machine lets it; where it does not, the reason is there.
+    /// Returns the count, or checks that there is a reason if this machine does not allow counting.
     fn counted(counters: &mut Counters, event: Event) -> Option<u64> {
         match counters.count(event) {
             Fact::Known(count) => Some(count),

@@ -1,11 +1,10 @@
 //! CPU time: of this process, of its kernel workers, and of the whole machine.
 //!
-//! The process clock is the figure for a verdict. Since Linux 5.12 the threads
-//! that io_uring makes (io-wq workers `iou-wrk-*`, submission pollers
-//! `iou-sqp-*`) are threads of the process that made the ring, so their time is
-//! in it (IORING_FEAT_NATIVE_WORKERS, io_uring_setup(2)); getrusage of a thread
-//! misses them. Interrupts and softirqs are only seen system-wide. Time spent
-//! waiting for I/O ("iowait") is idle time and is never counted as load.
+//! Verdicts use the clock of the process. Since Linux 5.12 the threads that io_uring creates (io-wq workers
+//! `iou-wrk-*`, submission pollers `iou-sqp-*`) are threads of the process that made the ring, so the clock includes
+//! their time (IORING_FEAT_NATIVE_WORKERS, io_uring_setup(2)). getrusage(2) of one thread does not include it.
+//! Interrupts and softirqs appear only in the figures of the whole machine. Time spent waiting for I/O ("iowait") is
+//! idle time and never counts as load.
 
 mod affinity;
 mod foreign;
@@ -24,7 +23,7 @@ pub use threads::{ContextSwitches, ThreadCpu, ThreadKind, ThreadTime};
 use crate::fact::{Fact, Sources};
 use rustix::time::{ClockId, clock_gettime};
 
-/// CPU time consumed so far; two of them give a [`CpuUse`].
+/// CPU time consumed so far. The difference of two snapshots is a [`CpuUse`].
 #[derive(Clone, Debug)]
 pub struct CpuSnapshot {
     process_ns: u64,
@@ -34,24 +33,24 @@ pub struct CpuSnapshot {
 /// CPU time consumed between two snapshots.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CpuUse {
-    /// All threads of the process, kernel workers included, exited ones too.
+    /// All threads of the process, including kernel workers and threads that have exited.
     pub process_ns: u64,
-    /// io-wq workers that were alive at the later snapshot. A worker that had
-    /// exited by then (they do after 5 idle seconds) is only in `process_ns`.
+    /// io-wq workers that were alive at the later snapshot. They exit after 5 idle seconds, and then only `process_ns`
+    /// includes their time.
     pub io_worker_ns: Fact<u64>,
     /// Submission-queue pollers that were alive at the later snapshot.
     pub sqpoll_ns: Fact<u64>,
 }
 
-/// CPU time of the process in nanoseconds (CLOCK_PROCESS_CPUTIME_ID): all its
-/// threads, kernel workers included.
+/// Reads the CPU time of the process in nanoseconds (CLOCK_PROCESS_CPUTIME_ID): all its threads, including kernel
+/// workers.
 pub fn process_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     // Seconds and nanoseconds of CPU time are never negative.
     (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }
 
-/// The numbers of all threads of a process; none is this one.
+/// Lists the numbers of all threads of a process. `None` stands for this process.
 pub(crate) fn thread_ids(sources: &Sources, pid: Option<u32>) -> Fact<Vec<u32>> {
     let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
     let found = threads::directories(sources, &process);
@@ -59,15 +58,14 @@ pub(crate) fn thread_ids(sources: &Sources, pid: Option<u32>) -> Fact<Vec<u32>> 
 }
 
 impl CpuSnapshot {
-    /// Reads all sources. Costs some file reads per thread: take it outside of
-    /// what is measured.
+    /// Reads all sources. This costs several file reads per thread, so call it outside the measured time.
     pub fn take(sources: &Sources) -> Self {
         let threads = threads::read(sources);
-        // The clock last: reading the files costs CPU time of its own.
+        // The clock is read last, because reading the files costs CPU time itself.
         CpuSnapshot { threads, process_ns: process_cpu_ns() }
     }
 
-    /// What was consumed since `earlier`.
+    /// Returns the CPU time consumed since `earlier`.
     pub fn since(&self, earlier: &CpuSnapshot) -> CpuUse {
         let of_kind = |kind| {
             let both = self.threads.zip(&earlier.threads);
@@ -80,7 +78,7 @@ impl CpuSnapshot {
         }
     }
 
-    /// The threads of the process when this was taken.
+    /// Returns the threads that the process had when the snapshot was taken.
     pub fn threads(&self) -> &Fact<Vec<ThreadCpu>> {
         &self.threads
     }
@@ -106,7 +104,7 @@ mod tests {
         burn(Duration::from_millis(200));
         let used = CpuSnapshot::take(&sources).since(&before);
         assert!(used.process_ns >= 200_000_000, "{used:?}");
-        // Ticks: the machine's clock is as coarse as 10 ms.
+        // The machine's figures count in ticks of up to 10 ms.
         let system = SystemCpu::read(&sources);
         let busy =
             system.zip(&system_before).map(|(later, earlier)| later.since(earlier).busy_ns());

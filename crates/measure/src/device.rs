@@ -1,8 +1,7 @@
-//! From a path to the mount, the block device and its queue that serve it.
+//! Follows a path to its mount, its block device and the device's queue.
 //!
-//! The kernel's answer is followed as it stands: a partition leads to its disk, a
-//! loop device names its file, and tmpfs, overlay or a network has no device.
-//! Nothing is guessed from names but the kind of device that a name stands for.
+//! It follows the kernel's answers: a partition leads to its disk, a loop device names its file, and tmpfs, overlay and
+//! network file systems have no device. Only the kind of a device is concluded from its name.
 
 mod mount;
 mod queue;
@@ -20,7 +19,7 @@ use serde::Serialize;
 use crate::fact::{self, Fact, Sources, lowered};
 use crate::filesystem::Filesystem;
 
-/// What is below a path.
+/// The storage below a path.
 #[derive(Clone, Debug, Serialize)]
 pub struct Storage {
     /// The path, with symbolic links followed.
@@ -44,7 +43,7 @@ impl Storage {
     }
 }
 
-/// What kind of block device it is, as far as the kernel's names tell.
+/// The kind of a block device, as far as the kernel's name for it tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceKind {
@@ -54,13 +53,13 @@ pub enum DeviceKind {
     Virtual,
     /// SCSI, SATA or USB.
     Scsi,
-    /// A file as a disk.
+    /// A file used as a disk.
     Loop,
     /// Device mapper: LVM, encryption, multipath.
     DeviceMapper,
     /// Software RAID.
     Raid,
-    /// Memory as a disk (zram, brd, pmem).
+    /// Memory used as a disk (zram, brd, pmem).
     Memory,
     /// A disk over a network.
     Network,
@@ -77,7 +76,7 @@ pub struct Device {
     pub name: String,
     /// The device number, `MAJOR:MINOR`.
     pub number: String,
-    /// What kind it is.
+    /// Its kind.
     pub kind: DeviceKind,
     /// The file behind a loop device.
     pub backing_file: Option<PathBuf>,
@@ -88,12 +87,12 @@ pub struct Device {
 }
 
 impl Device {
-    /// The device below a mount.
+    /// Finds the device below a mount.
     pub fn of(sources: &Sources, mount: &Mount) -> Fact<Device> {
         device_number(sources, mount).and_then(|number| Device::numbered(sources, &number))
     }
 
-    /// The device with a number `MAJOR:MINOR`, or the disk that it is a part of.
+    /// Finds the device with a number `MAJOR:MINOR`. For a partition it is the disk.
     pub fn numbered(sources: &Sources, number: &str) -> Fact<Device> {
         let link = sources.sys.join("dev/block").join(number);
         let directory = match fs::canonicalize(&link) {
@@ -121,15 +120,15 @@ impl Device {
     }
 }
 
-/// The number of the device below a mount. Major 0 is not a device: a file system
-/// that spans devices (btrfs) or stacks (bcachefs) still names one as its source.
+/// Finds the number of the device below a mount. Major 0 is not a device: file systems that span devices (btrfs) or
+/// stack them (bcachefs) have it, and still name a device as their source.
 fn device_number(sources: &Sources, mount: &Mount) -> Fact<String> {
     if !mount.device_number.starts_with("0:") {
         return Fact::Known(mount.device_number.clone());
     }
     let none = || Fact::Unknown(format!("{} has no block device", mount.kind));
     let Some(name) = mount.source.strip_prefix("/dev/") else { return none() };
-    // A name below a directory (mapper/x) is a link to the kernel's name.
+    // A name in a directory (mapper/x) is a link to the device with the kernel's name.
     let node = fs::canonicalize(&mount.source).unwrap_or_else(|_| PathBuf::from(name));
     let Some(name) = node.file_name() else { return none() };
     match fact::text(&sources.sys.join("class/block").join(name).join("dev")) {
@@ -138,7 +137,7 @@ fn device_number(sources: &Sources, mount: &Mount) -> Fact<String> {
     }
 }
 
-/// A partition's directory is inside of its disk's.
+/// Returns the disk's directory, which contains that of a partition.
 fn disk_of(directory: PathBuf) -> PathBuf {
     match directory.parent() {
         Some(disk) if directory.join("partition").exists() => disk.to_path_buf(),

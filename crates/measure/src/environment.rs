@@ -1,7 +1,7 @@
-//! The machine that a measurement was made on: kernel, processor, memory, limits,
-//! virtualisation. It goes into every report, and doctor judges it.
+//! The machine of a measurement: kernel, processor, memory, limits, virtualisation. Every report contains it, and the
+//! doctor judges it.
 //!
-//! Nothing here names the host, its users or its addresses.
+//! It contains no name of the host, of its users or of its addresses.
 
 mod limits;
 mod quota;
@@ -18,12 +18,12 @@ use serde::Serialize;
 use crate::cpu::allowed_cpus;
 use crate::fact::{Fact, Sources, field, kibibytes_field, lowered, understood};
 
-/// Facts about the machine and about what this process may do on it.
+/// Facts about the machine and about the limits of this process on it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Environment {
     /// The kernel's release, such as `6.12.0`.
     pub kernel: Fact<String>,
-    /// The machine's architecture, as the program was compiled for.
+    /// The architecture that the program was compiled for.
     pub architecture: &'static str,
     /// The processor's model.
     pub cpu_model: Fact<String>,
@@ -37,18 +37,18 @@ pub struct Environment {
     pub clock_source: Fact<String>,
     /// Memory of the machine.
     pub memory_total_bytes: Fact<u64>,
-    /// Memory that can be had without swapping.
+    /// Memory that is available without swapping.
     pub memory_available_bytes: Fact<u64>,
     /// Hypervisor and container.
     pub virtualisation: Virtualisation,
     /// Resource limits of this process.
     pub limits: Limits,
-    /// What cgroups leave of the machine.
+    /// The limits that cgroups put on this process.
     pub quota: Quota,
-    /// `kernel.io_uring_disabled`: 0 for all, 1 only for a group, 2 for nobody
-    /// (since 6.6; a kernel without it allows all).
+    /// `kernel.io_uring_disabled`: 0 allows all processes, 1 only a group, 2 none. The setting exists since Linux 6.6;
+    /// kernels without it allow all processes.
     pub io_uring_disabled: Fact<u64>,
-    /// `kernel.io_uring_group`: the group that 1 lets in; -1 is none.
+    /// `kernel.io_uring_group`: the group that is allowed if `io_uring_disabled` is 1; -1 is no group.
     pub io_uring_group: Fact<i64>,
     /// `kernel.perf_event_paranoid`.
     pub perf_event_paranoid: Fact<i64>,
@@ -96,7 +96,7 @@ fn seccomp_mode(sources: &Sources) -> Fact<u64> {
     })
 }
 
-/// x86 has `model name`; others name the processor in fields of their own.
+/// On x86 the field is `model name`. Other processors have other fields.
 fn cpu_model(sources: &Sources) -> Fact<String> {
     sources.proc_text("cpuinfo").and_then(|text| {
         let names = ["model name", "Processor", "cpu model", "uarch", "CPU part", "cpu"];
@@ -111,7 +111,7 @@ fn cores_online(sources: &Sources) -> Fact<u64> {
     list.and_then(|text| understood(count_list(&text), "/sys/devices/system/cpu/online", &text))
 }
 
-/// How many are in a list such as `0-3,8`.
+/// Counts the numbers in a list such as `0-3,8`.
 fn count_list(text: &str) -> Option<u64> {
     text.split(',').try_fold(0u64, |count, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

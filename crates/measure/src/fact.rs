@@ -1,7 +1,7 @@
 //! Facts read from /proc and /sys: a value, or the reason why there is none.
 //!
-//! [`Sources`] holds the roots of those trees so that tests can feed a tree of
-//! their own. Nothing here interprets a value.
+//! [`Sources`] holds the roots of those trees, so that tests can use a tree of their own. This module does not
+//! interpret values.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-/// A value, or the reason why it cannot be told.
+/// A value, or the reason why it is unknown.
 ///
 /// Serialised as the value itself, or as `{"unknown": reason}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +22,12 @@ pub enum Fact<T> {
 }
 
 impl<T> Fact<T> {
-    /// A value, if there is one, or else the reason.
+    /// Makes a fact from a value, or from the reason if there is none.
     pub fn of(value: Option<T>, reason: impl FnOnce() -> String) -> Fact<T> {
         value.map_or_else(|| Fact::Unknown(reason()), Fact::Known)
     }
 
-    /// The value, where there is one.
+    /// Returns the value, if there is one.
     pub fn known(&self) -> Option<&T> {
         match self {
             Fact::Known(value) => Some(value),
@@ -35,7 +35,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// The reason, where there is no value.
+    /// Returns the reason, if there is no value.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Fact::Known(_) => None,
@@ -43,7 +43,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Changes the value and keeps a reason as it is.
+    /// Applies a function to the value. A reason stays as it is.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Fact<U> {
         match self {
             Fact::Known(value) => Fact::Known(change(value)),
@@ -51,7 +51,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Continues with a step that may itself have no answer.
+    /// Applies a function that may itself find no value.
     pub fn and_then<U>(self, next: impl FnOnce(T) -> Fact<U>) -> Fact<U> {
         match self {
             Fact::Known(value) => next(value),
@@ -59,7 +59,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Combines two facts; the first missing one gives the reason.
+    /// Combines two facts. If one is unknown, the result has its reason; if both are, the reason of the first.
     pub fn zip<'a, U>(&'a self, other: &'a Fact<U>) -> Fact<(&'a T, &'a U)> {
         match (self, other) {
             (Fact::Known(left), Fact::Known(right)) => Fact::Known((left, right)),
@@ -92,15 +92,14 @@ impl<T: Serialize> Serialize for Fact<T> {
     }
 }
 
-/// Where the kernel's trees are. [`Sources::default`] is this machine.
+/// The roots of the kernel's trees. [`Sources::default`] is this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
     /// The proc file system, `/proc`.
     pub proc: PathBuf,
     /// The sysfs file system, `/sys`.
     pub sys: PathBuf,
-    /// The root directory, `/`: marks that container engines leave are looked
-    /// for below it.
+    /// The root directory, `/`. Container engines leave marker files below it.
     pub root: PathBuf,
 }
 
@@ -111,25 +110,25 @@ impl Default for Sources {
 }
 
 impl Sources {
-    /// Trees below one directory: `DIR/proc`, `DIR/sys` and `DIR` itself.
+    /// Uses the trees below one directory: `DIR/proc`, `DIR/sys` and `DIR` itself.
     pub fn below(directory: impl AsRef<Path>) -> Self {
         let root = directory.as_ref().to_path_buf();
         Sources { proc: root.join("proc"), sys: root.join("sys"), root }
     }
 
-    /// The text of a file under `/proc`, without the white space around it.
+    /// Reads a file under `/proc`, without the white space around its text.
     pub fn proc_text(&self, relative: impl AsRef<Path>) -> Fact<String> {
         text(&self.proc.join(relative))
     }
 
-    /// The text of a file under `/sys`, without the white space around it.
+    /// Reads a file under `/sys`, without the white space around its text.
     pub fn sys_text(&self, relative: impl AsRef<Path>) -> Fact<String> {
         text(&self.sys.join(relative))
     }
 }
 
-/// The text of a file, without the white space around it. Bytes that are not
-/// UTF-8 are replaced, because names in these files may hold any byte.
+/// Reads a file, without the white space around its text. Bytes that are not UTF-8 are replaced, because names in these
+/// files may contain any byte.
 pub fn text(path: &Path) -> Fact<String> {
     match fs::read(path) {
         Ok(bytes) => Fact::Known(String::from_utf8_lossy(&bytes).trim().to_owned()),
@@ -137,17 +136,17 @@ pub fn text(path: &Path) -> Fact<String> {
     }
 }
 
-/// A file that holds one value, parsed.
+/// Reads and parses a file that holds one value.
 pub fn value<T: FromStr>(path: &Path) -> Fact<T> {
     text(path).and_then(|text| understood(text.parse().ok(), &path.display().to_string(), &text))
 }
 
-/// What was made of a text, or that it was not understood.
+/// Makes a fact from a parsed value, or a reason that quotes the text if it could not be parsed.
 pub(crate) fn understood<T>(value: Option<T>, source: &str, text: &str) -> Fact<T> {
     Fact::of(value, || format!("{source}: not understood: {}", excerpt(text)))
 }
 
-/// The value of a `Name:   value` line, without the white space around it.
+/// Finds the value of a `Name:   value` line, without the white space around it.
 pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -155,13 +154,13 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// The bytes of a `Name:   value kB` line.
+/// Finds the bytes of a `Name:   value kB` line.
 pub(crate) fn kibibytes_field(text: &str, name: &str) -> Option<u64> {
     let kibibytes: u64 = field(text, name)?.strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }
 
-/// An error in the system's words, without the ` (os error N)` that the standard library appends.
+/// Formats an error with the system's text, without the ` (os error N)` that the standard library appends.
 pub fn plain(error: &std::io::Error) -> String {
     let mut text = error.to_string();
     if let Some(end) = text.find(" (os error ") {
@@ -170,12 +169,12 @@ pub fn plain(error: &std::io::Error) -> String {
     text
 }
 
-/// The same within a reason, which does not begin a line.
+/// Formats an error in lower case, for the middle of a line.
 pub(crate) fn lowered(error: &std::io::Error) -> String {
     plain(error).to_lowercase()
 }
 
-/// The beginning of a text on one line, for a message.
+/// Quotes the beginning of a text on one line, for a message.
 pub(crate) fn excerpt(text: &str) -> String {
     const CHARACTERS: usize = 40;
     let start: String = text.chars().take(CHARACTERS).collect();

@@ -1,8 +1,7 @@
-//! The file system under a path, by its own answer (statfs(2)).
+//! The file system under a path, from statfs(2).
 //!
-//! The magic number tells kinds apart that matter to a measurement: ext2, ext3
-//! and ext4 share theirs, so the exact name is the mount's
-//! ([`crate::device::Mount::kind`]).
+//! The magic number distinguishes the kinds that matter to a measurement. ext2, ext3 and ext4 share one magic number;
+//! the mount has the exact name ([`crate::device::Mount::kind`]).
 
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use serde::Serialize;
 
 use crate::fact::{Fact, lowered};
 
-/// What statfs(2) says.
+/// The result of statfs(2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Filesystem {
     /// The name for the magic number, or its hexadecimal form.
@@ -27,7 +26,7 @@ const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 const OVERLAY: u64 = 0x794c_7630;
 
-/// Magic numbers of linux/magic.h and of file systems that bring their own.
+/// Magic numbers from linux/magic.h, and those of file systems that define their own.
 const NAMES: [(u64, &str); 20] = [
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
@@ -52,12 +51,11 @@ const NAMES: [(u64, &str); 20] = [
 ];
 
 impl Filesystem {
-    /// Asks for the file system that holds `path`.
+    /// Reads the file system that holds `path`.
     pub fn of(path: &Path) -> Fact<Filesystem> {
         match rustix::fs::statfs(path) {
             Ok(answer) => {
-                // The type is signed and of different widths on some processors;
-                // magic numbers are 32 bits.
+                // The type is signed on some processors and its width differs. Magic numbers have 32 bits.
                 let magic = answer.f_type as u64 & 0xffff_ffff;
                 let block_bytes = u64::try_from(answer.f_bsize).unwrap_or(0);
                 Fact::Known(Filesystem {
@@ -73,12 +71,12 @@ impl Filesystem {
         }
     }
 
-    /// Whether the files are in memory: nothing there measures a device.
+    /// Returns whether the files are in memory. A measurement there measures no device.
     pub fn is_memory_backed(&self) -> bool {
         matches!(self.magic, TMPFS | RAMFS)
     }
 
-    /// Whether it is an overlay, whose files are on another file system.
+    /// Returns whether this is an overlay, whose files are on another file system.
     pub fn is_overlay(&self) -> bool {
         self.magic == OVERLAY
     }

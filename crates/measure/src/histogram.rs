@@ -1,8 +1,7 @@
 //! Latency distributions: recorded with a bounded error, merged, exported.
 //!
-//! An HdrHistogram with three significant figures, so that every percentile is
-//! within 0.1 % of what was recorded. It does not correct for coordinated
-//! omission: a caller in an open loop records from the intended start.
+//! Each is an HdrHistogram with three significant figures, so every percentile is within 0.1 % of the recorded value.
+//! It does not correct for coordinated omission: in an open loop the caller measures from the intended start.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hdrhistogram::{
@@ -11,7 +10,7 @@ use hdrhistogram::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The largest latency that is told apart; anything longer is recorded as this.
+/// The largest distinct latency. Longer latencies are recorded as this one.
 pub const LATENCY_NS_MAX: u64 = 1 << 37;
 
 const SIGNIFICANT_FIGURES: u8 = 3;
@@ -22,34 +21,33 @@ pub struct Latency {
     counts: Histogram<u64>,
 }
 
-/// What is usually wanted of a [`Latency`]; every field is in nanoseconds, and 0
-/// where nothing was recorded.
+/// The usual figures of a [`Latency`]. Every field is in nanoseconds, and 0 if nothing was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// The smallest.
+    /// The shortest latency.
     pub min: u64,
     /// The arithmetic mean.
     pub mean: f64,
     /// The median.
     pub p50: u64,
-    /// 9 of 10 were no longer.
+    /// The 90th percentile.
     pub p90: u64,
-    /// 99 of 100 were no longer.
+    /// The 99th percentile.
     pub p99: u64,
-    /// 999 of 1000 were no longer.
+    /// The 99.9th percentile.
     pub p99_9: u64,
-    /// 9999 of 10000 were no longer.
+    /// The 99.99th percentile.
     pub p99_99: u64,
-    /// The longest.
+    /// The longest latency.
     pub max: u64,
 }
 
-/// A value that was recorded (within 0.1 %) and how often.
+/// A recorded value (within 0.1 %) and its count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Bin {
-    /// Nanoseconds: the highest value that falls into this bin.
+    /// Nanoseconds: the highest value of this bin.
     pub latency_ns: u64,
-    /// How many were recorded.
+    /// The number of latencies in this bin.
     pub count: u64,
 }
 
@@ -60,8 +58,7 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// An empty distribution. Takes about 230 KiB once, and records without
-    /// allocating.
+    /// Makes an empty distribution. It allocates about 230 KiB once; recording does not allocate.
     pub fn new() -> Self {
         let counts = Histogram::new_with_bounds(1, LATENCY_NS_MAX, SIGNIFICANT_FIGURES)
             .expect("constant bounds are valid: low >= 1, high >= 2 * low, figures <= 5");
@@ -79,29 +76,29 @@ impl Latency {
         self.counts.saturating_record_n(latency_ns, count);
     }
 
-    /// Adds everything that `other` recorded.
+    /// Adds all latencies of `other`.
     pub fn merge(&mut self, other: &Latency) {
         self.counts.add(&other.counts).expect("all distributions have the same bounds");
     }
 
-    /// How many were recorded.
+    /// Returns the number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.counts.len()
     }
 
-    /// The arithmetic mean in nanoseconds, 0 where nothing was recorded.
+    /// Returns the arithmetic mean in nanoseconds, or 0 if nothing was recorded.
     pub fn mean_ns(&self) -> f64 {
         if self.counts.is_empty() { 0.0 } else { self.counts.mean() }
     }
 
-    /// The latency that `quantile` (0.0 ..= 1.0) of the operations did not exceed;
-    /// 0 where nothing was recorded.
+    /// Returns the latency that the share `quantile` (0.0 ..= 1.0) of the operations did not exceed, or 0 if nothing
+    /// was recorded.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
-        // Not above the largest that was recorded: a bin reports its upper edge.
+        // A bin reports its upper edge, which may be above the largest recorded latency.
         self.counts.value_at_quantile(quantile.clamp(0.0, 1.0)).min(self.counts.max())
     }
 
-    /// The usual figures.
+    /// Computes the usual figures.
     pub fn percentiles(&self) -> Percentiles {
         Percentiles {
             min: self.counts.min(),
@@ -115,8 +112,7 @@ impl Latency {
         }
     }
 
-    /// Every bin that is not empty, shortest first: the whole distribution, for
-    /// JSON.
+    /// Lists every bin that is not empty, shortest latency first. This is the whole distribution, for JSON.
     pub fn bins(&self) -> Vec<Bin> {
         self.counts
             .iter_recorded()
@@ -127,13 +123,13 @@ impl Latency {
             .collect()
     }
 
-    /// The standard deviation in nanoseconds, 0 where nothing was recorded.
+    /// Returns the standard deviation in nanoseconds, or 0 if nothing was recorded.
     pub fn stdev_ns(&self) -> f64 {
         if self.counts.is_empty() { 0.0 } else { self.counts.stdev() }
     }
 
-    /// The whole distribution in HdrHistogram's exchange format (V2, deflated), as base64: what
-    /// other implementations of HdrHistogram read.
+    /// Encodes the whole distribution in HdrHistogram's exchange format (V2, deflated), as base64. Other
+    /// implementations of HdrHistogram can read it.
     pub fn to_base64(&self) -> String {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new()
@@ -142,7 +138,7 @@ impl Latency {
         STANDARD.encode(bytes)
     }
 
-    /// Reads what [`to_base64`](Self::to_base64) wrote. None where it is anything else.
+    /// Decodes the text of [`to_base64`](Self::to_base64). Returns `None` for any other text.
     pub fn from_base64(text: &str) -> Option<Latency> {
         let bytes = STANDARD.decode(text).ok()?;
         let counts: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).ok()?;
@@ -151,7 +147,7 @@ impl Latency {
         Some(latency)
     }
 
-    /// Forgets everything and keeps the memory.
+    /// Clears the distribution and keeps its memory.
     pub fn clear(&mut self) {
         self.counts.reset();
     }

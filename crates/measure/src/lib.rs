@@ -1,16 +1,14 @@
 //! Histograms, statistics, CPU accounting and facts about the machine.
 //!
-//! This crate exists so that a verdict about an engine rests on one set of
-//! instruments. It knows nothing of the engines it measures, so that it cannot
-//! flatter one of them. It runs no workload and prints nothing.
+//! This crate exists so that every verdict about an engine rests on the same instruments. It does not know the engines
+//! that it measures, so it cannot favour one of them. It runs no workload and prints nothing.
 //!
-//! Reading order: [`fact`] (how an answer that cannot be had is said), then the
-//! instruments ([`histogram`], [`statistics`], [`cpu`], [`counters`],
-//! [`process`], [`reclaim`]), then the facts ([`device`], [`filesystem`], [`cgroup`],
-//! [`environment`], [`measurable`]), then [`quantity`].
+//! Reading order: [`fact`] (values that may be unknown), then the instruments ([`histogram`], [`statistics`], [`cpu`],
+//! [`counters`], [`process`], [`reclaim`]), then the facts ([`device`], [`filesystem`], [`cgroup`], [`environment`],
+//! [`measurable`]), then [`quantity`].
 //!
-//! Invariant: a source that cannot be read becomes a [`Fact::Unknown`] with its
-//! reason; it never fails the whole.
+//! Invariant: if a source cannot be read, its fact becomes a [`Fact::Unknown`] with the reason. The other facts are
+//! still read.
 
 #![forbid(unsafe_code)]
 

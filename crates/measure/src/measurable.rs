@@ -1,6 +1,5 @@
-//! What a measurement would like to have and a machine may not have: energy, hardware counters, requests
-//! that go to an NVMe device as they are, completions that are polled for. Each is tried, and one that is
-//! not to be had is a reason.
+//! Checks whether this machine can measure energy, hardware counters, NVMe passthrough and polled completions. Each is
+//! tried. If one is unavailable, the result has the reason.
 
 use std::path::Path;
 
@@ -12,16 +11,16 @@ use crate::{
     fact::{Fact, Sources, lowered},
 };
 
-/// What can be measured here, each with what shows it.
+/// The optional measurements, each with the evidence that it works here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Measurable {
-    /// Energy, by RAPL.
+    /// Energy, from RAPL.
     pub energy: Fact<String>,
-    /// NVMe passthrough (IORING_OP_URING_CMD), by the generic device of a namespace.
+    /// NVMe passthrough (IORING_OP_URING_CMD), through the generic device of a namespace.
     pub nvme_passthrough: Fact<String>,
-    /// Completions that are polled for (IOPOLL), by the device under the test files.
+    /// Polled completions (IOPOLL) on the device under the test files.
     pub iopoll: Fact<String>,
-    /// Cycles, instructions and cache misses, by the processor's counters.
+    /// Cycles, instructions and cache misses, from the processor's counters.
     pub hardware_counters: Fact<String>,
 }
 
@@ -36,7 +35,7 @@ impl Measurable {
         }
     }
 
-    /// All of them by name.
+    /// Lists all of them by name.
     pub fn all(&self) -> [(&'static str, &Fact<String>); 4] {
         [
             ("energy", &self.energy),
@@ -46,7 +45,7 @@ impl Measurable {
         ]
     }
 
-    /// What is not to be had, in a line each: `IOPOLL: not measurable here: REASON`.
+    /// Describes each unavailable one in a line: `IOPOLL: not measurable here: REASON`.
     pub fn missing(&self) -> Vec<String> {
         let line = |(name, fact): (&str, &Fact<String>)| {
             Some(format!("{name}: {}", not_here(fact.reason()?)))
@@ -55,12 +54,12 @@ impl Measurable {
     }
 }
 
-/// What is said of something that is not to be had.
+/// Formats the reason why something cannot be measured here.
 pub fn not_here(reason: &str) -> String {
     format!("not measurable here: {reason}")
 }
 
-/// A zone of RAPL whose counter can be read; since 5.10 only root may (CVE-2020-8694).
+/// Finds a RAPL zone with a readable counter. Since Linux 5.10 only root may read it (CVE-2020-8694).
 pub fn energy(sources: &Sources) -> Fact<String> {
     let directory = sources.sys.join("class/powercap");
     let entries = directory.read_dir().into_iter().flatten().flatten();
@@ -76,7 +75,7 @@ pub fn energy(sources: &Sources) -> Fact<String> {
     }
 }
 
-/// The generic device of the namespace under a file, where it can be opened.
+/// Finds the generic device of the namespace under a file, if it can be opened.
 pub fn nvme_passthrough(sources: &Sources, device: &Fact<Device>) -> Fact<String> {
     let device = match device {
         Fact::Known(device) if device.kind == DeviceKind::Nvme => device,
@@ -85,7 +84,7 @@ pub fn nvme_passthrough(sources: &Sources, device: &Fact<Device>) -> Fact<String
         }
         Fact::Unknown(reason) => return Fact::Unknown(reason.clone()),
     };
-    // nvme0n1 is ng0n1 as a character device (drivers/nvme/host/core.c, Linux 5.13).
+    // The generic character device of nvme0n1 is ng0n1 (drivers/nvme/host/core.c, Linux 5.13).
     let path = sources.root.join("dev").join(device.name.replacen("nvme", "ng", 1));
     can_be_opened(&path)
 }
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_has_it_all_says_where() {
+    fn an_available_measurement_names_its_source() {
         let root = tempfile::tempdir().unwrap();
         let sources = Sources::below(root.path());
         let zone = sources.sys.join("class/powercap/intel-rapl:0");
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_to_be_had_has_its_reason() {
+    fn an_unavailable_measurement_has_its_reason() {
         let root = tempfile::tempdir().unwrap();
         let sources = Sources::below(root.path());
         let device = device(&sources, "vda", "0\n");

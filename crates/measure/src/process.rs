@@ -1,9 +1,8 @@
-//! What this process read and wrote, by its own account (/proc/self/io).
+//! Counts the bytes that this process read (/proc/self/io).
 //!
-//! `read_bytes` is what was fetched from devices on the process's behalf: over
-//! the bytes that a program asked for it gives the share that no cache served.
-//! io_uring's reads are in `read_bytes` but not in `rchar` and `syscr`, which
-//! only the read(2) family counts.
+//! `read_bytes` counts the bytes that were fetched from devices for this process. Divided by the bytes that the program
+//! asked for, it gives the share that no cache served. Reads on io_uring count in `read_bytes` but not in `rchar` and
+//! `syscr`, which count only the read(2) family.
 
 use crate::fact::{Fact, Sources, field, understood};
 
@@ -11,7 +10,7 @@ use crate::fact::{Fact, Sources, field, understood};
 /// proc_pid_io(5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessIo {
-    /// Bytes that read(2) and its kin returned, from a cache or not.
+    /// Bytes that read(2) and similar syscalls returned, from a cache or not.
     pub rchar: u64,
     /// Bytes fetched from devices.
     pub read_bytes: u64,
@@ -24,7 +23,7 @@ impl ProcessIo {
         text.and_then(|text| understood(parse(&text), "/proc/self/io", &text))
     }
 
-    /// What was added since `earlier`.
+    /// Returns the counts added since `earlier`.
     pub fn since(&self, earlier: &ProcessIo) -> ProcessIo {
         ProcessIo {
             rchar: self.rchar.saturating_sub(earlier.rchar),

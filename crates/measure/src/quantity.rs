@@ -1,14 +1,12 @@
 //! Sizes and durations as people type and read them.
 //!
-//! Typed sizes are whole numbers with k, m, g or t (powers of 1024); typed
-//! durations are whole numbers with us, ms, s, m, h or d. What is not understood is an
-//! error that names what is.
+//! Typed sizes are whole numbers with k, m, g or t (powers of 1024). Typed durations are whole numbers with us, ms, s,
+//! m, h or d. The error for any other input lists the accepted forms.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A size or duration that was not understood. Its text is one line that names
-/// the value and what is accepted.
+/// An invalid size or duration. Its text is one line with the value and the accepted forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuantityError {
     kind: &'static str,
@@ -27,7 +25,7 @@ impl std::error::Error for QuantityError {}
 /// Reads a size in bytes: `4096`, `4k`, `100m`, `10g`, in either case.
 ///
 /// # Errors
-/// Anything else, and what does not fit into 64 bits.
+/// Returns an error for any other text, and for a size that does not fit into 64 bits.
 pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
     let error = || QuantityError {
         kind: "size",
@@ -49,7 +47,7 @@ pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
 /// Reads a duration: `50us`, `10ms`, `5s`, `2m`, `3h`, `7d`; a bare number is seconds.
 ///
 /// # Errors
-/// Anything else, and what does not fit into 64 bits of microseconds.
+/// Returns an error for any other text, and for a duration whose microseconds do not fit into 64 bits.
 pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     let error = || QuantityError {
         kind: "duration",
@@ -70,14 +68,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     number.map(Duration::from_micros).ok_or_else(error)
 }
 
-/// The leading digits as a number, and the rest.
+/// Splits a text into its leading digits, as a number, and the rest.
 fn split(text: &str) -> (Option<u64>, &str) {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     (text[..end].parse().ok(), &text[end..])
 }
 
-/// A size as it would be typed: `4k`, `100m`, `3000`. Reads back to the same.
+/// Formats a size as a user would type it: `4k`, `100m`, `3000`. [`parse_size`] gives the same size again.
 pub fn size_text(bytes: u64) -> String {
     for (unit, factor) in [("g", 1u64 << 30), ("m", 1 << 20), ("k", 1 << 10)] {
         if bytes >= factor && bytes.is_multiple_of(factor) {
@@ -87,7 +85,7 @@ pub fn size_text(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// A size to be read: `512 B`, `4.0 KiB`, `9.8 GiB`.
+/// Formats a size for people: `512 B`, `4.0 KiB`, `9.8 GiB`.
 pub fn bytes_text(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -95,7 +93,7 @@ pub fn bytes_text(bytes: u64) -> String {
     }
     let mut scaled = bytes as f64 / 1024.0;
     let mut unit = 0;
-    // Not 1024.0 KiB where it rounds up to 1.0 MiB.
+    // A size that rounds up to 1024.0 KiB is printed as 1.0 MiB.
     while scaled >= 1023.95 && unit + 1 < UNITS.len() {
         scaled /= 1024.0;
         unit += 1;
@@ -103,8 +101,8 @@ pub fn bytes_text(bytes: u64) -> String {
     format!("{scaled:.1} {}", UNITS[unit])
 }
 
-/// A duration as it would be typed: `50us`, `10ms`, `5s`, `2m`. Reads back to the
-/// same, in whole microseconds.
+/// Formats a duration as a user would type it: `50us`, `10ms`, `5s`, `2m`. [`parse_duration`] gives the same duration
+/// again, in whole microseconds.
 pub fn duration_text(duration: Duration) -> String {
     let microseconds = duration.as_micros();
     for (unit, factor) in [("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000)] {
@@ -115,8 +113,7 @@ pub fn duration_text(duration: Duration) -> String {
     format!("{microseconds}us")
 }
 
-/// A latency to be read, with three figures: `87 ns`, `12.3 µs`, `4.56 ms`,
-/// `1.20 s`.
+/// Formats a latency for people, with three significant figures: `87 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`.
 pub fn latency_text(nanoseconds: f64) -> String {
     const UNITS: [&str; 4] = ["ns", "µs", "ms", "s"];
     if !nanoseconds.is_finite() {
@@ -156,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_named_with_what_is() {
+    fn errors_quote_the_text_and_list_the_accepted_sizes() {
         for text in [
             "",
             "k",

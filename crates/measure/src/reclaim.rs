@@ -1,14 +1,14 @@
-//! How many pages the kernel's own thread looked through to find some that could be given up: kswapd
-//! works when memory is short. A page cache that fills up is fast until then.
+//! Counts the pages that kswapd scanned. This kernel thread looks for pages to reclaim when memory is short. Until then
+//! writes into the page cache are fast.
 
 use crate::fact::{Fact, Sources};
 
-/// Pages of 4 KiB, since boot or between two readings (`pgscan_kswapd` of /proc/vmstat).
+/// Pages of 4 KiB that kswapd scanned, since boot or between two readings (`pgscan_kswapd` of /proc/vmstat).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KswapdPages(pub u64);
 
 impl KswapdPages {
-    /// Reads the total. Kernels before 4.8 count by zone (`pgscan_kswapd_normal`): all are added.
+    /// Reads the total. Kernels before 4.8 have one count per zone (`pgscan_kswapd_normal`); these are added up.
     pub fn read(sources: &Sources) -> Fact<KswapdPages> {
         sources.proc_text("vmstat").and_then(|text| {
             let of_line = |line: &str| {
@@ -22,7 +22,7 @@ impl KswapdPages {
         })
     }
 
-    /// What was added since `earlier`.
+    /// Returns the pages scanned since `earlier`.
     pub fn since(self, earlier: KswapdPages) -> u64 {
         self.0.saturating_sub(earlier.0)
     }

@@ -1,10 +1,9 @@
 //! Statistics for engines measured side by side.
 //!
-//! The unit of evidence is a block, not an operation: operations within a block
-//! share its conditions, so that an interval over operations is far too narrow.
-//! Each block gives one log ratio of candidate to baseline; the interval is
-//! bootstrapped over blocks; an A/A control measured in the same way says how
-//! large a difference identical code shows. Nothing here knows what was measured.
+//! The unit of evidence is a block, not an operation. Operations within a block share its conditions, so an interval
+//! over operations would be far too narrow. Each block gives one log ratio of candidate to baseline, and the interval
+//! is bootstrapped over the blocks. An A/A control, measured in the same way, gives the difference that identical code
+//! shows. This module does not know what was measured.
 
 mod order;
 mod quantile;
@@ -20,13 +19,13 @@ use serde::Serialize;
 
 /// Little's law: operations in flight = throughput x mean latency.
 ///
-/// A measurement in which it does not hold stamped its latencies in the wrong
-/// place or did not keep the queue as full as it says.
+/// If it does not hold, the measurement took its timestamps in the wrong place, or did not keep the queue as full as
+/// reported.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LittlesLaw {
-    /// What throughput and mean latency say was in flight.
+    /// The operations in flight that follow from throughput and mean latency.
     pub implied_in_flight: f64,
-    /// What was kept in flight.
+    /// The operations that were kept in flight.
     pub in_flight: f64,
     /// Whether the two agree within the tolerance.
     pub holds: bool,
@@ -35,7 +34,7 @@ pub struct LittlesLaw {
 impl LittlesLaw {
     /// Checks a measurement; `tolerance` is a share, such as 0.05.
     ///
-    /// Nothing measured (no throughput, or nothing in flight) does not hold.
+    /// The law does not hold if nothing was measured (no throughput, or nothing in flight).
     pub fn check(
         operations_per_second: f64,
         latency_ns_mean: f64,
@@ -59,10 +58,10 @@ mod tests {
         // 32 in flight at 320 us each is 100 000 per second.
         assert!(LittlesLaw::check(100_000.0, 320_000.0, 32.0, 0.05).holds);
         assert!(LittlesLaw::check(104_900.0, 320_000.0, 32.0, 0.05).holds);
-        // Stamped per batch: the latency is half of what it was.
+        // One timestamp per batch halves the measured latency here.
         let batch = LittlesLaw::check(100_000.0, 160_000.0, 32.0, 0.05);
         assert!(!batch.holds && (batch.implied_in_flight - 16.0).abs() < 1e-9);
-        // Stamped too early: more is implied than was ever in flight.
+        // The timestamps are too early: they imply more operations than were ever in flight.
         assert!(!LittlesLaw::check(106_000.0, 320_000.0, 32.0, 0.05).holds);
         assert!(!LittlesLaw::check(0.0, 0.0, 32.0, 0.05).holds);
         assert!(!LittlesLaw::check(1.0, f64::NAN, 32.0, 0.05).holds);

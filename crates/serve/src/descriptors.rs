@@ -1,24 +1,24 @@
-//! The limit of open descriptors: raised as far as it goes, and said where that is not enough.
+//! Raises the limit of open descriptors as far as possible, and reports an error if that is not enough.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::ServeError;
 
-/// Descriptors that any server has beside its connections: standard streams, signals, and of each
-/// thread a listener, a ring, an epoll set, what wakes it, its files, and some to spare.
+/// Descriptors that every server has besides its connections: standard streams and signals, and for each thread a
+/// listener, a ring, an epoll set, a way to wake it, its files, and some spare ones.
 fn beside(threads: u32) -> u64 {
     32 + 16 * u64::from(threads)
 }
 
-/// Connections where nothing is asked for.
+/// The number of connections without `--max-connections`.
 const DEFAULT_MAX: u64 = 10_000;
 
-/// Raises the limit as needed; gives how many connections may be open. `more`: descriptors that this
-/// server has beside what any has.
+/// Raises the limit as needed, and returns how many connections may be open. `more` is the number of further
+/// descriptors that this server needs besides those of every server.
 ///
 /// # Errors
 ///
-/// The hard limit leaves none for so many.
+/// The hard limit has no room for so many connections, or for any, or the limit cannot be raised.
 pub fn make_room(asked: Option<u32>, threads: u32, more: u64) -> Result<usize, ServeError> {
     let beside = beside(threads) + more;
     let limit = getrlimit(Resource::Nofile);

@@ -1,13 +1,13 @@
-//! A listener, and no more connections than there are places for.
+//! A listener that accepts no more connections than there are places.
 //!
-//! While all places are taken, the door accepts nothing: new clients wait in the kernel's queue and cost no
-//! descriptor. It accepts one by one, with at most [`ACCEPTS`] accepts in flight, because a lasting accept
-//! takes all that the kernel's queue holds, 4,096 connections, before it can be cancelled. So a worker has at
-//! most [`ACCEPTS`] connections beyond the places, and they wait here.
+//! While all places are taken, the door accepts nothing: new clients wait in the kernel's queue and cost no descriptor.
+//! It uses single accepts, with at most [`ACCEPTS`] in flight. A multishot accept could take the kernel's whole queue,
+//! 4,096 connections, before it can be cancelled. So a worker has at most [`ACCEPTS`] connections beyond the places,
+//! and they wait in the door.
 //!
-//! A failed accept ends the server only if the listener itself is broken. After a failure of one connection
-//! the door accepts again at once; when the process or the kernel is short of memory or descriptors, after
-//! [`REST`].
+//! A failed accept ends the server only if the listener itself is broken. If the error belongs to one connection, the
+//! door accepts again at once. If the process or the kernel is short of memory or descriptors, the door accepts again
+//! after [`REST`].
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
@@ -22,23 +22,23 @@ pub(crate) const ACCEPTS: usize = 16;
 /// Operations of a door in flight: each accept, and the cancel of each.
 pub(crate) const OPERATIONS: usize = 2 * ACCEPTS;
 
-/// How long the door accepts nothing when the kernel has no memory for a socket.
+/// How long the door accepts nothing after memory or descriptors ran out.
 const REST: Duration = Duration::from_millis(20);
 
-/// A listener and the places behind it.
+/// A listener and its share of the places.
 #[derive(Debug)]
 pub struct Door {
-    /// Open until the drain begins: another server may then listen here.
+    /// Open until the drain begins. Then another server may listen on the address.
     listener: Option<Descriptor>,
     is_own: bool,
-    /// Accepts in flight, and the rest before the next.
+    /// Accepts in flight, and the timer of a rest.
     in_flight: Vec<Ticket>,
-    /// Those in flight were cancelled.
+    /// The accepts in flight were cancelled.
     is_ending: bool,
-    /// A rest has to come, or is in flight.
+    /// A rest is due, or its timer runs.
     must_rest: bool,
     rest: Option<Ticket>,
-    /// Accepted beyond the places.
+    /// Connections that were accepted beyond the places.
     waiting: VecDeque<Descriptor>,
     share: Share,
     accept_tag: u64,
@@ -67,11 +67,11 @@ impl Door {
         }
     }
 
-    /// Gives the address of the listener.
+    /// Returns the address of the listener.
     ///
     /// # Errors
     ///
-    /// The door is shut, or it does not listen on an address of the internet.
+    /// The door is shut, or the listener has no internet address.
     pub fn address(&self) -> Result<SocketAddr, ServeError> {
         match net::local_address(self.listener()?).map_err(ServeError::new)? {
             net::Address::Ip(address) => Ok(address),
@@ -85,13 +85,13 @@ impl Door {
         self.listener.as_ref().ok_or_else(|| ServeError::new("the listener is closed"))
     }
 
-    /// Has the kernel give up connections whose peer vanished: when it has had no answer to keepalives or
-    /// data for about `patience`, at least two seconds. Accepted sockets inherit this from the listener
-    /// (net/ipv4/tcp_minisocks.c, tcp_create_openreq_child), so it costs no syscall for each.
+    /// Lets the kernel end connections whose peer vanished. It does so if it had no answer to keepalives or data for
+    /// about `patience`, at least two seconds. Accepted sockets inherit this from the listener
+    /// (net/ipv4/tcp_minisocks.c, tcp_create_openreq_child), so it costs no syscall per connection.
     ///
     /// # Errors
     ///
-    /// The door is shut, or the kernel refuses.
+    /// The door is shut, or the kernel refuses the options.
     pub fn give_up_after(&self, patience: Duration) -> Result<(), ServeError> {
         let listener = self.listener()?;
         let interval = (patience / 8).max(Duration::from_secs(1));
@@ -100,17 +100,17 @@ impl Door {
         net::set_user_timeout(listener, patience).map_err(ServeError::new)
     }
 
-    /// Counts the connections that were let in and have not [left](Door::left).
+    /// Returns the number of connections that were let in and have not [left](Door::left).
     pub fn open(&self) -> usize {
         self.share.own()
     }
 
-    /// Takes the result of an accept. If the accept failed and accepting goes on, gives the error for the
-    /// worker to count and report.
+    /// Takes the result of an accept. If the accept failed but the door continues, returns the error, so that the
+    /// worker can count and report it.
     ///
     /// # Errors
     ///
-    /// The listener is broken: no accept would succeed.
+    /// The listener is broken, so no accept would succeed.
     pub fn take(&mut self, completion: Completion) -> Result<Option<Error>, ServeError> {
         let ticket = completion.ticket();
         self.in_flight.retain(|own| *own != ticket);
@@ -120,7 +120,7 @@ impl Door {
         self.is_ending &= !self.in_flight.is_empty();
         match completion.result() {
             Ok(_) => {
-                // The end of a rest has none.
+                // The timer of a rest has no descriptor.
                 self.waiting.extend(completion.into_descriptor());
                 Ok(None)
             }
@@ -129,7 +129,7 @@ impl Door {
     }
 
     fn sort(&mut self, error: Error) -> Result<Option<Error>, ServeError> {
-        // An accept on a listener that was shut for reading fails.
+        // Accepts fail after the listener was shut for reading.
         if error.kind() == ErrorKind::Cancelled || self.listener.is_none() {
             return Ok(None);
         }
@@ -143,7 +143,7 @@ impl Door {
         }
     }
 
-    /// Lets the next connection in, if one waits and a place is free. It then counts as open.
+    /// Lets the next connection in, if one waits and there is a free place. It then counts as open.
     pub fn admit(&mut self) -> Option<Descriptor> {
         if self.waiting.is_empty() || !self.share.take() {
             return None;
@@ -151,12 +151,13 @@ impl Door {
         self.waiting.pop_front()
     }
 
-    /// Gives back the place of a connection that was closed.
+    /// Returns the place of a closed connection.
     pub fn left(&mut self) {
         self.share.give_back();
     }
 
-    /// Accepts while places are free, and stops while none is: the worker is woken when one may be.
+    /// Accepts while there are free places, and stops while there are none. The worker is woken when a place may be
+    /// free.
     ///
     /// # Errors
     ///
@@ -192,14 +193,14 @@ impl Door {
     /// The loop refuses the operation.
     pub fn shut(&mut self, local: &mut Local) -> Result<(), ServeError> {
         if let Some(listener) = self.listener.take().filter(|_| self.is_own) {
-            // At once, before anybody learns of the end: accepts in flight keep the listener open
+            // This happens before anybody learns of the end of the server. The accepts in flight keep the listener open
             // (net/ipv4/af_inet.c, inet_shutdown).
             let _ = net::shutdown(&listener, net::Shutdown::Read);
         }
         self.end_accepting(local)
     }
 
-    /// Closes the connections that wait here.
+    /// Closes the connections that wait in the door.
     pub fn clear(&mut self) {
         self.waiting.clear();
     }
@@ -241,7 +242,7 @@ mod tests {
         Door::new(listener, true, share, ACCEPT, NOTHING)
     }
 
-    /// What a worker does in a turn; gives whether an accept failed.
+    /// Does what a worker does in a turn. Returns whether an accept failed.
     fn turn(door: &mut Door, local: &mut Local) -> Result<bool, ServeError> {
         door.keep(local)?;
         local.submit_and_wait(1).map_err(ServeError::new)?;
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_when_the_kernel_has_memory_again() {
+    fn a_door_accepts_again_when_the_kernel_has_memory_again() {
         let (simulation, mut local, mut door) = short_of_memory();
         let address = SocketAddr::from(([127, 0, 0, 1], door.address().unwrap().port()));
         let _client = simulation.connect(address).unwrap();
@@ -271,12 +272,12 @@ mod tests {
         while door.waiting.is_empty() {
             assert!(!turn(&mut door, &mut local).unwrap());
         }
-        assert!(simulation.elapsed() >= before + REST, "it rested");
+        assert!(simulation.elapsed() >= before + REST, "the door rested");
         assert!(door.admit().is_some());
     }
 
     #[test]
-    fn it_is_shut_while_it_rests() {
+    fn a_door_can_be_shut_while_it_rests() {
         let (simulation, mut local, mut door) = short_of_memory();
         let _client = simulation.connect(door.address().unwrap()).unwrap();
         assert!(turn(&mut door, &mut local).unwrap());
@@ -286,10 +287,10 @@ mod tests {
             assert!(!turn(&mut door, &mut local).unwrap());
         }
         door.keep(&mut local).unwrap();
-        assert_eq!(local.in_flight(), 0, "nobody is accepted any more");
+        assert_eq!(local.in_flight(), 0, "no accept is in flight any more");
     }
 
-    /// A lasting accept took all that waited, up to the kernel's 4,096, before it could be cancelled.
+    /// A multishot accept took all waiting connections, up to the kernel's 4,096, before it could be cancelled.
     #[test]
     fn no_more_than_the_places_are_accepted() {
         for choice in [BackendChoice::Uring, BackendChoice::Classic] {
@@ -313,12 +314,12 @@ mod tests {
             drop(open.pop());
             door.left();
             turn(&mut door, &mut local).unwrap();
-            assert!(door.admit().is_some(), "it accepts again");
+            assert!(door.admit().is_some(), "the door accepts again");
         }
     }
 
     #[test]
-    fn a_listener_that_is_broken_is_told() {
+    fn a_broken_listener_is_an_error() {
         for choice in [BackendChoice::Uring, BackendChoice::Classic] {
             let mut local = Local::builder().backend(choice).build().unwrap();
             let listener = net::listen_tcp(&any(), &ListenOptions::default()).unwrap();

@@ -1,21 +1,21 @@
-//! Which interface moves the bytes, as it is typed.
+//! The interface that moves the bytes, as an option of the command.
 
 use clap::ValueEnum;
 use ringwise::BackendChoice;
 
-/// Which interface moves the bytes.
+/// The interface that moves the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EngineChoice {
-    /// A ring where one works, else epoll
+    /// io_uring if it works here, else epoll
     Auto,
     /// io_uring
     Uring,
-    /// epoll and plain calls
+    /// epoll and classic syscalls
     Epoll,
 }
 
 impl EngineChoice {
-    /// The library's name for it.
+    /// Returns the library's name for the interface.
     pub fn backend(self) -> BackendChoice {
         match self {
             EngineChoice::Auto => BackendChoice::Auto,

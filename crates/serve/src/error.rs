@@ -1,13 +1,13 @@
-//! What stops a server, in one line: what failed, on what, and what to do.
+//! The error that stops a server, in one line: the failed action, its object, and the remedy.
 
 use std::{fmt, io};
 
-/// Why a server did not start, or ended.
+/// The reason why a server did not start, or ended early.
 #[derive(Debug)]
 pub struct ServeError(String);
 
 impl ServeError {
-    /// An error that says this.
+    /// Makes an error with this text.
     pub fn new(message: impl fmt::Display) -> ServeError {
         ServeError(message.to_string())
     }
@@ -16,9 +16,9 @@ impl ServeError {
         ServeError(format!("{what}: {error}"))
     }
 
-    /// That a thread could not be started: `whose` is what it was for.
+    /// Makes the error for a thread that could not be started. `whose` describes the thread.
     pub fn of_thread(whose: &str, error: &io::Error) -> ServeError {
-        // A limit of processes, and nothing else that passes (clone(2)).
+        // clone(2) fails with EAGAIN only at a limit of processes.
         let remedy = match error.kind() {
             io::ErrorKind::WouldBlock => {
                 "; raise the limit of processes (ulimit -u, a cgroup's pids.max, TasksMax=)"
@@ -28,7 +28,7 @@ impl ServeError {
         ServeError(format!("starting the thread {whose}: {error}{remedy}"))
     }
 
-    /// The status that the command exits with.
+    /// Returns the exit status of the command.
     pub fn exit_status(&self) -> u8 {
         1
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_have_no_thread_is_told_of_the_limit() {
+    fn the_error_of_a_refused_thread_names_the_limit() {
         let said = |errno: rustix::io::Errno| {
             ServeError::of_thread("that waits", &io::Error::from(errno)).to_string()
         };

@@ -1,12 +1,12 @@
-//! What a server of this project has around its protocol: a thread for each loop, listeners that
-//! share a port, a limit of connections and of descriptors, signals, statistics on demand, an end.
+//! The common part of this project's servers: a thread for each loop, listeners that share a port, limits of
+//! connections and descriptors, signals, statistics on demand, and the end of the server.
 //!
-//! It exists so that `echo` and `logd` have one of each. What it does not do: receive, send, or
-//! know what a connection says.
+//! It exists so that `echo` and `logd` share one implementation. It does not receive or send, and does not know the
+//! protocol.
 //!
-//! Reading order: `engine` (what moves bytes), `descriptors` (their limit), `places` (how
-//! many may be open), `seat` (what a worker is given), `door` (who comes in), `panel` (what workers are
-//! asked), `printer` (standard error), `server` (threads, signals).
+//! Reading order: `engine` (the interface that moves bytes), `descriptors` (their limit), `places` (the limit of open
+//! connections), `seat` (the input of a worker), `door` (accepting), `panel` (requests to workers), `printer` (standard
+//! error), `server` (threads, signals).
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! What workers are asked, from any thread: a byte each over a pair of sockets, which a worker
-//! receives like everything else.
+//! Requests to workers, from any thread. Each is one byte over a pair of sockets, from which the worker receives as
+//! from any other socket.
 
 use std::{
     fmt,
@@ -17,17 +17,17 @@ use ringwise::{Completion, Descriptor, Local, Operation};
 
 use crate::{error::ServeError, places::WAKE};
 
-/// How long statistics are waited for: a worker answers between two turns.
+/// How long the panel waits for statistics. A worker answers between two turns.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// What a worker is asked for.
+/// A request to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// What it has counted.
+    /// Send the statistics.
     Tell,
-    /// To look at what may change while it runs.
+    /// Read again the settings that may change while the worker runs.
     Reload,
-    /// To end: gently the first time, at once the second.
+    /// End: after a drain for the first request, at once for the second.
     Drain,
 }
 
@@ -41,7 +41,7 @@ impl Request {
     }
 }
 
-/// Asks all workers of a server; a clone asks the same ones.
+/// Sends requests to all workers of a server. A clone sends to the same workers.
 pub struct Panel<S>(Arc<Mutex<Lines<S>>>);
 
 struct Lines<S> {
@@ -49,14 +49,14 @@ struct Lines<S> {
     is_draining: bool,
 }
 
-/// The other end of a worker.
+/// The connection to one worker.
 pub(crate) struct Line<S> {
     control: Arc<UnixStream>,
     stats: Receiver<S>,
-    /// The newest that it told.
+    /// The newest statistics of the worker.
     told: S,
-    /// It was asked, and has not answered yet: not asked again, or a worker that hangs would at last
-    /// make who asks it hang too.
+    /// The worker was asked for statistics and has not answered yet. It is not asked again: a worker that hangs would
+    /// not read the requests, and in the end the caller would hang too.
     is_asked: bool,
 }
 
@@ -85,7 +85,7 @@ impl<S: Clone + Default + Sum> Panel<S> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks every worker for the same thing. One that has ended does not hear it.
+    /// Sends a request to every worker. Workers that have ended do not receive it.
     pub fn tell_all(&self, what: Request) {
         let mut lines = self.lock();
         lines.is_draining |= what == Request::Drain;
@@ -94,17 +94,18 @@ impl<S: Clone + Default + Sum> Panel<S> {
         }
     }
 
-    /// Whether workers were asked to end.
+    /// Returns whether the workers were told to end.
     pub fn is_draining(&self) -> bool {
         self.lock().is_draining
     }
 
-    /// What each worker has counted: of one that has ended, in all; of one that does not answer
-    /// within two seconds, when it last did. The second value is how many those are.
+    /// Asks all workers for their statistics. For a worker that has ended, these are its final ones. For a worker that
+    /// does not answer within two seconds, they are its previous ones. The second value is the number of workers that
+    /// did not answer.
     pub fn ask(&self) -> (Vec<S>, usize) {
         let mut lines = self.lock();
         for line in &mut lines.lines {
-            // Answers that came too late for who asked.
+            // Takes late answers to earlier requests.
             line.hear();
             if !std::mem::replace(&mut line.is_asked, true) {
                 let _ = (&*line.control).write_all(&[Request::Tell.byte()]);
@@ -122,7 +123,7 @@ impl<S: Clone + Default + Sum> Panel<S> {
         (lines.lines.iter().map(|line| line.told.clone()).collect(), silent)
     }
 
-    /// What all workers have counted and told, without asking.
+    /// Returns the sum of the newest statistics of all workers, without asking.
     pub(crate) fn told(&self) -> S {
         let mut lines = self.lock();
         lines.lines.iter_mut().for_each(Line::hear);
@@ -142,7 +143,7 @@ impl<S: Default> Line<S> {
     }
 }
 
-/// A worker's end: what it is asked.
+/// A worker's end, which receives requests.
 #[derive(Debug)]
 pub struct Ear {
     control: Descriptor,
@@ -154,19 +155,18 @@ impl Ear {
         Ear { control: Descriptor::from(OwnedFd::from(control)), tag }
     }
 
-    /// Listens for the next requests.
+    /// Receives the next requests.
     ///
     /// # Errors
     ///
-    /// The loop takes no operation.
+    /// The loop refuses the operation.
     pub fn listen(&self, local: &mut Local) -> Result<(), ServeError> {
         let receive = Operation::recv(&self.control, vec![0; 16]);
         local.push(receive, self.tag).map(drop).map_err(ServeError::new)
     }
 
-    /// What was asked: nothing where it was only woken to [look at its door](crate::Door::keep).
-    /// Without anybody to ask there is nobody to serve for: that is a drain. Then
-    /// [listen](Ear::listen) again.
+    /// Returns the requests. There are none if the worker was only woken to [use its door](crate::Door::keep). If the
+    /// panel is gone, the result is a request to drain. Call [`listen`](Ear::listen) again afterwards.
     pub fn heard(&self, completion: Completion) -> Vec<Request> {
         let count = usize::try_from(completion.raw_result()).unwrap_or(0);
         let bytes = completion.into_buffer();

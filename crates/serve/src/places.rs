@@ -1,8 +1,8 @@
-//! How many connections may be open, of all threads together.
+//! The limit of open connections of all threads together.
 //!
-//! It exists because the kernel spreads connections over threads by their addresses, and not evenly:
-//! were the places shared out, some would wait at one thread while others had room. What it does not
-//! do: accept; a door does, and is woken here when it found no place and one becomes free.
+//! The kernel spreads connections over threads by their addresses, and not evenly. If each thread had a fixed share,
+//! some connections would wait at one thread while others had free places. This module does not accept: a door does. A
+//! door that found no free place is woken when there may be one.
 
 use std::{
     io::Write,
@@ -13,10 +13,10 @@ use std::{
     },
 };
 
-/// Wakes a worker without a word: what it hears that is no request has it take a turn.
+/// Wakes a worker without a request. The worker then takes a turn.
 pub(crate) const WAKE: u8 = b'w';
 
-/// Places of a server.
+/// The places of a server.
 #[derive(Debug)]
 pub(crate) struct Places {
     most: usize,
@@ -24,10 +24,10 @@ pub(crate) struct Places {
     doors: Mutex<Vec<Arc<Bell>>>,
 }
 
-/// What a door is woken by.
+/// Wakes a door.
 #[derive(Debug)]
 struct Bell {
-    /// The panel's, which ends when nobody asks any more.
+    /// The panel's end of the socket. It is gone when the panel is.
     control: Weak<UnixStream>,
     is_waiting: AtomicBool,
 }
@@ -51,7 +51,7 @@ impl Places {
     }
 
     fn give_back(&self) {
-        // Who waits had seen that there was none: while some were free nobody began to.
+        // A door waits only after it has seen that all places were taken, so none waits if some were free.
         if self.taken.fetch_sub(1, Ordering::SeqCst) < self.most {
             return;
         }
@@ -59,7 +59,7 @@ impl Places {
             if door.is_waiting.swap(false, Ordering::SeqCst)
                 && let Some(control) = door.control.upgrade()
             {
-                // One that has ended has nobody to let in.
+                // A worker that has ended lets no connection in.
                 let _ = (&*control).write_all(&[WAKE]);
             }
         }
@@ -71,13 +71,13 @@ impl Places {
 pub(crate) struct Share {
     places: Arc<Places>,
     bell: Arc<Bell>,
-    /// Of those that are taken.
+    /// The places that this door has taken.
     own: usize,
     own_most: usize,
 }
 
 impl Share {
-    /// For a door that is woken over `control` and has room for `own_most` itself.
+    /// Makes the share of a door that is woken over `control` and has room for `own_most` connections.
     pub(crate) fn new(places: &Arc<Places>, control: &Arc<UnixStream>, own_most: usize) -> Share {
         let control = Arc::downgrade(control);
         let bell = Arc::new(Bell { control, is_waiting: AtomicBool::new(false) });
@@ -85,33 +85,34 @@ impl Share {
         Share { places: places.clone(), bell, own: 0, own_most }
     }
 
-    /// How many it may take, were no other there.
+    /// Returns the most places that this door may take.
     pub(crate) fn own_most(&self) -> usize {
         self.own_most
     }
 
-    /// It has room for no more than so many.
+    /// Lowers the most places that this door may take.
     pub(crate) fn limit(&mut self, own_most: usize) {
         self.own_most = self.own_most.min(own_most);
     }
 
-    /// How many it has taken.
+    /// Returns the number of places that this door has taken.
     pub(crate) fn own(&self) -> usize {
         self.own
     }
 
-    /// Counts the free places; if there are none, the worker is woken when there may be.
+    /// Counts the free places. If there are none, the worker will be woken when there may be.
     pub(crate) fn room(&self) -> usize {
         let own = self.own_most - self.own;
         if own == 0 {
-            // Only its own turn makes room.
+            // Only the worker itself can free its own places.
             return 0;
         }
         let free = self.places.free();
         if free > 0 {
             return free.min(own);
         }
-        // Who gives one back after this second look sees that this worker waits.
+        // After this store, any worker that returns a place sees that this one waits. So the free places are counted
+        // again.
         self.bell.is_waiting.store(true, Ordering::SeqCst);
         self.places.free().min(own)
     }
@@ -123,7 +124,7 @@ impl Share {
         is_taken
     }
 
-    /// Gives one back.
+    /// Returns a place.
     pub(crate) fn give_back(&mut self) {
         self.own -= 1;
         self.places.give_back();
@@ -131,7 +132,7 @@ impl Share {
 }
 
 impl Drop for Share {
-    /// A worker that failed leaves its places to the others.
+    /// Returns the places of a worker that failed.
     fn drop(&mut self) {
         (0..self.own).for_each(|_| self.places.give_back());
     }
@@ -167,25 +168,25 @@ mod tests {
         assert_eq!(was_woken(&mut control), 1);
         assert!(second.room() > 0 && second.take() && second.take() && second.room() == 0);
         assert_eq!((first.own(), second.own()), (1, 2));
-        // A worker that failed.
+        // This worker failed.
         drop(first);
         assert_eq!(was_woken(&mut control), 1);
         assert!(second.take() && second.room() == 0);
     }
 
     #[test]
-    fn what_one_has_no_room_for_is_left_to_the_others() {
+    fn places_for_which_one_has_no_room_are_left_to_the_others() {
         let places = Places::new(3);
         let (mut first, _ours, mut control) = share(&places, 1);
         let (mut second, _ours, _) = share(&places, 3);
         assert!(first.take() && !first.take() && first.room() == 0);
         assert!(second.take() && second.take() && !second.take());
         second.give_back();
-        // It has no use for that.
+        // This worker has no room, so it is not woken.
         assert_eq!(was_woken(&mut control), 0);
     }
 
-    /// Threads that take and give back as fast as they can: none sleeps while there is a place.
+    /// Threads take and return places as fast as they can. None may sleep while there is a free place.
     #[test]
     fn no_wake_is_lost() {
         let places = Places::new(2);
@@ -195,7 +196,7 @@ mod tests {
             for _ in 0..20_000 {
                 while !share.take() {
                     if share.room() == 0 {
-                        control.read_exact(&mut [0]).expect("it is woken");
+                        control.read_exact(&mut [0]).expect("a waiting thread is woken");
                     }
                 }
                 std::thread::yield_now();

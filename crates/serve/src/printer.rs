@@ -1,7 +1,7 @@
-//! Prints lines on standard error from a thread of its own, so that no thread that serves ever waits.
+//! Prints lines on standard error from a thread of its own, so that the serving threads never wait.
 //!
-//! A write to standard error waits if it is a pipe that is full and nobody reads it. Lines for which the
-//! queue has no room are lost: the caller is told and counts them. It words nothing and limits nothing.
+//! A write to standard error waits if it is a full pipe that nobody reads. If the queue has no room for a line, the
+//! line is lost, and the caller is told so that it can count it. This module neither words nor limits the lines.
 
 use std::{
     io::{self, Write},
@@ -10,33 +10,33 @@ use std::{
     time::Duration,
 };
 
-/// Lines that wait for the thread.
+/// Lines that may wait for the thread.
 const QUEUE_LINES: usize = 256;
-/// How long the end of a server waits until the last lines are printed.
+/// How long the end of a server waits for the last lines.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// A handle to the thread, which ends with the last handle.
+/// A handle to the thread. The thread ends with its last handle.
 #[derive(Clone, Debug)]
 pub struct Printer {
-    /// Nothing if the system has no thread to give.
+    /// None if the system could not start the thread.
     jobs: Option<SyncSender<Job>>,
 }
 
 #[derive(Debug)]
 enum Job {
     Print(String),
-    /// An answer when everything before it was printed.
+    /// Answer when all earlier lines are printed.
     Flush(SyncSender<()>),
 }
 
 impl Printer {
-    /// Starts the thread. If the system has no thread to give, callers print by themselves and may wait.
+    /// Starts the thread. If the system cannot start it, callers print directly and may wait.
     #[must_use]
     pub fn start() -> Printer {
         let (sender, jobs) = mpsc::sync_channel(QUEUE_LINES);
         let print = move || {
             for job in jobs {
-                // If nobody reads it, there is nothing to do.
+                // Errors are ignored: nobody may read standard error.
                 match job {
                     Job::Print(line) => drop(writeln!(io::stderr(), "{line}")),
                     Job::Flush(answer) => drop(answer.try_send(())),
@@ -55,7 +55,7 @@ impl Printer {
         }
     }
 
-    /// Waits until all lines before it are printed, for a second at most.
+    /// Waits until all earlier lines are printed, for a second at most.
     pub fn flush(&self) {
         let (answer, printed) = mpsc::sync_channel(1);
         if let Some(jobs) = &self.jobs

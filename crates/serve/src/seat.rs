@@ -1,5 +1,5 @@
-//! What a worker is given: its number, its share of the places, where it listens, and the two
-//! ends by which it is asked and tells.
+//! The input of a worker: its number, its share of the places, its listener, and its two channels, for requests and for
+//! statistics.
 
 use std::{
     net::SocketAddr,
@@ -20,14 +20,14 @@ use crate::{
     places::Share,
 };
 
-/// Completions that a loop has room for at most, for its user.
+/// The most completions that a loop has room for.
 const OPERATIONS_MAX: usize = 65_534;
 
-/// Connections beyond twice its part that a thread has room for: with few in all it may have every one.
+/// Connections that a thread has room for beyond twice its part. If there are few connections, one thread may have all.
 const UNEVEN: usize = 1024;
 
-/// How many of all connections one thread has room for: as the kernel spreads them, none has twice its
-/// part of many, and room for all of them would be memory of each thread.
+/// Computes how many of all connections one thread has room for. The kernel spreads many connections so that no thread
+/// has twice its part. Room for all connections would cost memory on each thread.
 pub(crate) fn own_most(connections: usize, part: usize) -> usize {
     connections.min(2 * part + UNEVEN)
 }
@@ -35,25 +35,25 @@ pub(crate) fn own_most(connections: usize, part: usize) -> usize {
 /// A worker's place in a server.
 #[derive(Debug)]
 pub struct Seat<S> {
-    /// Counted from 0.
+    /// The worker's number, from 0.
     pub number: u32,
-    /// Connections that it has to have room for: where all threads have as many.
+    /// The connections of this worker if all threads have equally many. It must have room for so many.
     pub(crate) part: usize,
     pub(crate) share: Share,
     pub(crate) backend: BackendChoice,
     pub(crate) sqpoll: Option<Duration>,
     pub(crate) listen: Listen,
     pub(crate) control: UnixStream,
-    /// Where it tells what it counted.
+    /// The channel for the worker's statistics.
     pub stats: Sender<S>,
 }
 
-/// Where connections come from.
+/// The source of connections.
 #[derive(Debug)]
 pub(crate) enum Listen {
-    /// A socket of its own on an address.
+    /// The worker's own socket on an address.
     Address(SocketAddr, ListenOptions),
-    /// One that somebody else opened, and may go on to use.
+    /// A socket that another program opened and may continue to use.
     Given(OwnedFd),
 }
 
@@ -66,25 +66,24 @@ impl Listen {
     }
 }
 
-/// Operations of so many connections, `each` of one and those `beside` them, where one thread's loop
-/// holds them.
+/// Computes the operations of so many connections: `each` per connection, and those `beside` them.
 ///
 /// # Errors
 ///
-/// It does not.
+/// One thread's loop does not have room for so many.
 pub fn loop_room(connections: usize, each: usize, beside: usize) -> Result<usize, ServeError> {
     let operations = connections * each + beside + door::OPERATIONS;
     if operations > OPERATIONS_MAX {
         return Err(ServeError::new(format!(
-            "{connections} connections are more than one thread's loop holds: ask for --threads {}",
+            "{connections} connections are too many for one thread's loop: ask for --threads {}",
             operations.div_ceil(OPERATIONS_MAX) + 1
         )));
     }
     Ok(operations)
 }
 
-/// How long an address is asked for that is in use: the end of a ring, which may hold a listener,
-/// comes after that of its process (io_ring_exit_work, io_uring/io_uring.c).
+/// How long the server tries to listen on an address in use. A ring may hold a listener, and ends only after its
+/// process (io_ring_exit_work, io_uring/io_uring.c).
 const LISTEN_TIME: Duration = Duration::from_secs(2);
 const LISTEN_PAUSE: Duration = Duration::from_millis(20);
 
@@ -114,30 +113,29 @@ pub(crate) fn listen(
 }
 
 impl<S> Seat<S> {
-    /// Opens a loop on this thread, with room for `each` operations of a connection and those
-    /// `beside` them; the door lets no more in than it holds.
+    /// Opens a loop on this thread, with room for `each` operations per connection and those `beside` them. The door
+    /// lets in no more connections than the loop has room for.
     ///
     /// # Errors
     ///
-    /// The engine is not to be had, or one loop does not hold so many.
+    /// The engine is not available, or one loop does not have room for so many connections.
     pub fn open_loop(&mut self, each: usize, beside: usize) -> Result<Local, ServeError> {
         loop_room(self.part, each, beside)?;
         let beside = beside + door::OPERATIONS;
         let operations = OPERATIONS_MAX.min(self.share.own_most() * each + beside);
         self.share.limit((operations - beside) / each);
-        // A ring that is refused its thread is as any other: what that excludes stays asked for.
+        // The builder keeps the flags that SQPOLL excludes. The ring has them if the kernel refuses SQPOLL.
         let builder = Local::builder().backend(self.backend).sqpoll(self.sqpoll);
         let entries = (operations.div_ceil(2) + 1).max(64);
         builder.entries(entries as u32).build().map_err(ServeError::new)
     }
 
-    /// Listens; gives the door, what is heard from the panel, and where to tell what was counted.
-    /// Operations of the door are tagged `accept`, those of the panel `control`, and results that
-    /// say nothing `nothing`.
+    /// Listens. Returns the door, the receiver of requests, and the channel for statistics. The door's operations have
+    /// the tag `accept`, those of the panel `control`, and results without meaning `nothing`.
     ///
     /// # Errors
     ///
-    /// The address cannot be listened on.
+    /// Listening on the address failed.
     pub fn take(
         self,
         accept: u64,

@@ -1,4 +1,4 @@
-//! Starts a worker on each thread, waits for signals, and ends them.
+//! Starts a worker on each thread, waits for signals, and ends the workers.
 
 use std::{
     fmt::Display,
@@ -24,53 +24,52 @@ use crate::{
     seat::{self, Listen, Seat},
 };
 
-/// One thread's loop.
+/// The loop of one thread.
 pub trait Worker: Sized + 'static {
-    /// What it counts; of several workers, added up.
+    /// The statistics of a worker. Those of several workers are added up.
     type Stats: Default + Clone + Sum + Display + Send + 'static;
-    /// Why it ends early.
+    /// The reason why a worker ends early.
     type Error: From<ServeError> + Send + 'static;
 
-    /// Where it listens.
+    /// Returns the address of the listener.
     ///
     /// # Errors
     ///
-    /// It cannot be found out.
+    /// The address cannot be found.
     fn address(&self) -> Result<SocketAddr, Self::Error>;
 
-    /// What its loop runs on.
+    /// Returns the setup of the worker's loop.
     fn setup(&self) -> &Setup;
 
-    /// Serves until it is told to drain and has; tells what it counted before it returns.
+    /// Serves until it was told to drain and has drained. Before it returns, it sends its statistics.
     ///
     /// # Errors
     ///
-    /// It cannot go on. The other workers are then told to drain.
+    /// The worker cannot continue. The other workers are then told to drain.
     fn run(self) -> Result<(), Self::Error>;
 }
 
-/// How a server is made.
+/// The settings of a server.
 pub struct Plan {
-    /// Of threads, with a number behind it.
+    /// The name of the threads. A number follows it.
     pub name: &'static str,
-    /// Where to listen; port 0 picks one, the same for all.
+    /// The address to listen on. For port 0 the kernel picks a port, the same for all workers.
     pub listen: SocketAddr,
-    /// A listener that somebody else opened, instead.
+    /// A listener that another program opened. It replaces `listen`.
     pub listener: Option<OwnedFd>,
-    /// Of workers.
+    /// The number of workers.
     pub threads: u32,
-    /// Open at a time, of all workers together.
+    /// The most open connections of all workers together.
     pub connections_max: usize,
-    /// What moves the bytes.
+    /// The interface that moves the bytes.
     pub engine: EngineChoice,
-    /// On a ring: a thread of the kernel takes what it is asked for, and sleeps when it was idle for
-    /// so long (SQPOLL).
+    /// On a ring: a kernel thread submits, and sleeps after this idle time (SQPOLL).
     pub sqpoll: Option<Duration>,
-    /// Where a remark for the operator goes.
+    /// Receives messages for the operator.
     pub say: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Watches for the signals that a server takes; SIGHUP among them where it can reload.
+/// Starts watching for the signals that a server handles. With `reloads` these include SIGHUP.
 ///
 /// # Errors
 ///
@@ -83,7 +82,7 @@ pub fn signals(reloads: bool) -> Result<Signals, ServeError> {
     Signals::new(taken).map_err(|error| ServeError::at("watching for signals", &error))
 }
 
-/// Workers that run.
+/// Running workers.
 pub struct Server<W: Worker> {
     address: SocketAddr,
     setup: Option<Setup>,
@@ -93,11 +92,11 @@ pub struct Server<W: Worker> {
 }
 
 impl<W: Worker> Server<W> {
-    /// Starts all workers, each made by `make` on its own thread, and waits until they listen.
+    /// Starts all workers and waits until they listen. `make` builds each worker on its own thread.
     ///
     /// # Errors
     ///
-    /// The address cannot be listened on, or what a worker fails with before it is up.
+    /// Listening on the address failed, or a worker failed before it listened.
     pub fn start(
         plan: Plan,
         signals: &Handle,
@@ -116,7 +115,7 @@ impl<W: Worker> Server<W> {
             None => Listen::Address(plan.listen, ListenOptions::default().reuse_port(shared)),
         };
         if shared && let Listen::Address(address, _) = &listen {
-            // With SO_REUSEPORT a port in use by another server would be shared in silence.
+            // With SO_REUSEPORT the kernel would silently share a port that another server uses.
             seat::listen(address, &ListenOptions::default())?;
         }
         let end = Arc::new(CloseOnDrop(Some(signals.clone())));
@@ -153,8 +152,8 @@ impl<W: Worker> Server<W> {
         Ok(server)
     }
 
-    /// Says where a worker does not run on what it was to: of the first, and of others where it is
-    /// another thing, since limits may have room for some and not for all.
+    /// Reports that a worker does not run on the requested interface. It reports the first worker, and others if their
+    /// message differs, because limits may have room for some workers only.
     fn tell_fallback(&self, engine: EngineChoice, setup: &Setup, number: u32) {
         let told = |setup: &Setup| fallback(engine, setup.fallback(), setup.sqpoll());
         match (told(setup), &self.setup) {
@@ -177,8 +176,8 @@ impl<W: Worker> Server<W> {
         let (send_ready, ready) = channel();
         let end = Arc::clone(end);
         let work = move || {
-            // Whatever ends the worker, the thread that waits for signals hears of it: a failure at
-            // once, a drain when it is the last's, for until then a second signal may come.
+            // The thread that waits for signals learns of the end of workers. It learns of a failure at once. It learns
+            // of a drain when the last worker has ended, because a second signal may come until then.
             let mut failure = CloseOnDrop(end.0.clone());
             let worker = make(seat)?;
             let told = worker.address().map(|address| (address, worker.setup().clone()));
@@ -194,7 +193,7 @@ impl<W: Worker> Server<W> {
         let thread = std::thread::Builder::new().name(name).spawn(work);
         let thread = thread.map_err(|error| ServeError::of_thread("that serves", &error))?;
         let Ok(told) = ready.recv() else {
-            // It failed before it was up.
+            // The worker failed before it listened.
             let ended = thread.join().unwrap_or_else(|_| Err(panicked().into()));
             return Err(ended.err().unwrap_or_else(|| ServeError::new("a thread ended").into()));
         };
@@ -202,14 +201,14 @@ impl<W: Worker> Server<W> {
         told
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it runs on, in a word or two, and why it does not have what was asked for.
+    /// Describes the interface in a word or two, with the reason if it is not the requested one.
     pub fn engine(&self) -> String {
-        let setup = self.setup.as_ref().expect("it has at least one worker");
+        let setup = self.setup.as_ref().expect("a server has at least one worker");
         match (setup.backend(), setup.sqpoll()) {
             (Backend::Uring, Effect::Effective) => "io_uring with SQPOLL".to_owned(),
             (Backend::Uring, Effect::Ineffective(reason)) => {
@@ -220,16 +219,16 @@ impl<W: Worker> Server<W> {
         }
     }
 
-    /// What asks its workers.
+    /// Returns the panel, which sends requests to the workers.
     pub fn panel(&self) -> Panel<W::Stats> {
         self.panel.clone()
     }
 
-    /// Serves until a signal ends it; `reload` is called for SIGHUP.
+    /// Serves until a signal ends it. `reload` is called for SIGHUP.
     ///
     /// # Errors
     ///
-    /// What a worker ended with.
+    /// The error with which a worker ended.
     pub fn serve(self, mut signals: Signals, mut reload: impl FnMut()) -> Result<(), W::Error> {
         for signal in signals.forever() {
             match signal {
@@ -242,7 +241,7 @@ impl<W: Worker> Server<W> {
                     }
                 }
                 SIGHUP => reload(),
-                // The write that was too far says so (setrlimit(2)).
+                // The write that was too long reports the error itself (setrlimit(2)).
                 SIGXFSZ => {}
                 _ => self.panel.tell_all(Request::Drain),
             }
@@ -253,9 +252,9 @@ impl<W: Worker> Server<W> {
         self.join()
     }
 
-    /// Waits for all workers, and says what they counted.
+    /// Waits for all workers, and reports their statistics.
     fn join(self) -> Result<(), W::Error> {
-        // One that failed takes the others with it.
+        // If one worker failed, the others drain too.
         if !self.panel.is_draining() {
             self.panel.tell_all(Request::Drain);
         }
@@ -269,7 +268,7 @@ impl<W: Worker> Server<W> {
     }
 }
 
-/// What is to be said where it does not run on what it was to.
+/// Describes why a worker does not run on the requested interface, if that is so.
 fn fallback(
     engine: EngineChoice,
     reason: Option<&FallbackReason>,
@@ -286,7 +285,7 @@ fn panicked() -> ServeError {
     ServeError::new("a thread panicked")
 }
 
-/// Ends the wait for signals, where it still has their handle.
+/// Ends the wait for signals when it is dropped, if it still has their handle.
 struct CloseOnDrop(Option<Handle>);
 
 impl Drop for CloseOnDrop {
@@ -302,14 +301,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_asked_for_and_is_not_there_is_told() {
+    fn a_missing_feature_is_reported() {
         let refused = Effect::Ineffective("the kernel refused".to_owned());
         let told = |engine, reason, sqpoll| fallback(engine, reason, sqpoll).unwrap_or_default();
         let (auto, lacks) = (EngineChoice::Auto, Some(&FallbackReason::Lacks("waits")));
         assert_eq!(told(auto, None, &Effect::Effective), "");
         assert_eq!(told(auto, None, &refused), "without SQPOLL: the kernel refused");
         assert_eq!(told(EngineChoice::Uring, None, &refused), "without SQPOLL: the kernel refused");
-        // One reason: what is not on a ring has no thread of one.
+        // There is only one reason: without a ring there is no SQPOLL thread.
         assert!(told(auto, lacks, &refused).starts_with("on epoll: the kernel's io_uring lacks"));
         assert_eq!(told(EngineChoice::Epoll, Some(&FallbackReason::Chosen), &refused), "");
     }

@@ -28,7 +28,7 @@ struct RowResult<'a> {
     profile: Profile,
     depth: usize,
     engine: String,
-    /// The first engine once more: what differs is noise.
+    /// Whether the row is the first engine once more, whose difference is noise.
     control: bool,
     ops_per_s: Option<f64>,
     ratio_to_first: Option<Ratio>,
@@ -37,13 +37,13 @@ struct RowResult<'a> {
     latency_ns: Option<Percentiles>,
     device_share: Option<f64>,
     detail: Option<&'a str>,
-    /// Why the result does not count.
+    /// Why the result is excluded, if it is.
     void: Option<&'a str>,
     failed: bool,
     samples: &'a [SampleFigures],
 }
 
-/// The results file's text.
+/// Returns the text of the results file.
 pub fn text(report: &Report<'_>) -> String {
     let results = report
         .sections

@@ -1,6 +1,6 @@
-//! The table, in Markdown that reads well as it stands: printed, and generated into `docs/`.
+//! The table, in Markdown that is readable as plain text. It is printed, and also generated into `docs/`.
 //!
-//! It names no path of the machine that it was made on.
+//! It contains no path of the machine on which it was made.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use crate::{args::Plan, run::Row};
 
 const COMMAND: &str = "cargo run --release --manifest-path peers/Cargo.toml --";
 
-/// The whole text.
+/// Returns the whole text.
 pub fn markdown(report: &Report<'_>) -> String {
     let mut text = String::from("# Positioned reads over other runtimes\n\n");
     text.push_str(
@@ -84,7 +84,7 @@ fn line(section: &Section, row: &Row, plan: &Plan) -> [String; 9] {
     let (depth, label) = (row.depth.to_string(), row.label());
     if measured.void.is_some() || measured.samples.is_empty() {
         let none = String::new;
-        return [depth, label, "void".into(), none(), none(), none(), none(), none(), none()];
+        return [depth, label, "excluded".into(), none(), none(), none(), none(), none(), none()];
     }
     let latency = measured.latency.percentiles();
     let time = |ns: u64| latency_text(ns as f64);
@@ -106,7 +106,7 @@ fn ratio_text(ratio: Ratio) -> String {
     format!("{:.2} ({:.2} to {:.2})", ratio.mid, ratio.low, ratio.high)
 }
 
-/// Why rows are void: a line for each reason, with the rows that it is true of.
+/// Writes the reasons why rows are excluded: a line for each reason and engine, with the depths.
 fn void_reasons(section: &Section, text: &mut String) {
     let mut reasons: Vec<(&str, String, Vec<String>)> = Vec::new();
     for row in section.rows.iter().filter(|row| !row.is_control) {

@@ -4,7 +4,7 @@
 //! depth. The runs were not interleaved with each other, so that an interval is over the blocks of
 //! each by itself, and what separates the runs may be the machine: where its facts differ, that is
 //! said. A regression is a row that is slower, or takes more CPU time per operation, by more than
-//! the threshold, and whose whole interval is on that side; or one that is void and was not.
+//! the threshold, and whose whole interval is on that side; or one that is excluded and was not.
 
 use std::fmt::Write;
 
@@ -207,14 +207,16 @@ impl<'a> Found<'a> {
             (true, true) => self.changes.push(change(section, before, row)),
             (false, false) => {}
             (true, false) => {
-                let void = format!("void now: {}", reason(row));
+                let void = format!("excluded now: {}", reason(row));
                 if counts(row) {
                     let name = change(section, before, row).name();
                     self.regressions.push(format!("{name}: {void}"));
                 }
                 self.left_out.push(format!("{name}: {void}"));
             }
-            (false, true) => self.left_out.push(format!("{name}: was void: {}", reason(before))),
+            (false, true) => {
+                self.left_out.push(format!("{name}: was excluded: {}", reason(before)))
+            }
         }
     }
 }
@@ -392,10 +394,10 @@ mod tests {
         fewer.results.remove(0);
         fewer.results[1].void = Some("wrong".to_owned());
         let found = compare(&saved(), &fewer, 0.05).unwrap();
-        for part in ["sync 1: only in the old results", "threads 32: void now: wrong"] {
+        for part in ["sync 1: only in the old results", "threads 32: excluded now: wrong"] {
             assert!(found.text.contains(part), "{part:?} is not in:\n{}", found.text);
         }
-        assert_eq!(found.regressions, ["threads at depth 32: void now: wrong"]);
+        assert_eq!(found.regressions, ["threads at depth 32: excluded now: wrong"]);
         for row in &mut fewer.results {
             row.void = Some("wrong".to_owned());
         }

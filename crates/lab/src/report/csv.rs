@@ -1,5 +1,5 @@
-//! Saved results as comma-separated values (RFC 4180): a line for each row of each run, void ones
-//! too, with every figure as a plain number. Times are in nanoseconds.
+//! Saved results as comma-separated values (RFC 4180): a line for each row of each run, also
+//! excluded ones, with every figure as a plain number. Times are in nanoseconds.
 
 use serde_json::Value;
 
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!((of(4, "engine"), of(4, "ops_per_s")), ("uring".into(), "100000.0".into()));
         assert_eq!((of(4, "remarks"), of(4, "fsyncs_per_op")), ("say \"x\", y".into(), "1".into()));
         assert_eq!(of(3, "fsyncs_per_op"), "");
-        assert!(of(2, "void").starts_with("n/a"), "void rows are there too");
+        assert!(of(2, "void").starts_with("n/a"), "excluded rows are there too");
         assert_eq!(of(1, "measured"), "read direct random, 4k blocks, O_DIRECT");
     }
 }

@@ -56,7 +56,7 @@ const COLUMNS: [(&str, Figure); 14] = [
     ("vs sync", |row| row.ratio_to_sync.as_ref().map(interval_text)),
 ];
 
-/// The figures of a section's rows, those of void ones left out.
+/// The figures of a section's rows, without the excluded rows.
 pub fn cells(saved: &Saved, section: usize) -> Cells {
     let rows: Vec<&SavedRow> = saved.rows(section).filter(|row| row.is_valid()).collect();
     let mut head = vec!["engine".to_owned(), saved.sections[section].depth_is.clone()];
@@ -80,7 +80,7 @@ pub fn cells(saved: &Saved, section: usize) -> Cells {
     Cells { head, lines }
 }
 
-/// The rows that do not count, each with its reason.
+/// The excluded rows, each with its reason.
 pub fn voids(saved: &Saved, section: usize) -> Vec<(String, String)> {
     let noun = &saved.sections[section].depth_is;
     let void = |row: &SavedRow| {
@@ -158,7 +158,7 @@ mod tests {
         for absent in ["by workers", "other CPU/op", "gone/op", "connections", "in flight"] {
             assert_eq!(column(absent), None, "{absent}");
         }
-        assert_eq!(cells.lines.len(), 5, "not the void one");
+        assert_eq!(cells.lines.len(), 5, "the excluded row is left out");
         assert!(cells.lines.iter().all(|line| line.len() == cells.head.len()));
         let voids = voids(&saved, 0);
         assert_eq!(voids.len(), 1);

@@ -182,7 +182,7 @@ mod tests {
         let text = text(&saved).unwrap();
         let document: Value = serde_json::from_str(&text).unwrap();
         let jobs = document["jobs"].as_array().unwrap();
-        assert_eq!(jobs.len(), 5, "not the void one");
+        assert_eq!(jobs.len(), 5, "the excluded row is left out");
         let job = jobs.iter().find(|job| job["jobname"] == "direct-4096-uring-32").unwrap();
         assert_eq!(job["job options"]["rw"], "randread");
         assert_eq!(job["job options"]["iodepth"], "32");

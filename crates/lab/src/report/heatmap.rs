@@ -3,7 +3,7 @@
 //!
 //! All drawings of a run have the same axis of latency and the same colours, so that they can be
 //! laid side by side. The samples of a row stand one after the other in the order taken; between
-//! them other rows were measured. Rows that are void or only a control are not drawn. A file of
+//! them other rows were measured. Excluded rows and controls are not drawn. A file of
 //! the same name is replaced.
 
 mod svg;
@@ -261,7 +261,7 @@ mod tests {
     fn every_row_is_drawn_and_every_read_is_in_it() {
         let directory = tempfile::tempdir().unwrap();
         let (index, count) = write(directory.path(), &[section()], TIMING).unwrap().unwrap();
-        assert_eq!(count, 3, "neither controls nor what is void");
+        assert_eq!(count, 3, "neither controls nor excluded rows");
         for name in ["depth8-mmap.svg", "depth8-uring.svg", "depth32-uring.svg"] {
             let text = fs::read_to_string(directory.path().join(name)).unwrap();
             assert_eq!(drawn_reads(&text), 1010, "{name}");

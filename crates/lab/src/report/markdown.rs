@@ -1,5 +1,5 @@
 //! Saved results as Markdown, for an issue or a wiki: verdicts first, then each section's figures,
-//! its reasons and what is void.
+//! its reasons and its excluded rows.
 
 use std::fmt::Write;
 
@@ -54,7 +54,7 @@ fn one(out: &mut String, run: &Saved) {
         }
         table(out, &figures::cells(run, index));
         for (what, reason) in figures::voids(run, index) {
-            let _ = writeln!(out, "- void: {}: {}", plain(&what), plain(&reason));
+            let _ = writeln!(out, "- excluded: {}: {}", plain(&what), plain(&reason));
         }
         for verdict in run.verdicts(index) {
             let place = format!("{} {}", section.depth_is, verdict.depth);
@@ -122,7 +122,7 @@ mod tests {
             "\n- iopoll: not measurable here: ",
             "| read direct random, 4k blocks, O_DIRECT | depth 32 | **use it** | 1.25 [1.25, 1.25] |",
             "| a\\|b &lt;c | 32 | 80 000 |",
-            "- void: mmap at depth 1: n/a",
+            "- excluded: mmap at depth 1: n/a",
             "- depth 32: **use it**: 1.25 [1.25, 1.25] times threads; keeps",
         ] {
             assert!(text.contains(part), "{part:?} is not in:\n{text}");

@@ -23,14 +23,14 @@ pub fn text(section: &Section, percentiles: &[Percentile], seed: u64) -> String 
     }
     match section.common_void() {
         Some(reason) => {
-            let _ = writeln!(text, "  void: {reason}");
+            let _ = writeln!(text, "  excluded: {reason}");
         }
         None => text.push_str(&rows(section, percentiles, seed)),
     }
     let noun = section.depth_is;
     for row in &section.rows {
         if let (Some(reason), None) = (&row.measured.void, section.common_void()) {
-            let _ = writeln!(text, "  void: {} at {noun} {}: {reason}", row.label(), row.depth);
+            let _ = writeln!(text, "  excluded: {} at {noun} {}: {reason}", row.label(), row.depth);
         }
     }
     let by_itself = |row: &Row| {
@@ -156,7 +156,7 @@ read direct random, 4k blocks, O_DIRECT
    uring                      32  100 000    391   320 µs   320 µs   320 µs   320 µs  3.00 µs     1.00*   31.0   100 %  6.67 [6.67, 6.67]  lab's own time 12 %
    uring (again)              32  100 000    391   320 µs   320 µs   320 µs   320 µs  3.00 µs     1.00*   31.0   100 %  6.67 [6.67, 6.67]
    uring-registered-files     32   80 000    312   320 µs   320 µs   320 µs   320 µs  7.00 µs     1.00*   31.0   100 %  5.33 [5.33, 5.33]
-  void: mmap at depth 1: n/a: a mapping always goes through the page cache
+  excluded: mmap at depth 1: n/a: a mapping always goes through the page cache
   * counted by the engine itself
   depth 32: use it (uring wins)
       1.25 [1.25, 1.25] times threads
@@ -179,7 +179,7 @@ read direct random, 4k blocks, O_DIRECT
         assert_eq!(
             text(&section, &Percentile::DEFAULT, 1),
             "read direct random, 4k blocks, O_DIRECT\n  \
-             1 file of 1.0 GiB, every block read is verified\n  void: O_DIRECT on tmpfs refused\n"
+             1 file of 1.0 GiB, every block read is verified\n  excluded: O_DIRECT on tmpfs refused\n"
         );
     }
 

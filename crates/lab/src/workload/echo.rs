@@ -1,8 +1,8 @@
 //! `echo`: servers that send back what they get, each a process of its own on one processor, under
 //! the load of `ringwise_load` from another. An operation is a message there and back.
 //!
-//! CPU time and system calls are the server's. The generator checks every byte; a connection that
-//! fails voids the row.
+//! CPU time and system calls are the server's. The generator checks every byte; a failed
+//! connection excludes the row.
 
 mod builtin;
 mod command;

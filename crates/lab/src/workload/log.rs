@@ -5,7 +5,7 @@
 //! one that is forgotten. Figures are of the whole run, from the first line until the daemon had
 //! taken and stored all: what buffers take is nobody's speed. CPU time, context switches and system
 //! calls are the daemon's process's, threads that io_uring made included. At the end every line that
-//! was sent has to be in the daemon's files once, or the row is void.
+//! was sent has to be in the daemon's files once, or the row is excluded.
 
 mod daemon;
 mod plan;

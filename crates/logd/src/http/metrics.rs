@@ -1,4 +1,4 @@
-//! Figures in Prometheus's text format, version 0.0.4. `docs/reference/logd.md` lists them.
+//! Metrics in Prometheus's text format, version 0.0.4. `docs/reference/logd.md` lists them.
 
 use std::{
     fmt::Write as _,
@@ -11,7 +11,7 @@ use crate::{
     tenants::{Account, Tenants},
 };
 
-/// All figures, of each thread.
+/// Formats all metrics.
 pub(crate) fn text(monitor: &Monitor, sample: &Sample) -> String {
     let mut text = String::new();
     for (figures, kind, suffix) in [(COUNTERS, "counter", "_total"), (GAUGES, "gauge", "")] {
@@ -27,9 +27,9 @@ pub(crate) fn text(monitor: &Monitor, sample: &Sample) -> String {
     tenants(&mut text, &monitor.facts.tenants);
     let whole: [(&str, &str, u64); 4] = [
         ("silent_threads", "Threads that do not answer", sample.silent as u64),
-        ("draining", "1 where the daemon ends", u64::from(monitor.is_draining())),
-        ("ready", "1 where /readyz says so", u64::from(monitor.unready(sample).is_empty())),
-        ("uptime_seconds", "Since the start", monitor.uptime().as_secs()),
+        ("draining", "1 if the daemon is draining", u64::from(monitor.is_draining())),
+        ("ready", "1 if /readyz reports ready", u64::from(monitor.unready(sample).is_empty())),
+        ("uptime_seconds", "Seconds since the start", monitor.uptime().as_secs()),
     ];
     for (name, help, value) in whole {
         head(&mut text, name, help, "gauge");
@@ -38,17 +38,17 @@ pub(crate) fn text(monitor: &Monitor, sample: &Sample) -> String {
     text
 }
 
-/// A figure of each tenant: its name and kind, what it is, and where it stands.
+/// A metric of each tenant: its name, its kind, its help text, and how to read it.
 type TenantFigure = (&'static str, &'static str, &'static str, fn(&Account) -> &AtomicU64);
 
 const OF_TENANTS: [TenantFigure; 4] = [
-    ("accepted_lines_total", "counter", "Lines stored or on their way", |it| &it.lines),
+    ("accepted_lines_total", "counter", "Lines stored or being stored", |it| &it.lines),
     ("accepted_bytes_total", "counter", "Bytes of these", |it| &it.bytes),
-    ("stored_bytes", "gauge", "Bytes of lines in segments, as they came", |it| &it.stored),
+    ("stored_bytes", "gauge", "Bytes of lines in segments, as received", |it| &it.stored),
     ("quota_waits_total", "counter", "Times that a sender waited for the quota", |it| &it.waits),
 ];
 
-/// Of tenants that the configuration names, and of all others together.
+/// Formats the metrics of the tenants that the configuration names, and of all others together.
 fn tenants(text: &mut String, tenants: &Tenants) {
     if !tenants.are_named() {
         return;
@@ -64,7 +64,7 @@ fn tenants(text: &mut String, tenants: &Tenants) {
     }
 }
 
-/// From the first line of a batch to its commit: what the first of its acknowledgements took.
+/// Formats the times from the first line of a batch to its commit, which is the wait of its first acknowledgement.
 fn commit_times(text: &mut String, sample: &Sample) {
     let name = "commit_seconds";
     head(text, name, "From a batch's first line to its commit", "histogram");

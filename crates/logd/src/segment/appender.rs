@@ -1,8 +1,8 @@
 //! Writes a stream, a batch at a time, on the loop of its thread.
 //!
-//! `writing` decides what is written and what follows an error. The appender opens files and submits operations:
-//! to the thread's loop or, if the kernel has no worker thread for them, to a loop of its own, for which the
-//! thread waits.
+//! `writing` decides what to write, and what to do after an error. The appender opens files and submits the operations.
+//! They go to the thread's loop. If the kernel has no worker thread for them, they go to a loop of the appender's own,
+//! for which the thread waits.
 
 use ringwise::{Completion, Descriptor, Local, OpenOptions, Operation};
 
@@ -15,30 +15,30 @@ use super::{
 };
 use crate::{guarantee::Guarantee, log};
 
-/// A write to a file that is opened with `O_DSYNC` is durable when it completes.
+/// A write to a file opened with `O_DSYNC` is durable when it completes.
 const DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
 
 /// Writes a stream.
 pub(crate) struct Appender {
     writing: Writing,
-    /// The loop that the thread waits for. It has no operations of others.
+    /// The loop for which the thread waits. It has only operations of the appender.
     aside: Local,
-    /// Operations that it has.
+    /// Operations in flight on that loop.
     on_aside: usize,
 }
 
-/// What became of a batch.
+/// The progress of a batch.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// It goes on.
+    /// It is being committed.
     Going,
-    /// It is committed; the memory can be used again.
+    /// It is committed. The memory can be used again.
     Committed(Vec<u8>),
-    /// It is not committed, for this reason, and nothing is in flight: call [`Appender::retry`] then.
+    /// It is not committed, for this reason, and nothing is in flight. The next call is [`Appender::retry`].
     Stalled(String, Retry),
 }
 
-/// Why nothing more can be stored.
+/// The reason why nothing more can be stored.
 #[derive(Debug)]
 pub(crate) struct Fatal(pub(crate) String);
 
@@ -55,7 +55,7 @@ impl Appender {
         self.writing.counts
     }
 
-    /// Begins a batch of whole lines, or of names alone; none may be on its way.
+    /// Starts to commit a batch of whole lines, or of names alone. No other batch may be in progress.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Appender {
         self.go_on(local)
     }
 
-    /// Goes on after [`Progress::Stalled`].
+    /// Continues after [`Progress::Stalled`].
     ///
     /// # Errors
     ///
@@ -97,14 +97,14 @@ impl Appender {
             log::remark(
                 "threads",
                 format_args!(
-                    "{stream}: the kernel has no thread for its writes and syncs: the daemon makes them itself, \
-                     and is slower; raise the limit of processes (ulimit -u, pids.max, TasksMax=)"
+                    "{stream}: the kernel has no thread for its writes and syncs: the daemon performs them itself, \
+                     which is slower; raise the limit of processes (ulimit -u, pids.max, TasksMax=)"
                 ),
             );
         }
     }
 
-    /// Does what comes next until there is something to wait for.
+    /// Performs the next steps until the appender has to wait.
     fn go_on(&mut self, local: &mut Local) -> Result<Progress, Fatal> {
         loop {
             match self.writing.step() {
@@ -133,7 +133,7 @@ impl Appender {
         }
     }
 
-    /// Opens the files of a segment. Once in hundreds of megabytes, so the thread may wait for it.
+    /// Opens the files of a segment. The thread waits for it, once in hundreds of megabytes.
     fn open(&mut self, serial: u64, is_direct: bool) -> Result<Files, ringwise::Error> {
         let plan = &self.writing.plan;
         let path = |part| plan.directory.join(plan.stream.file(serial, part));
@@ -144,24 +144,24 @@ impl Appender {
         match open(local, &path(Part::Index), new.custom_flags(dsync)) {
             Ok(index) => Ok(Files { data, index, is_direct }),
             Err(error) => {
-                // Tried anew each time there is no space: leave no trail of empty files.
+                // This is repeated while there is no space, and must not leave empty files behind.
                 let _ = unlink(local, &path(Part::Data));
                 Err(error)
             }
         }
     }
 
-    /// Ends the segment if it is over its age and no batch is on its way.
+    /// Ends the segment if it is over its age and no batch is being committed.
     pub(crate) fn tick(&mut self) {
         self.writing.tick();
     }
 
-    /// Ends the segment: gives it to whoever seals it, durably, whatever the guarantee.
+    /// Ends the segment. It is then sealed durably, whatever the guarantee.
     pub(crate) fn seal(&mut self) {
         self.writing.seal();
     }
 
-    /// Takes the segments that ended since the last call; another thread seals them.
+    /// Takes the segments that ended since the last call. Another thread seals them.
     pub(crate) fn ended(&mut self) -> impl Iterator<Item = Unsealed> {
         self.writing.seals.drain(..)
     }

@@ -1,12 +1,12 @@
-//! Syscalls that a thread waits for, on a loop of its own. An interrupted syscall is repeated, and a short
-//! read or write is continued to its end.
+//! Blocking syscalls on a loop of their own. An interrupted syscall is repeated, and a short read or write is continued
+//! to its end.
 
 use std::path::Path;
 
 use ringwise::{Completion, Descriptor, ErrorKind, Local, OpenOptions, Operation};
 use rustix::io::Errno;
 
-/// How much is read at a time, in bytes.
+/// Bytes of one read.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// Runs an operation, and repeats it if it was interrupted.
@@ -74,7 +74,7 @@ pub(super) fn unlink(local: &mut Local, path: &Path) -> Result<(), ringwise::Err
     }
 }
 
-/// Makes a file for lines, with direct I/O if that is wanted and possible; says whether it is direct.
+/// Creates a file for lines, with direct I/O if it is wanted and possible. Returns whether the file is direct.
 pub(super) fn open_data(
     local: &mut Local,
     path: &Path,
@@ -82,7 +82,7 @@ pub(super) fn open_data(
     is_direct: bool,
 ) -> Result<(Descriptor, bool), ringwise::Error> {
     match open(local, path, new.direct(is_direct)) {
-        // The kernel made the file before it refused the flag: open(2).
+        // The kernel creates the file before it refuses the flag: open(2).
         Err(error) if is_direct && is_invalid(&error) => {
             let _ = unlink(local, path);
             Ok((open(local, path, new)?, false))
@@ -91,7 +91,7 @@ pub(super) fn open_data(
     }
 }
 
-/// Reads from `start` to `end` or the end of the file; says how many bytes there were.
+/// Reads from `start` to `end`, or to the end of the file. Returns the number of bytes.
 pub(crate) fn read(
     local: &mut Local,
     file: &Descriptor,
@@ -120,7 +120,7 @@ pub(crate) fn read(
     Ok(at - start)
 }
 
-/// Reads all bytes from `start` to `end` or the end of the file.
+/// Reads all bytes from `start` to `end`, or to the end of the file.
 pub(super) fn read_all(
     local: &mut Local,
     file: &Descriptor,
@@ -140,35 +140,35 @@ pub(crate) fn is_transient(error: &ringwise::Error) -> bool {
     error.kind() == ErrorKind::Interrupted || is_one_of(error, &[Errno::AGAIN])
 }
 
-/// There is no space, or no quota. Nothing was lost, and it may pass.
+/// Whether there is no space or no quota. Nothing was lost, and the error may pass.
 pub(crate) fn is_space(error: &ringwise::Error) -> bool {
     is_one_of(error, &[Errno::NOSPC, Errno::DQUOT])
 }
 
-/// An error that may pass, with what an operator can do.
+/// Describes an error that may pass, with a remedy for the operator.
 pub(crate) fn passing(error: &ringwise::Error) -> String {
     match is_space(error) {
-        true => format!("{error}; free some, or keep less (--retain-size)"),
+        true => format!("{error}; free some space, or keep less (--retain-size)"),
         false => error.to_string(),
     }
 }
 
-/// No descriptor is free. Nothing was lost, and others will be closed, such as those of sealed segments.
+/// Whether no descriptor is free. Nothing was lost, and others will be closed, such as those of sealed segments.
 pub(crate) fn is_descriptors(error: &ringwise::Error) -> bool {
     is_one_of(error, &[Errno::MFILE, Errno::NFILE])
 }
 
-/// The file is as large as it may be (`RLIMIT_FSIZE` in setrlimit(2), or the file system's limit).
+/// Whether the file has reached its size limit (`RLIMIT_FSIZE` in setrlimit(2), or the limit of the file system).
 pub(crate) fn is_too_large(error: &ringwise::Error) -> bool {
     is_one_of(error, &[Errno::FBIG])
 }
 
-/// The error with which direct I/O is refused.
+/// Whether this is the error of a refused direct I/O.
 pub(crate) fn is_invalid(error: &ringwise::Error) -> bool {
     is_one_of(error, &[Errno::INVAL])
 }
 
-/// The kernel cancelled it, because it has no thread for it or because of what it was linked to.
+/// Whether the kernel cancelled the operation: it has no thread for it, or an operation before it in the link failed.
 pub(crate) fn is_cancelled(error: &ringwise::Error) -> bool {
     is_one_of(error, &[Errno::CANCELED])
 }

@@ -1,41 +1,41 @@
-//! An entry of an index: 64 bytes, little-endian, with a checksum of its own.
+//! An entry of an index: 64 bytes, little-endian, with a checksum.
 //!
-//! Entries lie at multiples of their size, so none crosses a sector and a damaged one hides no other.
+//! Entries lie at multiples of their size. So none crosses a sector, and a damaged entry does not hide others.
 
 use super::now_ms;
 
 /// The size of an entry in bytes.
 pub(crate) const ENTRY_BYTES: usize = 64;
 
-/// Set in a batch's entry: every batch before it had been synced when it was written.
+/// A flag of a batch's entry: all earlier batches had been synced when this entry was written.
 pub(crate) const AFTER_SYNC: u32 = 1;
 
-/// Set in a head: retention removes the lines, or has removed them. Otherwise missing lines are lost.
+/// A flag of a head: retention is removing the lines or has removed them. Without it missing lines are a loss.
 pub(crate) const REMOVED: u32 = 1;
 
-/// By how much a batch's flags are shifted to give the number of entries of records, or of names, right
-/// before it. Without them the batch is not whole.
+/// Shifts a batch's flags to the number of entries of records, or of names, right before it. The batch is not whole
+/// without those entries.
 pub(crate) const BESIDE_SHIFT: u32 = 8;
 
-/// What an entry has of records, in bytes.
+/// Bytes of records in one entry.
 const PIECE_BYTES: usize = 48;
 
-/// What an entry says.
+/// The kind of an entry, and the meaning of its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The first entry: `number` is the segment's, `first_line` the number of its first line.
+    /// The first entry. `number` is the number of the segment, `first_line` the number of its first line.
     Head,
-    /// A batch: the `number`th of the segment, at `offset`, `bytes` long, with a checksum.
+    /// A batch. `number` is its place in the segment. It begins at `offset`, is `bytes` long and has a checksum.
     Batch,
-    /// A piece of the [records](super::record) of the batch that comes next: 48 bytes from place 8 on, of
-    /// which the flags say how many there are.
+    /// A piece of the [records](super::record) of the next batch: up to 48 bytes from byte 8 on. The flags are their
+    /// number.
     Records,
-    /// A piece of a client's name, as earlier versions wrote them: 40 bytes from place 16 on, before the
-    /// batch that has its lines up to `number`. The flags' lower half is how long the name is, the upper
-    /// which piece.
+    /// A piece of a client's name, as earlier versions wrote it: 40 bytes from byte 16 on, before the batch with the
+    /// client's lines up to `number`. The lower half of the flags is the length of the name, the upper half the number
+    /// of the piece.
     Name,
-    /// The last entry: `number` batches, `offset` bytes and `lines` lines are all; `first_line` is
-    /// the number of the line that comes after them.
+    /// The last entry. `number`, `offset` and `lines` are the totals of batches, bytes and lines. `first_line` is the
+    /// number of the line after them.
     Seal,
 }
 
@@ -63,12 +63,12 @@ pub(crate) struct Entry {
     pub(crate) first_line: u64,
     /// Milliseconds since 1970.
     pub(crate) time_ms: u64,
-    /// Of the batch's bytes: CRC-32 as in zip and PNG.
+    /// The CRC-32 of the batch's bytes, as in zip and PNG.
     pub(crate) checksum: u32,
 }
 
 impl Entry {
-    /// An entry with its kind and the time, and nothing else.
+    /// Makes an entry with only its kind and the time.
     pub(crate) fn new(kind: Kind) -> Entry {
         Entry {
             kind,
@@ -83,23 +83,22 @@ impl Entry {
         }
     }
 
-    /// How many entries of records or names stand right before this batch's.
+    /// The number of entries of records or names right before this batch.
     pub(crate) fn beside(&self) -> usize {
         (self.flags >> BESIDE_SHIFT) as usize
     }
 
-    /// Of a batch: the number of the line that comes after its last.
+    /// The number of the line after the last line of a batch.
     pub(crate) fn line_end(&self) -> u64 {
         self.first_line.saturating_add(self.lines)
     }
 
-    /// Of a batch: whether it comes before this line. A batch of names alone also does if the line is the
-    /// next.
+    /// Whether a batch comes before this line. A batch of names alone also does if `line` is its next line.
     pub(crate) fn is_before(&self, line: u64) -> bool {
         self.first_line < line || self.line_end() <= line
     }
 
-    /// The entries of a batch's records.
+    /// Makes the entries of a batch's records.
     pub(crate) fn of_records(bytes: &[u8]) -> impl Iterator<Item = Entry> {
         bytes.chunks(PIECE_BYTES).map(|piece| {
             let mut bytes = [0; ENTRY_BYTES];
@@ -112,7 +111,7 @@ impl Entry {
         })
     }
 
-    /// The records in a batch's entries, put together.
+    /// Joins the records in a batch's entries.
     pub(crate) fn records_of(entries: &[Entry]) -> Vec<u8> {
         let mut records = Vec::new();
         for entry in entries.iter().filter(|entry| entry.kind == Kind::Records) {
@@ -122,7 +121,7 @@ impl Entry {
         records
     }
 
-    /// Puts names together from entries of earlier versions; what does not fit together is left out.
+    /// Joins names from entries of earlier versions. Entries that do not fit together are left out.
     pub(crate) fn names_of(entries: &[Entry]) -> Vec<(String, u64)> {
         let mut names = Vec::new();
         let mut bytes = Vec::new();
@@ -142,7 +141,7 @@ impl Entry {
         names
     }
 
-    /// The bytes of the entry.
+    /// Encodes the entry.
     pub(crate) fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..4].copy_from_slice(&self.kind.magic());
@@ -158,7 +157,7 @@ impl Entry {
         bytes
     }
 
-    /// Reads an entry; nothing if the bytes are not a whole one.
+    /// Decodes an entry. Returns nothing if the bytes are not a valid entry.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Entry> {
         let bytes: &[u8; ENTRY_BYTES] = bytes.try_into().ok()?;
         if bytes[60..] != crc32fast::hash(&bytes[..60]).to_le_bytes() {
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_every_bit_counts() {
+    fn an_entry_is_read_as_written_and_any_flipped_bit_is_found() {
         let entry = Entry {
             flags: AFTER_SYNC,
             number: 1,

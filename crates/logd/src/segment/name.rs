@@ -11,7 +11,7 @@ pub(crate) enum Content {
     DeadLetters,
 }
 
-/// The segments of one kind that one thread writes.
+/// The segments of one kind, written by one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Stream {
     pub(crate) content: Content,
@@ -25,15 +25,15 @@ pub(crate) enum Part {
     Data,
     /// The entries.
     Index,
-    /// Bytes that a start cut off the end of the lines.
+    /// Bytes that a recovery cut off the end of the lines.
     Torn,
-    /// The lines of a sealed segment, packed. A file with this name is whole.
+    /// The packed lines of a sealed segment. A file with this name is whole.
     Packed,
-    /// A packed file that is being made.
+    /// A packed file that is being written.
     Packing,
 }
 
-/// How the names of files begin and end.
+/// The first part of file names.
 const BEGINNINGS: [(&str, Content); 2] =
     [("lines", Content::Lines), ("dead", Content::DeadLetters)];
 const ENDINGS: [(&str, Part); 5] = [
@@ -59,13 +59,13 @@ impl fmt::Display for Stream {
 }
 
 impl Stream {
-    /// The name of a file of the segment `serial`.
+    /// Returns the name of a file of the segment `serial`.
     pub(crate) fn file(&self, serial: u64, part: Part) -> PathBuf {
         format!("{self}-{serial:010}.{}", word_of(&ENDINGS, part)).into()
     }
 }
 
-/// Reads a file's name; nothing if it is not a segment's.
+/// Parses a file's name. Returns nothing if it is not a segment's.
 pub(crate) fn parse(name: &str) -> Option<(Stream, u64, Part)> {
     let (stem, ending) = name.split_once('.')?;
     let part = what_is(&ENDINGS, ending)?;
@@ -73,7 +73,7 @@ pub(crate) fn parse(name: &str) -> Option<(Stream, u64, Part)> {
     let content = what_is(&BEGINNINGS, words.next()?)?;
     let stream = Stream { content, number: words.next()?.parse().ok()? };
     let serial = words.next()?.parse().ok()?;
-    // Refuses names such as `lines-0-1.ndjson`.
+    // This refuses names such as `lines-0-1.ndjson`.
     (stream.file(serial, part).to_str() == Some(name)).then_some((stream, serial, part))
 }
 

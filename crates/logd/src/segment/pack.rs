@@ -1,8 +1,8 @@
-//! Packs a sealed segment's lines into one zstd frame, which `zstdcat` and the tools here read.
+//! Packs the lines of a sealed segment into one zstd frame. `zstdcat` and the tools here read it.
 //!
-//! The index stays as it is. The packed file is made beside the plain one, read back, compared with the index's
-//! checksums and synced. Then it gets its name, and when that is durable the plain file is removed. A crash
-//! at any moment leaves one of them whole.
+//! The index does not change. The packed file is written beside the plain one, read back, compared with the checksums
+//! of the index, and synced. Then it gets its name, and when the name is durable the plain file is removed. After a
+//! crash at any moment one of the two is whole.
 
 use std::{
     io::{self, Write},
@@ -18,17 +18,17 @@ use super::{
     scan::{Scan, State},
 };
 
-/// Bytes that are packed between two checks whether to stop.
+/// Bytes to pack before the next check whether to stop.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// What became of a segment.
+/// The outcome for a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is packed, from so many bytes into so many.
+    /// It is packed. The sizes are in bytes.
     Packed { from: u64, into: u64 },
-    /// It was told to stop. The plain file is left.
+    /// It was told to stop. The plain file is unchanged.
     Stopped,
-    /// Its lines are not what its index says, so it is left as it is.
+    /// Its lines do not match its index. The plain file is unchanged.
     Refused,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Outcome {
 ///
 /// # Errors
 ///
-/// What failed, in a line. The plain file is as it was.
+/// The failure, in a line. The plain file is unchanged.
 pub(crate) fn pack(
     local: &mut Local,
     directory: &Path,
@@ -49,7 +49,7 @@ pub(crate) fn pack(
     let plain = open(local, &plain_path, OpenOptions::new().read(true)).map_err(told)?;
     let index = open(local, &path(Part::Index), OpenOptions::new().read(true)).map_err(told)?;
     let bytes = read_all(local, &index, 0, u64::MAX).map_err(told)?;
-    // The bytes are checked while they are packed.
+    // The bytes are compared with the index while they are packed.
     let scan = Scan::promised(&bytes);
     if scan.state() != State::Sealed {
         return Ok(Outcome::Refused);
@@ -62,7 +62,7 @@ pub(crate) fn pack(
         let Outcome::Packed { into, .. } = outcome else { return Ok(outcome) };
         sync(packer.local, &packed).map_err(told)?;
         let is_right = packer.is_right(&packed, into)?;
-        is_right.then_some(outcome).ok_or_else(|| "packed, it reads back otherwise".to_owned())
+        is_right.then_some(outcome).ok_or_else(|| "the packed file reads back wrong".to_owned())
     });
     let Ok(Outcome::Packed { .. }) = outcome else {
         let removed = unlink(local, &part).map_err(told);
@@ -74,7 +74,7 @@ pub(crate) fn pack(
     unlink(local, &plain_path).map_err(told).and(outcome)
 }
 
-/// How a segment is packed.
+/// The state of a packing.
 struct Packer<'a> {
     local: &'a mut Local,
     scan: &'a Scan,
@@ -119,7 +119,7 @@ impl Packer<'_> {
         Ok(Outcome::Packed { from: at, into: into + bytes.len() as u64 })
     }
 
-    /// Whether a packed file has the lines of the index.
+    /// Whether a packed file matches the index.
     fn is_right(&mut self, packed: &Descriptor, end: u64) -> Result<bool, String> {
         let sums = Sums::new(&self.scan.batches);
         let mut decoder = zstd::stream::write::Decoder::new(sums).map_err(failed)?;
@@ -143,10 +143,10 @@ fn told(error: ringwise::Error) -> String {
     error.to_string()
 }
 
-/// Compares the checksums of batches, whose bytes come in order in pieces of any size.
+/// Compares the checksums of batches with bytes that come in order, in pieces of any size.
 struct Sums<'a> {
     batches: &'a [Entry],
-    /// Bytes of the first of these that came.
+    /// Bytes of the current batch so far.
     done: u64,
     sum: crc32fast::Hasher,
     is_wrong: bool,
@@ -160,7 +160,7 @@ impl<'a> Sums<'a> {
     fn take(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let Some((batch, others)) = self.batches.split_first() else {
-                // More bytes than the batches have.
+                // There are more bytes than the batches have.
                 self.is_wrong = true;
                 return;
             };
@@ -177,7 +177,7 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// Whether all came and were right.
+    /// Whether all batches were complete and had the right checksum.
     fn are_right(&self) -> bool {
         self.batches.is_empty() && !self.is_wrong
     }

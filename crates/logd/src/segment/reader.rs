@@ -1,8 +1,7 @@
 //! Reads streams for `ringwise logd cat`, `tail` and `verify`, also while a daemon writes them.
 //!
-//! A segment is opened when its turn comes and closed after it. A stream may therefore have any number of
-//! them, and the first line is printed as soon as the first batch is read. Which batches of a segment are
-//! whole is decided in `view`.
+//! It opens one segment at a time. So a stream may have any number of segments, and the first line is printed as soon
+//! as the first batch is read. `view` decides which batches of a segment are whole.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -29,21 +28,21 @@ use crate::error::LogdError;
 pub(crate) trait Segments {
     fn count(&self) -> usize;
 
-    /// Opens one.
+    /// Opens a segment.
     fn open(&self, place: usize) -> Result<Segment, LogdError>;
 
-    /// Its first entry, if that is there and whole.
+    /// Reads the first entry of a segment, if it exists and is whole.
     fn head(&self, place: usize) -> Result<Option<Entry>, LogdError>;
 }
 
-/// The line at which a segment's lines end because the next segment has the rest: the first line of the
-/// next segment for which that is known.
+/// Finds the line at which a segment ends because the next segment has the following lines. It is the first line of the
+/// nearest later segment for which that is known.
 fn until_line(segments: &impl Segments, place: usize) -> Result<u64, LogdError> {
     for later in place + 1..segments.count() {
         if let Some(head) = segments.head(later)? {
             return Ok(head.first_line);
         }
-        // Its head is spoilt, but it may have batches.
+        // The head of this segment is damaged, but it may have batches.
         if let Some(first) = segments.open(later)?.view(0, u64::MAX)?.first_line() {
             return Ok(first);
         }
@@ -51,13 +50,13 @@ fn until_line(segments: &impl Segments, place: usize) -> Result<u64, LogdError> 
     Ok(u64::MAX)
 }
 
-/// The place of the segment that has a line: the last that does not begin after it, else the first.
+/// Finds the segment that has a line: the last one that does not begin after the line, or else the first.
 pub(crate) fn place_of(segments: &impl Segments, line: u64) -> Result<usize, LogdError> {
     let mut found = 0;
     let (mut low, mut high) = (0, segments.count());
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        // The nearest segment at or before the middle with a good head.
+        // Finds the nearest segment at or before the middle that has a valid head.
         let mut place = middle;
         let mut head = segments.head(place)?;
         while head.is_none() && place > low + 1 {
@@ -75,26 +74,26 @@ pub(crate) fn place_of(segments: &impl Segments, line: u64) -> Result<usize, Log
     Ok(found)
 }
 
-/// A batch of lines that is to be shown.
+/// A batch of lines for the caller.
 pub(crate) struct Piece {
     /// When the batch began, in milliseconds since 1970.
     pub(crate) time_ms: u64,
-    /// Lines that are missing before it.
+    /// The lines that are missing before it.
     pub(crate) missing: Range<u64>,
-    /// The senders of its lines, if the reader reads them.
+    /// The senders of its lines, if the reader was asked for them.
     pub(crate) parts: Vec<StoredPart>,
     bytes: Vec<u8>,
-    /// The number of lines at its start that are not wanted.
+    /// The number of lines at its start that the caller does not want.
     before: u64,
 }
 
 impl Piece {
-    /// Its lines, from the first that is wanted on.
+    /// Returns its lines, from the first wanted one on.
     pub(crate) fn lines(&self) -> &[u8] {
         after_lines(&self.bytes, self.before)
     }
 
-    /// The lines of each part, from the first that is wanted on.
+    /// Returns the lines of each part, from the first wanted one on.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (&StoredPart, &[u8])> {
         let (mut rest, mut before) = (&self.bytes[..], self.before);
         self.parts.iter().map(move |part| {
@@ -110,51 +109,51 @@ impl Piece {
 /// Reads a stream's lines, a batch at a time.
 pub(crate) struct Reader<S: Segments> {
     segments: S,
-    /// The segment that is opened next.
+    /// The segment to open next.
     place: usize,
     open: Option<Open>,
-    /// The line that comes next.
+    /// The number of the next line.
     next: u64,
     judge: Judge,
-    /// If set, the senders of lines are read, and batches that were written before this time, in milliseconds
-    /// since 1970, are left out.
+    /// If set, the reader also reads the senders of lines, and skips batches that were written before this time, in
+    /// milliseconds since 1970.
     origins_since: Option<u64>,
 }
 
-/// The segment that is read.
+/// The segment that is being read.
 struct Open {
     segment: Segment,
     until_line: u64,
-    /// Batches that may be next.
+    /// The next batches.
     batches: IntoIter<Entry>,
     origins: Origins,
-    /// Whether the batches were checked. Until then they are what the index alone says.
+    /// Whether the batches were checked. Before the check they are the batches that the index lists.
     are_checked: bool,
 }
 
 impl<S: Segments> Reader<S> {
-    /// Begins in the segment at `place`, with the line `from`.
+    /// Starts in the segment at `place`, with the line `from`.
     pub(crate) fn new(segments: S, place: usize, from: u64) -> Reader<S> {
         let (judge, origins_since) = (Judge::default(), None);
         Reader { segments, place, open: None, next: from, judge, origins_since }
     }
 
-    /// If a time is given, also reads the senders of lines, and leaves out batches that were written before it.
+    /// If a time is given, also reads the senders of lines, and skips batches that were written before that time.
     pub(crate) fn with_origins(self, origins_since: Option<u64>) -> Reader<S> {
         Reader { origins_since, ..self }
     }
 
-    /// The number of the line that comes next.
+    /// Returns the number of the next line.
     pub(crate) fn next_line(&self) -> u64 {
         self.next
     }
 
-    /// The problems of the segments that were read, a line each.
+    /// Returns the problems of the segments that were read, a line each.
     pub(crate) fn problems(&self) -> &[String] {
         &self.judge.problems
     }
 
-    /// The next batch that has lines.
+    /// Reads the next batch that has lines.
     pub(crate) fn next(&mut self) -> Result<Option<Piece>, LogdError> {
         let since_ms = self.origins_since.unwrap_or(0);
         loop {
@@ -196,8 +195,8 @@ impl Open {
         Ok(Open { segment, until_line, batches, origins, are_checked: false })
     }
 
-    /// The next batch before the first that is not whole, and the line that was to come next. What follows
-    /// a batch that is not whole is known after a [check](Self::check).
+    /// Reads the next batch, and returns it with the number of the line that was expected. It stops at the first batch
+    /// that is not whole. A [check](Self::check) finds the batches after that one.
     fn next(
         &mut self,
         next: &mut u64,
@@ -221,7 +220,7 @@ impl Open {
         Ok(Some((from, batch, bytes)))
     }
 
-    /// Checks the batches that were not read yet.
+    /// Checks the remaining batches.
     fn check(&mut self, next: u64, judge: &mut Judge, is_last: bool) -> Result<(), LogdError> {
         let view = self.segment.view(next, self.until_line)?;
         judge.look(&view, is_last);
@@ -232,14 +231,14 @@ impl Open {
     }
 }
 
-/// The bytes after the first `count` lines.
+/// Returns the bytes after the first `count` lines.
 fn after_lines(bytes: &[u8], count: u64) -> &[u8] {
     let Some(last) = count.checked_sub(1) else { return bytes };
     let ends = memchr::memchr_iter(b'\n', bytes).nth(last as usize);
     ends.map_or(&[], |end| &bytes[end + 1..])
 }
 
-/// The streams of a directory, and the numbers of their segments.
+/// Lists the streams of a directory, and the numbers of their segments.
 pub(crate) fn streams(directory: &Path) -> Result<BTreeMap<Stream, Vec<u64>>, LogdError> {
     let entries = std::fs::read_dir(directory).map_err(|error| LogdError::on(directory, &error))?;
     let mut streams: BTreeMap<Stream, Vec<u64>> = BTreeMap::new();
@@ -260,10 +259,10 @@ pub(crate) fn streams(directory: &Path) -> Result<BTreeMap<Stream, Vec<u64>>, Lo
     Ok(streams)
 }
 
-/// Adds segments between those that were listed. A listing takes time, and may miss names that are created
-/// meanwhile (readdir(3)).
+/// Adds segments that a listing missed. A listing takes time and may miss names that are created meanwhile
+/// (readdir(3)).
 fn add_unlisted(directory: &Path, stream: Stream, serials: &mut Vec<u64>) {
-    /// Far more than are created meanwhile. A foreign file can make a gap of any width.
+    /// Far more segments than are created during a listing. A foreign file can make a gap of any width.
     const GAP_MAX: u64 = 4096;
     let is_there = |serial: &u64| {
         let parts = [Part::Index, Part::Data, Part::Packed];
@@ -278,7 +277,7 @@ fn add_unlisted(directory: &Path, stream: Stream, serials: &mut Vec<u64>) {
     serials.sort_unstable();
 }
 
-/// A stream's segments in a directory.
+/// The segments of a stream in a directory.
 pub(crate) struct InDirectory<'a> {
     directory: &'a Path,
     stream: Stream,
@@ -290,13 +289,13 @@ impl<'a> InDirectory<'a> {
         InDirectory { directory, stream, serials }
     }
 
-    /// All streams of a directory.
+    /// Lists all streams of a directory.
     fn all(directory: &'a Path) -> Result<impl Iterator<Item = InDirectory<'a>>, LogdError> {
         let new = move |(stream, serials)| InDirectory { directory, stream, serials };
         Ok(streams(directory)?.into_iter().map(new))
     }
 
-    /// The number of a segment; of the first, if there are none, 0.
+    /// Returns the number of a segment. Without any segments it is 0.
     pub(crate) fn serial(&self, place: usize) -> u64 {
         self.serials.get(place).copied().unwrap_or(0)
     }
@@ -317,14 +316,14 @@ impl Segments for InDirectory<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             opened => opened.map(Some).map_err(|error| failed(part, &error)),
         };
-        // The index first: whatever it has is then in the data, or was never whole.
+        // The index is read first: the data of its batches was written before, or the batch was never whole.
         let mut index = Vec::new();
         if let Some(mut file) = open(Part::Index)? {
             io::Read::read_to_end(&mut file, &mut index)
                 .map_err(|error| failed(Part::Index, &error))?;
         }
         let (mut part, mut data) = (Part::Data, open(Part::Data)?.map(Lines::Plain));
-        // The packed file comes second, since the plain one is removed after the packed one has its name.
+        // The packed file is opened second, because the plain one is removed only after the packed one has its name.
         if data.is_none()
             && let Some(file) = open(Part::Packed)?
         {
@@ -361,7 +360,7 @@ fn look<S: Segments, T>(
     Ok(what(segments.open(place)?.view(0, until_line)?))
 }
 
-/// Checks a stream. `tell` gets a line for each segment; the result is the problems, a line each.
+/// Checks a stream. `tell` is called with a line for each segment. Returns the problems, a line each.
 pub(crate) fn verify(
     segments: &impl Segments,
     mut tell: impl FnMut(&str) -> Result<(), LogdError>,
@@ -374,8 +373,8 @@ pub(crate) fn verify(
     Ok(judge.problems)
 }
 
-/// The newest mark of each client's name in each stream. An older one may have a larger number, because
-/// names were once forgotten and began anew.
+/// Reads the newest mark of each client's name in each stream. An older mark may have a larger number, because a daemon
+/// may forget a name, which then starts again.
 pub(crate) fn names(directory: &Path) -> Result<Vec<Mark>, LogdError> {
     let mut names = Vec::new();
     for segments in InDirectory::all(directory)? {
@@ -384,7 +383,7 @@ pub(crate) fn names(directory: &Path) -> Result<Vec<Mark>, LogdError> {
     Ok(names)
 }
 
-/// How many bytes of lines each tenant has in each segment that has lines.
+/// Counts the bytes of lines of each tenant, for each segment that has lines.
 pub(crate) fn by_tenant(directory: &Path) -> Result<Vec<ByTenant>, LogdError> {
     let mut all = Vec::new();
     for segments in InDirectory::all(directory)? {
@@ -398,7 +397,7 @@ pub(crate) fn by_tenant(directory: &Path) -> Result<Vec<ByTenant>, LogdError> {
     Ok(all)
 }
 
-/// The first batch of each segment repeats all names of those before it.
+/// Reads the names of a stream. It goes backwards until a segment has its first batch, which repeats all earlier names.
 pub(super) fn names_of_stream(segments: &impl Segments) -> Result<Vec<Mark>, LogdError> {
     let mut newest: HashMap<Arc<str>, Mark> = HashMap::new();
     for place in (0..segments.count()).rev() {
@@ -415,10 +414,10 @@ pub(super) fn names_of_stream(segments: &impl Segments) -> Result<Vec<Mark>, Log
     Ok(newest.into_values().collect())
 }
 
-/// The number of the line that comes after a stream's last, where that is known.
+/// Returns the number of the line after the last one of a stream, if it is known.
 pub(crate) fn end_of(segments: &impl Segments) -> Result<Option<u64>, LogdError> {
     for place in (0..segments.count()).rev() {
-        // No segment behind it has a line.
+        // No later segment has a line.
         if let Some(end) = look(segments, place, |view| view.line_end())? {
             return Ok(Some(end));
         }
@@ -426,13 +425,13 @@ pub(crate) fn end_of(segments: &impl Segments) -> Result<Option<u64>, LogdError>
     Ok(None)
 }
 
-/// Segments whose files are in memory: the index, and the lines if there is a file of them.
+/// Segments whose files are in memory: the index, and the lines if their file exists.
 #[derive(Default)]
 pub(crate) struct InMemory(pub(crate) BTreeMap<u64, (Vec<u8>, Option<Vec<u8>>)>);
 
 impl InMemory {
     fn nth(&self, place: usize) -> (&u64, &(Vec<u8>, Option<Vec<u8>>)) {
-        self.0.iter().nth(place).expect("it was counted")
+        self.0.iter().nth(place).expect("the caller passes a place below the count")
     }
 }
 
@@ -454,7 +453,7 @@ impl Segments for InMemory {
     }
 }
 
-/// All lines of a stream, and what is wrong with it.
+/// Reads all lines of a stream, and its problems.
 pub(crate) fn read_all(segments: impl Segments) -> Result<(Vec<u8>, Vec<String>), LogdError> {
     let mut reader = Reader::new(segments, 0, 0);
     let mut out = Vec::new();
@@ -480,8 +479,8 @@ mod tests {
         (index_of(&batches, true, false), batches.concat())
     }
 
-    /// The last batch cut or spoilt at every byte, in the data and in the index: what is whole is
-    /// read, what is not is not, and neither is damage.
+    /// Cuts or corrupts the last batch at every byte, in the data and in the index. Whole batches are read, others are
+    /// not, and a torn tail is not damage.
     #[test]
     fn a_torn_tail_at_every_byte() {
         let batches: [&[u8]; 2] = [b"{\"a\":1}\n{\"a\":2}\n", b"{\"a\":3}\n{\"a\":44}\n"];
@@ -498,17 +497,17 @@ mod tests {
             assert_eq!(found(&index, &data[..cut]), whole, "data cut at {cut}");
             let mut spoilt = data.clone();
             spoilt[cut] ^= 0x10;
-            assert_eq!(found(&index, &spoilt), whole, "data spoilt at {cut}");
+            assert_eq!(found(&index, &spoilt), whole, "data corrupted at {cut}");
         }
         for cut in 128..index.len() {
             assert_eq!(found(&index[..cut], &data), whole, "index cut at {cut}");
             let mut spoilt = index.clone();
             spoilt[cut] ^= 0x10;
-            assert_eq!(found(&spoilt, &data), whole, "index spoilt at {cut}");
+            assert_eq!(found(&spoilt, &data), whole, "index corrupted at {cut}");
         }
     }
 
-    /// Counts what is opened.
+    /// Counts the opened segments.
     struct Counted(InMemory, std::rc::Rc<std::cell::Cell<usize>>);
 
     impl Segments for Counted {
@@ -539,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn the_segment_of_a_line_is_found_where_heads_are_spoilt() {
+    fn the_segment_of_a_line_is_found_although_heads_are_missing() {
         let head = |first_line| Entry { first_line, ..Entry::new(Kind::Head) }.encode().to_vec();
         let mut random = fastrand::Rng::with_seed(1);
         for count in 0..20_u64 {
@@ -572,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoilt_batch_in_the_middle_is_a_problem_and_hides_only_itself() {
+    fn a_corrupted_batch_in_the_middle_is_a_problem_and_hides_no_other() {
         let batches: [&[u8]; 3] = [b"1\n", b"2\n", b"3\n"];
         let (index, mut data) = segment(&batches);
         data[2] = b'9';
@@ -581,9 +580,9 @@ mod tests {
         assert_eq!(problems, ["0: damaged after 1 whole batches, at byte 2"]);
     }
 
-    /// A directory of a daemon that had forgotten a name and taken it anew.
+    /// The daemon of this directory forgot a name, which then started again.
     #[test]
-    fn of_a_name_the_newest_number_counts_and_not_the_largest() {
+    fn the_newest_number_of_a_name_counts_and_not_the_largest() {
         let directory = tempfile::tempdir().unwrap();
         let stream = Stream { content: Content::Lines, number: 0 };
         let batch = |number: u64| Entry {

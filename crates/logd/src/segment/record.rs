@@ -1,9 +1,9 @@
-//! Records beside a batch: the names of clients that have lines in it, and the sender and time of each line.
+//! Records beside a batch: the names of clients with lines in it, and the sender and time of each line.
 //!
-//! Records are bytes before each batch's entry, cut into entries of 64 bytes (`entry`). A segment has a
-//! dictionary: the first batch with lines of a tenant or a connection defines a number for it, and later batches
-//! only use the number. A segment never uses a number twice, so a lost batch spoils only the lines that refer
-//! to it. Readers skip kinds of records that they do not know.
+//! Records are stored before each batch's entry, split into entries of 64 bytes (`entry`). A segment has a dictionary:
+//! the first batch with lines of a tenant or a connection defines a number for it, and later batches use only the
+//! number. A segment never reuses a number, so a lost batch makes only the lines that refer to it unknown. Readers skip
+//! kinds of records that they do not know.
 
 use std::{
     collections::HashMap,
@@ -12,22 +12,22 @@ use std::{
     time::Instant,
 };
 
-/// The most definitions that a writer remembers; then it starts again.
+/// The most definitions that a writer remembers. Then it forgets all and defines them again.
 const DEFINITIONS_MAX: usize = 4096;
 
-/// A client's name, and the number of its last line that is stored.
+/// A client's name, and the number of its last stored line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) name: Arc<str>,
     pub(crate) line: u64,
-    /// When that line came, in milliseconds since 1970.
+    /// When that line arrived, in milliseconds since 1970.
     pub(crate) time_ms: u64,
 }
 
 /// The sender of lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Origin {
-    /// Nothing if the kernel did not tell the address.
+    /// None if the kernel did not report the address.
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) tenant: Option<Arc<str>>,
 }
@@ -38,14 +38,14 @@ pub(crate) struct Part {
     pub(crate) origin: Arc<Origin>,
     pub(crate) lines: u64,
     pub(crate) bytes: u64,
-    /// When the end of the first line came.
+    /// When the end of the first line arrived.
     pub(crate) at: Instant,
 }
 
-/// A part as it is read.
+/// A part of a batch as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredPart {
-    /// Nothing if its definition is lost.
+    /// None if its definition is lost.
     pub(crate) origin: Option<Origin>,
     pub(crate) lines: u64,
     pub(crate) bytes: u64,
@@ -71,7 +71,7 @@ fn put(out: &mut Vec<u8>, kind: Kind, numbers: &[u64], text: &[u8]) {
     out.extend_from_slice(&content);
 }
 
-/// LEB128: seven bits a byte, the lowest first.
+/// LEB128: seven bits per byte, lowest first.
 fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         out.push(number as u8 | 0x80);
@@ -98,7 +98,7 @@ pub(crate) fn put_mark(out: &mut Vec<u8>, mark: &Mark) {
     put(out, Kind::Name, &[mark.line, mark.time_ms], mark.name.as_bytes());
 }
 
-/// The numbers that a segment has given so far.
+/// The numbers that a segment has defined so far.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     connections: HashMap<Arc<Origin>, u64>,
@@ -107,7 +107,7 @@ pub(crate) struct Dictionary {
 }
 
 impl Dictionary {
-    /// Adds the records of a batch's parts. `now` is the time in the batch's entry.
+    /// Adds the records of a batch's parts. `now` is the time of the batch's entry.
     pub(crate) fn put(&mut self, out: &mut Vec<u8>, parts: &[Part], now: Instant) {
         for part in parts {
             let number = self.connection(out, &part.origin);
@@ -150,7 +150,7 @@ impl Dictionary {
     }
 }
 
-/// The records of a segment's batches, read in their order.
+/// Reads the records of a segment's batches, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     connections: HashMap<u64, Origin>,
@@ -162,12 +162,12 @@ pub(crate) struct Records {
 pub(crate) struct Said {
     pub(crate) marks: Vec<Mark>,
     pub(crate) parts: Vec<StoredPart>,
-    /// Some bytes are not records.
+    /// Whether some bytes are not valid records.
     pub(crate) is_spoilt: bool,
 }
 
 impl Records {
-    /// Reads the records of a batch; `time_ms` is the time in its entry.
+    /// Reads the records of a batch. `time_ms` is the time of its entry.
     pub(crate) fn read(&mut self, mut bytes: &[u8], time_ms: u64) -> Said {
         let mut said = Said::default();
         while !bytes.is_empty() && !said.is_spoilt {
@@ -198,7 +198,7 @@ impl Records {
             };
             let tenant = match tenant {
                 0 => None,
-                // Without its tenant the sender is not known.
+                // The sender is unknown if its tenant is.
                 tenant => Some(self.tenants.get(&tenant).cloned()),
             };
             if !matches!(tenant, Some(None)) {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_defined_once() {
+    fn records_are_read_as_written_and_defined_once() {
         let now = Instant::now();
         let part = |origin: &Arc<Origin>, age| Part {
             origin: origin.clone(),
@@ -255,7 +255,7 @@ mod tests {
                 origins.iter().zip([0, 20, 5000]).map(|(origin, age)| part(origin, age)).collect();
             dictionary.put(&mut bytes, &parts, now);
             sizes.push(bytes.len());
-            // A kind that a later version has.
+            // A kind of record from a later version.
             bytes.extend_from_slice(&[200, 2, 0, 0]);
             let said = records.read(&bytes, 10_000);
             assert_eq!((&said.marks[..], said.is_spoilt), (&[mark][..], false));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_definition_makes_an_origin_unknown_and_never_anothers() {
+    fn a_lost_definition_makes_an_origin_unknown_and_never_wrong() {
         let now = Instant::now();
         let mut dictionary = Dictionary::default();
         let mut batch = |port: usize| {
@@ -283,7 +283,7 @@ mod tests {
         };
         let mut records = Records::default();
         batch(1);
-        // As many as make it define anew.
+        // So many definitions make the writer forget the earlier ones.
         for port in 2..2 * DEFINITIONS_MAX {
             records.read(&batch(port), 0);
         }

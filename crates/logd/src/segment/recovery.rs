@@ -1,8 +1,8 @@
-//! What a start does with the segments of the last run.
+//! Recovers the segments of the last run at a start.
 //!
-//! The last segment of a stream may end in a batch that is not whole. It is cut behind the last whole batch and
-//! sealed; what is cut off is kept in a file beside it. Nothing is appended to a segment of an earlier run. A
-//! segment that lacks something durable is damaged: it is left as it is and reported.
+//! The last segment of a stream may end in a batch that is not whole. Recovery cuts the segment after the last whole
+//! batch, keeps the cut bytes in a file beside it, and seals the segment. It appends no lines to a segment of an
+//! earlier run. A segment that lacks durable data is damaged: recovery reports it and leaves it unchanged.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -17,20 +17,20 @@ use super::{
 };
 use crate::error::LogdError;
 
-/// Where a stream goes on.
+/// The point at which a stream continues.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Recovered {
     pub(crate) next_serial: u64,
     pub(crate) next_line: u64,
-    /// What an operator should know.
+    /// Messages for the operator.
     pub(crate) remarks: Vec<String>,
 }
 
-/// Ends the segments of a stream that the last run did not end. `names` are all in `directory`.
+/// Ends the segments of a stream that the last run did not end. `names` are all names in `directory`.
 ///
 /// # Errors
 ///
-/// Which segment a syscall failed on, and why. It can be called again.
+/// The segment on which a syscall failed, and its error. It can be called again.
 pub(crate) fn recover(
     local: &mut Local,
     directory: &Path,
@@ -50,18 +50,18 @@ pub(crate) fn recover(
         let files = Files::open(local, directory, stream, serial).map_err(failed)?;
         let mut scan = files.scan(local).map_err(failed)?;
         match scan.state() {
-            // Its first batch was never whole.
+            // The first batch of this segment was never whole.
             State::Empty => continue,
             State::Sealed | State::Removed => {}
             State::Open => {
-                // The batch on its way when it failed was written to the next.
+                // The segment failed, and its last batch was written again to the next segment.
                 scan.end_at(until_line.unwrap_or(u64::MAX));
                 let torn = stream.file(serial, Part::Torn);
                 let (cut, is_kept) =
                     files.cut(local, &scan, directory, (&name, &torn)).map_err(failed)?;
                 if cut > 0 && until_line.is_none() {
                     let place = match is_kept {
-                        true => format!("they are in {}", torn.display()),
+                        true => format!("they are kept in {}", torn.display()),
                         false => "there was no space to keep them".to_owned(),
                     };
                     recovered.remarks.push(format!(
@@ -72,8 +72,8 @@ pub(crate) fn recover(
                 }
             }
             State::Damaged => recovered.remarks.push(format!(
-                "{}: damaged: something that had been stored is missing; it is left as it is, and \
-                 `ringwise logd verify` says what",
+                "{}: damaged: stored data is missing; the segment is left unchanged, and \
+                 `ringwise logd verify` says what is missing",
                 name.display()
             )),
         }
@@ -89,12 +89,12 @@ pub(crate) fn recover(
 }
 
 fn failed(path: &Path, error: &ringwise::Error) -> LogdError {
-    let remedy = if is_space(error) { ": free some space, and start again" } else { "" };
+    let remedy = if is_space(error) { "; free some space, and start again" } else { "" };
     let path = path.display();
-    LogdError::Failed(format!("{path}: ending it after the last run: {error}{remedy}"))
+    LogdError::Failed(format!("{path}: recovering the segment: {error}{remedy}"))
 }
 
-/// A segment's files. A missing one counts as empty.
+/// The files of a segment. A missing file counts as empty.
 struct Files {
     data: Option<Descriptor>,
     packed: Option<Descriptor>,
@@ -135,7 +135,7 @@ impl Files {
             return Ok(removed);
         }
         Scan::new(&index, |batch| {
-            // A packed file was read back before it got its name.
+            // A packed file was verified before it got its name.
             let Some(data) = &self.data else { return Ok(self.packed.is_some()) };
             let mut checksum = crc32fast::Hasher::new();
             let end = batch.offset.saturating_add(batch.bytes);
@@ -144,8 +144,8 @@ impl Files {
         })
     }
 
-    /// Cuts off what follows the last whole batch, and seals. Says how many bytes that was and whether they
-    /// are kept: if there is no space they are not, because cutting them off makes some.
+    /// Cuts off the bytes after the last whole batch, and seals the segment. Returns the number of cut bytes, and
+    /// whether they are kept. Without free space they are not kept, because cutting them off frees space.
     fn cut(
         self,
         local: &mut Local,
@@ -155,7 +155,7 @@ impl Files {
     ) -> Result<(u64, bool), ringwise::Error> {
         let (Some(data), Some(index)) = (self.data, self.index) else { return Ok((0, true)) };
         let mut rest = read_all(local, &data, scan.end(), u64::MAX)?;
-        // Spaces fill up the last block.
+        // Direct writes fill the last block with spaces.
         while rest.last() == Some(&FILLER) {
             rest.pop();
         }
@@ -164,7 +164,7 @@ impl Files {
             match keep(local, &rest, directory, torn) {
                 Err(error) if is_space(&error) => {
                     is_kept = false;
-                    // The seal needs the space.
+                    // The seal needs this space.
                     let _ = unlink(local, &directory.join(torn));
                 }
                 kept => kept?,
@@ -180,7 +180,7 @@ impl Files {
             is_synced: false,
             index_bytes: scan.index_end(),
             is_filled: false,
-            // Old entries are cut off before the seal is written, so that none follows it.
+            // Old entries are cut off first, so that the seal is the last entry.
             is_torn: true,
             batches: scan.batches.len() as u64,
             bytes: scan.end(),
@@ -192,9 +192,9 @@ impl Files {
     }
 }
 
-/// Writes the last whole batch and its entries over themselves. The last run may have ended because their sync
-/// failed. They are then in the page cache and not on the disk, and no later sync says so (fsync(2) reports an
-/// error once). Earlier batches were synced, or no durability was promised.
+/// Writes the last whole batch and its entries again in place. Their sync may have failed in the last run. Then they
+/// are in the page cache but not on the disk, and no later sync reports that (fsync(2) reports an error once). Earlier
+/// batches were synced, or no durability was promised.
 fn write_last_again(
     local: &mut Local,
     scan: &Scan,

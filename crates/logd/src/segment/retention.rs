@@ -1,13 +1,13 @@
 //! Retention: which segments are removed, and how.
 //!
-//! The oldest segments go first. If there are too many bytes, dead letters go before lines, so that a client
-//! that sends garbage removes nobody's lines. The segments of a stream go in their order, whatever the clock
-//! said, because a gap is a loss. The open segment stays, and so does the index of a stream's last segment,
-//! which has the number of the next line. A segment with lines of several tenants has expired when the lines
-//! of each have, by that tenant's rule.
+//! The oldest segments are removed first. If the files are too large, dead letters are removed before lines, so that a
+//! client that sends garbage does not cost others their lines. The segments of a stream are removed in their order even
+//! if the clock was set back, because a gap counts as a loss. The open segment stays. The index of a stream's last
+//! segment stays too, because it has the number of the next line. A segment with lines of several tenants expires when
+//! the lines of each tenant have expired by that tenant's rule.
 //!
-//! Before a segment's lines are removed, the head of its index records it. `verify` reports any other missing
-//! file as a loss. A head is 64 bytes in one sector, which is written whole or not at all.
+//! Before a segment's lines are removed, the head of its index records the removal. `verify` reports any other missing
+//! file as a loss. A head is 64 bytes within one sector, and a sector is written whole or not at all.
 
 use std::{cmp::Reverse, collections::HashSet, path::Path, time::Duration};
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::tenants::Tenants;
 
-/// How much is kept, and for how long. Nothing set: everything, for ever.
+/// How much is kept, and for how long. Without any limit everything is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Policy {
     /// Bytes of the files of all segments.
@@ -31,7 +31,7 @@ pub(crate) struct Policy {
     pub(crate) age: Option<Duration>,
 }
 
-/// A segment as retention sees it.
+/// The facts about a segment that retention needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) stream: Stream,
@@ -42,16 +42,16 @@ pub(crate) struct Kept {
     pub(crate) ended_ms: Option<u64>,
     /// Whether it has a file of lines, packed or not.
     pub(crate) has_lines: bool,
-    /// Whether its head says that its lines are removed, which was then interrupted.
+    /// Whether its head says that its lines are removed. The removal was then interrupted.
     pub(crate) is_marked: bool,
     /// Whether it is the last of its stream.
     pub(crate) is_last: bool,
-    /// Bytes of lines of each tenant, by its place among them; nothing where tenants have no rules.
+    /// Bytes of lines of each tenant, by the tenant's place in the list. Empty if tenants have no rules.
     pub(crate) tenants: Vec<(usize, u64)>,
 }
 
-/// The segments to remove, oldest first. `all` come in the order of their streams. `age_ms` says how long
-/// ago a time in milliseconds since 1970 was.
+/// Lists the segments to remove, oldest first. `all` is ordered by stream. `age_ms` returns the age of a time in
+/// milliseconds since 1970.
 pub(crate) fn overdue(
     all: &[Kept],
     policy: Policy,
@@ -65,7 +65,7 @@ pub(crate) fn overdue(
     let mut ended: Vec<&Kept> = ended.iter().filter(|one| one.ended_ms.is_some()).collect();
     let old = expired(&mut ended, policy.age, tenants, age_ms);
     let is_old = |one: &Kept| old.contains(&(one.stream, one.serial));
-    // Expired segments go before any goes for its size.
+    // Expired segments come before segments that are removed for their size.
     ended.sort_by_key(|one| {
         (!is_old(one), Reverse(one.stream.content), one.ended_ms, one.stream, one.serial)
     });
@@ -74,7 +74,7 @@ pub(crate) fn overdue(
         let is_old = is_old(one);
         let is_much = policy.bytes.is_some_and(|bytes| total > bytes)
             || is_dead(one) && policy.dead_bytes.is_some_and(|bytes| dead > bytes);
-        // Only its index is left, and that stays.
+        // Only its index exists, and that stays.
         let is_left = one.is_last && !one.has_lines;
         if (is_old || is_much || one.is_marked) && !is_left {
             total -= one.bytes;
@@ -85,14 +85,14 @@ pub(crate) fn overdue(
     overdue
 }
 
-/// The segments whose lines have all expired, each tenant's by its own rule.
+/// Finds the segments whose lines have all expired, each tenant's by its own rule.
 fn expired(
     ended: &mut [&Kept],
     age_max: Option<Duration>,
     tenants: &Tenants,
     age_ms: impl Fn(u64) -> u64,
 ) -> HashSet<(Stream, u64)> {
-    // What each tenant has in segments that ended later.
+    // The bytes of each tenant in segments that ended later.
     let mut later = vec![0; tenants.accounts().len()];
     let mut expired = HashSet::new();
     ended.sort_by_key(|one| Reverse((one.ended_ms, one.serial)));
@@ -104,7 +104,7 @@ fn expired(
             is_old(keep.age.or(age_max))
                 || keep.bytes.is_some_and(|most| later[*place] + bytes > most)
         };
-        // Lines of nobody known follow the rule for all.
+        // Lines of unknown tenants follow the rule for all.
         let is_known = !one.tenants.is_empty();
         if (is_known && one.tenants.iter().all(is_over)) || (!is_known && is_old(age_max)) {
             expired.insert((one.stream, one.serial));
@@ -114,7 +114,7 @@ fn expired(
     expired
 }
 
-/// The same, with the times of each stream in order even if the clock was set back.
+/// Puts the end times of each stream in order, in case the clock was set back.
 fn in_order(all: &[Kept]) -> Vec<Kept> {
     let mut latest: Option<(Stream, u64)> = None;
     let ordered = all.iter().map(|one| {
@@ -127,8 +127,8 @@ fn in_order(all: &[Kept]) -> Vec<Kept> {
     ordered.collect()
 }
 
-/// Records that a segment's lines are removed. A segment without a head has no acknowledged lines, or is
-/// damaged anyway.
+/// Records the removal of a segment's lines in its head. A segment without a head has no acknowledged lines, or is
+/// damaged.
 fn mark(local: &mut Local, index: &Path) -> Result<(), ringwise::Error> {
     let options = OpenOptions::new().read(true).write(true);
     let index = match open(local, index, options) {
@@ -147,18 +147,18 @@ fn mark(local: &mut Local, index: &Path) -> Result<(), ringwise::Error> {
     sync(local, &index)
 }
 
-/// Removes a segment: it marks the head, removes the lines and, when that is durable, the index.
+/// Removes a segment. It marks the head, removes the lines and, when that is durable, the index.
 ///
 /// # Errors
 ///
-/// Why a syscall failed. Another call goes on where this one ended.
+/// The error of a syscall. Another call continues the removal.
 pub(crate) fn remove(
     local: &mut Local,
     directory: &Path,
     segment: &Kept,
 ) -> Result<(), ringwise::Error> {
     let index = directory.join(segment.stream.file(segment.serial, Part::Index));
-    // A file system that never writes in place may have no space for the mark before lines are removed.
+    // A file system that does not write in place may have no space for the mark until lines are removed.
     let is_late = match mark(local, &index) {
         Err(error) if is_space(&error) => true,
         marked => marked.map(|()| false)?,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_all_streams_go_first_and_one_that_is_open_never() {
+    fn the_oldest_segments_of_all_streams_go_first_and_an_open_one_never() {
         let all = [
             kept(0, 0, Some(1000), false),
             kept(0, 1, Some(3000), false),
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(serials(&all, bytes(0), 9000).len(), 4);
         let age = Policy { bytes: None, dead_bytes: None, age: Some(Duration::from_millis(6500)) };
         assert_eq!(serials(&all, age, 9000), [(0, 0), (1, 7)]);
-        // A clock that was set back makes nothing old.
+        // A clock that was set back makes no segment old.
         assert_eq!(serials(&all, age, 0), []);
         assert_eq!(serials(&all, Policy::default(), u64::MAX), []);
     }
@@ -232,16 +232,21 @@ mod tests {
         assert_eq!(serials(&all, policy(199, None), 9000), [(0, 7), (0, 8), (0, 0)]);
         let dead = |bytes| Policy { dead_bytes: Some(bytes), ..Policy::default() };
         assert_eq!(serials(&all, dead(200), 9000), []);
-        assert_eq!(serials(&all, dead(199), 9000), [(0, 7)], "no lines, however many there are");
+        assert_eq!(
+            serials(&all, dead(199), 9000),
+            [(0, 7)],
+            "the limit of dead letters removes no lines"
+        );
         assert_eq!(serials(&all, dead(0), 9000), [(0, 7), (0, 8)]);
-        // One that goes for its age makes the room.
+        // Removing one for its age makes enough room.
         let age = Some(Duration::from_millis(7500));
         assert_eq!(serials(&all, policy(300, age), 9000), [(0, 0)]);
     }
 
-    /// The clock was set back between the two: the second went first, and left a gap like a loss.
+    /// The clock was set back between two segments. The second was removed first and left a gap, which looked like a
+    /// loss.
     #[test]
-    fn of_a_stream_they_go_in_their_order_whatever_the_clock_said() {
+    fn segments_of_a_stream_go_in_order_even_if_the_clock_was_set_back() {
         let all = [
             kept(0, 0, Some(5000), false),
             kept(0, 1, Some(1000), false),
@@ -257,10 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_halfway_is_removed_and_what_is_left_stays() {
+    fn an_interrupted_removal_is_finished_and_the_last_index_stays() {
         let marked = Kept { is_marked: true, ..kept(0, 0, Some(1000), false) };
         let half = Kept { has_lines: false, serial: 1, ..marked.clone() };
-        // Its lines are lost, and the index is all that tells of them.
+        // The lines of this segment are lost, and only its index shows it.
         let lost = Kept { has_lines: false, ..kept(0, 2, Some(1000), false) };
         let left = Kept { has_lines: false, is_marked: true, ..kept(1, 0, Some(1000), true) };
         let kept = [marked, half, lost, left];
@@ -285,11 +290,11 @@ mod tests {
         assert_eq!(gone(&mixed, 2000), []);
         assert_eq!(gone(&mixed, 2001), [(0, 1)]);
         assert_eq!(gone(&mixed, 6001), [(0, 0), (0, 1)]);
-        // A tenant without a rule, and lines of before tenants were known, have that of all.
+        // Lines of a tenant without a rule follow the rule for all, and so do lines without a recorded tenant.
         let others = [of(0, 1000, &[(other, 9)]), of(1, 1000, &[])];
         assert_eq!(gone(&others, 4000), []);
         assert_eq!(gone(&others, 4001), [(0, 0), (0, 1)]);
-        // The newest that fit are kept.
+        // The newest lines that fit are kept.
         let sizes = [
             of(0, 1000, &[(small, 100)]),
             of(1, 1100, &[(small, 100)]),

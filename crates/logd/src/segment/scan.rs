@@ -1,5 +1,5 @@
-//! Decides which batches of a segment are whole, by comparing entries with each other and with the bytes
-//! that they cover. It does no I/O: the caller gives the index and checks the data.
+//! Decides which batches of a segment are whole. It compares entries with each other and with the bytes that they
+//! cover. It does no I/O: the caller passes the index and checks the data.
 
 use std::{collections::HashMap, iter::Peekable, sync::Arc, vec::IntoIter};
 
@@ -8,48 +8,48 @@ use super::{
     record::{Mark, Records, Said, StoredPart},
 };
 
-/// Bytes of lines of each tenant, and of nobody known.
+/// Bytes of lines of each tenant. `None` stands for unknown tenants.
 pub(crate) type ByTenant = HashMap<Option<Arc<str>>, u64>;
 
-/// The content of an index, and how much of it is true.
+/// The content of an index, and the part of it that is valid.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scan {
     pub(crate) head: Option<Entry>,
-    /// The batches up to the first that is not whole.
+    /// The batches before the first that is not whole.
     pub(crate) batches: Vec<Entry>,
-    /// The entries of records and names, each with the batch that they belong to.
+    /// The entries of records and names, each with their batch.
     beside: Vec<(Entry, Vec<Entry>)>,
-    /// Only if everything that it counts is there.
+    /// The seal, if everything that it counts exists.
     pub(crate) seal: Option<Entry>,
-    /// Good batches behind one that had been synced and is not whole.
+    /// Good batches after one that was synced and is not whole.
     pub(crate) beyond: Vec<Entry>,
-    /// The seal is there and does not fit.
+    /// There is a seal that does not match.
     is_broken: bool,
-    /// The line after everything that is missing although a later entry says that it was durable.
+    /// The number of the line after all missing lines that had been durable according to a later entry.
     lost_until: Option<u64>,
-    /// The first batch is missing, and its names are there.
+    /// The first batch is missing, but its names exist.
     has_lost_first: bool,
     /// Retention removed the lines, and the head says so.
     is_removed: bool,
 }
 
-/// How an index and its data fit.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Ended, and whole.
+    /// It has ended and is whole.
     Sealed,
-    /// Not ended. Whatever follows the last whole batch was never durable.
+    /// It has not ended. Bytes after the last whole batch were never durable.
     Open,
     /// Something is missing that had been durable.
     Damaged,
     /// Nothing in it was ever acknowledged.
     Empty,
-    /// Its lines were removed for their age or size, which its head says.
+    /// Retention removed its lines, and its head says so.
     Removed,
 }
 
 impl Scan {
-    /// Reads an index. `is_whole` says whether a batch's bytes have its checksum.
+    /// Reads an index. `is_whole` decides whether a batch's bytes have its checksum.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Scan {
         let entries: Vec<Option<Entry>> = index.chunks(ENTRY_BYTES).map(Entry::decode).collect();
         scan.head = entries.first().copied().flatten().filter(|entry| entry.kind == Kind::Head);
         let mut is_torn = scan.head.is_none();
-        // Batches from the first on that is not whole: whether their own bytes are, and their records.
+        // The batches from the first on that is not whole. Each has a flag whether it is good itself, and its records.
         let mut torn: Vec<(Entry, bool, Vec<Entry>)> = Vec::new();
         let mut beside = Vec::new();
         for entry in entries.into_iter().skip(1) {
@@ -100,8 +100,8 @@ impl Scan {
         scan
     }
 
-    /// Decides which batches, from the first on that is not whole, are damage. An entry that was written
-    /// when all before it had been synced proves that those were there, even if its own bytes are not.
+    /// Decides which batches are damage, beginning with the first that is not whole. An entry with the flag
+    /// [`AFTER_SYNC`] proves that all earlier batches were stored, even if its own batch is not whole.
     fn judge(&mut self, torn: Vec<(Entry, bool, Vec<Entry>)>) {
         let last_synced = torn.iter().rposition(|(batch, ..)| batch.flags & AFTER_SYNC != 0);
         let has_good =
@@ -122,7 +122,7 @@ impl Scan {
         }
     }
 
-    /// Reads the index of a segment without a file of lines: nothing unless retention removed it.
+    /// Reads the index of a segment without a file of lines. Returns nothing unless retention removed the lines.
     pub(crate) fn removed(index: &[u8]) -> Option<Scan> {
         let whole = Scan::promised(index);
         let is_removed = whole.head.is_some_and(|head| head.flags & REMOVED != 0);
@@ -135,7 +135,7 @@ impl Scan {
         })
     }
 
-    /// Leaves out batches from a line on, which the next segment has.
+    /// Leaves out batches from a line on, because the next segment has them.
     pub(crate) fn end_at(&mut self, line: u64) {
         self.batches.retain(|batch| batch.is_before(line));
         self.beside.retain(|(batch, _)| batch.is_before(line));
@@ -147,7 +147,7 @@ impl Scan {
         }
     }
 
-    /// Whether a batch comes right after those before it.
+    /// Whether a batch directly follows the earlier ones.
     fn continues(&self, batch: &Entry) -> bool {
         batch.number == self.batches.len() as u64
             && batch.offset == self.end()
@@ -160,19 +160,19 @@ impl Scan {
             && seal.first_line == self.next_line()
     }
 
-    /// Where the last whole batch ends in the data, in bytes.
+    /// The end of the last whole batch in the data, in bytes.
     pub(crate) fn end(&self) -> u64 {
         self.batches.last().map_or(0, |batch| batch.offset.saturating_add(batch.bytes))
     }
 
-    /// Where the last whole batch's entry ends in the index, in bytes.
+    /// The end of the last whole batch's entry in the index, in bytes.
     pub(crate) fn index_end(&self) -> u64 {
         let beside: usize = self.beside.iter().map(|(_, entries)| entries.len()).sum();
         ((1 + self.batches.len() + beside) * ENTRY_BYTES) as u64
     }
 
-    /// Where the last whole batch's entries begin in the index, with those of its records; for the first
-    /// batch, with the head.
+    /// The start of the last whole batch's entries in the index, including its records. For the first batch it is the
+    /// start of the head.
     pub(crate) fn last_start(&self) -> u64 {
         match self.batches.last() {
             Some(last) if self.batches.len() > 1 => {
@@ -182,7 +182,7 @@ impl Scan {
         }
     }
 
-    /// The records of its batches, in their order.
+    /// Reads the records of its batches, in their order.
     pub(crate) fn records(&self) -> impl Iterator<Item = (&Entry, Said)> {
         let mut records = Records::default();
         self.beside.iter().map(move |(batch, entries)| {
@@ -194,7 +194,7 @@ impl Scan {
         })
     }
 
-    /// Bytes of lines of each tenant, by the index alone.
+    /// Counts the bytes of lines of each tenant, from the index alone.
     pub(crate) fn by_tenant(index: &[u8]) -> ByTenant {
         let scan = Scan::promised(index);
         let mut bytes = HashMap::new();
@@ -204,7 +204,7 @@ impl Scan {
             let tenant = part.origin.and_then(|origin| origin.tenant);
             *bytes.entry(tenant).or_default() += part.bytes;
         }
-        // Lines that earlier versions stored are nobody's.
+        // Earlier versions stored no tenants.
         let all: u64 = scan.batches.iter().map(|batch| batch.bytes).sum();
         if all > known {
             *bytes.entry(None).or_default() += all - known;
@@ -212,28 +212,28 @@ impl Scan {
         bytes
     }
 
-    /// The origins of its batches' lines, to be asked for in the batches' order.
+    /// Returns the origins of the lines, which must be read in the order of the batches.
     pub(crate) fn into_origins(self) -> Origins {
         Origins { beside: self.beside.into_iter().peekable(), records: Records::default() }
     }
 
-    /// Names, and up to which line each one's are stored; a name may be there more than once.
+    /// Lists names with the number of their last stored line. A name may appear more than once.
     pub(crate) fn names(&self) -> Vec<Mark> {
         self.records().flat_map(|(_, said)| said.marks).collect()
     }
 
-    /// Whether its first batch is or was there, which has all names.
+    /// Whether the segment has or had its first batch, which has all names.
     pub(crate) fn has_first_batch(&self) -> bool {
         !self.batches.is_empty() || self.is_removed || self.has_lost_first
     }
 
-    /// The number of the first line, where that is known.
+    /// Returns the number of the first line, if it is known.
     pub(crate) fn first_line(&self) -> Option<u64> {
         let entries = self.head.iter().chain(&self.batches).chain(&self.beyond);
         entries.map(|entry| entry.first_line).next()
     }
 
-    /// The number of the line after all that are known.
+    /// Returns the number of the line after all known ones.
     pub(crate) fn next_line(&self) -> u64 {
         let head = self.head.map_or(0, |head| head.first_line);
         let last = self.batches.last().map_or(head, Entry::line_end);
@@ -259,8 +259,8 @@ pub(crate) struct Origins {
 }
 
 impl Origins {
-    /// The parts of a batch that comes behind those that were asked for before. Of a batch whose origins are
-    /// not known it is one.
+    /// Returns the parts of a batch. Batches must be asked for in their order. A batch with unknown origins has one
+    /// part.
     pub(crate) fn of(&mut self, batch: &Entry) -> Vec<StoredPart> {
         let mut parts = Vec::new();
         while let Some((of, entries)) = self.beside.next_if(|(of, _)| of.number <= batch.number) {
@@ -275,7 +275,7 @@ impl Origins {
     }
 }
 
-/// Whether the parts of a batch are all of it.
+/// Whether the parts of a batch add up to its lines and bytes.
 pub(crate) fn adds_up(batch: &Entry, parts: &[StoredPart]) -> bool {
     let sum = |count: fn(&StoredPart) -> u64| parts.iter().map(count).fold(0, u64::saturating_add);
     sum(|part| part.lines) == batch.lines && sum(|part| part.bytes) == batch.bytes
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_batch_may_be_torn_and_one_before_it_not() {
+    fn only_the_last_batch_may_be_torn() {
         let synced = [batch(0, AFTER_SYNC), batch(1, AFTER_SYNC), batch(2, AFTER_SYNC)];
         let index = index(&synced);
         let whole = scan(&index, &[]);
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(torn.index_end(), 3 * 64);
         let damaged = scan(&index, &[1]);
         assert_eq!((damaged.state(), damaged.end()), (State::Damaged, 10));
-        assert_eq!(damaged.next_line(), 106, "a number is never given twice");
+        assert_eq!(damaged.next_line(), 106, "a line number is never reused");
         for len in 0..index.len() {
             assert_ne!(scan(&index[..len], &[]).state(), State::Damaged, "cut at {len}");
         }
@@ -338,18 +338,19 @@ mod tests {
         assert_eq!((seen.state(), seen.end()), (State::Open, 30));
         assert_eq!(names(&seen), [("web".into(), 5)]);
         assert_eq!(seen.index_end(), index(&whole).len() as u64);
-        // The batch's entry was written, and that of its name was not.
+        // The batch's entry was written, but not the entry of its name.
         let mut torn = index(&whole[..3]);
         torn[2 * ENTRY_BYTES] ^= 1;
         let seen = scan(&torn, &[]);
         assert_eq!((seen.state(), seen.end(), names(&seen)), (State::Open, 10, Vec::new()));
-        // The name's was, and the batch's bytes were not.
+        // The entry of the name was written, but not the batch's bytes.
         let seen = scan(&index(&whole[..3]), &[1]);
         assert_eq!((seen.end(), names(&seen)), (10, Vec::new()));
         assert_eq!(seen.index_end(), 2 * ENTRY_BYTES as u64);
     }
 
-    /// It has the number of the next line, which the next segment begins with: its names were lost.
+    /// Such a batch has the number of the next line, which is also the first line of the next segment. Its names used
+    /// to be lost.
     #[test]
     fn a_batch_of_names_alone_ends_a_segment() {
         let name = Entry::of_name("web", 5).next().unwrap();
@@ -367,29 +368,29 @@ mod tests {
     }
 
     #[test]
-    fn without_syncs_any_of_the_last_may_be_torn() {
+    fn without_syncs_several_batches_may_be_torn() {
         let index = index(&[batch(0, 0), batch(1, 0), batch(2, 0)]);
         let torn = scan(&index, &[1]);
         assert_eq!((torn.state(), torn.end()), (State::Open, 10));
     }
 
     #[test]
-    fn a_seal_has_to_sum_up() {
+    fn a_seal_must_match_its_batches() {
         let seal =
             Entry { number: 2, offset: 20, lines: 4, first_line: 104, ..Entry::new(Kind::Seal) };
         let sealed = index(&[batch(0, 0), batch(1, 0), seal]);
         assert_eq!(scan(&sealed, &[]).state(), State::Sealed);
-        assert_eq!(scan(&sealed, &[1]).state(), State::Damaged, "what was sealed was synced");
+        assert_eq!(scan(&sealed, &[1]).state(), State::Damaged, "a sealed batch was synced");
         let wrong = index(&[batch(0, 0), seal]);
         assert_eq!(scan(&wrong, &[]).state(), State::Damaged);
     }
 
     #[test]
-    fn without_lines_it_is_removed_where_its_head_says_so_and_else_damaged() {
+    fn a_segment_without_lines_is_damaged_unless_its_head_says_removed() {
         let seal =
             Entry { number: 2, offset: 20, lines: 4, first_line: 104, ..Entry::new(Kind::Seal) };
         let mut sealed = index(&[batch(0, 0), batch(1, 0), seal]);
-        assert_eq!(Scan::removed(&sealed), None, "retention did not say so");
+        assert_eq!(Scan::removed(&sealed), None, "no removal is recorded");
         let lost = scan(&sealed, &[0, 1]);
         assert_eq!((lost.state(), lost.next_line()), (State::Damaged, 104));
         let head = Entry { first_line: 100, flags: REMOVED, ..Entry::new(Kind::Head) };
@@ -397,32 +398,36 @@ mod tests {
         let removed = Scan::removed(&sealed).unwrap();
         assert_eq!((removed.state(), removed.next_line()), (State::Removed, 104));
         assert_eq!((removed.first_line(), removed.end()), (Some(100), 0));
-        // One that failed and was never sealed.
+        // This segment failed and was never sealed.
         let removed = Scan::removed(&sealed[..3 * ENTRY_BYTES]).unwrap();
         assert_eq!((removed.state(), removed.next_line()), (State::Removed, 104));
-        // Its lines are still there: a crash came between.
+        // The lines still exist, because a crash interrupted the removal.
         assert_eq!(scan(&sealed, &[]).state(), State::Sealed);
     }
 
-    /// The entry of a batch that came after a sync tells of those before it, whatever became of its own
-    /// bytes: a file of lines that vanished, or was cut far before its end, was a torn tail.
+    /// The entry of a batch after a sync proves that the earlier batches were stored, even if its own bytes are not
+    /// whole. A file of lines that vanished, or was cut far before its end, used to count as a torn tail.
     #[test]
-    fn more_than_the_last_batch_is_no_torn_tail() {
+    fn losing_more_than_the_last_batch_is_damage() {
         let name = Entry::of_name("web", 6).next().unwrap();
         let named = batch(0, AFTER_SYNC | 1 << crate::segment::entry::BESIDE_SHIFT);
         let index = index(&[name, named, batch(1, AFTER_SYNC), batch(2, AFTER_SYNC)]);
         let lost = scan(&index, &[0, 1, 2]);
         assert_eq!((lost.state(), lost.next_line()), (State::Damaged, 104));
-        assert_eq!(names(&lost), [("web".into(), 6)], "its client was told");
+        assert_eq!(names(&lost), [("web".into(), 6)], "its client was acknowledged");
         assert!(lost.has_first_batch());
         let cut = scan(&index, &[1, 2]);
         assert_eq!((cut.state(), cut.end(), cut.next_line()), (State::Damaged, 10, 104));
         assert_eq!(scan(&index, &[2]).state(), State::Open);
-        assert_eq!(scan(&index[..3 * ENTRY_BYTES], &[0]).state(), State::Open, "the only one");
+        assert_eq!(
+            scan(&index[..3 * ENTRY_BYTES], &[0]).state(),
+            State::Open,
+            "the only batch may be torn"
+        );
     }
 
     #[test]
-    fn nothing_is_empty_and_a_damaged_head_hides_nothing() {
+    fn an_index_without_entries_is_empty_and_a_damaged_head_hides_no_batch() {
         assert_eq!(scan(&[], &[]).state(), State::Empty);
         assert_eq!(scan(&[0; 200], &[]).state(), State::Empty);
         let mut index = index(&[batch(0, AFTER_SYNC)]);

@@ -1,31 +1,31 @@
-//! Memory for direct writes: whole blocks, at addresses that direct I/O takes.
+//! Memory for direct writes: whole blocks at aligned addresses.
 //!
-//! A batch begins where the last one ended, mostly within a block. That block is written again with the same
-//! bytes up to there, so a disk that keeps any mixture of the two keeps them. The rest of the last block is
-//! filled with spaces. The next batch overwrites them, or they are cut off when the segment is sealed.
+//! A batch begins where the last one ended, usually within a block. That block is written again with the same bytes
+//! before the batch, so even a disk that mixes old and new content of the block keeps them. The rest of the last block
+//! is filled with spaces. The next batch overwrites them, and a seal cuts them off.
 
 use ringwise::{AlignedBuf, Buffer, OwnedBuffer};
 
 /// Offsets, lengths and addresses are multiples of this, which is enough for common devices.
 pub(crate) const BLOCK_BYTES: usize = 4096;
-/// What is written behind the last line.
+/// The byte that fills the last block after the last line.
 pub(crate) const FILLER: u8 = b' ';
-/// Memory that is kept for the next batch at most.
+/// The most memory that is kept for the next batch.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// A batch in whole blocks.
+/// A batch as whole blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
-    /// Nothing while a write has it.
+    /// Nothing during a write, which owns the memory.
     memory: Option<AlignedBuf>,
-    /// The bytes in the segment's last block, if that is not full.
+    /// The bytes of the segment in its last block, if that is not full.
     tail: Vec<u8>,
     /// Bytes to write.
     len: usize,
 }
 
 impl Staging {
-    /// Another segment begins.
+    /// Starts another segment.
     pub(crate) fn restart(&mut self) {
         self.tail.clear();
     }
@@ -43,29 +43,29 @@ impl Staging {
         self.memory = Some(memory);
     }
 
-    /// Bytes of the segment before the batch in its first block.
+    /// The bytes of the segment in the first block, before the batch.
     pub(crate) fn before(&self) -> usize {
         self.tail.len()
     }
 
-    /// What is to be written, which [`fill`](Self::fill) made.
+    /// Returns the blocks to write, as [`fill`](Self::fill) made them.
     pub(crate) fn give(&mut self) -> Buffer {
-        let memory = self.memory.take().expect("it was filled, and is given once");
+        let memory = self.memory.take().expect("the memory was filled and is taken once");
         Buffer::from(memory).slice(..self.len)
     }
 
-    /// A write has ended.
+    /// Takes the memory back after a write.
     pub(crate) fn take_back(&mut self, buffer: Option<Buffer>) {
         self.memory = buffer.and_then(|buffer| AlignedBuf::try_from_buffer(buffer).ok());
     }
 
-    /// The batch is in the segment now.
+    /// Notes that the batch is now part of the segment.
     pub(crate) fn commit(&mut self, data: &[u8]) {
         let end = self.tail.len() + data.len();
         if end >= BLOCK_BYTES {
             self.tail.clear();
         }
-        // The end of it, or all if it ends in the block that it began in.
+        // Keeps the bytes after the last block boundary, or the whole batch if it crosses none.
         let rest = (end % BLOCK_BYTES).min(data.len());
         self.tail.extend_from_slice(&data[data.len() - rest..]);
         self.memory = self.memory.take().filter(|memory| memory.len() <= KEPT_BYTES);
@@ -76,7 +76,7 @@ impl Staging {
 mod tests {
     use super::*;
 
-    /// Batches of any size make the same file as plain writes, and no write changes what was there.
+    /// Batches of any size make the same file as plain writes, and no write changes the bytes before it.
     #[test]
     fn blocks_add_up_to_the_lines() {
         let mut random = fastrand::Rng::with_seed(1);
@@ -92,7 +92,7 @@ mod tests {
                 assert!(staging.len.is_multiple_of(BLOCK_BYTES));
                 let buffer = staging.give();
                 let written = buffer.selected();
-                assert!(written.starts_with(&expected[start..]), "what was there stays");
+                assert!(written.starts_with(&expected[start..]), "earlier bytes stay");
                 file.truncate(start);
                 file.extend_from_slice(written);
                 staging.take_back(Some(buffer));

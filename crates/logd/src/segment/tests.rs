@@ -1,4 +1,4 @@
-//! Tests of all of a segment's life, and what tests read a stream in memory with.
+//! Tests of the whole life of a segment, and helpers that read a stream in memory.
 
 mod crashes;
 
@@ -18,17 +18,17 @@ pub(super) fn in_memory(files: Vec<(u64, Part, Vec<u8>)>) -> InMemory {
     segments
 }
 
-/// The lines of a stream, and what is wrong with it.
+/// Returns the lines of a stream, and its problems.
 pub(super) fn lines_of(files: Vec<(u64, Part, Vec<u8>)>) -> (Vec<String>, Vec<String>) {
     let segments = in_memory(files);
     let judged = verify(&segments, |_| Ok(())).unwrap();
     let (out, problems) = read_all(segments).unwrap();
-    assert_eq!(problems, judged, "read and verified");
+    assert_eq!(problems, judged, "reading and verifying find the same problems");
     let text = String::from_utf8(out).unwrap();
     (text.lines().map(str::to_owned).collect(), problems)
 }
 
-/// The lines of a stream, with who sent each.
+/// Returns the lines of a stream, with the sender of each.
 fn origins_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<(String, Option<Origin>)> {
     let mut reader = Reader::new(in_memory(files), 0, 0).with_origins(Some(0));
     let mut found = Vec::new();
@@ -41,13 +41,13 @@ fn origins_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<(String, Option<Origin>)>
     found
 }
 
-/// The names in a stream, as a start finds them.
+/// Returns the names in a stream, as a start reads them.
 fn names_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<Mark> {
     names_of_stream(&in_memory(files)).unwrap()
 }
 
 impl Entry {
-    /// The entries of a name as earlier versions wrote them.
+    /// Makes the entries of a name as earlier versions wrote them.
     pub(crate) fn of_name(name: &str, line: u64) -> impl Iterator<Item = Entry> {
         name.as_bytes().chunks(40).enumerate().map(move |(place, piece)| {
             let mut bytes = [0; ENTRY_BYTES];

@@ -1,4 +1,4 @@
-//! Reads a packed segment as if it were plain. Reading goes forward; to go back, it begins again at the front.
+//! Reads a packed segment as if it were plain. It reads forwards. To go back, it starts again from the beginning.
 
 use std::{
     cell::RefCell,
@@ -12,27 +12,27 @@ type Decoder = zstd::stream::read::Decoder<'static, BufReader<File>>;
 pub(crate) struct Unpacker {
     file: File,
     len: u64,
-    /// The decoder and its place.
+    /// The decoder and its position.
     place: RefCell<Option<(Decoder, u64)>>,
 }
 
 impl Unpacker {
     pub(crate) fn new(file: File) -> io::Result<Unpacker> {
-        /// As long as the header of a frame is at most.
+        /// The longest header of a zstd frame.
         const HEADER_BYTES: u64 = 18;
         let mut header = Vec::new();
         (&file).take(HEADER_BYTES).read_to_end(&mut header)?;
-        // Without a good header the file has no lines.
+        // Without a valid header the file has no lines.
         let len = zstd::zstd_safe::get_frame_content_size(&header).ok().flatten().unwrap_or(0);
         Ok(Unpacker { file, len, place: RefCell::default() })
     }
 
-    /// The unpacked length that the file says.
+    /// Returns the unpacked length, as the header of the file gives it.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Reads bytes at a place; nothing if the file is damaged.
+    /// Reads bytes at an offset. Returns nothing if the file is damaged.
     pub(crate) fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
         let mut place = self.place.borrow_mut();
         let begun = place.take().filter(|(_, at)| *at <= offset);
@@ -45,7 +45,7 @@ impl Unpacker {
                 *place = Some((decoder, offset + len as u64));
                 Ok(Some(bytes))
             }
-            // Errors of the kernel have numbers, those of the format have none.
+            // Errors of the kernel have an errno; errors of the format have none.
             Err(error) if error.raw_os_error().is_none() => Ok(None),
             Err(error) => Err(error),
         }
@@ -90,7 +90,7 @@ mod tests {
 
     const STREAM: Stream = Stream { content: Content::Lines, number: 0 };
 
-    /// A sealed segment of two batches on a real disk, packed.
+    /// Makes a sealed segment of two batches on a real disk, and packs it.
     fn packed(directory: &Path) -> Vec<u8> {
         let batches =
             [&b"{\"a\":1}\n{\"a\":2}\n"[..], b"{\"a\":3}\n{\"a\":44}\n"].map(<[u8]>::to_vec);
@@ -131,9 +131,9 @@ mod tests {
         assert_eq!((recovered.next_serial, recovered.next_line), (1, 4));
     }
 
-    /// Cut or spoilt at every byte: no line is invented, and what is lost is told.
+    /// A file that is cut or corrupted at any byte never yields invented lines, and the loss is reported.
     #[test]
-    fn a_packed_segment_that_is_spoilt_says_so() {
+    fn a_corrupted_packed_segment_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let packed = packed(directory.path());
         let path = directory.path().join(STREAM.file(0, Part::Packed));
@@ -141,7 +141,7 @@ mod tests {
         let check = |bytes: &[u8], what: &str| {
             std::fs::write(&path, bytes).unwrap();
             let (lines, problems) = read(directory.path(), 0);
-            // Each batch by itself.
+            // Either batch can be lost without the other.
             let halves = [&whole[..16], &whole[16..], &whole[..], &[]];
             assert!(halves.contains(&&lines[..]), "{what}: {lines:?}");
             assert_eq!(lines.len() == whole.len(), problems.is_empty(), "{what}: {problems:?}");
@@ -152,11 +152,11 @@ mod tests {
             spoilt[place] ^= 0x10;
             check(&spoilt, &format!("spoilt at {place}"));
         }
-        check(&packed, "as it was");
+        check(&packed, "unchanged");
     }
 
     #[test]
-    fn what_is_not_sealed_or_not_whole_is_not_packed() {
+    fn only_whole_sealed_segments_are_packed() {
         let directory = tempfile::tempdir().unwrap();
         packed(directory.path());
         let path = |part| directory.path().join(STREAM.file(0, part));

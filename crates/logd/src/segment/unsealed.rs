@@ -1,4 +1,4 @@
-//! Sealing a segment, which may happen long after its last batch and on another thread.
+//! Seals a segment. This may happen long after its last batch, and on another thread.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::{
     entry::{Entry, Kind},
 };
 
-/// A segment that nothing is written to any more.
+/// A segment that is no longer written.
 #[derive(Debug)]
 pub(crate) struct Unsealed {
     pub(super) name: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Unsealed {
     pub(super) index_bytes: u64,
     /// Whether spaces follow the last line.
     pub(super) is_filled: bool,
-    /// Whether parts of a batch follow that went to another segment.
+    /// Whether parts of a batch follow that was written to another segment instead.
     pub(super) is_torn: bool,
     pub(super) batches: u64,
     pub(super) bytes: u64,
@@ -28,16 +28,16 @@ pub(crate) struct Unsealed {
 }
 
 impl Unsealed {
-    /// Its name, for people.
+    /// The name of the segment, for people.
     pub(crate) fn name(&self) -> &Path {
         &self.name
     }
 
-    /// Seals it, durably. The thread waits for it.
+    /// Seals the segment durably. The thread waits for it.
     ///
     /// # Errors
     ///
-    /// Why it could not be written or synced. Without a seal it is still read up to its last whole batch.
+    /// The error of a write or sync. A segment without a seal is still read up to its last whole batch.
     pub(crate) fn seal(&self, local: &mut Local) -> Result<(), ringwise::Error> {
         if self.is_filled || self.is_torn {
             run(local, || Operation::set_len(&self.data, self.bytes)).map(drop)?;

@@ -1,8 +1,7 @@
 //! Reads one segment: which of its batches are whole, and their bytes.
 //!
-//! When a segment failed, its last batch was written again to the next one. The head of the next one says
-//! from which line on it is the one to read, so nothing is shown twice. Which segments a stream has is
-//! decided in `reader`.
+//! If a segment failed, its last batch was written again to the next segment. The head of the next segment has the line
+//! from which on that segment is valid, so no line is read twice. `reader` finds the segments of a stream.
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::PathBuf};
 
@@ -30,7 +29,7 @@ impl Lines {
         }
     }
 
-    /// Reads bytes within the length; nothing if the file is damaged.
+    /// Reads bytes that are within the length. Returns nothing if the file is damaged.
     fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
         match self {
             Lines::Plain(file) => {
@@ -44,7 +43,7 @@ impl Lines {
     }
 }
 
-/// A segment that is open.
+/// An open segment.
 pub(crate) struct Segment {
     pub(crate) directory: PathBuf,
     pub(crate) name: PathBuf,
@@ -53,7 +52,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// A batch's bytes, if they have its checksum.
+    /// Returns a batch's bytes, if they have its checksum.
     pub(crate) fn bytes_of(&self, batch: &Entry) -> Result<Option<Vec<u8>>, LogdError> {
         let Some(data) = &self.data else { return Ok(None) };
         let bytes = data.len().and_then(|data_bytes| whole(data, data_bytes, batch));
@@ -64,8 +63,8 @@ impl Segment {
         LogdError::on(&self.directory.join(&self.name), error)
     }
 
-    /// Checks all of it, except batches whose lines all come before `from`. Lines from `until_line` on are
-    /// the next segment's.
+    /// Checks the whole segment, except batches whose lines all come before `from`. Lines from `until_line` on belong
+    /// to the next segment.
     pub(crate) fn view(&self, from: u64, until_line: u64) -> Result<View<'_>, LogdError> {
         let name = &self.name;
         let is_gone = self.data.is_none();
@@ -86,7 +85,7 @@ impl Segment {
     }
 }
 
-/// A batch's bytes, if they have its checksum.
+/// Returns a batch's bytes, if they have its checksum.
 fn whole(data: &Lines, data_bytes: u64, batch: &Entry) -> io::Result<Option<Vec<u8>>> {
     let end = batch.offset.checked_add(batch.bytes);
     let (Some(_), Ok(len)) = (end.filter(|end| *end <= data_bytes), usize::try_from(batch.bytes))
@@ -97,59 +96,59 @@ fn whole(data: &Lines, data_bytes: u64, batch: &Entry) -> io::Result<Option<Vec<
     Ok(bytes.filter(|bytes| crc32fast::hash(bytes) == batch.checksum))
 }
 
-/// A segment that was checked.
+/// A segment after its check.
 pub(crate) struct View<'a> {
     name: &'a PathBuf,
     scan: Scan,
-    /// There are no lines.
+    /// The file of lines does not exist.
     is_gone: bool,
     data_bytes: u64,
     until_line: u64,
 }
 
 impl View<'_> {
-    /// The batches that are to be read, in order.
+    /// Lists the batches to read, in order.
     pub(crate) fn batches(&self) -> impl Iterator<Item = &Entry> {
         let all = self.scan.batches.iter().chain(&self.scan.beyond);
         all.filter(|batch| batch.is_before(self.until_line))
     }
 
-    /// The number of its first line, where that is known and it has something to be read.
+    /// Returns the number of the first line, if it is known and the segment is not empty.
     pub(crate) fn first_line(&self) -> Option<u64> {
         let is_empty = self.scan.state() == State::Empty;
         self.scan.first_line().filter(|_| !is_empty)
     }
 
-    /// The number of the line that comes after its last, where that is known.
+    /// Returns the number of the line after the last one, if it is known.
     pub(crate) fn line_end(&self) -> Option<u64> {
         let is_empty = self.scan.state() == State::Empty;
         (!is_empty).then(|| self.scan.next_line().min(self.until_line))
     }
 
-    /// The origins of its batches' lines.
+    /// Returns the origins of the lines of its batches.
     pub(crate) fn into_origins(self) -> Origins {
         self.scan.into_origins()
     }
 
-    /// The names of clients in it, and whether these are all names. A batch that the next segment has
-    /// instead is left out.
+    /// Returns the names of clients in the segment, and whether these are all names. A batch that was written again to
+    /// the next segment is left out.
     pub(crate) fn into_names(mut self) -> (Vec<Mark>, bool) {
         self.scan.end_at(self.until_line);
         (self.scan.names(), self.scan.has_first_batch())
     }
 }
 
-/// Finds what is wrong with a stream, segment by segment.
+/// Finds the problems of a stream, segment by segment.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
-    /// The line that comes next, once that is known.
+    /// The number of the next line, once it is known.
     expected: Option<u64>,
-    /// Things that are wrong, a line each.
+    /// The problems, a line each.
     pub(crate) problems: Vec<String>,
 }
 
 impl Judge {
-    /// Checks the next segment; gives a line that describes it.
+    /// Checks the next segment and returns a line that describes it.
     pub(crate) fn look(&mut self, view: &View<'_>, is_last: bool) -> String {
         let (scan, name) = (&view.scan, view.name.display());
         let batches = view.batches().count();
@@ -189,7 +188,7 @@ impl Judge {
         line
     }
 
-    /// Notes batches whose parts do not add up to their lines. Damage was reported before.
+    /// Reports batches whose parts do not add up to their lines. Damage is reported elsewhere.
     fn look_at_origins(&mut self, view: &View<'_>) {
         if view.scan.state() == State::Damaged {
             return;
@@ -199,12 +198,13 @@ impl Judge {
             let is_right = said.parts.is_empty() || is_known && adds_up(batch, &said.parts);
             if said.is_spoilt || !is_right {
                 let (name, number) = (view.name.display(), batch.number);
-                self.problems.push(format!("{name}: the origins of batch {number} do not add up"));
+                self.problems
+                    .push(format!("{name}: the senders of batch {number} do not match its lines"));
             }
         }
     }
 
-    /// Notes missing lines between segments.
+    /// Reports missing lines between segments.
     fn follow(&mut self, view: &View<'_>) {
         let Some(end) = view.line_end() else { return };
         if let (Some(expected), Some(first)) = (self.expected, view.first_line())

@@ -1,17 +1,16 @@
-//! What a stream writes next: the rules of commits, without any I/O. What happened goes in, and what to do
-//! comes out.
+//! The rules of commits: what a stream writes next. This module does no I/O. The appender reports what happened, and
+//! asks for the next step.
 //!
-//! A batch is committed when its bytes and its entry are written and, where durability is promised, synced,
-//! and the names of new files too (invariant 10 of docs/explanation/ownership.md). The next batch begins after that, so
-//! a power cut tears at most one. The library's [`Steps`] say what follows a short write. This file says what
-//! follows an error:
+//! A batch is committed when its bytes and its entry are written. If durability is promised, they and the names of new
+//! files must also be synced (invariant 10 of docs/explanation/ownership.md). Only then does the next batch begin, so a
+//! power cut tears at most one. The library's [`Steps`] continue short writes. This module decides what follows an
+//! error:
 //!
-//! - A sync that failed is never tried again. The segment is left as it is, and the batch, which is still in
-//!   memory, is written to a new one.
-//! - If there is no space, the write is tried again later. If the file may not grow, the segment ends before
-//!   the batch.
-//! - If the kernel has no thread for a write or sync (a limit of processes), it cancels that. The daemon then
-//!   makes it on a loop of its own.
+//! - A failed sync is never repeated. The segment is abandoned, and the batch, which is still in memory, is written to
+//!   a new segment.
+//! - If there is no space, the write is repeated later. If the file may not grow, the segment ends before the batch.
+//! - If the kernel has no thread for a write or sync (a limit of processes), it cancels the operation. The daemon then
+//!   performs it on a loop of its own.
 
 use std::{
     path::PathBuf,
@@ -36,13 +35,13 @@ use crate::{
     names::{Mark, Names},
 };
 
-/// Failures in a row, of other than space, that end the attempts.
+/// Consecutive failures after which the stream gives up. Lack of space does not count.
 const FAILURES_MAX: u32 = 3;
 
 /// When a batch is tried again after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Retry {
-    /// The error lost nothing: space or descriptors were missing.
+    /// Nothing was lost: space or descriptors were missing.
     Soon,
     Later,
 }
@@ -62,13 +61,13 @@ impl Retry {
 pub(crate) struct Limits {
     pub(crate) bytes: u64,
     pub(crate) age: Duration,
-    /// Bytes of the file system that have to be free for a batch to begin.
+    /// Bytes that must be free on the file system for a batch to begin.
     pub(crate) min_free: u64,
-    /// Whether lines go past the page cache, where the file system lets them.
+    /// Whether lines bypass the page cache, if the file system supports that.
     pub(crate) is_direct: bool,
 }
 
-/// How a stream is to be written.
+/// How a stream is written.
 pub(crate) struct Plan {
     pub(crate) directory: PathBuf,
     pub(crate) stream: Stream,
@@ -76,54 +75,54 @@ pub(crate) struct Plan {
     pub(crate) limits: Limits,
     pub(crate) next_serial: u64,
     pub(crate) next_line: u64,
-    /// The first batch of each segment stores all of them.
+    /// All known names. The first batch of each segment stores them.
     pub(crate) names: Arc<Names>,
-    /// The tags of its operations: this, and the lowest byte for the chain and the step.
+    /// The tags of its operations are this value with the chain and the step in the lowest byte.
     pub(crate) tag: u64,
 }
 
-/// What is to be committed: whole lines, or names alone.
+/// The content of a commit: whole lines, or names alone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     pub(crate) data: Vec<u8>,
     pub(crate) lines: u64,
-    /// Clients that named themselves and have lines in it.
+    /// Clients with names that have lines in it.
     pub(crate) names: Vec<Mark>,
-    /// Who sent which of the lines.
+    /// The senders of the lines.
     pub(crate) parts: Vec<SentPart>,
 }
 
-/// What to do next.
+/// The next step.
 pub(super) enum Step {
-    /// Open the files of this segment, and say what came of it by [`Writing::opened`].
+    /// Open the files of this segment, and report the result to [`Writing::opened`].
     Open { serial: u64, is_direct: bool },
-    /// Hand these operations over, linked in this order.
+    /// Submit these operations, linked in this order.
     Push(Vec<(Operation, u64)>),
     /// Wait for a completion, a batch or a retry.
     Wait,
-    /// The batch is committed; the memory can be used again.
+    /// The batch is committed. The memory can be used again.
     Committed(Vec<u8>),
-    /// Nothing is under way, for this reason; call [`Writing::retry`] then.
+    /// Nothing is in flight, for this reason. The next call is [`Writing::retry`].
     Stalled(String, Retry),
     /// Nothing more can be stored.
     Fatal(String),
 }
 
-/// The files of a segment that is written to.
+/// The files of the segment that is being written.
 pub(super) struct Files {
     pub(super) data: Descriptor,
     pub(super) index: Descriptor,
     pub(super) is_direct: bool,
 }
 
-/// What was done and what failed, counted.
+/// Counts of operations and failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// Segments that failed and are not written to any more.
+    /// Segments that failed and are no longer written.
     pub(crate) dead_segments: u64,
-    /// Syncs that were asked for.
+    /// Submitted syncs.
     pub(crate) syncs: u64,
-    /// Writes of lines, those of what was left of short ones among them.
+    /// Submitted writes of lines. The rest of a short write counts again.
     pub(crate) writes: u64,
 }
 
@@ -140,10 +139,10 @@ struct Segment {
     dictionary: Dictionary,
 }
 
-/// A batch on its way.
+/// A batch that is being committed.
 struct Batch {
     given: Given,
-    /// Bytes of its data, which a chain has while it is written.
+    /// The length of its data. The data itself is in a chain while it is written.
     len: u64,
     checksum: u32,
     entry_bytes: u64,
@@ -152,12 +151,12 @@ struct Batch {
     is_stalled: bool,
 }
 
-/// Steps on one of the files.
+/// Operations on one of the files.
 struct Chain {
     target: Target,
     steps: Steps,
     state: State,
-    /// Whether its last operations were handed to the daemon's own loop.
+    /// Whether its last operations went to the daemon's own loop.
     was_aside: bool,
 }
 
@@ -179,13 +178,13 @@ enum State {
 }
 
 enum Trouble {
-    /// There is no space or no descriptor. Nothing was lost, and the same is tried again later.
+    /// There is no space or no descriptor. Nothing was lost, and the same operation is repeated later.
     Passing(String),
-    /// The segment is not to be trusted any more.
+    /// The segment cannot be trusted any more.
     Segment(String),
-    /// The file may not grow so far: the batch is for the next segment.
+    /// The file may not grow so far. The batch goes to the next segment.
     Size(String),
-    /// The segment is not to be trusted, and there may be no space for another yet.
+    /// The segment cannot be trusted, and there may be no space for another yet.
     SegmentAndSpace(String),
 }
 
@@ -197,10 +196,10 @@ pub(super) struct Writing {
     segment: Option<Segment>,
     batch: Option<Batch>,
     staging: Staging,
-    /// Segments that ended and were not handed on yet.
+    /// Segments that ended and wait to be handed on.
     pub(super) seals: Vec<Unsealed>,
     failures: u32,
-    /// The size of files that was not to be had, if one was not.
+    /// The file size at which a write failed, if one did.
     file_max: u64,
     /// Whether the kernel has no thread for this segment's operations.
     pub(super) is_aside: bool,
@@ -229,10 +228,10 @@ impl Writing {
         self.is_direct = limits.is_direct;
     }
 
-    /// Begins a batch; none may be on its way.
+    /// Starts to commit a batch. No other may be in progress.
     pub(super) fn begin(&mut self, given: Given) {
         let has_content = !given.data.is_empty() || !given.names.is_empty();
-        assert!(self.batch.is_none() && has_content, "one batch at a time, of something");
+        assert!(self.batch.is_none() && has_content, "one batch at a time, and not an empty one");
         let len = given.data.len() as u64;
         let is_over = self.segment.as_ref().is_some_and(|segment| {
             segment.bytes >= self.plan.limits.bytes
@@ -248,14 +247,14 @@ impl Writing {
         self.batch = Some(Batch { given, len, checksum, entry_bytes, chains, trouble, is_stalled });
     }
 
-    /// Goes on after [`Step::Stalled`].
+    /// Continues after [`Step::Stalled`].
     pub(super) fn retry(&mut self) {
         if let Some(batch) = &mut self.batch {
             batch.is_stalled = false;
         }
     }
 
-    /// What to do next. To be asked until it is to wait.
+    /// Returns the next step. The caller repeats the call until the step is to wait.
     pub(super) fn step(&mut self) -> Step {
         let Some(batch) = self.batch.as_mut().filter(|batch| !batch.is_stalled) else {
             return Step::Wait;
@@ -268,7 +267,7 @@ impl Writing {
             return Step::Wait;
         }
         if self.segment.is_none() {
-            // Whatever comes of it, its name is not used again.
+            // The number is not used again, even if the open fails.
             let serial = self.plan.next_serial;
             self.plan.next_serial += 1;
             return Step::Open { serial, is_direct: self.is_direct };
@@ -276,7 +275,7 @@ impl Writing {
         if batch.chains.is_empty() {
             self.lay_out();
         }
-        let batch = self.batch.as_mut().expect("it was there just now");
+        let batch = self.batch.as_mut().expect("the batch exists: this function checked it above");
         if let Some(due) = batch.chains.iter().position(|chain| chain.state == State::Due) {
             return Step::Push(self.hand_over(due));
         }
@@ -292,7 +291,7 @@ impl Writing {
             Ok(files) => {
                 self.is_direct = files.is_direct;
                 self.staging.restart();
-                // Its limit may have been raised, or others may have gone.
+                // The limit may have been raised, or other processes may have ended.
                 self.is_aside = false;
                 self.segment = Some(Segment {
                     files,
@@ -345,7 +344,7 @@ impl Writing {
         }
     }
 
-    /// The operations of a chain. The sync is linked to the write, so that whoever has written goes on to
+    /// Returns the operations of a chain. The sync is linked to the write, so the thread that wrote continues with the
     /// sync without waiting for this thread.
     fn hand_over(&mut self, due: usize) -> Vec<(Operation, u64)> {
         let (Some(segment), Some(batch)) = (&self.segment, &mut self.batch) else {
@@ -384,7 +383,7 @@ impl Writing {
                 let (target, was_aside) = (chain.target, chain.was_aside);
                 let has_no_thread = is_cancelled(&error) && !was_aside;
                 self.is_aside |= has_no_thread;
-                // Interrupted, it did nothing.
+                // An interrupted operation did nothing.
                 if !has_no_thread && !is_transient(&error) {
                     self.note(target, place == 0 && target != Target::Names, &error);
                 }
@@ -392,7 +391,7 @@ impl Writing {
         }
     }
 
-    /// Notes an error after which the batch cannot just go on.
+    /// Notes an error after which the batch cannot simply continue.
     fn note(&mut self, target: Target, is_write: bool, error: &ringwise::Error) {
         let (Some(segment), Some(batch)) = (&self.segment, &mut self.batch) else { return };
         if is_space(error) && is_write {
@@ -405,20 +404,20 @@ impl Writing {
             }
             batch.trouble = Some(Trouble::Size(error.to_string()));
         } else if is_space(error) {
-            // Blocks that were to be found when they are written back, and were not.
+            // The file system found no space for blocks when it wrote them back.
             batch.trouble = Some(Trouble::SegmentAndSpace(passing(error)));
         } else {
-            // Blocks of another size, which only the write tells.
+            // The file may need blocks of another size, which only the write shows.
             self.is_direct &= !is_invalid(error);
             batch.trouble = Some(Trouble::Segment(error.to_string()));
         }
     }
 
-    /// The batch is committed: it counts.
+    /// Counts the batch as committed.
     fn conclude(&mut self) -> Vec<u8> {
         self.dissolve();
-        let batch = self.batch.take().expect("it was looked at just now");
-        let segment = self.segment.as_mut().expect("it was written to");
+        let batch = self.batch.take().expect("the caller has checked that there is a batch");
+        let segment = self.segment.as_mut().expect("the batch was written to a segment");
         segment.bytes += batch.len;
         segment.index_bytes += batch.entry_bytes;
         segment.batches += 1;
@@ -432,7 +431,7 @@ impl Writing {
         batch.given.data
     }
 
-    /// Takes the batch's memory back from its chains, which are over.
+    /// Takes the batch's memory back from its chains, which have ended.
     fn dissolve(&mut self) {
         let Some(batch) = &mut self.batch else { return };
         for chain in batch.chains.drain(..).filter(|chain| chain.target == Target::Data) {
@@ -447,7 +446,7 @@ impl Writing {
         }
     }
 
-    /// Says what follows trouble. Nothing is in flight.
+    /// Decides what follows trouble. Nothing is in flight.
     fn judge(&mut self, trouble: Trouble) -> Step {
         let retry = match trouble {
             Trouble::Passing(_) => Retry::Soon,
@@ -481,7 +480,7 @@ impl Writing {
         if self.failures >= FAILURES_MAX { Step::Fatal(what) } else { Step::Stalled(what, retry) }
     }
 
-    /// Closes the segment, never to be touched again; the batch goes to another.
+    /// Closes the segment for good. The batch goes to another segment.
     fn abandon(&mut self, what: &str) -> String {
         self.dissolve();
         let Some(dead) = self.segment.take() else { return what.to_owned() };
@@ -490,7 +489,7 @@ impl Writing {
         format!("{what}; {} is dead, its last batch goes to another", name.display())
     }
 
-    /// Ends the segment if it is over its age and no batch is on its way.
+    /// Ends the segment if it is over its age and no batch is being committed.
     pub(super) fn tick(&mut self) {
         let age = self.plan.limits.age;
         let is_old = self.segment.as_ref().is_some_and(|segment| segment.opened.elapsed() >= age);
@@ -499,7 +498,7 @@ impl Writing {
         }
     }
 
-    /// Ends the segment: it goes to whoever seals it, durably, whatever the guarantee.
+    /// Ends the segment. It is then sealed durably, whatever the guarantee.
     pub(super) fn seal(&mut self) {
         let Some(segment) = self.segment.take().filter(|segment| segment.batches > 0) else {
             return;
@@ -520,8 +519,8 @@ impl Writing {
     }
 }
 
-/// The batch's entry, after those of its records: the names that have lines in it, and who sent which. Before
-/// those of the segment's first batch come its head and all names, since earlier segments may be removed.
+/// Makes the batch's entry, and before it those of its records: the names with lines in the batch, and the senders. The
+/// first batch of a segment comes after the head and all names, because earlier segments may be removed.
 fn entry_of(plan: &Plan, segment: &mut Segment, batch: &Batch) -> Vec<u8> {
     let (mut entries, mut records) = (Vec::new(), Vec::new());
     if segment.batches == 0 {

@@ -1,7 +1,8 @@
-//! The buffers that the connections of a thread share, small and large ones, and who receives into which.
+//! The small and large receive buffers that the connections of a thread share, and which of them each connection uses.
 //!
-//! While half of the large ones are taken, who comes or sends little gets small ones until it fills one: those who
-//! flood the daemon leave no large buffer for others. It submits nothing.
+//! While more than half of the large buffers are in use, new connections and those that send little receive into small
+//! ones. A connection returns to large ones when it fills a small one. So a client that floods the daemon does not take
+//! all large buffers away from others. This module submits no operations.
 
 use ringwise::{BufferGroup, Descriptor, Error, Local, Operation};
 
@@ -16,11 +17,11 @@ pub(super) struct Buffers {
     large: BufferGroup,
 }
 
-/// Which of them a connection receives into.
+/// The size of the buffers that a connection receives into.
 #[derive(Clone, Copy)]
 pub(super) struct Choice {
     is_large: bool,
-    /// Whether what came last would have fitted a small one.
+    /// Whether the last receive would have fitted into a small buffer.
     was_short: bool,
 }
 
@@ -32,7 +33,7 @@ impl Buffers {
         })
     }
 
-    /// For a connection of which nothing is known.
+    /// Chooses for a new connection.
     pub(super) fn choose(&self) -> Choice {
         Choice { is_large: !self.are_large_taken(), was_short: false }
     }
@@ -47,12 +48,12 @@ impl Buffers {
 }
 
 impl Choice {
-    /// Learns from the length of what came. True: another choice is better now.
+    /// Learns from the length of a receive. True means that the choice has changed.
     pub(super) fn learn(&mut self, len: usize, buffers: &Buffers) -> bool {
         let is_short = (1..SMALL_BYTES).contains(&len);
         let was_short = std::mem::replace(&mut self.was_short, is_short);
         let changes = if self.is_large {
-            // Once may be the end of much.
+            // One short receive may only be the end of a long transfer.
             is_short && was_short && buffers.are_large_taken()
         } else {
             len >= SMALL_BYTES

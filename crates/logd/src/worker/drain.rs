@@ -1,19 +1,19 @@
-//! The end of a thread: what was sent is taken, stored and acknowledged, and then connections are ended.
+//! The drain of a thread: it receives, stores and acknowledges what clients have sent, and then ends connections.
 
 use std::time::{Duration, Instant};
 
 use super::Worker;
 use crate::error::LogdError;
 
-/// How long nothing may come before a drain takes it that all has come.
+/// How long nothing has to arrive until a drain assumes that it has received everything.
 const QUIET_TIME: Duration = Duration::from_millis(100);
 
-/// A drain first takes what has been sent, until nothing comes for a while, then ends connections.
+/// A drain receives until nothing has arrived for a while. Then it ends connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draining {
-    /// When the last bytes came.
+    /// When the last bytes arrived.
     pub(super) received: Instant,
-    /// When taking ends even if more comes.
+    /// When receiving ends even if more arrives.
     taking_until: Instant,
     until: Instant,
     pub(super) is_taking: bool,
@@ -23,7 +23,7 @@ impl Worker {
     pub(super) fn begin_drain(&mut self) -> Result<(), LogdError> {
         let now = Instant::now();
         if let Some(draining) = &mut self.draining {
-            // Asked twice: at once.
+            // A second request ends the drain at once.
             draining.until = now;
             return Ok(());
         }
@@ -36,7 +36,7 @@ impl Worker {
         Ok(self.door.shut(&mut self.local)?)
     }
 
-    /// Ends the taking of a drain when nothing came for a while, or for too long.
+    /// Ends the receiving of a drain if nothing has arrived for a while, or if it has taken too long.
     pub(super) fn look_at_drain(&mut self) {
         let Some(draining) = &mut self.draining else { return };
         let now = Instant::now();

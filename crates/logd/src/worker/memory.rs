@@ -1,8 +1,8 @@
-//! How much a thread's connections keep together, and what is done when that is too much.
+//! The memory that the connections of a thread use together, and what happens if it is too much.
 //!
-//! Senders wait: what comes beyond the budget is left in the shared buffers, of which there are few. Only what
-//! waits for a client is given up, since to wait for that may be to wait for ever: lines without an end, and
-//! answers that are not read.
+//! Usually senders wait: bytes beyond the budget stay in the shared receive buffers, which are few. Only memory that a
+//! client would have to free is given up, because the client may never do so: unfinished lines, and answers that the
+//! client does not read.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::{
     unfinished::{self, Line},
 };
 
-/// How long a client may read nothing before it can be ended for the others' sake.
+/// How long a client may leave answers unread before its connection can be ended to free memory for others.
 const UNREAD_TIME: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Counts what a connection keeps now.
+    /// Updates the count of a connection's memory.
     pub(super) fn count_kept(&mut self, index: usize) {
         if let Some(client) = &mut self.clients[index] {
             let now = client.connection.kept();
@@ -26,8 +26,8 @@ impl Worker {
         }
     }
 
-    /// Ends connections of clients that do not read, where what waits for them takes half of the memory:
-    /// nothing but they could free it.
+    /// Ends connections of clients that do not read their answers or have lines beyond a quota, if together they use more
+    /// than half of the memory. Only these clients could free it otherwise.
     pub(super) fn give_up_answers(&mut self) {
         let max = self.limits.budget_all / 2;
         let Some(excess) = self.kept.unread.checked_sub(max).filter(|excess| *excess > 0) else {
@@ -39,7 +39,7 @@ impl Worker {
             let (owner, bytes) = (client.connection.owner(), client.kept.unread);
             (since.elapsed() > UNREAD_TIME).then_some(Line { connection, owner, bytes, since })
         });
-        // Somewhat more, so that it is not looked at all of them again at once.
+        // Frees a little more, so that the next few bytes do not start another search over all connections.
         let given_up = unfinished::to_give_up(waiting, excess + max / 16);
         if given_up.is_empty() {
             return;
@@ -47,15 +47,15 @@ impl Worker {
         log::remark(
             "answers",
             format_args!(
-                "{} connections are ended, of those with the most answers that are not read or lines \
-                 beyond a quota: too little memory (--budget)",
+                "too little memory (--budget): ended {} connections, those with the most unread answers \
+                 or lines beyond a quota",
                 given_up.len()
             ),
         );
         for index in given_up {
             if let Some(client) = &mut self.clients[index] {
                 client.connection.give_up_answers();
-                // The send in flight ends with it.
+                // The shutdown also ends the send in flight.
                 let _ = net::shutdown(&client.socket, net::Shutdown::Both);
             }
             self.count_kept(index);
@@ -63,8 +63,8 @@ impl Worker {
         }
     }
 
-    /// Has unfinished lines given up that have more memory than all of them may: half of what there
-    /// is, since were they to fill all of it nothing would ever go on.
+    /// Gives up unfinished lines if together they use more than half of the memory. If they filled all of it, no line
+    /// could ever be finished.
     pub(super) fn give_up_lines(&mut self) {
         let Some(excess) = self.partials.excess(self.limits.budget_all / 2) else { return };
         let lines = self.clients.iter().enumerate().filter_map(|(connection, client)| {
@@ -77,7 +77,7 @@ impl Worker {
         log::remark(
             "unfinished",
             format_args!(
-                "{} unfinished lines are given up, of who has the most: too little memory (--budget)",
+                "too little memory (--budget): gave up {} unfinished lines, of the clients that hold the most",
                 given_up.len()
             ),
         );
@@ -93,15 +93,15 @@ impl Worker {
         self.batch.held() + self.committing_held + self.partials.bytes + self.kept.bytes
     }
 
-    /// Whether all connections together hold more than they may. Of an unfinished line each may keep a
-    /// little whatever the others do, so that is not counted.
+    /// Whether all connections together use more than the budget. The few bytes of an unfinished line that each
+    /// connection may always keep are not counted.
     pub(super) fn is_over(&self) -> bool {
         self.held() - self.partials.free() > self.limits.budget_all
     }
 
-    /// Whether what comes is left in its buffers, of which there are few, so that senders wait. The batch
-    /// that is filled is large enough to go next; or where storing has stalled, or there is no space, the
-    /// budget is used up.
+    /// Whether received bytes stay in their buffers, so that senders wait: the batch that is being filled is large
+    /// enough, or the budget is used up. The size of the batch does not count while storing has stalled or space is
+    /// short.
     pub(super) fn is_full(&self) -> bool {
         let is_large = !self.batch.is_empty() && self.batch.held() >= self.limits.commit_max;
         let is_storing = !self.storage.is_stalled() && !self.storage.is_low();

@@ -1,8 +1,8 @@
-//! What was received and not looked at yet, and whose turn is next.
+//! Received bytes that were not looked at yet, and whose turn is next.
 //!
-//! Who sent little goes before those who sent more than a small buffer holds, so that a client with one line does not
-//! wait for each of a hundred that flood the daemon. Of the bytes both get half while both wait, so neither can
-//! keep out the other. It looks into nothing that was received.
+//! Connections that sent little go before those that sent more than a small buffer holds, so a client with one line
+//! does not wait for a hundred clients that flood the daemon. While both kinds wait, each gets half of the bytes, so
+//! neither can starve the other. This module does not interpret received bytes.
 
 use std::collections::VecDeque;
 
@@ -10,15 +10,15 @@ use ringwise::Completion;
 
 use super::buffers::{LARGE_BYTES, SMALL_BYTES};
 
-/// What is looked at of a connection before it waits behind the others, and of those that sent little before one
-/// of those that sent much.
+/// The bytes of a connection that are looked at in one turn. It is also the number of bytes of small ones before a
+/// large one has a turn.
 const TURN_EACH_BYTES: usize = LARGE_BYTES;
 
-/// What a connection has waiting.
+/// The received bytes that a connection has waiting.
 #[derive(Default)]
 pub(super) struct Queue {
     completions: VecDeque<Completion>,
-    /// What may be looked at before the next connection's turn. 0: it is in no list.
+    /// Bytes that may be looked at before the next connection has its turn. 0 means that the connection is in no list.
     left_bytes: usize,
 }
 
@@ -28,13 +28,13 @@ impl Queue {
     }
 }
 
-/// Connections that have something waiting, each in one of the lists.
+/// Connections with waiting bytes, each in one of the lists.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// Those of which less than a small buffer came since they had nothing waiting.
+    /// Connections whose first waiting receive is smaller than a small buffer.
     small: VecDeque<usize>,
     large: VecDeque<usize>,
-    /// What was looked at of the small ones since the last large one.
+    /// Bytes of small connections that were looked at since the last turn of a large one.
     small_bytes: usize,
 }
 
@@ -43,7 +43,7 @@ impl Turns {
         self.small.is_empty() && self.large.is_empty()
     }
 
-    /// Whether what came may be looked at without waiting, as far as the other connections go.
+    /// Whether a receive may be looked at before those that wait.
     pub(super) fn may_pass(
         &mut self,
         own: &Queue,
@@ -64,7 +64,7 @@ impl Turns {
         true
     }
 
-    /// Adds what came for a connection, behind what it has waiting already.
+    /// Adds a receive behind what the connection has waiting already.
     pub(super) fn add(&mut self, index: usize, queue: &mut Queue, completion: Completion) {
         if queue.left_bytes == 0 {
             queue.left_bytes = TURN_EACH_BYTES;
@@ -74,13 +74,13 @@ impl Turns {
         queue.completions.push_back(completion);
     }
 
-    /// The connection whose turn it is. It has to be given to [`take`](Self::take).
+    /// Returns the connection whose turn it is. The caller passes its queue to [`take`](Self::take).
     pub(super) fn next(&self) -> Option<usize> {
         let list = if self.list()? { &self.large } else { &self.small };
         list.front().copied()
     }
 
-    /// Takes what comes next of the connection whose turn it is.
+    /// Takes the next receive of the connection whose turn it is.
     pub(super) fn take(&mut self, queue: &mut Queue) -> Option<Completion> {
         let is_large = self.list()?;
         let list = if is_large { &mut self.large } else { &mut self.small };
@@ -100,7 +100,7 @@ impl Turns {
         Some(completion)
     }
 
-    /// Whether the next turn is that of a large one, if any is.
+    /// Whether the next turn belongs to a large connection. None if no connection waits.
     fn list(&self) -> Option<bool> {
         match (self.small.is_empty(), self.large.is_empty()) {
             (true, true) => None,
@@ -110,7 +110,7 @@ impl Turns {
     }
 }
 
-/// The bytes that came. What tells of an error or an end has none.
+/// The number of received bytes. A completion that reports an error or the end has none.
 pub(super) fn len(completion: &Completion) -> usize {
     usize::try_from(completion.raw_result()).unwrap_or(0)
 }

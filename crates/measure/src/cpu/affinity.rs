@@ -4,22 +4,21 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The processors that the calling thread may run on, in order.
+/// Lists the processors that the calling thread may run on, in order.
 ///
 /// # Errors
-/// What sched_getaffinity(2) answers; EINVAL on a machine with more than 1024
-/// processors.
+/// Returns the error of sched_getaffinity(2). It is EINVAL on a machine with more than 1024 processors.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Pins the calling thread to the given processors. Threads that it starts later
-/// inherit this, io_uring's workers included.
+/// Pins the calling thread to the given processors. Threads that it starts later inherit this, including io_uring's
+/// workers.
 ///
 /// # Errors
-/// InvalidInput for no processor, or a number beyond 1023; otherwise what
-/// sched_setaffinity(2) answers (EINVAL where none of them is online and allowed).
+/// Returns InvalidInput if the list is empty or has a number above 1023, and otherwise the error of
+/// sched_setaffinity(2) (EINVAL if none of the processors is online and allowed).
 pub fn pin_current_thread(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {

@@ -1,6 +1,6 @@
-//! CPU time, context switches and memory of another process: of a server, seen from its client.
+//! CPU time, context switches and memory of another process, such as a server that its client measures.
 //!
-//! It reads /proc and needs no privilege where /proc hides nobody's processes (hidepid, proc(5)).
+//! It reads /proc. It needs no privilege unless /proc hides the processes of other users (hidepid, proc(5)).
 
 use serde::Serialize;
 
@@ -10,14 +10,14 @@ use super::{
 };
 use crate::fact::{Fact, Sources, field, kibibytes_field, text};
 
-/// Another process at one moment; two of them give a [`ForeignUse`].
+/// Another process at one moment. The difference of two is a [`ForeignUse`].
 #[derive(Clone, Debug)]
 pub struct ForeignProcess {
-    /// Number, CPU time where it is kept exactly, and context switches of each thread.
+    /// The number of each thread, its exact CPU time if the kernel keeps it, and its context switches.
     threads: Fact<Vec<Thread>>,
-    /// CPU time in ticks: of all threads, those that have exited included.
+    /// CPU time in ticks of all threads, including those that have exited.
     total: Fact<CpuSplit>,
-    /// Memory in RAM that is its own or shared, by /proc/PID/status.
+    /// Resident memory, its own and shared, from /proc/PID/status.
     pub resident_bytes: Fact<u64>,
 }
 
@@ -32,22 +32,22 @@ struct Thread {
 /// What another process used between two moments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ForeignUse {
-    /// CPU time of all its threads, io_uring's workers included. To the nanosecond where the same
-    /// threads were there at both moments, otherwise to a clock tick (10 ms).
+    /// CPU time of all its threads, including io_uring's workers. It is exact to the nanosecond if no thread exited
+    /// between the two moments, otherwise to a clock tick (10 ms).
     pub cpu_ns: Fact<u64>,
-    /// The same in user mode and in the kernel, the kernel's threads for its rings included. The
-    /// clock of this goes in ticks: of a short time it is known by the mean of many.
+    /// The same CPU time, split into user mode and kernel mode. Kernel mode includes the kernel's threads for its
+    /// rings. The split is counted in ticks, so for a short time only the mean of many measurements is meaningful.
     pub split: Fact<CpuSplit>,
-    /// Of its io-wq workers, as far as they were there at the later moment.
+    /// CPU time of the io-wq workers that existed at the later moment.
     pub io_worker_ns: u64,
-    /// Of its submission pollers, likewise.
+    /// CPU time of the submission pollers that existed at the later moment.
     pub sqpoll_ns: u64,
-    /// Context switches of the threads that were there at the later moment.
+    /// Context switches of the threads that existed at the later moment.
     pub context_switches: Fact<ContextSwitches>,
 }
 
 impl ForeignProcess {
-    /// Looks at a process. One that is gone has nothing but reasons.
+    /// Reads a process. If it has exited, every fact is unknown, with a reason.
     pub fn read(sources: &Sources, pid: u32) -> ForeignProcess {
         let name = pid.to_string();
         let directory = sources.proc.join(&name);
@@ -71,8 +71,7 @@ impl ForeignProcess {
         ForeignProcess { threads, total, resident_bytes }
     }
 
-    /// The processors that the process's first thread may run on, as the kernel writes them: `0`,
-    /// `0-3,8`.
+    /// Reads the list of processors that the process's first thread may run on, in the kernel's form: `0`, `0-3,8`.
     pub fn processors(sources: &Sources, pid: u32) -> Fact<String> {
         sources.proc_text(format!("{pid}/status")).and_then(|text| {
             let list = field(&text, "Cpus_allowed_list").map(str::to_owned);
@@ -80,12 +79,12 @@ impl ForeignProcess {
         })
     }
 
-    /// Whether the process was there.
+    /// Returns whether the process existed.
     pub fn exists(&self) -> bool {
         self.total.known().is_some()
     }
 
-    /// What was used since `earlier`.
+    /// Returns what was used since `earlier`.
     pub fn since(&self, earlier: &ForeignProcess) -> ForeignUse {
         let exact = self.threads.zip(&earlier.threads).and_then(|(later, earlier)| {
             Fact::of(consumed_ns(later, earlier), || "threads have exited".to_owned())
@@ -114,7 +113,7 @@ impl ForeignProcess {
 }
 
 impl ForeignUse {
-    /// Of a process that cannot be seen.
+    /// Makes the result for a process that cannot be seen.
     pub fn unknown(reason: &str) -> ForeignUse {
         ForeignUse {
             cpu_ns: Fact::Unknown(reason.to_owned()),
@@ -126,7 +125,7 @@ impl ForeignUse {
     }
 }
 
-/// CPU time, told apart as its ticks are.
+/// Splits CPU time in the ratio of its ticks.
 fn apportioned(cpu_ns: u64, ticks: CpuSplit) -> Fact<CpuSplit> {
     if ticks.total_ns() == 0 {
         return Fact::Unknown("less than a tick of CPU time".to_owned());
@@ -135,14 +134,14 @@ fn apportioned(cpu_ns: u64, ticks: CpuSplit) -> Fact<CpuSplit> {
     Fact::Known(CpuSplit { user_ns, system_ns: cpu_ns - user_ns.min(cpu_ns) })
 }
 
-/// What the threads of a kind took.
+/// Adds up the CPU time of the threads of one kind.
 fn of_kind_ns(later: &[Thread], earlier: &[Thread], kind: ThreadKind) -> u64 {
     let known = |thread: &Thread| Some((thread.id, thread.cpu_ns?));
     let later = later.iter().filter(|thread| thread.kind == kind).filter_map(known);
     added_ns(later, &earlier.iter().filter_map(known).collect())
 }
 
-/// Exact CPU time, if no thread has taken its own with it.
+/// Computes the exact CPU time. Returns `None` if a thread has exited, because its time is no longer readable.
 fn consumed_ns(later: &[Thread], earlier: &[Thread]) -> Option<u64> {
     let total = |threads: &[Thread]| {
         threads.iter().try_fold(0u64, |sum, thread| Some(sum.saturating_add(thread.cpu_ns?)))
@@ -158,7 +157,7 @@ fn switched(later: &[Thread], earlier: &[Thread]) -> Option<ContextSwitches> {
         thread.and_then(|thread| thread.switches).unwrap_or_default()
     };
     let mut sum = ContextSwitches::default();
-    // A thread that exits while it is looked at has none to be read.
+    // The switches of a thread that is just exiting cannot be read.
     let readable = || later.iter().filter_map(|thread| Some((thread.id, thread.switches?)));
     for (id, switches) in readable() {
         let since = switches.since(&before(id));

@@ -1,7 +1,7 @@
 //! CPU time of the kernel's own threads and of child processes that have ended.
 //!
-//! What a program leaves to the kernel (write-back, journals, a loop device) is done by threads
-//! whose parent is kthreadd, and is in no process's account. Interrupts are in neither.
+//! Some work for a program is done by kernel threads (write-back, journals, a loop device). Their parent is kthreadd,
+//! and no process is charged for their time. Neither figure includes interrupts.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::threads::{added_ns, schedstat_ns, stat_ns};
 use crate::fact::{Fact, Sources, plain, text};
 
-/// The process that makes kernel threads (kernel/kthread.c).
+/// The process that creates kernel threads (kernel/kthread.c).
 const KTHREADD: &str = "2";
 
 /// CPU time of every kernel thread so far.
@@ -19,7 +19,7 @@ const KTHREADD: &str = "2";
 pub struct KernelThreads(HashMap<u32, u64>);
 
 impl KernelThreads {
-    /// Reads all of them. Some hundred file reads: take it outside of what is measured.
+    /// Reads all kernel threads. This costs some hundred file reads, so call it outside the measured time.
     pub fn read(sources: &Sources) -> Fact<KernelThreads> {
         let entries = match sources.proc.read_dir() {
             Ok(entries) => entries,
@@ -37,7 +37,7 @@ impl KernelThreads {
                 let behind_name = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
                 behind_name.split_whitespace().nth(1) == Some(KTHREADD)
             });
-            // One that has ended since it was listed has nothing to tell.
+            // A thread that has ended since it was listed has no readable time.
             if is_kernel && let Some(cpu_ns) = schedstat_ns(&path).or_else(|| stat_ns(&path)) {
                 found.insert(id, cpu_ns);
             }
@@ -48,8 +48,8 @@ impl KernelThreads {
         }
     }
 
-    /// What they consumed since `earlier`. One that is new began at zero; one that has ended is
-    /// not in it.
+    /// Returns the CPU time consumed since `earlier`. A new thread counts from zero. A thread that has ended is left
+    /// out.
     pub fn since_ns(&self, earlier: &KernelThreads) -> u64 {
         added_ns(self.0.iter().map(|(id, cpu_ns)| (*id, *cpu_ns)), &earlier.0)
     }
@@ -65,19 +65,19 @@ pub struct CpuSplit {
 }
 
 impl CpuSplit {
-    /// Of this process and its threads.
+    /// Reads the CPU time of this process and its threads.
     pub fn own() -> CpuSplit {
         CpuSplit::of(UsageWho::RUSAGE_SELF)
     }
 
-    /// Of all child processes that have ended and were waited for, and of theirs, io-wq workers
-    /// included (getrusage(2)).
+    /// Reads the CPU time of all child processes that have ended and were waited for, and of their children, including
+    /// io-wq workers (getrusage(2)).
     pub fn children() -> CpuSplit {
         CpuSplit::of(UsageWho::RUSAGE_CHILDREN)
     }
 
     fn of(who: UsageWho) -> CpuSplit {
-        // It fails for nothing but a wrong argument.
+        // getrusage(2) fails only for a wrong argument.
         let Ok(usage) = getrusage(who) else { return CpuSplit::default() };
         let ns = |time: nix::sys::time::TimeVal| {
             (time.tv_sec().max(0) as u64)
@@ -87,7 +87,7 @@ impl CpuSplit {
         CpuSplit { user_ns: ns(usage.user_time()), system_ns: ns(usage.system_time()) }
     }
 
-    /// What was added since `earlier`.
+    /// Returns the time added since `earlier`.
     pub fn since(&self, earlier: &CpuSplit) -> CpuSplit {
         CpuSplit {
             user_ns: self.user_ns.saturating_sub(earlier.user_ns),
@@ -95,7 +95,7 @@ impl CpuSplit {
         }
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub fn total_ns(&self) -> u64 {
         self.user_ns.saturating_add(self.system_ns)
     }

@@ -1,13 +1,12 @@
-//! Which process listens on a port of this machine: the server of a benchmark that somebody else
-//! has started.
+//! Finds the process that listens on a port of this machine, such as a server that somebody else started for a
+//! benchmark.
 
 use std::fs;
 
 use crate::fact::{Fact, Sources};
 
-/// The process that has a listening TCP socket on `port`, by /proc/net/tcp and the descriptors of
-/// all processes; proc_pid_net(5), proc_pid_fd(5). Other users' descriptors can only be seen by
-/// root.
+/// Finds the process that has a listening TCP socket on `port`, from /proc/net/tcp and the descriptors of all
+/// processes; proc_pid_net(5), proc_pid_fd(5). Only root can see the descriptors of other users.
 pub fn listening_process(sources: &Sources, port: u16) -> Fact<u32> {
     let tables = ["net/tcp", "net/tcp6"].map(|table| sources.proc_text(table));
     let inodes: Vec<String> = tables
@@ -32,7 +31,7 @@ pub fn listening_process(sources: &Sources, port: u16) -> Fact<u32> {
     Fact::of(numbers.find(holds), unseen)
 }
 
-/// The inode of a line that is a listening socket on the port.
+/// Returns the inode of a line if it is a listening socket on the port.
 fn listening_inode(line: &str, port: u16) -> Option<&str> {
     const LISTEN: &str = "0A";
     let fields: Vec<&str> = line.split_whitespace().collect();

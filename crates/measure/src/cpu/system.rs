@@ -9,9 +9,8 @@ use crate::fact::{Fact, Sources, understood};
 
 /// CPU time of all processors together, in nanoseconds; proc_stat(5).
 ///
-/// The kernel counts in ticks (10 ms), so it is a figure for seconds. Where
-/// interrupt time is not accounted for (CONFIG_IRQ_TIME_ACCOUNTING), it hides in
-/// whatever was interrupted.
+/// The kernel counts in ticks (10 ms), so the figure is useful for times of seconds. If the kernel does not account
+/// interrupt time separately (CONFIG_IRQ_TIME_ACCOUNTING), that time counts for the interrupted task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SystemCpu {
     /// User mode (guests included).
@@ -24,9 +23,9 @@ pub struct SystemCpu {
     pub irq_ns: u64,
     /// Soft interrupts.
     pub softirq_ns: u64,
-    /// Taken by the hypervisor for others.
+    /// Time that the hypervisor gave to other guests.
     pub steal_ns: u64,
-    /// Idle, with time that waits for I/O.
+    /// Idle, including the time spent waiting for I/O.
     pub idle_ns: u64,
 }
 
@@ -36,7 +35,7 @@ impl SystemCpu {
         SystemCpu::of_line(sources, "cpu ")
     }
 
-    /// Reads those of one processor.
+    /// Reads the totals of one processor.
     pub fn read_processor(sources: &Sources, processor: usize) -> Fact<SystemCpu> {
         SystemCpu::of_line(sources, &format!("cpu{processor} "))
     }
@@ -47,8 +46,8 @@ impl SystemCpu {
         text.and_then(|text| understood(parse(&text, name, tick_ns), "/proc/stat", &text))
     }
 
-    /// What was consumed since `earlier`. The kernel's totals can step back a
-    /// little; such a step counts as nothing.
+    /// Returns the time consumed since `earlier`. The kernel's totals can step back a little; such a step counts as
+    /// zero.
     pub fn since(&self, earlier: &SystemCpu) -> SystemCpu {
         SystemCpu {
             user_ns: self.user_ns.saturating_sub(earlier.user_ns),
@@ -61,13 +60,12 @@ impl SystemCpu {
         }
     }
 
-    /// Interrupts and soft interrupts.
+    /// Returns the time of hardware and soft interrupts.
     pub fn interrupt_ns(&self) -> u64 {
         self.irq_ns.saturating_add(self.softirq_ns)
     }
 
-    /// All time in which a processor worked: neither idle, nor waiting for I/O,
-    /// nor stolen.
+    /// Returns all time in which a processor worked: neither idle, nor waiting for I/O, nor stolen.
     pub fn busy_ns(&self) -> u64 {
         [self.user_ns, self.nice_ns, self.system_ns, self.irq_ns, self.softirq_ns]
             .into_iter()
@@ -78,7 +76,7 @@ impl SystemCpu {
 fn parse(text: &str, name: &str, tick_ns: u64) -> Option<SystemCpu> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal; the last came with 2.6.11.
+    // The fields are user nice system idle iowait irq softirq steal. Linux has steal since 2.6.11.
     let ns = |field: usize| ticks.get(field).copied().unwrap_or(0).saturating_mul(tick_ns);
     (ticks.len() >= 7).then(|| SystemCpu {
         user_ns: ns(0),
@@ -99,8 +97,7 @@ pub struct IdleBaseline {
 }
 
 impl IdleBaseline {
-    /// Sleeps for `duration` and sees what the machine does meanwhile. Below a
-    /// second the ticks are too coarse to mean much.
+    /// Sleeps for `duration` and measures how busy the machine is meanwhile. Below a second the ticks are too coarse.
     pub fn measure(sources: &Sources, duration: Duration) -> Fact<IdleBaseline> {
         let (before, start) = (SystemCpu::read(sources), Instant::now());
         thread::sleep(duration);
@@ -110,7 +107,7 @@ impl IdleBaseline {
         })
     }
 
-    /// The busy time of the machine above this baseline, in nanoseconds.
+    /// Returns the busy time of the machine above this baseline, in nanoseconds.
     pub fn above_ns(&self, used: &SystemCpu, elapsed_ns: u64) -> u64 {
         used.busy_ns().saturating_sub((self.busy_share * elapsed_ns as f64) as u64)
     }

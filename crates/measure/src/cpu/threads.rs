@@ -9,19 +9,19 @@ use serde::Serialize;
 use super::CpuSplit;
 use crate::fact::{Fact, Sources, field, lowered, text};
 
-/// Whose thread it is.
+/// The owner of a thread: the program or the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadKind {
-    /// The program's own.
+    /// A thread of the program.
     Own,
-    /// An io-wq worker, `iou-wrk-*`: made by the kernel for operations that block.
+    /// An io-wq worker, `iou-wrk-*`, which the kernel creates for operations that block.
     IoWorker,
-    /// A submission-queue poller, `iou-sqp-*`: made by the kernel for SQPOLL.
+    /// A submission-queue poller, `iou-sqp-*`, which the kernel creates for SQPOLL.
     SubmissionPoller,
 }
 
 impl ThreadKind {
-    /// By the name that the kernel gives it.
+    /// Finds the kind by the name that the kernel gives to the thread.
     pub(super) fn of(name: &str) -> ThreadKind {
         match name {
             name if name.starts_with("iou-wrk-") => ThreadKind::IoWorker,
@@ -38,14 +38,13 @@ pub struct ThreadCpu {
     pub thread_id: u32,
     /// The thread's name, at most 15 bytes.
     pub name: String,
-    /// Whose it is.
+    /// The owner of the thread.
     pub kind: ThreadKind,
-    /// CPU time since the thread began. A running thread's is brought up to date
-    /// at each tick.
+    /// CPU time since the thread began. The kernel updates the time of a running thread at each tick.
     pub cpu_ns: u64,
 }
 
-/// Context switches; the threads that have exited are not in it.
+/// Context switches. Those of threads that have exited are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ContextSwitches {
     /// The thread waited for something.
@@ -55,7 +54,7 @@ pub struct ContextSwitches {
 }
 
 impl ContextSwitches {
-    /// What was added since `earlier`.
+    /// Returns the switches added since `earlier`.
     pub fn since(&self, earlier: &ContextSwitches) -> ContextSwitches {
         ContextSwitches {
             voluntary: self.voluntary.saturating_sub(earlier.voluntary),
@@ -64,13 +63,13 @@ impl ContextSwitches {
     }
 }
 
-/// Time of the calling thread so far: on a processor, and ready to run without having one.
+/// The calling thread's time so far: on a processor, and ready to run without a processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadTime {
     /// CPU time, user and system (CLOCK_THREAD_CPUTIME_ID).
     pub cpu_ns: u64,
-    /// Time in a run queue: other threads, or another guest's, had the processor. From
-    /// /proc/thread-self/schedstat, where the kernel keeps it (CONFIG_SCHED_INFO).
+    /// Time in a run queue, while other threads or guests had the processor. It is read from
+    /// /proc/thread-self/schedstat, which exists if the kernel has CONFIG_SCHED_INFO.
     pub waited_ns: Fact<u64>,
 }
 
@@ -88,8 +87,8 @@ impl ThreadTime {
     }
 }
 
-/// The directories of all threads of a process, by its name in /proc. A thread may exit before its
-/// files are read.
+/// Lists the directories of all threads of a process, given by its name in /proc. A thread may exit before its files
+/// are read.
 pub(super) fn directories(sources: &Sources, process: &str) -> Fact<Vec<(u32, PathBuf)>> {
     let path = sources.proc.join(process).join("task");
     let entries = match path.read_dir() {
@@ -112,19 +111,19 @@ fn thread(thread_id: u32, path: &Path) -> Option<ThreadCpu> {
     Some(ThreadCpu { thread_id, name, kind, cpu_ns })
 }
 
-/// Exact nanoseconds, where the kernel keeps them (CONFIG_SCHED_INFO).
+/// Reads the exact nanoseconds, which the kernel keeps if it has CONFIG_SCHED_INFO.
 pub(super) fn schedstat_ns(path: &Path) -> Option<u64> {
     text(&path.join("schedstat")).known()?.split_whitespace().next()?.parse().ok()
 }
 
-/// utime + stime, which go in ticks.
+/// Reads utime + stime, which count in ticks.
 pub(super) fn stat_ns(path: &Path) -> Option<u64> {
     let split = stat_split(path)?;
     split.user_ns.checked_add(split.system_ns)
 }
 
-/// utime and stime in ticks: fields 14 and 15 of proc_pid_stat(5), counted behind
-/// the name, which may itself hold spaces and brackets.
+/// Reads utime and stime, which count in ticks: fields 14 and 15 of proc_pid_stat(5). They are counted after the name,
+/// which may itself contain spaces and brackets.
 pub(super) fn stat_split(path: &Path) -> Option<CpuSplit> {
     let text = text(&path.join("stat"));
     let (_, behind_name) = text.known()?.rsplit_once(')')?;
@@ -134,14 +133,14 @@ pub(super) fn stat_split(path: &Path) -> Option<CpuSplit> {
     Some(CpuSplit { user_ns: time_ns()?, system_ns: time_ns()? })
 }
 
-/// What the threads of one kind consumed.
+/// Adds up the time that the threads of one kind consumed.
 pub(super) fn consumed_ns(later: &[ThreadCpu], earlier: &[ThreadCpu], kind: ThreadKind) -> u64 {
     let own = |thread: &ThreadCpu| (thread.thread_id, thread.cpu_ns);
     let later = later.iter().filter(|thread| thread.kind == kind).map(own);
     added_ns(later, &earlier.iter().map(own).collect())
 }
 
-/// What threads consumed, each by its number and its CPU time; one that is new began at zero.
+/// Adds up the time that threads consumed, given each thread's number and CPU time. A new thread began at zero.
 pub(super) fn added_ns(
     later: impl Iterator<Item = (u32, u64)>,
     earlier: &HashMap<u32, u64>,

@@ -18,18 +18,18 @@ pub struct Mount {
     pub point: PathBuf,
     /// The file system's type, such as `ext4`.
     pub kind: String,
-    /// What was mounted: a device, a host, or a word of the file system's own.
+    /// The mounted device or host, or a word that the file system chose.
     pub source: String,
-    /// The device number, `MAJOR:MINOR`; major 0 where there is no block device.
+    /// The device number, `MAJOR:MINOR`. Major 0 means that there is no block device.
     pub device_number: String,
     /// The options of the mount and of the file system, separated by commas.
     pub options: String,
-    /// Whether ext4 has a journal. None: another file system, or it is not told.
+    /// Whether ext4 has a journal. `None` for other file systems, or if the kernel does not tell.
     pub has_journal: Option<bool>,
 }
 
 impl Mount {
-    /// The mount that holds an absolute path without symbolic links.
+    /// Finds the mount that holds an absolute path without symbolic links.
     pub fn of(sources: &Sources, path: &Path) -> Fact<Mount> {
         let table = sources.proc.join("self/mountinfo");
         Mount::all(sources).and_then(|mounts| {
@@ -45,19 +45,19 @@ impl Mount {
         })
     }
 
-    /// All mounts, in order; of none it is known whether it has a journal.
+    /// Lists all mounts, in order. It does not find out whether they have a journal.
     pub(crate) fn all(sources: &Sources) -> Fact<Vec<Mount>> {
         sources.proc_text("self/mountinfo").map(|text| text.lines().filter_map(parse).collect())
     }
 
-    /// The file system's type, and what of it is not as most people have it.
+    /// Returns the file system's type, and mentions a missing journal.
     pub fn kind_text(&self) -> String {
         let without = if self.has_journal == Some(false) { " without a journal" } else { "" };
         format!("{}{without}", self.kind)
     }
 }
 
-/// By the thread that commits it (fs/ext4/sysfs.c, journal_task).
+/// The kernel names the thread that commits the journal (fs/ext4/sysfs.c, journal_task).
 fn has_journal(sources: &Sources, mount: &Mount) -> Option<bool> {
     if mount.kind != "ext4" {
         return None;
@@ -68,8 +68,8 @@ fn has_journal(sources: &Sources, mount: &Mount) -> Option<bool> {
     fact::text(&task).known().map(|task| task != "<none>")
 }
 
-/// `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw,errors=continue`:
-/// any number of fields stand before the dash.
+/// Parses a line such as `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw,errors=continue`. Any number
+/// of fields may precede the dash.
 fn parse(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(2);
@@ -92,8 +92,7 @@ fn parse(line: &str) -> Option<Mount> {
     })
 }
 
-/// Undoes `\040` and its like: space, tab, newline and backslash are written as
-/// three octal digits.
+/// Decodes `\040` and the like: space, tab, newline and backslash are written as three octal digits.
 fn unescape(text: &str) -> OsString {
     let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());

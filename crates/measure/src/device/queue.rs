@@ -7,20 +7,20 @@ use serde::Serialize;
 use super::DeviceKind;
 use crate::fact::{self, Fact, Sources};
 
-/// What `/sys/block/NAME/queue` says; sysfs-block in the kernel's ABI documents.
+/// The content of `/sys/block/NAME/queue`; sysfs-block in the kernel's ABI documents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Queue {
-    /// Whether completions can be polled for: 0 or 1.
+    /// Whether the device supports polled completions: 0 or 1.
     pub io_poll: Fact<u64>,
     /// `write back` (the device has a volatile cache) or `write through`.
     pub write_cache: Fact<String>,
     /// Whether a single write can be forced through the cache: 0 or 1.
     pub fua: Fact<u64>,
-    /// Whether the device says it rotates: 0 or 1. Virtual disks often say 1.
+    /// Whether the device reports that it rotates: 0 or 1. Virtual disks often report 1.
     pub rotational: Fact<u64>,
     /// The scheduler in use.
     pub scheduler: Fact<String>,
-    /// How many requests the queue takes before a submitter waits.
+    /// The number of requests that the queue takes before a submitter waits.
     pub nr_requests: Fact<u64>,
     /// The largest request in KiB; a larger operation is split.
     pub max_sectors_kb: Fact<u64>,
@@ -28,8 +28,7 @@ pub struct Queue {
     pub logical_block_size: Fact<u64>,
     /// 0 merges neighbouring requests, 1 only simple ones, 2 none.
     pub nomerges: Fact<u64>,
-    /// The nvme module's `poll_queues`, on NVMe only: 0 means that polling has no
-    /// queue of its own.
+    /// The nvme module's `poll_queues`, on NVMe only. 0 means that there are no queues for polling.
     pub nvme_poll_queues: Option<Fact<u64>>,
 }
 
@@ -53,14 +52,13 @@ impl Queue {
         }
     }
 
-    /// Whether the device may lose writes that were not flushed when power fails.
+    /// Returns whether the device may lose unflushed writes when the power fails.
     pub fn has_volatile_cache(&self) -> Option<bool> {
         self.write_cache.known().map(|kind| kind == "write back")
     }
 }
 
-/// The scheduler in brackets: `none [mq-deadline] kyber`. Where there is only one,
-/// it stands alone.
+/// Returns the scheduler in brackets: `none [mq-deadline] kyber`. A single scheduler has no brackets.
 fn chosen(text: &str) -> String {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(name, _)| name).to_owned()

@@ -1,4 +1,4 @@
-//! What a block device did, by the kernel's count.
+//! The work of a block device, as the kernel counts it.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::fact::{Fact, Sources, understood};
 
-/// Sectors in these files are 512 bytes, whatever the device's are.
+/// Sectors in these files have 512 bytes, whatever the sector size of the device.
 const SECTOR_BYTES: u64 = 512;
 
 /// A device's totals since boot; the kernel's `Documentation/block/stat.rst`.
@@ -35,8 +35,7 @@ pub struct DeviceUse {
     /// Flushes of the device's cache completed; the kernel counts them since 5.5.
     /// A device without a volatile cache gets none.
     pub flushes: Option<u64>,
-    /// Requests in the device's queue on average: the time that requests spent
-    /// there, by the time that passed.
+    /// Requests in the device's queue on average: the time that requests spent there, divided by the elapsed time.
     pub queue_depth_mean: f64,
 }
 
@@ -52,7 +51,7 @@ impl DeviceCounters {
         fields.and_then(|text| understood(parse(&text, taken_at), &source, &text))
     }
 
-    /// What the device did since `earlier`, for all processes together.
+    /// Returns what the device did since `earlier`, for all processes together.
     pub fn since(&self, earlier: &DeviceCounters) -> DeviceUse {
         let elapsed = self.taken_at.saturating_duration_since(earlier.taken_at);
         let in_queue_ms = self.in_queue_ms.saturating_sub(earlier.in_queue_ms) as f64;
@@ -69,7 +68,7 @@ impl DeviceCounters {
     }
 }
 
-/// The fields behind the device's name in /proc/diskstats.
+/// Finds the fields after the device's name in /proc/diskstats.
 fn from_diskstats(sources: &Sources, number: &str) -> Fact<String> {
     sources.proc_text("diskstats").and_then(|text| {
         let found = text.lines().find_map(|line| {

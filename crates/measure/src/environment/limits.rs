@@ -46,12 +46,11 @@ impl Serialize for Limit {
 /// The limits that matter to I/O; getrlimit(2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// Memory that may be locked, in bytes: registered buffers count against it,
-    /// and the rings of kernels before 5.12.
+    /// Memory that may be locked, in bytes. Registered buffers count against it, and before Linux 5.12 rings too.
     pub memlock_bytes: Fact<Limit>,
     /// Open descriptors.
     pub open_files: Fact<Limit>,
-    /// Open descriptors that the soft limit may be raised to.
+    /// The hard limit: open descriptors that the soft limit may be raised to.
     pub open_files_hard: Fact<Limit>,
 }
 

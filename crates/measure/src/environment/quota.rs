@@ -1,6 +1,6 @@
-//! What cgroups leave of the machine to this process: a share of the processors' time, and memory.
+//! The limits that cgroups put on this process: a share of the processors' time, and memory.
 //!
-//! A group above can be narrower than the own one, so the least of all that can be seen counts.
+//! A parent group can have a lower limit than the process's own group. The lowest limit of all visible groups counts.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use crate::{
     fact::{self, Fact, Sources},
 };
 
-/// Limits by cgroups. No limit is `None`, serialised as null.
+/// Limits by cgroups. `None` means no limit and is serialised as null.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Quota {
-    /// Processors' time that may be used in a time, in processors: 1.5 is three halves of one.
+    /// CPU time per wall-clock time, in processors: 1.5 is the time of one and a half processors.
     pub processors: Fact<Option<f64>>,
-    /// Memory that may be used, page cache of own files included, in bytes.
+    /// Memory that may be used, in bytes. It includes the page cache of the group's own files.
     pub memory_bytes: Fact<Option<u64>>,
 }
 
@@ -29,8 +29,8 @@ impl Quota {
     }
 }
 
-/// The least of what `limit` reads in the own group and those above; what has no such file, as
-/// the root has none, limits nothing.
+/// Finds the lowest limit of the process's own group and its parents. A group without the file, such as the root, has
+/// no limit.
 fn least<T: PartialOrd + Copy>(
     sources: &Sources,
     controller: &str,
@@ -52,12 +52,12 @@ fn processors(version: Version, directory: &Path) -> Option<f64> {
             (quota.to_owned(), period.to_owned())
         }
     };
-    // No limit is -1 in the first version, and the word max in the second.
+    // Without a limit, version 1 has -1 here and version 2 the word "max". Neither parses as u64.
     let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
     (period > 0).then(|| quota as f64 / period as f64)
 }
 
-/// More than any machine has: the first version says no limit by a number near 2^63.
+/// More memory than any machine has. Version 1 writes a number near 2^63 if there is no limit.
 const MEMORY_UNLIMITED_BYTES: u64 = 1 << 60;
 
 fn memory(version: Version, directory: &Path) -> Option<u64> {

@@ -1,19 +1,17 @@
-//! Whether a hypervisor or a container is around this process.
+//! Finds out whether this process runs under a hypervisor or in a container.
 
 use serde::Serialize;
 
 use crate::fact::{self, Fact, Sources, excerpt};
 
-/// Hypervisor and container, with what gave them away.
+/// Hypervisor and container, with the evidence for each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Virtualisation {
-    /// Whether the processor says that a hypervisor is there (a flag on x86; other
-    /// processors have none).
+    /// Whether the processor reports a hypervisor. x86 has a flag for this; other processors have none.
     pub hypervisor: Fact<bool>,
-    /// Vendor and product by the firmware (DMI).
+    /// Vendor and product as the firmware reports them (DMI).
     pub product: Fact<String>,
-    /// What says that this is a container, where anything does. A container can
-    /// hide all of it.
+    /// The evidence that this is a container, if there is any. A container can hide all of it.
     pub container: Option<String>,
 }
 

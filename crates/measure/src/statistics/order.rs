@@ -1,8 +1,7 @@
 //! The order in which engines are run: random blocks, each followed by its mirror.
 //!
-//! `A B C C B A`: over a block every engine has the same mean position, so that a
-//! linear drift (heat, a filling cache) cancels; the random permutation keeps an
-//! engine from always following the same neighbour.
+//! In `A B C C B A` every engine has the same mean position, so a linear drift (heat, a filling cache) cancels out. The
+//! permutation is random, so that an engine does not always follow the same neighbour.
 
 use fastrand::Rng;
 

@@ -5,28 +5,27 @@ use serde::Serialize;
 /// The lower quartile, the median and the upper quartile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Quartiles {
-    /// A quarter of the samples is below.
+    /// A quarter of the samples are below it.
     pub lower: f64,
-    /// Half of the samples is below.
+    /// Half of the samples are below it.
     pub median: f64,
-    /// Three quarters of the samples are below.
+    /// Three quarters of the samples are below it.
     pub upper: f64,
 }
 
 impl Quartiles {
-    /// The distance between the quartiles as a share of the median; 0 where the
-    /// median is 0.
+    /// Returns the distance between the quartiles as a share of the median, or 0 if the median is 0.
     pub fn spread(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.upper - self.lower) / self.median.abs() }
     }
 }
 
-/// The median, or `None` where there is no sample or one is not a number.
+/// Computes the median. Returns `None` if there are no samples or one is not a number.
 pub fn median(samples: &[f64]) -> Option<f64> {
     quantile(&sorted(samples)?, 0.5)
 }
 
-/// The quartiles, or `None` where there is no sample or one is not a number.
+/// Computes the quartiles. Returns `None` if there are no samples or one is not a number.
 pub fn quartiles(samples: &[f64]) -> Option<Quartiles> {
     let sorted = sorted(samples)?;
     Some(Quartiles {
@@ -45,7 +44,7 @@ fn sorted(samples: &[f64]) -> Option<Vec<f64>> {
     Some(sorted)
 }
 
-/// The quantile of sorted samples, interpolated between neighbours.
+/// Computes a quantile of sorted samples by interpolation between neighbours.
 pub(super) fn quantile(sorted: &[f64], quantile: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let position = quantile.clamp(0.0, 1.0) * last as f64;

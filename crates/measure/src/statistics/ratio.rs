@@ -1,17 +1,16 @@
-//! The ratio of two engines with its interval, and what may be said of it.
+//! The ratio of two engines with its interval, and the verdict that follows from it.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
 use super::quantile::quantile;
 
-/// The least difference worth a verdict, as a share, however quiet the machine.
+/// The smallest difference worth a verdict, as a share, even on a quiet machine.
 pub const MINIMUM_DIFFERENCE: f64 = 0.02;
 
 const RESAMPLES: usize = 10_000;
 
-/// Candidate divided by baseline, with its 95 % interval. Above 1 the candidate's
-/// figure is the larger.
+/// Candidate divided by baseline, with its 95 % interval. Above 1 the candidate's figure is larger.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// The lower end of the interval.
@@ -22,7 +21,7 @@ pub struct Ratio {
     pub high: f64,
 }
 
-/// What a ratio of throughputs lets be said about the candidate.
+/// The verdict about the candidate from a ratio of throughputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Comparison {
@@ -30,13 +29,13 @@ pub enum Comparison {
     Faster,
     /// The whole interval is below the threshold.
     Slower,
-    /// Neither: within the noise, or too small to matter.
+    /// The interval is not clear of the threshold: the difference is within the noise, or too small to matter.
     NoDifference,
 }
 
-/// The natural log of candidate / baseline for each pair.
+/// Computes the natural logarithm of candidate / baseline for each pair.
 ///
-/// `None` where the lengths differ, or a sample is not a positive number.
+/// Returns `None` if the lengths differ, or if a sample is not a positive number.
 pub fn paired_log_ratios(candidate: &[f64], baseline: &[f64]) -> Option<Vec<f64>> {
     if candidate.len() != baseline.len() {
         return None;
@@ -52,15 +51,14 @@ pub fn paired_log_ratios(candidate: &[f64], baseline: &[f64]) -> Option<Vec<f64>
 }
 
 impl Ratio {
-    /// The ratio and its 95 % interval from one log ratio per block, bootstrapped
-    /// over the blocks. The same input and seed give the same interval.
+    /// Computes the ratio and its 95 % interval from one log ratio per block, bootstrapped over the blocks. The same
+    /// input and seed give the same interval.
     ///
-    /// A percentile interval over few blocks is too narrow; it is stretched by
-    /// `sqrt(n / (n - 1)) * t / z` (Hesterberg, "What Teachers Should Know About
-    /// the Bootstrap", 2015, expanded percentile interval), which makes it as wide
-    /// as Student's t for n blocks.
+    /// A percentile interval over few blocks is too narrow. It is therefore stretched by `sqrt(n / (n - 1)) * t / z`,
+    /// which makes it as wide as Student's t for n blocks (Hesterberg, "What Teachers Should Know About the Bootstrap",
+    /// 2015, expanded percentile interval).
     ///
-    /// `None` for fewer than two blocks: one block has no spread to learn from.
+    /// Returns `None` for fewer than two blocks, because one block has no spread.
     pub fn bootstrap(log_ratios: &[f64], seed: u64) -> Option<Ratio> {
         let blocks = log_ratios.len();
         if blocks < 2 || log_ratios.iter().any(|value| !value.is_finite()) {
@@ -71,11 +69,11 @@ impl Ratio {
         Some(expanded(mean(log_ratios), means, blocks))
     }
 
-    /// The ratio of two that were measured apart, and its 95 % interval, from the logs of the
-    /// figures of each one's blocks. The blocks of each are resampled by themselves, and the
-    /// interval is as wide as the fewer of them ask for.
+    /// Computes the ratio of two engines that were measured separately, and its 95 % interval. The arguments are the
+    /// logarithms of each engine's figures, one per block. The blocks of each engine are resampled independently. The
+    /// width of the interval follows from the smaller number of blocks.
     ///
-    /// `None` where either has fewer than two blocks.
+    /// Returns `None` if either has fewer than two blocks, or if a figure is not finite.
     pub fn between(candidate: &[f64], baseline: &[f64], seed: u64) -> Option<Ratio> {
         let blocks = candidate.len().min(baseline.len());
         if blocks < 2 || candidate.iter().chain(baseline).any(|value| !value.is_finite()) {
@@ -88,24 +86,23 @@ impl Ratio {
         Some(expanded(mean(candidate) - mean(baseline), differences, blocks))
     }
 
-    /// The ratio the other way round.
+    /// Returns the ratio of baseline to candidate.
     pub fn inverse(&self) -> Ratio {
         Ratio { low: 1.0 / self.high, mid: 1.0 / self.mid, high: 1.0 / self.low }
     }
 }
 
-/// How large a difference identical code showed: the end of an A/A control's
-/// interval that is farther from 1, as a share.
+/// Returns the largest difference that identical code showed, as a share: the distance from 1 of the farther end of an
+/// A/A control's interval.
 pub fn noise_floor(control: &Ratio) -> f64 {
     (control.high - 1.0).max(1.0 / control.low - 1.0).max(0.0)
 }
 
-/// Says whether the candidate is faster, from a ratio of throughputs: only if
-/// the whole interval clears the larger of `noise_floor` and
-/// [`MINIMUM_DIFFERENCE`]. (For latency or CPU, where less is better, pass
-/// [`Ratio::inverse`].)
+/// Decides whether the candidate is faster, from a ratio of throughputs. It is faster or slower only if the whole
+/// interval is beyond the larger of `noise_floor` and [`MINIMUM_DIFFERENCE`]. For latency or CPU time, where less is
+/// better, pass [`Ratio::inverse`].
 pub fn compare(ratio: &Ratio, noise_floor: f64) -> Comparison {
-    // A noise floor that is not a number clears nothing.
+    // No interval is beyond a noise floor that is not a number.
     if noise_floor.is_nan() {
         return Comparison::NoDifference;
     }
@@ -124,7 +121,7 @@ fn resampled_mean(samples: &[f64], random: &mut Rng) -> f64 {
     (0..count).map(|_| samples[random.usize(..count)]).sum::<f64>() / count as f64
 }
 
-/// The expanded percentile interval around a mean of logs.
+/// Computes the expanded percentile interval around a mean of logarithms.
 fn expanded(center: f64, mut means: Vec<f64>, blocks: usize) -> Ratio {
     means.sort_unstable_by(f64::total_cmp);
     let stretch = (blocks as f64 / (blocks - 1) as f64).sqrt() * student_t(blocks - 1) / NORMAL;
@@ -149,7 +146,7 @@ fn student_t(degrees_of_freedom: usize) -> f64 {
         2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
         2.052, 2.048, 2.045, 2.042,
     ];
-    // Beyond the table, z + (z^3 + z) / 4 n is within 0.001.
+    // Beyond the table, z + (z^3 + z) / 4 n is accurate to 0.001.
     let n = degrees_of_freedom as f64;
     let far = || NORMAL + (NORMAL.powi(3) + NORMAL) / (4.0 * n);
     degrees_of_freedom.checked_sub(1).and_then(|i| TABLE.get(i).copied()).unwrap_or_else(far)
@@ -159,7 +156,8 @@ fn student_t(degrees_of_freedom: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Normal by the sum of twelve uniforms: near enough for coverage.
+    /// Approximates a normal distribution by the sum of twelve uniform numbers, which is accurate enough to test
+    /// coverage.
     fn normal(random: &mut Rng) -> f64 {
         (0..12).map(|_| random.f64()).sum::<f64>() - 6.0
     }
@@ -184,8 +182,8 @@ mod tests {
         assert_eq!(Ratio::bootstrap(&[0.1, f64::INFINITY], 7), None);
     }
 
-    /// Five blocks are the least that the lab runs: 95 % must mean about 95 %
-    /// there too. Without the stretch it is about 0.83.
+    /// The lab runs at least five blocks, and a 95 % interval must cover about 95 % there too. Without the stretch it
+    /// covers about 83 %.
     #[test]
     fn interval_covers_the_truth_with_few_blocks() {
         let mut random = Rng::with_seed(1);
@@ -201,7 +199,7 @@ mod tests {
         assert!((0.92..=0.99).contains(&share), "covered {share}");
     }
 
-    /// Two runs apart from each other, of five blocks each.
+    /// Two separate runs of five blocks each.
     #[test]
     fn an_interval_between_runs_covers_the_truth_too() {
         let mut random = Rng::with_seed(3);

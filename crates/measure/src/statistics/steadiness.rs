@@ -1,38 +1,37 @@
 //! Whether a measurement had settled: the trend of its intervals.
 //!
-//! Mann-Kendall says whether there is a trend at all, Theil and Sen say how
-//! large; neither is moved by a single slow second, as least squares is.
+//! The Mann-Kendall test decides whether there is a trend, and the Theil-Sen estimator computes its size. Unlike least
+//! squares, neither is affected by a single slow second.
 
 use serde::Serialize;
 
 use super::quantile::median;
 
-/// The fewest samples a trend is computed from; the normal approximation of
-/// Mann-Kendall is poor below.
+/// The fewest samples for which a trend is computed. Below, the normal approximation of Mann-Kendall is poor.
 pub const TREND_SAMPLES_MIN: usize = 8;
 
 const SIGNIFICANT_Z: f64 = 1.96;
 
-/// How a figure moved over the time it was measured.
+/// How a figure changed during the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trend {
     /// The change from the first sample to the last as a share of the median, by
     /// the Theil-Sen slope.
     pub change: f64,
-    /// Whether Mann-Kendall calls the trend significant at 5 %.
+    /// Whether the trend is significant at 5 % by the Mann-Kendall test.
     pub significant: bool,
 }
 
 impl Trend {
-    /// Whether the figure was steady: no significant trend, or one that changed it
-    /// by less than `bound` (a share, such as 0.05).
+    /// Returns whether the figure was steady: it had no significant trend, or changed by at most `bound` (a share, such
+    /// as 0.05).
     pub fn is_steady(&self, bound: f64) -> bool {
         !self.significant || self.change.abs() <= bound
     }
 }
 
-/// The trend of samples taken at equal distances, or `None` where there are
-/// fewer than [`TREND_SAMPLES_MIN`], one is not finite, or their median is 0.
+/// Computes the trend of samples taken at equal intervals. Returns `None` if there are fewer than [`TREND_SAMPLES_MIN`]
+/// samples, if one is not finite, or if their median is 0.
 pub fn trend(samples: &[f64]) -> Option<Trend> {
     let count = samples.len();
     if count < TREND_SAMPLES_MIN || samples.iter().any(|sample| !sample.is_finite()) {
@@ -49,7 +48,7 @@ pub fn trend(samples: &[f64]) -> Option<Trend> {
     let middle = median(samples).filter(|&middle| middle != 0.0)?;
     let change = median(&slopes)? * (count - 1) as f64 / middle.abs();
     let n = count as f64;
-    // Without the correction for ties, which only makes it more cautious.
+    // The correction for ties is left out. Without it the test finds fewer trends.
     let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
     let z = (score.unsigned_abs().saturating_sub(1)) as f64 / deviation;
     Some(Trend { change, significant: z > SIGNIFICANT_Z })

@@ -30,7 +30,7 @@ const METHOD: &str = "<ul>\
 machine meets all alike. The engine that runs twice, <i>again</i>, shows the noise.</li>\
 <li>Ratios are geometric means over the blocks with bootstrap intervals of 95 %; a difference below the \
 noise, or below 2 %, is no difference. Intervals in charts are over blocks too.</li>\
-<li>What is read is verified, within the measured time. A result that fails a gate is void and takes \
+<li>What is read is verified, within the measured time. A result that fails a gate is excluded and takes \
 part in no verdict.</li>\
 <li>CPU time is that of the whole process with the kernel's workers; beside it the rest of the machine \
 above its idle baseline.</li>\

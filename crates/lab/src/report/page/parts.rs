@@ -1,6 +1,6 @@
 //! A section of the page: what was measured in one interleaved run, of one run of the lab or of
-//! several beside each other. Its charts, its verdicts with their reasons, its table and what is
-//! void.
+//! several beside each other. Its charts, its verdicts with their reasons, its table and its
+//! excluded rows.
 
 mod charts;
 
@@ -51,7 +51,7 @@ fn one(run: &Saved, section: usize, colors: &Colors, room: &mut usize) -> Markup
         (notes(&own.conclusions()))
         @if own.switches.is_empty() { (notes(&pairings(run, section))) }
         (table(&figures::cells(run, section)))
-        (list("voids", "Void", voids.collect()))
+        (list("voids", "Excluded", voids.collect()))
         (details(run, section))
         (heatmaps(run, section, room))
     }

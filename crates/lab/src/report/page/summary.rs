@@ -37,7 +37,7 @@ pub fn draw(runs: &[Saved], topics: &[Topic<'_>]) -> Markup {
             }
             p {
                 (rows().count()) " results, of which " (voids)
-                " are void, each with its reason below."
+                " are excluded, each with its reason below."
                 @if runs.iter().any(|run| run.partial) {
                     " A run is partial: what it had not come to is missing."
                 }

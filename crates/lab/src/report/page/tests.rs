@@ -26,7 +26,7 @@ fn a_page_says_and_draws_what_was_measured() {
         "<th scope=\"row\">measurable iopoll</th><td>not measurable here: ",
         "<b>1</b> use it",
         "<b>0</b> pure overhead",
-        "6 results, of which 1 are void",
+        "6 results, of which 1 are excluded",
         "1.25 [1.25, 1.25]",
         "keeps 32 requests in flight from one thread",
         "<b>mmap at depth 1</b>: n/a: a mapping always goes through the page cache",
@@ -199,7 +199,7 @@ fn nothing_measured_is_a_page_too() {
             value[list] = Value::Array(Vec::new());
         }
     })]);
-    assert!(page.contains("0 results, of which 0 are void"));
+    assert!(page.contains("0 results, of which 0 are excluded"));
     roxmltree::Document::parse(&parsed(&page)).unwrap();
 }
 

@@ -11,7 +11,7 @@ use crate::{
     job::{Cache, Job},
 };
 
-/// Brings the page cache into the job's state; the answer is why a sample would be void.
+/// Brings the page cache into the job's state. Returns the reason why samples would be excluded, if there is one.
 ///
 /// # Errors
 ///

@@ -1,8 +1,7 @@
-//! Crashes and faults at every operation, on a simulated machine, seed by seed.
+//! Crashes and faults at every operation, on a simulated machine, with many seeds.
 //!
-//! A writer commits batches while its disk fails it, and what it sealed is packed; then the power
-//! goes, and what is found by the next start has to be: every line that was acknowledged, once and in
-//! order, and no line that was never given.
+//! A writer commits batches while its disk fails, and sealed segments are packed. Then the power fails. The next start
+//! must find every acknowledged line, once and in order, and no line that was never given.
 
 use std::{
     net::SocketAddr,
@@ -30,28 +29,28 @@ use crate::segment::{
 use crate::{guarantee::Guarantee, names::Names};
 
 const DIRECTORY: &str = "/log";
-/// A client that names itself.
+/// A client with a name.
 const CLIENT: &str =
     "a tenant with a name that is longer than most/and a client with one of its own";
 
 const STREAM: Stream = Stream { content: Content::Lines, number: 3 };
 
-/// What was given to a stream, and how much of it was acknowledged.
+/// The lines that were given to a stream, and how many of them were acknowledged.
 #[derive(Default)]
 struct Ledger {
     given: Vec<String>,
     acknowledged: usize,
-    /// The ends of batches that had a mark, and their last lines.
+    /// The last line number and the last line of each batch that had a mark.
     marked: Vec<(u64, String)>,
-    /// The last mark of a client that was told.
+    /// The last acknowledged mark of a client.
     told: u64,
 }
 
 impl Ledger {
-    /// Makes a batch of `least` to five lines. One without lines stores the number of refused ones.
+    /// Makes a batch of `least` to five lines. A batch without lines stores the number of refused ones.
     fn next_batch(&mut self, random: &mut fastrand::Rng, least: usize) -> Given {
         let count = random.usize(least..6);
-        // Batches within a block and over several.
+        // Batches lie within a block or span several.
         let most = if random.bool() { 200 } else { 2000 };
         let mut data = Vec::new();
         for _ in 0..count {
@@ -59,7 +58,7 @@ impl Ledger {
             data.extend_from_slice(&[line.as_bytes(), b"\n"].concat());
             self.given.push(line);
         }
-        // The name of every second client takes three entries.
+        // About half of the batches have the name, which takes several entries.
         let given = self.given.len() as u64;
         let mut names = Vec::new();
         if count == 0 || random.bool() {
@@ -78,7 +77,7 @@ fn names(simulation: &Simulation) -> Vec<String> {
     names.into_iter().map(|name| name.into_string().unwrap()).collect()
 }
 
-/// One run of the daemon's storage: recovers, then commits until it fails for good, or is through.
+/// Runs the daemon's storage once: it recovers, then commits until it fails for good or has committed all batches.
 fn run(
     simulation: &Simulation,
     ledger: &mut Ledger,
@@ -91,7 +90,7 @@ fn run(
     let Ok(handle) = open_directory(&mut local, directory) else { return };
     let Ok(aside) = Local::builder().simulation(simulation).build() else { return };
     let is_direct = random.bool();
-    // Whatever was given and not acknowledged is given up: who sent it sends it again, as new.
+    // Lines that were not acknowledged are given up. Their sender would send them again as new lines.
     let known = Arc::new(Names::default());
     for mark in stored_names(simulation) {
         known.restore(&mark);
@@ -122,7 +121,7 @@ fn run(
     if random.bool() {
         appender.seal();
     }
-    // As the keeper does: whatever fails is left for another time.
+    // Failures are ignored, as the keeper does: it tries again later.
     for segment in appender.ended() {
         let _ = segment.seal(&mut local);
     }
@@ -131,7 +130,7 @@ fn run(
     }
 }
 
-/// Each line is sent by another connection, which the line's number tells.
+/// Makes the parts of a batch. Each line has its own connection, whose port is the number of the line.
 fn parts_of(data: &[u8]) -> Vec<Sent> {
     let mut parts = Vec::new();
     for line in data.split_inclusive(|byte| *byte == b'\n') {
@@ -151,7 +150,7 @@ fn origin_of(number: usize) -> Origin {
     }
 }
 
-/// The segments that have a plain file.
+/// Lists the segments that have a plain file.
 fn plain(simulation: &Simulation) -> Vec<u64> {
     let names = names(simulation);
     let parsed = names.iter().filter_map(|name| parse(name));
@@ -189,8 +188,7 @@ fn commit(local: &mut Local, appender: &mut Appender, given: Given) -> bool {
     false
 }
 
-/// The stream's lines as its readers find them: of a packed segment the packed file has to be whole
-/// whether the plain one is there or not.
+/// Reads the stream's lines as its readers do. A packed file must be whole whether the plain file exists or not.
 fn stored(simulation: &Simulation) -> (Vec<String>, Vec<String>) {
     lines_of(files(simulation))
 }
@@ -214,26 +212,35 @@ fn files(simulation: &Simulation) -> Vec<(u64, Part, Vec<u8>)> {
     files
 }
 
-/// The names that a start finds.
+/// Returns the names that a start finds.
 fn stored_names(simulation: &Simulation) -> Vec<Mark> {
     names_of(files(simulation))
 }
 
-/// A client's mark and its lines come and go together: whoever is told of a line has it stored, and
-/// nothing that is stored after its last mark was marked.
+/// A client's mark and its lines are stored together. If a mark is stored, so is its line. If the last line of a marked
+/// batch is stored, the stored marks reach it.
 fn check_names(simulation: &Simulation, ledger: &Ledger, lines: &[String], seed: u64) {
     let marks: Vec<u64> = stored_names(simulation).into_iter().map(|mark| mark.line).collect();
     for mark in &marks {
         let last = &ledger.given[*mark as usize - 1];
-        assert!(lines.contains(last), "seed {seed}: told of {last}: {}", simulation.trace());
+        assert!(
+            lines.contains(last),
+            "seed {seed}: the mark of {last} is stored without it: {}",
+            simulation.trace()
+        );
     }
     let told = marks.into_iter().max().unwrap_or(0);
-    assert!(told >= ledger.told, "seed {seed}: {} was told: {}", ledger.told, simulation.trace());
+    assert!(
+        told >= ledger.told,
+        "seed {seed}: the acknowledged mark {} is lost: {}",
+        ledger.told,
+        simulation.trace()
+    );
     for (end, line) in &ledger.marked {
         let is_stored = lines.contains(line);
         assert!(
             !is_stored || *end <= told,
-            "seed {seed}: {line} and no mark: {}",
+            "seed {seed}: {line} is stored without its mark: {}",
             simulation.trace()
         );
     }
@@ -243,10 +250,14 @@ fn check(simulation: &Simulation, ledger: &Ledger, acknowledged: &[String], seed
     let (lines, troubles) = stored(simulation);
     let context = || format!("seed {seed}, stored {lines:?}\n{}", simulation.trace());
     assert!(troubles.is_empty(), "{troubles:?}: {}", context());
-    // In order and once: what is stored is a part of what was given, in its order.
+    // The stored lines are some of the given lines, each once and in their order.
     let mut given = ledger.given.iter();
     for line in &lines {
-        assert!(given.any(|one| one == line), "{line} was not given, or not there: {}", context());
+        assert!(
+            given.any(|one| one == line),
+            "{line} was not given, or is out of order: {}",
+            context()
+        );
     }
     check_names(simulation, ledger, &lines, seed);
     for (line, origin) in origins_of(files(simulation)) {
@@ -281,20 +292,20 @@ fn lives(seed: u64, guarantee: Guarantee, faults: &[(Fault, When)], loses_power:
             simulation.crash();
         }
     }
-    // A start that nothing disturbs, and what it leaves.
+    // A start without faults, and what it leaves.
     let mut local = Local::builder().simulation(&simulation).build().unwrap();
     recover(&mut local, Path::new(DIRECTORY), &names(&simulation), STREAM).unwrap();
     check(&simulation, &ledger, &acknowledged, seed);
 }
 
-/// How many seeds: more where asked for.
+/// The number of seeds, which RINGWISE_SEEDS can change.
 fn seeds() -> std::ops::Range<u64> {
     let count = std::env::var("RINGWISE_SEEDS").ok().and_then(|text| text.parse().ok());
     0..count.unwrap_or(300)
 }
 
 #[test]
-fn what_was_acknowledged_as_durable_survives_every_crash() {
+fn lines_acknowledged_as_durable_survive_every_crash() {
     for seed in seeds() {
         lives(seed, Guarantee::Durable, &[(Fault::Delay, When::rate(0.5))], true);
     }
@@ -329,7 +340,7 @@ fn a_failed_write_or_sync_is_not_acknowledged() {
 }
 
 #[test]
-fn what_was_acknowledged_as_written_survives_the_end_of_the_process() {
+fn lines_acknowledged_as_written_survive_the_end_of_the_process() {
     for seed in seeds() {
         let faults = [
             (Fault::Delay, When::rate(0.3)),
@@ -340,7 +351,7 @@ fn what_was_acknowledged_as_written_survives_the_end_of_the_process() {
     }
 }
 
-/// One fault at one operation, whichever it is: of the writer, the next start or the packing.
+/// One fault at any operation of the writer, the next start or the packing.
 #[test]
 fn a_fault_at_any_operation_loses_nothing() {
     for fault in [Fault::Io, Fault::NoSpace, Fault::PowerLoss, Fault::ShortWrite] {
@@ -353,8 +364,8 @@ fn a_fault_at_any_operation_loses_nothing() {
     }
 }
 
-/// A segment that is removed while the power fails is there, or gone, or gone but for its index: and
-/// the next start goes on with the number of the next line.
+/// If the power fails during a removal, the segment is complete, or removed, or only its index is left. The next start
+/// continues with the number of the next line.
 #[test]
 fn a_removal_that_is_cut_short_is_no_damage() {
     for seed in seeds() {
@@ -388,14 +399,14 @@ fn a_removal_that_is_cut_short_is_no_damage() {
         let mut local = Local::builder().simulation(&simulation).build().unwrap();
         let after = recover(&mut local, directory, &names(&simulation), STREAM).unwrap();
         assert_eq!(after, before, "seed {seed}: {}", simulation.trace());
-        // What is left is the end of what there was.
+        // The remaining lines are the last of the acknowledged ones.
         let (lines, problems) = stored(&simulation);
         assert_eq!(problems, Vec::<String>::new(), "seed {seed}: {}", simulation.trace());
         assert!(ledger.given[..ledger.acknowledged].ends_with(&lines), "seed {seed}");
     }
 }
 
-/// That the tests above can fail: what is acknowledged as written does not survive a loss of power.
+/// Proves that the tests above can fail: lines acknowledged as written do not survive a power failure.
 #[test]
 fn written_is_not_durable() {
     let lost = (0..100).filter(|&seed| {
