@@ -492,8 +492,16 @@ fn a_long_siege_changes_nothing() {
         let flags = ["--budget", "8m", "--threads", "2", "--max-connections", "200"];
         let limits = ["--names", "anyone", "--address-names", "50", "--address-connections", "100"];
         // A busy machine can keep an honest client from its processor for a second. Silence that long is no attack.
-        let sizes =
-            ["--idle", "5s", "--segment-size", "4m", "--retain-dead", "32m", "--min-free", min_free];
+        let sizes = [
+            "--idle",
+            "5s",
+            "--segment-size",
+            "4m",
+            "--retain-dead",
+            "32m",
+            "--min-free",
+            min_free,
+        ];
         let flags = [&flags[..], &limits, &sizes].concat();
         let Some(daemon) = start(engine, &directory, &flags) else { continue };
         let sent = besiege(engine, &daemon, &disk, left);

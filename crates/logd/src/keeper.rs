@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ringwise::{BackendChoice, Local};
+use ringwise::{BackendChoice, ErrorKind, Local};
 use ringwise_serve::ServeError;
 
 use crate::{
@@ -139,7 +139,13 @@ impl Keeper {
                 return Ok(());
             };
             drop(send_ready);
-            let seals = Seals { asked, local: of_seals, result: Ok(()), has_ended: false };
+            let seals = Seals {
+                asked,
+                local: of_seals,
+                later: Vec::new(),
+                result: Ok(()),
+                has_ended: false,
+            };
             let (ends, resting) = (HashMap::new(), HashMap::new());
             let (clock, begin, must_end) = (Clock::new(now_ms()), Instant::now(), told);
             let work = Work {
@@ -185,6 +191,8 @@ impl Keeper {
 struct Seals {
     asked: Asked,
     local: Local,
+    /// Those that the disk had no space for. They are tried again each time the thread looks after segments.
+    later: Vec<Unsealed>,
     /// The first failure.
     result: Result<(), LogdError>,
     /// Nothing more comes.
@@ -195,13 +203,11 @@ impl Seals {
     /// Seals the next segment if one comes within a time; says whether anything came.
     fn take(&mut self, wait: Duration) -> bool {
         match self.asked.next(wait) {
-            Some(Task::Seal(segment)) => {
-                let sealed = self.seal(&segment);
-                self.result = std::mem::replace(&mut self.result, Ok(())).and(sealed);
-                drop(segment);
-                self.asked.done();
+            Some(Task::Seal(segment)) => self.seal(segment),
+            Some(Task::End) => {
+                self.has_ended = true;
+                self.try_again();
             }
-            Some(Task::End) => self.has_ended = true,
             None => return false,
         }
         true
@@ -212,12 +218,27 @@ impl Seals {
         while !self.has_ended && self.take(Duration::ZERO) {}
     }
 
-    fn seal(&mut self, segment: &Unsealed) -> Result<(), LogdError> {
-        segment.seal(&mut self.local).map_err(|error| {
+    /// Tries those again that the disk had no space for.
+    fn try_again(&mut self) {
+        for segment in std::mem::take(&mut self.later) {
+            self.seal(segment);
+        }
+    }
+
+    fn seal(&mut self, segment: Unsealed) {
+        if let Err(error) = segment.seal(&mut self.local) {
             let told = format!("{}: sealing: {error}", segment.name().display());
             log::remark("segments", format_args!("{told}"));
-            LogdError::Failed(told)
-        })
+            if error.kind() == ErrorKind::NoSpace && !self.has_ended {
+                // It still counts as one that waits, because it keeps its descriptors.
+                self.later.push(segment);
+                return;
+            }
+            let failed = Err(LogdError::Failed(told));
+            self.result = std::mem::replace(&mut self.result, Ok(())).and(failed);
+        }
+        drop(segment);
+        self.asked.done();
     }
 }
 
@@ -286,6 +307,7 @@ impl Work {
             }
             // Retention goes on however much there is to seal, since it may make the space for that.
             if Instant::now() >= look && !self.must_end.load(Ordering::Relaxed) {
+                self.seals.try_again();
                 match self.look() {
                     Ok(found) => to_pack = found,
                     Err(error) => {
@@ -528,6 +550,11 @@ fn find_unlisted(directory: &Path, all: &mut BTreeMap<(Stream, u64), Files>) {
 
 #[cfg(test)]
 mod tests {
+    use ringwise::{
+        Opcode,
+        sim::{Fault, Simulation, When},
+    };
+
     use super::*;
 
     /// Lines that were acknowledged went, with no retention asked for: a listing of many names had
@@ -545,5 +572,39 @@ mod tests {
         find_unlisted(directory.path(), &mut all);
         let found: Vec<_> = all.values().map(|files| (files.has_plain, files.has_packed)).collect();
         assert_eq!(found, [(true, false), (false, true), (false, false), (false, false)]);
+    }
+
+    /// A seal that fails on a full disk is made when there is space again, and is no failure then. It was one for
+    /// ever: the daemon ended with status 1, weeks later.
+    #[test]
+    fn a_seal_waits_for_space() {
+        let simulation =
+            Simulation::builder(1).fault(Fault::NoSpace, When::nth(1).of(Opcode::Write)).build();
+        let open = || Local::builder().simulation(&simulation).build().unwrap();
+        let (tray, asked) = Tray::new();
+        let (local, later) = (open(), Vec::new());
+        let mut seals = Seals { asked, local, later, result: Ok(()), has_ended: false };
+        tray.put(Unsealed::in_new_files(&mut open()));
+        seals.take_all();
+        assert_eq!((seals.later.len(), tray.waiting.load(Ordering::Relaxed)), (1, 1));
+        seals.try_again();
+        assert_eq!((seals.later.len(), tray.waiting.load(Ordering::Relaxed)), (0, 0));
+        assert!(seals.result.is_ok());
+        assert_eq!(simulation.read("/index").unwrap().len(), ENTRY_BYTES);
+    }
+
+    #[test]
+    fn a_seal_without_space_at_the_end_is_a_failure() {
+        let simulation =
+            Simulation::builder(1).fault(Fault::NoSpace, When::always().of(Opcode::Write)).build();
+        let open = || Local::builder().simulation(&simulation).build().unwrap();
+        let (tray, asked) = Tray::new();
+        let (local, later) = (open(), Vec::new());
+        let mut seals = Seals { asked, local, later, result: Ok(()), has_ended: false };
+        tray.put(Unsealed::in_new_files(&mut open()));
+        tray.tasks.send(Task::End).unwrap();
+        seals.take_all();
+        assert!(seals.has_ended && seals.result.is_err());
+        assert_eq!(tray.waiting.load(Ordering::Relaxed), 0);
     }
 }

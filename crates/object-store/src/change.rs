@@ -127,9 +127,8 @@ impl<'a> Source<'a> {
         let mut from = std::fs::File::from(openat(&self.parent, self.file, read, Mode::empty())?);
         let mode = Mode::from_raw_mode(0o666);
         let mut to = std::fs::File::from(openat(&directory, name, write, mode)?);
-        let copied = io::copy(&mut from, &mut to).and_then(|_| {
-            Ok(attributes::write(&to, &attributes::read(&from)?)?)
-        });
+        let copied = io::copy(&mut from, &mut to)
+            .and_then(|_| Ok(attributes::write(&to, &attributes::read(&from)?)?));
         copied.map_err(|error| {
             let _ = unlinkat(&directory, name, AtFlags::empty());
             Errno::from_io_error(&error).unwrap_or(Errno::IO)

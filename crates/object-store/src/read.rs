@@ -12,7 +12,9 @@ use futures_util::{
     future::{ready, try_join_all},
     stream::{self, BoxStream},
 };
-use object_store::{Attributes, GetOptions, GetResult, GetResultPayload, ObjectMeta, Result, path::Path};
+use object_store::{
+    Attributes, GetOptions, GetResult, GetResultPayload, ObjectMeta, Result, path::Path,
+};
 use ringwise::{BufResult, ErrorKind, Ring, fs::File};
 use rustix::fs::{OFlags, fcntl_setfl, fstat};
 
@@ -54,11 +56,7 @@ impl Object {
     }
 
     /// Answers a request for the object, with its attributes if the store has them.
-    pub(crate) async fn get(
-        self,
-        options: &GetOptions,
-        has_attributes: bool,
-    ) -> Result<GetResult> {
+    pub(crate) async fn get(self, options: &GetOptions, has_attributes: bool) -> Result<GetResult> {
         let meta = ObjectMeta::clone(&self.meta);
         options.check_preconditions(&meta)?;
         let range = wanted(options, &meta)?;
@@ -168,10 +166,7 @@ pub(crate) async fn head(
     Ok(result(meta, range, attributes, stream::empty().boxed()))
 }
 
-async fn attributes_of(
-    file: impl AsFd + Send + 'static,
-    location: &Path,
-) -> Result<Attributes> {
+async fn attributes_of(file: impl AsFd + Send + 'static, location: &Path) -> Result<Attributes> {
     let location = location.clone();
     blocking(move || attributes::read(file).map_err(|error| failed(&location, error))).await
 }

@@ -99,7 +99,13 @@ impl RingFileSystem {
             let location = prefix.display().to_string();
             Error::from(Failure::Os { location, source })
         })?;
-        Ok(RingFileSystem { ring, root: Arc::new(root), cleans: false, durable: false, attributes: false })
+        Ok(RingFileSystem {
+            ring,
+            root: Arc::new(root),
+            cleans: false,
+            durable: false,
+            attributes: false,
+        })
     }
 
     /// Makes writes durable: a put, an upload, a copy or a rename syncs the file and its directory before it

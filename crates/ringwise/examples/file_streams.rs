@@ -18,7 +18,8 @@ use ringwise::{
 use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
-const LINE: &[u8] = b"2026-01-01T00:00:00Z a line of a log, as long as many of them are, give or take a few\n";
+const LINE: &[u8] =
+    b"2026-01-01T00:00:00Z a line of a log, as long as many of them are, give or take a few\n";
 const LINES: usize = (512 << 20) / LINE.len();
 /// What tokio's `ReaderStream` and many copies read at a time.
 const READ_BYTES: usize = 8 << 10;

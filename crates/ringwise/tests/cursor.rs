@@ -313,8 +313,7 @@ fn chunks_of_a_file_that_is_cut_or_grows() {
 
 #[test]
 fn chunks_end_with_the_first_error() {
-    let simulation =
-        Simulation::builder(1).fault(Fault::Io, When::nth(3).of(Opcode::Read)).build();
+    let simulation = Simulation::builder(1).fault(Fault::Io, When::nth(3).of(Opcode::Read)).build();
     let place = simulated(&simulation);
     block_on(async {
         place.write("file", &[1; 50_000]);

@@ -62,3 +62,25 @@ impl Unsealed {
         sync(local, &self.index)
     }
 }
+
+#[cfg(test)]
+impl Unsealed {
+    /// Makes one without lines, in new files.
+    pub(crate) fn in_new_files(local: &mut Local) -> Unsealed {
+        let options = ringwise::OpenOptions::new().write(true).create(true);
+        let mut create = |path| super::call::open(local, Path::new(path), options).unwrap();
+        Unsealed {
+            name: PathBuf::from("/data"),
+            data: create("/data"),
+            index: create("/index"),
+            is_synced: true,
+            index_bytes: 0,
+            is_filled: false,
+            is_torn: false,
+            batches: 0,
+            bytes: 0,
+            lines: 0,
+            next_line: 0,
+        }
+    }
+}

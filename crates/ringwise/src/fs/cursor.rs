@@ -128,7 +128,10 @@ impl Cursor {
     }
 
     /// What the file has at the position, or waits for it: nothing at the end of the file.
-    pub(super) fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<Result<&[u8], io::Error>> {
+    pub(super) fn poll_ahead(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<&[u8], io::Error>> {
         ready!(self.poll_settled(context))?;
         while self.ahead.is_empty() {
             let Work::Reading(read) = &mut self.work else {
@@ -190,7 +193,10 @@ impl Cursor {
     }
 
     /// Waits until the file has what was written.
-    pub(super) fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+    pub(super) fn poll_written(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), io::Error>> {
         let Work::Writing(write) = &mut self.work else { return Poll::Ready(Ok(())) };
         let BufResult(result, buffer) = ready!(write.as_mut().poll(context));
         (self.work, self.buffer) = (Work::Nothing, buffer);
@@ -220,7 +226,10 @@ impl Cursor {
 
     /// Waits until the last write and the last seek are over. A seek from the end counts what was written
     /// before it.
-    pub(super) fn poll_settled(&mut self, context: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+    pub(super) fn poll_settled(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), io::Error>> {
         ready!(self.poll_written(context))?;
         let Some(SeekingFromEnd { offset, len }) = &mut self.seeking else {
             return Poll::Ready(Ok(()));
@@ -258,6 +267,9 @@ impl Cursor {
 impl std::fmt::Debug for Cursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Cursor { file, position, .. } = self;
-        f.debug_struct("Cursor").field("file", file).field("position", position).finish_non_exhaustive()
+        f.debug_struct("Cursor")
+            .field("file", file)
+            .field("position", position)
+            .finish_non_exhaustive()
     }
 }
