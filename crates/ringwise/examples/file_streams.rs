@@ -12,7 +12,7 @@ use std::{
 };
 
 use ringwise::{
-    OpenOptions, Ring, drop_page_cache,
+    Descriptor, OpenOptions, Ring, drop_page_cache,
     fs::{Cursor, File},
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -65,8 +65,8 @@ async fn compare(path: &Path, pairs: usize) -> Result<(), Box<dyn Error>> {
         }
         println!("{}:", if is_cached { "cached" } else { "not cached" });
         for (way, samples) in WAYS.iter().zip(&mut samples) {
-            let [wall, cpu] = [|sample: &(Duration, Duration)| sample.0, |sample| sample.1]
-                .map(|part| median(samples.iter().map(part).collect()));
+            let wall = median(samples.iter().map(|sample| sample.0).collect());
+            let cpu = median(samples.iter().map(|sample| sample.1).collect());
             println!("  {way:20} {:7.1} ms, {:7.1} ms of CPU", in_ms(wall), in_ms(cpu));
         }
     }
@@ -74,10 +74,11 @@ async fn compare(path: &Path, pairs: usize) -> Result<(), Box<dyn Error>> {
 }
 
 fn prepare(path: &Path, is_cached: bool) -> Result<(), Box<dyn Error>> {
-    let file = std::fs::File::open(path)?;
-    match is_cached {
-        true => std::io::copy(&mut &file, &mut std::io::sink()).map(drop)?,
-        false => drop_page_cache(&file)?,
+    let mut file = std::fs::File::open(path)?;
+    if is_cached {
+        std::io::copy(&mut file, &mut std::io::sink())?;
+    } else {
+        drop_page_cache(&Descriptor::from(file), 0, 0)?;
     }
     Ok(())
 }

@@ -18,8 +18,11 @@ use crate::{
     op::{AllocateMode, OpenOptions},
 };
 
+// Nothing is reached behind a call of a file that has no value.
+#[allow(unused_variables)]
 #[path = "../fs/chunks.rs"]
 mod chunks;
+#[allow(unused_variables)]
 #[path = "../fs/cursor.rs"]
 mod cursor;
 #[cfg(feature = "futures-io")]
