@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_waits_for_concurrent_syncs() {
+    fn a_success_waits_for_those_beside_it() {
         let mut file = File::new();
         file.begin(1, None);
         file.begin(2, None);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_fails_all_concurrent_syncs() {
+    fn a_failure_is_that_of_all_beside_it() {
         let mut file = File::new();
         (1..=3).for_each(|key| file.begin(key, None));
         assert_eq!(file.end(2, 0), []);
@@ -212,7 +212,7 @@ mod tests {
     /// A later sync of a chain starts when the earlier one has ended, so its failure does not
     /// spread.
     #[test]
-    fn syncs_of_a_chain_are_not_concurrent() {
+    fn syncs_of_a_chain_are_not_beside_each_other() {
         let mut file = File::new();
         (1..=2).for_each(|key| file.begin(key, Some(7)));
         file.begin(3, Some(8));

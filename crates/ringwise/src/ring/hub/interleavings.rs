@@ -330,7 +330,7 @@ mod in_turn {
 
     /// A future that is dropped in its turn passes the turn on.
     #[test]
-    fn a_dropped_future_holds_nobody_up() {
+    fn who_is_dropped_holds_nobody_up() {
         check(&[run, submit_and_drop]);
     }
 }

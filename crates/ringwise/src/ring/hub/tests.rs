@@ -283,7 +283,7 @@ fn a_driver_does_not_sleep_on_orders() {
 }
 
 #[test]
-fn a_close_reaches_the_driver_and_ends_once() {
+fn an_end_is_heard_and_told_once() {
     let hub = Hub::new();
     let ((rung, bell), (told, mourner)) = (waker(), waker());
     assert!(hub.sleep(&bell));
