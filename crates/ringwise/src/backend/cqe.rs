@@ -28,7 +28,7 @@ impl Cqe {
         self
     }
 
-    /// Returns the same result, marked as one that others of this operation will follow.
+    /// Returns the same result, with the mark that more results of this operation will come.
     pub(crate) fn with_more(mut self) -> Cqe {
         self.flags |= F_MORE;
         self

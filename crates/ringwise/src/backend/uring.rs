@@ -150,8 +150,8 @@ impl Uring {
 
     /// Registers a region of memory and returns its index in the table of buffers.
     ///
-    /// The kernel pins the pages itself, so it could not write to memory that was freed too early
-    /// through the registration. Invariant 13 says that the memory is not freed early.
+    /// The kernel pins the pages itself, so it could not write through the registration to memory
+    /// that was freed too early. Invariant 13 says that the memory is not freed early.
     pub(super) fn register_region(&mut self, base: *mut u8, len: usize) -> Result<u16, String> {
         let submitter = self.ring.submitter();
         let free = match &mut self.free_pools {

@@ -128,7 +128,7 @@ mod tests {
     }
 
     /// A thread of the pool had its result after the loop was armed and before completions were
-    /// taken. The wake-up was taken for nobody's, nobody looked for its reason, and the task slept.
+    /// taken. The wake-up was dropped, nobody looked for its reason, and the task slept.
     #[test]
     fn a_wake_up_before_completions_are_taken_is_not_lost() {
         let directory = tempfile::tempdir().unwrap();

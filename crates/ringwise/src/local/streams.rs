@@ -437,7 +437,7 @@ impl Local {
     }
 
     pub(super) fn has_watched(&self) -> bool {
-        // A nudge that comes after all of them have ended is nobody's result either.
+        // A nudge that comes after all of them have ended has to be absorbed too.
         self.streams.watched > 0 || self.streams.expects_nudges
     }
 }

@@ -14,8 +14,8 @@ impl Ring {
         Pending::new(self.clone(), operation)
     }
 
-    /// Submits many operations together, with one lock, at most one wake-up, and one syscall for as many as
-    /// the queue holds. They are under way before their futures are polled, unlike those of
+    /// Submits many operations together, with one lock, at most one wake-up, and one syscall for as
+    /// many as the queue holds. They are submitted before their futures are polled, unlike those of
     /// [`submit`](Self::submit).
     ///
     /// # Examples
@@ -37,8 +37,8 @@ impl Ring {
         self.submit_together(operations.into_iter().collect(), Together::Batch)
     }
 
-    /// Submits operations as a chain: each starts when the one before it has completed in full. They are
-    /// under way before their futures are polled.
+    /// Submits operations as a chain: each starts when the one before it has completed in full.
+    /// They are submitted before their futures are polled.
     ///
     /// An operation that fails ends the chain, and so does a short read or write. Later operations do
     /// nothing and fail with [`Cancelled`](crate::ErrorKind::Cancelled).

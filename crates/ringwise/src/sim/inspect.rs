@@ -73,7 +73,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// Those of symlink(2).
+    /// The errors of symlink(2).
     pub fn symlink(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> io::Result<()> {
         self.on_disk(|disk| {
             let link = disk.symlink(disk.root(), bytes_of(&path), bytes_of(&target))?;
@@ -105,7 +105,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// Those of stat(2).
+    /// The errors of stat(2).
     pub fn metadata(&self, path: impl AsRef<Path>) -> io::Result<Metadata> {
         self.on_disk(|disk| {
             let inode = disk.find(disk.root(), bytes_of(&path), Ending::Followed)?.existing()?;
@@ -117,7 +117,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// Those of open(2).
+    /// The errors of open(2).
     pub fn open(&self, path: impl AsRef<Path>, options: OpenOptions) -> io::Result<Descriptor> {
         let is_new = !self.exists(&path);
         let (flags, mode) = (options.flags(), options.creation_mode());
@@ -136,7 +136,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// Those of stat(2).
+    /// The errors of stat(2).
     pub fn open_files(&self, path: impl AsRef<Path>) -> io::Result<usize> {
         let inode: Inode = self.on_disk(|disk| {
             disk.find(disk.root(), bytes_of(&path), Ending::Followed)?.existing()

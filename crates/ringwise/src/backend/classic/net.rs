@@ -125,7 +125,8 @@ impl Sockets {
         }
         let socket = self.by_number[at].get_or_insert_default();
         if socket.serial != serial || serial == 0 {
-            // No call waits on the earlier socket with this number: it would hold that socket open.
+            // No call waits on the earlier socket with this number: a waiting call would have kept
+            // that socket open.
             let (receivers, senders) =
                 (std::mem::take(&mut socket.receivers), std::mem::take(&mut socket.senders));
             let in_leftover = socket.in_leftover;

@@ -206,7 +206,7 @@ fn build_send(file: File, buffer: RawBuffer, manner: Manner, how: How) -> Entry 
         });
     }
     let entry = on_file!(file, |fd| opcode::Send::new(fd, pointer, len).flags(flags).build());
-    // No completion has to mean that all bytes were sent. `MSG_WAITALL` makes a short send a
+    // A missing completion has to mean that all bytes were sent. `MSG_WAITALL` makes a short send a
     // failure, which has a completion. `MSG_DONTWAIT` keeps a send that would wait from doing so
     // behind the loop's back (io_uring/net.c, io_send; io_uring/io_uring.c, io_queue_async).
     if manner == Manner::Quiet && how.mutes_sends {

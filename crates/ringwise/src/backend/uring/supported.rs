@@ -1,5 +1,5 @@
 //! The operations that this kernel's ring makes. The kernel is asked; if a filter forbids that,
-//! they follow from the oldest kernel that will do.
+//! they follow from the oldest kernel that the library supports.
 //!
 //! An operation that the ring does not know falls back alone (invariant 8), in `uring.rs`.
 
@@ -97,7 +97,7 @@ pub(super) fn ways(ring: &IoUring, granted: SetupFlags) -> entry::How {
     }
 }
 
-/// Returns whether the oldest kernel that will do has an operation, for machines where a filter
+/// Returns whether the oldest supported kernel has an operation, for machines where a filter
 /// forbids asking. mkdirat, linkat and symlinkat came with Linux 5.15, ftruncate with 6.9.
 fn is_in_5_11(opcode: Opcode) -> bool {
     !matches!(opcode, Opcode::CreateDirectory | Opcode::Link | Opcode::Symlink | Opcode::SetLen)

@@ -189,7 +189,7 @@ impl Actor {
         let by_another = has(PollByAnother);
         assert_eq!(self.first.get(), usize::from(is_told && !by_another), "{:?}", self.life);
         assert_eq!(self.second.get(), usize::from(is_told && by_another), "{:?}", self.life);
-        // Nothing keeps a waker: a task that is held for ever is a leak.
+        // Nothing keeps a waker: a task that is held forever is a leak.
         assert_eq!(Arc::strong_count(&self.first), 1, "{:?}", self.life);
         assert_eq!(Arc::strong_count(&self.second), 1, "{:?}", self.life);
     }
