@@ -84,9 +84,9 @@ struct State {
     /// The phase when the driver last took orders.
     told: Phase,
     ended: Option<Result<(), Leaked>>,
-    /// How many operations were submitted and have a result that nobody took, or none yet. If each
-    /// task has one operation, this is the number of tasks, even while a batch of results is on its
-    /// way to them.
+    /// The number of operations that were submitted and whose result nobody has taken. If each task
+    /// has one operation, this is the number of tasks, even while a batch of results is on its way
+    /// to them.
     open: usize,
     /// Whether callers may hand over their orders themselves. They may not if only the driver's own
     /// thread enters its ring.

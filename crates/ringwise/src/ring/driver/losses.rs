@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How often an operation that needs a worker may be lost before its user gets the error. A ring
-/// loses it twice at most; threads lose it only if a file system answers so.
+/// loses it twice at most. Threads lose it only if the file system itself returns `ECANCELED`.
 const LOSSES_MAX: u8 = 3;
 
 /// How often each operation in flight was lost.

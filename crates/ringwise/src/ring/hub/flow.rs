@@ -64,8 +64,8 @@ impl Hub {
         Admission::Taken(key, state.next(Some(key)))
     }
 
-    /// Takes the next result, or registers `waker` for it. After the last result the key may belong to
-    /// another operation.
+    /// Takes the next result, or registers `waker` for it. After the last result the key may belong
+    /// to another operation.
     pub(crate) fn poll_flow(&self, key: Key, waker: &Waker) -> Option<Completion> {
         // Cloned and dropped outside the lock, since a waker runs code of the user.
         let mut fresh = None;
