@@ -101,7 +101,7 @@ impl Simulation {
         Ok(names.into_iter().map(OsString::from_vec).collect())
     }
 
-    /// Returns the metadata of a file, directory or link target.
+    /// Returns the metadata of the file or directory at a path. Follows links.
     ///
     /// # Errors
     ///

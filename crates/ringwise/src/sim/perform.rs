@@ -108,7 +108,8 @@ impl World {
         }
     }
 
-    /// Applies an operation that a power loss interrupts to the disk. Nobody gets its result.
+    /// Makes the changes to the disk of an operation that a power loss interrupts. Nobody gets its
+    /// result.
     pub(super) fn take_effect(&mut self, deed: &Deed) {
         // The answer is lost with the power.
         let _ = match deed {
