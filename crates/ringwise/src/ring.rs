@@ -1,8 +1,8 @@
 //! The shared handle: operations from any thread or task, each a `Send` future.
 //!
 //! A [`Ring`] is a loop ([`Local`](crate::Local)) behind a driver. Futures hand operations to the
-//! driver and are woken when results are there; they own nothing that the kernel may touch, so they
-//! can be dropped at any moment (invariant 1). No executor is needed: whoever polls will do.
+//! driver, which wakes them when results are ready. They own no memory that the kernel may touch,
+//! so they can be dropped at any moment (invariant 1). Any executor can poll them.
 
 mod contained;
 mod driver;

@@ -1,10 +1,10 @@
 //! A simulated machine to test on: a disk, a network, a clock and faults, all from one seed.
 //!
-//! A loop built on a [`Simulation`] takes the same operations as any other and promises the same;
-//! the library's own conformance suite runs on it. Its files lie in memory. What a real machine
-//! does rarely, this one does as often as it is asked to: completions in another order, short
-//! reads and writes, errors, a loss of power that keeps just what a disk could have kept. The same
-//! program with the same seed does the same again.
+//! A loop built on a [`Simulation`] takes the same operations as any other loop and keeps the same
+//! promises: the library's conformance suite also runs on it. Its files are in memory. The
+//! simulation makes rare events as frequent as you ask: reordered completions, short reads and
+//! writes, errors, and power losses that leave only what a real disk could have kept. The same
+//! program with the same seed gives the same run.
 //!
 //! ```
 //! use ringwise::{
@@ -21,7 +21,7 @@
 //! assert!(written < 5, "a program that takes this for the whole write is wrong");
 //! local.run(Operation::sync_all(&file))?.result()?;
 //!
-//! // The file was synced, and the directory that names it was not: the file may be gone.
+//! // The file was synced, but its directory was not: the file may be gone.
 //! simulation.crash();
 //! println!("{}, after:\n{}", simulation.exists("/log"), simulation.trace());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -29,49 +29,51 @@
 //!
 //! # The disk
 //!
-//! Paths start at the simulation's own root, which is empty at first and is the current directory
-//! too. It answers as Linux does on a local file system, to a user who may do everything:
-//! permissions are kept and not checked. Direct I/O wants multiples of 512 bytes. Space is endless.
+//! Paths start at the simulation's own root, which is also the current directory and is empty at
+//! first. The disk answers as a local file system on Linux answers root: it stores permissions but
+//! does not check them. Direct I/O needs multiples of 512 bytes. The disk has no limit of space.
 //!
 //! # What a crash keeps
 //!
-//! [`Simulation::crash`] leaves what a disk with a volatile cache could have kept:
+//! After [`Simulation::crash`] the disk holds what a disk with a volatile cache could have kept:
 //!
-//! - Bytes that a sync made durable are there, if the sync's completion was a success.
-//! - Of other writes each 512 byte sector is kept or lost by itself, in any of the versions that it
-//!   had since; a write can be torn between sectors, not within one.
-//! - Lengths, cuts and holes are kept in order, up to some point.
-//! - A name that was made, moved or removed is so after a crash if the directory was synced, and
-//!   may be otherwise if not. Syncing the file is not enough. A rename happened or did not; what
-//!   was only renamed is never lost.
-//! - What was in flight may have happened, or not.
-//! - A file whose sync failed has lost what that sync was to make durable, though it still reads as
-//!   written: no later sync brings it back.
+//! - Bytes that a successful sync covered are kept.
+//! - Each 512-byte sector of an unsynced write is kept or lost independently, in any version that
+//!   the sector had since the last sync. A write can be torn between sectors, but not within one.
+//! - Changes of a file's length and holes are kept in order, up to some point.
+//! - The creation, move or removal of a name is kept if the directory was synced. Otherwise it may
+//!   be lost, and syncing the file is not enough. A rename is kept or lost as a whole, and a file
+//!   that was only renamed is never lost.
+//! - An operation in flight may have taken effect or not.
+//! - If a sync fails, the bytes that it should have made durable are lost, unless the disk happened
+//!   to write them before. The file still reads as written, but no later sync brings these bytes
+//!   back.
 //!
 //! # The network
 //!
-//! [`Simulation::listen_tcp`] and its kin make sockets on a network of the simulation's own, as a
-//! [`Ring`](crate::Ring) on it does by itself; [`Simulation::connect`] and its kin are the other
-//! ends, outside. What is sent lies with the receiver at once, as far as there is room. A crash ends
-//! all connections.
+//! [`Simulation::listen_tcp`] and similar methods make sockets on the simulation's own network. A
+//! [`Ring`](crate::Ring) on the simulation makes its sockets there by itself.
+//! [`Simulation::connect`] and similar methods make the other ends, outside the program. Sent bytes
+//! reach the receiver at once, as far as there is room. A crash ends all connections.
 //!
 //! # Time
 //!
-//! Timeouts and deadlines go by the simulation's clock. A loop that waits moves it to the next
-//! event, so no test sleeps; see [`SimulationBuilder::manual_clock`] for a clock that only
-//! [`Simulation::advance`] moves.
+//! Timeouts and deadlines follow the simulation's clock. A loop that waits moves the clock to the
+//! next event, so no test sleeps. With [`SimulationBuilder::manual_clock`] only
+//! [`Simulation::advance`] moves the clock.
 //!
 //! # What it does not do
 //!
-//! - Calls on files that it did not open (a pipe, a socket or a file of [`std`]) are made for real,
-//!   by classic calls: a program may mix both, and is deterministic as far as it does not.
-//! - A [`Descriptor`](crate::Descriptor) of a simulated file is of use to loops of its simulation
-//!   only: to everybody else it is a socket without a peer.
-//! - A [`Ring`](crate::Ring) on a simulation has a thread that listens to a real descriptor, so there
-//!   the clock goes on with real time, and the order of submissions is the scheduler's.
-//! - Loops on several threads may share a simulation; the order of their submissions is then the
-//!   scheduler's, and so is the outcome.
-//! - It says nothing of speed.
+//! - Operations on files that the simulation did not open (a pipe, a socket or a file of [`std`])
+//!   are real: they use classic syscalls. A program may mix both, but only its simulated part is
+//!   deterministic.
+//! - Only loops of the same simulation can use the [`Descriptor`](crate::Descriptor) of a simulated
+//!   file. To everything else it is a socket without a peer.
+//! - A [`Ring`](crate::Ring) on a simulation has a thread that waits for a real descriptor. There
+//!   the clock runs with real time, and the scheduler decides the order of submissions.
+//! - Loops on several threads may share a simulation. Then the scheduler decides the order of their
+//!   submissions, and with it the outcome.
+//! - It says nothing about speed.
 
 mod action;
 mod address;
@@ -108,44 +110,44 @@ pub struct Simulation(Arc<Shared>);
 
 struct Shared {
     seed: u64,
-    /// What a reading of 0 on the simulation's clock is for a deadline.
+    /// The instant at which the simulation's clock reads 0.
     start: Instant,
     world: Mutex<World>,
-    /// Something on the network may have changed.
+    /// Notified when something on the network may have changed.
     stirred: Arc<Condvar>,
 }
 
 impl Simulation {
-    /// A machine without faults, with an empty disk.
+    /// Makes a machine without faults and with an empty disk.
     pub fn new(seed: u64) -> Simulation {
         Simulation::builder(seed).build()
     }
 
-    /// Settings for a machine.
+    /// Returns a builder for a machine.
     pub fn builder(seed: u64) -> SimulationBuilder {
         SimulationBuilder { seed, world: World::new(seed) }
     }
 
-    /// The seed that it was made with.
+    /// Returns the seed.
     pub fn seed(&self) -> u64 {
         self.0.seed
     }
 
-    /// Asks for a fault from here on.
+    /// Adds a fault, from now on.
     pub fn inject(&self, fault: Fault, when: When) {
         self.lock().inject(fault, when);
     }
 
-    /// Asks for no more faults. What has gone wrong stays so.
+    /// Removes all faults. Damage that they have done stays.
     pub fn heal(&self) {
         self.lock().faults.clear();
     }
 
-    /// Cuts the power, if [`Fault::PowerLoss`] has not done so, and starts the machine again with
-    /// what the disk kept; see [the module](self#what-a-crash-keeps).
+    /// Cuts the power, unless [`Fault::PowerLoss`] already did, and restarts the machine with what
+    /// the disk kept; see [the module](self#what-a-crash-keeps).
     ///
-    /// Descriptors from before lead nowhere any more (`EIO`), and what was in flight completes with
-    /// `EIO`; timeouts go on. A loop can be used further.
+    /// Descriptors from before the crash fail with `EIO`, and operations in flight complete with
+    /// `EIO`. Timeouts go on, and loops can still be used.
     pub fn crash(&self) {
         let mut world = self.lock();
         world.lose_power();
@@ -153,19 +155,19 @@ impl Simulation {
         world.wake_all();
     }
 
-    /// Whether the machine runs; false after a [`Fault::PowerLoss`] until the next
+    /// Returns whether the machine has power: false from a [`Fault::PowerLoss`] until the next
     /// [`crash`](Self::crash).
     pub fn has_power(&self) -> bool {
         self.lock().powered
     }
 
-    /// What the clock shows: the time since the simulation was made.
+    /// Returns the time on the clock, which starts when the simulation is made.
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.lock().clock_ns)
     }
 
-    /// Moves the clock, and does on the way what falls due. Loops see it with their next submit, or
-    /// at once if they wait.
+    /// Moves the clock forward and runs everything that falls due on the way. A loop that waits
+    /// sees the results at once, any other loop with its next submit.
     pub fn advance(&self, time: Duration) {
         let mut world = self.lock();
         let by = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -174,9 +176,9 @@ impl Simulation {
         world.wake_all();
     }
 
-    /// What happened so far, a line for each event: the clock in nanoseconds, the loop, the
-    /// operation's number, what it was, what became of it. For people to read and for comparing two
-    /// runs; its form may change. Only the last 65,536 lines are kept.
+    /// Returns the events so far, one a line: the clock in nanoseconds, the loop, the operation's
+    /// number, the operation and its result. The text is for people to read and for comparing two
+    /// runs; its format may change. Only the last 65,536 lines are kept.
     pub fn trace(&self) -> String {
         self.lock().trace.to_string()
     }
@@ -185,13 +187,13 @@ impl Simulation {
         lock(&self.0.world)
     }
 
-    /// A reading of the clock as a point in time, for deadlines.
+    /// Converts a reading of the clock to an instant, for deadlines.
     pub(crate) fn instant(&self, clock_ns: u64) -> Instant {
         let start = self.0.start;
         start.checked_add(Duration::from_nanos(clock_ns)).unwrap_or(start)
     }
 
-    /// What the clock shows at a point in time.
+    /// Converts an instant to a reading of the clock.
     pub(crate) fn clock_of(&self, instant: Instant) -> u64 {
         let passed = instant.saturating_duration_since(self.0.start).as_nanos();
         u64::try_from(passed).unwrap_or(u64::MAX)
@@ -204,7 +206,7 @@ impl fmt::Debug for Simulation {
     }
 }
 
-/// How a [`Simulation`] is to be. Made by [`Simulation::builder`].
+/// The settings of a [`Simulation`]. Made by [`Simulation::builder`].
 #[derive(Debug)]
 #[must_use = "a simulation is made by `build`"]
 pub struct SimulationBuilder {
@@ -213,23 +215,23 @@ pub struct SimulationBuilder {
 }
 
 impl SimulationBuilder {
-    /// Asks for a fault.
+    /// Adds a fault.
     pub fn fault(mut self, fault: Fault, when: When) -> Self {
         self.world.inject(fault, when);
         self
     }
 
-    /// The most that [`Fault::Delay`] delays an operation by; a millisecond unless set.
+    /// Sets the longest delay by [`Fault::Delay`]. The default is one millisecond.
     pub fn latency(mut self, most: Duration) -> Self {
         self.world.latency_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
         self
     }
 
-    /// The clock stands still but for [`Simulation::advance`].
+    /// Makes a clock that only [`Simulation::advance`] moves.
     ///
-    /// Delayed operations are then done in their order as soon as a loop waits for them, as if they
-    /// took no time. A loop that waits for a timeout or a deadline sleeps until another thread moves
-    /// the clock.
+    /// Delayed operations then finish in order as soon as a loop waits for them, as if they took no
+    /// time. A loop that waits for a timeout or a deadline sleeps until another thread moves the
+    /// clock.
     pub fn manual_clock(mut self) -> Self {
         self.world.manual = true;
         self

@@ -1,11 +1,13 @@
-//! Classic system calls behind the ring's interface.
+//! Classic syscalls behind the ring's interface.
 //!
-//! A loop that waits for one call makes it itself, for a hand-over costs more than most calls. A
-//! batch is tried first without blocking: what is in the page cache is served at once by the
-//! loop's thread, what has to wait for a device goes to the pool, so that the waits overlap, and
-//! what waits for a stream waits in an epoll set. Timeouts are the loop's own. It is a product and
-//! not only a baseline: many containers forbid the ring. Beside a ring it makes the calls that the
-//! ring cannot.
+//! A loop that waits for one call makes it itself, since handing it to a thread costs more than
+//! most calls. The calls of a batch are first tried without blocking. If the data is in the page
+//! cache, the loop's thread serves the call at once. Calls that have to wait for a device go to the
+//! pool, so that the waits overlap. Calls that wait for a stream wait in an epoll set. The loop
+//! itself has the timeouts.
+//!
+//! This backend is a product and not only a baseline, since many containers forbid the ring. Beside
+//! a ring it makes the calls that the ring cannot.
 
 mod net;
 pub(crate) mod pool;
@@ -51,14 +53,14 @@ pub(crate) struct Classic {
     ready: VecDeque<Cqe>,
     /// Calls that the pool has and whose results were not taken.
     with_pool: usize,
-    /// Something of the loop is parked, and a nudge may take it up again.
+    /// Whether operations of the loop are parked, and a nudge may start them again.
     expects_nudges: bool,
     /// Submits since the set was last looked at.
     unlooked: u32,
     made: u64,
 }
 
-/// So often a loop that has results already goes on without a look at what else is ready.
+/// How many times in a row a loop that has results goes on without a look at the set.
 const UNLOOKED_MAX: u32 = 16;
 
 impl Classic {
@@ -83,8 +85,8 @@ impl Classic {
         stats.fallback_operations = self.made;
     }
 
-    /// Starts everything that is queued. `alone`: the caller waits for it and nothing else is
-    /// under way, so a single call may as well block here.
+    /// Starts everything that is queued. `alone`: the caller waits for it and nothing else is in
+    /// progress, so a single call may block here.
     pub(super) fn start(&mut self, alone: bool) {
         if self.queued.is_empty() {
             return;
@@ -98,7 +100,7 @@ impl Classic {
         self.queued = queued;
     }
 
-    /// Nothing is under way, and no timer runs.
+    /// Returns whether nothing is in progress and no timer runs.
     pub(super) fn is_idle(&self) -> bool {
         self.with_pool == 0 && self.timers.is_empty() && self.readiness.is_empty()
     }
@@ -145,9 +147,9 @@ impl Classic {
         self.pool.send(job);
     }
 
-    /// Cancels the call of this number. 0 when it ends as cancelled, else the negated error number
-    /// that says why it does not; nothing when this backend does not have it. `fd`: its file, where
-    /// that is known.
+    /// Cancels the call with this number. Returns 0 if it ends as cancelled, the negated error
+    /// number if it does not, and nothing if this backend does not have it. `fd`: its file, if that
+    /// is known.
     pub(super) fn cancel(&mut self, user_data: u64, fd: Option<RawFd>) -> Option<i32> {
         let cancelled = self
             .readiness
@@ -168,8 +170,7 @@ impl Classic {
         }
     }
 
-    /// Brings in the pool's results and the timers that have expired, without a system call but
-    /// for the clock.
+    /// Collects the pool's results and the expired timers. The only syscall is for the clock.
     fn collect(&mut self) {
         if self.with_pool > 0 {
             let before = self.ready.len();
@@ -188,7 +189,7 @@ impl Classic {
         }
     }
 
-    /// Brings in all that is there, and makes the calls whose files have become ready.
+    /// Collects all results, and makes the calls whose files have become ready.
     pub(super) fn look(&mut self) {
         self.unlooked = 0;
         for job in self.readiness.collect(&mut self.ready) {
@@ -197,8 +198,8 @@ impl Classic {
         self.collect();
     }
 
-    /// Makes one call that waits for a thread, where none could be started: then the loop's own
-    /// has to do. Whether there was one.
+    /// Makes one call that waits for a thread on the loop's own thread, if no thread could be
+    /// started. Returns whether there was one.
     pub(super) fn rescue(&mut self) -> bool {
         if self.with_pool == 0 {
             return false;
@@ -209,7 +210,7 @@ impl Classic {
         rescued.is_some()
     }
 
-    /// Results that are ready, for a ring to give out with its own.
+    /// Takes the results that are ready, for a ring to hand out with its own.
     pub(super) fn take_ready(&mut self) -> impl Iterator<Item = Cqe> + '_ {
         self.ready.drain(..)
     }
@@ -218,34 +219,34 @@ impl Classic {
         self.timers.next()
     }
 
-    /// As [`look`](Self::look), for one who is told of all that becomes ready in the set: that is asked
-    /// only for what it has told of and was not served.
+    /// Does the same as [`look`](Self::look), for a caller that hears of everything that becomes
+    /// ready in the set. It asks the set only for sockets that were reported and not fully served.
     pub(super) fn look_untold(&mut self) {
         if self.readiness.has_leftover() { self.look() } else { self.collect() }
     }
 
-    /// Promises that the loop will sleep on [`wake_fd`](Self::wake_fd). False, and no promise,
-    /// when a result is there already.
+    /// Promises that the loop will sleep on [`wake_fd`](Self::wake_fd). Returns false, without a
+    /// promise, if a result is there already.
     pub(super) fn prepare_sleep(&self) -> bool {
         !self.readiness.has_leftover() && self.pool.prepare_sleep()
     }
 
-    /// What wakes this loop from elsewhere.
+    /// Returns a waker with which other threads wake this loop.
     pub(crate) fn waker(&self) -> Waker {
         self.pool.waker()
     }
 
-    /// From now on a nudge is a result.
+    /// From now on reports nudges as results.
     pub(crate) fn expect_nudges(&mut self) {
         self.expects_nudges = true;
     }
 
-    /// Takes out the results that `keep` refuses.
+    /// Removes the results that `keep` refuses.
     pub(crate) fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool) {
         self.ready.retain(|cqe| keep(*cqe));
     }
 
-    /// Whether a result is ready, after a look at what is.
+    /// Returns whether a result is ready, after a look at the set.
     pub(crate) fn has_work(&mut self) -> bool {
         if self.ready.is_empty() {
             self.look();
@@ -253,20 +254,21 @@ impl Classic {
         !self.ready.is_empty()
     }
 
-    /// Readable when there is something for [`look`](Self::look) to bring in, timers aside.
+    /// Returns the descriptor that is readable when [`look`](Self::look) has something to collect,
+    /// except timers.
     pub(super) fn wake_fd(&self) -> RawFd {
         self.readiness.as_fd().as_raw_fd()
     }
 
-    /// Readable when there is something for [`look`](Self::look) to bring in, also a timer that
-    /// was armed.
+    /// Returns the descriptor that is readable when [`look`](Self::look) has something to collect,
+    /// or when an armed timer has expired.
     #[cfg(feature = "tokio")]
     pub(super) fn event_descriptor(&self) -> BorrowedFd<'_> {
         self.readiness.as_fd()
     }
 
-    /// Starts everything; what comes later makes the event descriptor readable. It stays readable:
-    /// who waits for it is told of each change (`EPOLLET` in epoll(7)).
+    /// Starts everything. What comes later makes the event descriptor readable. The descriptor
+    /// stays readable: whoever waits for it gets an event for each change (`EPOLLET` in epoll(7)).
     #[cfg(feature = "tokio")]
     pub(super) fn submit_and_arm(&mut self) -> Result<(), Errno> {
         self.submit(0, None)?;
@@ -289,12 +291,12 @@ impl Classic {
         self.pool.hand_out_by(hand_out);
     }
 
-    /// Resets what woke the loop.
+    /// Resets the eventfd that woke the loop.
     pub(super) fn clear_wake(&self) {
         self.pool.clear_wake();
     }
 
-    /// Sleeps until something is there to be brought in, or the time is over.
+    /// Sleeps until there is something to collect, or the time is over.
     pub(super) fn sleep(&mut self, deadline: Option<Instant>) {
         let until = [deadline, self.next_timer()].into_iter().flatten().min();
         let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -305,15 +307,15 @@ impl Classic {
         if !self.prepare_sleep() {
             return;
         }
-        // The set is worth its own look only where a file waits in it. An interrupted poll is a
-        // wake-up like another: the loop looks again.
+        // No file waits in the set, so the eventfd alone is enough. An interrupted poll is a
+        // wake-up like any other: the loop looks again.
         let wake = PollFd::from_borrowed_fd(self.pool.wake(), PollFlags::IN);
         let _ = poll(&mut [wake], timeout.as_ref());
         self.clear_wake();
     }
 
-    /// Sleeps in the set itself, and makes the calls whose files have become ready: one system
-    /// call tells of both.
+    /// Sleeps in the set itself, and makes the calls whose files have become ready. One syscall
+    /// reports both files and the eventfd.
     fn sleep_in_set(&mut self, timeout: Option<Timespec>) {
         self.unlooked = 0;
         let timeout = if self.prepare_sleep() { timeout } else { Some(Timespec::default()) };
@@ -326,20 +328,20 @@ impl Classic {
         to_block.into_iter().for_each(|job| self.send(job));
     }
 
-    /// Whether a submit that wants no more has to look at the set all the same: it always does
-    /// where nothing is wanted, and now and then where results keep coming without it.
+    /// Returns whether a submit that needs no more results has to look at the set all the same:
+    /// always if no result is wanted, and now and then if results keep coming without a look.
     fn has_to_look(&mut self, want: usize) -> bool {
         self.unlooked += 1;
         want == 0 || self.unlooked > UNLOOKED_MAX
     }
 }
 
-/// Whether the loop does this by itself, without a call.
+/// Returns whether the loop does this itself, without a syscall.
 fn is_own(call: &Call) -> bool {
     matches!(call, Call::Nop | Call::Timeout { .. } | Call::Cancel { .. })
 }
 
-/// A time beyond the clock's reach never comes; nor does this one.
+/// Returns a time that never comes, for timeouts beyond the clock's range.
 fn far_future() -> Instant {
     const HUNDRED_YEARS: Duration = Duration::from_secs(3_155_760_000);
     Instant::now() + HUNDRED_YEARS

@@ -1,6 +1,6 @@
 //! The result of one call, in the form that the kernel gives it.
 //!
-//! It is a number, a count and flags. What they mean for an operation is the loop's to say.
+//! It is a number, a count and flags. The loop decides what they mean for an operation.
 
 use crate::slot::{BY_THREAD, NEVER_RAN};
 
@@ -18,45 +18,47 @@ pub(crate) struct Cqe {
 const F_BUFFER: u32 = 1 << 0;
 const F_MORE: u32 = 1 << 1;
 const F_NOTIF: u32 = 1 << 3;
-/// The number of the chosen buffer is above this.
+/// The number of the chosen buffer is in the bits from here on.
 const BUFFER_SHIFT: u32 = 16;
 
 impl Cqe {
-    /// The same, with a buffer that was chosen for it.
+    /// Returns the same result with a buffer that was chosen for it.
     pub(crate) fn with_buffer(mut self, index: u16) -> Cqe {
         self.flags |= F_BUFFER | u32::from(index) << BUFFER_SHIFT;
         self
     }
 
-    /// The same, and more of this operation are to come.
+    /// Returns the same result, with the mark that more results of this operation will come.
     pub(crate) fn with_more(mut self) -> Cqe {
         self.flags |= F_MORE;
         self
     }
 
-    /// Whether more results of this operation are to come. This decides, and not the result.
+    /// Returns whether more results of this operation will come. Only this flag decides, not the
+    /// result.
     pub(crate) fn has_more(&self) -> bool {
         self.flags & F_MORE != 0
     }
 
-    /// The buffer of a group that was chosen for it.
+    /// Returns the buffer of a group that was chosen for it.
     pub(crate) fn buffer(&self) -> Option<u16> {
         (self.flags & F_BUFFER != 0).then_some((self.flags >> BUFFER_SHIFT) as u16)
     }
 
-    /// Tells that a send's memory is no longer in use, and nothing about its result.
+    /// Returns whether it only says that a send's memory is no longer in use, and nothing about the
+    /// send's result.
     pub(crate) fn is_notification(&self) -> bool {
         self.flags & F_NOTIF != 0
     }
 
-    /// A result of a thread of the loop, not of the ring: a file that it opened is an ordinary
-    /// descriptor.
+    /// Makes a result of a thread of the loop, not of the ring. A file that the thread opened is an
+    /// ordinary descriptor.
     pub(crate) fn by_thread(user_data: u64, result: i32) -> Cqe {
         Cqe { user_data: user_data | BY_THREAD, result, flags: 0 }
     }
 
-    /// A call that was cancelled before anybody made it. `ECANCELED` by itself does not say that:
-    /// a file system may return it.
+    /// Makes the result of a call that was cancelled before it ran. `ECANCELED` by itself does not
+    /// say that: a file system may return it.
     pub(crate) fn cancelled(user_data: u64) -> Cqe {
         Cqe::by_thread(user_data | NEVER_RAN, -libc::ECANCELED)
     }

@@ -1,4 +1,4 @@
-//! The interface to a backend. It has no code: `backend.rs` chooses one of those that implement it.
+//! The interface to a backend. It has no code: `backend.rs` chooses one of its implementations.
 
 use std::time::Instant;
 
@@ -6,46 +6,47 @@ use crate::{backend::Cqe, call::Call, descriptor::Blocking, error::Errno, op::Op
 
 /// Takes calls and gives results.
 pub(crate) trait Driver {
-    /// Whether a call can be queued without submitting first.
+    /// Returns whether a call can be queued without submitting first.
     fn has_room(&mut self) -> bool;
 
-    /// Queues a call that does nothing; false where there is no room. Apart from
-    /// [`queue`](Self::queue), since it is the measure of what a loop costs.
+    /// Queues a call that does nothing. Returns false if there is no room. It is separate from
+    /// [`queue`](Self::queue), since no-ops measure the cost of a loop.
     fn queue_nop(&mut self, user_data: u64) -> bool;
 
-    /// Queues a call. The caller has seen that there is room and keeps what the call points to in
-    /// place until its result came.
+    /// Queues a call. The caller has seen that there is room, and keeps everything that the call
+    /// points to in place until its result has come.
     fn queue(&mut self, user_data: u64, call: Call, blocking: Blocking);
 
-    /// Whether chains can be queued whole, and are made in order without the loop.
+    /// Returns whether chains can be queued whole, and run in order without the loop.
     fn links(&self) -> bool {
         false
     }
 
-    /// Whether so many calls can be queued without submitting first.
+    /// Returns whether `count` calls can be queued without submitting first.
     fn has_room_for(&mut self, count: usize) -> bool;
 
-    /// Queues a chain, whole: each call is made when the one before is complete. The caller has seen
-    /// that there is room. False, and nothing is queued, where the backend cannot.
+    /// Queues a whole chain: each call starts when the one before is complete. The caller has seen
+    /// that there is room. Returns false and queues nothing if the backend cannot do this.
     fn queue_linked(&mut self, _calls: &[(u64, Call)]) -> bool {
         false
     }
 
-    /// Hands over all that is queued and waits until `want` results are ready or the deadline has
-    /// passed; gives how many are ready. On an error everything that was not handed over stays
+    /// Hands over all queued calls, and waits until `want` results are ready or the deadline has
+    /// passed. Returns how many are ready. After an error, all calls that were not handed over stay
     /// queued.
     fn submit(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno>;
 
-    /// The next result, without waiting and without a system call.
+    /// Takes the next result, without waiting and without a syscall.
     fn next(&mut self) -> Option<Cqe>;
 
-    /// Gives results back that were taken and are for somebody else. They come next, in their order.
+    /// Takes back results that were taken and are for somebody else. They come next, in their
+    /// order.
     fn put_back(&mut self, results: &[Cqe]);
 
-    /// Takes results in that the loop makes itself. They come after all that is there: the end of a
-    /// stream comes after its data.
+    /// Adds results that the loop makes itself. They come after all results that are there: the end
+    /// of a stream comes after its data.
     fn append(&mut self, results: &[Cqe]);
 
-    /// Whether the ring, not a thread, makes this call.
+    /// Returns whether the ring, not a thread, makes this call.
     fn supports(&self, opcode: Opcode) -> bool;
 }

@@ -1,8 +1,8 @@
 //! The ring: calls become submission queue entries, and only the loop's thread enters it.
 //!
-//! Calls that this kernel's ring cannot make go to a classic backend beside it, one by one, and
-//! their results come out of the same end (invariant 8). It wakes a loop that sleeps in the kernel
-//! through a descriptor on which the ring has a poll.
+//! Calls that this kernel's ring cannot make go to a classic backend beside it, one by one, and the
+//! loop gets their results together with the ring's (invariant 8). The classic backend wakes a loop
+//! that sleeps in the kernel through a descriptor on which the ring has a poll.
 //!
 //! # Safety
 //!
@@ -48,7 +48,8 @@ use crate::{
     sys::ring::EnterHandle,
 };
 
-/// Tables of registered buffers, one entry for each pool.
+/// The most pools that are registered at a time. Each has one entry in the table of registered
+/// buffers.
 const POOLS_MAX: u16 = 64;
 
 pub(crate) struct Uring {
@@ -60,26 +61,26 @@ pub(crate) struct Uring {
     /// Whether a file can be opened straight into the table of registered files (Linux 5.15).
     opens_into_table: bool,
     how: entry::How,
-    /// Groups of buffers that the kernel chooses from.
+    /// The number of a new group of buffers that the kernel chooses from.
     groups: u16,
-    /// Numbers below that which no group has any more.
+    /// Numbers below `groups` that no group has any more.
     free_groups: Vec<u16>,
-    /// Made ahead, for when something has to wake the loop from elsewhere and no descriptor may
-    /// be to be had.
+    /// A companion made ahead: another thread may have to wake the loop when there is no descriptor
+    /// left to make one.
     spare: Option<Box<Classic>>,
-    /// Why there is no table of registered files.
+    /// Why there is no table of registered files, if there is none.
     no_table: Option<Errno>,
-    /// What makes the calls that the ring cannot, from the first of them on.
+    /// Makes the calls that the ring cannot. It exists from the first of them on.
     companion: Option<Box<Classic>>,
     threads_max: usize,
     poll_armed: bool,
-    /// What wakes the loop was heard, and nobody has looked yet at what it was for.
+    /// Whether a wake-up was taken and nobody has looked yet for its reason.
     is_roused: bool,
-    /// Calls that a polled ring has; others need not know.
+    /// How many calls a polled ring has. Other rings do not count.
     polled_in_flight: usize,
     reaped: Reaped,
     links: Links,
-    /// Entries of the table of buffers that no pool has; nothing before there is a table.
+    /// Entries of the table of buffers that no pool has; none before there is a table.
     free_pools: Option<Vec<u16>>,
     enters: u64,
     /// How often the kernel was seen to hold completions back.
@@ -88,7 +89,7 @@ pub(crate) struct Uring {
 }
 
 impl Uring {
-    /// Opens a ring as the builder asks, tries it, and tells what came of it.
+    /// Opens a ring as the builder asks, and tests it.
     pub(crate) fn open(builder: &Builder) -> Result<(Uring, Setup), FallbackReason> {
         let setup::Opened { mut ring, granted, sqpoll_refused } = setup::open(builder)?;
         setup::self_test(&mut ring, granted.contains(SetupFlags::IOPOLL))?;
@@ -130,7 +131,7 @@ impl Uring {
     pub(super) fn count(&mut self, stats: &mut Stats) {
         stats.enters = self.enters;
         stats.fallback_operations = self.by_thread;
-        // The kernel's own count is only of those that it had no memory to keep (io_uring/io_uring.c,
+        // The kernel counts only completions that it had no memory to keep (io_uring/io_uring.c,
         // io_cqring_add_overflow).
         stats.overflows = self.overflows + u64::from(self.ring.completion().overflow());
     }
@@ -149,8 +150,8 @@ impl Uring {
 
     /// Registers a region of memory and returns its index in the table of buffers.
     ///
-    /// The kernel pins the pages itself, so memory freed too early could not be written through
-    /// the registration; that it is not freed early is invariant 13.
+    /// The kernel pins the pages itself, so it could not write through the registration to memory
+    /// that was freed too early. Invariant 13 says that the memory is not freed early.
     pub(super) fn register_region(&mut self, base: *mut u8, len: usize) -> Result<u16, String> {
         let submitter = self.ring.submitter();
         let free = match &mut self.free_pools {
@@ -179,7 +180,7 @@ impl Uring {
         Ok(index)
     }
 
-    /// Takes memory out of the ring that nobody uses any more.
+    /// Unregisters memory that nobody uses any more.
     pub(super) fn unregister(&mut self, token: Token) -> io::Result<()> {
         let submitter = self.ring.submitter();
         match token {
@@ -197,14 +198,14 @@ impl Uring {
         Ok(())
     }
 
-    /// Whether this member of a chain may have run before its turn.
+    /// Returns whether this member of a chain may have run before its turn.
     pub(super) fn is_severed(&mut self, user_data: u64) -> bool {
         self.links.take_severed(user_data)
     }
 
     /// Gives a call to the classic backend beside the ring, which starts it at the next submit.
     fn queue_beside(&mut self, job: Job) {
-        // What waits is the ring's, and none of its threads'.
+        // A call that only waits here, and that the ring could make, does not count.
         let waits = matches!(job.blocking, Blocking::Unbounded | Blocking::Socket { .. })
             || matches!(job.call, Call::Timeout { .. });
         self.by_thread += u64::from(!waits || !self.by_ring.contains(job.call.opcode()));
@@ -214,13 +215,14 @@ impl Uring {
         }
         match &mut self.companion {
             Some(companion) => companion.queue(job.user_data, job.call, job.blocking),
-            // No descriptors to be had: the loop's own thread makes the call.
+            // There is no descriptor left, so the loop's own thread makes the call.
             None => self.reaped.extend([job.run()]),
         }
     }
 
-    /// Inlined into its few callers: the entry is then built in the queue itself. Copied there
-    /// after it was built elsewhere, it stalls on its own unfinished stores.
+    /// Pushes an entry. It is inlined into its few callers, so that the entry is built in the queue
+    /// itself. An entry that is built elsewhere and then copied stalls on its own unfinished
+    /// stores.
     #[inline(always)]
     fn push(&mut self, entry: &Entry) {
         // SAFETY: the addresses in the entry are valid until its completion (see the header).
@@ -228,13 +230,13 @@ impl Uring {
         assert!(pushed.is_ok(), "the loop submits before the queue is full");
     }
 
-    /// Enters as often as it takes to hand everything over and see `want` results; gives how many
-    /// are ready. The queues' indices are shared with the kernel, so they are read as seldom as
-    /// can be: at batches of 32 no-ops each reading shows.
+    /// Enters the kernel until everything is handed over and `want` results are there. Returns how
+    /// many are ready. The queues' indices are shared with the kernel, so they are read as rarely
+    /// as possible: with batches of 32 no-ops the cost of each read can be seen.
     fn enter(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno> {
         loop {
             let (to_submit, mut flags) = self.pending();
-            // What was taken already the kernel does not count.
+            // The kernel does not count results that were taken already.
             let mut in_queue = want.saturating_sub(self.reaped.len());
             if to_submit == 0 {
                 let ready = self.count_ready();
@@ -261,7 +263,7 @@ impl Uring {
             let ready = self.count_ready();
             match entered {
                 Ok(taken) if taken == to_submit && ready >= want => return Ok(ready),
-                // The time is over. The kernel says ETIME only where not one result is ready
+                // The time is over. The kernel returns ETIME only if no result at all is ready
                 // (io_uring/io_uring.c, the end of io_cqring_wait).
                 Ok(taken) if taken == to_submit && timeout.is_some_and(|left| left.is_zero()) => {
                     return Ok(ready);
@@ -269,14 +271,14 @@ impl Uring {
                 // A part was taken, or a signal ended the wait.
                 Ok(_) | Err(Errno(libc::EINTR)) => {}
                 Err(Errno(libc::ETIME)) => return Ok(ready),
-                // The kernel wants completions taken, or memory, before it goes on.
+                // Before it goes on, the kernel wants completions to be taken, or needs memory.
                 Err(Errno(libc::EBUSY | libc::EAGAIN)) if ready > 0 => return Ok(ready),
                 Err(errno) => return Err(errno),
             }
         }
     }
 
-    /// Entries to hand over, and the flags that the kernel's state asks for.
+    /// Returns how many entries to hand over, and the flags that the kernel's state asks for.
     #[inline]
     fn pending(&mut self) -> (u32, IoringEnterFlags) {
         let polled_by_thread = self.is_polled_by_thread();
@@ -305,7 +307,7 @@ impl Uring {
         self.granted.contains(SetupFlags::SQPOLL)
     }
 
-    /// Takes every result of the ring that is there.
+    /// Takes all results of the ring.
     #[inline]
     fn reap(&mut self) {
         let taken = self.reaped.take_from(&mut self.ring);
@@ -318,13 +320,13 @@ impl Uring {
         }
     }
 
-    /// Results ready, the loop's own among them until they were reaped.
+    /// Returns how many results are ready, including the loop's own until they are reaped.
     #[inline]
     fn count_ready(&mut self) -> usize {
         self.reaped.len() + self.ring.completion().len()
     }
 
-    /// As [`submit`](Driver::submit), with calls beside the ring.
+    /// Does the same as [`submit`](Driver::submit), with a classic backend beside the ring.
     fn submit_both(&mut self, want: usize, deadline: Option<Instant>) -> Result<usize, Errno> {
         self.with_companion(|companion| companion.start(false));
         loop {
@@ -357,12 +359,12 @@ impl Uring {
         act(self.companion.as_mut().expect("asked for beside one only"))
     }
 
-    /// Takes every result that is there, from both sides.
+    /// Takes all results, from both sides.
     fn look(&mut self) {
         self.reap();
         if let Some(companion) = &mut self.companion {
             self.is_roused = false;
-            // While the poll is armed, the set has told of nothing.
+            // While the poll is armed, the set has reported nothing.
             if self.poll_armed {
                 companion.look_untold()
             } else {
@@ -372,8 +374,9 @@ impl Uring {
         }
     }
 
-    /// Makes a sleeping enter end when the classic backend has something. False: it has already,
-    /// or the queue is full and the kernel has yet to take from it.
+    /// Makes a sleeping enter end when the classic backend has something. Returns false if it
+    /// already has something, or if the queue is full and the kernel has yet to take entries from
+    /// it.
     fn arm_wake(&mut self) -> Result<bool, Errno> {
         if !self.with_companion(|companion| companion.prepare_sleep()) {
             return Ok(false);
@@ -384,7 +387,7 @@ impl Uring {
         if self.ring.submission().is_full() {
             self.enter(0, None)?;
             if self.ring.submission().is_full() {
-                // A submission thread is about to.
+                // A submission thread is about to take entries.
                 std::thread::yield_now();
                 return Ok(false);
             }
@@ -396,14 +399,15 @@ impl Uring {
         Ok(true)
     }
 
-    /// The ring's own descriptor, which is readable while the completion queue holds something.
+    /// Returns the ring's own descriptor, which is readable while the completion queue holds
+    /// something.
     #[cfg(feature = "tokio")]
     pub(super) fn event_descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring keeps its descriptor open as long as it lives, hence for the borrow.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
-    /// Hands everything over; what comes later, from either side, makes the ring readable.
+    /// Hands everything over. What comes later, from either side, makes the ring readable.
     #[cfg(feature = "tokio")]
     pub(super) fn submit_and_arm(&mut self) -> Result<(), Errno> {
         if self.companion.is_none() {
@@ -417,9 +421,10 @@ impl Uring {
         self.enter(0, None).map(drop)
     }
 
-    /// Whether all that comes later makes the ring readable, after the results that are there were
-    /// taken: not where they were in the way of entries or of other results, which the kernel then
-    /// holds back and does not tell of again, nor where the companion's wake was among them.
+    /// Returns whether everything that comes later makes the ring readable, after all available
+    /// results were taken. This is not so if these results kept the kernel from taking entries or
+    /// from adding other results, since it does not report those again. It is not so either if the
+    /// companion's wake-up was among the results.
     #[cfg(feature = "tokio")]
     pub(super) fn is_armed(&mut self) -> bool {
         let by_thread = self.is_polled_by_thread();
@@ -427,8 +432,8 @@ impl Uring {
         !self.is_roused && !queue.cq_overflow() && (by_thread || queue.is_empty())
     }
 
-    /// A polled ring takes no poll on a descriptor. While it has calls its user asked for spinning;
-    /// without any, the loop sleeps on the other side.
+    /// Waits on a polled ring, which takes no poll on a descriptor. While the ring has calls, the
+    /// loop spins, as its user asked. Without calls it sleeps on the other side.
     fn wait_polled(&mut self, deadline: Option<Instant>) -> Result<(), Errno> {
         self.enter(0, None)?;
         if self.polled_in_flight == 0 {
@@ -471,12 +476,12 @@ impl Driver for Uring {
             return;
         }
         if self.is_polled() && call.opcode() == Opcode::Cancel {
-            // A polled ring takes no cancels, and what it has it cannot stop.
+            // A polled ring takes no cancels, and it cannot stop the calls that it has.
             self.reaped.extend([Cqe::by_thread(user_data, -libc::EALREADY)]);
             return;
         }
         let into_table = matches!(call, Call::Open { entry: Some(_), .. });
-        // How a file blocks is looked up only for what is not the ring's to make.
+        // The way a file blocks is looked up only for calls that the ring does not make.
         let is_beside = blocking.is_beside() || !self.by_ring.contains(call.opcode());
         if is_beside || (into_table && !self.opens_into_table) {
             return self.queue_beside(Job { user_data, call, blocking });
@@ -490,9 +495,10 @@ impl Driver for Uring {
         }
     }
 
-    /// Not with a submission thread, whose partial submits nobody sees, nor on a polled ring; nor on
-    /// a kernel that may end a submit at a member that it refuses, and start those after it with the
-    /// next (one without `SUBMIT_ALL` may be old enough for that: io_uring/io_uring.c,
+    /// Returns whether the ring runs chains. It does not with a submission thread, since nobody
+    /// sees its partial submits, nor with polling. Neither does it on a kernel without
+    /// `SUBMIT_ALL`. Such a kernel may be old enough to end a submit at a member that it refuses,
+    /// and to start the members after it with the next submit (io_uring/io_uring.c,
     /// io_submit_sqes).
     fn links(&self) -> bool {
         let takes_all = self.granted.contains(SetupFlags::SUBMIT_ALL);
@@ -560,7 +566,7 @@ fn describe(
     let sqpoll = if builder.sqpoll_idle.is_none() {
         Effect::NotAsked
     } else if granted.contains(SetupFlags::SQPOLL) {
-        // The self-test's operations were taken by the thread.
+        // The thread has taken the self-test's operations.
         Effect::Effective
     } else {
         Effect::Ineffective(setup::sqpoll_reason(sqpoll_refused))
@@ -586,21 +592,22 @@ fn describe(
     }
 }
 
-/// Bounds the kernel's worker threads (Linux 5.15). The kernel's own bound for calls on files is
-/// the smaller of the queue's length and four for each processor, and none but the process limit
-/// for the rest.
+/// Limits the kernel's worker threads (Linux 5.15). For calls on files, the kernel's own limit is
+/// the smaller of the queue's length and four threads for each processor. For other calls it has no
+/// limit but that of processes.
 fn cap_workers(ring: &IoUring, threads: usize) {
     let threads = u32::try_from(threads).unwrap_or(u32::MAX);
     let _ = ring.submitter().register_iowq_max_workers(&mut [threads, threads]);
 }
 
-/// Makes the table of registered files, empty.
+/// Makes the table of registered files, which is empty at first.
 fn make_file_table(ring: &IoUring, entries: u32) -> Result<(), Errno> {
     if entries == 0 {
         return Ok(());
     }
     let submitter = ring.submitter();
-    // Sparse tables by number are Linux 5.19; tables of descriptors may have had holes since 5.5.
+    // A sparse table of a given size needs Linux 5.19. A table of descriptors may have holes since
+    // 5.5.
     let made = submitter
         .register_files_sparse(entries)
         .or_else(|_| submitter.register_files(&vec![-1; entries as usize]));

@@ -1,9 +1,9 @@
-//! A loop that sleeps elsewhere: in a runtime's epoll set, on a descriptor of the backend's.
+//! A loop that sleeps elsewhere: in a runtime's epoll set, on a descriptor of the backend.
 //!
-//! Whoever sleeps so must miss nothing, and a descriptor tells of changes only. What was there before
-//! is either a completion that is taken after the loop was armed, or [`Local::is_armed`] says that it
-//! is to be armed once more: what the kernel holds back, and what comes between the two and is
-//! nobody's completion.
+//! The sleeper must miss nothing, but the descriptor reports only changes. So the caller arms the
+//! loop, takes the completions, and asks [`Local::is_armed`] before it sleeps. The answer is no,
+//! and the loop must be armed again, if the kernel holds results back or if something other than a
+//! completion came in between.
 
 use std::os::fd::BorrowedFd;
 
@@ -11,15 +11,14 @@ use super::Local;
 use crate::{backend::classic::pool::HandOut, error::Error, op::Opcode};
 
 impl Local {
-    /// What becomes readable when a completion comes that the loop does not wait for itself, or the
-    /// other side of the ring has something: a ring's own descriptor. See
-    /// [`submit_and_arm`](Self::submit_and_arm).
+    /// Returns the descriptor that becomes readable when a completion comes, from the ring or from
+    /// the classic backend beside it. [`submit_and_arm`](Self::submit_and_arm) arms it.
     pub(crate) fn event_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.driver.event_descriptor()
     }
 
-    /// As [`submit`](Self::submit), and sees to it that all that comes later makes the event
-    /// descriptor readable.
+    /// Does the same as [`submit`](Self::submit), and makes sure that everything that comes later
+    /// makes the event descriptor readable.
     pub(crate) fn submit_and_arm(&mut self) -> Result<(), Error> {
         if self.registrations.has_unused() {
             self.unregister_unused();
@@ -32,14 +31,14 @@ impl Local {
         self.driver.submit_and_arm().map_err(|errno| Error::new(Opcode::Submit, errno))
     }
 
-    /// Has the threads of a classic loop call this when a result would wake it: whether they have
-    /// handed it out.
+    /// Makes the threads of a classic loop call `hand_out` when a result would wake the loop. It
+    /// returns whether it has handed out the result.
     pub(crate) fn hand_out_by(&self, hand_out: HandOut) {
         self.driver.hand_out_by(hand_out);
     }
 
-    /// Whether it may be slept on the event descriptor, after the completions that
-    /// [`submit_and_arm`](Self::submit_and_arm) left were taken.
+    /// Returns whether the caller may sleep on the event descriptor, after it has taken the
+    /// completions that [`submit_and_arm`](Self::submit_and_arm) left.
     pub(crate) fn is_armed(&mut self) -> bool {
         !self.has_unheeded() && self.driver.is_armed()
     }
@@ -73,7 +72,8 @@ mod tests {
         setup::{BackendChoice, Builder},
     };
 
-    /// A loop as a runtime drives one; nothing, and said so, where it is not to be had.
+    /// Builds a loop as a runtime drives one. If this is impossible, returns nothing and prints
+    /// why.
     fn local(builder: Builder) -> Option<Local> {
         let untied = builder.single_issuer(false).defer_taskrun(false).registered_ring(false);
         let say = |error: &_| {
@@ -93,7 +93,7 @@ mod tests {
         std::iter::from_fn(|| local.next_completion()).collect()
     }
 
-    /// Goes on until the loop says that it may be slept; gives all that came.
+    /// Drives the loop until the caller may sleep, and returns all completions.
     fn turns(local: &mut Local) -> Vec<Completion> {
         let mut all = Vec::new();
         for _ in 0..1_000 {
@@ -106,7 +106,7 @@ mod tests {
         panic!("it never comes to rest");
     }
 
-    /// What a runtime sleeps on: it is told of changes only (`EPOLLET` in epoll(7)).
+    /// The epoll set that a runtime sleeps on. It reports only changes (`EPOLLET` in epoll(7)).
     struct Watch(OwnedFd);
 
     impl Watch {
@@ -121,23 +121,23 @@ mod tests {
         fn sleep(&self) {
             let mut event = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
             let patience = Timespec::try_from(Duration::from_secs(10)).unwrap();
-            // Work that the kernel puts off until its caller is in the kernel interrupts a wait.
+            // Work that the kernel defers until its caller is in the kernel interrupts a wait.
             let woken = epoll::wait(&self.0, &mut event, Some(&patience));
             assert!(matches!(woken, Ok(1) | Err(Errno::INTR)), "nothing wakes it: {woken:?}");
         }
     }
 
-    /// A pool's thread had its result after the loop was armed and before completions were taken: the
-    /// wake-up was taken for nobody's, nobody looked at what it was for, and the task slept.
+    /// A thread of the pool had its result after the loop was armed and before completions were
+    /// taken. The wake-up was dropped, nobody looked for its reason, and the task slept.
     #[test]
-    fn what_wakes_the_loop_before_completions_are_taken_is_looked_at() {
+    fn a_wake_up_before_completions_are_taken_is_not_lost() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fifo");
         mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
         for mut local in locals(&Builder::default().avoid(&[Opcode::Open])) {
             let watch = Watch::new(&local);
             for _ in 0..20 {
-                // It blocks its thread until the other end is opened.
+                // The open blocks its thread until the other end is opened.
                 local.push(Operation::open(&path, OpenOptions::new().read(true)), 1).unwrap();
                 assert!(turns(&mut local).is_empty());
                 let _writer = File::options().write(true).open(&path).unwrap();
@@ -155,8 +155,8 @@ mod tests {
         }
     }
 
-    /// A receive that is parked for a buffer waited for somebody else's traffic when the nudge was
-    /// among the completions that were taken.
+    /// A receive that was parked for a buffer waited for other traffic if its nudge was among the
+    /// completions that were taken.
     #[test]
     fn a_nudge_that_is_taken_out_is_heeded() {
         for mut local in locals(&Builder::default()) {
@@ -174,7 +174,7 @@ mod tests {
                     pieces = turns(&mut local);
                 }
                 assert_eq!(pieces.len(), 1);
-                // It is looked for after the loop has asked for a nudge and before it sleeps.
+                // The nudge comes after the loop has asked for it and before the loop sleeps.
                 drop(pieces.remove(0).into_received().unwrap());
                 local.driver.submit_and_arm().unwrap();
                 pieces = take_all(&mut local);
@@ -184,8 +184,8 @@ mod tests {
         }
     }
 
-    /// A receive that was cancelled when it had just been parked left the driver of its ring at work for
-    /// ever: nobody looked any more at what it was parked for.
+    /// A receive that was cancelled just after it was parked kept the driver of its ring busy
+    /// forever, because nobody looked any more for what it was parked for.
     #[test]
     fn what_is_cancelled_while_it_is_parked_leaves_the_loop_at_rest() {
         for mut local in locals(&Builder::default()) {
@@ -207,10 +207,10 @@ mod tests {
         }
     }
 
-    /// Where no thread is to be had the loop's own makes the calls: one with each turn, and then it
-    /// slept beside those that were left.
+    /// If no thread can be started, the loop's own thread makes the calls, one with each turn. It
+    /// once slept although calls were left.
     #[test]
-    fn calls_that_no_thread_makes_are_not_slept_beside() {
+    fn a_loop_does_not_sleep_while_calls_wait_for_a_thread() {
         let builder = Builder::default().avoid(&[Opcode::Statx]);
         for mut local in locals(&Builder { classic_threads: 0, ..builder }) {
             for tag in 0..3 {
@@ -222,7 +222,8 @@ mod tests {
         }
     }
 
-    /// A completion queue that overflowed makes no edge for what the kernel holds back.
+    /// After the completion queue has overflowed, the results that the kernel holds back make no
+    /// edge.
     #[test]
     fn what_the_kernel_holds_back_is_fetched() {
         const CONNECTIONS: usize = 12;
@@ -242,7 +243,7 @@ mod tests {
         writer.write_all(b"late").unwrap();
         watch.sleep();
         let mut done = take_all(&mut local);
-        assert!(done.len() <= CONNECTIONS, "the queue was to overflow");
+        assert!(done.len() <= CONNECTIONS, "the queue has to overflow");
         assert!(!local.driver.has_taken_all() && !local.is_armed());
         done.extend(turns(&mut local));
         let (accepted, read): (Vec<_>, Vec<_>) = done.into_iter().partition(|done| done.tag() == 1);
@@ -251,10 +252,10 @@ mod tests {
         assert_eq!(read[0].result().unwrap(), 4);
     }
 
-    /// The kernel may want completions taken before it takes more: what it did not take nobody else
-    /// would hand over.
+    /// The kernel may want completions to be taken before it takes more entries. Nobody else would
+    /// hand over the entries that it did not take.
     #[test]
-    fn what_is_queued_is_not_slept_beside() {
+    fn a_loop_does_not_sleep_while_calls_are_queued() {
         let Some(mut local) = local(Builder::default().backend(BackendChoice::Uring)) else {
             return;
         };

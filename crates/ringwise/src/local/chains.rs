@@ -1,6 +1,7 @@
-//! The chains of a loop in flight: which member is next, and what a result means for those behind it.
+//! The chains of a loop in flight: the member that is next, and the meaning of a result for the
+//! members after it.
 //!
-//! It submits nothing: what is to be done is in [`Chains::due`], for `linked.rs` to do.
+//! It submits nothing: the steps to take are in [`Chains::due`], and `linked.rs` takes them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,13 +14,13 @@ use crate::{
     slot::Ticket,
 };
 
-/// What a member gives when it is complete.
+/// The result of a member that is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     Success,
     /// As many bytes as it was asked to move.
     Bytes(u64),
-    /// The end of a time, which the kernel tells as an error.
+    /// The end of a timeout, which the kernel reports as an error.
     Expiry,
 }
 
@@ -41,7 +42,7 @@ impl Expected {
     }
 }
 
-/// Whether an operation was done in full.
+/// Returns whether an operation was done in full.
 pub(crate) fn is_whole(completion: &Completion) -> bool {
     match Expected::of(&completion.operation) {
         expected @ Expected::Bytes(_) => expected.is_met_by(completion.raw_result()),
@@ -52,30 +53,30 @@ pub(crate) fn is_whole(completion: &Completion) -> bool {
 pub(super) struct Member {
     pub(super) ticket: Ticket,
     pub(super) expected: Expected,
-    /// What the loop is to queue when its turn comes; nothing where the ring has the whole chain.
+    /// The call that the loop queues when its turn comes; nothing if the ring has the whole chain.
     pub(super) call: Option<(Call, Blocking)>,
-    /// It needs no permit when its turn comes.
+    /// Whether it needs no permit when its turn comes.
     pub(super) waits: bool,
-    /// It was to be cancelled before its turn came.
+    /// Whether it was cancelled before its turn came.
     pub(super) is_doomed: bool,
 }
 
 struct Chain {
     members: Vec<Member>,
-    /// The members before this one have been seen to end.
+    /// The place after the last member that was seen to end.
     seen: usize,
-    /// How many have no result that was seen.
+    /// How many members have no result that was seen.
     left: usize,
-    /// Whether it goes on only if the loop looks at results: it is the loop's to make, or has a
-    /// member that is to be cancelled.
+    /// Whether it goes on only if the loop looks at results: the loop makes the chain, or a member
+    /// is to be cancelled.
     is_watched: bool,
 }
 
-/// What is to be done about a chain at the next submit.
+/// A step to take for a chain at the next submit.
 #[derive(Clone, Copy)]
 pub(super) enum Due {
     Start(Ticket, Call, Blocking),
-    /// The ring has started what was to be cancelled.
+    /// Cancel this member, which the ring has started.
     Cancel(Ticket),
 }
 
@@ -96,13 +97,14 @@ impl Chains {
         self.chains.is_empty()
     }
 
-    /// Whether a wait has to look at results on the way.
+    /// Returns whether a wait has to look at results on the way.
     #[inline]
     pub(super) fn are_watched(&self) -> bool {
         self.watched > 0
     }
 
-    /// Takes a chain in whose members have their slots. Without their calls, the ring has it.
+    /// Adds a chain whose members have their slots. If the members have no calls, the ring has the
+    /// chain.
     pub(super) fn begin(&mut self, members: Vec<Member>) {
         let number = self.made;
         self.made += 1;
@@ -116,7 +118,8 @@ impl Chains {
         self.start_next(number);
     }
 
-    /// Who has the permit of a chain that the loop makes, and who is to have it: the next of it.
+    /// Returns the member that has the permit of a chain that the loop makes, and the next member,
+    /// which gets it.
     pub(super) fn hand_on(&self, user_data: u64) -> Option<(Ticket, Ticket)> {
         let &(number, at) = self.places.get(&user_data)?;
         let members = &self.chains[&number].members;
@@ -124,7 +127,8 @@ impl Chains {
         Some((members[at].ticket, next.ticket))
     }
 
-    /// Makes the first member that was not seen due, where the loop makes the chain.
+    /// Makes the first member that was not seen due, if the loop makes the chain or the member is
+    /// to be cancelled.
     fn start_next(&mut self, number: u64) {
         let chain = &self.chains[&number];
         let Some(member) = chain.members.get(chain.seen) else { return };
@@ -135,7 +139,7 @@ impl Chains {
         }
     }
 
-    /// Looks at a result, the first time that it is met. What will never run because of it goes to
+    /// Looks at a result when it is first met. Members that will never run because of it go to
     /// `ended`.
     pub(super) fn observe(&mut self, user_data: u64, result: i32, ended: &mut Vec<Cqe>) {
         let Some((number, at)) = self.places.remove(&user_data) else { return };
@@ -169,7 +173,8 @@ impl Chains {
         self.watched -= usize::from(chain.is_watched);
     }
 
-    /// Whether it waits for another; then it is not to run when its turn comes.
+    /// Cancels a member that waits for another, so that it does not run when its turn comes.
+    /// Returns false if it does not wait.
     pub(super) fn doom(&mut self, user_data: u64) -> bool {
         let Some(&(number, at)) = self.places.get(&user_data) else { return false };
         let chain = self.chains.get_mut(&number).expect("it has a member in flight");
@@ -181,9 +186,9 @@ impl Chains {
         waits
     }
 
-    /// A cancel did not find a member whose turn has come: the kernel starts the next of a chain
-    /// with work that it puts off (io_uring/io_uring.c, io_queue_next), so it is tried again. False
-    /// where that is not so.
+    /// Cancels a member again that a cancel did not find although its turn has come. The kernel
+    /// starts the next member of a chain in deferred work (io_uring/io_uring.c, io_queue_next), so
+    /// a cancel may miss it. Returns false if that is not the reason.
     pub(super) fn doom_again(&mut self, user_data: u64) -> bool {
         let Some(&(number, at)) = self.places.get(&user_data) else { return false };
         let chain = self.chains.get_mut(&number).expect("it has a member in flight");
@@ -197,7 +202,7 @@ impl Chains {
         true
     }
 
-    /// As [`doom_again`](Self::doom_again), for all members that were to be cancelled.
+    /// Does the same as [`doom_again`](Self::doom_again) for all members that were to be cancelled.
     pub(super) fn doom_all_again(&mut self) {
         let missed: Vec<u64> = self
             .chains
@@ -211,7 +216,7 @@ impl Chains {
         }
     }
 
-    /// Whether it is a member whose result was not seen.
+    /// Returns whether it is a member whose result was not seen.
     pub(super) fn contains(&self, user_data: u64) -> bool {
         self.places.contains_key(&user_data)
     }

@@ -1,4 +1,4 @@
-//! What a loop says that ended before the kernel had given everything back.
+//! The error of a loop that ended before the kernel had given everything back.
 
 use std::fmt;
 

@@ -1,12 +1,12 @@
-//! Chains: operations each of which starts when the one before has completed in full.
+//! Chains: each operation starts when the one before it has completed in full.
 //!
-//! The ring makes a whole chain by itself where it can (`IOSQE_IO_LINK`, Linux 5.3); everywhere else
-//! the loop queues the next member when it sees that the one before is complete. Both mean the same:
-//! a member that fails, or moves fewer bytes than it was asked to, ends the chain, and those after
-//! it complete with `ECANCELED` and did nothing (io_uring_enter(2), `IOSQE_IO_LINK`: "any unexpected
+//! If the ring can, it runs a whole chain by itself (`IOSQE_IO_LINK`, Linux 5.3). Otherwise the
+//! loop queues the next member when it sees that the one before is complete. Both mean the same: a
+//! member that fails, or moves fewer bytes than it was asked to, ends the chain. The members after
+//! it do nothing and complete with `ECANCELED` (io_uring_enter(2), `IOSQE_IO_LINK`: "any unexpected
 //! result" is an error, a short read or write too).
 //!
-//! It repairs nothing: what a short write means is the caller's (invariant 11).
+//! The loop repairs nothing: the caller decides what a short write means (invariant 11).
 
 use std::time::Instant;
 
@@ -26,27 +26,29 @@ use crate::{
 };
 
 impl Local {
-    /// Takes a chain in: each operation, given with its tag, starts when the one before it has
-    /// completed in full. It is submitted with the next [`submit`](Self::submit); tickets come in
-    /// the order of the operations, completions in any.
+    /// Pushes a chain: each operation, given with its tag, starts when the one before it has
+    /// completed in full. The chain is submitted with the next [`submit`](Self::submit). Tickets
+    /// come in the order of the operations, completions in any order.
     ///
-    /// An operation that fails, and a read or write that moves fewer bytes than it was asked to (at
-    /// a file's end, too), ends the chain: those after it fail with
-    /// [`Cancelled`](crate::ErrorKind::Cancelled) and did nothing. That a sync succeeded thus says
-    /// that the writes before it in the chain were made in full.
+    /// An operation that fails ends the chain. So does a read or write that moves fewer bytes than
+    /// it was asked to, even at a file's end. The operations after it do nothing and fail with
+    /// [`Cancelled`](crate::ErrorKind::Cancelled). So if a sync succeeds, the writes before it in
+    /// the chain were made in full.
     ///
     /// An operation that waits for its turn cannot be cancelled at once: the cancel fails with
     /// [`TooLateToCancel`](crate::ErrorKind::TooLateToCancel), and the operation is cancelled when
     /// its turn comes.
     ///
-    /// On a ring the kernel goes from one to the next by itself where it makes all of them and they fit
-    /// into its queues. Else, as with a submission thread, with polling and before Linux 5.18, the loop
-    /// does it: then each step needs a submit or a wait after the completion of the one before is there.
+    /// On a ring the kernel goes from one operation to the next by itself, if it makes all of them
+    /// and they fit into its queues. Otherwise the loop does it, for example with a submission
+    /// thread, with polling, and before Linux 5.18. Then each step needs a submit or a wait after
+    /// the step before it has completed.
     ///
     /// # Errors
     ///
-    /// [`LinkError`] with all operations in it, none of which was taken: too many are in flight, or one
-    /// of them cannot be handed over, which includes closes and opens into the table of registered files.
+    /// [`LinkError`] with all operations in it; none of them was taken. Either too many are in
+    /// flight, or one of them cannot be handed over, such as a close or an open into the table of
+    /// registered files.
     ///
     /// # Examples
     ///
@@ -75,7 +77,7 @@ impl Local {
         };
         let mut members = Vec::with_capacity(operations.len());
         let mut calls = Vec::with_capacity(operations.len());
-        // Those behind one that waits do so too.
+        // Operations after one that waits wait too.
         let mut has_waiting = false;
         for ((operation, tag), (file, blocking, waits)) in operations.into_iter().zip(files) {
             let operation =
@@ -83,7 +85,8 @@ impl Local {
             let expected = Expected::of(&operation);
             let (ticket, call) = self.place(operation, tag, Context { file, ..self.context() });
             has_waiting |= waits;
-            // Where the loop makes the chain each has the permit of the one before when its turn comes.
+            // If the loop makes the chain, each member gets the permit of the one before it when
+            // its turn comes.
             if has_waiting || !(by_ring || members.is_empty()) {
                 self.slots.let_wait(ticket);
             }
@@ -110,8 +113,9 @@ impl Local {
         Context { ring: self.number, file: None, entry: None, cancels: None }
     }
 
-    /// Finds all that a chain needs, and room for it, without taking any. Tells whether the ring
-    /// makes the whole; or which of them stands in the way.
+    /// Finds everything that a chain needs, and room for it, without taking anything. Returns
+    /// whether the ring makes the whole chain, or the place of an operation that stands in the way
+    /// and the reason.
     fn check_chain(
         &mut self,
         operations: &[(Operation, u64)],
@@ -144,12 +148,14 @@ impl Local {
         Ok(Checked { by_ring, files })
     }
 
-    /// Whether the ring makes this operation, and knows by itself whether it is complete. What a
-    /// timeout gives at its end is an error to a link, and a cancel may be for a thread's call.
+    /// Returns whether the ring makes this operation and knows by itself whether it is complete. A
+    /// link takes the normal end of a timeout for an error, and a cancel may be for the call of a
+    /// thread.
     fn links_by_ring(&self, operation: &Operation) -> bool {
         let opcode = operation.opcode();
         let is_whole = match Expected::of(operation) {
-            // Cut to that before it is compared, a link would not see that bytes are missing.
+            // The kernel cuts a longer length to this limit before it compares, so a link would not
+            // see that bytes are missing.
             Expected::Bytes(asked) => asked <= MOVED_BYTES_MAX as u64,
             Expected::Success => true,
             Expected::Expiry => false,
@@ -170,7 +176,7 @@ impl Local {
         (ticket, Call::lower(self.slots.operation_mut(ticket), context))
     }
 
-    /// What the loop submitted for itself is told to nobody.
+    /// Takes a result of the loop's own, which nobody else gets.
     #[cold]
     pub(super) fn complete_own(&mut self, mut cqe: Cqe) {
         if !self.chains.is_empty() {
@@ -189,7 +195,7 @@ impl Local {
             return;
         }
         if cqe.result >= 0 && self.driver.is_severed(user_data) {
-            // It may have run before its turn: nothing can be told from its success.
+            // It may have run before its turn, so its success proves nothing.
             cqe.result = -libc::EIO;
         }
         if let Some((from, to)) = self.chains.hand_on(user_data) {
@@ -216,12 +222,12 @@ impl Local {
         }
     }
 
-    /// Looks at all results that are there, so that chains go on; gives how many there are.
+    /// Looks at all results that are there, so that chains go on. Returns how many there are.
     fn observe_all(&mut self) -> usize {
         let mut results = Vec::new();
         while let Some(mut cqe) = self.driver.next() {
             self.observe(&mut cqe);
-            // The loop's own are nobody's to wait for.
+            // Nobody waits for the loop's own results.
             if cqe.user_data & !(BY_THREAD | NEVER_RAN) != OWN_CANCEL {
                 results.push(cqe);
             }
@@ -230,7 +236,7 @@ impl Local {
         results.len()
     }
 
-    /// Whether a step of a chain waits for a submit.
+    /// Returns whether a step of a chain waits for a submit.
     pub(crate) fn has_due_steps(&self) -> bool {
         !self.chains.due.is_empty()
     }
@@ -252,7 +258,8 @@ impl Local {
         Ok(())
     }
 
-    /// As [`drive`](Self::drive), with chains that go on only if the loop looks at results.
+    /// Does the same as [`drive`](Self::drive), with chains that go on only if the loop looks at
+    /// results.
     #[cold]
     pub(super) fn drive_chains(
         &mut self,
@@ -265,7 +272,7 @@ impl Local {
             if self.has_due_steps() {
                 self.start_due().map_err(PushRefusal::into_error)?;
             }
-            // One more at a time: each may be what another waits for.
+            // Waits for one more result at a time, since a member may wait for each.
             let goal = if ready < want { ready + 1 } else { 0 };
             let came = self.driver.submit(goal, deadline).map_err(failed)? > ready;
             let ready = self.observe_all();
@@ -275,7 +282,8 @@ impl Local {
         }
     }
 
-    /// Whether what this cancel is for waits for its turn in a chain. Then it is not to run.
+    /// Cancels an operation that waits for its turn in a chain, so that it does not run. Returns
+    /// false if it does not wait there.
     pub(super) fn dooms(&mut self, user_data: u64) -> Result<bool, PushRefusal> {
         if self.chains.is_empty() {
             return Ok(false);
@@ -287,15 +295,16 @@ impl Local {
     }
 }
 
-/// What a chain was found to need.
+/// The needs of a chain.
 struct Checked {
-    /// The ring makes the whole.
+    /// Whether the ring makes the whole chain.
     by_ring: bool,
-    /// Of each its file, and whether it waits without a permit.
+    /// The file of each member, and whether the member waits without a permit.
     files: Vec<(Option<File>, Blocking, bool)>,
 }
 
-/// Refuses what changes the loop's own tables, or gives away what a failure has to give back.
+/// Refuses operations that change the loop's own tables, or that give away something that a failure
+/// has to give back.
 fn check_member(operation: &Operation) -> Result<(), Error> {
     let (errno, advice) = match operation.0.as_deref() {
         _ if operation.is_watched() => {

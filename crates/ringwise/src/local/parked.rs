@@ -1,7 +1,7 @@
-//! The operations of a loop that have several results, or none: which are parked, due or silent, and which
-//! results say nothing to their user.
+//! A loop's operations with several results, or none: the ones that are parked, due or silent, and
+//! the results that their user does not see.
 //!
-//! It submits nothing: what is due is `streams.rs`'s to hand over.
+//! It submits nothing: `streams.rs` hands over the due operations.
 
 use std::collections::VecDeque;
 
@@ -17,27 +17,27 @@ use crate::{
 pub(super) struct Streams {
     /// How many are in a slot.
     pub(super) watched: usize,
-    /// To be handed over again with the next submit.
+    /// Operations to hand over again with the next submit.
     pub(super) due: Vec<Ticket>,
-    /// Until a buffer comes back, or a descriptor closes.
+    /// Operations that wait until a buffer comes back, or a descriptor closes.
     pub(super) parked: Vec<Ticket>,
-    /// Something became parked or due since that was last looked at: nobody will nudge the loop for
-    /// it yet.
+    /// Whether an operation became parked or due since the last pass. No nudge will come for it
+    /// yet.
     pub(super) is_unheeded: bool,
-    /// Those that a cancel is under way for: they are not handed over again.
+    /// Operations with a cancel in progress: they are not handed over again.
     pub(super) doomed: Vec<Ticket>,
-    /// Sends that are with the kernel and have a result only where they failed.
+    /// Sends that the kernel has, and that have a result only if they fail.
     pub(super) muted: VecDeque<Ticket>,
-    /// Quiet sends whose result is to come.
+    /// The number of quiet sends whose result is still to come.
     pub(super) quiet: usize,
-    /// Those that were taken whole, to be dropped outside of the reaping.
+    /// Sends that were taken whole, to be dropped after the reaping.
     pub(super) finished: Vec<Operation>,
     pub(super) expects_nudges: bool,
-    /// The loop ends: nothing is handed over again.
+    /// Whether the loop is ending. Then nothing is handed over again.
     pub(super) is_closing: bool,
 }
 
-/// What a completion is made of. The ticket says whether more are to come.
+/// The parts of a completion. The ticket says whether more will come.
 pub(super) struct Part {
     pub(super) ticket: Ticket,
     pub(super) tag: u64,
@@ -46,13 +46,13 @@ pub(super) struct Part {
 }
 
 impl Streams {
-    /// Absorbs a result that says nothing to the user; false where it is one for the user.
+    /// Absorbs a result that says nothing to the user. Returns false if the result is for the user.
     pub(super) fn absorb(&mut self, slots: &mut Slots, ticket: Ticket, cqe: Cqe) -> bool {
         let Some((_, operation)) = slots.get_mut(ticket) else { return false };
         match operation.0.as_deref_mut() {
             Some(Kind::AcceptMulti { .. }) if cqe.result < 0 && !self.is_closing => {
                 match AcceptFailure::of(-cqe.result) {
-                    // Memory comes back without a word; a descriptor that closes gives one.
+                    // A descriptor that closes nudges the loop; memory that is freed does not.
                     AcceptFailure::Exhausted
                         if matches!(-cqe.result, libc::EMFILE | libc::ENFILE) =>
                     {
@@ -85,8 +85,8 @@ impl Streams {
                         *sent = Some(cqe.result);
                         return true;
                     }
-                    // A socket that cannot do without a copy (io_uring/net.c): told with the
-                    // memory's release, or instead of it.
+                    // The socket needs a copy (io_uring/net.c). The kernel says so together with
+                    // the release of the memory, or instead of it.
                     Manner::ZeroCopy { sent }
                         if sent.unwrap_or(cqe.result) == -libc::EOPNOTSUPP && !self.is_closing =>
                     {
@@ -106,7 +106,7 @@ impl Streams {
         }
     }
 
-    /// Frees the slot of a send that is done and has nothing to tell.
+    /// Frees the slot of a send that is done and has no result for its user.
     pub(super) fn finish(&mut self, slots: &mut Slots, ticket: Ticket) {
         if slots.free(ticket).is_some() {
             self.watched -= 1;

@@ -1,8 +1,8 @@
-//! What a loop registers with its ring: files, memory, and whether the ring polls for them.
+//! Registers files and memory with a loop's ring, and finds out whether the ring polls.
 //!
-//! Registering makes operations cheaper and changes nothing of what they mean: where the kernel
-//! refuses, or there is no ring, the same names work. Which of a table's entries may be used again
-//! is `registry.rs`'s to know.
+//! Registering makes operations cheaper and does not change their meaning. If the kernel refuses or
+//! there is no ring, the same names still work. `registry.rs` knows which entries of the table may
+//! be used again.
 
 use std::os::fd::AsRawFd;
 
@@ -17,18 +17,19 @@ use crate::{
 };
 
 impl BufferGroup {
-    /// Makes a group of `count` buffers of `bytes_each`, `count` a power of two up to 32768, all
-    /// of them together at most 1 GiB. Few and small is fast, since the same memory is used again
-    /// while it is in the cache: 64 of 2 KiB serve many connections that ask and are answered.
+    /// Makes a group of `count` buffers of `bytes_each` bytes. `count` is a power of two up to
+    /// 32768, and all buffers together have at most 1 GiB. A few small buffers are fast, since
+    /// their memory is used again while it is in the cache: 64 buffers of 2 KiB serve many
+    /// connections with requests and answers.
     ///
-    /// On a ring from Linux 5.19 on the kernel chooses; elsewhere the loop does, with the same
-    /// meaning: [`is_registered`](Self::is_registered) tells. What is registered is given up when the
-    /// last group, lease and operation of it have gone and the loop is next driven.
+    /// On a ring the kernel chooses the buffers (Linux 5.19); elsewhere the loop does, with the
+    /// same meaning. [`is_registered`](Self::is_registered) tells which. A registration ends when
+    /// the last handle, lease and operation of the group have gone and the loop is next driven.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for sizes that no group can have, `EMFILE` where no descriptor is to be had to
-    /// wake the loop by.
+    /// `EINVAL` for sizes that no group can have, `EMFILE` if there is no descriptor left to wake
+    /// the loop with.
     pub fn new(local: &mut Local, count: usize, bytes_each: usize) -> Result<BufferGroup, Error> {
         local.unregister_unused();
         let waker = local.driver.waker().map_err(no_waker)?;
@@ -47,8 +48,8 @@ impl Local {
     /// # Errors
     ///
     /// `ENFILE` when the table is full (see
-    /// [`Builder::registered_files`](crate::Builder::registered_files)), and what
-    /// io_uring_register(2) reports.
+    /// [`Builder::registered_files`](crate::Builder::registered_files)), and the errors of
+    /// io_uring_register(2).
     pub fn register_file(&mut self, file: &Descriptor) -> Result<RegisteredFile, Error> {
         let full = || Error::new(Opcode::Register, Errno(libc::ENFILE)).advise(TABLE_IS_FULL);
         let entry = self.registry.reserve().ok_or_else(full)?;
@@ -63,7 +64,7 @@ impl Local {
     ///
     /// # Errors
     ///
-    /// `EBADF` when it is not in this loop's table, or no longer.
+    /// `EBADF` when the file is not, or no longer, in this loop's table.
     pub fn unregister_file(&mut self, file: RegisteredFile) -> Result<(), Error> {
         match self.registry.release(file) {
             Some(Release::Now(entry)) => {
@@ -77,17 +78,18 @@ impl Local {
     }
 
     pub(super) fn clear_entry(&mut self, entry: u32) {
-        // Emptying an entry of a table that exists cannot fail for want of anything.
+        // Emptying an entry of an existing table needs no resource, so it cannot fail.
         let _ = self.driver.set_file(entry, None);
         self.registry.vacate(entry);
     }
 
     /// Makes a pool of `count` buffers of `buffer_bytes` each and registers it with the ring, so
-    /// that operations on its buffers skip pinning their pages. At most 1 GiB, and 64 pools at a time:
-    /// one is given up when its last handle, lease and operation have gone and the loop is next driven.
+    /// that operations on its buffers skip pinning their pages. A pool has at most 1 GiB, and a
+    /// loop at most 64 pools at a time. A registration ends when the pool's last handle, lease and
+    /// operation have gone and the loop is next driven.
     ///
-    /// Where the kernel refuses (a locked-memory limit, the classic backend) the pool is ordinary
-    /// memory with the same meaning; [`Pool::registration`] says which and why.
+    /// If the pool cannot be registered (a locked-memory limit, the classic backend), it is
+    /// ordinary memory with the same meaning. [`Pool::registration`] says which it is and why.
     ///
     /// # Errors
     ///
@@ -101,26 +103,26 @@ impl Local {
         })
     }
 
-    /// Takes out of the ring what nobody uses any more.
+    /// Unregisters memory that nobody uses any more.
     #[cold]
     pub(super) fn unregister_unused(&mut self) {
         for token in self.registrations.take_unused() {
-            // What the kernel keeps keeps its memory too.
+            // While the kernel keeps a registration, its memory is kept too.
             if self.driver.unregister(token).is_ok() {
                 self.registrations.forget(token);
             }
         }
     }
 
-    /// Reads 4 KiB of `file` through a ring that was asked to poll, and tells whether it does.
+    /// Reads 4 KiB of `file` through a ring that was asked to poll, and returns whether it polls.
     ///
-    /// Such a ring opens on any kernel; on a device without polling queues each read then fails
-    /// (`EOPNOTSUPP` since Linux 6.10 or so), which only a read can show. The file has to be
-    /// opened for direct reading. The answer is kept in [`Setup::iopoll`](crate::Setup::iopoll).
+    /// Such a ring opens on any kernel, but on a device without polling queues each read fails
+    /// (`EOPNOTSUPP` since Linux 6.10 or so). Only a read can show this. The file has to be opened
+    /// for direct reading. The answer is kept in [`Setup::iopoll`](crate::Setup::iopoll).
     ///
     /// # Errors
     ///
-    /// Why the read failed, where that says nothing about polling: then nothing is known yet.
+    /// The error of the read, if it says nothing about polling. Then nothing is known yet.
     pub fn probe_iopoll(&mut self, file: &Descriptor) -> Result<Effect, Error> {
         if self.setup.iopoll == Effect::Unknown {
             let buffer = AlignedBuf::zeroed(4096, 4096);

@@ -1,8 +1,8 @@
 //! The end of a loop: nothing that the kernel still has is freed (invariant 7).
 //!
-//! Reads and timeouts are cancelled, the rest goes on to its end; what does not come back in time is
-//! leaked, and told. Closing the ring is no barrier: the kernel's own teardown goes on after it
-//! (io_uring_cancelation(7)).
+//! Reads and timeouts are cancelled, and all other operations go on to their end. Operations that
+//! do not come back in time are leaked and reported. Closing the ring is no barrier: the kernel's
+//! own teardown goes on after it (io_uring_cancelation(7)).
 
 use std::{
     io::{self, Write},
@@ -20,25 +20,25 @@ use crate::{
     slot::{OWN_CANCEL, Slots, Ticket},
 };
 
-/// How long a dropped loop waits for what is in flight before it leaks it.
+/// How long a dropped loop waits for operations in flight before it leaks them.
 const DROP_DEADLINE: Duration = Duration::from_secs(5);
-/// What cancelled operations get to come back.
+/// The time that cancelled operations get to come back.
 const LAST_MOMENT: Duration = Duration::from_millis(100);
 
 impl Local {
-    /// Ends the loop: submits what was pushed, cancels reads and timeouts, lets the rest go on to
-    /// its end and waits for it, until `deadline` is over; then cancels everything and gives it a
-    /// last moment. Completions that nobody took are dropped with what they own.
+    /// Ends the loop. Submits the pushed operations, cancels reads and timeouts, and waits until
+    /// the others have ended, at most for `deadline`. Then cancels everything and gives it a last
+    /// moment. Completions that nobody took are dropped with everything that they own.
     ///
     /// # Errors
     ///
-    /// [`Leaked`] when the kernel still had operations: their memory is leaked, since it may yet
-    /// be written to.
+    /// [`Leaked`] if the kernel still had operations. Their memory is leaked, since the kernel may
+    /// still write to it.
     pub fn shutdown(mut self, deadline: Duration) -> Result<(), Leaked> {
         self.drain(deadline)
     }
 
-    /// Waits for everything in flight; leaks what does not come back.
+    /// Waits for everything in flight, and leaks the operations that do not come back.
     fn drain(&mut self, time: Duration) -> Result<(), Leaked> {
         if self.slots.in_flight() == 0 {
             return Ok(());
@@ -53,15 +53,15 @@ impl Local {
         if operations == 0 {
             return Ok(());
         }
-        // Invariant 7: whatever the kernel, or a thread, still has stays where it is for ever. So
-        // do the files of the table: a thread may be using their numbers.
+        // Invariant 7: everything that the kernel or a thread still has stays where it is forever.
+        // So do the files of the table: a thread may be using their numbers.
         std::mem::forget(std::mem::replace(&mut self.slots, Slots::new(0, 0)));
         std::mem::forget(std::mem::replace(&mut self.registry, Registry::new(0, 0)));
         Err(Leaked { operations })
     }
 
-    /// Asks for the end of every operation that may be cancelled when a loop ends. Completions that
-    /// have to be taken meanwhile go to `take`. False where the kernel did not take it all.
+    /// Cancels every operation that may be cancelled when a loop ends. Completions that have to be
+    /// taken meanwhile go to `take`. Returns false if the kernel did not take all cancels.
     pub(crate) fn cancel_for_shutdown(&mut self, take: &mut dyn FnMut(Completion)) -> bool {
         self.cancel_where(Opcode::cancels_on_shutdown, take)
     }
@@ -80,15 +80,16 @@ impl Local {
             .collect();
         let mut tickets = &tickets[..];
         while !tickets.is_empty() {
-            // A cancel completes too, and the queue has to hold that beside all that is in flight
-            // and the poll: one at a time in a full loop, more as operations end (invariant 3).
+            // A cancel has a completion too, and the queue must hold it beside those of all
+            // operations in flight and of the poll. So a full loop sends one cancel at a time, and
+            // more as operations end (invariant 3).
             let spare = self.setup.completion_entries as usize - 1 - self.slots.working();
             let (batch, rest) = tickets.split_at(spare.min(tickets.len()));
             tickets = rest;
             for ticket in batch {
                 match self.dooms(ticket.user_data()) {
                     Ok(false) => {}
-                    // It does not run when its turn comes.
+                    // It will not run when its turn comes.
                     Ok(true) => continue,
                     Err(_) => return false,
                 }
@@ -107,7 +108,7 @@ impl Local {
         true
     }
 
-    /// Queues a cancel of the loop's own, for which there is room.
+    /// Queues a cancel of the loop's own. There must be room for it.
     pub(super) fn queue_own_cancel(&mut self, ticket: Ticket) {
         let fd = self.descriptor_of(ticket);
         let call = Call::Cancel { user_data: ticket.user_data(), fd };

@@ -1,8 +1,8 @@
-//! Steps on one file that are done in full one after the other, without any I/O.
+//! Steps on one file, each done in full before the next. Nothing here does I/O.
 //!
-//! This is the one place that says what follows a short write. [`fs::Chain`](crate::fs::Chain) runs on it,
-//! and so can the owner of a [`Local`](crate::Local). It does not submit anything, and does not judge errors:
-//! whether a step that failed may be tried again is the caller's decision.
+//! This is the one place that decides what follows a short write. [`fs::Chain`](crate::fs::Chain)
+//! runs on it, and so can the owner of a [`Local`](crate::Local). It submits nothing and does not
+//! judge errors: the caller decides whether a failed step may be tried again.
 
 use std::ops::Range;
 
@@ -16,9 +16,9 @@ use crate::{
 
 /// Writes, reads and syncs of one file, each of which starts when the one before is done in full.
 ///
-/// A link between operations breaks at a short write, which is no error. The rest of the write is then made,
-/// and the steps behind it that the kernel cancelled are made after that. A sync that ran before the writes
-/// in front of it were whole says nothing, so it is made again.
+/// A short write breaks the link between operations, but it is no error. The rest of the write is
+/// then written, and the later steps that the kernel cancelled run after that. A sync that ran
+/// before the writes in front of it were complete proves nothing, so it runs again.
 ///
 /// # Examples
 ///
@@ -47,43 +47,43 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Steps {
     steps: Vec<Step>,
-    /// The first that is not done.
+    /// The first step that is not done.
     at: usize,
-    /// Steps that were handed over last, and how many of them have not come back.
+    /// The steps that were handed over last, and how many of them have not come back.
     handed: Range<usize>,
     in_flight: usize,
-    /// What repairs of writes have to begin at a multiple of, in bytes, unless that is nothing.
+    /// The rest of a short write begins at a multiple of this many bytes; 0 is as good as 1.
     alignment: usize,
 }
 
-/// What comes next of [`Steps`].
+/// The next thing to do for [`Steps`].
 #[derive(Debug)]
 #[must_use = "it says whether the steps are done"]
 pub enum Turn {
-    /// Completions of other operations that were handed over.
+    /// Wait for the completions of other operations that were handed over.
     Waits,
-    /// More operations, since a step was not done in full.
+    /// Hand over more operations, since a step was not done in full.
     Again,
-    /// Nothing: all are done.
+    /// Nothing: all steps are done.
     Done,
-    /// Nothing: a read met the end of the file, and those behind it did not run.
+    /// Nothing: a read met the end of the file, and the steps after it did not run.
     Ended,
-    /// The step at this place failed, and those behind it did not run. If the caller knows that it may be
-    /// tried again, [`Steps::operations`] goes on with it.
+    /// The step at this place failed, and the steps after it did not run. If the caller knows that
+    /// the step may be tried again, [`Steps::operations`] goes on with it.
     Failed(u64, Error),
 }
 
 #[derive(Debug)]
 struct Step {
     kind: Kind,
-    /// Of a read or write. Away while an operation has it.
+    /// The buffer of a read or write, unless an operation has it.
     buffer: Option<Buffer>,
     /// The part of the buffer that is to be moved.
     whole: Range<usize>,
     offset: u64,
     /// Bytes moved so far.
     done: usize,
-    /// What an operation came to that was handed over with others.
+    /// The result of its operation, until all operations handed over with it have one.
     result: Option<Result<usize, Error>>,
 }
 
@@ -95,7 +95,7 @@ enum Kind {
 }
 
 impl Steps {
-    /// Has the rest of a short write begin at a multiple of so many bytes, as direct files need.
+    /// Makes the rest of a short write begin at a multiple of `bytes`, as direct files need.
     pub fn aligned(mut self, bytes: usize) -> Steps {
         self.alignment = bytes;
         self
@@ -127,18 +127,18 @@ impl Steps {
         self
     }
 
-    /// Gives the operations of all steps that are not done, each with its place, to be
+    /// Returns the operations of all steps that are not done, each with its place, to be
     /// [linked](crate::Local::push_linked) in this order.
     ///
     /// # Panics
     ///
-    /// If completions of operations that it gave before are still to come.
+    /// If operations from an earlier call have not all completed.
     pub fn operations(&mut self, file: &Descriptor) -> Vec<(u64, Operation)> {
         let operations = self.hand_over(self.steps.len(), file);
         (self.handed.start as u64..).zip(operations).collect()
     }
 
-    /// Gives those of the steps before `end`.
+    /// Returns the operations of the steps before `end`.
     pub(crate) fn hand_over(&mut self, end: usize, file: &Descriptor) -> Vec<Operation> {
         assert_eq!(self.in_flight, 0, "each operation is handed over once");
         self.handed = self.at..end;
@@ -146,7 +146,7 @@ impl Steps {
         self.steps[self.handed.clone()].iter_mut().map(|step| step.operation(file)).collect()
     }
 
-    /// Takes a completion of the step at `place`. They may come in any order.
+    /// Takes the completion of the step at `place`. Completions may come in any order.
     ///
     /// # Panics
     ///
@@ -156,7 +156,7 @@ impl Steps {
         self.take_as(place as usize, completion, result)
     }
 
-    /// The same, of a completion that means something else.
+    /// Does the same with a result that replaces the completion's own.
     pub(crate) fn take_as(
         &mut self,
         place: usize,
@@ -177,8 +177,8 @@ impl Steps {
             .iter_mut()
             .filter_map(|step| step.result.take())
             .collect();
-        // After a step that is not whole each was cancelled, or ran before its turn and says nothing: it is
-        // made again in its turn.
+        // Each step after one that is not whole was cancelled, or ran before its turn and proves
+        // nothing. It runs again in its turn.
         for result in results {
             if let Some(turn) = self.advance(result) {
                 return turn;
@@ -187,7 +187,8 @@ impl Steps {
         if self.at == self.steps.len() { Turn::Done } else { Turn::Again }
     }
 
-    /// Takes the result of the first step that is not done. Nothing if it is done now.
+    /// Takes the result of the first step that is not done. Returns nothing if the step is done
+    /// now.
     pub(crate) fn advance(&mut self, result: Result<usize, Error>) -> Option<Turn> {
         let count = match result {
             Ok(count) => count,
@@ -210,7 +211,7 @@ impl Steps {
                 self.at += 1;
                 Some(Turn::Ended)
             }
-            // It moved nothing and had no reason not to: to go on would be for ever.
+            // It moved nothing and had no reason not to. Going on would never end.
             kind => {
                 let errno = crate::error::Errno(libc::EIO);
                 Some(Turn::Failed(self.at as u64, Error::new(kind.opcode(), errno)))
@@ -218,16 +219,16 @@ impl Steps {
         }
     }
 
-    /// Bytes that the steps moved, those of a step that is not done among them.
+    /// Returns the bytes that the steps moved, including those of a step that is not done.
     pub fn moved(&self) -> u64 {
         self.steps.iter().map(|step| step.done as u64).sum()
     }
 
-    /// The buffers of all steps, in their order.
+    /// Returns the buffers of all steps, in their order.
     ///
     /// # Panics
     ///
-    /// If completions of operations are still to come, which have the buffers.
+    /// If operations have not completed yet, since they have the buffers.
     pub fn into_buffers(self) -> Vec<Option<Buffer>> {
         assert_eq!(self.in_flight, 0, "the operations have the buffers");
         self.steps.into_iter().map(Step::into_buffer).collect()
@@ -237,7 +238,7 @@ impl Steps {
         self.steps.len()
     }
 
-    /// The place of the first step that is not done.
+    /// Returns the place of the first step that is not done.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
@@ -246,7 +247,7 @@ impl Steps {
         self.steps[place].kind.opcode()
     }
 
-    /// What of the file a step is still to change.
+    /// Returns the range of the file that a step has still to change.
     pub(crate) fn changes(&self, place: usize) -> Range<u64> {
         let step = &self.steps[place];
         match step.kind {
@@ -258,20 +259,21 @@ impl Steps {
         }
     }
 
-    /// Of a read: its buffer, and where it goes on.
+    /// Returns the buffer of a read, and the offset at which it goes on.
     pub(crate) fn read(&self, place: usize) -> Option<(&Buffer, u64)> {
         let step = &self.steps[place];
         let buffer = step.buffer.as_ref().filter(|_| step.kind == Kind::Read)?;
         Some((buffer, step.next_offset()))
     }
 
-    /// The rest of the first read that is not done, to be made in another way, and where it goes on.
+    /// Takes the rest of the first read that is not done, to be read in another way, and the offset
+    /// at which it goes on.
     pub(crate) fn take_read(&mut self) -> (Buffer, u64) {
         let step = &mut self.steps[self.at];
         (step.take_rest(), step.next_offset())
     }
 
-    /// The end of that.
+    /// Ends a read that [`take_read`](Self::take_read) took.
     pub(crate) fn give_read(
         &mut self,
         buffer: Buffer,
@@ -281,7 +283,7 @@ impl Steps {
         self.advance(result)
     }
 
-    /// Each step's opcode, bytes moved, and buffer.
+    /// Returns each step's opcode, bytes moved, and buffer.
     pub(crate) fn into_parts(self) -> impl Iterator<Item = (Opcode, usize, Option<Buffer>)> {
         let part = |step: Step| (step.kind.opcode(), step.done, step.into_buffer());
         self.steps.into_iter().map(part)
@@ -303,13 +305,13 @@ impl Step {
         self.offset.saturating_add(self.done as u64)
     }
 
-    /// The buffer, with what is left to be moved selected.
+    /// Takes the buffer, with the rest that is to be moved selected.
     fn take_rest(&mut self) -> Buffer {
         let buffer = self.buffer.take().expect("the operation before gave it back");
         buffer.selecting(self.whole.start + self.done..self.whole.end)
     }
 
-    /// What is left of the step.
+    /// Returns the operation for the rest of the step.
     fn operation(&mut self, file: &Descriptor) -> Operation {
         let offset = self.next_offset();
         match self.kind {
@@ -339,7 +341,8 @@ mod tests {
         Descriptor::from(std::fs::File::open("/dev/null").unwrap())
     }
 
-    /// What a kernel gives that does not break the link at a short write, or took it in two parts.
+    /// The results of a kernel that does not break the link at a short write, or that took the
+    /// chain in two parts.
     #[test]
     fn a_sync_that_ran_before_its_turn_is_not_believed() {
         let file = file();
@@ -347,7 +350,7 @@ mod tests {
             Steps::default().write_at(vec![1; 10], 0).sync_data().write_at(vec![2; 4], 10);
         let operations = steps.operations(&file);
         let mut turn = Turn::Again;
-        // In any order.
+        // Completions may come in any order.
         for ((place, operation), result) in operations.into_iter().zip([7, 0, 4]).rev() {
             turn = steps.take(place, completed(operation, result));
         }
@@ -360,7 +363,7 @@ mod tests {
         assert_eq!(write.into_buffer().unwrap().selected().len(), 3);
     }
 
-    /// A rest that begins within a block is refused by direct files.
+    /// A direct file refuses a rest that begins within a block.
     #[test]
     fn the_rest_of_an_aligned_write_begins_with_a_block() {
         let file = file();

@@ -1,12 +1,12 @@
-//! Operations that have several results, or none: what the loop makes of each before its user sees
-//! it.
+//! Operations with several results, or none: what the loop does with each result before its user
+//! sees it.
 //!
-//! The slot of such an operation stays taken until the last of its results (invariant 1), which
-//! the kernel's flag tells and not the number. A result that says nothing to the user is absorbed
-//! here: buffers or descriptors have run out, a multishot ended by itself, a send was taken whole.
-//! What ended for want of something is parked and handed over again when that came back, never in
-//! a loop nor by a timer: a nudge wakes a loop that sleeps (`descriptor/closing.rs`,
-//! `buf/group.rs`).
+//! The slot of such an operation stays taken until its last result (invariant 1), which the kernel
+//! marks with a flag. Results that say nothing to the user are absorbed here: buffers or
+//! descriptors have run out, a multishot ended by itself, or a send was taken whole. If an
+//! operation ended because something ran out, it is parked, and handed over again when that has
+//! come back, never in a loop or by a timer. A nudge wakes a loop that sleeps
+//! (`descriptor/closing.rs`, `buf/group.rs`).
 
 use std::{io, time::Instant};
 
@@ -28,18 +28,18 @@ use crate::{
 };
 
 impl Local {
-    /// Whether a [`submit`](Self::submit) would give completions without waiting, or has something
-    /// to hand over again. On a ring it looks at memory shared with the kernel and makes no system
-    /// call, so a thread may watch it for some microseconds before it sleeps; on classic calls it
-    /// asks the epoll set, with one that does not wait.
+    /// Returns whether a [`submit`](Self::submit) would give completions without waiting, or has
+    /// something to hand over again. On a ring this looks at memory shared with the kernel and
+    /// makes no syscall, so a thread may poll it for some microseconds before it sleeps. On the
+    /// classic backend it asks the epoll set, with a syscall that does not wait.
     ///
-    /// What was pushed and not submitted does not count.
+    /// Operations that were pushed and not submitted do not count.
     pub fn has_work(&mut self) -> bool {
         self.driver.has_work() || self.has_due()
     }
 
-    /// Hands over again what accepts connections and was parked at the limit of descriptors: for
-    /// when descriptors were closed, or the limit was raised, that the library knows nothing of. It
+    /// Hands over again the accepts that were parked at the limit of descriptors. Call it when
+    /// descriptors were closed that the library knows nothing of, or when the limit was raised. It
     /// takes effect with the next [`submit`](Self::submit).
     pub fn rearm_accepts(&mut self) {
         let Streams { parked, due, .. } = &mut self.streams;
@@ -53,7 +53,7 @@ impl Local {
         });
     }
 
-    /// Why an operation cannot be handed over as it is, if it cannot.
+    /// Returns the error of an operation that cannot be handed over as it is.
     pub(super) fn refusal(&self, operation: &Operation) -> Option<Error> {
         let (errno, advice) = match operation.0.as_deref()? {
             Kind::ReceiveMulti { group, .. } if !group.belongs_to(self.number) => {
@@ -71,7 +71,8 @@ impl Local {
         Some(advice.into_iter().fold(error, Error::advise))
     }
 
-    /// Sees to it, before an operation of this kind is taken in, that it can be waked later.
+    /// Prepares for an operation of this kind before it is pushed, so that the loop can be woken
+    /// for it later.
     pub(super) fn prepare_watched(&mut self, operation: &Operation) -> Result<(), Error> {
         if operation.opcode() == Opcode::AcceptMulti {
             self.driver.waker().map_err(no_waker)?;
@@ -93,8 +94,8 @@ impl Local {
         }
     }
 
-    /// What has to be done first with an operation that may be of this kind, or about one: its
-    /// ticket where all is done by that.
+    /// Handles an operation first if it cancels one of this kind. Returns its ticket if nothing is
+    /// left to do, or else the operation.
     pub(super) fn take_up_parked(
         &mut self,
         operation: Operation,
@@ -106,8 +107,8 @@ impl Local {
         self.cancel_parked(operation, tag).inspect_err(|operation| self.doom(operation))
     }
 
-    /// Notes what this cancel is for. It may have ended by now with nobody having seen that, and
-    /// the backend does not find it then: handed over again, it would go on for ever.
+    /// Notes the target of a cancel. The target may have ended without anybody having seen it, and
+    /// then the backend does not find it. Handed over again, it would go on forever.
     fn doom(&mut self, cancel: &Operation) {
         let Some(&Kind::Cancel(target)) = cancel.0.as_deref() else { return };
         let goes_on = target.table == self.number
@@ -118,8 +119,8 @@ impl Local {
         }
     }
 
-    /// Ends what was to be handed over again, or to wait for that, and was to be cancelled before
-    /// anybody saw it; gives how many.
+    /// Ends the operations that are due or parked although a cancel was meant for them. Returns how
+    /// many.
     fn end_doomed(&mut self) -> usize {
         let Streams { doomed, due, parked, .. } = &mut self.streams;
         if doomed.is_empty() {
@@ -139,8 +140,8 @@ impl Local {
         ended.len()
     }
 
-    /// Cancels what is parked or waits to be handed over again: no backend has it. The cancel's
-    /// own ticket, or the operation back.
+    /// Cancels an operation that is parked or due, which no backend has. Returns the cancel's own
+    /// ticket, or the cancel if there is no such operation.
     fn cancel_parked(&mut self, cancel: Operation, tag: u64) -> Result<Ticket, Operation> {
         let Some(&Kind::Cancel(target)) = cancel.0.as_deref() else { return Err(cancel) };
         let Streams { due, parked, .. } = &mut self.streams;
@@ -156,7 +157,7 @@ impl Local {
         Ok(ticket)
     }
 
-    /// As `drive`, with operations of this kind in flight.
+    /// Does the same as `drive`, with operations of this kind in flight.
     pub(super) fn drive_watched(
         &mut self,
         want: usize,
@@ -165,12 +166,13 @@ impl Local {
         let mut ready = 0;
         loop {
             self.rearm()?;
-            // A send of which silence is hoped for is not waited for, one that tells is.
+            // The loop does not wait for a muted send. It waits for a quiet send that has a result.
             let awaited = self.slots.in_flight().saturating_sub(self.streams.muted.len());
             let want = want.min(awaited).max(ready + usize::from(self.streams.quiet > 0));
-            // What is parked may wait for buffers that silent sends have until the kernel is back.
+            // Parked operations may wait for buffers that muted sends keep until the kernel is done
+            // with them.
             let holds_buffers = !self.streams.parked.is_empty() && !self.streams.muted.is_empty();
-            // Nor is anything waited for while more of it may go on.
+            // The loop does not wait either while more operations may go on.
             let is_pass = holds_buffers || self.has_due();
             let want_now = if is_pass { 0 } else { want };
             self.drive_unwatched(want_now, deadline)?;
@@ -178,8 +180,8 @@ impl Local {
             (ready, absorbed) = self.sift();
             let is_over = ready >= want || deadline.is_some_and(|at| self.driver.now() >= at);
             let is_last = absorbed == 0 && !is_pass;
-            // A quiet send's failure is told by the submit that handed it over, whatever else is
-            // ready, even where the kernel holds results back.
+            // The submit that hands over a quiet send reports its failure, whatever else is ready,
+            // even if the kernel holds results back.
             let is_told = self.streams.quiet == 0 && self.streams.muted.is_empty();
             if is_told && (is_last || (is_over && !self.has_due())) {
                 return Ok(ready);
@@ -187,8 +189,8 @@ impl Local {
         }
     }
 
-    /// Absorbs what says nothing to the user, of all results that are there; drops the sends that
-    /// are done. Gives how many results are left, and how many were absorbed.
+    /// Absorbs all results that say nothing to the user, and drops the sends that are done. Returns
+    /// how many results are left, and how many were absorbed.
     pub(super) fn sift(&mut self) -> (usize, usize) {
         let Local { driver, slots, streams, number, .. } = self;
         let (mut kept, mut absorbed) = (0, 0);
@@ -218,12 +220,12 @@ impl Local {
         is_absorbed
     }
 
-    /// Ends the sends of which the kernel said nothing when it had taken them: all was sent.
+    /// Ends the muted sends that the kernel has taken without a result: all their bytes were sent.
     fn retire_muted(&mut self) {
         if self.streams.muted.is_empty() {
             return;
         }
-        // One that was heard of is awaited no longer, nor is it silent.
+        // A send that has a result is not muted any more.
         let Local { slots, streams, .. } = self;
         streams.muted.retain(|ticket| {
             let operation = slots.get(*ticket).and_then(|operation| operation.0.as_deref());
@@ -243,10 +245,11 @@ impl Local {
         }
     }
 
-    /// Whether a submit would begin something again, or ask to be nudged for it: for whoever takes
-    /// completions and then sleeps elsewhere.
+    /// Returns whether a submit would start something again, or ask for a nudge. This is for
+    /// callers that take completions and then sleep elsewhere.
     pub(crate) fn has_unheeded(&self) -> bool {
-        // With the last of them gone nobody looks any more, and nothing is to be begun.
+        // After the last of these operations has gone, nobody looks any more, and nothing is to be
+        // started.
         self.streams.is_unheeded && self.has_watched()
     }
 
@@ -255,7 +258,8 @@ impl Local {
         !self.streams.due.is_empty() || self.streams.parked.iter().any(returned)
     }
 
-    /// Hands over again what is due, and what was parked for something that came back.
+    /// Hands over again the operations that are due, and those that were parked for something that
+    /// has come back.
     fn rearm(&mut self) -> Result<(), Error> {
         let Local { streams, slots, driver, .. } = self;
         streams.is_unheeded = false;
@@ -300,14 +304,15 @@ impl Local {
                 let call = Call::lower(operation, context);
                 self.driver.queue(ticket.user_data(), call, blocking);
             }
-            // Its file was found once and is held; were it not, its user has to know.
+            // Its file was found once and is held. If it is not found now, the user has to know.
             Err(error) => {
                 self.driver.append(&[Cqe::by_thread(ticket.user_data(), -error.errno())]);
             }
         }
     }
 
-    /// Whether the ring makes it: receives into a group that the kernel does not have, it cannot.
+    /// Returns whether the ring makes it. The ring cannot receive into a group that the kernel does
+    /// not have.
     pub(super) fn is_by_ring(&self, operation: &Operation) -> bool {
         let suits = match operation.0.as_deref() {
             Some(Kind::ReceiveMulti { group, .. }) => group.is_registered(),
@@ -316,13 +321,13 @@ impl Local {
         };
         let opcode = operation.opcode();
         let is_left = self.left_to_threads & 1 << opcode as u64 != 0
-            // No thread can have it.
+            // A thread cannot use a registered file.
             && !matches!(operation.target(), Some(Target::Registered(_)));
         suits && self.driver.supports(opcode) && !is_left && self.is_pollable(operation)
     }
 
-    /// A polled ring fails reads and writes of what has no queue to poll (`EOPNOTSUPP`): the cache's, a
-    /// pipe's.
+    /// Returns whether a polled ring can make it. Such a ring fails reads and writes of files that
+    /// have no queue to poll (`EOPNOTSUPP`): pipes, and files that go through the page cache.
     fn is_pollable(&self, operation: &Operation) -> bool {
         !self.driver.is_polled()
             || match operation.target() {
@@ -331,21 +336,21 @@ impl Local {
             }
     }
 
-    /// Leaves such operations on files to the loop's threads from now on, where the kernel has none for
-    /// them. False where there is no ring.
+    /// Leaves operations of this kind on files to the loop's threads from now on, because the
+    /// kernel has no thread for them. Returns false if there is no ring.
     pub(crate) fn leave_to_threads(&mut self, opcode: Opcode) -> bool {
         let is_by_ring = self.driver.supports(opcode);
         self.left_to_threads |= u64::from(is_by_ring) << opcode as u64;
         is_by_ring || self.driver.leave_to_simulated_threads(opcode)
     }
 
-    /// A result that is the loop's own, or of an operation of this kind.
+    /// Takes a result that is the loop's own, or of an operation of this kind.
     #[inline(never)]
     pub(super) fn complete_special(&mut self, cqe: Cqe) -> Option<Part> {
         match Ticket::from_user_data(cqe.user_data, self.number) {
             Some(ticket) => self.complete_watched(ticket, cqe),
             None => {
-                // Whoever takes it out has yet to look for what it was for.
+                // The nudge was taken out, and nobody has looked yet for its reason.
                 self.streams.is_unheeded |= cqe.user_data & !BY_THREAD == OWN_NUDGE;
                 self.complete_own(cqe);
                 None
@@ -353,10 +358,10 @@ impl Local {
         }
     }
 
-    /// As the parts of a completion: see `complete`.
+    /// Returns the parts of a completion; see `complete`.
     fn complete_watched(&mut self, ticket: Ticket, mut cqe: Cqe) -> Option<Part> {
         if cqe.result == -libc::EINTR && !cqe.is_by_thread() {
-            // As for other operations: what interrupts one is a cancel.
+            // As for other operations, an interruption is a cancel.
             cqe.result = -libc::ECANCELED;
         }
         if self.streams.absorb(&mut self.slots, ticket, cqe) {
@@ -405,7 +410,7 @@ impl Local {
         let mut operation = self.slots.take(ticket);
         self.settle(&mut operation, cqe);
         let result = match operation.0.as_deref() {
-            // It does not wait for a socket that is full: nothing of it was taken.
+            // Such a send does not wait for a full socket: no byte was taken.
             Some(Kind::Send { manner: Manner::Quiet | Manner::Loud, .. })
                 if cqe.result == -libc::EAGAIN =>
             {
@@ -421,7 +426,8 @@ impl Local {
         Some(Part { ticket, tag, operation, result })
     }
 
-    /// The loop is about to end: what is parked ends as cancelled, and nothing is parked any more.
+    /// Ends the parked operations as cancelled, because the loop is about to end. Nothing is parked
+    /// any more after this.
     pub(super) fn end_parked(&mut self) {
         self.streams.is_closing = true;
         let Streams { due, parked, .. } = &mut self.streams;
@@ -431,12 +437,13 @@ impl Local {
     }
 
     pub(super) fn has_watched(&self) -> bool {
-        // A nudge that comes when all of them are over is nobody's result either.
+        // A nudge that comes after all of them have ended has to be absorbed too.
         self.streams.watched > 0 || self.streams.expects_nudges
     }
 }
 
-/// Notes how much had come back when an operation is handed over: it is parked only until more has.
+/// Notes how much had come back when an operation is handed over. If it is parked, it waits only
+/// until more has come back.
 fn note_arming(operation: &mut Operation) {
     match operation.0.as_deref_mut() {
         Some(Kind::AcceptMulti { armed_at, .. }) => *armed_at = closing::count(),
@@ -445,12 +452,12 @@ fn note_arming(operation: &mut Operation) {
     }
 }
 
-/// Whether it may end without its user hearing of it, to be handed over again.
+/// Returns whether it may end without its user noticing, to be handed over again.
 fn may_be_handed_over_again(operation: &Operation) -> bool {
     matches!(operation.opcode(), Opcode::AcceptMulti | Opcode::ReceiveMulti | Opcode::SendZeroCopy)
 }
 
-/// Whether something came back since it was handed over that it may go on with.
+/// Returns whether something with which it may go on has come back since it was handed over.
 fn may_go_on(operation: &Operation) -> bool {
     match operation.0.as_deref() {
         Some(Kind::AcceptMulti { armed_at, .. }) => closing::count() > *armed_at,
@@ -459,8 +466,8 @@ fn may_go_on(operation: &Operation) -> bool {
     }
 }
 
-/// How many receives of each group go on in one pass: no more than buffers came back, or nearly all
-/// would find none and be handed over for nothing.
+/// Counts the receives of each group that go on in one pass. They are no more than the buffers that
+/// came back, since nearly all others would find none and be handed over for nothing.
 #[derive(Default)]
 struct Spent(Vec<(*const Group, u64)>);
 
@@ -481,12 +488,12 @@ impl Spent {
     }
 }
 
-/// Asks for a nudge when what it is parked for comes back.
+/// Asks for a nudge when the buffer or descriptor that it waits for comes back.
 fn await_return(slots: &Slots, ticket: Ticket, driver: &mut AnyDriver) {
     match slots.get(ticket).and_then(|operation| operation.0.as_deref()) {
         Some(Kind::ReceiveMulti { group, .. }) => group.await_return(),
         Some(Kind::AcceptMulti { .. }) => {
-            // It was made when the operation was pushed.
+            // The waker was made when the operation was pushed.
             if let Ok(wake) = driver.waker() {
                 closing::await_next(wake);
             }

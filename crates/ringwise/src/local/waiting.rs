@@ -1,14 +1,15 @@
-//! What waits takes no room from what works.
+//! Operations that wait take no room from operations that work.
 //!
-//! A completion queue has room for so many results, and whoever may complete by it needs a permit
-//! (invariant 3). An operation that may wait without end would keep its permit without end: a few
-//! hundred silent connections, and nothing else is made any more, deadlines among it. So the
-//! operations that wait leave half of the permits to the others. On a ring those beyond that wait
-//! beside it, in the epoll set and the timers of its classic backend, where they cost an entry each; on
-//! classic calls all of them do. The results that come from there need no room in the queue.
+//! A completion queue has a limited size, and each operation that may complete through it needs a
+//! permit (invariant 3). An operation that may wait forever would keep its permit forever: with a
+//! few hundred silent connections nothing else would run, not even deadlines. So the operations
+//! that wait leave half of the permits to the others. On a ring, the operations beyond that wait
+//! beside it, in the epoll set and the timers of its classic backend, where each costs an entry. On
+//! the classic backend all of them wait there. Their results need no room in the queue.
 //!
-//! Accepts, and what has several results, stay with the ring and take no permit at all: the kernel
-//! keeps what does not fit into the queue (`IORING_FEAT_NODROP`), and there are as few as listeners.
+//! Accepts, and operations with several results, stay with the ring and take no permit at all. The
+//! kernel keeps the results that do not fit into the queue (`IORING_FEAT_NODROP`), and there are
+//! only as many accepts as listeners.
 
 use super::Local;
 use crate::{
@@ -18,19 +19,19 @@ use crate::{
 };
 
 impl Local {
-    /// Whether an operation is taken in only while there are permits.
+    /// Returns whether an operation is accepted only while there are permits.
     pub(crate) fn needs_permit(&self, operation: &Operation) -> bool {
         !self.room_for(operation, self.is_by_ring(operation)).waits()
     }
 
-    /// Where an operation finds room. `by_ring`: the ring could make it.
+    /// Returns where an operation finds room. `by_ring`: the ring could make it.
     #[inline]
     pub(super) fn room_for(&self, operation: &Operation, by_ring: bool) -> Room {
         match operation.0.as_deref() {
             Some(Kind::Accept { .. } | Kind::AcceptMulti { .. } | Kind::ReceiveMulti { .. }) => {
                 Room::Waits
             }
-            // It never waits.
+            // Such a send never waits.
             Some(Kind::Send { manner: Manner::Quiet | Manner::Loud, .. }) => Room::Permit,
             Some(
                 Kind::Receive { .. }
@@ -62,14 +63,14 @@ impl Local {
         }
     }
 
-    /// Whether half of the permits are taken.
+    /// Returns whether half of the permits are taken.
     #[inline]
     fn is_crowded(&self) -> bool {
         self.slots.working() >= self.slots.capacity() / 2
     }
 
-    /// Whether its file may keep it waiting without end. What kind of file that is is looked up once. A
-    /// simulation's files are of no kind that the kernel knows.
+    /// Returns whether its file may keep it waiting forever. The kind of a file is looked up once.
+    /// A simulation's files are of no kind that the kernel knows.
     fn is_on_stream(&self, operation: &Operation) -> bool {
         if self.driver.is_simulated() {
             return false;
@@ -83,7 +84,8 @@ impl Local {
         matches!(blocking, Some(Blocking::Unbounded | Blocking::Socket { .. }))
     }
 
-    /// Only the ring has a file that was opened into its table.
+    /// Returns whether it can be made beside the ring. Only the ring has a file that was opened
+    /// into its table.
     fn can_be_made_beside(&self, operation: &Operation) -> bool {
         match operation.target() {
             Some(Target::Registered(file)) => self.registry.descriptor(*file).is_some(),

@@ -1,5 +1,5 @@
-//! Code of users that the library runs: wakers, and drops of what an operation owns. A panic in it goes no
-//! further (invariant 12).
+//! Runs code of users: wakers, and drops of the values that an operation owns. A panic in this code
+//! goes no further (invariant 12).
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

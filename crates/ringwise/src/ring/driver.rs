@@ -38,54 +38,56 @@ use crate::{
     stats::Stats,
 };
 
-/// Tags of what the driver submits for itself. No key has these: there are never 2^32 futures.
+/// The tag of the driver's own cancels. No key equals this or `BELL_TAG`, since there are never
+/// 2^32 futures.
 const CANCEL_TAG: u64 = u64::MAX;
-/// Of what wakes it.
+/// The tag of the read on the bell, which wakes the driver.
 pub(super) const BELL_TAG: u64 = u64::MAX - 1;
 
 pub(super) struct Driver {
     pub(super) local: Local,
     pub(super) hub: Arc<Hub>,
     orders: Vec<Order>,
-    /// Operations that the loop had no room for, or that begin anew.
+    /// Operations that the loop had no room for, or that start again.
     backlog: VecDeque<Work>,
     chains: Chains,
     syncs: Syncs,
     /// Operations in flight, by their key.
     tickets: Vec<Option<Flight>>,
-    /// Whether many threads submit: an operation that waits for a stream ends with the thread that
-    /// submitted it (io_uring/io_uring.c, io_req_task_work_add falls back where the task is
-    /// exiting, and the request fails with `ECANCELED`). Nobody asked for that, so it begins anew.
+    /// Whether many threads submit. The kernel ends an operation that waits for a stream when the
+    /// thread that submitted it exits: `io_req_task_work_add` falls back, and the request fails
+    /// with `ECANCELED` (io_uring/io_uring.c). Nobody asked for this end, so the driver starts the
+    /// operation again.
     is_shared: bool,
     losses: Losses,
     wholes: Wholes,
     /// Operations to cancel.
     cancels: VecDeque<Key>,
     results: Vec<(Key, Completion)>,
-    /// Whose results are handed out already, and what nobody wants.
+    /// Wakers for results that the hub already has, and results that nobody wants.
     woken: Vec<Waker>,
     orphans: Vec<Completion>,
-    /// Operations in flight that are the driver's own.
+    /// The driver's own operations in flight.
     own: usize,
-    /// How many of these there ever were.
+    /// How many operations of its own the driver ever pushed.
     own_pushed: u64,
-    /// A read on the bell is in flight.
+    /// Whether a read on the bell is in flight.
     has_bell: bool,
     closing: Option<Closing>,
-    /// Operations had to wait for room, and whether that was told.
+    /// Whether operations had to wait for room, and whether a warning said so.
     #[cfg(feature = "tracing")]
     was_full: bool,
     #[cfg(feature = "tracing")]
     has_warned: bool,
 }
 
-/// Room that users leave: for what wakes the driver, and for a cancel.
+/// The room kept for the driver itself: for the read on the bell, and for a cancel.
 const OWN_MAX: usize = 2;
 
-/// What waits for room.
+/// Work that waits for room.
 enum Work {
     Single(Key, Operation),
-    /// Each after the one before.
+    /// Each starts after the one before.
     Chain(Vec<(Key, Operation)>),
 }
 
@@ -105,7 +107,7 @@ struct Flight {
     ticket: Ticket,
     /// Its place, if it is in a chain.
     member: Option<Member>,
-    /// Somebody asked for its end.
+    /// Whether somebody cancelled it.
     is_cancelled: bool,
 }
 
@@ -115,13 +117,13 @@ pub(super) struct Results {
     woken: Vec<Waker>,
     orphans: Vec<Completion>,
     stats: Stats,
-    /// So many operations wait for room, the first time.
+    /// How many operations wait for room, when this happens for the first time.
     #[cfg(feature = "tracing")]
     newly_full: Option<usize>,
 }
 
 impl Results {
-    /// Hands all out; gives how many there were. Wakes, so no lock may be held.
+    /// Hands out all results, and returns how many there were. Wakes tasks, so no lock may be held.
     pub(super) fn deliver(mut self, hub: &Hub) -> usize {
         #[cfg(feature = "tracing")]
         self.newly_full.into_iter().for_each(span::warn_full);
@@ -134,8 +136,8 @@ impl Results {
         count
     }
 
-    /// Gives all results to the hub, which chooses the order of wake-ups. True if that needs another
-    /// turn of the driver.
+    /// Gives all results to the hub, which chooses the order of wake-ups. Returns true if that
+    /// needs another turn of the driver.
     #[cfg(feature = "tokio")]
     pub(super) fn keep(mut self, hub: &Hub, by: By) -> bool {
         #[cfg(feature = "tracing")]
@@ -147,12 +149,12 @@ impl Results {
     }
 }
 
-/// An end that has begun.
+/// The state of a ring that is closing.
 #[derive(Clone, Copy, Debug)]
 struct Closing {
     deadline: Option<Instant>,
     told: bool,
-    /// All that is to be cancelled has been asked to end.
+    /// Whether every operation that the close cancels has been asked to end.
     has_cancelled: bool,
 }
 
@@ -184,13 +186,13 @@ impl Driver {
         }
     }
 
-    /// Lets many threads submit.
+    /// Notes that many threads submit.
     #[cfg(feature = "tokio")]
     pub(super) fn share(&mut self) {
         self.is_shared = true;
     }
 
-    /// Takes all orders that are there. They are handed over with the next submit.
+    /// Takes all orders. The next submit hands them over.
     pub(super) fn take_orders(&mut self) {
         let phase = self.hub.take_orders(&mut self.orders);
         let mut orders = std::mem::take(&mut self.orders);
@@ -226,7 +228,7 @@ impl Driver {
     }
 
     fn start_backlog(&mut self) {
-        // What the kernel refuses goes to the end again, so each is tried once.
+        // Refused work goes to the end again, so each is tried once.
         for _ in 0..self.backlog.len() {
             if !self.has_room() {
                 return;
@@ -238,8 +240,8 @@ impl Driver {
         }
     }
 
-    /// Pushes one operation, or keeps it until there is room. One that cannot be pushed at all has
-    /// failed.
+    /// Pushes one operation, or keeps it until there is room. If it cannot be pushed at all, it
+    /// fails.
     fn start(&mut self, key: Key, operation: Operation) {
         if !self.has_room() && self.local.needs_permit(&operation) {
             return self.backlog.push_back(Work::Single(key, operation));
@@ -261,7 +263,7 @@ impl Driver {
         }
     }
 
-    /// An operation is in flight.
+    /// Notes that an operation is in flight.
     fn board(&mut self, key: Key, ticket: Ticket, member: Option<Member>) {
         let at = key.index();
         if at >= self.tickets.len() {
@@ -270,7 +272,7 @@ impl Driver {
         self.tickets[at] = Some(Flight { key, ticket, member, is_cancelled: false });
     }
 
-    /// An operation has failed that the loop does not have.
+    /// Fails an operation that the loop does not have.
     fn refuse(&mut self, key: Key, operation: Operation, errno: i32) {
         let mut completion = Completion::refused(operation, errno);
         self.wholes.settle(key, &mut completion);
@@ -308,13 +310,13 @@ impl Driver {
                         return self.cancels.push_front(key);
                     }
                 }
-                // It has come to its end meanwhile.
+                // It has ended meanwhile.
                 _ => {}
             }
         }
     }
 
-    /// Whether there is room for a user's operation.
+    /// Returns whether there is room for a user's operation.
     fn has_room(&self) -> bool {
         let users = self.local.working().saturating_sub(self.own);
         users < self.local.capacity() - OWN_MAX
@@ -327,12 +329,12 @@ impl Driver {
         }
     }
 
-    /// Whether a read on the bell is in flight.
+    /// Returns whether a read on the bell is in flight.
     pub(super) fn has_bell(&self) -> bool {
         self.has_bell
     }
 
-    /// Results to be handed out, by whoever holds no lock.
+    /// Takes the results, which the caller hands out while it holds no lock.
     pub(super) fn take_results(&mut self) -> Results {
         let results = std::mem::take(&mut self.results);
         let is_news = !results.is_empty() || !self.woken.is_empty();
@@ -355,7 +357,7 @@ impl Driver {
         self.take_results().deliver(&self.hub);
     }
 
-    /// Pushes an operation of the driver's own; false where there is no room.
+    /// Pushes an operation of the driver's own. Returns false if there is no room.
     pub(super) fn push_own(&mut self, operation: Operation, tag: u64) -> bool {
         let pushed = self.local.push(operation, tag).is_ok();
         self.own += usize::from(pushed);
@@ -364,17 +366,17 @@ impl Driver {
         pushed
     }
 
-    /// The loop's counts, less what is the driver's own.
+    /// Returns the loop's counts without the driver's own operations.
     fn stats(&mut self) -> Stats {
         let stats = self.local.stats();
         let (submitted, in_flight) =
             (stats.submitted - self.own_pushed, stats.in_flight - self.own as u64);
-        // On a simulated machine nothing is counted as waiting, the bell neither.
+        // A simulated machine counts nothing as waiting, not even the bell.
         let waiting = stats.waiting.saturating_sub(u64::from(self.has_bell));
         Stats { submitted, in_flight, waiting, completed: submitted - in_flight, ..stats }
     }
 
-    /// Keeps a result to be handed out; the driver's own go nowhere.
+    /// Keeps a result to be handed out. Drops results of the driver's own operations.
     fn keep(&mut self, mut completion: Completion) {
         if completion.tag() >= BELL_TAG {
             self.own -= 1;
@@ -418,18 +420,18 @@ impl Driver {
         self.losses.goes_again(key, completion, &mut self.local, self.is_shared)
     }
 
-    /// An operation has come to its end.
+    /// Ends an operation.
     fn finish(&mut self, key: Key, mut completion: Completion) {
         self.wholes.settle(key, &mut completion);
         self.syncs.end(key, completion, &mut self.results);
     }
 
-    /// Whether results are ready that the loop knows nothing of.
+    /// Returns whether results are ready that have left the loop.
     pub(super) fn has_results(&self) -> bool {
         !self.results.is_empty() || !self.woken.is_empty() || !self.orphans.is_empty()
     }
 
-    /// Whether there is room for what waits.
+    /// Returns whether work that waits can go on now.
     pub(super) fn has_startable_backlog(&self) -> bool {
         let cancels = !self.cancels.is_empty() && self.own < OWN_MAX;
         let begins = !self.backlog.is_empty() && self.has_room();
@@ -437,7 +439,7 @@ impl Driver {
         cancels || begins || ends || self.local.has_due_steps() || self.local.has_unheeded()
     }
 
-    /// Whether there is something to do that nothing will wake a sleeping driver for.
+    /// Returns whether there is work for which nothing would wake a sleeping driver.
     #[cfg(feature = "tokio")]
     pub(super) fn needs_turn(&mut self) -> bool {
         self.has_startable_backlog() || !self.local.is_armed()
@@ -449,7 +451,8 @@ impl Driver {
         self.cancel_backlog();
     }
 
-    /// What the kernel did not take of it is tried again with the next orders.
+    /// Cancels operations in flight. Cancels that the kernel did not take are tried again with the
+    /// next orders.
     fn cancel_in_flight(&mut self) {
         let mut taken = Vec::new();
         let has_cancelled =
@@ -460,7 +463,7 @@ impl Driver {
         }
     }
 
-    /// What would be cancelled in flight does not begin any more.
+    /// Refuses the waiting operations that would be cancelled if they were in flight.
     fn cancel_backlog(&mut self) {
         let backlog = std::mem::take(&mut self.backlog);
         for work in backlog {
@@ -477,13 +480,14 @@ impl Driver {
         self.closing.is_some()
     }
 
-    /// When the end that has begun is to be told as overdue.
+    /// Returns the time at which the close is reported as overdue.
     pub(super) fn closing_deadline(&self) -> Option<Instant> {
         self.closing.filter(|closing| !closing.told).and_then(|closing| closing.deadline)
     }
 
-    /// Whether the end has come: it was asked for, and nothing is in flight but what is the
-    /// driver's own. Overdue, it is told once, and what is in flight is waited for all the same.
+    /// Returns whether the ring has ended: it is closing, and only the driver's own operations are
+    /// in flight. A close that is overdue is reported once, and the driver still waits for the
+    /// operations in flight.
     pub(super) fn has_ended(&mut self) -> bool {
         let Some(closing) = &mut self.closing else { return false };
         let waiting: usize = self.backlog.iter().map(Work::operations).sum();
@@ -499,12 +503,13 @@ impl Driver {
         false
     }
 
-    /// The kernel did not take what was handed over; what is in flight comes back when it does.
+    /// Waits before the next submit, after the kernel refused one.
     pub(super) fn pause() {
         std::thread::sleep(Duration::from_millis(1));
     }
 
-    /// The last act. The loop ends before that is told, so that nothing is open any more by then.
+    /// Ends the driver. The loop is dropped before the end is reported, so that nothing is open any
+    /// more by then.
     pub(super) fn end(mut self) {
         let stats = self.stats();
         self.hub.deliver(&mut self.results, stats);

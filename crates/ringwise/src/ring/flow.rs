@@ -1,7 +1,7 @@
 //! A submitted operation that has several results.
 //!
-//! As [`Pending`](super::Pending) it is a number, and may be dropped at any moment: the operation is
-//! cancelled, and what it brought and nobody took is freed.
+//! Like [`Pending`](super::Pending) it is only a number, and may be dropped at any moment. Then the
+//! operation is cancelled, and results that nobody took are freed.
 
 use std::task::{Context, Poll};
 
@@ -11,18 +11,18 @@ use super::{
 };
 use crate::{completion::Completion, op::Operation};
 
-/// An operation on its way that has several results.
+/// A submitted operation with several results.
 pub(crate) struct Flow {
     ring: Ring,
-    /// None after the last.
+    /// None after the last result.
     key: Option<Key>,
     #[cfg(feature = "tracing")]
     span: tracing::Span,
 }
 
 impl Flow {
-    /// Begins an operation, of whose results `credit` may lie untaken. Where that cannot be, a
-    /// completion says why.
+    /// Starts an operation, of which `credit` results may lie untaken. If it cannot start, returns
+    /// a completion with the reason.
     pub(crate) fn begin(
         ring: &Ring,
         operation: Operation,
@@ -48,7 +48,7 @@ impl Flow {
         }
     }
 
-    /// The next result; none after the last.
+    /// Returns the next result, and none after the last.
     pub(crate) fn poll_next(&mut self, context: &Context<'_>) -> Poll<Option<Completion>> {
         let Some(key) = self.key else { return Poll::Ready(None) };
         if self.ring.is_foreign() {
@@ -65,7 +65,8 @@ impl Flow {
         Poll::Ready(Some(part))
     }
 
-    /// Asks for its end. What it brings until then is still to be taken.
+    /// Asks the driver to cancel the operation. Results that arrive until its end must still be
+    /// taken.
     pub(crate) fn cancel(&self) {
         if let Some(key) = self.key
             && !self.ring.is_foreign()

@@ -1,4 +1,4 @@
-//! The handle itself: how a ring is built and ended, and what it tells of itself.
+//! The handle of a ring: it builds and ends the ring, and tells its settings and statistics.
 
 use std::{
     future::{Future, poll_fn},
@@ -32,18 +32,19 @@ use crate::{
 /// How long operations in flight have when the last handle is dropped.
 const DROP_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A handle on a loop, to be cloned and shared: `Send` and `Sync`, and its futures are `Send`.
+/// A handle on a loop, which can be cloned and shared. It is `Send` and `Sync`, and its futures are
+/// `Send`.
 ///
-/// The loop ends in the background when the last clone and the last future are gone. Reads and timeouts are
-/// then cancelled, and writes and syncs go on to their end. A process that is about to exit awaits
-/// [`shutdown`](Self::shutdown).
+/// The loop ends in the background when the last clone and the last future are gone. Reads and
+/// timeouts are then cancelled, and writes and syncs go on to their end. Await
+/// [`shutdown`](Self::shutdown) before the process exits.
 ///
 /// A ring cannot be used in a child of fork(2). Operations that are submitted there fail with `EOWNERDEAD`,
 /// and earlier futures never end there. The ring and the runtime may be dropped.
 ///
 /// # Cancel safety
 ///
-/// Every future may be dropped; [`Pending`](super::Pending) says what becomes of its operation.
+/// Every future may be dropped. [`Pending`](super::Pending) says what happens to its operation.
 ///
 /// # Examples
 ///
@@ -66,10 +67,10 @@ struct Inner {
     hub: Arc<Hub>,
     setup: Setup,
     process: Arc<ProcessMark>,
-    /// Reads that the caller's thread served by itself.
+    /// Requests that the caller's thread served itself.
     inline_hits: Hits,
     bounced_reads: AtomicU64,
-    /// It was shut down, which callers' threads have to know too.
+    /// Whether the ring was shut down. Threads that serve their own requests check this.
     is_closed: AtomicBool,
     simulation: Option<Simulation>,
     #[cfg(feature = "tokio")]
@@ -88,7 +89,8 @@ impl Builder {
 }
 
 impl Ring {
-    /// Builds a ring with the default settings: on io_uring where that works, else on classic calls.
+    /// Builds a ring with the default settings: on io_uring if that works, or else on classic
+    /// syscalls.
     ///
     /// A multi-threaded tokio runtime drives the rings that are built in it (feature `tokio`). Every
     /// other ring has a thread of its own; [`Builder::driver_thread`] chooses.
@@ -128,12 +130,12 @@ impl Ring {
         })))
     }
 
-    /// The simulated machine that its loop runs on, where it is simulated.
+    /// Returns the simulated machine that its loop runs on, if it is simulated.
     pub(crate) fn simulation(&self) -> Option<&Simulation> {
         self.0.simulation.as_ref()
     }
 
-    /// Makes an order heard.
+    /// Does the step that makes the driver see an order.
     pub(super) fn follow(&self, next: Next) {
         match next {
             Next::Nothing => {}
@@ -147,12 +149,12 @@ impl Ring {
         }
     }
 
-    /// The settings that were asked for and granted.
+    /// Returns the settings that were requested and granted.
     pub fn setup(&self) -> &Setup {
         &self.0.setup
     }
 
-    /// The counts of the ring so far. A forked process has none.
+    /// Returns the counts of the ring so far. A forked process has none.
     pub fn stats(&self) -> RingStats {
         let ((counts, local), inline_hits) = if self.is_foreign() {
             Default::default()
@@ -176,7 +178,7 @@ impl Ring {
         }
     }
 
-    /// A read was served by the caller's thread.
+    /// Counts a request that the caller's thread served.
     #[inline]
     pub(crate) fn count_inline_hit(&self) {
         self.0.inline_hits.count();
@@ -212,14 +214,15 @@ impl Ring {
         &self.0.hub
     }
 
-    /// Whether a caller's thread may serve its own requests: those of a ring that takes no others are
-    /// refused by it (`fs::File`).
+    /// Returns whether a caller's thread may serve its own requests. If not, requests go to the
+    /// ring, which refuses them (`fs::File`).
     #[inline]
     pub(crate) fn lets_callers_serve(&self) -> bool {
         !self.is_foreign() && !self.0.is_closed.load(Ordering::Acquire)
     }
 
-    /// Whether this process was forked from the one that built the ring: it has no driver here.
+    /// Returns whether this process was forked from the one that built the ring. The ring has no
+    /// driver here.
     pub(crate) fn is_foreign(&self) -> bool {
         self.0.process.is_foreign()
     }

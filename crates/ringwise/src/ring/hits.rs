@@ -1,6 +1,6 @@
-//! How often callers' threads did by themselves what would have been an operation. Each thread counts
-//! in a place of its own: a number that all of them count up is a line of cache that wanders between
-//! the processors. With two of them no difference could be told (docs/notes/library/deep-queues.md).
+//! Counts the requests that callers' threads served without an operation. Each thread counts in a
+//! place of its own, because the cache line of a common counter would move between the processors.
+//! With two processors no difference could be measured (docs/notes/library/deep-queues.md).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ const PLACES: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Hits([Place; PLACES]);
 
-/// Two lines of cache: the processor fetches them in pairs.
+/// Two cache lines, since the processor fetches them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Place(AtomicU64);

@@ -2,8 +2,8 @@
 //!
 //! The hub knows a future only by its number (invariant 1). The operation and its memory are in the
 //! order, then in the driver's slot, then in the result. One lock guards the hub's state for a few
-//! stores. Under it no waker runs, and nothing of a user is dropped (invariant 12). The hub makes no
-//! syscalls.
+//! stores at a time. No waker runs under the lock, and no value of a user is dropped under it
+//! (invariant 12). The hub makes no syscalls.
 
 mod flow;
 #[cfg(all(ringwise_loom, test))]
@@ -40,9 +40,9 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// What becomes of an operation.
+/// The state of an operation.
 enum Stage {
-    /// Free; the next free entry, if any.
+    /// Free, with the next free entry, if any.
     Vacant(Option<u32>),
     Waiting(Waker),
     Done(Completion),
@@ -53,13 +53,13 @@ enum Stage {
 }
 
 struct Waiter {
-    /// Counted up whenever the entry is used again.
+    /// Grows whenever the entry is used again.
     generation: u32,
     stage: Stage,
 }
 
-/// Orders wait to be handed over with others, but not so many that a device has nothing to do
-/// meanwhile: a sixteenth of what is open (docs/notes/library/driver.md has the figures).
+/// Orders wait so that several are handed over together, but not so many that a device runs out of
+/// work: a sixteenth of the open operations (docs/notes/library/driver.md has the figures).
 #[cfg(feature = "tokio")]
 const PARTS: usize = 16;
 #[cfg(feature = "tokio")]
@@ -68,7 +68,7 @@ const ORDERS_MAX: usize = 16;
 /// The meeting place of one ring.
 pub(super) struct Hub {
     state: Mutex<State>,
-    /// Orders that wait for room in the driver's loop. Reading and writing it needs no lock.
+    /// How many orders wait for room in the driver's loop. Reading and writing it needs no lock.
     waiting_for_room: AtomicUsize,
 }
 
@@ -78,20 +78,21 @@ struct State {
     vacant: Option<u32>,
     /// Wakes the driver, while it sleeps.
     asleep: Option<Waker>,
-    /// Somebody called the driver while it was awake, for something that is no order.
+    /// Whether somebody called the driver while it was awake, for something other than an order.
     is_called: bool,
     phase: Phase,
-    /// The phase as the driver knows it, since it last took orders.
+    /// The phase when the driver last took orders.
     told: Phase,
     ended: Option<Result<(), Leaked>>,
-    /// Operations that were handed in and whose result was not taken: with a task for each, how
-    /// many there are, even while a batch of results is on its way to them.
+    /// The number of operations that were submitted and whose result nobody has taken. If each task
+    /// has one operation, this is the number of tasks, even while a batch of results is on its way
+    /// to them.
     open: usize,
-    /// Whether those who bring orders may hand them over; not where only the driver's own thread
-    /// enters its ring.
+    /// Whether callers may hand over their orders themselves. They may not if only the driver's own
+    /// thread enters its ring.
     #[cfg(feature = "tokio")]
     callers_hand_over: bool,
-    /// Those who wait for the end.
+    /// The wakers of those who wait for the end.
     mourners: Vec<Waker>,
     counts: Counts,
     stats: Stats,
@@ -99,7 +100,7 @@ struct State {
     turns: Turns,
 }
 
-/// What the meeting place counts by itself.
+/// The hub's own counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) submitted: u64,
@@ -136,7 +137,7 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands an operation in. `waker` is woken when its result is there.
+    /// Submits an operation. `waker` is woken when its result is ready.
     pub(super) fn submit(&self, operation: Operation, waker: Waker) -> Admission {
         let mut state = self.lock();
         if state.phase != Phase::Open {
@@ -149,7 +150,7 @@ impl Hub {
         Admission::Taken(key, state.next(Some(key)))
     }
 
-    /// Hands many operations in under one lock, and gives their keys. If the ring is closing, the
+    /// Submits many operations under one lock, and returns their keys. If the ring is closing, the
     /// operations come back.
     pub(super) fn submit_all(
         &self,
@@ -157,7 +158,7 @@ impl Hub {
         together: Together,
         waker: &Waker,
     ) -> Result<(Vec<Key>, Next), Vec<Operation>> {
-        // Cloned out of the lock: a waker is a user's code.
+        // Cloned outside the lock, since a waker runs code of the user.
         let wakers: Vec<Waker> = operations.iter().map(|_| waker.clone()).collect();
         let mut state = self.lock();
         if state.phase != Phase::Open {
@@ -186,7 +187,7 @@ impl Hub {
         state.next(None)
     }
 
-    /// Takes the result out, or leaves `waker` to be woken for it.
+    /// Takes the result, or registers `waker` for it.
     pub(super) fn poll(&self, key: Key, waker: &Waker) -> Option<Completion> {
         let mut state = self.lock();
         if let Stage::Waiting(waiting) = &state.waiters[key.index()].stage {
@@ -194,7 +195,7 @@ impl Hub {
                 return None;
             }
             drop(state);
-            // A waker is a user's code.
+            // A waker runs code of the user.
             let fresh = waker.clone();
             state = self.lock();
             if let Stage::Waiting(waiting) = &mut state.waiters[key.index()].stage {
@@ -212,8 +213,8 @@ impl Hub {
         Some(completion)
     }
 
-    /// The future was dropped. With `cancel`, its operation is cancelled. Returns the caller's next step,
-    /// and a result to drop outside the lock.
+    /// Notes that a future was dropped. With `cancel`, its operation is cancelled. Returns the
+    /// caller's next step, and a result to drop outside the lock.
     pub(super) fn abandon(&self, key: Key, cancel: bool) -> (Next, Option<Completion>) {
         let mut state = self.lock();
         state.counts.reclaimed += 1;
@@ -234,7 +235,7 @@ impl Hub {
                 state.vacate(key);
                 (state.next_in_turn().map_or(Next::Nothing, Next::Wake), Some(completion))
             }
-            // Not a future's that is dropped for the first time.
+            // This is not the first drop of a future.
             other @ (Stage::Vacant(_) | Stage::Abandoned | Stage::Flow(_)) => {
                 *entry = other;
                 (Next::Nothing, None)
@@ -252,7 +253,7 @@ impl Hub {
         Ok(state.next(None))
     }
 
-    /// Begins the end. The first to say how long decides.
+    /// Begins to close the ring. The first call decides how much time it has.
     pub(super) fn close(&self, time: Duration) {
         let mut state = self.lock();
         if state.phase == Phase::Open {
@@ -263,9 +264,9 @@ impl Hub {
         wake(rouse);
     }
 
-    /// How the ring ended. Before the end, `waker` is registered.
+    /// Returns how the ring ended. Before the end, registers `waker`.
     pub(super) fn poll_ended(&self, waker: &Waker) -> Option<Result<(), Leaked>> {
-        // Cloned out of the lock: a waker is a user's code.
+        // Cloned outside the lock, since a waker runs code of the user.
         let waker = waker.clone();
         let mut state = self.lock();
         let is_known = state.mourners.iter().any(|mourner| mourner.will_wake(&waker));
@@ -280,21 +281,21 @@ impl Hub {
         (state.counts, state.stats)
     }
 
-    /// How many operations wait for room.
+    /// Returns how many operations wait for room.
     pub(super) fn waiting_for_room(&self) -> usize {
         self.waiting_for_room.load(Ordering::Relaxed)
     }
 
-    // What follows is the driver's side.
+    // The driver's side follows.
 
-    /// So many operations wait for room.
+    /// Stores how many operations wait for room.
     pub(super) fn tell_waiting(&self, count: usize) {
         if self.waiting_for_room() != count {
             self.waiting_for_room.store(count, Ordering::Relaxed);
         }
     }
 
-    /// Moves the orders into `into`, which is empty.
+    /// Moves the orders into `into`, which must be empty.
     pub(super) fn take_orders(&self, into: &mut Vec<Order>) -> Phase {
         let mut state = self.lock();
         std::mem::swap(&mut state.orders, into);
@@ -302,14 +303,14 @@ impl Hub {
         state.phase
     }
 
-    /// The driver is up, and looks for orders before it sleeps again.
+    /// Notes that the driver is awake. It looks for orders before it sleeps again.
     pub(super) fn awake(&self) {
         let mut state = self.lock();
         (state.asleep, state.is_called) = (None, false);
     }
 
-    /// Lets the driver sleep. False if it must not: there is an order, somebody called it, or it does
-    /// not know yet that the ring is closing.
+    /// Lets the driver sleep. Returns false if it must not: there is an order, somebody called it,
+    /// or it does not know yet that the ring is closing.
     pub(super) fn sleep(&self, waker: &Waker) -> bool {
         let mut state = self.lock();
         let was_called = std::mem::take(&mut state.is_called);
@@ -318,7 +319,8 @@ impl Hub {
         idle
     }
 
-    /// Hands results out, wakes who waits for them, and drops those that nobody does.
+    /// Hands out results: wakes the tasks that wait for them, and drops the results that nobody
+    /// waits for.
     pub(super) fn deliver(&self, results: &mut Vec<(Key, Completion)>, stats: Stats) {
         let mut wakers = Vec::with_capacity(results.len());
         let orphans = self.lock().place(results, stats, &mut wakers);
@@ -326,7 +328,7 @@ impl Hub {
         orphans.into_iter().for_each(contain_drop);
     }
 
-    /// The driver's last word.
+    /// Reports how the ring ended to all who wait for it.
     pub(super) fn end(&self, outcome: Result<(), Leaked>) {
         let mut state = self.lock();
         state.ended.get_or_insert(outcome);
@@ -335,7 +337,7 @@ impl Hub {
         mourners.into_iter().for_each(|waker| wake(Some(waker)));
     }
 
-    /// The driver is gone: nobody takes orders any more.
+    /// Notes that the driver is gone and takes no more orders.
     pub(super) fn closed(&self) {
         self.lock().phase = Phase::Closed;
     }
@@ -351,7 +353,7 @@ impl State {
             return Key { index, generation: 0 };
         };
         let waiter = &mut self.waiters[index as usize];
-        // Only the free are in the list, and each knows the next.
+        // The list contains only free entries, and each names the next.
         self.vacant = match std::mem::replace(&mut waiter.stage, stage) {
             Stage::Vacant(next) => next,
             Stage::Waiting(_) | Stage::Done(_) | Stage::Flow(_) | Stage::Abandoned => None,
@@ -359,8 +361,8 @@ impl State {
         Key { index, generation: waiter.generation }
     }
 
-    /// Puts results where their futures find them. Adds who is to be woken to `wakers`, and gives what
-    /// nobody wants.
+    /// Puts results where their futures find them. Adds the wakers to `wakers`, and returns the
+    /// results that nobody wants.
     fn place(
         &mut self,
         results: &mut Vec<(Key, Completion)>,
@@ -368,7 +370,7 @@ impl State {
         wakers: &mut Vec<Waker>,
     ) -> Vec<Completion> {
         let mut orphans = Vec::new();
-        // Of two threads that went round one after the other the first may be the last to come here.
+        // Two threads may take results one after the other, and arrive here in the opposite order.
         let age = |stats: &Stats| (stats.completed, stats.enters, stats.submitted);
         if age(&stats) >= age(&self.stats) {
             self.stats = stats;
@@ -392,7 +394,7 @@ impl State {
                     orphans.push(completion);
                     self.vacate(key);
                 }
-                // It has its result: nobody waits for another.
+                // It already has its result, and nobody waits for another.
                 other @ (Stage::Vacant(_) | Stage::Done(_) | Stage::Flow(_)) => {
                     entry.stage = other;
                     orphans.push(completion);
@@ -402,7 +404,7 @@ impl State {
         orphans
     }
 
-    /// Who is woken after one that has taken its result.
+    /// Returns the task to wake after another has taken its result.
     fn next_in_turn(&mut self) -> Option<Waker> {
         #[cfg(feature = "tokio")]
         return self.turns.next();
@@ -410,7 +412,7 @@ impl State {
         None
     }
 
-    /// The result of a future, if it is there.
+    /// Takes the result of a future, if it is ready.
     fn take_done(&mut self, key: Key) -> Option<Completion> {
         let entry = &mut self.waiters[key.index()].stage;
         match std::mem::replace(entry, Stage::Abandoned) {
@@ -433,7 +435,8 @@ impl State {
         waiter.stage = Stage::Vacant(next);
     }
 
-    /// How the caller passes on a new order. `own`: the operation that the caller waits for.
+    /// Returns how the caller passes on a new order. `own`: the operation that the caller waits
+    /// for.
     #[cfg_attr(
         not(feature = "tokio"),
         allow(unused_variables, reason = "callers hand nothing over")
@@ -449,7 +452,7 @@ impl State {
         self.rouse().map_or(Next::Nothing, Next::Wake)
     }
 
-    /// What wakes the driver, if it sleeps and nobody has woken it yet.
+    /// Takes the driver's waker, if the driver sleeps and nobody has woken it yet.
     fn rouse(&mut self) -> Option<Waker> {
         let waker = self.asleep.take();
         self.counts.wakes += u64::from(waker.is_some());

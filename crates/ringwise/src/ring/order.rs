@@ -1,10 +1,10 @@
-//! Messages between futures, the hub and the driver: orders, and what becomes of them.
+//! Messages between futures, the hub and the driver.
 
 use std::{task::Waker, time::Duration};
 
 use crate::{local::Local, op::Operation};
 
-/// Names one submitted operation of a ring; the driver's tag for it.
+/// The number of one submitted operation of a ring. It is the driver's tag for the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) index: u32,
@@ -25,21 +25,21 @@ impl Key {
     }
 }
 
-/// What the driver is asked to do.
+/// An order to the driver.
 pub(super) enum Order {
-    /// Make this operation; its result goes to the key.
+    /// Start this operation. Its result goes to the key.
     Start(Key, Operation),
-    /// The same, of one that has several results.
+    /// Start this operation, which has several results.
     Flow(Key, Operation),
-    /// Make these, each when the one before is complete.
+    /// Start these, each when the one before is complete.
     Link(Vec<(Key, Operation)>),
-    /// Nobody waits for it any more.
+    /// Cancel this operation.
     Cancel(Key),
-    /// Something that only the loop's own thread may do.
+    /// Call this with the loop, which only the driver may enter.
     Visit(Visit),
 }
 
-/// How operations that are handed in together stand to each other.
+/// The relation of operations that are submitted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Together {
     /// In no order.
@@ -48,35 +48,35 @@ pub(super) enum Together {
     Chain,
 }
 
-/// A visit to the loop, of the library's own making.
-/// It gives whom to wake for its answer, out of all locks.
+/// A function of the library that runs with the loop. It returns the waker for its answer, to be
+/// woken outside all locks.
 pub(super) type Visit = Box<dyn FnOnce(&mut Local) -> Option<Waker> + Send>;
 
-/// Whether work is taken.
+/// Whether the ring takes work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
-    /// No new work; what is in flight has this long.
+    /// The ring takes no new work. Operations in flight have this long to end.
     Closing(Duration),
     /// The driver is gone.
     Closed,
 }
 
-/// What happened to an operation that was handed in.
+/// The hub's answer to a submitted operation.
 pub(super) enum Admission {
-    /// Under way, after the caller has done its part.
+    /// The operation was taken. The caller has this step left to do.
     Taken(Key, Next),
-    /// The ring is closing: here it is again.
+    /// The ring is closing, so the operation comes back.
     Refused(Operation),
 }
 
-/// What is to be done for an order to be heard.
+/// The caller's next step, so that the driver gets an order.
 pub(super) enum Next {
     /// Nothing: the driver looks for orders before it sleeps.
     Nothing,
     /// Wake the driver.
     Wake(Waker),
-    /// Hand orders over on the caller's own thread, which waits for this one.
+    /// Hand orders over on the caller's own thread. The caller waits for this operation, if any.
     #[cfg(feature = "tokio")]
     HandOver(Option<Key>),
 }

@@ -1,7 +1,7 @@
 //! A submitted operation as a future.
 //!
-//! It owns its operation until it is first polled; after that it is a number, and may be dropped
-//! at any moment without anything being freed early (invariants 1 and 6).
+//! It owns its operation until it is first polled. After that it is only a number, and may be
+//! dropped at any moment: nothing is freed early (invariants 1 and 6).
 
 use std::{
     future::Future,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{completion::Completion, op::Operation};
 
-/// An operation on its way: a future of its [`Completion`].
+/// An operation as a future of its [`Completion`].
 ///
 /// It does nothing until it is polled.
 ///
@@ -59,7 +59,8 @@ impl Pending {
         Pending::of(ring, &operation).with(operation)
     }
 
-    /// Of an operation that it is [given](Self::with), or that the driver [gets](Self::submitted).
+    /// Makes the future of an operation. The operation itself comes by [`with`](Self::with), or is
+    /// [`submitted`](Self::submitted) to the driver.
     pub(super) fn of(ring: Ring, operation: &Operation) -> Pending {
         Pending {
             ring,
@@ -70,22 +71,23 @@ impl Pending {
         }
     }
 
-    /// Of an operation that is handed in when it is polled.
+    /// Gives it the operation, which is submitted at the first poll.
     pub(super) fn with(mut self, operation: Operation) -> Pending {
         self.stage = Stage::New(operation);
         self
     }
 
-    /// Of an operation that the driver has.
+    /// Gives it the key of an operation that the driver has.
     pub(super) fn submitted(mut self, key: Key) -> Pending {
         self.stage = Stage::Submitted(key);
         self
     }
 
-    /// Sets a time for the operation, from the first poll on. Then it is cancelled, and fails with
-    /// [`TimedOut`](crate::ErrorKind::TimedOut). The future always waits for the operation's end, so that
-    /// its buffer comes back. A write that the device has cannot be stopped, and completes later with its
-    /// own result. The deadline needs no room in the ring.
+    /// Sets a time limit for the operation, from the first poll on. When the time is over, the
+    /// operation is cancelled and fails with [`TimedOut`](crate::ErrorKind::TimedOut). The future
+    /// always waits for the operation's end, so that its buffer comes back. A write that the device
+    /// has cannot be stopped, and completes later with its own result. The deadline needs no room
+    /// in the ring.
     ///
     /// # Examples
     ///
@@ -109,13 +111,14 @@ impl Pending {
         Deadline { operation: self, timer }
     }
 
-    /// Of a timeout: whether its time is over. A ring that closes ends it too, and it is not.
+    /// For a timeout: returns whether its time is over. A ring that closes also ends the timeout,
+    /// and then this is false.
     pub(super) fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         Pin::new(self).poll(context).map(|ended| ended.result().is_ok())
     }
 
-    /// Leaves the operation to itself as a drop does, except that its completion is kept, to be
-    /// waited for later. Nothing where the driver has not got it.
+    /// Leaves the operation alone as a drop does, but keeps its completion to be awaited later.
+    /// Returns nothing if the driver does not have the operation.
     pub(crate) fn set_aside(self) -> Option<Pending> {
         if !matches!(self.stage, Stage::Submitted(_)) {
             return None;
@@ -126,7 +129,7 @@ impl Pending {
         Some(self)
     }
 
-    /// Asks for the operation's end.
+    /// Asks the driver to cancel the operation.
     pub(crate) fn cancel(&self) {
         if let Stage::Submitted(key) = self.stage
             && !self.ring.is_foreign()
@@ -150,7 +153,8 @@ impl Pending {
 
     fn poll_stage(&mut self, context: &Context<'_>) -> Poll<Completion> {
         if matches!(self.stage, Stage::Submitted(_)) && self.ring.is_foreign() {
-            // It is the other process's, and the hub's lock may be held by a thread of that.
+            // The operation belongs to the other process, and one of its threads may hold the hub's
+            // lock.
             return Poll::Pending;
         }
         match std::mem::replace(&mut self.stage, Stage::Over) {
@@ -203,7 +207,7 @@ impl Drop for Pending {
     fn drop(&mut self) {
         let Stage::Submitted(key) = self.stage else { return };
         if self.ring.is_foreign() {
-            // The lock may have been held by a thread that this process does not have.
+            // The lock may be held by a thread that this process does not have.
             return;
         }
         let (next, completion) = self.ring.hub().abandon(key, self.cancels);
@@ -212,8 +216,8 @@ impl Drop for Pending {
     }
 }
 
-/// An operation with a deadline: see [`Pending::deadline`]. Dropped, it is as the operation's own
-/// future.
+/// An operation with a deadline. Made by [`Pending::deadline`]. Dropping it has the same effect as
+/// dropping the operation's own future.
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Deadline {

@@ -1,4 +1,4 @@
-//! A driver that wanders between threads.
+//! A driver that moves between threads.
 //!
 //! # Safety
 //!
@@ -22,7 +22,7 @@ pub(super) struct Portable(Driver);
 unsafe impl Send for Portable {}
 
 impl Portable {
-    /// Builds a loop without what ties one to a thread.
+    /// Builds a loop that is not tied to a thread.
     pub(super) fn build(builder: Builder, hub: &Arc<Hub>) -> Result<Portable, SetupError> {
         let untied = builder.single_issuer(false).defer_taskrun(false).registered_ring(false);
         let local = Builder { is_portable: true, ..untied }.build()?;

@@ -1,8 +1,8 @@
-//! Spans of `tracing`: one for each operation of a ring, from its future to its last result, and one
-//! for each call by which the caller's own thread read or wrote instead.
+//! Spans of `tracing`: one for each operation of a ring, from its future to its last result, and
+//! one for each read or write that the caller's own thread made instead.
 //!
-//! A span is open as long as somebody can be given the result: it closes when the future has given
-//! it, or is dropped. What an operation is about is looked at only where somebody listens.
+//! A span closes when the future has returned the result, or is dropped. The fields of a span are
+//! computed only if somebody subscribes to it.
 
 use std::os::fd::AsRawFd;
 
@@ -15,7 +15,7 @@ use crate::{
     setup::{FallbackReason, Setup},
 };
 
-/// The span of an operation that is handed in.
+/// Makes the span of an operation that is submitted.
 pub(super) fn of(operation: &Operation) -> Span {
     tracing::trace_span!(
         "operation",
@@ -28,13 +28,13 @@ pub(super) fn of(operation: &Operation) -> Span {
     )
 }
 
-/// Notes what it came to.
+/// Records the result of an operation.
 pub(super) fn end(span: &Span, completion: &Completion) {
     span.record("result", completion.raw_result());
 }
 
-/// Tells of what the caller's own thread read or wrote. The span is over at once: what cannot be served
-/// so is known after the call only, and is the ring's to tell.
+/// Reports a read or write by the caller's own thread. The span closes at once: only after the call
+/// it is known whether the thread could serve the request. If not, the ring reports it.
 pub(crate) fn tell_inline(
     opcode: Opcode,
     descriptor: &Descriptor,
@@ -53,7 +53,7 @@ pub(crate) fn tell_inline(
     );
 }
 
-/// Warns that a ring runs on classic calls although nobody chose that.
+/// Warns that a ring runs on classic syscalls although nobody chose that.
 pub(super) fn warn_fallback(setup: &Setup) {
     match setup.fallback() {
         None | Some(FallbackReason::Chosen) => {}

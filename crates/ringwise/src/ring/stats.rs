@@ -1,35 +1,37 @@
-//! Counts that a ring keeps of itself.
+//! The statistics of a ring.
 
 use crate::{
     setup::{Backend, FallbackReason},
     stats::Stats,
 };
 
-/// What a ring did since it was built. Counts are totals.
+/// Counts of a ring's work. They are totals since the ring was built.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct RingStats {
-    /// Operations handed in.
+    /// Operations submitted.
     pub submitted: u64,
     /// Results that a future took.
     pub delivered: u64,
     /// Operations whose future was dropped.
     pub reclaimed: u64,
-    /// Times the driver was woken for an order. Orders that come while it is busy wake nobody.
+    /// How often an order woke the driver. An order that arrives while the driver is busy wakes
+    /// nobody.
     pub wakes: u64,
-    /// Reads and writes of files that the caller's thread served by itself, from or into the page
-    /// cache or memory; they are in no other count.
+    /// Reads and writes of files that the caller's thread served itself, through the page cache or
+    /// memory. No other count includes them.
     pub inline_hits: u64,
-    /// Reads of direct files that were not aligned: each was made by a longer one, and a copy.
+    /// Unaligned reads of direct files. Each was made by a longer read and a copy.
     pub bounced_reads: u64,
-    /// Operations that wait for room in the loop at this moment (see [`Builder::entries`](crate::Builder::entries)). Those that
-    /// wait for a socket, a pipe or a time need no room, so this is 0 unless more operations work at
-    /// once than the loop holds.
+    /// Operations that now wait for room in the loop (see
+    /// [`Builder::entries`](crate::Builder::entries)). Operations that wait for a socket, a pipe or
+    /// a time need no room, so this is 0 unless more operations work at once than the loop holds.
     pub waiting_for_room: usize,
-    /// Of the loop, as of the last results.
+    /// The loop's statistics, as of the last results.
     pub local: Stats,
-    /// What makes its operations.
+    /// The backend that performs the operations.
     pub backend: Backend,
-    /// Why that is not a ring, where it is not: asked for, or what stood in the way.
+    /// The reason if the backend is not io_uring: somebody chose another, or something prevented
+    /// it.
     pub fallback: Option<FallbackReason>,
 }

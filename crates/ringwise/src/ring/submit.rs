@@ -1,4 +1,4 @@
-//! Handing operations in, alone or together.
+//! Submits operations, alone or together.
 
 use std::{future::Future, task::Waker, time::Duration};
 
@@ -9,13 +9,13 @@ use crate::{
 };
 
 impl Ring {
-    /// An operation as a future of its completion.
+    /// Returns an operation as a future of its completion.
     pub fn submit(&self, operation: Operation) -> Pending {
         Pending::new(self.clone(), operation)
     }
 
-    /// Submits many operations together, with one lock, at most one wake-up, and one syscall for as many as
-    /// the queue holds. They are under way before their futures are polled, unlike those of
+    /// Submits many operations together, with one lock, at most one wake-up, and one syscall for as
+    /// many as the queue holds. They are submitted before their futures are polled, unlike those of
     /// [`submit`](Self::submit).
     ///
     /// # Examples
@@ -37,8 +37,8 @@ impl Ring {
         self.submit_together(operations.into_iter().collect(), Together::Batch)
     }
 
-    /// Submits operations as a chain: each starts when the one before it has completed in full. They are
-    /// under way before their futures are polled.
+    /// Submits operations as a chain: each starts when the one before it has completed in full.
+    /// They are submitted before their futures are polled.
     ///
     /// An operation that fails ends the chain, and so does a short read or write. Later operations do
     /// nothing and fail with [`Cancelled`](crate::ErrorKind::Cancelled).
@@ -50,8 +50,8 @@ impl Ring {
     ///
     /// # Cancel safety
     ///
-    /// If the future of a read or a timeout is dropped, that operation is cancelled, and those after it with
-    /// it. If another future is dropped, its operation is made all the same.
+    /// If the future of a read or a timeout is dropped, that operation is cancelled, and those
+    /// after it with it. If another future is dropped, its operation still runs.
     ///
     /// # Examples
     ///
@@ -95,14 +95,15 @@ impl Ring {
         }
     }
 
-    /// Sets a time for any future of this ring, from its first poll on. Then the future is dropped.
+    /// Limits the time of any future of this ring, from its first poll on. When the time is over,
+    /// the future is dropped.
     ///
-    /// A buffer in it is lost then. [`Pending::deadline`], the deadlines of chains and streams, and
-    /// [`File::with_deadline`](crate::fs::File::with_deadline) give the buffer back.
+    /// A buffer in the future is then lost. [`Pending::deadline`], the deadlines of chains and
+    /// streams, and [`File::with_deadline`](crate::fs::File::with_deadline) give the buffer back.
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](crate::ErrorKind::TimedOut).
+    /// [`TimedOut`](crate::ErrorKind::TimedOut) if the time is over first.
     ///
     /// # Examples
     ///

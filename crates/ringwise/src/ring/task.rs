@@ -1,19 +1,21 @@
-//! A driver as a task of a tokio runtime: results come through the runtime's own epoll, so that a
-//! completion wakes the thread that goes on with it, and no other in between. So do those of classic
-//! calls, whose epoll set is readable too, where the thread that made the call cannot hand its result
-//! out itself because somebody else uses the loop: they cost no wake-up more than the runtime's own
-//! blocking threads do.
+//! A driver as a task of a tokio runtime. Results come through the runtime's own epoll, so a
+//! completion wakes the thread that goes on with it, and no other thread in between.
 //!
-//! Whoever brings an order while the driver sleeps hands it over itself: no other task is woken for
-//! it. Of the tasks that results are for one is woken at a time ([`turns`](super::hub)), and their
-//! orders are taken together; so that the device does not run dry meanwhile, every few orders are
-//! handed over by the task that brought the last of them. The loop thus wanders between the runtime's
-//! threads, and its ring promises the kernel nothing about who enters it. When the ring ends, or the
-//! runtime does first, the driver goes on with a thread of its own.
+//! A thread of the classic backend hands out its result itself. If somebody else uses the loop at
+//! that moment, the result comes through the runtime's epoll too, because the backend's epoll set
+//! is readable. So classic syscalls cost no more wake-ups than the runtime's own blocking threads
+//! do.
 //!
-//! The task is woken through the runtime's epoll and never by its waker: a task that is woken by
-//! another waits on the thread of that other, which may compute for a second. And what a task that was
-//! woken owes to those behind it is looked after from outside (`task/lookout.rs`).
+//! A caller that brings an order while the driver sleeps hands it over itself, and no other task is
+//! woken for it. If several results are ready, one task is woken at a time ([`turns`](super::hub)),
+//! and the orders of these tasks are taken together. To keep the device busy meanwhile, every few
+//! orders the task that brought the last one hands them over. The loop thus moves between the
+//! runtime's threads, and its ring promises the kernel nothing about the threads that enter it.
+//! When the ring or the runtime ends, the driver continues on a thread of its own.
+//!
+//! The task is woken through the runtime's epoll and never by its waker. A task that another task
+//! wakes waits on the thread of the other, which may compute for a second. The lookout
+//! (`task/lookout.rs`) wakes the next tasks if a woken task does not.
 //!
 //! # Safety
 //!
@@ -61,21 +63,21 @@ use crate::{
     sys::fork::ProcessMark,
 };
 
-/// What it takes to wake a thread of the runtime and have it run, two switches among them
+/// The time to wake a thread of the runtime and let it run, including two context switches
 /// (docs/notes/library/waking-tasks.md).
 const ROW_TIME_MAX: Duration = Duration::from_micros(50);
 
-/// The driver where both its task and those who bring orders reach it.
+/// The driver, where both its task and callers with orders reach it.
 pub(super) struct SharedDriver {
-    /// Empty when it has gone on with a thread.
+    /// Empty when the driver runs on a thread of its own.
     driver: Mutex<Option<Portable>>,
     bell: Arc<Bell>,
     submitting: Submitting,
     lookout: Arc<Lookout>,
 }
 
-/// The time that was spent in calls that hand operations over: the kernel keeps whoever makes one while
-/// the device has as many requests as it takes, and another thread would only wait beside it.
+/// The time that was spent in submits. The kernel blocks the submitting thread while the device has
+/// as many requests as it takes, and another thread would only wait beside it.
 #[derive(Debug, Default)]
 struct Submitting(AtomicU64);
 
@@ -96,12 +98,13 @@ impl Submitting {
 #[derive(Clone, Copy, Debug)]
 struct Row {
     began: Instant,
-    /// In calls that hand operations over, by then.
+    /// The time spent in submits until then.
     submitting: Duration,
 }
 
-/// Written to for another turn of the task. The runtime looks at it after all that can run now, and
-/// calls none of its other threads for it, as it does for a task that yields.
+/// An eventfd that is written to for another turn of the task. The runtime looks at it after all
+/// tasks that can run now. Unlike for a task that yields, the runtime wakes none of its other
+/// threads for it.
 struct Bell(OwnedFd);
 
 impl Wake for Bell {
@@ -110,7 +113,7 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // A full counter, the only error there can be, has rung already.
+        // The only possible error is a full counter, which has rung already.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
@@ -120,15 +123,15 @@ impl SharedDriver {
         lock(&self.driver)
     }
 
-    /// Hands over the orders that are there, if nobody else is at it; else the driver is woken.
+    /// Hands over all orders if nobody else uses the loop. Otherwise wakes the driver.
     pub(super) fn hand_over(&self, hub: &Arc<Hub>, own: Option<Key>) {
         if !self.has_gone_round(hub, By::Caller(own)) {
             hub.wake_driver();
         }
     }
 
-    /// Hands over orders and hands out results, if nobody else is at it and the driver has not gone
-    /// on with a thread.
+    /// Hands over orders and hands out results. Returns false if somebody else uses the loop, or if
+    /// the driver runs on a thread of its own.
     fn has_gone_round(&self, hub: &Arc<Hub>, by: By) -> bool {
         let mut guard = match self.driver.try_lock() {
             Ok(guard) => guard,
@@ -152,9 +155,9 @@ impl SharedDriver {
         true
     }
 
-    /// Has the threads of a classic loop hand results out by themselves: that is a wake-up less.
+    /// Lets the threads of a classic loop hand out results themselves, which saves a wake-up.
     fn let_threads_hand_out(self: &Arc<SharedDriver>, hub: &Arc<Hub>) {
-        // They end after their loop does, and keep nothing of it.
+        // The threads end after their loop, so they must not keep it alive.
         let (driver, hub) = (Arc::downgrade(self), Arc::downgrade(hub));
         let hand_out = move || {
             let (driver, hub) = (driver.upgrade(), hub.upgrade());
@@ -166,9 +169,10 @@ impl SharedDriver {
     }
 }
 
-/// Builds a loop and drives it from a task of the current runtime. Nothing where that cannot be, or
-/// is not to be: no runtime, one without I/O, one that runs only while somebody is inside its
-/// `block_on`, or a loop that is simulated.
+/// Builds a loop and drives it from a task of the current runtime. Returns nothing if there is no
+/// runtime or it has no I/O, if the loop is simulated, or if the driver gets a thread of its own.
+/// The builder decides about the thread; by default the driver gets one if the runtime runs only
+/// while somebody is inside its `block_on`.
 pub(super) fn start(
     builder: &Builder,
     hub: &Arc<Hub>,
@@ -211,23 +215,23 @@ struct Task {
     news: ManuallyDrop<News>,
     /// Rings the bell.
     waker: Waker,
-    /// That of the last turn, if others were held back behind it.
+    /// The row of the last turn, if other tasks were held back behind it.
     row: Option<Row>,
 }
 
-/// What the runtime watches.
+/// The descriptors that the runtime watches.
 struct News {
-    /// The ring has news.
+    /// Readable when the ring has news.
     events: AsyncFd<OwnedFd>,
-    /// Somebody rang the bell.
+    /// Readable when somebody rang the bell.
     turns: AsyncFd<OwnedFd>,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 enum Turn {
-    /// There is more to do, now or when the runtime comes round.
+    /// There is more to do, so the task yields.
     Again,
-    /// Woken by an order, a result or the bell.
+    /// The task sleeps until an order, a result or the bell wakes it.
     Sleep,
     /// The ring is closing.
     End,
@@ -260,7 +264,8 @@ impl Task {
             let count = woken.len();
             woken.into_iter().for_each(|waker| wake(Some(waker)));
             if submitted.is_err() {
-                // What the kernel did not take stays queued, and nothing else would hand it over.
+                // Operations that the kernel did not take stay queued, and nothing else would hand
+                // them over.
                 Driver::pause();
                 return Turn::Again;
             }
@@ -269,7 +274,8 @@ impl Task {
                 self.row = Some(Row { began: Instant::now(), submitting });
                 self.driver.lookout.look(&self.hub);
             }
-            // One task goes on and hands over what it brings; several are waited for.
+            // A single woken task hands over its own orders. After several the driver waits for
+            // their orders.
             let is_done = count <= 1 && !others_wait && !has_more;
             if is_done && !is_ready(&self.news.events, context) && self.hub.sleep(&self.waker) {
                 return Turn::Sleep;
@@ -281,8 +287,8 @@ impl Task {
         }
     }
 
-    /// One after the other, which calls no other thread; unless the last row took longer than to call
-    /// one, because its tasks compute.
+    /// Chooses how to wake tasks: one after the other, which wakes no other thread. If the last row
+    /// took longer than waking a thread, its tasks compute, and all are woken at once.
     fn spread(&mut self) -> Spread {
         let Some(row) = self.row.take() else { return Spread::InTurn };
         let submitting = self.driver.submitting.total().saturating_sub(row.submitting);
@@ -290,7 +296,7 @@ impl Task {
         if is_slow { Spread::AtOnce } else { Spread::InTurn }
     }
 
-    /// Goes on with a thread, until nothing is in flight.
+    /// Moves the driver to a thread of its own, until nothing is in flight.
     fn leave(&mut self) {
         self.driver.lookout.end();
         let driver = self.driver.lock().take();
@@ -302,7 +308,7 @@ impl Task {
     }
 }
 
-/// Whether there was news since this was asked last. If not, it will wake the task.
+/// Returns whether there was news since the last call. If not, the next news will wake the task.
 fn is_ready(watched: &AsyncFd<OwnedFd>, context: &mut Context<'_>) -> bool {
     match watched.poll_read_ready(context) {
         Poll::Ready(Ok(mut ready)) => {
@@ -336,8 +342,9 @@ impl Drop for Task {
     /// The runtime ends before the ring.
     fn drop(&mut self) {
         if self.process.is_foreign() {
-            // A child of fork(2) ends its copy of the runtime. It has no ring to end, and the watched
-            // set is the other process's too: to leave it would leave that one unwatched.
+            // A child of fork(2) ends its copy of the runtime. It has no ring to end. The watched
+            // epoll set belongs to the other process too: removing the descriptors would stop the
+            // watch there.
             std::mem::forget(self.driver.clone());
             return;
         }

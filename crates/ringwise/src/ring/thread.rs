@@ -1,7 +1,8 @@
-//! A driver with a thread of its own: it sleeps in the kernel, for results and for orders alike.
+//! A driver with a thread of its own. The thread sleeps in the kernel, for results and for orders
+//! alike.
 //!
-//! The order that wakes it comes through an eventfd that it keeps a read on, so that both kinds of
-//! news end the same wait. Whoever brings an order writes to it only while the thread sleeps.
+//! The thread keeps a read on an eventfd, the bell, in flight, so that both kinds of news end the
+//! same wait. A caller with an order writes to the eventfd only while the thread sleeps.
 
 use std::{
     io::{self, Write},
@@ -36,12 +37,13 @@ impl Wake for Doorbell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // A full counter, the only error there can be, wakes just as well.
+        // The only possible error is a full counter, which wakes the thread as well.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// Starts the thread, which builds its loop itself: only the builder may enter it.
+/// Starts the thread. The thread builds its loop itself, since only the thread that built a loop
+/// may enter it.
 pub(super) fn start(builder: Builder, hub: Arc<Hub>) -> Result<Setup, SetupError> {
     let (tell, told) = mpsc::sync_channel(1);
     let bell =
@@ -60,8 +62,8 @@ pub(super) fn start(builder: Builder, hub: Arc<Hub>) -> Result<Setup, SetupError
     told.recv().map_err(ended)?
 }
 
-/// Goes on with a driver that lost its runtime, on a thread of its own. Where none can be started
-/// there is nobody to wait for what is in flight: it is leaked (invariant 7).
+/// Continues a driver that lost its runtime, on a thread of its own. If no thread can be started,
+/// nobody can wait for the operations in flight, and they are leaked (invariant 7).
 #[cfg(feature = "tokio")]
 pub(super) fn adopt(driver: Portable) {
     let mut driver = std::mem::ManuallyDrop::new(driver);
@@ -69,7 +71,7 @@ pub(super) fn adopt(driver: Portable) {
     hub.let_callers_hand_over(false);
     let Ok(bell) = eventfd(0, EventfdFlags::CLOEXEC) else { return hub.orphan() };
     let run = move || {
-        // The whole is captured, not the field that is no longer `Send`.
+        // This captures the whole driver. Capturing only its field would not be `Send`.
         let driver = driver;
         Thread::new(std::mem::ManuallyDrop::into_inner(driver).into_inner(), bell).run();
     };
@@ -78,8 +80,8 @@ pub(super) fn adopt(driver: Portable) {
     }
 }
 
-/// A driver that panics leaves every future waiting for ever, with buffers that it can give nobody
-/// back. It is a fault of the library, and better loud than hung.
+/// Aborts the process if the driver panics, which is a fault of the library. Otherwise all futures
+/// would wait forever, and nobody would get a buffer back.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -123,7 +125,7 @@ impl Thread {
         }
     }
 
-    /// Hands everything over, and waits for news if there is nothing else to do.
+    /// Hands over all operations, and waits for news if there is nothing else to do.
     fn wait(&mut self) -> Result<usize, Error> {
         let busy = self.driver.has_results()
             || self.driver.has_startable_backlog()
@@ -142,8 +144,8 @@ impl Thread {
         }
     }
 
-    /// Keeps a read on the bell in flight. Where there is no room for it, a completion makes some
-    /// and wakes the thread itself.
+    /// Keeps a read on the bell in flight. If there is no room for the read, a completion will make
+    /// room, and wakes the thread itself.
     fn listen(&mut self) {
         if !self.driver.has_bell() {
             let read = Operation::read_at(&self.bell, vec![0; 8], 0);

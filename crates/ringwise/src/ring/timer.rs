@@ -1,7 +1,7 @@
-//! The time that something has: a timeout of the ring, looked at beside what it limits.
+//! A time limit: a timeout of the ring, polled together with the future that it limits.
 //!
-//! It is the ring's own, so that it needs no runtime, and follows a simulation's clock. What is asked to
-//! end is waited for all the same: its buffer comes back.
+//! The timeout belongs to the ring, so it needs no runtime and follows a simulation's clock. An
+//! operation that is asked to end is still awaited, so its buffer comes back.
 
 use std::{
     future::{Future, poll_fn},
@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Timer {
     Endless,
-    /// It begins when it is first looked at.
+    /// The time begins at the first poll.
     Running(Pending),
     Over,
 }
@@ -34,16 +34,16 @@ impl Timer {
         matches!(self, Timer::Over)
     }
 
-    /// Whether the time is over, of which the caller is told once.
+    /// Returns whether the time is over. It returns true only once.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> bool {
         let Timer::Running(timeout) = self else { return false };
         let Poll::Ready(is_over) = timeout.poll_timeout(context) else { return false };
-        // A ring that closes ends it too.
+        // A ring that closes ends the timeout too.
         *self = if is_over { Timer::Over } else { Timer::Endless };
         is_over
     }
 
-    /// Begins it, or sees that it is over.
+    /// Begins the time, or notes that it is over.
     pub(crate) async fn look(&mut self) {
         poll_fn(|context| {
             self.poll(context);
@@ -52,7 +52,7 @@ impl Timer {
         .await;
     }
 
-    /// Waits for a future until the time is over; then it is dropped.
+    /// Waits for a future until the time is over, and then drops it.
     pub(crate) async fn limit<F: Future>(
         &mut self,
         opcode: Opcode,
@@ -69,8 +69,8 @@ impl Timer {
         .await
     }
 
-    /// Polls an operation that is to end in this time: then it is cancelled if it can be, and comes to
-    /// its own end in any case.
+    /// Polls an operation with this time limit. When the time is over, cancels the operation if
+    /// possible, and waits for its end in any case.
     pub(crate) fn poll_limited(
         &mut self,
         operation: &mut Pending,
@@ -88,7 +88,7 @@ impl Timer {
         polled
     }
 
-    /// Makes an operation in the time that is left; one that had not begun does not begin.
+    /// Runs an operation in the time that is left. If there is none, the operation does not start.
     pub(crate) async fn make(&mut self, ring: &Ring, operation: Operation) -> Completion {
         if self.is_over() {
             return Completion::refused(operation, libc::ETIME);

@@ -16,18 +16,19 @@ use crate::{
     sync::lock,
 };
 
-/// The answer of a visit, and who waits for it.
+/// The answer of a visit, and the waker of the task that waits for it.
 struct Answer<T>(Mutex<State<T>>);
 
 struct State<T> {
     answer: Option<Result<T, Error>>,
     waker: Option<Waker>,
-    /// Nobody takes the answer any more.
+    /// Whether nobody takes the answer any more.
     is_abandoned: bool,
 }
 
 impl<T> Answer<T> {
-    /// Gives whom to wake, out of all locks; or the answer back, where nobody takes it.
+    /// Stores the answer. Returns the waker, for use outside all locks, or the answer if nobody
+    /// takes it.
     fn give(&self, answer: Result<T, Error>) -> Result<Option<Waker>, Result<T, Error>> {
         let mut state = lock(&self.0);
         if state.is_abandoned {
@@ -37,7 +38,7 @@ impl<T> Answer<T> {
         Ok(state.waker.take())
     }
 
-    /// Nobody waits for the answer any more: gives it where it is there.
+    /// Notes that nobody waits for the answer any more. Returns the answer if it is there.
     fn abandon(&self) -> Option<Result<T, Error>> {
         let mut state = lock(&self.0);
         state.is_abandoned = true;
@@ -45,7 +46,7 @@ impl<T> Answer<T> {
     }
 
     fn poll(&self, waker: &Waker) -> Poll<Result<T, Error>> {
-        // Cloned and dropped out of the lock: a waker is a user's code.
+        // Cloned and dropped outside the lock, since a waker runs code of the user.
         let mut other = Some(waker.clone());
         let mut state = lock(&self.0);
         let answer = state.answer.take();
@@ -58,7 +59,7 @@ impl<T> Answer<T> {
     }
 }
 
-/// Gives an answer even where the visit never takes place, because the ring has ended.
+/// Gives an answer even if the visit never takes place because the ring has ended.
 struct Promise<T>(Option<Arc<Answer<T>>>);
 
 impl<T> Promise<T> {
@@ -79,7 +80,7 @@ fn refusal(errno: i32) -> Error {
     Error::new(Opcode::Register, Errno(errno))
 }
 
-/// Waits for an answer. Dropped before that, what was done is undone.
+/// Waits for an answer. If it is dropped before, what was done is undone.
 struct Waiting<'a, T: Send + 'static> {
     ring: &'a Ring,
     answer: Arc<Answer<T>>,
@@ -133,11 +134,11 @@ impl Ring {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before it has given the file's name, the file leaves the table again.
+    /// If the future is dropped before it returns, the file leaves the table again.
     ///
     /// # Errors
     ///
-    /// `ENFILE` when the table is full, and what io_uring_register(2) reports.
+    /// `ENFILE` when the table is full, and the errors of io_uring_register(2).
     pub async fn register_file(&self, file: &Descriptor) -> Result<RegisteredFile, Error> {
         let file = file.clone();
         let undo = |local: &mut Local, file| drop(local.unregister_file(file));
@@ -148,13 +149,13 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// `EBADF` when it is not in this ring's table, or no longer.
+    /// `EBADF` when the file is not, or no longer, in this ring's table.
     pub async fn unregister_file(&self, file: RegisteredFile) -> Result<(), Error> {
         self.visit(move |local| local.unregister_file(file), |_, ()| ()).await
     }
 
-    /// Has the driver call `act` on its loop. Dropped, it is called all the same, and what it gave is
-    /// taken back by `undo`.
+    /// Makes the driver call `act` on its loop. If the future is dropped, `act` is still called,
+    /// and `undo` takes its result back.
     async fn visit<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Local) -> Result<T, Error> + Send + 'static,
@@ -176,7 +177,7 @@ impl Ring {
         });
         match self.hub().visit(visit) {
             Ok(next) => self.follow(next),
-            // The promise is kept by its drop.
+            // The drop of the promise gives the answer.
             Err(visit) => drop(visit),
         }
         poll_fn(|context| waiting.answer.poll(context.waker())).await

@@ -1,11 +1,12 @@
-//! The simulated machine where it is not compiled (feature `sim`): types without a value, so that what
-//! asks for one is the same with and without it. Nothing here can be called.
+//! Stands in for the simulated machine without the feature `sim`. Its types have no values, so code
+//! that uses a simulation compiles with and without the feature. Nothing here can be called.
 
-/// There is none.
+/// A simulation that cannot exist.
 #[derive(Clone, Debug)]
 pub(crate) enum Simulation {}
 
-/// Methods of a type without a value, by their signatures. `self` stands before each for hygiene.
+/// Defines the methods of a type without values from their signatures. `self` stands before each
+/// because of macro hygiene.
 macro_rules! absent {
     ($($kind:ident)+ { $($me:ident [$($signature:tt)*])* }) => {
         #[allow(unused_variables)]
@@ -14,7 +15,7 @@ macro_rules! absent {
 }
 
 pub(crate) mod driver {
-    //! The backend that nobody has.
+    //! A backend that cannot exist.
 
     use std::{io, task::Waker, time::Instant};
 
@@ -55,7 +56,7 @@ pub(crate) mod driver {
 }
 
 pub(crate) mod socket {
-    //! The sockets that nobody has.
+    //! Sockets that cannot exist.
 
     use std::time::Duration;
 
@@ -67,7 +68,7 @@ pub(crate) mod socket {
 
     pub(crate) enum SimulatedSocket {}
 
-    /// No descriptor leads to one.
+    /// Returns nothing: no descriptor stands for a simulated socket.
     pub(crate) fn find(_descriptor: &Descriptor) -> Option<SimulatedSocket> {
         None
     }

@@ -1,7 +1,7 @@
 //! A call as the simulation keeps it: owned, without addresses.
 //!
-//! What a write writes and what a path names is copied when the call is submitted, and what a call
-//! gives is copied back when its result is taken. In between nothing here points into an
+//! The bytes of a write and the text of a path are copied when the call is submitted. Results are
+//! copied back into the operation when the loop takes them. In between nothing here points into an
 //! operation, so a simulation can be shared between threads, outlive a loop, and lose its power at
 //! any moment.
 
@@ -32,11 +32,11 @@ pub(crate) struct Place {
     pub(crate) path: Vec<u8>,
 }
 
-/// What a call does.
+/// The kind of a call, with its arguments.
 #[derive(Debug)]
 pub(crate) enum Deed {
     Nop,
-    /// `aligned`: the memory is fit for direct I/O.
+    /// `aligned`: the memory is aligned for direct I/O.
     Read {
         file: FileId,
         offset: u64,
@@ -71,7 +71,7 @@ pub(crate) enum Deed {
         place: Place,
         flags: i32,
     },
-    /// The placeholder is closed when the call is made, and given back when it never is.
+    /// Performing the call closes the placeholder. A cancelled call gives it back.
     Close {
         file: FileId,
         placeholder: OwnedFd,
@@ -117,26 +117,26 @@ pub(crate) enum Deed {
     Cancel {
         target: Option<u64>,
     },
-    /// A call on a socket, which may wait there.
+    /// A call on a socket, where it may wait.
     Exchange {
         endpoint: EndpointId,
         exchange: Exchange,
     },
-    /// Silence becomes an error on this endpoint; nobody's call.
+    /// The timeout of an endpoint: its silence becomes an error. No loop submits this.
     GiveUp {
         endpoint: EndpointId,
     },
-    /// What the kernel refuses before it looks at anything else.
+    /// A call that the kernel refuses before it looks at anything else, with this errno.
     Refused(i32),
 }
 
-/// What a call on a socket does.
+/// The kind of a call on a socket, with its arguments.
 #[derive(Debug)]
 pub(crate) enum Exchange {
     Accept {
         multi: bool,
     },
-    /// Nothing for an address that is none.
+    /// `to` is `None` if the address is invalid.
     Connect {
         to: Option<Address>,
     },
@@ -146,7 +146,7 @@ pub(crate) enum Exchange {
     ReceiveMulti {
         group: BufferGroup,
     },
-    /// `moved`: what was sent so far.
+    /// `moved`: the number of bytes sent so far.
     Send {
         bytes: Vec<u8>,
         moved: usize,
@@ -156,54 +156,54 @@ pub(crate) enum Exchange {
 }
 
 impl Deed {
-    /// Whether it is nothing but the passing of time.
+    /// Returns whether this only waits for time to pass.
     pub(crate) fn is_time(&self) -> bool {
         matches!(self, Deed::Timeout { .. } | Deed::GiveUp { .. })
     }
 }
 
 impl Exchange {
-    /// Whether it waits for room, or for somebody to take it, and not for something to come.
+    /// Returns whether this waits for room or for an accept, not for something to arrive.
     pub(crate) fn is_outward(&self) -> bool {
         matches!(self, Exchange::Connect { .. } | Exchange::Send { .. })
     }
 }
 
-/// A call, and which operation it came from.
+/// A call and the kind of its operation.
 #[derive(Debug)]
 pub(crate) struct Action {
     pub(crate) opcode: Opcode,
     pub(crate) deed: Deed,
 }
 
-/// What a call gave.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) result: i32,
     pub(crate) payload: Payload,
-    /// More of the same call are to come.
+    /// More results of the same call follow.
     pub(crate) has_more: bool,
 }
 
-/// What goes back into the operation beside its result.
+/// Data that goes back into the operation besides the result's number.
 #[derive(Debug)]
 pub(crate) enum Payload {
     Nothing,
     Bytes(Vec<u8>),
     Metadata(Box<libc::statx>),
     Opened(OwnedFd),
-    /// What was received, and from whom where the socket says.
+    /// Received bytes, and the sender's address if the socket reports one.
     Received {
         bytes: Vec<u8>,
         from: Option<Address>,
     },
-    /// What was received for a buffer that was chosen for it.
+    /// Received bytes, and the buffer of the group that was chosen for them.
     Leased {
         group: BufferGroup,
         index: u16,
         bytes: Vec<u8>,
     },
-    /// It was cancelled before it was made.
+    /// The call was cancelled before it was performed.
     NeverRan,
 }
 
@@ -226,7 +226,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What the call is, for the trace.
+/// Describes the call for the trace.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.opcode.name();

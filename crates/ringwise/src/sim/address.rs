@@ -1,5 +1,6 @@
-//! Where the simulation follows a call's addresses: what goes in when the call is handed over, and
-//! what comes out when its result is taken. Everything in between is owned.
+//! Follows the addresses in a call for the simulation. Arguments are copied in when the call is
+//! handed over, and results are copied out when the loop takes them. Everything in between is
+//! owned.
 //!
 //! # Safety
 //!
@@ -40,24 +41,24 @@ pub(super) struct Lent {
     pub(super) blocking: Blocking,
 }
 
-/// Whose a call is.
+/// The backend that a call is for.
 pub(super) enum Whose {
-    /// The simulation's.
+    /// The simulation.
     Simulated(Action),
-    /// On a file that the simulation did not open.
+    /// The classic backend: the simulation did not open the file.
     Foreign,
-    /// A cancel of the operation with this number of the loop's.
+    /// A cancel of the loop's operation with this number. It goes to the backend of that operation.
     Cancel(u64),
 }
 
-/// A name, where it leads into the simulation.
+/// A name that may lead into the simulation.
 enum Where {
     Simulated(Place),
     Foreign,
 }
 
 impl Lent {
-    /// Takes everything in that the call needs. `find` knows the simulation's files.
+    /// Copies everything that the call needs. `files` are the simulation's files.
     pub(super) fn take_in(&self, files: &Files) -> Whose {
         let find = |identity| files.find(identity);
         let opcode = self.call.opcode();
@@ -84,7 +85,8 @@ impl Lent {
         Deed::Timeout { after_ns: u64::try_from(after.as_nanos()).unwrap_or(u64::MAX) }
     }
 
-    /// What is asked of a simulated socket, or of what only a socket could do; nothing for the rest.
+    /// Returns the call on a simulated socket, or the refusal of a socket call on another simulated
+    /// file. Returns nothing for all other calls.
     fn on_socket(&self, files: &Files) -> Option<Deed> {
         let is_on_socket = self.call.is_on_socket();
         let (file, exchange) = self.exchange()?;
@@ -96,7 +98,7 @@ impl Lent {
         }
     }
 
-    /// The file, and what would be done with it were it a socket.
+    /// Returns the call's file, and what the call does if that file is a socket.
     fn exchange(&self) -> Option<(File, Option<Exchange>)> {
         let receive = |len| Some(Exchange::Receive { len });
         let send = |bytes, manner, to| Some(Exchange::Send { bytes, moved: 0, manner, to });
@@ -141,7 +143,7 @@ impl Lent {
     fn on_file(&self, find: &impl Fn(Identity) -> Option<FileId>) -> Option<Deed> {
         let file = |file: File| match file {
             File::Fd(fd) => simulated(fd, find),
-            // The loop resolves its table itself for a backend that makes no calls by the ring.
+            // The loop itself resolves registered files for a backend without a ring.
             File::Fixed(_) => None,
         };
         Some(match self.call {
@@ -186,7 +188,7 @@ impl Lent {
                 // SAFETY: the number was released to this call, which is handed over once.
                 Deed::Close { file, placeholder: unsafe { OwnedFd::from_raw_fd(fd) } }
             }
-            // A socket, and none of the simulation's.
+            // A socket that is not the simulation's.
             _ => return None,
         })
     }
@@ -227,12 +229,12 @@ impl Lent {
                 _ => unreachable!("matched above"),
             }),
             (Where::Foreign, Where::Foreign) => None,
-            // Between two file systems.
+            // One name is simulated and the other is real: these are two file systems.
             _ => Some(Deed::Refused(libc::EXDEV)),
         }
     }
 
-    /// Puts back into the operation what the call gave, and gives the result.
+    /// Copies the call's results back into the operation, and returns its completion.
     pub(super) fn bring_back(&self, outcome: Outcome) -> Cqe {
         if let Payload::NeverRan = outcome.payload {
             return Cqe::cancelled(self.user_data);
@@ -290,7 +292,7 @@ impl Lent {
                 unsafe { out.write(*told) };
                 outcome.result
             }
-            // From here on the completion owns it.
+            // From here on the completion owns the descriptor.
             (Payload::Opened(placeholder), _) => placeholder.into_raw_fd(),
             _ => outcome.result,
         }
@@ -327,7 +329,7 @@ fn vectors_of<'a>(header: *mut libc::msghdr) -> &'a [libc::iovec] {
     slices(vectors, u32::try_from(count).unwrap_or(u32::MAX)).unwrap_or_default()
 }
 
-/// Says of a message whence it came and whether a part of it is lost.
+/// Fills in the sender of a message, and whether a part of it was cut off.
 fn fill_header(header: *mut libc::msghdr, from: Option<&Address>, is_truncated: bool) {
     let raw = from.and_then(Address::to_raw);
     // SAFETY: invariant 1, see the header: the name has room for any address.
@@ -343,7 +345,7 @@ fn fill_header(header: *mut libc::msghdr, from: Option<&Address>, is_truncated: 
     }
 }
 
-/// Copies into the parts in turn; whether all of it fitted.
+/// Copies into the parts in turn. Returns whether everything fitted.
 fn scatter(vectors: &[libc::iovec], bytes: &[u8]) -> bool {
     let mut rest = bytes;
     for vector in vectors {
@@ -367,7 +369,7 @@ fn copy_of(buffer: RawBuffer) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(buffer.pointer, len) }.to_vec()
 }
 
-/// The parts of a vectored call, or nothing where there are more than the kernel takes.
+/// Returns the parts of a vectored call, or nothing if there are more than the kernel takes.
 fn slices<'a>(vectors: *const libc::iovec, count: u32) -> Option<&'a [libc::iovec]> {
     match count {
         0 => Some(&[]),
@@ -378,7 +380,7 @@ fn slices<'a>(vectors: *const libc::iovec, count: u32) -> Option<&'a [libc::iove
     }
 }
 
-/// The length of all parts, and whether each is fit for direct I/O.
+/// Returns the length of all parts, and whether each is aligned for direct I/O.
 fn measure(vectors: &[libc::iovec]) -> (u64, bool) {
     let len = vectors.iter().map(|vector| vector.iov_len as u64).sum();
     (len, vectors.iter().all(|vector| is_aligned(vector.iov_base.cast(), vector.iov_len)))

@@ -1,9 +1,9 @@
-//! The simulated disk: files, directories and links, and what of them survives a loss of power.
+//! The simulated disk: files, directories and links, and the parts that survive a power loss.
 //!
-//! One file system in memory, shared by the loops of a simulation. It answers as Linux does on a
-//! local file system, for a user who may do everything: permissions are kept and not checked. What
-//! was synced is told from what was not: a file's bytes in `content`, names in `journal`. Faults,
-//! time and open descriptors are the world's.
+//! It is one file system in memory, shared by the loops of a simulation. It answers as a local file
+//! system on Linux answers root: it stores permissions but does not check them. `content` separates
+//! a file's synced bytes from the unsynced ones; `journal` does the same for names. The world has
+//! the faults, the clock and the open descriptors.
 
 pub(crate) mod content;
 mod files;
@@ -23,12 +23,12 @@ pub(crate) use path::Ending;
 
 use crate::sim::random::Random;
 
-/// 2020-09-13: when every simulation begins, in seconds since 1970.
+/// The start of every simulation in seconds since 1970: 2020-09-13.
 const EPOCH_S: u64 = 1_600_000_000;
 /// The umask of the simulated process.
 const UMASK: u32 = 0o022;
 
-/// What a number leads to.
+/// The content of an inode.
 #[derive(Debug)]
 enum Node {
     File(Content),
@@ -36,7 +36,7 @@ enum Node {
     Link(Vec<u8>),
 }
 
-/// A directory's names: as they are now, and as they certainly are on the disk.
+/// A directory's names: the current ones, and those that are certainly on the disk.
 #[derive(Debug, Default)]
 struct Directory {
     now: BTreeMap<Vec<u8>, Inode>,
@@ -56,13 +56,13 @@ struct File {
     changed_ns: u64,
 }
 
-/// What a crash left.
+/// The state of the disk after a crash, for the trace.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// Changes of names that were not durable, and how many of them were kept.
+    /// The number of changes of names that were not durable, and how many of them were kept.
     pub(crate) changes: usize,
     pub(crate) kept: usize,
-    /// The files that were not synced, by a path from before, and what is left of each.
+    /// The unsynced files, each with a path from before the crash and its remains.
     pub(crate) files: Vec<(Vec<u8>, Remains)>,
 }
 
@@ -73,9 +73,9 @@ pub(crate) struct Disk {
     journal: Journal,
     root: Inode,
     next: Inode,
-    /// What the clock shows.
+    /// The time on the clock.
     now_ns: u64,
-    /// How many numbers there may be before the unreachable are looked for.
+    /// The number of inodes above which the unreachable ones are collected.
     collect_at: usize,
 }
 
@@ -110,7 +110,7 @@ impl Disk {
         self.apply(&changes);
     }
 
-    /// The power fails and comes back: what the disk kept is all there is.
+    /// Loses everything that the disk did not keep, as if the power failed and came back.
     pub(crate) fn crash(&mut self, random: &mut Random) -> Left {
         let changes = self.journal.len();
         let paths = self.paths();
@@ -134,7 +134,7 @@ impl Disk {
         Left { kept: kept.len(), changes, files }
     }
 
-    /// A path to each thing that has one.
+    /// Returns a path to each inode that has one.
     fn paths(&self) -> BTreeMap<Inode, Vec<u8>> {
         let mut paths = BTreeMap::from([(self.root, Vec::new())]);
         let mut queue = vec![self.root];
@@ -151,7 +151,7 @@ impl Disk {
         paths
     }
 
-    /// Writes changes of names to the disk's directories.
+    /// Makes changes of names durable.
     fn apply(&mut self, changes: &[Change]) {
         for entry in changes.iter().flat_map(|change| &change.entries) {
             let directory = self.inodes.get_mut(&entry.directory).map(|file| &mut file.node);
@@ -163,7 +163,7 @@ impl Disk {
         }
     }
 
-    /// Counts the names of everything again, and finds each directory's parent, after a crash.
+    /// Counts all links again and finds each directory's parent, after a crash.
     fn recount(&mut self) {
         let mut names: BTreeMap<Inode, u32> = BTreeMap::new();
         let mut parents: BTreeMap<Inode, Inode> = BTreeMap::from([(self.root, self.root)]);
@@ -188,18 +188,19 @@ impl Disk {
                 && let Some(parent) = parents.get(inode)
             {
                 directory.parent = *parent;
-                // A directory names itself; the root has no name beside that.
+                // A directory's `.` is a link to it. The root has one more link, in place of a name
+                // in a parent.
                 file.links = named + 1 + u32::from(*inode == self.root);
             }
         }
     }
 
-    /// Whether it is time to look for what nothing leads to.
+    /// Returns whether it is time to collect unreachable inodes.
     pub(crate) fn is_crowded(&self) -> bool {
         self.inodes.len() > self.collect_at
     }
 
-    /// Forgets what no name leads to, now or after a crash, and nobody has open.
+    /// Forgets inodes that are not open and that no name leads to, now or after a crash.
     pub(crate) fn collect(&mut self, open: &BTreeSet<Inode>) {
         let mut reached: BTreeSet<Inode> =
             open.iter().copied().chain(self.journal.inodes()).collect();
@@ -236,11 +237,11 @@ impl Disk {
     }
 
     fn file(&self, inode: Inode) -> &File {
-        self.inodes.get(&inode).expect("what is named or open is not collected")
+        self.inodes.get(&inode).expect("an inode that is named or open is never collected")
     }
 
     fn file_mut(&mut self, inode: Inode) -> &mut File {
-        self.inodes.get_mut(&inode).expect("what is named or open is not collected")
+        self.inodes.get_mut(&inode).expect("an inode that is named or open is never collected")
     }
 
     fn directory(&self, inode: Inode) -> Result<&Directory, i32> {

@@ -1,9 +1,9 @@
 //! The simulated backend of one loop.
 //!
-//! Calls on the simulation's files and names go to the world that the loops share; calls on files
-//! that it did not open (a pipe, a real file) are made by the classic backend, in real time. A wait
-//! moves the simulation's clock to the next event instead of sleeping, unless the clock is moved by
-//! hand or a real call is under way.
+//! Calls on the simulation's files and names go to the world, which the loops share. The classic
+//! backend makes calls on other files (a pipe, a real file), in real time. A wait moves the
+//! simulation's clock to the next event instead of sleeping, unless the clock is manual or a real
+//! call is in progress.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -28,7 +28,7 @@ use crate::{
     stats::Stats,
 };
 
-/// What an enter costs, so that a loop that only polls sees time pass.
+/// The simulated time of one submit. It lets time pass for a loop that only polls.
 const ENTER_NS: u64 = 1_000;
 
 /// The simulated backend of one loop.
@@ -37,24 +37,24 @@ pub(crate) struct Simulated {
     number: u32,
     queued: VecDeque<Lent>,
     queued_max: usize,
-    /// What the world has, by its number.
+    /// Calls that the world has, by the world's numbers for them.
     lent: BTreeMap<u64, Lent>,
-    /// Calls on files that are not the simulation's, and what wakes a loop that sleeps.
+    /// Makes calls on files that are not the simulation's, and wakes the loop when it sleeps.
     foreign: Classic,
-    /// The loop wants to hear of nudges.
+    /// Whether the loop gets nudges as results.
     expects_nudges: bool,
     in_foreign: BTreeSet<u64>,
     ready: VecDeque<Cqe>,
 }
 
-/// What a waiting loop is to do next.
+/// The next step of a loop that waits.
 enum Next {
     /// Look for results again.
     Look,
     /// The deadline has passed.
     GiveUp,
-    /// Sleep until a real call is done or somebody else moves the simulation on, for at most as
-    /// long as the clock has to go.
+    /// Sleep until a real call is done or another thread moves the simulation on, for at most this
+    /// time.
     Sleep(Option<Duration>),
 }
 
@@ -79,7 +79,7 @@ impl Simulated {
         })
     }
 
-    /// What the simulation's clock shows.
+    /// Returns the time on the simulation's clock.
     pub(crate) fn now(&self) -> Instant {
         self.simulation.instant(self.simulation.lock().clock_ns)
     }
@@ -88,33 +88,34 @@ impl Simulated {
         self.foreign.count(stats);
     }
 
-    /// What wakes the loop from elsewhere.
+    /// Returns a waker with which other threads wake the loop.
     pub(crate) fn waker(&self) -> Waker {
         self.foreign.waker()
     }
 
-    /// Such operations are as if made by threads of the loop from now on: the kernel needs none.
+    /// From now on treats these operations as if threads of the loop made them. The kernel needs no
+    /// thread for them, so [`Fault::NoThread`](crate::sim::Fault::NoThread) spares them.
     pub(crate) fn leave_to_threads(&self, opcode: Opcode) {
         self.simulation.lock().leave_to_threads(self.number, opcode);
     }
 
-    /// From now on a nudge is a result.
+    /// From now on reports nudges as results.
     pub(crate) fn expect_nudges(&mut self) {
         self.expects_nudges = true;
     }
 
-    /// Takes out the results that `keep` refuses.
+    /// Removes the results that `keep` refuses.
     pub(crate) fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool) {
         self.ready.retain(|cqe| keep(*cqe));
     }
 
-    /// Whether a result is ready. Time does not move by this.
+    /// Returns whether a result is ready. This does not move the clock.
     pub(crate) fn has_work(&mut self) -> bool {
         let _ = self.collect();
         !self.ready.is_empty()
     }
 
-    /// Hands over what a submit takes of the queue.
+    /// Hands over the operations that this submit takes from the queue.
     fn hand_over(&mut self) -> Result<(), Errno> {
         let simulation = self.simulation.clone();
         let mut world = simulation.lock();
@@ -132,7 +133,7 @@ impl Simulated {
                 Whose::Cancel(_) | Whose::Foreign => self.hand_to_classic(lent),
             }
         }
-        // With a real call under way time passes as it does.
+        // While a real call is in progress, the clock follows real time: `sleep` moves it.
         if !world.manual && self.in_foreign.is_empty() {
             let now = world.clock_ns.saturating_add(ENTER_NS);
             world.advance_to(now);
@@ -151,13 +152,13 @@ impl Simulated {
         self.foreign.queue(lent.user_data, lent.call, lent.blocking);
     }
 
-    /// The world's number of an operation of this loop.
+    /// Returns the world's number for an operation of this loop.
     fn number_of(&self, user_data: u64) -> Option<u64> {
         let same = |(_, lent): &(&u64, &Lent)| lent.user_data == user_data;
         self.lent.iter().find(same).map(|(number, _)| *number)
     }
 
-    /// Brings in what is done.
+    /// Collects the results of finished calls.
     fn collect(&mut self) -> Result<(), Errno> {
         let outcomes = self.simulation.lock().take(self.number);
         for (number, outcome) in outcomes {
@@ -187,11 +188,11 @@ impl Simulated {
         }
     }
 
-    /// Moves the simulation on for a loop that waits.
+    /// Advances the simulation for a loop that waits.
     fn step(&self, deadline_ns: Option<u64>) -> Next {
         let mut world = self.simulation.lock();
         world.notice_closed(true);
-        // Another loop may have moved the clock since this one looked.
+        // Another loop may have moved the clock since this loop looked.
         if world.has_mail(self.number) {
             return Next::Look;
         }
@@ -210,8 +211,8 @@ impl Simulated {
         match until {
             Some(until) if !real => world.advance_to(until),
             None if !real && self.lent.is_empty() => return Next::GiveUp,
-            // With a real call under way time passes as it does; what waits at a socket waits for
-            // somebody else.
+            // A real call takes real time. A call that waits at a socket needs another thread to
+            // act.
             until => {
                 let now = world.clock_ns;
                 world.fall_asleep(self.number);
@@ -223,7 +224,7 @@ impl Simulated {
         Next::Look
     }
 
-    /// Sleeps, and moves the simulation's clock by as much.
+    /// Sleeps, and moves the simulation's clock by the time slept.
     fn sleep(&mut self, most: Option<Duration>) -> Result<(), Errno> {
         let start = Instant::now();
         self.foreign.submit(1, most.and_then(|most| start.checked_add(most)))?;
@@ -264,7 +265,7 @@ impl Driver for Simulated {
         self.hand_over()?;
         loop {
             self.collect()?;
-            // What a submit did not take cannot be waited for.
+            // The loop cannot wait for operations that the submit did not take.
             let under_way = self.ready.len() + self.lent.len() + self.in_foreign.len();
             if self.ready.len() >= want.min(under_way) {
                 return Ok(self.ready.len());
@@ -272,8 +273,8 @@ impl Driver for Simulated {
             match self.step(deadline_ns) {
                 Next::Look => {}
                 Next::GiveUp => return Ok(self.ready.len()),
-                // An enter that did not take everything does not wait (io_uring/io_uring.c), and
-                // what it left may be what ends the wait.
+                // A submit that took only a part does not wait (io_uring/io_uring.c): an operation
+                // left in the queue may be the one that would end the wait.
                 Next::Sleep(_) if !self.queued.is_empty() => return Ok(self.ready.len()),
                 Next::Sleep(most) => self.sleep(most)?,
             }
@@ -282,7 +283,7 @@ impl Driver for Simulated {
 
     fn next(&mut self) -> Option<Cqe> {
         if self.ready.is_empty() {
-            // Nothing new is submitted by this, so nothing can fail.
+            // This submits nothing new, so it cannot fail.
             let _ = self.collect();
         }
         self.ready.pop_front()

@@ -1,7 +1,6 @@
-//! One end of a simulated connection: what it has received, what it was told, what it may send.
+//! One end of a simulated connection: its received bytes, its errors, and its room to send.
 //!
-//! It answers as a TCP socket does, or a Unix one, to whatever is asked of it now. It knows no other
-//! end but by its number.
+//! It answers each call as a TCP or Unix socket would. It knows the other end only by its number.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -10,31 +9,32 @@ use crate::{
     sim::network::{Answer, EndpointId, Stop},
 };
 
-/// Room for what is sent, and as much for what is received and not taken, unless set.
+/// The default room for bytes sent, and for bytes received and not taken.
 const ROOM_BYTES: usize = 128 << 10;
-/// The least that Linux gives (socket(7)).
+/// The least room that Linux gives (socket(7)).
 const ROOM_BYTES_MIN: usize = 2304;
-/// Data without an acknowledgement for so long ends a connection (`net.ipv4.tcp_retries2`, tcp(7)).
+/// The time after which data without an acknowledgement ends a connection (`net.ipv4.tcp_retries2`,
+/// tcp(7)).
 const UNANSWERED_NS: u64 = 924_600_000_000;
 
-/// One end of a connection, or of one that is to be.
+/// One end of a connection, or a socket that is not yet connected.
 #[derive(Debug)]
 pub(super) struct Stream {
     is_unix: bool,
     name: Address,
-    /// Whom it is, or was, connected to.
+    /// The address that it is, or was, connected to.
     remote: Option<Address>,
-    /// None before it is connected, and when the other end is gone.
+    /// None before it is connected, and after the other end is gone.
     other: Option<EndpointId>,
     incoming: VecDeque<u8>,
-    /// To be told once.
+    /// An error to report once.
     error: Option<i32>,
     /// The other end sends no more.
     has_ended: bool,
     reads_no_more: bool,
     sends_no_more: bool,
     resets: bool,
-    /// Bytes sent since nothing goes through any more, where that is so.
+    /// The number of bytes sent since the connection was cut, if it was.
     lost: Option<usize>,
     send_room: usize,
     receive_room: usize,
@@ -88,7 +88,7 @@ impl Stream {
             .filter(|_| self.other.is_some() || self.has_ended || self.lost.is_some())
     }
 
-    /// The other end, while it is there.
+    /// Returns the other end while it exists.
     pub(super) fn other(&self) -> Option<EndpointId> {
         self.other
     }
@@ -97,7 +97,7 @@ impl Stream {
         self.incoming.len()
     }
 
-    /// What lies here comes before what it was told.
+    /// Receives bytes. Bytes that have arrived come before an error.
     pub(super) fn receive(&mut self, len: usize) -> Answer<Vec<u8>> {
         if len == 0 {
             return Ok(Vec::new());
@@ -116,7 +116,7 @@ impl Stream {
         if is_over { Ok(Vec::new()) } else { Err(Stop::NotReady) }
     }
 
-    /// The room on this side for what is sent.
+    /// Returns the room on this side for bytes to send.
     pub(super) fn room_to_send(&mut self) -> Answer<usize> {
         if let Some(errno) = self.error.take() {
             return Err(Stop::Failed(errno));
@@ -130,20 +130,20 @@ impl Stream {
         Ok(self.send_room)
     }
 
-    /// The room for what comes, with what the sender can keep.
+    /// Returns the room for bytes to receive, including the room at the sender.
     pub(super) fn room_to_receive(&self, sender: usize) -> usize {
         (self.receive_room + sender).saturating_sub(self.incoming.len())
     }
 
     pub(super) fn take_in(&mut self, bytes: &[u8]) {
-        // What nobody will read is thrown away.
+        // Bytes that nobody will read are thrown away.
         if !self.reads_no_more {
             self.incoming.extend(bytes);
         }
     }
 
-    /// Sends to an other end that is not there: over TCP the first send succeeds, and what answers
-    /// it says that it did not (RFC 9293, 3.10.7.1).
+    /// Sends to the other end when it is gone. Over TCP the first send succeeds, and a reset
+    /// answers it (RFC 9293, 3.10.7.1).
     pub(super) fn send_to_nobody(&mut self, len: usize) -> Answer<usize> {
         if let Some(lost) = &mut self.lost {
             let len = len.min(self.send_room.saturating_sub(*lost));
@@ -166,12 +166,12 @@ impl Stream {
         Ok(())
     }
 
-    /// The other end sends no more.
+    /// Notes that the other end sends no more.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
     }
 
-    /// The other end is gone.
+    /// Notes that the other end is gone; `hard` means by a reset.
     pub(super) fn lose_other(&mut self, hard: bool) {
         self.other = None;
         self.has_ended = true;
@@ -185,19 +185,19 @@ impl Stream {
         self.resets = true;
     }
 
-    /// Whether its close tells the other end by a reset: what was received and not read is an error
-    /// too (RFC 2525, 2.17).
+    /// Returns whether closing it resets the connection. Received bytes that were not read cause a
+    /// reset too (RFC 2525, 2.17).
     pub(super) fn closes_hard(&self) -> bool {
         self.resets || !self.incoming.is_empty()
     }
 
-    /// Nothing goes through any more, and it is not told.
+    /// Cuts the connection: nothing passes any more, and this end is not told.
     pub(super) fn cut(&mut self) {
         self.lost.get_or_insert(0);
         self.other = None;
     }
 
-    /// The kernel doubles what is asked for (socket(7)).
+    /// Sets the room to send. The kernel doubles the requested size (socket(7)).
     pub(super) fn set_send_room(&mut self, bytes: usize) {
         self.send_room = bytes.saturating_mul(2).max(ROOM_BYTES_MIN);
     }
@@ -217,7 +217,7 @@ impl Stream {
         });
     }
 
-    /// How long from now on it takes until silence is an error; nothing where it never does.
+    /// Returns how long from now silence becomes an error, or nothing if it never does.
     pub(super) fn patience_ns(&self) -> Option<u64> {
         let unanswered = match self.user_timeout_ns {
             0 => UNANSWERED_NS,
@@ -229,7 +229,7 @@ impl Stream {
         }
     }
 
-    /// Its patience is over.
+    /// Turns silence into an error, if the connection was cut.
     pub(super) fn give_up(&mut self) {
         if self.lost.is_some() && !self.sends_no_more {
             self.error = Some(libc::ETIMEDOUT);

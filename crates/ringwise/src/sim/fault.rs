@@ -1,86 +1,87 @@
-//! What goes wrong, and when: faults chosen by rate or at the Nth operation.
+//! Faults and when they strike: at a rate, or at the Nth operation.
 //!
-//! Each rule counts and draws for itself. This file decides that a fault happens; what it does is
-//! in the world that asks.
+//! Each rule has its own count and its own random numbers. This file decides whether a fault
+//! strikes; the world applies its effect.
 
 use crate::{op::Opcode, sim::random::Random};
 
 /// Something that goes wrong in a [`Simulation`](super::Simulation).
 ///
-/// Each is something that a kernel or a disk does: a program that cannot stand one is wrong, not
-/// unlucky.
+/// Kernels and disks do each of these. A program that cannot stand one is wrong, not unlucky.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// The operation takes up to [`latency`](super::SimulationBuilder::latency), so that others,
-    /// pushed after it, come first. Any operation but a timeout.
+    /// The operation takes up to [`latency`](super::SimulationBuilder::latency), so that operations
+    /// pushed after it can finish first. Strikes every kind of operation except timeouts.
     Delay,
-    /// A read, or a receive on a stream, gives fewer bytes than are there, and at least one. Counted
-    /// in those of two bytes or more.
+    /// A read, or a receive on a stream, returns fewer bytes than are available, and at least one.
+    /// Only those of two bytes or more count.
     ShortRead,
-    /// A write, or a send, takes fewer bytes than it was given, and at least one. Counted in those
-    /// of two bytes or more.
+    /// A write or a send takes fewer bytes than it was given, and at least one. Only those of two
+    /// bytes or more count.
     ShortWrite,
-    /// The operation fails with `EINTR` and did nothing. Reads, writes, syncs, opens, what changes a
-    /// file's length or space, receives that give one result, and sends.
+    /// The operation fails with `EINTR` and does nothing. Strikes reads, writes, syncs, opens,
+    /// changes of a file's length or space, receives with one result, and sends.
     Interrupted,
-    /// The operation fails with `EAGAIN` and did nothing. Reads, writes, syncs, receives that give one
-    /// result, and sends.
+    /// The operation fails with `EAGAIN` and does nothing. Strikes reads, writes, syncs, receives
+    /// with one result, and sends.
     Again,
-    /// The operation fails with `ECANCELED` and did nothing, though nobody cancelled it: the kernel has
-    /// no thread for it, as beyond a limit of processes (io_uring/io-wq.c, io_wq_enqueue). Reads, writes
-    /// and syncs; a [`Ring`](crate::Ring) makes them again, by threads of its own, as beside a kernel.
+    /// The operation fails with `ECANCELED` and does nothing, though nobody cancelled it. The
+    /// kernel has no thread for it, for example beyond a limit of processes (io_uring/io-wq.c,
+    /// io_wq_enqueue). Strikes reads, writes and syncs. A [`Ring`](crate::Ring) makes them again on
+    /// its own threads, as it does on a real kernel.
     NoThread,
-    /// The operation fails with `EIO`. One that changes names did nothing, and a write did
-    /// nothing. A sync that fails so drops what it was to make durable: the file still reads as
-    /// written, but what the disk does not happen to have is never written to it, by no later sync.
+    /// The operation fails with `EIO`. A write does nothing, and neither does an operation that
+    /// changes names. A sync drops the bytes that it should have made durable: the file still reads
+    /// as written, but no later sync writes these bytes to the disk. The disk keeps those that it
+    /// happened to write before.
     Io,
-    /// The operation fails with `ENOSPC` and did nothing. Writes, allocations, and what makes a
-    /// name.
+    /// The operation fails with `ENOSPC` and does nothing. Strikes writes, allocations, and
+    /// operations that make a name.
     NoSpace,
-    /// A submit hands over only the first part of what is queued, at least one operation; the
-    /// rest stays queued for the next submit. Counted in submits of two operations or more.
+    /// A submit hands over only the first part of the queue, at least one operation. The rest stays
+    /// queued for the next submit. Only submits of two operations or more count.
     PartialSubmit,
-    /// A submit hands over nothing and fails with `EAGAIN`, at most eight times in a row. Counted in
-    /// submits of one operation or more.
+    /// A submit hands over nothing and fails with `EAGAIN`, at most eight times in a row. Only
+    /// submits of one operation or more count.
     SubmitRefused,
-    /// A cancel comes too late: it fails with `EALREADY`, and the other operation goes on. Counted
-    /// in cancels that find an operation other than a timeout.
+    /// A cancel comes too late: it fails with `EALREADY`, and the other operation goes on. Only
+    /// cancels that find an operation other than a timeout count.
     CancelLate,
-    /// A cancel misses: the other operation is over just before, and the cancel fails with
-    /// `ENOENT`. Counted as [`CancelLate`](Self::CancelLate), but for what waits at a socket, which
-    /// cannot be over.
+    /// A cancel misses: the other operation finishes just before, and the cancel fails with
+    /// `ENOENT`. Counts as [`CancelLate`](Self::CancelLate), but never strikes operations that wait
+    /// at a socket, since these cannot have finished.
     CancelMissed,
-    /// A receive that gives several results, or an accept, ends with one of them, without an error:
-    /// the loop begins it again. Counted in results.
+    /// A receive or an accept with several results ends with one of them, without an error, and the
+    /// loop starts it again. Each result counts.
     MultishotEnds,
-    /// No buffer is left of the group that a receive takes from (`ENOBUFS`): it waits until one comes
-    /// back. Counted when there is something to be received and a buffer is out, since there are all
-    /// of them otherwise.
+    /// The group of a receive has no buffer left (`ENOBUFS`), so the receive waits until one comes
+    /// back. Counts only if there is something to receive and a buffer is in use; otherwise the
+    /// group would have all its buffers.
     NoBuffers,
-    /// The limit of open descriptors is reached (`EMFILE`): the connection waits where it is, and an
-    /// accept that gives several results waits until a [`Descriptor`](crate::Descriptor) closes.
-    /// Counted when there is a connection to be accepted.
+    /// The limit of open descriptors is reached (`EMFILE`). The connection stays in the backlog,
+    /// and an accept with several results waits until a [`Descriptor`](crate::Descriptor) closes.
+    /// Counts only if there is a connection to accept.
     NoDescriptors,
-    /// The kernel has no memory for another socket (`ENOMEM`): the connection waits where it is. Counted
-    /// when there is a connection to be accepted.
+    /// The kernel has no memory for another socket (`ENOMEM`), and the connection stays in the
+    /// backlog. Counts only if there is a connection to accept.
     NoMemory,
-    /// A connection is gone before it is accepted (`ECONNABORTED`). Counted in accepts.
+    /// A connection is gone before it is accepted (`ECONNABORTED`). Each accept counts.
     ConnectionAborted,
     /// The other end resets the connection just before a receive or a send.
     Reset,
-    /// The other end of the connection vanishes just before a receive or a send: nothing comes, and
-    /// what is sent goes nowhere. Time tells, by a deadline of the program's own,
+    /// The other end of the connection vanishes just before a receive or a send: nothing arrives,
+    /// and sent bytes go nowhere. Only a timeout notices: a deadline of the program,
     /// [`set_keepalive`](crate::net::set_keepalive) or
     /// [`set_user_timeout`](crate::net::set_user_timeout).
     PeerVanishes,
-    /// The power fails during this operation. Everything fails with `EIO` until
+    /// The power fails during this operation. Every operation fails with `EIO` until
     /// [`Simulation::crash`](super::Simulation::crash) starts the machine again.
     PowerLoss,
 }
 
 impl Fault {
-    /// Whether it can befall this operation; submits are [`Opcode::Submit`].
+    /// Returns whether the fault can strike this operation. Submits are [`Opcode::Submit`].
     fn befalls(self, opcode: Opcode) -> bool {
         use Opcode as O;
         let own = matches!(opcode, O::Nop | O::Timeout | O::Cancel | O::Submit | O::Register);
@@ -144,23 +145,23 @@ enum Trigger {
 }
 
 impl When {
-    /// At each operation that the fault can befall, with this probability from 0 to 1.
+    /// Strikes each operation that the fault can strike, with this probability from 0 to 1.
     pub fn rate(probability: f64) -> When {
         When { trigger: Trigger::Rate(probability), opcode: None }
     }
 
-    /// At every operation that the fault can befall.
+    /// Strikes every operation that the fault can strike.
     pub fn always() -> When {
         When::rate(1.0)
     }
 
-    /// Once, at the `n`th operation that the fault can befall, counted from 1 and from when the
-    /// fault was asked for.
+    /// Strikes once, at the `n`th operation that the fault can strike. The count starts at 1, when
+    /// the fault is added.
     pub fn nth(n: u64) -> When {
         When { trigger: Trigger::Nth(n), opcode: None }
     }
 
-    /// Only at operations of this kind, which alone are then counted.
+    /// Strikes only operations of this kind, and counts only these.
     #[must_use]
     pub fn of(mut self, opcode: Opcode) -> When {
         self.opcode = Some(opcode);
@@ -168,7 +169,7 @@ impl When {
     }
 }
 
-/// A fault that was asked for.
+/// A fault that was added.
 #[derive(Debug)]
 struct Rule {
     fault: Fault,
@@ -178,7 +179,7 @@ struct Rule {
 }
 
 impl Rule {
-    /// Counts an operation and tells whether the fault befalls it.
+    /// Counts an operation, and returns whether the fault strikes it.
     fn strikes(&mut self, fault: Fault, opcode: Opcode) -> bool {
         let counts = self.fault == fault
             && fault.befalls(opcode)
@@ -194,13 +195,13 @@ impl Rule {
     }
 }
 
-/// All faults that were asked for.
+/// All faults that were added.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     rules: Vec<Rule>,
-    /// Rules ever made, so that each has a stream of its own.
+    /// The number of rules ever made. It gives each rule its own stream of random numbers.
     made: u64,
-    /// What struck since it was last asked for, for the trace.
+    /// The faults that struck since the last `take_struck`, for the trace.
     struck: Vec<Fault>,
 }
 
@@ -217,7 +218,8 @@ impl Faults {
         self.rules.clear();
     }
 
-    /// Whether this fault befalls this operation. Every rule counts it, whichever strikes.
+    /// Returns whether this fault strikes this operation. Every rule counts the operation,
+    /// whichever strikes.
     pub(crate) fn strike(&mut self, fault: Fault, opcode: Opcode) -> bool {
         let mut struck = false;
         for rule in &mut self.rules {
@@ -229,7 +231,7 @@ impl Faults {
         struck
     }
 
-    /// What struck since this was last asked.
+    /// Takes the faults that struck since the last call.
     pub(crate) fn take_struck(&mut self) -> Vec<Fault> {
         std::mem::take(&mut self.struck)
     }
@@ -240,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nth_is_counted_among_those_that_count() {
+    fn nth_counts_only_operations_of_its_kind() {
         let mut faults = Faults::default();
         faults.add(1, Fault::Io, When::nth(2).of(Opcode::Sync));
         let program = [Opcode::Sync, Opcode::Write, Opcode::Timeout, Opcode::Sync, Opcode::Sync];
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_more_leaves_the_others_where_they_were() {
+    fn another_rule_does_not_move_the_first_ones_strikes() {
         let strikes = |with_another: bool| {
             let mut faults = Faults::default();
             faults.add(9, Fault::ShortRead, When::rate(0.5));

@@ -1,18 +1,19 @@
 //! The simulation's open files, and the real descriptors that stand for them.
 //!
-//! A [`Descriptor`](crate::Descriptor) owns a number of this process, closes it and hands it out,
-//! so each simulated open file has a real one: a stream socket that was never connected. That is
-//! sound where numbers of the simulation's own making are not: it can be no other file's, it
-//! closes and duplicates like any other, and `into_file` gives something that fails each call
-//! (`EINVAL`, `ENOTCONN`) instead of reaching a stranger's file. The file behind a number is found by
-//! the socket's own number, which it keeps through dup(2); the kernel counts these numbers up, and one
-//! comes again after 2^32 others (fs/inode.c, get_next_ino).
+//! A [`Descriptor`](crate::Descriptor) owns a descriptor number of this process, closes it and
+//! hands it out. So each simulated open file has a real descriptor, its placeholder: a stream
+//! socket that was never connected. Invented numbers would not be sound. A real descriptor belongs
+//! to no other file, and it can be closed and duplicated like any other. `into_file` gives a file
+//! whose calls all fail (`EINVAL`, `ENOTCONN`), and never a stranger's file.
 //!
-//! A simulated socket has such a placeholder too, which leads to an endpoint of the network.
+//! The socket's inode number identifies the simulated file, since dup(2) keeps it. The kernel
+//! counts these numbers up, and a number comes again after 2^32 others (fs/inode.c, get_next_ino).
 //!
-//! An unconnected socket always has something to report (unix(7) hangs up), and leaves an epoll
-//! set when its last descriptor is closed: so the set tells which files are still open, without a
-//! hook in any destructor and without a second descriptor for each.
+//! A simulated socket has such a placeholder too. It stands for an endpoint of the network.
+//!
+//! An epoll set tells which files are still open, without a hook in any destructor and without a
+//! second descriptor for each file. An unconnected unix(7) socket always reports an event, a
+//! hang-up, and leaves the set when its last descriptor is closed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,10 +31,10 @@ use crate::{
     sim::{action::FileId, disk::Inode, network::EndpointId},
 };
 
-/// Tells one socket, or any other kind of file, from all others.
+/// Distinguishes a socket or other file from all others.
 pub(crate) type Identity = (u64, u64);
 
-/// The identity of an open descriptor, or none where it cannot be looked at.
+/// Returns the identity of an open descriptor, or nothing if fstat(2) fails.
 pub(crate) fn identity(fd: impl AsFd) -> Option<Identity> {
     fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
@@ -43,9 +44,9 @@ pub(crate) fn identity(fd: impl AsFd) -> Option<Identity> {
 pub(crate) struct OpenFile {
     pub(crate) inode: Inode,
     pub(crate) flags: i32,
-    /// The power failed since it was opened.
+    /// Whether the power has failed since it was opened.
     pub(crate) dead: bool,
-    /// The name that was read last of an open directory.
+    /// The last name that was read from an open directory.
     pub(crate) last_name: Option<Vec<u8>>,
     identity: Identity,
 }
@@ -71,27 +72,27 @@ impl OpenFile {
 pub(crate) struct Files {
     open: BTreeMap<FileId, OpenFile>,
     ids: BTreeMap<Identity, FileId>,
-    /// Which of the open are sockets, and their end of the network.
+    /// The open sockets and their endpoints.
     sockets: BTreeMap<FileId, (EndpointId, Identity)>,
-    /// Endpoints that no descriptor leads to any more.
+    /// Endpoints whose last descriptor is closed.
     closed: Vec<EndpointId>,
-    /// How many descriptors this process had closed when the last look was taken.
+    /// The count of closed descriptors at the last sweep of `take_closed`.
     swept_at: u64,
-    /// Made with the first file.
+    /// The epoll set. Made with the first file.
     set: Option<OwnedFd>,
     opened: u64,
     sweep_at: usize,
 }
 
 impl Files {
-    /// Opens a file on the disk's `inode`, and gives the descriptor that stands for it.
+    /// Opens the disk's `inode`, and returns the placeholder.
     pub(crate) fn open(&mut self, inode: Inode, flags: i32) -> Result<OwnedFd, i32> {
         let (id, identity, placeholder) = self.hold_a_place()?;
         self.open.insert(id, OpenFile { inode, flags, dead: false, last_name: None, identity });
         Ok(placeholder)
     }
 
-    /// Gives the descriptor that stands for an endpoint of the network.
+    /// Opens an endpoint of the network, and returns the placeholder.
     pub(crate) fn open_socket(&mut self, endpoint: EndpointId) -> Result<OwnedFd, i32> {
         let (id, identity, placeholder) = self.hold_a_place()?;
         self.sockets.insert(id, (endpoint, identity));
@@ -114,7 +115,7 @@ impl Files {
         let data = epoll::EventData::new_u64(id);
         epoll::add(set, &placeholder, data, epoll::EventFlags::empty()).map_err(raw)?;
         self.opened += 1;
-        // A socket of the same number was closed, or this one could not have it.
+        // An older socket had this number, so that socket is closed.
         if let Some(closed) = self.ids.insert(identity, id) {
             self.open.remove(&closed);
             self.closed.extend(self.sockets.remove(&closed).map(|(endpoint, _)| endpoint));
@@ -122,23 +123,23 @@ impl Files {
         Ok((id, identity, placeholder))
     }
 
-    /// The number of the file that was opened last.
+    /// Returns the number of the file that was opened last.
     pub(crate) fn last_opened(&self) -> FileId {
         self.opened.saturating_sub(1)
     }
 
-    /// The file that a descriptor stands for, if it is one of the simulation's.
+    /// Returns the file that a descriptor stands for, if it is one of the simulation's.
     pub(crate) fn find(&self, identity: Identity) -> Option<FileId> {
         self.ids.get(&identity).copied()
     }
 
-    /// The endpoint that a file is, if it is a socket.
+    /// Returns the endpoint of a file, if the file is a socket.
     pub(crate) fn endpoint(&self, id: FileId) -> Option<EndpointId> {
         self.sockets.get(&id).map(|(endpoint, _)| *endpoint)
     }
 
-    /// Endpoints whose last descriptor has closed since this was last asked. `thoroughly`: by
-    /// whomever; else only where the library has closed one.
+    /// Takes the endpoints whose last descriptor has closed since the last call. Without
+    /// `thoroughly` this looks only if the library has closed a descriptor since then.
     pub(crate) fn take_closed(&mut self, thoroughly: bool) -> Vec<EndpointId> {
         let count = closing::count();
         if !self.sockets.is_empty() && (thoroughly || count != self.swept_at) {
@@ -148,41 +149,41 @@ impl Files {
         std::mem::take(&mut self.closed)
     }
 
-    /// All sockets that a descriptor leads to.
+    /// Returns the endpoints of all open sockets.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = EndpointId> + '_ {
         self.sockets.values().map(|(endpoint, _)| *endpoint)
     }
 
-    /// An open file; `EIO` where the power has failed since.
+    /// Returns an open file, or `EIO` if the power has failed since it was opened.
     pub(crate) fn get(&self, id: FileId) -> Result<&OpenFile, i32> {
         if self.sockets.contains_key(&id) {
-            // What a socket answers to whoever takes it for a file.
+            // A socket answers operations for files with this error.
             return Err(libc::EINVAL);
         }
         let file = self.open.get(&id).ok_or(libc::EBADF)?;
         if file.dead { Err(libc::EIO) } else { Ok(file) }
     }
 
-    /// Names up to this one were read of an open directory.
+    /// Notes that names up to this one were read from an open directory.
     pub(crate) fn set_last_name(&mut self, id: FileId, name: Vec<u8>) {
         if let Some(file) = self.open.get_mut(&id) {
             file.last_name = Some(name);
         }
     }
 
-    /// What is open: how often each file is.
+    /// Returns how many times a file is open.
     pub(crate) fn count(&mut self, inode: Inode) -> usize {
         self.sweep();
         self.open.values().filter(|file| !file.dead && file.inode == inode).count()
     }
 
-    /// What descriptors lead to, after a crash nothing any more.
+    /// Returns the inodes of the open files. Files that were open at a power loss do not count.
     pub(crate) fn inodes(&mut self) -> BTreeSet<Inode> {
         self.sweep();
         self.open.values().filter(|file| !file.dead).map(|file| file.inode).collect()
     }
 
-    /// The power fails: no descriptor leads anywhere any more.
+    /// Makes all open files fail from now on, because the power fails.
     pub(crate) fn kill_all(&mut self) {
         for file in self.open.values_mut() {
             file.dead = true;
@@ -212,7 +213,7 @@ impl Files {
     }
 }
 
-/// What an epoll set reports: everything in it.
+/// Returns the files in an epoll set, which reports all of them.
 fn reported(set: &OwnedFd, most: usize) -> Option<BTreeSet<FileId>> {
     let mut events = Vec::with_capacity(most);
     let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placeholder_gives_and_takes_nothing() {
+    fn reads_and_writes_of_a_placeholder_fail() {
         use std::io::{Read, Write};
         let placeholder = Files::default().open(7, libc::O_RDWR).unwrap();
         let mut file = std::fs::File::from(placeholder);

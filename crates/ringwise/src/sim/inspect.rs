@@ -1,8 +1,7 @@
-//! A simulated disk from outside: what a test prepares on it and looks at, in the manner of
-//! [`std::fs`].
+//! Prepares and inspects a simulated disk from outside, for tests, in the manner of [`std::fs`].
 //!
-//! None of this is an operation: no fault befalls it, it takes no time, works without power, and is
-//! in no trace. What it makes is durable at once, as if it had been there before.
+//! These functions are not operations: they have no faults, take no time, work without power and
+//! are not in the trace. Their changes are durable at once.
 
 use std::{
     ffi::OsString,
@@ -23,7 +22,7 @@ use crate::{
 };
 
 impl Simulation {
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     ///
     /// # Errors
     ///
@@ -36,7 +35,8 @@ impl Simulation {
         })
     }
 
-    /// Makes a file of these bytes, or gives it these instead of its own, durably.
+    /// Writes these bytes as the whole content of a file, durably. Creates the file if it is
+    /// missing.
     ///
     /// # Errors
     ///
@@ -52,11 +52,11 @@ impl Simulation {
         })
     }
 
-    /// Makes a directory and those above it that are missing, durably.
+    /// Makes a directory and its missing parents, durably.
     ///
     /// # Errors
     ///
-    /// `ENOTDIR` and the other errors of mkdir(2), but for `EEXIST` of a directory.
+    /// `ENOTDIR` and the other errors of mkdir(2). A directory that exists already is no error.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.on_disk(|disk| {
             for above in ancestors(path.as_ref()) {
@@ -73,7 +73,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// Those of symlink(2).
+    /// The errors of symlink(2).
     pub fn symlink(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> io::Result<()> {
         self.on_disk(|disk| {
             let link = disk.symlink(disk.root(), bytes_of(&path), bytes_of(&target))?;
@@ -82,13 +82,13 @@ impl Simulation {
         })
     }
 
-    /// Whether a path leads to something.
+    /// Returns whether something exists at a path. Follows links.
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.on_disk(|disk| disk.find(disk.root(), bytes_of(&path), Ending::Followed)?.existing())
             .is_ok()
     }
 
-    /// The names in a directory, sorted by their bytes.
+    /// Returns the names in a directory, sorted by their bytes.
     ///
     /// # Errors
     ///
@@ -101,11 +101,11 @@ impl Simulation {
         Ok(names.into_iter().map(OsString::from_vec).collect())
     }
 
-    /// The metadata of what a path leads to.
+    /// Returns the metadata of the file or directory at a path. Follows links.
     ///
     /// # Errors
     ///
-    /// Those of stat(2).
+    /// The errors of stat(2).
     pub fn metadata(&self, path: impl AsRef<Path>) -> io::Result<Metadata> {
         self.on_disk(|disk| {
             let inode = disk.find(disk.root(), bytes_of(&path), Ending::Followed)?.existing()?;
@@ -117,7 +117,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// Those of open(2).
+    /// The errors of open(2).
     pub fn open(&self, path: impl AsRef<Path>, options: OpenOptions) -> io::Result<Descriptor> {
         let is_new = !self.exists(&path);
         let (flags, mode) = (options.flags(), options.creation_mode());
@@ -132,12 +132,11 @@ impl Simulation {
         opened.map(Descriptor::from).map_err(io::Error::from_raw_os_error)
     }
 
-    /// How often a file is open: descriptors that were opened and not closed, duplicates not
-    /// counted.
+    /// Returns how many times a file is open. Duplicates of a descriptor do not count.
     ///
     /// # Errors
     ///
-    /// Those of stat(2).
+    /// The errors of stat(2).
     pub fn open_files(&self, path: impl AsRef<Path>) -> io::Result<usize> {
         let inode: Inode = self.on_disk(|disk| {
             disk.find(disk.root(), bytes_of(&path), Ending::Followed)?.existing()
@@ -154,7 +153,7 @@ fn bytes_of(path: &impl AsRef<Path>) -> &[u8] {
     path.as_ref().as_os_str().as_bytes()
 }
 
-/// The directories on the way to a path, and the path itself, from above.
+/// Returns the directories above a path and the path itself, from the top.
 fn ancestors(path: &Path) -> Vec<PathBuf> {
     let mut ancestors: Vec<PathBuf> = path.ancestors().map(Path::to_path_buf).collect();
     ancestors.retain(|above| !above.as_os_str().is_empty());

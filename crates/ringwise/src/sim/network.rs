@@ -1,10 +1,10 @@
-//! The simulated network: what is connected to what, and the bytes on their way.
+//! The simulated network: connections, and the bytes on their way.
 //!
-//! Each end of a connection is an endpoint, whoever holds it: a descriptor of a simulated program, a
-//! listener's backlog, or the world outside. What is sent lies with the receiver at once, as far as
-//! the two ends have room for it. Nothing here waits and nothing goes wrong by itself: whoever finds
-//! an endpoint not ready tries again when it is among the [touched](Network::take_touched), and
-//! faults are the world's.
+//! Each end of a connection is an endpoint. A descriptor of the simulated program, a listener's
+//! backlog or the world outside holds it. Sent bytes are with the receiver at once, as far as the
+//! two ends have room for them. Nothing here waits: a caller that finds an endpoint not ready tries
+//! again when [`take_touched`](Network::take_touched) returns it. Nothing here fails by itself: the
+//! world has the faults.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -13,7 +13,7 @@ use crate::{net::Address, sim::endpoint::Stream};
 /// The number of an endpoint, in the order in which they were made.
 pub(crate) type EndpointId = u64;
 
-/// What a call on an endpoint came to.
+/// The result of a call on an endpoint.
 pub(crate) type Answer<T> = Result<T, Stop>;
 
 /// Why a call on an endpoint gave nothing.
@@ -24,7 +24,7 @@ pub(crate) enum Stop {
     Failed(i32),
 }
 
-/// What may be bound to a name without being in each other's way.
+/// A kind of transport. Sockets of different kinds can be bound to the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Transport {
     Stream,
@@ -44,7 +44,7 @@ pub(super) struct Listener {
     name: Address,
     backlog: VecDeque<EndpointId>,
     backlog_max: usize,
-    /// Those who would connect, and find the backlog full.
+    /// Endpoints that want to connect and found the backlog full.
     knocking: Vec<EndpointId>,
     is_shut: bool,
 }
@@ -52,23 +52,23 @@ pub(super) struct Listener {
 #[derive(Debug)]
 pub(super) struct Datagrams {
     name: Address,
-    /// From whom alone it receives, and to whom it sends without being told.
+    /// The connected address: the only sender it receives from, and its default destination.
     remote: Option<Address>,
     queue: VecDeque<(Address, Vec<u8>)>,
 }
 
-/// As many datagrams lie with a receiver who does not take them; the next are lost (udp(7)).
+/// The most datagrams that wait at a receiver. Further ones are lost (udp(7)).
 const DATAGRAMS_MAX: usize = 256;
-/// What fits into a datagram over IPv4.
+/// The most bytes of a datagram over IPv4.
 const DATAGRAM_BYTES_MAX: usize = 65_507;
-/// Ports that are picked, as `net.ipv4.ip_local_port_range` has them.
+/// The first port that the network picks, as in `net.ipv4.ip_local_port_range`.
 const FIRST_PICKED_PORT: u16 = 32_768;
 
 /// All endpoints.
 #[derive(Debug)]
 pub(crate) struct Network {
     endpoints: BTreeMap<EndpointId, Endpoint>,
-    /// Several where they share the name (`SO_REUSEPORT`).
+    /// The endpoints bound to each name; several if they share it (`SO_REUSEPORT`).
     bound: HashMap<(Transport, Address), Vec<EndpointId>>,
     made: EndpointId,
     next_port: u16,
@@ -95,7 +95,7 @@ impl Network {
         id
     }
 
-    /// Endpoints that may have become ready since this was last asked, in order.
+    /// Takes the endpoints that may have become ready since the last call, in order.
     pub(crate) fn take_touched(&mut self) -> VecDeque<EndpointId> {
         std::mem::take(&mut self.touched)
     }
@@ -104,7 +104,7 @@ impl Network {
         match self.endpoints.get_mut(&id) {
             Some(Endpoint::Stream(stream)) => Ok(stream),
             Some(_) => Err(libc::EOPNOTSUPP),
-            // The power failed since.
+            // The power has failed since.
             None => Err(libc::EIO),
         }
     }
@@ -113,12 +113,12 @@ impl Network {
         self.touched.push_back(id);
     }
 
-    /// A stream socket that is connected to nothing.
+    /// Makes an unconnected stream socket.
     pub(crate) fn open_stream(&mut self, is_unix: bool) -> EndpointId {
         self.add(Endpoint::Stream(Stream::new(is_unix)))
     }
 
-    /// Two streams that are connected to each other.
+    /// Makes two streams that are connected to each other.
     pub(crate) fn pair(&mut self) -> (EndpointId, EndpointId) {
         let names = [self.pick(), self.pick()];
         let (own, other) = (self.open_stream(false), self.open_stream(false));
@@ -134,7 +134,7 @@ impl Network {
         }
     }
 
-    /// A name that nobody has.
+    /// Picks a name that is not in use.
     fn pick(&mut self) -> Address {
         loop {
             let port = self.next_port;
@@ -173,7 +173,8 @@ impl Network {
         }
     }
 
-    /// Who is bound to a name, or to its port on all addresses; those who share it take turns.
+    /// Finds the endpoint bound to a name, or to its port on all addresses. Endpoints that share a
+    /// name take turns.
     fn find(&self, transport: Transport, name: &Address) -> Option<EndpointId> {
         let anywhere = name.ip().map(|address| {
             let all: std::net::IpAddr = match address {
@@ -189,7 +190,7 @@ impl Network {
         holders.get(self.made as usize % holders.len()).copied()
     }
 
-    /// A socket that listens.
+    /// Makes a listening socket.
     pub(crate) fn listen(
         &mut self,
         name: &Address,
@@ -206,7 +207,7 @@ impl Network {
         })))
     }
 
-    /// A socket for datagrams.
+    /// Makes a datagram socket.
     pub(crate) fn open_datagrams(&mut self, name: &Address) -> Result<EndpointId, i32> {
         let name = self.bind(Transport::Datagram, name, false)?;
         let datagrams = Datagrams { name, remote: None, queue: VecDeque::new() };
@@ -244,7 +245,7 @@ impl Network {
         Ok(())
     }
 
-    /// Takes the connection that waits longest, or gives it back.
+    /// Takes the connection that has waited longest.
     pub(crate) fn accept(&mut self, id: EndpointId) -> Answer<EndpointId> {
         match self.endpoints.get_mut(&id) {
             Some(Endpoint::Listener(listener)) if listener.is_shut => {
@@ -260,15 +261,15 @@ impl Network {
         }
     }
 
-    /// A connection that was taken off a backlog goes back.
+    /// Puts an accepted connection back into the backlog.
     pub(crate) fn unaccept(&mut self, id: EndpointId, accepted: EndpointId) {
         if let Some(Endpoint::Listener(listener)) = self.endpoints.get_mut(&id) {
             listener.backlog.push_front(accepted);
         }
     }
 
-    /// Whether a receive, or an accept, would give something other than an error or an end: how
-    /// many bytes, or connections.
+    /// Returns how many bytes a receive, or how many connections an accept, could take now. An
+    /// error or the end of a stream counts as none.
     pub(crate) fn available(&self, id: EndpointId) -> usize {
         match self.endpoints.get(&id) {
             Some(Endpoint::Stream(stream)) => stream.incoming(),
@@ -284,7 +285,8 @@ impl Network {
         matches!(self.endpoints.get(&id), Some(Endpoint::Stream(_)))
     }
 
-    /// Receives at most `len` bytes, or a datagram, whole: whoever has less room cuts it.
+    /// Receives at most `len` bytes of a stream, or one whole datagram. A caller with less room
+    /// cuts the datagram.
     pub(crate) fn receive(
         &mut self,
         id: EndpointId,
@@ -297,12 +299,13 @@ impl Network {
         let stream = self.stream(id).map_err(Stop::Failed)?;
         let bytes = stream.receive(len)?;
         let other = stream.other().filter(|_| !bytes.is_empty());
-        // There is room again.
+        // The sender has room again.
         self.touched.extend(other);
         Ok((bytes, None))
     }
 
-    /// Sends what there is room for, or one datagram; gives how much was taken.
+    /// Sends as many bytes as there is room for, or one datagram. Returns the number of bytes
+    /// taken.
     pub(crate) fn send(
         &mut self,
         id: EndpointId,
@@ -352,7 +355,7 @@ impl Network {
         Ok(bytes.len())
     }
 
-    /// Ends directions of a connection; a listener that is shut accepts no more.
+    /// Shuts down directions of a connection. A listener that is shut down accepts no more.
     pub(crate) fn shut(&mut self, id: EndpointId, reads: bool, writes: bool) -> Result<(), i32> {
         if let Some(Endpoint::Listener(listener)) = self.endpoints.get_mut(&id) {
             listener.is_shut = true;
@@ -373,7 +376,7 @@ impl Network {
         Ok(())
     }
 
-    /// The last descriptor of an endpoint has closed.
+    /// Removes an endpoint after its last descriptor has closed.
     pub(crate) fn close(&mut self, id: EndpointId) {
         match self.endpoints.remove(&id) {
             Some(Endpoint::Stream(stream)) => self.part(&stream),
@@ -392,7 +395,7 @@ impl Network {
         }
     }
 
-    /// The same, so that the other end is told by a reset.
+    /// Closes an endpoint so that the other end sees a reset.
     pub(crate) fn reset(&mut self, id: EndpointId) {
         if let Ok(stream) = self.stream(id) {
             stream.reset_on_close();
@@ -408,7 +411,7 @@ impl Network {
         }
     }
 
-    /// Nothing goes from either end to the other any more, and neither is told.
+    /// Cuts the connection: nothing passes in either direction any more, and neither end is told.
     pub(crate) fn cut(&mut self, id: EndpointId) {
         let Ok(stream) = self.stream(id) else { return };
         let other = stream.other();
@@ -418,7 +421,7 @@ impl Network {
         }
     }
 
-    /// The other end resets the connection.
+    /// Resets the connection, as if by the other end.
     pub(crate) fn be_reset(&mut self, id: EndpointId) {
         let Ok(stream) = self.stream(id) else { return };
         let other = stream.other();
@@ -429,7 +432,7 @@ impl Network {
         self.touched.extend(other.into_iter().chain([id]));
     }
 
-    /// The name that it is bound to.
+    /// Returns the address that the endpoint is bound to.
     pub(crate) fn local_address(&self, id: EndpointId) -> Result<Address, i32> {
         match self.endpoints.get(&id) {
             Some(Endpoint::Stream(stream)) => Ok(stream.name()),
@@ -439,7 +442,7 @@ impl Network {
         }
     }
 
-    /// The name that it is connected to.
+    /// Returns the address that the endpoint is connected to.
     pub(crate) fn peer_address(&self, id: EndpointId) -> Result<Address, i32> {
         let remote = match self.endpoints.get(&id) {
             Some(Endpoint::Stream(stream)) => stream.remote(),

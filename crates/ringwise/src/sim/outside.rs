@@ -1,9 +1,10 @@
-//! The network around a simulated program, from outside: who connects to it, whom it connects to.
+//! The network around a simulated program: sockets outside that it connects to, or that connect to
+//! it.
 //!
-//! What happens here is no operation: no fault befalls it, it takes no time, and it is in no trace.
-//! Calls give what there is and [`WouldBlock`](io::ErrorKind::WouldBlock) where there is nothing, so
-//! that a test on one thread goes the same way each time; see
-//! [`set_patience`](Outside::set_patience) for a test with several.
+//! Calls here are not operations: they have no faults, take no time and are not in the trace. A
+//! call returns [`WouldBlock`](io::ErrorKind::WouldBlock) if there is nothing to take, so that a
+//! test on one thread runs the same way each time. A test with several threads can use
+//! [`set_patience`](Outside::set_patience).
 
 use std::{
     fmt,
@@ -23,14 +24,15 @@ use crate::{
     },
 };
 
-/// The sockets of a simulated program. What [`net`](crate::net) tells of descriptors and sets on them
-/// holds for these too, and a [`Ring`](crate::Ring) on a simulation makes its sockets there.
+/// The sockets of a simulated program. The functions of [`net`](crate::net) that ask or configure a
+/// descriptor work on these too, and a [`Ring`](crate::Ring) on a simulation makes its sockets on
+/// the simulated network.
 impl Simulation {
-    /// As [`net::listen_tcp`](crate::net::listen_tcp), on the simulated network.
+    /// Works like [`net::listen_tcp`](crate::net::listen_tcp), on the simulated network.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` where somebody listens already, `EMFILE` at the limit of descriptors.
+    /// `EADDRINUSE` if the address is in use, `EMFILE` at the limit of descriptors.
     pub fn listen_tcp(
         &self,
         address: &SocketAddr,
@@ -39,8 +41,8 @@ impl Simulation {
         told(self.listen_at(&Address::Ip(*address), options))
     }
 
-    /// As [`net::listen_unix`](crate::net::listen_unix), on the simulated network. Its names are not
-    /// those of the simulated disk.
+    /// Works like [`net::listen_unix`](crate::net::listen_unix), on the simulated network. The
+    /// names of these sockets are not on the simulated disk.
     ///
     /// # Errors
     ///
@@ -49,7 +51,7 @@ impl Simulation {
         told(self.listen_at(&Address::from(path.as_ref()), &ListenOptions::default()))
     }
 
-    /// As [`net::tcp_socket`](crate::net::tcp_socket), on the simulated network.
+    /// Works like [`net::tcp_socket`](crate::net::tcp_socket), on the simulated network.
     ///
     /// # Errors
     ///
@@ -58,8 +60,8 @@ impl Simulation {
         told(self.stream_for(&address.into()))
     }
 
-    /// As [`net::udp_bind`](crate::net::udp_bind), on the simulated network. A datagram is lost where
-    /// nobody is bound, or the receiver has 256 that it did not take.
+    /// Works like [`net::udp_bind`](crate::net::udp_bind), on the simulated network. A datagram is
+    /// lost if no socket is bound to its destination, or if 256 datagrams already wait there.
     ///
     /// # Errors
     ///
@@ -68,7 +70,7 @@ impl Simulation {
         told(self.datagrams_at(&Address::Ip(*address)))
     }
 
-    /// A TCP connection between the program and the outside.
+    /// Makes a TCP connection between the program and the outside.
     ///
     /// # Errors
     ///
@@ -88,8 +90,8 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// `ECONNREFUSED`, or `ENOENT` for a Unix address, where the program does not listen;
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) where its backlog is full.
+    /// `ECONNREFUSED`, or `ENOENT` for a Unix address, if the program does not listen;
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if its backlog is full.
     pub fn connect(&self, address: impl Into<Address>) -> io::Result<Outside> {
         let address = address.into();
         let mut world = self.lock();
@@ -105,11 +107,11 @@ impl Simulation {
         Ok(Outside::new(self, endpoint))
     }
 
-    /// Listens outside, for the program to connect to.
+    /// Makes a listener outside, for the program to connect to.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` where somebody listens already.
+    /// `EADDRINUSE` if the address is in use.
     pub fn listen_outside(&self, address: impl Into<Address>) -> io::Result<OutsideListener> {
         let backlog = ListenOptions::default().backlog as usize;
         let listened = self.lock().network.listen(&address.into(), backlog, false);
@@ -117,11 +119,11 @@ impl Simulation {
         Ok(OutsideListener(End::new(self, endpoint)))
     }
 
-    /// A socket for datagrams outside.
+    /// Makes a datagram socket outside.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` where somebody is bound to the address.
+    /// `EADDRINUSE` if the address is in use.
     pub fn datagrams_outside(&self, address: &SocketAddr) -> io::Result<OutsideDatagrams> {
         let opened = self.lock().network.open_datagrams(&Address::Ip(*address));
         let endpoint = opened.map_err(io::Error::from_raw_os_error)?;
@@ -129,7 +131,7 @@ impl Simulation {
     }
 }
 
-/// An endpoint that is held outside, and closes with this.
+/// An endpoint held outside. Dropping this closes the endpoint.
 struct End {
     simulation: Simulation,
     endpoint: EndpointId,
@@ -141,7 +143,7 @@ impl End {
         End { simulation: simulation.clone(), endpoint, patience: Duration::ZERO }
     }
 
-    /// Does something with the endpoint; where it is not ready, waits as long as its patience goes.
+    /// Calls `make` on the endpoint. If the endpoint is not ready, waits at most for its patience.
     fn call<T>(&self, mut make: impl FnMut(&mut World, EndpointId) -> Answer<T>) -> io::Result<T> {
         let end = Instant::now() + self.patience;
         let mut world = self.simulation.lock();
@@ -173,21 +175,21 @@ impl fmt::Debug for End {
     }
 }
 
-/// What all sockets outside can do.
+/// Defines the methods of all sockets outside.
 macro_rules! outside {
     ($($name:ident)*) => { $(
         impl $name {
-            /// Makes calls wait for so much real time if they find nothing or no room, so that another
-            /// thread can bring something about. Zero unless set.
+            /// Sets how long, in real time, a call waits for another thread to act if it finds
+            /// nothing to take or no room. The default is zero.
             pub fn set_patience(&mut self, patience: Duration) {
                 self.0.patience = patience;
             }
 
-            /// The address of this socket.
+            /// Returns the address of this socket.
             ///
             /// # Errors
             ///
-            /// `EIO` if it exists no more.
+            /// `EIO` if the socket no longer exists.
             pub fn local_address(&self) -> io::Result<Address> {
                 told(self.0.simulation.lock().network.local_address(self.0.endpoint))
             }
@@ -197,8 +199,9 @@ macro_rules! outside {
 
 outside! { Outside OutsideListener OutsideDatagrams }
 
-/// The other end of one of the program's connections. It reads what the program sends, and the program
-/// receives what it writes. When it is dropped it closes, by a reset if something was not read.
+/// The outside end of one of the program's connections. It reads the bytes that the program sends,
+/// and the program receives the bytes that it writes. Dropping it closes the connection, with a
+/// reset if some bytes were not read.
 ///
 /// # Examples
 ///
@@ -225,7 +228,7 @@ impl Outside {
         Outside(End::new(simulation, endpoint))
     }
 
-    /// Ends directions of the connection.
+    /// Shuts down directions of the connection.
     ///
     /// # Errors
     ///
@@ -235,14 +238,15 @@ impl Outside {
         self.0.call(|world, at| world.network.shut(at, reads, writes).map_err(Stop::Failed))
     }
 
-    /// Ends the connection by a reset.
+    /// Ends the connection with a reset.
     pub fn reset(self) {
         let mut world = self.0.simulation.lock();
         world.network.reset(self.0.endpoint);
         world.settle_network();
     }
 
-    /// Vanishes: the program is not told, and nothing goes through any more. Only time tells.
+    /// Vanishes without telling the program: nothing passes in either direction any more. The
+    /// program notices only by a timeout.
     pub fn vanish(self) {
         let mut world = self.0.simulation.lock();
         let other = world.network.stream(self.0.endpoint).ok().and_then(|stream| stream.other());
@@ -306,18 +310,18 @@ impl Write for &Outside {
 pub struct OutsideListener(End);
 
 impl OutsideListener {
-    /// Takes a connection.
+    /// Accepts a connection.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) where there is none.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none.
     pub fn accept(&self) -> io::Result<Outside> {
         let accepted = self.0.call(|world, at| world.network.accept(at))?;
         Ok(Outside::new(&self.0.simulation, accepted))
     }
 }
 
-/// A socket for datagrams outside.
+/// A datagram socket outside.
 ///
 /// # Examples
 ///
@@ -340,17 +344,17 @@ impl OutsideDatagrams {
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` for one that is too long.
+    /// `EMSGSIZE` if the datagram is too long.
     pub fn send_to(&self, bytes: &[u8], to: impl Into<Address>) -> io::Result<usize> {
         let to = to.into();
         self.0.call(|world, at| world.network.send(at, bytes, Some(&to)))
     }
 
-    /// Takes a datagram, and tells whence it came.
+    /// Receives a datagram, and returns it with the sender's address.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) where there is none.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none.
     pub fn recv_from(&self) -> io::Result<(Vec<u8>, Address)> {
         let (bytes, from) = self.0.call(|world, at| world.network.receive(at, usize::MAX))?;
         Ok((bytes, from.unwrap_or(Address::UnixUnnamed)))

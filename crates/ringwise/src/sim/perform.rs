@@ -1,8 +1,7 @@
-//! Operations of the simulation as they take effect: what a descriptor allows, which fault
-//! befalls them, what the disk makes of them.
+//! Performs the simulation's operations: checks the descriptor, applies faults, and uses the disk.
 //!
-//! The counterpart of `sys/perform.rs`, with the kernel's checks in the kernel's order where the
-//! order shows.
+//! This is the counterpart of `sys/perform.rs`. It makes the kernel's checks, in the kernel's order
+//! where the order is visible.
 
 use crate::{
     buf::MOVED_BYTES_MAX,
@@ -17,7 +16,7 @@ use crate::{
 };
 
 impl World {
-    /// Makes an operation, unless a fault is in the way.
+    /// Performs an operation, unless a fault prevents it.
     pub(super) fn perform(&mut self, owner: u32, opcode: Opcode, deed: Deed) -> Outcome {
         let own = matches!(deed, Deed::Nop | Deed::Timeout { .. } | Deed::Refused(_));
         if !self.powered && !own {
@@ -53,7 +52,7 @@ impl World {
         }
     }
 
-    /// The operations that give nothing but whether they succeeded.
+    /// Performs the operations that return nothing but success or failure.
     fn perform_plain(&mut self, deed: &Deed) -> Result<(), i32> {
         match deed {
             Deed::Sync { file } => {
@@ -104,14 +103,15 @@ impl World {
             }
             Deed::Timeout { .. } => Err(libc::ETIME),
             Deed::Refused(errno) => Err(*errno),
-            // Closing is the end of the placeholder, which goes with the deed.
+            // A close drops its placeholder together with the deed.
             _ => Ok(()),
         }
     }
 
-    /// What an operation does to the disk that the power's loss interrupts; nobody is told.
+    /// Makes the changes to the disk of an operation that a power loss interrupts. Nobody gets its
+    /// result.
     pub(super) fn take_effect(&mut self, deed: &Deed) {
-        // What it would have answered is lost with the power.
+        // The answer is lost with the power.
         let _ = match deed {
             Deed::Write { file, offset, bytes, aligned } => {
                 self.write(None, (*file, *offset, *aligned), bytes).map(drop)
@@ -128,7 +128,8 @@ impl World {
         };
     }
 
-    /// The error that befalls an operation, if any. Every fault counts it.
+    /// Returns the error of a fault that strikes the operation, if any. Every fault counts the
+    /// operation.
     fn fault_of(&mut self, owner: u32, opcode: Opcode, deed: &Deed) -> Option<i32> {
         let needs_no_space = self.opens_existing(deed);
         let needs_no_thread = self.is_by_threads(owner, opcode);
@@ -156,7 +157,7 @@ impl World {
         errno
     }
 
-    /// Whether it opens a file that is there, which takes no space.
+    /// Returns whether the operation opens a file without creating it, which takes no space.
     fn opens_existing(&self, deed: &Deed) -> bool {
         let Deed::Open { place, flags, .. } = deed else { return false };
         let found = self
@@ -188,7 +189,7 @@ impl World {
         Ok(bytes)
     }
 
-    /// Writes. Without an opcode no fault is asked for.
+    /// Writes. Without an opcode no fault can strike.
     fn write(
         &mut self,
         opcode: Option<Opcode>,
@@ -215,7 +216,8 @@ impl World {
         Ok(count)
     }
 
-    /// Fewer bytes than `len`, and at least one; whole sectors of a direct transfer.
+    /// Returns fewer bytes than `len` and at least one; for direct I/O, whole sectors. Returns
+    /// `len` if there is nothing between.
     fn shorten(&mut self, len: usize, direct: bool) -> usize {
         let unit = if direct { SECTOR as usize } else { 1 };
         let units = len / unit;
@@ -246,7 +248,7 @@ impl World {
         }
     }
 
-    /// Names after those that were read of this open directory, as many as fit.
+    /// Reads the next names of an open directory, as many as fit.
     fn read_directory(&mut self, id: FileId, len: usize) -> Result<Vec<u8>, i32> {
         let file = self.files.get(id)?;
         if !file.reads() {
@@ -299,7 +301,7 @@ impl World {
         self.disk.find(start, &place.path, ending)?.existing()
     }
 
-    /// The directory that a path starts from.
+    /// Returns the directory that a path starts from.
     fn start_of(&self, place: &Place) -> Result<Inode, i32> {
         match place.base {
             Base::File(id) if !place.path.starts_with(b"/") => {

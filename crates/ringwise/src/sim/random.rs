@@ -1,14 +1,14 @@
 //! The simulation's only source of chance: numbers that follow from a seed.
 //!
 //! `SplitMix64` (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
-//! Each use has a stream of its own, so that a fault more does not change where the others fall.
+//! Each use has its own stream, so that adding a fault does not change where the others strike.
 
 /// A stream of numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The stream of this number that belongs to a seed.
+    /// Makes the stream of a seed that has this number.
     pub(crate) fn stream(seed: u64, number: u64) -> Random {
         let mut origin = Random(seed);
         let start = origin.next();
@@ -23,13 +23,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         // The bias is below 2^-32 for every bound that occurs here.
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     pub(crate) fn chance(&mut self, probability: f64) -> bool {
         ((self.next() >> 11) as f64) < probability * (1_u64 << 53) as f64
     }

@@ -1,8 +1,8 @@
-//! Sockets of a simulated program: made, named and configured without an operation, as the functions
-//! of [`net`](crate::net) do with real ones.
+//! The sockets of a simulated program: makes, names and configures them without an operation, as
+//! the functions of [`net`](crate::net) do with real sockets.
 //!
-//! Those functions know no loop, so a descriptor says by itself whether it leads into a simulation.
-//! A process that never made a simulated socket is asked nothing but one flag.
+//! Those functions know no loop, so the descriptor alone must tell whether it belongs to a
+//! simulation. A process that never made a simulated socket only checks one flag.
 
 use std::{
     sync::{
@@ -25,18 +25,18 @@ use crate::{
     sync::lock,
 };
 
-/// Whether there ever was a simulated socket.
+/// Whether this process ever made a simulated socket.
 static ANY: AtomicBool = AtomicBool::new(false);
-/// The simulations that have some.
+/// The simulations that have made sockets.
 static ALL: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
-/// An end of the simulated network, and whose it is.
+/// An endpoint of a simulated network, and its simulation.
 pub(crate) struct SimulatedSocket {
     simulation: Simulation,
     endpoint: EndpointId,
 }
 
-/// The simulated socket that a descriptor leads to, if it does.
+/// Returns the simulated socket that a descriptor stands for, if any.
 pub(crate) fn find(descriptor: &Descriptor) -> Option<SimulatedSocket> {
     if !ANY.load(Ordering::Acquire) {
         return None;
@@ -53,7 +53,7 @@ pub(crate) fn find(descriptor: &Descriptor) -> Option<SimulatedSocket> {
 }
 
 impl Simulation {
-    /// Sees to it that its sockets are found by their descriptors.
+    /// Lets `find` find this simulation's sockets.
     fn enlist(&self) {
         let mut all = lock(&ALL);
         all.retain(|other| other.strong_count() > 0);
@@ -64,7 +64,7 @@ impl Simulation {
         ANY.store(true, Ordering::Release);
     }
 
-    /// A descriptor of a new endpoint.
+    /// Makes an endpoint and returns its descriptor.
     pub(super) fn open_endpoint(
         &self,
         make: impl FnOnce(&mut Network) -> Result<EndpointId, i32>,
@@ -87,7 +87,7 @@ impl Simulation {
         self.open_endpoint(|network| network.listen(name, backlog, shares))
     }
 
-    /// A stream socket for this kind of address.
+    /// Makes a stream socket for this kind of address.
     pub(crate) fn stream_for(&self, address: &Address) -> Result<Descriptor, i32> {
         let is_unix = address.ip().is_none();
         self.open_endpoint(|network| Ok(network.open_stream(is_unix)))

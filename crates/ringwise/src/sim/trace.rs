@@ -1,8 +1,8 @@
-//! What happened in a simulation, as text: one line for each event, the same for the same seed.
+//! The events of a simulation as text: one line for each event, the same for the same seed.
 
 use std::{collections::VecDeque, fmt};
 
-/// As many lines are kept; older ones are dropped.
+/// The most lines that are kept; older ones are dropped.
 const LINES_MAX: usize = 1 << 16;
 
 /// The lines.

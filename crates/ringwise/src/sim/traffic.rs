@@ -1,10 +1,9 @@
-//! Calls on sockets of the simulation: which fault befalls them, what they come to, and how they
-//! wait.
+//! Calls on the simulation's sockets: their faults, their results, and how they wait.
 //!
-//! A call that finds nothing, or no room, waits in its direction of its endpoint, behind those that
-//! came before it, and is tried again when something happened there. Whatever happens has all its
-//! consequences at once: time passes by [`Delay`](crate::sim::Fault::Delay) and by timeouts, before
-//! a call is made.
+//! Each endpoint has a lane, which is a queue, for each direction. A call that finds nothing to
+//! take, or no room, waits at the end of its lane and is tried again when something changes at the
+//! endpoint. A call has all its effects at once. Time passes only before a call is performed, by
+//! [`Delay`](crate::sim::Fault::Delay) and by timeouts.
 
 use std::collections::VecDeque;
 
@@ -19,19 +18,19 @@ use crate::{
     },
 };
 
-/// The calls that wait at an endpoint, outwards or not.
+/// A lane: the endpoint, and whether the calls that wait there go outwards.
 pub(super) type Lane = (EndpointId, bool);
 
-/// What came of one attempt.
+/// The result of one attempt.
 enum Step {
     Done(Outcome),
-    /// The same call has more to come.
+    /// A result of a call that goes on.
     More(Outcome),
     NotReady,
 }
 
 impl World {
-    /// Makes a call on a socket, or lets it wait.
+    /// Performs a call on a socket, or lets it wait.
     pub(super) fn begin_exchange(&mut self, pending: Pending) {
         let Deed::Exchange { endpoint, ref exchange } = pending.action.deed else {
             unreachable!("asked for exchanges only")
@@ -44,7 +43,7 @@ impl World {
         } else if let Some(errno) = self.fault_on_socket(pending.action.opcode, endpoint) {
             self.answer(pending, Err(errno));
         } else if !is_first && is_quiet(exchange) {
-            // It never waits, and must not overtake.
+            // A quiet send never waits, and it must not overtake the calls that do.
             self.answer(pending, Ok(0));
         } else {
             self.waiting.entry(lane).or_default().push_back(pending);
@@ -58,7 +57,8 @@ impl World {
         self.deliver(number, owner, &action.to_string(), Outcome::of(result));
     }
 
-    /// What befalls a call before it is made. Every fault counts it.
+    /// Applies the faults that strike before a call is performed, and returns their error. Every
+    /// fault counts the call.
     fn fault_on_socket(&mut self, opcode: Opcode, endpoint: EndpointId) -> Option<i32> {
         let interrupted = self.faults.strike(Fault::Interrupted, opcode).then_some(libc::EINTR);
         let again = self.faults.strike(Fault::Again, opcode).then_some(libc::EAGAIN);
@@ -74,13 +74,13 @@ impl World {
         interrupted.or(again)
     }
 
-    /// The other end of a connection vanishes: only time tells.
+    /// Makes the other end of a connection vanish. Only a timeout notices.
     pub(super) fn cut(&mut self, endpoint: EndpointId) {
         self.network.cut(endpoint);
         self.expect_silence(endpoint);
     }
 
-    /// Sees to it that silence comes to an end, where it does.
+    /// Schedules the timeout that ends silence, if there is one.
     pub(super) fn expect_silence(&mut self, endpoint: EndpointId) {
         let patience = self.network.stream(endpoint).ok().and_then(|stream| stream.patience_ns());
         if let Some(after_ns) = patience {
@@ -98,7 +98,7 @@ impl World {
         self.settle_network();
     }
 
-    /// Does what follows from what happened, until nothing more does.
+    /// Tries waiting calls again at the endpoints that changed, until nothing more changes.
     pub(super) fn settle_network(&mut self) {
         let mut has_changed = false;
         loop {
@@ -113,7 +113,7 @@ impl World {
             }
         }
         if has_changed {
-            // Whoever looks from outside.
+            // Wakes threads that wait outside.
             self.stirred.notify_all();
         }
     }
@@ -126,7 +126,7 @@ impl World {
         self.settle_network();
     }
 
-    /// Makes the calls that wait on a lane, in order, until one goes on waiting.
+    /// Performs the calls that wait in a lane, in order, until one is still not ready.
     fn serve(&mut self, lane: Lane) {
         let Some(mut queue) = self.waiting.remove(&lane) else { return };
         while let Some(mut pending) = queue.pop_front() {
@@ -187,7 +187,8 @@ impl World {
                         break Ok(*moved);
                     }
                 };
-                // Silence counts from when something was sent into it.
+                // If the other end has vanished, a timeout for unanswered bytes starts with the
+                // send.
                 self.expect_silence(id);
                 step_of(answer)
             }
@@ -218,7 +219,7 @@ impl World {
         }
     }
 
-    /// A call with several results goes on, unless the kernel ends it.
+    /// Continues a call with several results, unless a fault ends it.
     fn go_on(&mut self, opcode: Opcode, outcome: Outcome) -> Step {
         let ends = self.faults.strike(Fault::MultishotEnds, opcode);
         if ends { Step::Done(outcome) } else { Step::More(outcome) }
@@ -276,7 +277,7 @@ impl World {
         self.network.receive(id, len)
     }
 
-    /// Takes a call out that waits. A send that has sent something tells how much.
+    /// Removes a waiting call. For a send, also returns how many bytes it has sent.
     pub(super) fn take_waiting(
         &mut self,
         is_it: impl Fn(&Pending) -> bool,
@@ -298,12 +299,12 @@ impl World {
         Some((pending, moved))
     }
 
-    /// Everything that waits, by lanes.
+    /// Removes all waiting calls, lane by lane.
     pub(super) fn take_all_waiting(&mut self) -> impl Iterator<Item = Pending> + use<> {
         std::mem::take(&mut self.waiting).into_values().flat_map(VecDeque::into_iter)
     }
 
-    /// The power fails: no connection is left, and nobody is told before it is back.
+    /// Resets all connections, because the power fails.
     pub(super) fn lose_network(&mut self) {
         let endpoints: Vec<_> = self.files.endpoints().collect();
         endpoints.into_iter().for_each(|endpoint| self.network.reset(endpoint));

@@ -1,9 +1,10 @@
-//! What the loops of a simulation share: time, the disk, open files, and what is in flight.
+//! The state that the loops of a simulation share: time, the disk, open files, and operations in
+//! flight.
 //!
-//! An operation that is handed over waits here until it is due, which is at once unless a fault
-//! delays it, and takes effect then, all at once; its outcome lies in its loop's mailbox until the
-//! loop takes it. Operations are made one after the other in the order of their times, so that the
-//! same program with the same seed does the same. Nothing here waits; that is the driver's.
+//! An operation is due at once, unless a fault delays it. It takes effect in one step when it is
+//! due, and its outcome lies in its loop's mailbox until the loop takes it. Operations take effect
+//! one after the other in the order of their times, so the same program with the same seed gives
+//! the same run. Nothing here sleeps: the driver does that.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
@@ -34,19 +35,20 @@ pub(super) struct Pending {
     pub(super) action: Action,
 }
 
-/// When an operation is due; two at the same time come in the order of their submission.
+/// The time at which an operation is due, and its number. Operations that are due at the same time
+/// run in the order of their submission.
 type Due = (u64, u64);
 
-/// The streams of chance that are not a fault's.
+/// The streams of random numbers that do not belong to a fault.
 const LATENCY_STREAM: u64 = 1;
 const SHORTNESS_STREAM: u64 = 2;
 const DISK_STREAM: u64 = 3;
 const SUBMIT_STREAM: u64 = 4;
 
-/// The owner of what no loop asked for.
+/// The owner of events that no loop asked for.
 const NOBODY: u32 = u32::MAX;
 
-/// As many submits are refused one after the other, at most.
+/// The most submits that are refused one after the other.
 const REFUSALS_MAX: u32 = 8;
 
 /// Everything that the loops of a simulation share.
@@ -59,9 +61,9 @@ pub(crate) struct World {
     pub(super) disk: Disk,
     pub(super) files: Files,
     pub(super) network: Network,
-    /// Calls on sockets that wait there.
+    /// Calls that wait at a socket.
     pub(super) waiting: BTreeMap<Lane, VecDeque<Pending>>,
-    /// Told whenever something on the network may have changed.
+    /// Notified when something on the network may have changed.
     pub(super) stirred: Arc<Condvar>,
     pub(super) faults: Faults,
     pub(super) trace: Trace,
@@ -71,11 +73,11 @@ pub(crate) struct World {
     wakers: BTreeMap<u32, Waker>,
     /// Loops that sleep until their waker is used.
     asleep: BTreeSet<u32>,
-    /// Which loop makes which operations by threads of its own.
+    /// The operations that a loop performs on its own threads.
     by_threads: HashSet<(u32, Opcode)>,
     loops: u32,
     operations: u64,
-    /// Submits refused since the last that was not.
+    /// The number of submits refused since the last accepted one.
     refusals: u32,
     latency: Random,
     pub(super) shortness: Random,
@@ -117,7 +119,7 @@ impl World {
         self.faults.add(self.seed, fault, when);
     }
 
-    /// A new loop's number.
+    /// Registers a new loop and returns its number.
     pub(super) fn join(&mut self, waker: Waker) -> u32 {
         let number = self.loops;
         self.loops += 1;
@@ -126,8 +128,8 @@ impl World {
         number
     }
 
-    /// A loop is gone: what it has in flight takes place, but for what waits at a socket, and nobody
-    /// is told.
+    /// Removes a loop. Its operations in flight still take effect, except those that wait at a
+    /// socket, and nobody gets their results.
     pub(super) fn leave(&mut self, number: u32) {
         let untaken = self.mailboxes.remove(&number).unwrap_or_default();
         for (_, outcome) in untaken {
@@ -140,7 +142,7 @@ impl World {
         while self.take_waiting(|pending| pending.owner == number).is_some() {}
     }
 
-    /// Such operations of a loop need no thread of the kernel from now on.
+    /// From now on these operations of a loop need no thread of the kernel.
     pub(super) fn leave_to_threads(&mut self, owner: u32, opcode: Opcode) {
         self.by_threads.insert((owner, opcode));
     }
@@ -149,12 +151,12 @@ impl World {
         self.by_threads.contains(&(owner, opcode))
     }
 
-    /// A loop is about to sleep, for want of anything to do.
+    /// Notes that a loop has nothing to do and is about to sleep.
     pub(super) fn fall_asleep(&mut self, number: u32) {
         self.asleep.insert(number);
     }
 
-    /// Whoever sleeps looks again.
+    /// Wakes all loops that sleep, so that they look for results.
     pub(super) fn wake_all(&mut self) {
         for number in std::mem::take(&mut self.asleep) {
             if let Some(waker) = self.wakers.get(&number) {
@@ -163,7 +165,7 @@ impl World {
         }
     }
 
-    /// How many of `queued` operations a submit of loop `owner` takes.
+    /// Returns how many of the `queued` operations a submit of loop `owner` takes.
     pub(super) fn admit(&mut self, owner: u32, queued: usize) -> Result<usize, i32> {
         if queued == 0 {
             return Ok(0);
@@ -185,7 +187,7 @@ impl World {
         Ok(queued)
     }
 
-    /// Takes an operation over, and gives the number by which its outcome comes back.
+    /// Takes over an operation. Returns the number under which its outcome comes back.
     pub(super) fn hand_over(&mut self, owner: u32, action: Action) -> u64 {
         let number = self.operations;
         self.operations += 1;
@@ -199,24 +201,24 @@ impl World {
         number
     }
 
-    /// Something that nobody asked for happens then.
+    /// Schedules an event that no loop asked for.
     pub(super) fn schedule(&mut self, due_ns: u64, action: Action) {
         let number = self.operations;
         self.operations += 1;
         self.pending.insert((due_ns, number), Pending { number, owner: NOBODY, action });
     }
 
-    /// What a loop's operations gave, in the order in which they were done.
+    /// Takes the outcomes of a loop's operations, in the order in which they finished.
     pub(super) fn take(&mut self, owner: u32) -> VecDeque<(u64, Outcome)> {
         self.mailboxes.get_mut(&owner).map(std::mem::take).unwrap_or_default()
     }
 
-    /// Whether a loop has outcomes to take.
+    /// Returns whether a loop has outcomes to take.
     pub(super) fn has_mail(&self, owner: u32) -> bool {
         self.mailboxes.get(&owner).is_some_and(|mailbox| !mailbox.is_empty())
     }
 
-    /// Does what is due.
+    /// Runs everything that is due.
     pub(super) fn catch_up(&mut self) {
         while let Some(entry) = self.pending.first_entry() {
             if entry.key().0 > self.clock_ns {
@@ -227,12 +229,12 @@ impl World {
         }
     }
 
-    /// When the next thing happens by itself.
+    /// Returns the time of the next scheduled event.
     pub(super) fn next_due(&self) -> Option<u64> {
         self.pending.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Moves the clock, and does what falls due on the way, each at its time.
+    /// Moves the clock forward and runs everything that falls due on the way, each at its time.
     pub(super) fn advance_to(&mut self, time_ns: u64) {
         while let Some(due) = self.next_due().filter(|due| *due <= time_ns) {
             self.clock_ns = self.clock_ns.max(due);
@@ -241,8 +243,8 @@ impl World {
         self.clock_ns = self.clock_ns.max(time_ns);
     }
 
-    /// With a clock that stands still: does the next thing that is not a timeout, as if it had
-    /// taken no time. False where there is none.
+    /// Runs the next event that is not a timeout, as if it took no time. Returns false if there is
+    /// none. This is for a manual clock.
     pub(super) fn hurry(&mut self) -> bool {
         let is_work = |(_, pending): &(&Due, &Pending)| !pending.action.deed.is_time();
         let Some(due) = self.pending.iter().find(is_work).map(|(due, _)| *due) else {
@@ -256,7 +258,8 @@ impl World {
 
     fn finish(&mut self, pending: Pending) {
         self.disk.set_time(self.clock_ns);
-        // Delays and submits that were struck show by themselves.
+        // The trace shows struck delays and submits by itself, so they are not noted at this
+        // operation.
         self.faults.take_struck();
         if self.powered && self.faults.strike(Fault::PowerLoss, pending.action.opcode) {
             let due = (self.clock_ns, pending.number);
@@ -291,7 +294,7 @@ impl World {
 
     pub(super) fn deliver(&mut self, number: u64, owner: u32, what: &str, outcome: Outcome) {
         let told = match outcome.payload {
-            // The number of a real descriptor is another in each run.
+            // The number of a real descriptor differs between runs.
             Payload::Opened(_) => format!("file {}", self.files.last_opened()),
             _ if outcome.result < 0 => Errno(-outcome.result).to_string(),
             _ => outcome.result.to_string(),
@@ -353,12 +356,12 @@ impl World {
         Outcome::of(Ok(0))
     }
 
-    /// Ends an operation that was never made.
+    /// Ends an operation that was never performed.
     fn give_back(&mut self, pending: Pending, errno: i32) {
         let Pending { number, owner, action } = pending;
         let what = action.to_string();
         if let (Deed::Close { placeholder, .. }, libc::ECANCELED) = (action.deed, errno) {
-            // The number stays open and goes back to the operation, which owns it again.
+            // The descriptor stays open and goes back to the operation, which owns it again.
             let _ = std::os::fd::IntoRawFd::into_raw_fd(placeholder);
         }
         let payload = if errno == libc::ECANCELED { Payload::NeverRan } else { Payload::Nothing };
@@ -366,7 +369,7 @@ impl World {
         self.deliver(number, owner, &what, outcome);
     }
 
-    /// The power fails. What is in flight may have taken place; the disk keeps what it keeps.
+    /// Cuts the power. Each operation in flight takes effect or not, and the disk crashes.
     pub(super) fn lose_power(&mut self) {
         if !self.powered {
             return;
@@ -411,7 +414,8 @@ impl World {
         }
     }
 
-    /// What is in flight and needs power, in an order that a kernel could choose.
+    /// Takes the operations in flight that need power, in a random order that a kernel could
+    /// choose.
     fn take_in_flight(&mut self) -> Vec<Pending> {
         let needs_power = |pending: &Pending| {
             let deed = &pending.action.deed;
@@ -432,7 +436,7 @@ impl World {
         taken
     }
 
-    /// The machine starts again, if it was off.
+    /// Starts the machine again if it was off.
     pub(super) fn restore_power(&mut self) {
         if !self.powered {
             self.powered = true;

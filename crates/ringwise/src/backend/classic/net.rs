@@ -1,12 +1,14 @@
-//! Calls on sockets: tried at once, and waited for in an epoll set where each socket is put in once.
+//! Calls on sockets. They are tried at once, or wait in an epoll set, to which each socket is added
+//! once.
 //!
-//! A socket is registered edge-triggered when a call on it first has to wait, and stays: no system
-//! call for each wait. What the last call said of it is remembered, so that none is made whose
-//! answer is known, and a receive that got less than it had room for says that a TCP socket is empty
-//! (epoll(7)), unless urgent data came: what lies behind the mark makes no event of its own. Calls in one direction keep the order in which they came. A call that has several
-//! results has at most 32 in a row, then the others have theirs.
+//! A socket is registered edge-triggered when a call on it first has to wait, and stays registered,
+//! so that a wait needs no syscall. The result of the last call is remembered, so that no call is
+//! made whose answer is known. If a receive on a TCP socket gets less than it has room for, the
+//! socket is empty (epoll(7)). This is not so if urgent data came, since data behind the urgent
+//! mark makes no event of its own. Calls in one direction keep their order. A call with several
+//! results has at most 32 in a row; then the other calls have their turn.
 //!
-//! Buffers of a group are taken when a socket is ready: those that are silent keep none.
+//! A buffer of a group is taken when a socket is ready, so silent sockets keep none.
 //!
 //! # Safety
 //!
@@ -38,7 +40,8 @@ use crate::{
 
 /// Marks a socket's number in the set.
 pub(super) const SOCKET: u64 = 1 << 32;
-/// Results of one call, or of the calls in one direction of a socket, before others have a turn.
+/// The most results of one call, or of the calls in one direction of a socket, before others have a
+/// turn.
 const TURN: usize = 32;
 
 /// The sockets that calls wait for, or waited for.
@@ -46,7 +49,7 @@ const TURN: usize = 32;
 pub(super) struct Sockets {
     by_number: Vec<Option<Box<Socket>>>,
     waiting: usize,
-    /// Those whose turn ended with more to come.
+    /// Sockets whose turn ended with more to come.
     leftover: Vec<RawFd>,
 }
 
@@ -55,22 +58,23 @@ struct Socket {
     serial: u64,
     is_registered: bool,
     is_tcp: bool,
-    /// Urgent data came once: a receive ends at its mark, and more may lie behind it.
+    /// Whether urgent data came once. A receive ends at its mark, and more may lie behind it.
     had_urgent: bool,
-    /// The set was asked to tell of room for sending.
+    /// Whether the set was asked to report room for sending.
     watches_sends: bool,
-    /// The last receive emptied it, and no event came since.
+    /// Whether the last receive emptied it and no event came since.
     is_drained: bool,
-    /// The last send filled it, and no event came since.
+    /// Whether the last send filled it and no event came since.
     is_full: bool,
-    /// The other end is gone or sends no more, so an empty socket has yet to say so.
+    /// Whether the other end is gone or sends no more. A receive on an empty socket has yet to
+    /// report this.
     has_ended: bool,
     in_leftover: bool,
     receivers: Receivers,
     senders: VecDeque<Sender>,
 }
 
-/// Receiving calls in their order. The first is mostly the only one, and lies in place.
+/// Receiving calls in their order. Usually there is only the first, which needs no allocation.
 #[derive(Debug, Default)]
 struct Receivers {
     first: Option<Job>,
@@ -82,15 +86,15 @@ struct Sender {
     job: Job,
     /// Bytes sent so far.
     moved: usize,
-    /// A connect that is under way.
+    /// Whether a connect is in progress.
     has_begun: bool,
 }
 
-/// What came of one attempt.
+/// The result of one attempt.
 enum Step {
     /// The last result, and whether it was less than there was room for.
     Done(Cqe, bool),
-    /// As that, with more to come.
+    /// The same, with more results to come.
     One(Cqe, bool),
     NotReady,
     MustBlock,
@@ -105,7 +109,7 @@ impl Sockets {
         !self.leftover.is_empty()
     }
 
-    /// Makes a call on a socket, or lets it wait. The job comes back where it can only be made by
+    /// Makes a call on a socket, or lets it wait. Returns the job if it can only be made by
     /// blocking.
     pub(super) fn start(
         &mut self,
@@ -121,7 +125,8 @@ impl Sockets {
         }
         let socket = self.by_number[at].get_or_insert_default();
         if socket.serial != serial || serial == 0 {
-            // Nothing waits on the socket that had the number: it would hold it open.
+            // No call waits on the earlier socket with this number: a waiting call would have kept
+            // that socket open.
             let (receivers, senders) =
                 (std::mem::take(&mut socket.receivers), std::mem::take(&mut socket.senders));
             let in_leftover = socket.in_leftover;
@@ -147,7 +152,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Makes the calls that wait for a socket of which the set has told.
+    /// Makes the calls that wait for a socket that the set has reported.
     pub(super) fn serve(
         &mut self,
         epoll: &OwnedFd,
@@ -173,7 +178,7 @@ impl Sockets {
         self.waiting = self.waiting + socket.len() - before;
     }
 
-    /// Goes on with those whose turn had ended.
+    /// Goes on with the sockets whose turn had ended.
     pub(super) fn serve_leftover(&mut self, epoll: &OwnedFd, ready: &mut impl Extend<Cqe>) {
         for fd in std::mem::take(&mut self.leftover) {
             let Some(Some(socket)) = self.by_number.get_mut(fd as usize) else { continue };
@@ -187,7 +192,8 @@ impl Sockets {
         }
     }
 
-    /// Gives up the call of this number on a socket. A send that has sent something tells how much.
+    /// Cancels the call with this number on a socket. If a send has sent something, its result says
+    /// how much.
     pub(super) fn cancel(&mut self, user_data: u64, fd: Option<RawFd>) -> Option<Cqe> {
         let socket = self.by_number.get_mut(usize::try_from(fd?).ok()?)?.as_mut()?;
         let cancelled = socket.cancel(user_data)?;
@@ -201,8 +207,8 @@ impl Socket {
         self.receivers.len() + self.senders.len()
     }
 
-    /// Makes the receiving calls that wait, in order, as far as there is something for them and
-    /// their turn goes.
+    /// Makes the receiving calls that wait, in order, until there is nothing left for them or their
+    /// turn is over.
     fn receive(&mut self, fd: RawFd, ready: &mut impl Extend<Cqe>, leftover: &mut Vec<RawFd>) {
         for _ in 0..TURN {
             let first = self.receivers.first.as_ref();
@@ -229,17 +235,17 @@ impl Socket {
         }
     }
 
-    /// Whether a receive that gets less than it has room for says that there is no more.
+    /// Returns whether a receive that gets less than it has room for proves that there is no more.
     fn tells_end(&self) -> bool {
         self.is_tcp && !self.has_ended && !self.had_urgent
     }
 
-    /// Begins a sending call. It comes back where it can only be made by blocking.
+    /// Starts a sending call. Returns it if it can only be made by blocking.
     fn start_sender(&mut self, job: Job, ready: &mut impl Extend<Cqe>) -> Option<Job> {
         let mut sender = Sender { job, moved: 0, has_begun: false };
         let in_turn = self.senders.is_empty() && !self.is_full;
         if !in_turn && is_quiet(&sender.job) {
-            // It never waits, and must not overtake.
+            // A quiet send never waits, and it must not overtake the calls that do.
             ready.extend([sender.job.done(0)]);
             return None;
         }
@@ -257,7 +263,7 @@ impl Socket {
         None
     }
 
-    /// Makes the sending calls that wait, in order, as far as there is room.
+    /// Makes the sending calls that wait, in order, while there is room.
     fn send(&mut self, fd: RawFd, ready: &mut impl Extend<Cqe>) {
         while let Some(sender) = self.senders.front_mut() {
             let step = if sender.has_begun { sender.connected(fd) } else { sender.attempt() };
@@ -274,8 +280,8 @@ impl Socket {
         }
     }
 
-    /// Sees to it that the set tells of what the waiting calls wait for. Where that cannot be, they
-    /// fail.
+    /// Makes sure that the set reports the events that the waiting calls wait for. If this fails,
+    /// the calls fail.
     fn watch(&mut self, epoll: &OwnedFd, fd: RawFd, ready: &mut impl Extend<Cqe>) {
         let needs_sends = !self.senders.is_empty() && !self.watches_sends;
         if self.len() == 0 || (self.is_registered && !needs_sends) {
@@ -301,7 +307,7 @@ impl Socket {
         let mut events = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
         events.set(EventFlags::OUT, self.watches_sends);
         let data = EventData::new_u64(SOCKET | fd as u64);
-        // Either tells of what is ready by now, so nothing is missed.
+        // Both calls report what is ready already, so nothing is missed.
         let result = if self.is_registered {
             epoll::modify(epoll, file, data, events)
         } else {
@@ -343,7 +349,7 @@ impl Receivers {
         std::mem::replace(&mut self.first, self.rest.pop_front())
     }
 
-    /// Takes the call of this number out; whether it was there.
+    /// Removes the call with this number. Returns whether it was there.
     fn remove(&mut self, user_data: u64) -> bool {
         if self.first.as_ref().is_some_and(|job| job.user_data == user_data) {
             return self.pop().is_some();
@@ -354,7 +360,7 @@ impl Receivers {
 }
 
 impl Sender {
-    /// Goes on as far as is possible without waiting. What was sent before an error counts.
+    /// Goes on as far as is possible without waiting. Bytes that were sent before an error count.
     fn attempt(&mut self) -> Step {
         let result = loop {
             // SAFETY: invariant 1: the operation is in its slot until this job's result is taken.
@@ -371,7 +377,7 @@ impl Sender {
                         let len = remaining(header);
                         (send_message(file, header, libc::MSG_DONTWAIT), len, manner)
                     }
-                    // A write of a socket.
+                    // A write to a socket.
                     _ => match self.job.attempt() {
                         Attempt::Done(cqe) => return Step::Done(cqe, false),
                         Attempt::NotReady => return Step::NotReady,
@@ -395,10 +401,10 @@ impl Sender {
         Step::Done(self.job.done(result), false)
     }
 
-    /// What a connect came to that does not wait.
+    /// Handles the result of a connect that does not wait.
     fn connected_or_begun(&mut self, result: i32) -> Step {
         match result {
-            // So many wait at a Unix listener already, which cannot be waited for.
+            // The backlog of a Unix listener is full, and epoll cannot wait for room in it.
             result if result == -libc::EAGAIN => Step::MustBlock,
             result if result == -libc::EINPROGRESS => {
                 self.has_begun = true;
@@ -435,7 +441,7 @@ fn attempt_receive(job: &Job, fd: RawFd) -> Step {
             // SAFETY: as above.
             unsafe { transfer(&job.call, libc::MSG_DONTWAIT) }
         }
-        // A read of a socket.
+        // A read from a socket.
         _ => match job.attempt() {
             Attempt::Done(cqe) => return Step::Done(cqe, false),
             Attempt::NotReady | Attempt::MustBlock => return Step::NotReady,

@@ -1,11 +1,10 @@
 //! A bounded pool of threads that make calls and hand back results.
 //!
-//! To a slot, a thread of this pool is what the kernel is: it follows the call's addresses until
-//! the result is out. Threads start when there is more work than idle threads, and end after ten
-//! idle seconds, so a loop that stops costs nothing. In a runtime they hand their results out by
-//! themselves, by which they come to use the loop and to run users' code ([`HandOut`]). What may wait
-//! without end (a pipe) should not come here: it waits for its file to be ready elsewhere
-//! (`readiness.rs`).
+//! For a slot, a thread of this pool is like the kernel: it follows the call's addresses until the
+//! result is out. Threads start when there is more work than idle threads, and end after ten idle
+//! seconds, so a loop that stops costs nothing. In a runtime the threads hand out their results
+//! themselves, and so use the loop and run users' code ([`HandOut`]). Calls that may wait forever
+//! (on a pipe) should not come here: they wait in `readiness.rs` until their file is ready.
 //!
 //! # Safety
 //!
@@ -42,12 +41,14 @@ use crate::{
     },
 };
 
-/// As long as the kernel keeps its own idle workers (io_uring/io-wq.c, `WORKER_IDLE_TIMEOUT` is
-/// five seconds); twice that, since starting a thread costs us more.
+/// How long an idle thread stays. This is twice as long as the kernel keeps its own idle workers
+/// (five seconds, `WORKER_IDLE_TIMEOUT` in io_uring/io-wq.c), since starting a thread costs more
+/// here.
 const IDLE_TIME: Duration = Duration::from_secs(10);
-/// Calls are shallow; the standard library's 2 MiB is address space for nothing.
+/// The stack of a thread. Calls are shallow, and the standard library's 2 MiB would waste address
+/// space.
 const STACK_BYTES: usize = 128 << 10;
-/// Where they hand results out: wakers and what buffers drop are a user's code.
+/// The stack of a thread that hands out results: wakers and drops of buffers run users' code.
 #[cfg(feature = "tokio")]
 const USERS_STACK_BYTES: usize = 2 << 20;
 
@@ -62,14 +63,15 @@ pub(crate) struct Job {
 // SAFETY: the addresses are valid on any thread until the result is taken; see the header.
 unsafe impl Send for Job {}
 
-/// A socket's number, and its descriptor's serial, which tells it from a socket that had the number before.
+/// A socket's number, and its descriptor's serial, which distinguishes it from an earlier socket
+/// with the same number.
 #[derive(Clone, Copy)]
 pub(crate) struct SocketName {
     pub(crate) fd: RawFd,
     pub(crate) serial: u64,
 }
 
-/// What a call waits for: a descriptor to become readable, or writable.
+/// The event that a call waits for: a descriptor becomes readable, or writable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub(crate) fd: RawFd,
@@ -82,11 +84,11 @@ impl Stream {
     }
 }
 
-/// What came of a call that must not block.
+/// The result of a call that must not block.
 pub(crate) enum Attempt {
     Done(Cqe),
     NotReady,
-    /// Its file cannot be asked not to block.
+    /// A call on its file may block.
     MustBlock,
 }
 
@@ -129,7 +131,7 @@ impl Job {
         fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 
-    /// What a call waits for that may wait without end.
+    /// Returns what a call waits for, if it may wait forever.
     pub(crate) fn stream(&self) -> Option<Stream> {
         if !matches!(self.blocking, Blocking::Unbounded | Blocking::Socket { .. }) {
             return None;
@@ -143,11 +145,11 @@ impl Job {
         }
     }
 
-    /// The socket that it works on.
+    /// Returns the socket that it works on, if any.
     pub(crate) fn socket(&self) -> Option<SocketName> {
         let serial = match self.blocking {
             Blocking::Socket { serial } => serial,
-            // It is asked all the same: the answer is the kernel's.
+            // The call is made all the same: the kernel gives the answer.
             _ if self.call.is_on_socket() => 0,
             _ => return None,
         };
@@ -171,7 +173,7 @@ impl Job {
         result.map(|result| self.done(result))
     }
 
-    /// The time that this job waits, where it is a timeout.
+    /// Returns the time that this job waits, if it is a timeout.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         let Call::Timeout { after } = self.call else { return None };
         // SAFETY: as in `run`.
@@ -199,8 +201,8 @@ struct Shared {
     state: Mutex<State>,
     work: Condvar,
     wake: OwnedFd,
-    /// Hands results out on the thread that made the call, where the loop may be used by any; false
-    /// where somebody else uses it.
+    /// Hands out results on the thread that made the call, if any thread may use the loop. Returns
+    /// false if somebody else uses the loop.
     #[cfg(feature = "tokio")]
     hand_out: OnceLock<HandOut>,
 }
@@ -223,14 +225,14 @@ struct State {
     done: Vec<Cqe>,
     threads: usize,
     idle: usize,
-    /// The loop sleeps, or is about to: the next result has to wake it.
+    /// Whether the loop sleeps, or is about to: then the next result has to wake it.
     loop_sleeps: bool,
-    /// Somebody asked the loop to look again.
+    /// Whether somebody asked the loop to look again.
     is_nudged: bool,
     closed: bool,
 }
 
-/// Wakes the loop from another thread, to look again at what it has parked.
+/// Wakes the loop from another thread, so that it looks again at its parked operations.
 impl Wake for Shared {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -258,11 +260,11 @@ impl WorkerPool {
         Ok(WorkerPool { shared: Arc::new(shared), threads_max })
     }
 
-    /// From now on a thread whose result would wake the loop calls this instead, without a lock, and
-    /// wakes the loop only where it says false.
+    /// From now on a thread whose result would wake the loop calls `hand_out` instead, without a
+    /// lock. It wakes the loop only if `hand_out` returns false.
     #[cfg(feature = "tokio")]
     pub(crate) fn hand_out_by(&self, hand_out: HandOut) {
-        // Only the first counts: a loop is driven by one driver.
+        // Only the first call counts, since a loop has one driver.
         let _ = self.shared.hand_out.set(hand_out);
     }
 
@@ -277,8 +279,8 @@ impl WorkerPool {
         }
     }
 
-    /// Starts a thread. Where none can be started the queue waits for those that run, and
-    /// [`run_one_if_deserted`](Self::run_one_if_deserted) is the way out where there is none at all.
+    /// Starts a thread. If this fails, the queue waits for the running threads. If there are none
+    /// at all, [`run_one_if_deserted`](Self::run_one_if_deserted) is the way out.
     fn start(&self, state: &mut State) {
         let shared = Arc::clone(&self.shared);
         let spawned = thread::Builder::new()
@@ -290,7 +292,7 @@ impl WorkerPool {
         }
     }
 
-    /// Makes one queued call on the calling thread, if no thread of the pool will: none could be
+    /// Makes one queued call on the calling thread, if the pool has no thread because none could be
     /// started.
     pub(crate) fn run_one_if_deserted(&self) -> Option<Cqe> {
         let mut state = self.shared.lock();
@@ -307,30 +309,31 @@ impl WorkerPool {
         into.extend(self.shared.lock().done.drain(..));
     }
 
-    /// Promises that the loop will sleep on [`wake_fd`](Self::wake_fd). False, and no promise,
-    /// when a result is there already.
+    /// Promises that the loop will sleep on [`wake`](Self::wake). Returns false, without a promise,
+    /// if a result is there already.
     pub(crate) fn prepare_sleep(&self) -> bool {
         let mut state = self.shared.lock();
         state.loop_sleeps = state.done.is_empty() && !state.is_nudged;
         state.loop_sleeps
     }
 
-    /// What wakes the loop from elsewhere. It keeps nothing alive but the pool's state.
+    /// Returns a waker with which other threads wake the loop. It keeps nothing alive but the
+    /// pool's state.
     pub(crate) fn waker(&self) -> Waker {
         Waker::from(Arc::clone(&self.shared))
     }
 
-    /// Whether somebody nudged the loop since this was last asked.
+    /// Returns whether somebody nudged the loop since the last call.
     pub(crate) fn take_nudge(&self) -> bool {
         std::mem::take(&mut self.shared.lock().is_nudged)
     }
 
-    /// The descriptor that becomes readable when a result wakes a sleeping loop.
+    /// Returns the descriptor that becomes readable when a result wakes a sleeping loop.
     pub(crate) fn wake(&self) -> BorrowedFd<'_> {
         self.shared.wake.as_fd()
     }
 
-    /// The loop no longer sleeps, and it was not the eventfd that woke it.
+    /// Notes that the loop no longer sleeps, although the eventfd did not wake it.
     pub(crate) fn end_sleep(&self) {
         self.shared.lock().loop_sleeps = false;
     }
@@ -341,8 +344,8 @@ impl WorkerPool {
         let _ = rustix::io::read(&self.shared.wake, &mut [0_u8; 8]);
     }
 
-    /// Cancels the call of this number. 0 when it will end as cancelled, else the negated error
-    /// number that says why not; nothing when the pool does not have it.
+    /// Cancels the call with this number. Returns 0 if it will end as cancelled, the negated error
+    /// number if it will not, and nothing if the pool does not have it.
     pub(crate) fn cancel(&self, user_data: u64) -> Option<i32> {
         let mut state = self.shared.lock();
         if let Some(at) = state.queue.iter().position(|job| job.user_data == user_data) {
@@ -355,7 +358,7 @@ impl WorkerPool {
 }
 
 impl Drop for WorkerPool {
-    /// Idle threads end; a running call ends by itself and its result goes nowhere.
+    /// Ends idle threads. A running call ends by itself, and its result goes nowhere.
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.work.notify_all();
@@ -375,7 +378,7 @@ impl Shared {
         STACK_BYTES
     }
 
-    /// A thread's life.
+    /// Runs a thread of the pool.
     fn work(&self) {
         let mut state = self.lock();
         loop {
@@ -416,7 +419,7 @@ impl Shared {
         self.lock()
     }
 
-    /// Whether this thread has handed out what there is.
+    /// Returns whether this thread has handed out the results.
     fn hands_out(&self) -> bool {
         #[cfg(feature = "tokio")]
         return self.hand_out.get().is_some_and(|hand_out| hand_out());
@@ -426,6 +429,6 @@ impl Shared {
 }
 
 fn signal(eventfd: &OwnedFd) {
-    // A full counter, the only error there can be, wakes just as well.
+    // The only possible error is a full counter, which wakes the loop as well.
     let _ = rustix::io::write(eventfd, &1_u64.to_ne_bytes());
 }

@@ -1,10 +1,10 @@
-//! Calls that wait for a stream: a pipe or a terminal may keep a reader waiting without
-//! end, and a thread for each would take the pool's from calls that end by themselves.
+//! Calls that wait for a stream. A pipe or a terminal may keep a reader waiting forever, and a
+//! thread for each such call would leave none for the calls that end by themselves.
 //!
-//! A call is tried without blocking; one that finds its file not ready waits here, where it costs
-//! an entry of an epoll set and can be cancelled. Calls on one file and in one direction keep the
-//! order in which they came. The pool's eventfd is in the same set, so that one descriptor tells a
-//! sleeping loop of both. Sockets are in it too, in a way of their own (`net.rs` beside this).
+//! A call is first tried without blocking. If its file is not ready, the call waits here, where it
+//! costs an entry of an epoll set and can be cancelled. Calls on one file in one direction keep
+//! their order. The pool's eventfd is in the same set, so one descriptor wakes a sleeping loop for
+//! both. Sockets are in the set too; `net.rs` handles them.
 //!
 //! # Safety
 //!
@@ -39,11 +39,12 @@ use crate::backend::Cqe;
 
 /// The eventfd's number in the set; no descriptor has it.
 const WAKE: u64 = u64::MAX;
-/// How many descriptors are told at a time. What each received keeps a buffer of its group until it
-/// is used: of 512 at a time many find none and are parked, which costs an echo server or a log
-/// daemon with a thousand busy connections a fifth of its processor. Of 64, receives in a row free
-/// so many buffers of another processor that the kernel interrupts it to take them back
-/// (`skb_attempt_defer_free`, net/core/skbuff.c, Linux 6.18; docs/notes/library/echo.md).
+/// How many descriptors the set reports at a time. Each one that receives keeps a buffer of its
+/// group until the data is used. If 512 are reported at a time, many find no buffer and are parked,
+/// which costs an echo server or a log daemon with a thousand busy connections a fifth of its CPU
+/// time. If 64 are, the receives in a row free so many buffers of another processor that the kernel
+/// interrupts it to take them back (`skb_attempt_defer_free`, net/core/skbuff.c, Linux 6.18;
+/// docs/notes/library/echo.md).
 const EVENTS_MAX: usize = 32;
 
 #[derive(Debug)]
@@ -75,12 +76,12 @@ impl Readiness {
         })
     }
 
-    /// Readable as soon as a file is ready or the pool has a result.
+    /// Returns the set, which is readable as soon as a file is ready or the pool has a result.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// Makes the set readable at this time, if at all.
+    /// Makes the set readable at this time, if there is one.
     #[cfg(feature = "tokio")]
     pub(super) fn arm(&mut self, at: Option<Instant>) -> Result<(), Errno> {
         at.map_or(Ok(()), |at| self.alarm.set(&self.epoll, at))
@@ -90,12 +91,12 @@ impl Readiness {
         self.waiting.is_empty() && self.sockets.is_empty()
     }
 
-    /// Whether a socket had more to give than is taken at a time.
+    /// Returns whether a socket had more to give than is taken at a time.
     pub(super) fn has_leftover(&self) -> bool {
         self.sockets.has_leftover()
     }
 
-    /// Makes a call on a socket, or lets it wait. The job comes back where it can only be made by
+    /// Makes a call on a socket, or lets it wait. Returns the job if it can only be made by
     /// blocking.
     pub(super) fn start_on_socket(
         &mut self,
@@ -106,13 +107,13 @@ impl Readiness {
         self.sockets.start(&self.epoll, job, name, ready)
     }
 
-    /// Gives up the call of this number on a socket.
+    /// Cancels the call with this number on a socket.
     pub(super) fn cancel_on_socket(&mut self, user_data: u64, fd: Option<RawFd>) -> Option<Cqe> {
         self.sockets.cancel(user_data, fd)
     }
 
-    /// Makes a call on a stream, or lets it wait. The job comes back where it can only be made by
-    /// blocking: a device that cannot be waited for.
+    /// Makes a call on a stream, or lets it wait. Returns the job if it can only be made by
+    /// blocking, on a device that epoll cannot wait for.
     pub(super) fn start(&mut self, job: Job, stream: Stream) -> Result<Option<Cqe>, Job> {
         let in_turn = !self.waiting.iter().any(|waiting| waiting.stream == stream);
         if in_turn && let Attempt::Done(cqe) = job.attempt() {
@@ -126,7 +127,7 @@ impl Readiness {
         Err(self.waiting.pop().expect("pushed just now").job)
     }
 
-    /// Makes the calls whose files are ready. Jobs that have to block after all come out apart.
+    /// Makes the calls whose files are ready. Returns the jobs that have to block after all.
     pub(super) fn collect(&mut self, ready: &mut impl Extend<Cqe>) -> Vec<Job> {
         let mut to_block = Vec::new();
         if !self.is_empty() {
@@ -135,8 +136,8 @@ impl Readiness {
         to_block
     }
 
-    /// Waits until a file is ready, for at most `timeout`, and makes the calls on it. Whether the
-    /// eventfd was among what is ready.
+    /// Waits until a file is ready, for at most `timeout`, and makes the calls on it. Returns
+    /// whether the eventfd was ready.
     pub(super) fn wait(
         &mut self,
         timeout: Option<Timespec>,
@@ -146,7 +147,8 @@ impl Readiness {
         let none = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [none; EVENTS_MAX];
         let timeout = if self.sockets.has_leftover() { Some(Timespec::default()) } else { timeout };
-        // Interrupted or out of memory: the events are still there at the next look.
+        // If the wait was interrupted or out of memory, the events are still there at the next
+        // look.
         let count = epoll::wait(&self.epoll, &mut events, timeout.as_ref()).unwrap_or(0);
         let mut is_woken = false;
         self.sockets.serve_leftover(&self.epoll, ready);
@@ -154,7 +156,7 @@ impl Readiness {
             match event.data.u64() {
                 WAKE => is_woken = true,
                 #[cfg(feature = "tokio")]
-                // The timers themselves are the loop's.
+                // The loop itself has the timers.
                 alarm::ALARM => {}
                 key if key & SOCKET != 0 => {
                     let fd = (key & !SOCKET) as RawFd;
@@ -188,17 +190,17 @@ impl Readiness {
                         self.waiting.remove(at);
                         ready.extend([cqe]);
                     }
-                    // It is ready and cannot be asked not to block; a thread takes the risk that
-                    // somebody else empties it first.
+                    // The file is ready, but a call on it may block. A thread takes the risk that
+                    // somebody else empties the file first.
                     Attempt::MustBlock => to_block.push(self.waiting.remove(at).job),
                 }
             }
         }
-        // A file that was watched can be watched for less.
+        // This cannot fail: a file that was watched can be watched for fewer events.
         let _ = self.watch(fd);
     }
 
-    /// Gives up the call of this number.
+    /// Cancels the call with this number.
     pub(super) fn cancel(&mut self, user_data: u64) -> Option<Cqe> {
         let at = self.waiting.iter().position(|waiting| waiting.job.user_data == user_data)?;
         let cancelled = self.waiting.remove(at);
@@ -206,8 +208,8 @@ impl Readiness {
         Some(Cqe::cancelled(user_data))
     }
 
-    /// Asks for the events that the calls on `fd` wait for. Nothing stays in the set that no call
-    /// waits for: the number may be another file's by then.
+    /// Asks for the events that the calls on `fd` wait for. A file that no call waits for leaves
+    /// the set, since its number may soon belong to another file.
     fn watch(&self, fd: RawFd) -> Result<(), Errno> {
         let streams = self.waiting.iter().map(|waiting| waiting.stream);
         let events = streams

@@ -1,4 +1,4 @@
-//! Timeouts in the order of their ends. As many as there are operations may run, and most are cancelled.
+//! Timeouts in the order of their ends. There may be as many as operations, and most are cancelled.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -22,18 +22,18 @@ impl Timers {
         self.ends.insert(user_data, end);
     }
 
-    /// Ends a timeout before its time; whether it ran.
+    /// Cancels a timeout. Returns whether it was running.
     pub(super) fn cancel(&mut self, user_data: u64) -> bool {
         let Some(end) = self.ends.remove(&user_data) else { return false };
         self.by_end.remove(&(end, user_data))
     }
 
-    /// When the next one ends.
+    /// Returns when the next timeout ends.
     pub(super) fn next(&self) -> Option<Instant> {
         self.by_end.first().map(|(end, _)| *end)
     }
 
-    /// Takes one out that has ended by `now`.
+    /// Removes a timeout that has ended by `now`.
     pub(super) fn expire(&mut self, now: Instant) -> Option<u64> {
         let (end, user_data) = *self.by_end.first()?;
         if end > now {

@@ -1,5 +1,5 @@
-//! What a ring has for sockets: groups of buffers that the kernel chooses from, one entry with many
-//! results, sends without a completion; and how a loop learns that something came back.
+//! The ring's features for sockets: groups of buffers that the kernel chooses from, one entry with
+//! many results, and sends without a completion. Also how a loop learns that something came back.
 //!
 //! # Safety
 //!
@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl Uring {
-    /// Registers a queue of buffers and returns its number. The caller keeps it until the ring is
-    /// gone.
+    /// Registers a queue of buffers and returns its number. The caller keeps the queue until the
+    /// ring is gone.
     pub(crate) fn register_entries(&mut self, entries: &Entries) -> Result<u16, String> {
         if !self.supports(Opcode::ReceiveMulti) {
             return Err("the ring makes no receives".into());
@@ -39,7 +39,7 @@ impl Uring {
         Ok(number)
     }
 
-    /// What wakes this loop from elsewhere.
+    /// Returns a waker with which other threads wake this loop.
     pub(crate) fn waker(&mut self) -> io::Result<Waker> {
         if let Some(companion) = self.companion.as_ref().or(self.spare.as_ref()) {
             return Ok(companion.waker());
@@ -48,7 +48,7 @@ impl Uring {
         Ok(spare.waker())
     }
 
-    /// From now on a nudge is a result. Somebody has a waker.
+    /// From now on reports nudges as results. Somebody has a waker already.
     pub(crate) fn expect_nudges(&mut self) {
         if self.companion.is_none() {
             self.companion = self.spare.take();
@@ -58,24 +58,24 @@ impl Uring {
         }
     }
 
-    /// Brings in the ring's results, and takes those out that `keep` refuses.
+    /// Takes the ring's results, and removes those that `keep` refuses.
     pub(crate) fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool) {
         self.reap();
         self.reaped.sift(keep);
     }
 
-    /// Whether sends that succeed have no completion.
+    /// Returns whether sends that succeed have no completion.
     pub(crate) fn mutes_sends(&self) -> bool {
         self.how.mutes_sends && self.supports(Opcode::Send)
     }
 
-    /// Whether the kernel has taken all that was queued, and holds no result back.
+    /// Returns whether the kernel has taken all queued entries and holds no result back.
     pub(crate) fn has_taken_all(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.is_empty() && !queue.cq_overflow()
     }
 
-    /// Whether there are results, or work of the kernel's that will make some when it is entered.
+    /// Returns whether there are results, or work of the kernel that makes some when it is entered.
     pub(crate) fn has_work(&mut self) -> bool {
         if self.count_ready() > 0 || self.companion.as_mut().is_some_and(|beside| beside.has_work())
         {

@@ -14,8 +14,8 @@ use crate::{
     op::Manner,
 };
 
-/// Expands to the same builder for an ordinary or a registered file: the crate has a type for
-/// each and no common one.
+/// Expands to the same builder for an ordinary or a registered file. The crate has a type for each
+/// and no common one.
 macro_rules! on_file {
     ($file:expr, |$fd:ident| $build:expr) => {
         match $file {
@@ -31,8 +31,8 @@ macro_rules! on_file {
     };
 }
 
-/// A no-op. Said in words of 64 bits, it is written to the queue in words of 64 bits; built field
-/// by field it is copied there field by field, which takes three nanoseconds more.
+/// Builds a no-op from words of 64 bits, so that it is also written to the queue in words of 64
+/// bits. Built field by field it is copied field by field, which takes three nanoseconds more.
 #[inline]
 pub(super) fn nop(user_data: u64) -> Entry {
     /// `struct io_uring_sqe`: opcode, flags, priority and descriptor in the first word, the
@@ -44,7 +44,7 @@ pub(super) fn nop(user_data: u64) -> Entry {
     unsafe { std::mem::transmute::<[u64; 8], Entry>(words) }
 }
 
-/// What of the newer ways to make a call on a socket this kernel has.
+/// The newer features for sockets that this kernel has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct How {
     /// One entry accepts many connections (Linux 5.19).
@@ -55,11 +55,11 @@ pub(super) struct How {
     pub(super) mutes_sends: bool,
 }
 
-/// Builds the entry of any call; nothing for one that only a thread can make. The addresses in
-/// `call` go into it as they are.
+/// Builds the entry of any call. Returns nothing for a call that only a thread can make. The
+/// addresses in `call` go into the entry as they are.
 ///
-/// There is no other way from a call to an entry, and every call is listed, so that a new one cannot
-/// be forgotten for one of the ways to queue it.
+/// This is the only way from a call to an entry, and it lists every call. So a new call cannot be
+/// forgotten in one of the ways to queue it.
 #[inline]
 pub(super) fn build(call: &Call, how: How) -> Option<Entry> {
     match *call {
@@ -91,7 +91,7 @@ fn build_write(file: File, buffer: RawBuffer, offset: u64) -> Entry {
     }
 }
 
-/// As [`build`], of what is not worth a place in its callers.
+/// Does the same as [`build`], for calls that are not worth inlining into its callers.
 fn build_rare(call: &Call, how: How) -> Option<Entry> {
     Some(match *call {
         Call::Read { file, buffer, offset } => build_read(file, buffer, offset),
@@ -206,9 +206,9 @@ fn build_send(file: File, buffer: RawBuffer, manner: Manner, how: How) -> Entry 
         });
     }
     let entry = on_file!(file, |fd| opcode::Send::new(fd, pointer, len).flags(flags).build());
-    // Silence has to mean that all was sent: `MSG_WAITALL` makes a short send a failure, which has
-    // a completion, and `MSG_DONTWAIT` keeps a send that would wait from doing so behind the
-    // loop's back (io_uring/net.c, io_send; io_uring/io_uring.c, io_queue_async).
+    // A missing completion has to mean that all bytes were sent. `MSG_WAITALL` makes a short send a
+    // failure, which has a completion. `MSG_DONTWAIT` keeps a send that would wait from doing so
+    // behind the loop's back (io_uring/net.c, io_send; io_uring/io_uring.c, io_queue_async).
     if manner == Manner::Quiet && how.mutes_sends {
         entry.flags(Flags::SKIP_SUCCESS)
     } else {

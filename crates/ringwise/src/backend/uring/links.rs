@@ -1,9 +1,9 @@
-//! Chains in the submission queue, and what becomes of one that the kernel takes in two parts.
+//! Chains in the submission queue. Notices a chain that the kernel takes in two parts.
 //!
-//! The kernel makes a chain of what one enter takes: where it stops half-way, for want of memory
-//! alone (io_uring/io_uring.c, io_submit_sqes, io_alloc_req), the second part starts by itself with
-//! the next enter and waits for nothing. That cannot be undone, but it can be seen: an enter says how
-//! many entries it took. What such a part answers is not believed.
+//! The kernel links only entries that one enter takes. It stops half-way only for want of memory
+//! (io_uring/io_uring.c, io_submit_sqes, io_alloc_req). The second part then starts by itself with
+//! the next enter and waits for nothing. This cannot be undone, but it can be seen, since an enter
+//! says how many entries it took. The library does not believe the results of such a part.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -12,7 +12,7 @@ use std::collections::{HashSet, VecDeque};
 struct Queued {
     /// Entries ahead of its next one.
     ahead: usize,
-    /// Those of its members that are in the queue.
+    /// Its members that are still in the queue.
     members: VecDeque<u64>,
 }
 
@@ -23,18 +23,18 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// A chain was queued behind so many entries.
+    /// Notes a chain that was queued behind `ahead` entries.
     pub(super) fn queued(&mut self, ahead: usize, members: impl Iterator<Item = u64>) {
         self.queued.push(Queued { ahead, members: members.collect() });
     }
 
-    /// Whether the kernel has taken every chain.
+    /// Returns whether the kernel has taken every chain.
     #[inline]
     pub(super) fn are_submitted(&self) -> bool {
         self.queued.is_empty()
     }
 
-    /// The kernel took so many entries.
+    /// Notes that the kernel took `taken` entries.
     pub(super) fn submitted(&mut self, taken: usize) {
         let Links { queued, severed } = self;
         queued.retain_mut(|chain| {
@@ -48,7 +48,7 @@ impl Links {
         });
     }
 
-    /// Whether this member came after a cut; asked once.
+    /// Returns whether this member came after a cut, and forgets it.
     pub(super) fn take_severed(&mut self, user_data: u64) -> bool {
         !self.severed.is_empty() && self.severed.remove(&user_data)
     }

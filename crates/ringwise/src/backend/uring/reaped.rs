@@ -1,7 +1,7 @@
-//! Results taken out of the completion queue a batch at a time: for each alone, the head and tail
-//! shared with the kernel would be read and written. They lie as the kernel wrote them, and all
-//! come out in one place: a copy that is read back at once waits for its own stores, which took
-//! five nanoseconds of a no-op's forty.
+//! Results taken from the completion queue, a batch at a time. Taken one by one, each would read
+//! and write the head and tail, which are shared with the kernel. The results lie as the kernel
+//! wrote them, and all come out in one place. A copy that is read back at once waits for its own
+//! stores, which took five nanoseconds of a no-op's forty.
 //!
 //! # Safety
 //!
@@ -18,7 +18,7 @@ use crate::backend::Cqe;
 /// See the header.
 #[derive(Debug, Default)]
 pub(super) struct Reaped {
-    /// Never shrinks; only `first..end` is of use.
+    /// Never shrinks; only `first..end` is in use.
     results: Vec<Cqe>,
     first: usize,
     end: usize,
@@ -42,7 +42,7 @@ impl Reaped {
         Some(result)
     }
 
-    /// Takes all that the ring has; gives how many.
+    /// Takes all results of the ring, and returns how many.
     pub(super) fn take_from(&mut self, ring: &mut IoUring) -> usize {
         let mut completions = ring.completion();
         let count = completions.len();
@@ -60,7 +60,7 @@ impl Reaped {
         count
     }
 
-    /// Counts `more` results in and gives the place to write them.
+    /// Makes room for `more` results, and returns the place to write them.
     fn reserve(&mut self, more: usize) -> &mut [Cqe] {
         let start = self.end;
         self.end += more;
@@ -70,7 +70,7 @@ impl Reaped {
         &mut self.results[start..self.end]
     }
 
-    /// Takes the result of this number out, and tells whether it was there.
+    /// Removes the result with this number. Returns whether it was there.
     pub(super) fn remove(&mut self, user_data: u64) -> bool {
         let waiting = &self.results[self.first..self.end];
         let Some(at) = waiting.iter().position(|cqe| cqe.user_data == user_data) else {
@@ -82,15 +82,15 @@ impl Reaped {
         true
     }
 
-    /// Gives back what was taken first. It goes before what is left: results of one stream of
-    /// bytes are nothing out of order.
+    /// Takes back results that were taken first. They go before the rest: out of order, results of
+    /// one byte stream are worth nothing.
     pub(super) fn put_back(&mut self, results: &[Cqe]) {
         self.results.truncate(self.end);
         self.results.splice(..self.first, results.iter().copied());
         (self.first, self.end) = (0, self.results.len());
     }
 
-    /// Takes out the results that `keep` refuses. The others keep their order.
+    /// Removes the results that `keep` refuses. The others keep their order.
     pub(super) fn sift(&mut self, keep: &mut dyn FnMut(Cqe) -> bool) {
         let mut kept = self.first;
         for at in self.first..self.end {
@@ -103,8 +103,8 @@ impl Reaped {
         self.end = kept;
     }
 
-    /// Gives the room of what was taken back, before more comes. What is left is moved: seldom
-    /// anything, and never more than can be in flight.
+    /// Frees the room of taken results before more come. The rest is moved: it is seldom anything,
+    /// and never more than can be in flight.
     fn compact(&mut self) {
         if !self.is_empty() {
             self.results.copy_within(self.first..self.end, 0);
@@ -130,7 +130,7 @@ mod tests {
 
     /// A log daemon that waited for a file between two pieces of a line stored them swapped.
     #[test]
-    fn what_is_put_back_comes_before_what_is_left() {
+    fn results_that_were_put_back_come_first() {
         let mut reaped = Reaped::default();
         reaped.extend((1..=5).map(cqe));
         let taken: Vec<Cqe> = (0..3).map(|_| reaped.next().unwrap()).collect();

@@ -1,8 +1,9 @@
-//! Opening a ring: the ladder of flags, the required features, and a real operation through it.
+//! Opens a ring: tries flags, checks the required features, and makes a real operation through it.
 //!
-//! The kernel refuses a flag that it does not know with `EINVAL` and names none, so the newest go
-//! first until one combination is taken. A ring that opens may still not work (gVisor, filters
-//! that allow the setup and not the enter call), so bytes are sent through a pipe and compared.
+//! The kernel refuses an unknown flag with `EINVAL` and does not name it. So flags are given up one
+//! by one, the newest first, until the kernel takes the rest. A ring that opens may still not work
+//! (gVisor, filters that allow the setup and not the enter syscall), so bytes are sent through a
+//! pipe and compared.
 
 use std::{
     io::{self, Read, Write},
@@ -21,7 +22,7 @@ use crate::{
     sys::ring::EnterHandle,
 };
 
-/// A loaded machine takes milliseconds for what the self-test does.
+/// The time limit of the self-test. A loaded machine needs milliseconds.
 const SELF_TEST_TIME: Duration = Duration::from_secs(5);
 
 /// Flags in the order in which they are given up, newest kernel first. `CLAMP` (5.6) is last.
@@ -35,15 +36,15 @@ const LADDER: [(SetupFlags, &str); 7] = [
     (SetupFlags::CLAMP, "5.6"),
 ];
 
-/// A ring, and what it was opened with.
+/// A ring, and the flags that it was opened with.
 pub(super) struct Opened {
     pub(super) ring: IoUring,
     pub(super) granted: SetupFlags,
-    /// What a submission thread was refused with, if it was.
+    /// The error with which a submission thread was refused, if it was.
     pub(super) sqpoll_refused: Option<Errno>,
 }
 
-/// Opens a ring with as many of the asked flags as the kernel takes.
+/// Opens a ring with as many of the requested flags as the kernel takes.
 pub(super) fn open(builder: &Builder) -> Result<Opened, FallbackReason> {
     let mut asked = builder.flags;
     if builder.is_portable {
@@ -73,9 +74,10 @@ pub(super) fn open(builder: &Builder) -> Result<Opened, FallbackReason> {
                 entries /= 2;
                 completions = (completions / 2).max(entries);
             }
-            // A submission thread may be refused on its own: forbidden (Linux before 5.13 wants
+            // The submission thread alone may be refused: it is forbidden (Linux before 5.13 wants
             // CAP_SYS_NICE), beyond a limit of processes (create_io_thread, kernel/fork.c: EAGAIN),
-            // or without memory. Without it the ladder begins anew: what excludes it may come back.
+            // or there is no memory for it. Then the ladder starts again without the thread, since
+            // flags that it excludes may come back.
             errno @ (libc::EPERM | libc::EAGAIN | libc::ENOMEM)
                 if flags.contains(SetupFlags::SQPOLL) =>
             {
@@ -90,7 +92,7 @@ pub(super) fn open(builder: &Builder) -> Result<Opened, FallbackReason> {
     }
 }
 
-/// Why there is no submission thread, and what to do about it.
+/// Says why there is no submission thread, and what to do about it.
 pub(super) fn sqpoll_reason(refused: Option<Errno>) -> String {
     let Some(errno) = refused else { return "the kernel granted no submission thread".to_owned() };
     let advice = match errno.raw() {
@@ -101,7 +103,7 @@ pub(super) fn sqpoll_reason(refused: Option<Errno>) -> String {
     format!("a submission thread was refused: io_uring_setup: {errno}; {advice}")
 }
 
-/// Drops what the kernel would refuse together with what is asked for.
+/// Drops flags that the kernel would refuse together with other requested flags.
 fn compatible(flags: SetupFlags) -> SetupFlags {
     let mut flags = flags;
     if flags.contains(SetupFlags::SQPOLL) {
@@ -153,7 +155,7 @@ fn attempt(
     setup.build(entries)
 }
 
-/// What the library relies on, all of it in Linux 5.11.
+/// Checks the features that the library relies on. Linux 5.11 has all of them.
 fn require_features(ring: IoUring) -> Result<IoUring, FallbackReason> {
     let params = ring.params();
     let required = [
@@ -167,8 +169,8 @@ fn require_features(ring: IoUring) -> Result<IoUring, FallbackReason> {
     }
 }
 
-/// Sends bytes through a pipe by the ring and compares what arrives. A polled ring takes no
-/// pipes; there a no-op has to come back.
+/// Sends bytes through a pipe with the ring, and compares them. A polled ring takes no pipes, so
+/// there a no-op has to come back.
 pub(super) fn self_test(ring: &mut IoUring, polled: bool) -> Result<(), FallbackReason> {
     let failed = |what: String| FallbackReason::SelfTest(what);
     let result = if polled { test_nop(ring) } else { test_pipe(ring) };
@@ -200,7 +202,7 @@ fn test_pipe(ring: &mut IoUring) -> Result<(), String> {
 
     writer.write_all(&WRITTEN).map_err(|error| format!("write to the pipe: {error}"))?;
     let from = types::Fd(reader.as_raw_fd());
-    // Leaked where the test fails half-way: the kernel may still write to it.
+    // Leaked if the test fails half-way, since the kernel may still write to it.
     let mut read = ManuallyDrop::new(Box::new([0_u8; WRITTEN.len()]));
     let result = round_trip(ring, opcode::Read::new(from, read.as_mut_ptr(), len).build())?;
     let read = ManuallyDrop::into_inner(read);
@@ -210,8 +212,8 @@ fn test_pipe(ring: &mut IoUring) -> Result<(), String> {
     Ok(())
 }
 
-/// Submits one entry and waits for its completion, but not for ever: an emulated kernel or a filter
-/// may answer the call and do nothing.
+/// Submits one entry and waits for its completion, but not forever: an emulated kernel or a filter
+/// may answer the syscall and do nothing.
 fn round_trip(ring: &mut IoUring, entry: io_uring::squeue::Entry) -> Result<i32, String> {
     push_tested(ring, &entry)?;
     let handle = EnterHandle::new(ring.as_raw_fd(), false, false);

@@ -1,18 +1,19 @@
-//! Which operations this kernel's ring makes: asked for, and where that is forbidden known by age.
+//! The operations that this kernel's ring makes. The kernel is asked; if a filter forbids that,
+//! they follow from the oldest kernel that the library supports.
 //!
-//! What it does not know falls back alone (invariant 8); how is `uring.rs`'s to say.
+//! An operation that the ring does not know falls back alone (invariant 8), in `uring.rs`.
 
 use io_uring::{IoUring, Probe, opcode};
 
 use super::entry;
 use crate::{op::Opcode, setup::SetupFlags};
 
-/// Operations that the ring makes.
+/// A set of operations that the ring makes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Supported(u64);
 
 impl Supported {
-    /// What this kernel's ring knows, with these flags.
+    /// Returns the operations that this kernel's ring knows, with these flags.
     pub(super) fn probe(ring: &IoUring, granted: SetupFlags) -> Supported {
         let mut probe = Probe::new();
         let probed = ring.submitter().register_probe(&mut probe).is_ok();
@@ -26,7 +27,8 @@ impl Supported {
         Supported(known.fold(0, |set, opcode| set | 1 << opcode as u64))
     }
 
-    /// The same without what is to be avoided; a loop cannot do without its own.
+    /// Returns the set without the operations to avoid. The operations that the loop itself needs
+    /// stay in it.
     pub(super) fn without(self, avoided: &[Opcode]) -> Supported {
         let own =
             |opcode: &&Opcode| matches!(opcode, Opcode::Nop | Opcode::Timeout | Opcode::Cancel);
@@ -74,33 +76,35 @@ fn kernel_code(opcode: Opcode) -> Option<u8> {
     })
 }
 
-/// What this kernel has: a probe knows operations and not their options, so each option is told by
-/// an operation that came with it.
+/// Returns the features of this kernel. A probe knows operations and not their options, so each
+/// option is inferred from an operation that came with it.
 pub(super) fn ways(ring: &IoUring, granted: SetupFlags) -> entry::How {
     let mut probe = Probe::new();
     if ring.submitter().register_probe(&mut probe).is_err() {
         return entry::How::default();
     }
-    // IORING_OP_SOCKET and multishot accept are Linux 5.19, and so is a send that goes on after a
-    // part (io_uring/net.c); IORING_OP_SEND_ZC and multishot receive are 6.0.
+    // IORING_OP_SOCKET and multishot accept came with Linux 5.19, and so did sends that go on after
+    // a part (io_uring/net.c). IORING_OP_SEND_ZC and multishot receive came with 6.0.
     let is_5_19 = probe.is_supported(opcode::Socket::CODE);
     entry::How {
         accepts_many: is_5_19,
         receives_many: probe.is_supported(opcode::SendZc::CODE),
-        // With a submission thread the end of an enter says nothing about what was taken.
+        // With a submission thread the end of an enter says nothing about the entries that were
+        // taken.
         mutes_sends: is_5_19
             && ring.params().is_feature_skip_cqe_on_success()
             && !granted.contains(SetupFlags::SQPOLL),
     }
 }
 
-/// What the oldest kernel that will do has, for where a filter forbids asking: mkdirat and linkat
-/// (and symlinkat) came with Linux 5.15, ftruncate with 6.9.
+/// Returns whether the oldest supported kernel has an operation, for machines where a filter
+/// forbids asking. mkdirat, linkat and symlinkat came with Linux 5.15, ftruncate with 6.9.
 fn is_in_5_11(opcode: Opcode) -> bool {
     !matches!(opcode, Opcode::CreateDirectory | Opcode::Link | Opcode::Symlink | Opcode::SetLen)
 }
 
-/// A polled ring refuses what it cannot poll for (io_uring/opdef.c, `iopoll`).
+/// Returns whether a polled ring takes an operation. It refuses those that it cannot poll for
+/// (io_uring/opdef.c, `iopoll`).
 fn is_polled_for(opcode: Opcode) -> bool {
     matches!(
         opcode,

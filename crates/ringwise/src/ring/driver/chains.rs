@@ -1,7 +1,8 @@
-//! Chains of a ring: which of their members are in flight, and how those end.
+//! The chains of a ring: their members in flight, and how those end.
 //!
-//! The loop makes a chain (`local/linked.rs`). Here one waits for room as any other operation does, and
-//! what of it ended with the thread that submitted it begins anew, with what was to follow it, in order.
+//! The loop runs a chain (`local/linked.rs`). Here a chain waits for room, as any other operation
+//! does. If members ended because the thread that submitted them has exited, they start again, with
+//! the members that follow, in order.
 
 use std::collections::HashMap;
 
@@ -24,30 +25,30 @@ pub(super) struct Chains {
 }
 
 impl Chains {
-    /// Operations that are not in flight and have no result.
+    /// Returns how many operations are not in flight and have no result.
     pub(super) fn waiting(&self) -> usize {
         self.chains.values().map(|chain| chain.cancelled.len() + chain.tail.operations.len()).sum()
     }
 }
 
-/// One that is in flight.
+/// A chain in flight.
 #[derive(Default)]
 struct Chain {
     members: usize,
-    /// How many of them have no result.
+    /// How many members have no result yet.
     in_flight: usize,
-    /// Members that were cancelled, while it is not known why.
+    /// Members that were cancelled, until the reason is known.
     cancelled: Vec<Cancelled>,
-    /// One was not done in full: those after it are cancelled.
+    /// Whether a member was not done in full. The members after it are cancelled.
     is_broken: bool,
     tail: Tail,
 }
 
-/// The end of a chain that cannot be handed over.
+/// The last part of a chain, which cannot be handed over.
 #[derive(Default)]
 struct Tail {
     operations: Vec<(Key, Operation)>,
-    /// What the first of them fails with in its turn.
+    /// The error of the first of them, when its turn comes.
     errno: i32,
 }
 
@@ -55,20 +56,20 @@ struct Cancelled {
     place: usize,
     key: Key,
     completion: Completion,
-    /// Somebody asked for its end.
+    /// Whether somebody cancelled it.
     was_asked_for: bool,
 }
 
 impl Driver {
-    /// Hands a chain over, or keeps it until there is room. One that cannot be handed over fails in its
-    /// turn: what is before it is made.
+    /// Hands a chain over, or keeps it until there is room. A member that cannot be handed over
+    /// fails in its turn: the members before it run.
     pub(super) fn start_chain(&mut self, operations: Vec<(Key, Operation)>) {
         self.start_chain_before(operations, Tail::default());
     }
 
     fn start_chain_before(&mut self, mut operations: Vec<(Key, Operation)>, tail: Tail) {
         if self.is_closing() {
-            // Nobody would cancel it once it has begun, and it may never end by itself.
+            // Once started, nobody would cancel such an operation, and it may never end by itself.
             let is_over = |(_, each): &(Key, Operation)| each.opcode().cancels_on_shutdown();
             let end = operations.iter().position(is_over).unwrap_or(operations.len());
             self.sever(operations.split_off(end));
@@ -115,7 +116,7 @@ impl Driver {
         self.backlog.push_back(Work::Chain(operations));
     }
 
-    /// The turn of what cannot be handed over has come.
+    /// Fails a tail whose turn has come.
     fn refuse_tail(&mut self, tail: Tail) {
         let mut operations = tail.operations.into_iter();
         if let Some((key, operation)) = operations.next() {
@@ -124,7 +125,7 @@ impl Driver {
         self.sever(operations.collect());
     }
 
-    /// These are not made.
+    /// Refuses operations that do not run any more.
     fn sever(&mut self, operations: Vec<(Key, Operation)>) {
         for (key, operation) in operations {
             self.refuse(key, operation, libc::ECANCELED);
@@ -155,7 +156,8 @@ impl Driver {
         }
     }
 
-    /// All have their results. Tells what was cancelled, or begins that anew.
+    /// Ends a chain when all its members have their results. Reports the cancelled members, or
+    /// starts them again.
     fn end_chain(&mut self, chain: Chain) {
         let Chain { members, mut cancelled, is_broken, mut tail, .. } = chain;
         cancelled.sort_unstable_by_key(|each| each.place);
@@ -163,7 +165,7 @@ impl Driver {
             return if is_broken { self.sever(tail.operations) } else { self.refuse_tail(tail) };
         };
         let is_the_end = first.place + cancelled.len() == members;
-        // What somebody asked the end of does not begin anew, nor does what comes after it.
+        // A member that somebody cancelled does not start again, nor do the members after it.
         let asked = cancelled.iter().position(|each| each.was_asked_for);
         let may_go_on = is_the_end && !is_broken && asked != Some(0);
         let goes_on = may_go_on && self.goes_again(first.key, &first.completion);
@@ -180,12 +182,13 @@ impl Driver {
             anew.push((key, completion.operation));
         }
         if !anew.is_empty() {
-            // Handed over with the orders, before the next submit: nothing else would submit it.
+            // They are handed over with the orders, before the next submit. Nothing else would
+            // submit them.
             self.keep_chain(anew, tail);
         }
     }
 
-    /// Whether what is to be cancelled is of a chain and not in flight.
+    /// Cancels a member of a chain that is not in flight. Returns false if there is no such member.
     pub(super) fn cancel_in_chains(&mut self, key: Key) -> bool {
         let backlog = self.backlog.iter_mut().filter_map(|work| match work {
             Work::Chain(operations) => Some(operations),
@@ -194,7 +197,7 @@ impl Driver {
         let tails = self.chains.chains.values_mut().map(|chain| &mut chain.tail.operations);
         let severed = backlog.chain(tails).find_map(|operations| {
             let at = operations.iter().position(|(waiting, _)| *waiting == key)?;
-            // It would not run in its turn, nor would what comes after it.
+            // Neither this member nor the members after it run.
             Some(operations.split_off(at))
         });
         if let Some(severed) = severed {

@@ -1,10 +1,13 @@
-//! Operations that ended with `ECANCELED` and nobody had cancelled: for want of a thread.
+//! Operations that ended with `ECANCELED` although nobody cancelled them, because a thread was
+//! missing.
 //!
-//! There are two reasons for that, and the kernel does not tell which. The thread that handed an
-//! operation over may have ended, in a runtime whose threads share a ring; then it begins anew. Or the
-//! kernel may start no worker for what only a worker can make (a limit of processes; io_uring/io-wq.c,
-//! io_wq_enqueue); that again and again, so that such operations are left to the loop's own threads
-//! from then on.
+//! There are two reasons, and the kernel does not tell which one applies:
+//!
+//! - The thread that submitted the operation has exited, in a runtime whose threads share a ring.
+//!   The operation then starts again.
+//! - The kernel starts no worker for an operation that needs one (a limit of processes;
+//!   io_uring/io-wq.c, io_wq_enqueue). This would happen again, so the loop's own threads perform
+//!   such operations from then on.
 
 use crate::{
     completion::Completion,
@@ -15,29 +18,29 @@ use crate::{
     setup::Backend,
 };
 
-/// So often one that needs a worker is lost before its user is told: by a ring twice, and by threads
-/// only where a file system answers so.
+/// How often an operation that needs a worker may be lost before its user gets the error. A ring
+/// loses it twice at most. Threads lose it only if the file system itself returns `ECANCELED`.
 const LOSSES_MAX: u8 = 3;
 
-/// How often those in flight were lost.
+/// How often each operation in flight was lost.
 #[derive(Default)]
 pub(super) struct Losses(Vec<Option<(Key, u8)>>);
 
 impl Losses {
-    /// Counts one more, of this operation.
+    /// Counts one more loss of this operation.
     fn count(&mut self, key: Key) -> u8 {
         let at = key.index();
         if at >= self.0.len() {
             self.0.resize(at + 1, None);
         }
-        // The place may have been another's.
+        // The place may have belonged to another operation.
         let before = self.0[at].filter(|(own, _)| *own == key).map_or(0, |(_, count)| count);
         let count = before.saturating_add(1);
         self.0[at] = Some((key, count));
         count
     }
 
-    /// Whether an operation that nobody asked the end of is to be made again. `is_shared`: many threads
+    /// Returns whether an operation that nobody cancelled starts again. `is_shared`: many threads
     /// submit.
     pub(super) fn goes_again(
         &mut self,
@@ -51,7 +54,7 @@ impl Losses {
         }
         let is_simulated = local.setup().backend() == Backend::Simulated;
         if !is_simulated && !needs_worker(&completion.operation) {
-            // It waits without one. A driver's own thread does not end.
+            // It waits without a worker. A driver's own thread does not exit.
             return is_shared;
         }
         let losses = self.count(key);
@@ -60,23 +63,25 @@ impl Losses {
     }
 }
 
-/// Whether an operation was cancelled that may be made again, whatever became of it. A name may have been
-/// made or removed by the first attempt.
+/// Returns whether this operation was cancelled and can run again, whatever the first attempt did.
+/// Operations on names cannot: the first attempt may have made or removed the name.
 fn is_lost(completion: &Completion) -> bool {
     use Opcode::{Accept, Receive, ReceiveMessage, Send, SendMessage};
     use Opcode::{Allocate, Read, ReadVectored, SetLen, Statx, Sync, Write, WriteVectored};
-    // A connect is not among them: begun once, a socket takes no second one (`net::TcpStream`).
+    // A connect is not among them: once a connect has started, the socket takes no second one
+    // (`net::TcpStream`).
     completion.raw_result() == -libc::ECANCELED
         && match completion.opcode() {
             Read | ReadVectored | Write | WriteVectored | Sync | Allocate | SetLen | Statx => true,
-            // What had moved anything would tell how much.
+            // If one of these had moved anything, its result would be a count.
             Accept | Receive | ReceiveMessage | Send | SendMessage => true,
             _ => false,
         }
 }
 
-/// Whether a worker of the kernel may have to make it: what waits for a socket or a pipe needs none. Of
-/// a file that only the ring has it makes no difference, since no thread can have it.
+/// Returns whether a worker of the kernel may have to perform it. Operations that wait for a socket
+/// or a pipe need none. For a file that only the ring has, the answer makes no difference: no
+/// thread can use that file.
 fn needs_worker(operation: &Operation) -> bool {
     match operation.target() {
         Some(Target::Descriptor(file)) => {
@@ -92,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_those_of_one_operation() {
+    fn losses_are_counted_for_each_operation() {
         let mut losses = Losses::default();
         let key = |generation: u64| Key::from_tag(generation << 32 | 5);
         assert_eq!([losses.count(key(1)), losses.count(key(1))], [1, 2]);

@@ -1,9 +1,9 @@
-//! Syncs of one file that are in flight beside each other (invariant 10).
+//! Concurrent syncs of one file (invariant 10).
 //!
-//! The kernel tells of a lost write to one sync of an open file only, and results come in any order:
-//! a sync that succeeded may have met what another was told of a moment before. So a success is
-//! handed out when every sync that was in flight beside it has ended, and only if none of them
-//! failed. Those of one chain follow each other, and are not beside each other.
+//! The kernel reports a lost write to only one sync of an open file, and results arrive in any
+//! order. So a sync may succeed although the kernel has just reported a lost write to another sync.
+//! The driver therefore hands out a success only after all concurrent syncs have ended, and only if
+//! none of them failed. Syncs of one chain follow each other, so they are not concurrent.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(Default)]
 pub(super) struct Syncs {
-    /// By the address of the witness, which lives as long as a sync that has it.
+    /// Keyed by the address of the witness, which lives as long as a sync that has it.
     files: HashMap<usize, FileSyncs>,
 }
 
@@ -27,17 +27,17 @@ struct FileSyncs {
 
 struct InFlight {
     key: Key,
-    /// The chain that it is in.
+    /// The chain that it is in, if any.
     chain: Option<u64>,
-    /// What a sync failed with before this one began, or beside it.
+    /// The error of a sync that failed before this one started, or concurrently.
     failure: Option<i32>,
 }
 
-/// A success that is not handed out yet.
+/// A result that is not handed out yet.
 struct Held {
     key: Key,
     completion: Completion,
-    /// Syncs that were in flight beside it and have not ended.
+    /// Concurrent syncs that have not ended.
     beside: Vec<Key>,
 }
 
@@ -46,7 +46,7 @@ fn name(witness: &Arc<Witness>) -> usize {
 }
 
 impl Syncs {
-    /// An operation is about to be in flight.
+    /// Notes an operation that is about to be in flight.
     pub(super) fn begin(&mut self, key: Key, operation: &Operation, chain: Option<u64>) {
         if let Some(witness) = operation.witness() {
             let file = self.files.entry(name(witness)).or_default();
@@ -54,7 +54,8 @@ impl Syncs {
         }
     }
 
-    /// It is not in flight after all, and may be later. What waited for it alone goes to `results`.
+    /// Removes an operation that is not in flight after all, and may be later. Results that waited
+    /// only for this one go to `results`.
     pub(super) fn retract(
         &mut self,
         key: Key,
@@ -69,7 +70,7 @@ impl Syncs {
         }
     }
 
-    /// An operation has ended. What can be handed out goes to `results`.
+    /// Ends an operation. The results that can be handed out go to `results`.
     pub(super) fn end(
         &mut self,
         key: Key,
@@ -101,7 +102,7 @@ impl Syncs {
         self.release(name, key, results);
     }
 
-    /// Hands out what waited for this one only.
+    /// Hands out the results that waited only for this one.
     fn release(&mut self, name: usize, ended: Key, results: &mut Vec<(Key, Completion)>) {
         let Some(file) = self.files.get_mut(&name) else { return };
         for held in &mut file.held {
@@ -123,7 +124,7 @@ impl FileSyncs {
         Some(self.in_flight.swap_remove(at))
     }
 
-    /// One has failed: none that was in flight beside it has succeeded.
+    /// Makes all concurrent syncs fail, because one has failed.
     fn spread(&mut self, failed: Key, errno: i32) {
         for other in &mut self.in_flight {
             other.failure = Some(errno);
@@ -161,7 +162,7 @@ mod tests {
             self.syncs.begin(Key::from_tag(key), &sync, chain);
         }
 
-        /// What is handed out when this one ends, with its result.
+        /// Ends this one with its result, and returns the results that are handed out.
         fn end(&mut self, key: u64, result: i32) -> Vec<(u64, i32)> {
             let completion = Completion::new(Ticket::NONE, key, result, self.sync());
             self.syncs.end(Key::from_tag(key), completion, &mut self.results);
@@ -174,10 +175,10 @@ mod tests {
         let mut file = File::new();
         file.begin(1, None);
         file.begin(2, None);
-        assert_eq!(file.end(2, 0), [], "the first may be told what the second met");
-        // One that begins later is not waited for.
+        assert_eq!(file.end(2, 0), [], "the kernel may report to the first what the second met");
+        // A success does not wait for a sync that starts later.
         file.begin(3, None);
-        assert_eq!(file.end(1, 0), [(2, 0)], "the third began beside the first");
+        assert_eq!(file.end(1, 0), [(2, 0)], "the third started while the first was in flight");
         assert_eq!(file.end(3, 0), [(1, 0), (3, 0)]);
         assert!(file.syncs.files.is_empty());
     }
@@ -190,12 +191,12 @@ mod tests {
         assert_eq!(file.end(1, -libc::EIO), [(1, -libc::EIO)]);
         assert_eq!(file.end(3, 0), [(2, -libc::EIO), (3, -libc::EIO)]);
         file.begin(4, None);
-        assert_eq!(file.end(4, 0), [(4, -libc::EIO)], "begun after a failure");
+        assert_eq!(file.end(4, 0), [(4, -libc::EIO)], "started after a failure");
         assert!(file.syncs.files.is_empty());
     }
 
     #[test]
-    fn what_was_cancelled_says_nothing() {
+    fn a_cancelled_sync_does_not_affect_others() {
         let mut file = File::new();
         (1..=2).for_each(|key| file.begin(key, None));
         assert_eq!(file.end(1, 0), []);
@@ -208,7 +209,8 @@ mod tests {
         assert!(file.syncs.files.is_empty());
     }
 
-    /// A later one of a chain begins when the earlier has ended: its failure is its own.
+    /// A later sync of a chain starts when the earlier one has ended, so its failure does not
+    /// spread.
     #[test]
     fn syncs_of_a_chain_are_not_beside_each_other() {
         let mut file = File::new();

@@ -1,9 +1,10 @@
-//! Sends of which all was promised, and of which the kernel took a part.
+//! Sends that promise all their bytes, and of which the kernel took only a part.
 //!
-//! A send that waits for a stream ends when the thread that handed it over does, as others do that wait
-//! (`losses.rs`), and what was sent by then makes it a success. Nobody asked for that end, and whoever
-//! asked for the whole may have gone by now. So the driver sends the rest, and tells of the whole. It
-//! is the only one to do so: who waits for such a send finds all of it sent, or an error after a part.
+//! A send that waits for a stream ends when the thread that submitted it exits, as other waiting
+//! operations do (`losses.rs`). If some bytes were sent by then, its result is a success. Nobody
+//! asked for this end, and the caller may have dropped its future by now. So the driver sends the
+//! rest, and reports the whole send. Only the driver does this: the caller of such a send finds all
+//! bytes sent, or an error after a part.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -14,19 +15,20 @@ use crate::{
     op::{Opcode, Operation},
 };
 
-/// The sends of which a part was taken.
+/// The sends of which a part was sent.
 #[derive(Default)]
 pub(super) struct Wholes(HashMap<usize, Whole>);
 
 struct Whole {
     key: Key,
-    /// What was selected of each buffer at first.
+    /// The range that was selected of each buffer at first.
     ranges: Vec<Range<usize>>,
     sent: usize,
 }
 
 impl Wholes {
-    /// Takes a part in: what is left to be sent, or the completion where nothing is.
+    /// Counts a part. Returns the operation for the rest, or the completion if there is no rest to
+    /// send.
     pub(super) fn go_on(
         &mut self,
         key: Key,
@@ -52,7 +54,7 @@ impl Wholes {
         Ok(completion.operation)
     }
 
-    /// Tells of the whole what came of its last part.
+    /// Turns the result of the last part into the result of the whole.
     pub(super) fn settle(&mut self, key: Key, completion: &mut Completion) {
         let place = key.index();
         if self.0.is_empty() || self.0.get(&place).is_none_or(|whole| whole.key != key) {
@@ -62,14 +64,14 @@ impl Wholes {
         for (buffer, range) in completion.operation.buffers_mut().iter_mut().zip(ranges) {
             buffer.select(range);
         }
-        // What was sent before an error counts: the error is told to the next.
+        // Bytes that were sent before an error count. The next send gets the error.
         let sent = sent + usize::try_from(completion.result).unwrap_or(0);
         completion.result = i32::try_from(sent).unwrap_or(i32::MAX);
     }
 }
 
-/// How much was sent, if that is a part of a send of which all was promised. Of one that is longer than
-/// a result can tell whoever waits for it sends the rest.
+/// Returns how much was sent, if that is only a part of a send that promises all. If a send is
+/// longer than a result can express, the caller sends the rest.
 fn part_of_whole(completion: &Completion) -> Option<usize> {
     if !matches!(completion.opcode(), Opcode::Send | Opcode::SendZeroCopy | Opcode::SendMessage) {
         return None;

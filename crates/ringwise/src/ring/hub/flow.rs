@@ -1,8 +1,9 @@
-//! Operations that have several results, on their way to one future after another.
+//! Operations with several results, which one future after another takes.
 //!
-//! What has come and was not taken lies with the meeting place. Where that is as much as its user
-//! gave credit for, the operation is asked to end, and whoever takes the results begins it anew when
-//! they are taken. What comes until the kernel has heard of it is copied out of its buffer.
+//! The hub keeps the results that nobody has taken yet. If there are as many as the user gave
+//! credit for, the operation is asked to end. The taker of the results starts it again after taking
+//! them. Results that arrive before the kernel has handled this request are copied out of their
+//! buffers.
 
 use std::{collections::VecDeque, task::Waker};
 
@@ -21,24 +22,25 @@ pub(super) struct Flow {
     waker: Option<Waker>,
     parts: VecDeque<Completion>,
     credit: usize,
-    /// The last has come.
+    /// Whether the last result has come.
     is_over: bool,
 }
 
 impl Flow {
-    /// Takes a result in: whom to wake, and whether the operation is to end for now.
+    /// Adds a result. Returns the waker, and whether the operation should end for now.
     pub(super) fn take_in(&mut self, part: Completion) -> (Option<Waker>, bool) {
         self.is_over |= !part.has_more();
         self.parts.push_back(part);
-        // Asked again where it did not help.
+        // Asks again if this did not help.
         let is_too_much = !self.is_over && self.parts.len().is_multiple_of(self.credit);
         (self.waker.take(), is_too_much)
     }
 }
 
 impl Hub {
-    /// Hands an operation in that has several results. When `credit` of them lie here untaken it is
-    /// asked to end; more may come until it has. `waker` is woken when there is one.
+    /// Submits an operation with several results. When `credit` of them lie here untaken, the
+    /// operation is asked to end; more may come until it has ended. `waker` is woken when there is
+    /// a result.
     pub(crate) fn submit_flow(
         &self,
         operation: Operation,
@@ -62,10 +64,10 @@ impl Hub {
         Admission::Taken(key, state.next(Some(key)))
     }
 
-    /// Takes the next result out, or leaves `waker` to be woken for it. After one that says that no
-    /// more are to come, the key is another's.
+    /// Takes the next result, or registers `waker` for it. After the last result the key may belong
+    /// to another operation.
     pub(crate) fn poll_flow(&self, key: Key, waker: &Waker) -> Option<Completion> {
-        // Cloned and dropped out of the lock: a waker is a user's code.
+        // Cloned and dropped outside the lock, since a waker runs code of the user.
         let mut fresh = None;
         loop {
             let mut state = self.lock();
@@ -93,14 +95,14 @@ impl Hub {
         }
     }
 
-    /// Nobody takes results any more. Gives what makes that heard, and what is to be dropped, out of
-    /// the lock.
+    /// Notes that nobody takes results any more. Returns the caller's next step, and the results to
+    /// drop outside the lock.
     pub(crate) fn abandon_flow(&self, key: Key) -> (Next, VecDeque<Completion>) {
         let mut state = self.lock();
         let entry = &mut state.waiters[key.index()].stage;
         let flow = match std::mem::replace(entry, Stage::Abandoned) {
             Stage::Flow(flow) => flow,
-            // Not a flow's that is dropped for the first time.
+            // This is not the first drop of a flow.
             other => {
                 *entry = other;
                 return (Next::Nothing, VecDeque::new());
@@ -121,20 +123,20 @@ impl Hub {
     }
 }
 
-// What follows is the driver's side.
+// The driver's side follows.
 
 impl Hub {
-    /// Whether as many results lie untaken as there is credit for: what comes until the kernel has
-    /// heard of it keeps no buffer from others.
+    /// Returns whether the untaken results use up the credit. Results that arrive after that, until
+    /// the operation ends, keep no buffer from others.
     pub(crate) fn is_overdrawn(&self, key: Key) -> bool {
         let state = self.lock();
         let stage = &state.waiters[key.index()].stage;
         matches!(stage, Stage::Flow(flow) if flow.parts.len() >= flow.credit)
     }
 
-    /// Takes a result in of an operation that has several, at once and in its order: while the driver
-    /// is locked, since another thread may have the next. Gives what is to be woken, and what is to be
-    /// dropped, out of all locks.
+    /// Adds a result of an operation with several, at once and in order. The driver stays locked
+    /// meanwhile, since another thread may have the next result. Returns the waker and a result to
+    /// drop, both for use outside all locks.
     pub(crate) fn deliver_part(
         &self,
         key: Key,
@@ -154,7 +156,8 @@ impl Hub {
 }
 
 impl State {
-    /// A result of a flow; what is to be woken. It comes back where this is none.
+    /// Adds a result of a flow, and returns the waker. If the key is not of a flow, the result
+    /// comes back.
     pub(super) fn take_in(
         &mut self,
         key: Key,

@@ -1,5 +1,5 @@
-//! Every order in which threads can meet at the hub, tried by loom: no wake-up is lost. A lost one
-//! is a driver or a future that sleeps for ever, which loom tells as a deadlock.
+//! Tries every order in which threads can meet at the hub, under loom: no wake-up is lost. After a
+//! lost wake-up a driver or a future would sleep forever, which loom reports as a deadlock.
 
 use std::{sync::Arc, task::Wake};
 
@@ -10,7 +10,7 @@ use loom::{
 
 use super::*;
 
-/// A sleeper that somebody wakes.
+/// A bell on which a thread sleeps until somebody wakes it.
 #[derive(Default)]
 struct Bell {
     rung: LoomMutex<bool>,
@@ -85,7 +85,7 @@ fn close_and_wait(hub: &Hub) {
     }
 }
 
-/// Everything is done by the end, in every order.
+/// Checks that everything is done by the end, in every order.
 fn check(bodies: &'static [fn(&Hub)]) {
     let mut settings = loom::model::Builder::new();
     settings.preemption_bound = Some(3);
@@ -147,7 +147,7 @@ fn a_future_is_dropped_at_any_moment() {
     check(&[run, submit_and_drop]);
 }
 
-/// A future that moves to another task while its result comes: the last to poll is woken.
+/// A future that moves to another task while its result comes: the last task to poll is woken.
 #[test]
 fn a_future_changes_its_waker_at_any_moment() {
     fn submit_and_move(hub: &Hub) {
@@ -172,7 +172,7 @@ fn a_visit_is_heard() {
     fn visit(hub: &Hub) {
         let told = Arc::new(Bell::default());
         let teller = Waker::from(told.clone());
-        // The driver of this test drops it, which is all that is to be seen.
+        // The driver of this test drops the visit, and the test sees only this drop.
         struct Told(Waker);
         impl Drop for Told {
             fn drop(&mut self) {
@@ -193,8 +193,8 @@ fn a_visit_is_heard() {
     check(&[visit, run]);
 }
 
-/// A ring in a runtime: who brings an order hands it over while nobody else is at that, and those whose
-/// results are there are woken in turn (`ring/task.rs`).
+/// A ring in a runtime: a caller hands its order over unless another thread is in the loop, and
+/// tasks with results are woken in turn (`ring/task.rs`).
 #[cfg(feature = "tokio")]
 mod in_turn {
     use super::{
@@ -204,7 +204,7 @@ mod in_turn {
 
     #[derive(Default)]
     struct Shared {
-        /// Held by whoever enters the loop, which makes each operation at once.
+        /// Held by the thread that enters the loop. The loop completes each operation at once.
         entering: LoomMutex<()>,
         bell: Arc<Bell>,
     }
@@ -328,7 +328,7 @@ mod in_turn {
         check(&[run, run]);
     }
 
-    /// One that leaves when it is its turn passes that on.
+    /// A future that is dropped in its turn passes the turn on.
     #[test]
     fn who_is_dropped_holds_nobody_up() {
         check(&[run, submit_and_drop]);

@@ -1,4 +1,4 @@
-//! What the hub does for a driver that is a task of a runtime.
+//! The hub's functions for a driver that is a task of a runtime.
 
 use std::task::Waker;
 
@@ -13,13 +13,13 @@ use super::{
 use crate::{completion::Completion, local::Leaked, stats::Stats};
 
 impl Hub {
-    /// Whether callers may hand orders over by themselves: at once while the driver sleeps, and
-    /// every few while it does not.
+    /// Sets whether callers may hand over orders themselves: each order at once while the driver
+    /// sleeps, and every few orders while it does not.
     pub(crate) fn let_callers_hand_over(&self, may: bool) {
         self.lock().callers_hand_over = may;
     }
 
-    /// Has the driver look at its loop once more: wakes it, or keeps it from going to sleep.
+    /// Makes the driver look at its loop once more: wakes it, or keeps it from sleeping.
     pub(crate) fn wake_driver(&self) {
         let mut state = self.lock();
         let rouse = state.rouse();
@@ -28,12 +28,12 @@ impl Hub {
         wake(rouse);
     }
 
-    /// Puts results where their futures find them, and keeps who is to be woken for the driver's next
-    /// turn, for which to see is the caller's part where this says so.
+    /// Puts results where their futures find them, and keeps their wakers for the driver's next
+    /// turn. If it returns true, the caller must make sure that the driver has this turn.
     ///
-    /// A caller wakes nobody but itself: a task that is woken on its thread would wait there until the
-    /// caller is through with what it does next. What another thread brings while nobody waits for a
-    /// turn wakes the first at once.
+    /// A caller wakes nobody but itself: a task that it woke would wait on its thread until the
+    /// caller has finished its next step. If a thread outside the runtime brings results while
+    /// nobody waits for a turn, the first task is woken at once.
     pub(crate) fn keep(
         &self,
         by: By,
@@ -54,12 +54,12 @@ impl Hub {
             orphans.extend(state.place(&mut own, stats, &mut first));
         }
         if !state.callers_hand_over {
-            // The driver has gone on with a thread, and has no turns.
+            // The driver runs on its own thread, and has no turns.
             first.append(&mut wakers);
         }
         first.extend(state.turns.hold(by, wakers));
         let others_wait = state.turns.has_some();
-        // Those who bring orders meanwhile are not to hand each over by itself.
+        // Callers that bring orders meanwhile should not hand over each one by itself.
         let sleeper = if others_wait { state.asleep.take() } else { None };
         drop(state);
         drop(sleeper);
@@ -68,29 +68,31 @@ impl Hub {
         others_wait
     }
 
-    /// How many had their turn so far.
+    /// Returns how many tasks had their turn so far.
     pub(crate) fn turn(&self) -> u64 {
         self.lock().turns.taken
     }
 
-    /// Whether somebody is held back and nobody had a turn since `turn`.
+    /// Checks whether tasks are held back although none had a turn since `turn`.
     pub(crate) fn look_after(&self, turn: &mut u64) -> Held {
         self.lock().turns.look_after(turn)
     }
 
-    /// A turn of the driver: whom to wake now, and whether others wait for their turn.
+    /// Begins a turn of the driver. Returns the tasks to wake now, and whether others wait for
+    /// their turn.
     pub(crate) fn begin_turn(&self, spread: Spread) -> (Vec<Waker>, bool) {
         self.lock().turns.begin(spread)
     }
 
-    /// The driver is gone with operations in flight, and nobody can wait for them.
+    /// Ends a ring whose driver is gone while operations are in flight, for which nobody can wait.
     pub(crate) fn orphan(&self) {
         let mut state = self.lock();
         state.phase = Phase::Closed;
         let orders = std::mem::take(&mut state.orders);
         let stats = state.stats;
         drop(state);
-        // What nobody has begun is not lost with the rest, and a visit that is dropped says so itself.
+        // Operations that have not started are not lost with the rest. A visit that is dropped
+        // reports this itself.
         let mut refused = Vec::new();
         for order in orders {
             match order {

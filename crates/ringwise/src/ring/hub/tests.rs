@@ -1,5 +1,5 @@
-//! The hub by itself: what becomes of a future and its result, in every order in which they can
-//! come. No kernel is needed, so Miri runs these too (CONTRIBUTING.md).
+//! Tests of the hub alone: futures and their results, in every order in which they can come. No
+//! kernel is needed, so Miri runs these too (CONTRIBUTING.md).
 //!
 //! # Safety
 //!
@@ -44,7 +44,7 @@ fn waker() -> (Arc<Count>, Waker) {
     (count.clone(), Waker::from(count))
 }
 
-/// A buffer that tells when it is dropped, and can panic then.
+/// A buffer that counts its drops, and can panic then.
 struct Told {
     dropped: Arc<Count>,
     panics: bool,
@@ -83,7 +83,7 @@ fn submit(hub: &Hub, operation: Operation, waker: Waker) -> (Key, Next) {
     }
 }
 
-/// What can happen to one operation.
+/// An event that can happen to one operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
     Submit,
@@ -112,7 +112,7 @@ const LIVES: [&[Event]; 8] = [
     &[Submit, PollByAnother, Abandon { cancel: true }, Deliver],
 ];
 
-/// An operation on its way through a life.
+/// An operation that goes through a life.
 struct Actor {
     life: &'static [Event],
     key: Option<Key>,
@@ -147,21 +147,21 @@ impl Actor {
                 hub.deliver(&mut vec![(key, completion)], Stats::default());
             }
             Take => {
-                assert_eq!(self.dropped.get(), 0, "the result is kept for who waits");
+                assert_eq!(self.dropped.get(), 0, "the result is kept for its future");
                 drop(hub.poll(key, &first).expect("delivered"));
             }
             Abandon { cancel } => {
                 let (_, completion) = hub.abandon(key, cancel);
                 let is_delivered = self.operation.is_none();
                 assert_eq!(completion.is_some(), is_delivered);
-                assert_eq!(self.dropped.get(), 0, "what is in flight is kept");
+                assert_eq!(self.dropped.get(), 0, "an operation in flight is kept");
                 drop(completion);
                 self.hear_cancel(hub, cancel && !is_delivered);
             }
         }
     }
 
-    /// The driver takes the order, and with it what the operation owns.
+    /// The driver takes the order, with the operation and everything that it owns.
     fn accept(&mut self, hub: &Hub) {
         let mut orders = Vec::new();
         hub.take_orders(&mut orders);
@@ -189,7 +189,7 @@ impl Actor {
         let by_another = has(PollByAnother);
         assert_eq!(self.first.get(), usize::from(is_told && !by_another), "{:?}", self.life);
         assert_eq!(self.second.get(), usize::from(is_told && by_another), "{:?}", self.life);
-        // Nothing keeps a waker: a task that is held for ever is a leak.
+        // Nothing keeps a waker: a task that is held forever is a leak.
         assert_eq!(Arc::strong_count(&self.first), 1, "{:?}", self.life);
         assert_eq!(Arc::strong_count(&self.second), 1, "{:?}", self.life);
     }
@@ -211,7 +211,7 @@ fn merged(left: usize, right: usize, turns: &mut Vec<bool>, act: &mut impl FnMut
     }
 }
 
-/// Does what makes an order heard, where that is a wake-up.
+/// Wakes the driver, if that is the next step.
 fn heed(next: Next) {
     if let Next::Wake(waker) = next {
         waker.wake();
@@ -241,7 +241,7 @@ fn two_operations_live_in_every_order() {
                 actors.iter().for_each(Actor::check);
                 let (counts, _) = hub.counts();
                 assert_eq!((counts.submitted, counts.delivered + counts.reclaimed), (2, 2));
-                // Both places are free again, under other names.
+                // Both places are free again, with new keys.
                 let dropped = Arc::default();
                 for _ in 0..2 {
                     let (key, _) = submit(&hub, operation(&dropped, false), waker().1);
@@ -264,7 +264,7 @@ fn a_driver_does_not_sleep_on_orders() {
     let (_, next) = submit(&hub, operation(&dropped, false), waker().1);
     assert!(matches!(next, Next::Wake(_)));
     let (_, next) = submit(&hub, operation(&dropped, false), waker().1);
-    assert!(matches!(next, Next::Nothing), "it is woken once");
+    assert!(matches!(next, Next::Nothing), "the driver is woken once");
     assert!(!hub.sleep(&bell), "orders are there");
     let mut orders = Vec::new();
     assert_eq!(hub.take_orders(&mut orders), Phase::Open);
@@ -278,7 +278,7 @@ fn a_driver_does_not_sleep_on_orders() {
     assert!(hub.sleep(&bell));
     hub.awake();
     let (_, next) = submit(&hub, operation(&dropped, false), waker().1);
-    assert!(matches!(next, Next::Nothing), "it is up, and looks before it sleeps");
+    assert!(matches!(next, Next::Nothing), "the driver is awake, and looks before it sleeps");
     assert_eq!(hub.counts().0.wakes, 2);
 }
 
@@ -304,11 +304,12 @@ fn an_end_is_heard_and_told_once() {
     assert_eq!(hub.poll_ended(&mourner), Some(Err(Leaked { operations: 3 })));
     hub.closed();
     hub.close(Duration::ZERO);
-    assert_eq!(hub.take_orders(&mut Vec::new()), Phase::Closed, "an end has no other end");
+    assert_eq!(hub.take_orders(&mut Vec::new()), Phase::Closed, "a closed ring stays closed");
     assert_eq!(hub.counts().0.submitted, 0);
 }
 
-/// Of three results one's waker panics and one's buffer: the third is told all the same.
+/// Of three results, the waker of one panics and the buffer of another. The third is still
+/// delivered.
 #[test]
 fn a_panic_of_a_users_code_is_contained() {
     struct Panicking;
@@ -335,7 +336,7 @@ fn a_panic_of_a_users_code_is_contained() {
     assert!(hub.poll(keys[2], &waker().1).is_some());
 }
 
-/// A waker's own drop may come back to the ring: it must not find the lock held.
+/// The drop of a waker may use the ring: it must not find the lock held.
 #[test]
 fn a_waker_that_uses_the_ring_when_dropped() {
     struct Reentrant(Arc<Hub>, Arc<Count>);
@@ -369,8 +370,9 @@ fn a_waker_that_uses_the_ring_when_dropped() {
     assert_eq!(dropped.get(), 6);
 }
 
-/// Of five whose results are there one is woken, and wakes the next when it takes its own, three in
-/// a row; then it is the driver's turn again. Whoever leaves passes the turn on.
+/// Five results are ready, and one task is woken. Each task wakes the next when it takes its
+/// result, three in a row; then the driver has a turn again. A task that drops its future passes
+/// the turn on.
 #[cfg(feature = "tokio")]
 #[test]
 fn each_wakes_the_next() {
@@ -400,7 +402,7 @@ fn each_wakes_the_next() {
     assert_eq!(woken(), [1, 1, 1, 0, 0, 0]);
     assert!(hub.poll(keys[2], Waker::noop()).is_some());
     assert_eq!(woken(), [1, 1, 1, 0, 0, 0]);
-    // It does not wait for a task that never comes.
+    // The driver does not wait for a task that never comes.
     assert!(begin_turn(Spread::InTurn) && !begin_turn(Spread::InTurn));
     assert_eq!(woken(), [1, 1, 1, 1, 1, 0]);
     hub.keep(By::Driver, &mut vec![done(keys[5])], vec![waker().1], Stats::default());
@@ -408,8 +410,8 @@ fn each_wakes_the_next() {
     assert_eq!(woken(), [1, 1, 1, 1, 1, 1]);
 }
 
-/// A step of a chain is no order: who finds one to be made while the driver is about to sleep keeps
-/// it up.
+/// A step of a chain is not an order. A thread that finds a step to make, while the driver is about
+/// to sleep, keeps the driver awake.
 #[cfg(feature = "tokio")]
 #[test]
 fn a_driver_that_was_called_looks_again_before_it_sleeps() {
@@ -425,8 +427,8 @@ fn a_driver_that_was_called_looks_again_before_it_sleeps() {
     assert!(hub.sleep(&driver), "the call was heard");
 }
 
-/// While nobody waits for a turn, a thread of the loop wakes the first of those whose results it
-/// brings. A task wakes nobody but itself: on its thread others would wait for what it does next.
+/// While nobody waits for a turn, a thread of the loop wakes the first task whose result it brings.
+/// A task wakes nobody but itself: others would wait on its thread for its next step.
 #[cfg(feature = "tokio")]
 #[test]
 fn a_result_wakes_nobody_on_the_thread_of_another_task() {
@@ -449,15 +451,15 @@ fn a_result_wakes_nobody_on_the_thread_of_another_task() {
     assert_eq!(woken(), [1, 1, 0, 0, 0, 0]);
     assert!(hub.poll(keys[1], Waker::noop()).is_some());
     assert_eq!(woken(), [1, 1, 1, 0, 0, 0]);
-    assert!(!keep(By::Caller(Some(keys[3])), &keys[3..4]), "it waits for nobody else");
+    assert!(!keep(By::Caller(Some(keys[3])), &keys[3..4]), "nobody else waits");
     assert_eq!(woken(), [1, 1, 1, 1, 0, 0]);
-    assert!(keep(By::Caller(None), &keys[4..]), "the driver is to have a turn for them");
+    assert!(keep(By::Caller(None), &keys[4..]), "the driver must have a turn for them");
     assert_eq!(woken(), [1, 1, 1, 1, 0, 0]);
     hub.begin_turn(Spread::AtOnce).0.into_iter().for_each(|waker| wake(Some(waker)));
     assert_eq!(woken(), [1; 6]);
 }
 
-/// A driver that has gone on with a thread has no turns: who waits is woken as the result comes.
+/// A driver that runs on its own thread has no turns: tasks are woken as their results come.
 #[cfg(feature = "tokio")]
 #[test]
 fn nobody_waits_for_a_turn_that_never_comes() {
@@ -469,11 +471,11 @@ fn nobody_waits_for_a_turn_that_never_comes() {
     assert_eq!(told.get(), 1);
 }
 
-/// No thread and no descriptor is to be had when the runtime ends: it is told, and what nobody had
-/// begun comes back.
+/// When the runtime ends there is no thread and no descriptor to spare. The end is reported, and
+/// operations that had not started come back.
 #[cfg(feature = "tokio")]
 #[test]
-fn a_driver_that_is_lost_is_told() {
+fn the_loss_of_a_driver_is_reported() {
     let hub = Hub::new();
     let dropped = Arc::default();
     let (_, mourner) = waker();
@@ -482,12 +484,12 @@ fn a_driver_that_is_lost_is_told() {
     let (refused, _) = submit(&hub, operation(&dropped, false), waker().1);
     hub.orphan();
     assert_eq!(hub.poll_ended(&mourner), Some(Err(Leaked { operations: 1 })));
-    let done = hub.poll(refused, &mourner).expect("nobody had begun it");
+    let done = hub.poll(refused, &mourner).expect("it had not started");
     assert_eq!(done.result().unwrap_err().errno(), libc::ESHUTDOWN);
     assert!(hub.poll(lost, &mourner).is_none());
 }
 
-/// A driver that knows that it is closing still hears of cancels.
+/// A driver that knows that it is closing still gets cancels.
 #[test]
 fn a_cancel_is_heard_while_the_ring_closes() {
     let hub = Hub::new();
@@ -502,7 +504,7 @@ fn a_cancel_is_heard_while_the_ring_closes() {
     assert!(!hub.sleep(&bell), "the cancel is there");
 }
 
-/// A thread that took results first can come with them last.
+/// The thread that took results first can deliver them last.
 #[test]
 fn older_statistics_replace_no_newer_ones() {
     let hub = Hub::new();

@@ -1,20 +1,22 @@
-//! Who is woken when, where the runtime that drives a ring runs those who wait for it.
+//! The order in which tasks are woken, if the runtime that drives a ring also runs the tasks that
+//! wait for it.
 //!
-//! Woken all at once, the tasks of a batch lie in a queue from which the runtime's other threads are
-//! called to help, and a thread that was asleep costs more to wake than the tasks take. So one is
-//! woken at a time: it wakes the next when it takes its result. A runtime runs only a few so before
-//! it lets others go first; then the driver has the next turn. It has one whatever the tasks do, so
-//! that nobody waits for a task that never comes.
+//! If the tasks of a batch were woken all at once, the runtime would wake its other threads to
+//! help, and waking a sleeping thread costs more than the tasks do. So one task is woken at a time,
+//! and it wakes the next when it takes its result. A runtime runs only a few tasks in this way
+//! before it lets others go first. Then the driver has the next turn. The driver has its turn
+//! whatever the tasks do, so that nobody waits for a task that never comes.
 
 use std::{collections::VecDeque, task::Waker};
 
 use crate::ring::order::Key;
 
-/// Tasks that a thread of tokio runs in a row when each wakes the next (`MAX_LIFO_POLLS_PER_TICK`,
-/// tokio/src/runtime/scheduler/multi_thread/worker.rs). The one after them would be anybody's.
+/// The number of tasks that a thread of tokio runs in a row when each wakes the next
+/// (`MAX_LIFO_POLLS_PER_TICK`, tokio/src/runtime/scheduler/multi_thread/worker.rs). Any thread may
+/// run the task after them.
 const ROW: usize = 3;
 
-/// Those whose results are there and who were not told yet.
+/// The tasks whose results are ready and that were not woken yet.
 #[derive(Default)]
 pub(super) struct Turns {
     held: VecDeque<Waker>,
@@ -24,17 +26,17 @@ pub(super) struct Turns {
     pub(super) taken: u64,
 }
 
-/// Those who are held back, as somebody from outside sees them.
+/// The tasks that are held back, as the lookout sees them.
 pub(crate) enum Held {
     Nobody,
-    /// Others had their turn since the last look.
+    /// Some had their turn since the last look.
     InTurn,
-    /// Nobody had: these are to be woken now.
+    /// None had a turn: these must be woken now.
     Back(Vec<Waker>),
 }
 
 impl Turns {
-    /// Whoever comes next, if there is one in this turn.
+    /// Takes the next task to wake, if there is one in this turn.
     pub(super) fn next(&mut self) -> Option<Waker> {
         if self.left == 0 {
             return None;
@@ -49,7 +51,7 @@ impl Turns {
         !self.held.is_empty()
     }
 
-    /// Holds these back; gives whom to wake at once.
+    /// Holds these back. Returns the task to wake at once, if any.
     pub(super) fn hold(&mut self, by: By, wakers: Vec<Waker>) -> Option<Waker> {
         let goes_first = by == By::Thread && !self.has_some();
         self.held.extend(wakers);
@@ -87,11 +89,11 @@ impl Turns {
 /// Who brings results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// The driver, whose turn begins with the next thing that it does.
+    /// The driver, whose turn begins next.
     Driver,
-    /// Somebody who handed an order over, and may wait for this one.
+    /// A caller that handed orders over, and may wait for this operation.
     Caller(Option<Key>),
-    /// A thread that is none of the runtime's.
+    /// A thread that does not belong to the runtime.
     Thread,
 }
 
@@ -100,6 +102,6 @@ pub(crate) enum By {
 pub(crate) enum Spread {
     /// One task after the other.
     InTurn,
-    /// To all at once, for as many threads as there are.
+    /// To all tasks at once, for all threads of the runtime.
     AtOnce,
 }

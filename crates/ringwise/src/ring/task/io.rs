@@ -1,7 +1,7 @@
-//! A runtime's epoll, where it has one: descriptors that wake a task.
+//! Descriptors that wake a task through the runtime's epoll, if it has one.
 //!
-//! Tokio has no way to ask whether a runtime has I/O. It panics where it has none, so that is tried
-//! once for each ring, with the panic caught and not printed.
+//! Tokio cannot tell whether a runtime has I/O: it panics if there is none. So each ring tries
+//! once, and catches the panic without printing it.
 //!
 //! # Safety
 //!
@@ -17,14 +17,15 @@ use std::{
 
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// Whether a runtime without I/O can be told from one with it, and not end the process.
+/// Whether a ring may try a runtime that may have no I/O, without ending the process.
 pub(super) const CAN_BE_TRIED: bool = cfg!(panic = "unwind");
 
 thread_local! {
     static IS_TRYING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has the runtime watch a descriptor. Nothing where it does no I/O, or there is none to spare.
+/// Lets the runtime watch a descriptor. Returns nothing if the runtime does no I/O, or if there is
+/// no descriptor to spare.
 pub(super) fn watch(descriptor: BorrowedFd<'_>) -> Option<AsyncFd<OwnedFd>> {
     let descriptor = descriptor.try_clone_to_owned().ok()?;
     // SAFETY: the descriptor is owned by what is returned, and stays open as long as it.
@@ -32,8 +33,8 @@ pub(super) fn watch(descriptor: BorrowedFd<'_>) -> Option<AsyncFd<OwnedFd>> {
     quietly(|| catch_unwind(AssertUnwindSafe(register))).ok()?.ok()
 }
 
-/// Keeps a panic of this thread from being printed. Others are told as before: what prints them is
-/// called for all but the one that is looked for.
+/// Keeps a panic of this attempt from being printed. The earlier hook still prints all other
+/// panics.
 fn quietly<T>(attempt: impl FnOnce() -> T) -> T {
     static FILTER: Once = Once::new();
     if !std::thread::panicking() {

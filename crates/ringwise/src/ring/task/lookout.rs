@@ -1,13 +1,13 @@
-//! Sees to it that nobody waits for a task that computes.
+//! A thread that keeps tasks from waiting for a task that computes.
 //!
-//! Of the tasks whose results are there one is woken at a time, and wakes the next when it takes its
-//! result (`ring/hub/turns.rs`). The driver has its next turn when a thread of the runtime looks at the
-//! runtime's epoll. Where the task that was woken computes, and the runtime's other threads sleep
-//! outside of that epoll, neither comes. So a thread looks from outside, every two milliseconds while
-//! some are held back: where nobody had a turn in between, all have theirs at once, and that calls the
-//! runtime's other threads.
+//! When several results are ready, one task is woken at a time, and it wakes the next when it takes
+//! its result (`ring/hub/turns.rs`). The driver has its next turn when a thread of the runtime
+//! looks at the runtime's epoll. If the woken task computes and the runtime's other threads sleep
+//! outside of that epoll, neither happens. So this thread looks every two milliseconds while tasks
+//! are held back. If no task had a turn since the last look, it wakes all of them at once, and that
+//! wakes the runtime's other threads.
 //!
-//! The thread is started when the first results are held back. It sleeps when none are.
+//! The thread starts when the first results are held back. It sleeps while none are.
 
 use std::{
     sync::{
@@ -23,15 +23,16 @@ use crate::ring::{
     hub::{Hub, turns::Held},
 };
 
-/// How often it looks. Whoever is held back waits for two of these at most.
+/// The time between two looks. A task that is held back waits for two of them at most.
 const INTERVAL: Duration = Duration::from_millis(2);
-/// After so many looks at which nobody was held back it sleeps: to call it costs a wake-up.
+/// The number of looks without a task held back after which the thread sleeps. It does not sleep
+/// sooner, since waking it has a cost.
 const IDLE_LOOKS: u32 = 16;
 
-/// See the header.
+/// The state of the thread; see the header.
 #[derive(Default)]
 pub(super) struct Lookout {
-    /// It looks, or is about to.
+    /// Whether the thread looks, or is about to.
     is_looking: AtomicBool,
     state: Mutex<State>,
     called: Condvar,
@@ -48,7 +49,7 @@ impl Lookout {
         crate::sync::lock(&self.state)
     }
 
-    /// Results are held back: begins to look, unless it does.
+    /// Starts to look because results are held back, unless the thread already does.
     pub(super) fn look(self: &Arc<Self>, hub: &Arc<Hub>) {
         if self.is_looking.swap(true, Ordering::AcqRel) {
             return;
@@ -60,12 +61,12 @@ impl Lookout {
         }
         let (lookout, hub) = (self.clone(), Arc::downgrade(hub));
         let thread = ThreadBuilder::new().name("ringwise-lookout".into()).stack_size(64 << 10);
-        // Where no thread is to be had the next results try again.
+        // If no thread can be started, the next results try again.
         state.has_thread = thread.spawn(move || lookout.run(&hub)).is_ok();
         self.is_looking.store(state.has_thread, Ordering::Release);
     }
 
-    /// The driver is gone, and holds nobody back.
+    /// Ends the thread. The driver is gone, and holds nobody back.
     pub(super) fn end(&self) {
         self.lock().has_ended = true;
         self.called.notify_one();
@@ -78,7 +79,7 @@ impl Lookout {
         }
     }
 
-    /// Waits until it is called; false at the end.
+    /// Waits until it is called. Returns false at the end.
     fn wait(&self) -> bool {
         let waits =
             |state: &mut State| !state.has_ended && !self.is_looking.load(Ordering::Acquire);
@@ -131,7 +132,7 @@ mod tests {
         }
     }
 
-    /// A hub with so many results that the driver has brought, of which it has woken one.
+    /// Makes a hub with this many results of the driver, which has woken one task.
     fn with_results(count: usize) -> (Arc<Hub>, Receiver<()>) {
         let hub = Arc::new(Hub::new());
         hub.let_callers_hand_over(true);
@@ -160,7 +161,7 @@ mod tests {
         for _ in 0..6 {
             told.recv_timeout(Duration::from_secs(10)).unwrap();
         }
-        assert!(start.elapsed() >= INTERVAL, "they were to have their turns first");
+        assert!(start.elapsed() >= INTERVAL, "the tasks get time for their turns first");
         lookout.end();
     }
 

@@ -1,21 +1,21 @@
-//! The bytes of one simulated file: as they read now, and what of them a crash may leave.
+//! The bytes of one simulated file: the current ones, and those that a crash may leave.
 //!
 //! A file has an image that reads see (the page cache), an image that is certainly on the disk, and
-//! between the two the list of what was done since the last sync. A disk with a volatile cache may
-//! keep any of the unsynced versions of each 512 byte sector, whatever it kept of the others; a
-//! sector is what a disk writes whole. Lengths, cuts and holes are metadata, which file systems
-//! keep in order: a crash keeps the first so many of them, and of the data only what they reach.
+//! a list of the changes since the last sync. A disk writes a sector of 512 bytes as a whole. If
+//! its cache is volatile, it may keep any of the unsynced versions of each sector, independently of
+//! the other sectors. Changes of length and holes are metadata, which file systems keep in order. A
+//! crash keeps the first few of these changes, and only the data that they reach.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use crate::sim::random::Random;
 
-/// What a disk writes whole, in bytes.
+/// The bytes of a sector, which a disk writes as a whole.
 pub(crate) const SECTOR: u64 = 512;
 
 type Sector = Arc<[u8; SECTOR as usize]>;
 
-/// Bytes as they are at one moment. Sectors that are not there are zeros.
+/// A file's bytes at one moment. Missing sectors are zeros.
 #[derive(Clone, Debug, Default)]
 struct Image {
     sectors: BTreeMap<u64, Sector>,
@@ -41,7 +41,7 @@ impl Image {
         }
     }
 
-    /// Gives the file a length; what lies beyond is gone.
+    /// Sets the length. Bytes beyond it are gone.
     fn set_len(&mut self, len: u64) {
         if len < self.len {
             self.zero(&(len..u64::MAX));
@@ -50,7 +50,7 @@ impl Image {
     }
 }
 
-/// Sectors that a range covers in part, or may.
+/// Returns the sectors at the ends of a range, which it may cover only in part.
 fn edges(range: &Range<u64>) -> [u64; 2] {
     [range.start / SECTOR, range.end / SECTOR]
 }
@@ -65,7 +65,7 @@ fn zero_within(sector: &mut Sector, number: u64, range: &Range<u64>) {
     }
 }
 
-/// What was done to a file since its last sync, in order.
+/// A change of a file since its last sync.
 #[derive(Clone, Debug)]
 enum Event {
     Data { number: u64, sector: Sector },
@@ -75,7 +75,7 @@ enum Event {
 }
 
 impl Event {
-    /// The bytes that read as zeros by this.
+    /// Returns the bytes that read as zeros after this change.
     fn zeroed(&self) -> Option<Range<u64>> {
         match self {
             Event::Cut(len) => Some(*len..u64::MAX),
@@ -91,21 +91,21 @@ pub(crate) struct Content {
     now: Image,
     durable: Image,
     unsynced: Vec<Event>,
-    /// How many events there may be before the oldest are thinned out.
+    /// The number of events above which the oldest are thinned out.
     thin_at: usize,
 }
 
-/// What a crash left of a file that was not synced.
+/// What a crash left of an unsynced file, for the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Remains {
-    /// Sectors that had unsynced bytes, and how many of them have some of these now.
+    /// The number of sectors with unsynced bytes, and how many of them kept some of these bytes.
     pub(crate) unsynced: usize,
     pub(crate) kept: usize,
     pub(crate) len_before: u64,
     pub(crate) len: u64,
 }
 
-/// As many events are kept untouched, at least.
+/// The number of latest events that are never thinned out.
 const EVENTS_KEPT: usize = 4096;
 
 impl Content {
@@ -113,7 +113,7 @@ impl Content {
         self.now.len
     }
 
-    /// Sectors that hold something, in whole blocks of 4096 bytes.
+    /// Returns the number of sectors that hold data, in whole blocks of 4096 bytes.
     pub(crate) fn sectors(&self) -> u64 {
         const SECTORS_OF_BLOCK: u64 = 8;
         let mut blocks: Vec<u64> =
@@ -122,7 +122,7 @@ impl Content {
         blocks.len() as u64 * SECTORS_OF_BLOCK
     }
 
-    /// The bytes from `offset`, as many as there are of `len`.
+    /// Returns the bytes from `offset`, at most `len`.
     pub(crate) fn read(&self, offset: u64, len: u64) -> Vec<u8> {
         let end = offset.saturating_add(len).min(self.now.len);
         let mut bytes = vec![0; end.saturating_sub(offset) as usize];
@@ -173,7 +173,7 @@ impl Content {
         self.note(Event::Hole(range));
     }
 
-    /// Everything done so far is on the disk.
+    /// Puts all changes on the disk.
     pub(crate) fn sync(&mut self) {
         for event in self.unsynced.drain(..) {
             match event {
@@ -185,12 +185,12 @@ impl Content {
                 Event::Hole(range) => self.durable.zero(&range),
             }
         }
-        // After a sync that failed the disk's length may be another; data that is synced is
-        // reached.
+        // After a failed sync the length on the disk may differ. Synced data must lie within it.
         self.durable.len = self.now.len;
     }
 
-    /// A sync that failed: what the disk has by chance it has, and the rest is never written.
+    /// Fails a sync. The disk keeps what it happened to write before, and the rest is never
+    /// written.
     pub(crate) fn lose(&mut self, random: &mut Random) -> Option<Remains> {
         if self.unsynced.is_empty() {
             return None;
@@ -201,7 +201,8 @@ impl Content {
         Some(Remains { unsynced, kept, len_before: self.now.len, len: self.durable.len })
     }
 
-    /// The power fails: what the disk has is the file. Tells what is left where that may be less.
+    /// Loses what the disk does not have, because the power fails. Returns the remains if the file
+    /// was not synced.
     pub(crate) fn crash(&mut self, random: &mut Random) -> Option<Remains> {
         let remains = self.lose(random);
         self.now = self.durable.clone();
@@ -217,7 +218,7 @@ impl Content {
     }
 
     /// Forgets old versions that newer ones replaced, so that a file that is never synced does not
-    /// take memory without end. What is left is still a choice that a disk could make.
+    /// take memory without end. A disk could still keep any of the versions that are left.
     fn thin_out(&mut self) {
         let old = self.unsynced.len() - EVENTS_KEPT;
         let mut keep = vec![true; self.unsynced.len()];
@@ -233,8 +234,8 @@ impl Content {
         self.unsynced.retain(|_| keep.next().unwrap_or(true));
     }
 
-    /// One of the images that the disk may hold now; how many sectors of unsynced bytes it has, and
-    /// how many there were.
+    /// Picks one of the images that the disk may hold now. Also returns how many sectors of
+    /// unsynced bytes it has, and how many there were.
     fn survivor(&self, random: &mut Random) -> (Image, usize, usize) {
         let survival = survival(random);
         let metadata = self.metadata_kept(random);
@@ -251,7 +252,7 @@ impl Content {
                 versions.zero(&range);
             }
         }
-        // Data in place needs no metadata, until its sectors were given back.
+        // Data in place needs no metadata, unless an earlier event freed its sectors.
         let mut gone: Vec<Range<u64>> = Vec::new();
         for event in &self.unsynced[metadata..] {
             if let Event::Data { number, sector } = event {
@@ -274,7 +275,7 @@ impl Content {
         (image, kept, unsynced)
     }
 
-    /// How many events' metadata the disk has: all before them, none after.
+    /// Picks how many events have their metadata on the disk. Later events have none there.
     fn metadata_kept(&self, random: &mut Random) -> usize {
         let all = self.unsynced.len();
         match random.below(4) {
@@ -285,8 +286,8 @@ impl Content {
     }
 }
 
-/// How likely it is that a disk kept something: often nearly all or nearly nothing, since that is
-/// where programs break.
+/// Picks the probability that a disk kept something. It is often near 0 or near 1, since programs
+/// break there.
 pub(super) fn survival(random: &mut Random) -> f64 {
     [0.0, 0.1, 0.5, 0.9, 1.0][random.below(5) as usize]
 }
@@ -313,7 +314,7 @@ impl Versions {
     }
 }
 
-/// The last version half of the time, since a disk mostly gets there.
+/// Picks one version: the last one half of the time, since a disk mostly gets there.
 fn one_of(versions: &[Sector], random: &mut Random) -> Sector {
     let last = versions.len() - 1;
     let at = if random.chance(0.5) { last } else { random.below(versions.len() as u64) as usize };

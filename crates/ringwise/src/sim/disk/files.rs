@@ -1,6 +1,6 @@
-//! What is done to one file: its bytes, its length, its metadata.
+//! Operations on one file: its bytes, its length, its metadata.
 //!
-//! Whether a descriptor allows it was looked at before; see the world's files.
+//! The caller has checked that the descriptor allows the operation; see `OpenFile`.
 
 use crate::{
     sim::{
@@ -29,14 +29,14 @@ impl Disk {
     }
 
     pub(crate) fn read(&mut self, inode: Inode, offset: u64, len: u64) -> Result<Vec<u8>, i32> {
-        // Nothing can be read of a directory, and of anything else.
+        // Reading no bytes succeeds, even from a directory.
         if len == 0 {
             return Ok(Vec::new());
         }
         Ok(self.content(inode, libc::EISDIR)?.read(offset, len))
     }
 
-    /// Writes as much as fits into the largest file, and tells how much that is.
+    /// Writes as much as fits into the largest file. Returns the number of bytes written.
     pub(crate) fn write(&mut self, inode: Inode, offset: u64, bytes: &[u8]) -> Result<usize, i32> {
         let content = self.content(inode, libc::EISDIR)?;
         if bytes.is_empty() {
@@ -65,7 +65,7 @@ impl Disk {
         Ok(())
     }
 
-    /// fallocate(2). Space is never short, so that reserving it does nothing.
+    /// fallocate(2). Space is never short, so reserving it does nothing.
     pub(crate) fn allocate(
         &mut self,
         inode: Inode,
@@ -94,7 +94,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Makes durable what was done to a file's bytes, or to a directory's names.
+    /// Makes the changes of a file's bytes, or of a directory's names, durable.
     pub(crate) fn sync(&mut self, inode: Inode) {
         match &mut self.file_mut(inode).node {
             Node::File(content) => content.sync(),
@@ -106,7 +106,8 @@ impl Disk {
         }
     }
 
-    /// A sync that fails: what is not on the disk by chance no later sync puts there.
+    /// Fails a sync. The disk keeps what it happened to write before, and no later sync writes the
+    /// rest.
     pub(crate) fn lose(&mut self, inode: Inode, random: &mut Random) {
         match &mut self.file_mut(inode).node {
             Node::File(content) => {
@@ -152,7 +153,7 @@ impl Disk {
         Box::new(told)
     }
 
-    /// The content changed.
+    /// Sets the times of a file whose content changed.
     pub(super) fn touch(&mut self, inode: Inode) {
         let now = self.now_ns;
         let file = self.file_mut(inode);

@@ -1,18 +1,24 @@
-//! Changes of names that no directory sync has made durable, and which of them may be kept.
+//! Changes of names that no directory sync has made durable, and the choice of those that a crash
+//! keeps.
 //!
-//! POSIX promises nothing of a name until its directory was synced, and file systems differ. The
-//! rules here are the weakest that real ones keep: each change happens as a whole or not at all; of
-//! two changes to one name, or to names of one file, the later is never kept without the earlier;
-//! what moves a file is not kept without the directories that were made or moved before it; and
-//! the removal of a directory is not kept without what emptied it. So a file that had a name at any
-//! time, and whose first name was durable, is never lost. Everything else may be kept in any combination.
+//! POSIX promises nothing about a name until its directory is synced, and file systems differ. The
+//! rules here are the weakest that real file systems keep:
+//!
+//! - A change is kept as a whole or not at all.
+//! - Of two changes to one name, or to names of one file, the later is never kept without the
+//!   earlier.
+//! - A move is not kept without the directories that were made or moved before it.
+//! - The removal of a directory is not kept without the changes that emptied it.
+//!
+//! So a file is never lost if its first name was durable and it had a name at all times. Everything
+//! else may be kept in any combination.
 
 use std::collections::BTreeSet;
 
 /// The number of a file, directory or link.
 pub(crate) type Inode = u64;
 
-/// One name's new meaning.
+/// One name's new target.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) directory: Inode,
@@ -20,17 +26,18 @@ pub(crate) struct Entry {
     pub(crate) to: Option<Inode>,
 }
 
-/// What one operation did to names.
+/// The changes that one operation made to names.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) entries: Vec<Entry>,
-    /// What bears or bore the names.
+    /// The inodes that the names lead to, or led to before.
     pub(crate) inodes: Vec<Inode>,
-    /// Whether it takes a name from what has another afterwards, which has to be kept.
+    /// Whether it takes a name from an inode that has another name afterwards, which has to be
+    /// kept.
     pub(crate) moves: bool,
     /// Whether it makes, moves or removes a directory.
     pub(crate) of_directory: bool,
-    /// The directory that it removes.
+    /// The directory that it removes, if any.
     pub(crate) removed: Option<Inode>,
 }
 
@@ -44,7 +51,8 @@ impl Change {
 #[derive(Debug, Default)]
 pub(crate) struct Journal(Vec<Change>);
 
-/// What the changes looked at so far, from the last to the first, need of earlier ones.
+/// The earlier changes that the changes seen so far need. The scan goes from the last change to the
+/// first.
 #[derive(Default)]
 struct Needs<'a> {
     names: BTreeSet<(Inode, &'a [u8])>,
@@ -81,24 +89,24 @@ impl Journal {
         self.0.len()
     }
 
-    /// What names in the journal lead, or led, to.
+    /// Returns the inodes that names in the journal lead to, or led to.
     pub(crate) fn inodes(&self) -> impl Iterator<Item = Inode> {
         self.0.iter().flat_map(|change| change.inodes.iter().copied())
     }
 
-    /// Takes out the changes in a directory, with all that they need.
+    /// Takes the changes in a directory, with all earlier changes that they need.
     pub(crate) fn take_directory(&mut self, directory: Inode) -> Vec<Change> {
         let wanted = self.closure(|change| change.touches(directory));
         self.take(&wanted)
     }
 
-    /// Takes out a choice of changes that `keep` makes, with all that they need.
+    /// Takes the changes that `keep` chooses, with all earlier changes that they need.
     pub(crate) fn take_some(&mut self, keep: impl FnMut(&Change) -> bool) -> Vec<Change> {
         let wanted = self.closure(keep);
         self.take(&wanted)
     }
 
-    /// Forgets the changes in a directory: they never become durable by themselves.
+    /// Forgets the changes in a directory, so that no later sync makes them durable.
     pub(crate) fn forget_directory(&mut self, directory: Inode) {
         self.0.retain(|change| !change.touches(directory));
     }

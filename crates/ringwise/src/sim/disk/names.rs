@@ -1,4 +1,4 @@
-//! Opening, making, removing, renaming and linking: what changes names, with the kernel's errors.
+//! Opening, making, removing, renaming and linking: the changes of names, with the kernel's errors.
 
 use crate::sim::disk::{
     Directory, Disk, Inode, Node, UMASK,
@@ -8,7 +8,7 @@ use crate::sim::disk::{
 };
 
 impl Disk {
-    /// Opens what a path names and makes it first where the flags say so (open(2)).
+    /// Opens a path, and creates the file first if the flags say so (open(2)).
     pub(crate) fn open(
         &mut self,
         start: Inode,
@@ -96,7 +96,7 @@ impl Disk {
         (file.permissions, file.changed_ns) = (mode & 0o7777, now);
     }
 
-    /// The names in a directory after this one, with the number and the kind (`DT_*`) of each.
+    /// Returns the names in a directory after `last`, with the inode and the kind (`DT_*`) of each.
     pub(crate) fn entries_after(
         &self,
         inode: Inode,
@@ -127,7 +127,7 @@ impl Disk {
         Ok(inode)
     }
 
-    /// link(2), which does not follow a link in the last part of the old name.
+    /// link(2). By default it does not follow a link in the last part of the old name.
     pub(crate) fn link(
         &mut self,
         from: (Inode, &[u8]),
@@ -244,7 +244,7 @@ impl Disk {
         }
     }
 
-    /// Fails with `error` where `directory` is `above` or lies in it.
+    /// Fails with `error` if `directory` is `above` or lies in it.
     fn check_not_inside(&self, above: Inode, directory: Inode, error: i32) -> Result<(), i32> {
         let mut at = directory;
         loop {
@@ -259,12 +259,12 @@ impl Disk {
         }
     }
 
-    /// A directory that was removed takes no new names.
+    /// Fails if the directory was removed: it takes no new names.
     fn check_alive(&self, directory: Inode) -> Result<(), i32> {
         if self.file(directory).links == 0 { Err(libc::ENOENT) } else { Ok(()) }
     }
 
-    /// The name that a path ends in, if it can be made.
+    /// Returns the last name of a path, if it can be made.
     fn vacant<'a>(&self, found: &'a Found) -> Result<&'a [u8], i32> {
         if found.inode.is_some() {
             return Err(libc::EEXIST);
@@ -278,7 +278,7 @@ impl Disk {
         self.record(vec![(found.directory, name.clone(), None, Some(inode))]);
     }
 
-    /// Changes names, all at once: each with what bore it and what bears it now.
+    /// Changes names, all at once.
     fn record(&mut self, entries: Vec<Renamed>) {
         let mut inodes: Vec<Inode> = Vec::new();
         for (_, _, before, after) in &entries {
@@ -323,13 +323,14 @@ impl Disk {
         };
     }
 
-    /// Counts a name more. A directory's own counts twice, and once for the one it is in.
+    /// Counts a new name. The first name of a directory counts twice, and any counts as a link of
+    /// the directory that it is in.
     fn name(&mut self, inode: Inode, within: Inode) {
         let file = self.file_mut(inode);
         file.links += 1;
         if let Node::Directory(directory) = &mut file.node {
             directory.parent = within;
-            // Its entry `.`: not to be counted again when it moves.
+            // Its entry `.` is not counted again when the directory moves.
             file.links = file.links.max(2);
             self.file_mut(within).links += 1;
         }
@@ -347,5 +348,5 @@ impl Disk {
     }
 }
 
-/// A directory, a name in it, what bore it and what bears it now.
+/// A directory, a name in it, and the name's inode before and after.
 type Renamed = (Inode, Vec<u8>, Option<Inode>, Option<Inode>);

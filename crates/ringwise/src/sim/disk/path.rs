@@ -1,4 +1,4 @@
-//! Finding what a path names, with the kernel's errors (path_resolution(7)).
+//! Follows paths, with the kernel's errors (path_resolution(7)).
 
 use crate::sim::disk::{Disk, Node, journal::Inode};
 
@@ -6,16 +6,16 @@ use crate::sim::disk::{Disk, Node, journal::Inode};
 const NAME_BYTES_MAX: usize = 255;
 /// The most bytes of a path with its NUL (`PATH_MAX`).
 const PATH_BYTES_MAX: usize = 4096;
-/// The most symbolic links on one way (`MAXSYMLINKS`).
+/// The most symbolic links in one path (`MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
 
-/// Where a path ends.
+/// The place that a path leads to.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// The directory of the last name.
     pub(crate) directory: Inode,
     pub(crate) last: Last,
-    /// What is there, if anything.
+    /// The inode there, if any.
     pub(crate) inode: Option<Inode>,
     /// Whether a slash follows, so that it has to be a directory.
     pub(crate) slash: bool,
@@ -25,30 +25,30 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) enum Last {
     Name(Vec<u8>),
-    /// `.`, `..` or the root itself: nothing that can be made or removed.
+    /// `.`. Like `..` and the root itself, it cannot be made or removed.
     Here,
     Parent,
     Root,
 }
 
-/// What becomes of a link in the last part of a path.
+/// The treatment of a link in the last part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// It is followed.
+    /// The link is followed.
     Followed,
-    /// It is what is looked for, unless a slash follows.
+    /// The path means the link itself, unless a slash follows.
     Kept,
-    /// The last part is a name that is to be made, moved or removed, whatever it leads to.
+    /// The path means its last name, which is to be made, moved or removed.
     Name,
 }
 
 impl Found {
-    /// What is there.
+    /// Returns the inode there, or `ENOENT`.
     pub(crate) fn existing(&self) -> Result<Inode, i32> {
         self.inode.ok_or(libc::ENOENT)
     }
 
-    /// The last name, or this error where there is none that can be changed.
+    /// Returns the last name, or this error if there is no name that can be changed.
     pub(crate) fn name(&self, error: i32) -> Result<&[u8], i32> {
         match &self.last {
             Last::Name(name) => Ok(name),

@@ -1,4 +1,4 @@
-//! Names after a crash, and the kernel's errors where no operation of the library leads to them.
+//! Tests of names after a crash, and of kernel errors that no operation of the library causes.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn sync(disk: &mut Disk, path: &str) {
     disk.sync(inode);
 }
 
-/// For each of many seeds: which of these paths are there after a crash.
+/// Returns which of these paths exist after a crash, in each way that many seeds lead to.
 fn after_crashes(make: impl Fn() -> Disk, paths: &[&str]) -> BTreeSet<Vec<bool>> {
     let crashed = |seed| {
         let mut disk = make();
@@ -59,7 +59,7 @@ fn seen(cases: &[&[bool]]) -> BTreeSet<Vec<bool>> {
 }
 
 #[test]
-fn a_new_name_is_there_for_certain_once_its_directory_is_synced() {
+fn a_new_name_is_certain_after_a_sync_of_its_directory() {
     let make = |synced: bool| {
         move || {
             let mut disk = disk_with(&[], &[]);
@@ -109,7 +109,7 @@ fn either_directorys_sync_makes_a_rename_durable() {
 }
 
 #[test]
-fn of_two_changes_to_a_name_the_later_is_not_kept_alone() {
+fn a_later_change_of_a_name_is_not_kept_without_the_earlier() {
     let make = || {
         let mut disk = disk_with(&[], &[]);
         create(&mut disk, "new");
@@ -132,7 +132,7 @@ fn changes_to_different_names_are_kept_in_any_combination() {
 }
 
 #[test]
-fn a_synced_name_in_a_directory_that_is_not_is_lost_with_it() {
+fn a_synced_name_is_lost_with_its_unsynced_directory() {
     let make = || {
         let mut disk = disk_with(&[], &[]);
         disk.create_directory(disk.root, b"d", 0o755).unwrap();
@@ -144,7 +144,7 @@ fn a_synced_name_in_a_directory_that_is_not_is_lost_with_it() {
 }
 
 #[test]
-fn what_is_moved_into_a_new_directory_is_not_lost_with_it() {
+fn a_file_moved_into_a_new_directory_is_not_lost_with_it() {
     let make = || {
         let mut disk = disk_with(&[], &["a"]);
         disk.create_directory(disk.root, b"d", 0o755).unwrap();
@@ -156,7 +156,7 @@ fn what_is_moved_into_a_new_directory_is_not_lost_with_it() {
 }
 
 #[test]
-fn a_directorys_removal_waits_for_what_emptied_it() {
+fn the_removal_of_a_directory_is_not_kept_without_the_moves_that_emptied_it() {
     let make = || {
         let mut disk = disk_with(&["d"], &["d/a"]);
         rename(&mut disk, "d/a", "a", 0).unwrap();
@@ -168,14 +168,14 @@ fn a_directorys_removal_waits_for_what_emptied_it() {
 }
 
 #[test]
-fn a_directory_sync_that_fails_is_not_made_good_by_another() {
+fn a_later_sync_does_not_repair_a_failed_directory_sync() {
     let is_lost = |seed: &u64| {
         let mut random = Random::stream(*seed, 0);
         let mut disk = disk_with(&[], &[]);
         create(&mut disk, "new");
         disk.lose(disk.root, &mut random);
         disk.sync(disk.root);
-        assert!(inode(&disk, "new").is_some(), "it is still to be seen");
+        assert!(inode(&disk, "new").is_some(), "the name is still visible");
         disk.crash(&mut random);
         inode(&disk, "new").is_none()
     };
@@ -198,10 +198,10 @@ fn an_exchange_swaps_and_keeps_both() {
     assert_eq!((links(&disk, "a"), links(&disk, "d"), links(&disk, "/")), (2, 1, 3));
 }
 
-/// Random programs on names: what had a name all the time has one after a crash, and the tree is
-/// one.
+/// Random programs on names: a file that always had a name has one after a crash, and the
+/// directories still form a tree.
 #[test]
-fn what_always_had_a_name_is_never_lost() {
+fn a_file_that_always_had_a_name_is_never_lost() {
     let places = ["a", "b", "d", "e", "d/a", "d/b", "e/a", "e/d", "d/e", "d/e/a"];
     for seed in 0..2_000 {
         let mut random = Random::stream(seed, 3);
@@ -235,7 +235,7 @@ fn what_always_had_a_name_is_never_lost() {
     }
 }
 
-/// Every directory is in one place, and knows it.
+/// Checks that every directory is in one place, and that its parent is right.
 fn check_tree(disk: &Disk, seed: u64) {
     let mut places: BTreeMap<Inode, usize> = BTreeMap::new();
     for (at, file) in &disk.inodes {
@@ -252,7 +252,7 @@ fn check_tree(disk: &Disk, seed: u64) {
 }
 
 #[test]
-fn errors_are_the_kernels() {
+fn errors_match_the_kernels() {
     let mut disk = disk_with(&["d", "full"], &["f", "full/x"]);
     disk.symlink(disk.root, b"loop", b"loop").unwrap();
     assert_eq!(disk.symlink(disk.root, b"d", b"to"), Err(libc::EEXIST));
@@ -294,7 +294,7 @@ fn a_removed_directory_takes_no_names() {
 }
 
 #[test]
-fn what_nobody_can_reach_is_forgotten() {
+fn unreachable_inodes_are_forgotten() {
     let mut disk = disk_with(&[], &[]);
     let open = create(&mut disk, "open");
     unlink(&mut disk, "open", 0).unwrap();
@@ -304,5 +304,5 @@ fn what_nobody_can_reach_is_forgotten() {
     }
     sync(&mut disk, "/");
     disk.collect(&BTreeSet::from([open]));
-    assert_eq!(disk.inodes.len(), 2, "the root and what is open");
+    assert_eq!(disk.inodes.len(), 2, "the root and the open file are left");
 }

@@ -1,5 +1,5 @@
-//! A timer in an epoll set: for a loop that does not wait in the set itself and has no time limit
-//! of its own to give, since a runtime waits for it.
+//! A timer in an epoll set, for a loop that does not wait in the set itself. A runtime waits in its
+//! place, so the loop cannot pass a timeout to the wait.
 
 use std::{os::fd::OwnedFd, time::Instant};
 
@@ -23,7 +23,7 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
-    /// Makes the set readable at this time instead of another that was set before.
+    /// Makes the set readable at this time, which replaces any earlier one.
     pub(super) fn set(&mut self, epoll: &OwnedFd, at: Instant) -> Result<(), Errno> {
         if self.armed == Some(at) {
             return Ok(());
@@ -44,7 +44,8 @@ impl Alarm {
     }
 }
 
-/// Told once each time that it expires: nobody reads it.
+/// Makes the timer. It is edge-triggered, so each expiry is reported once, although nobody reads
+/// it.
 fn create(epoll: &OwnedFd) -> Result<OwnedFd, Errno> {
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
     let events = EventFlags::IN | EventFlags::ET;

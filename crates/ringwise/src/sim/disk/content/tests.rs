@@ -1,10 +1,10 @@
-//! What a crash may leave of a file, and what it may not.
+//! Tests of what a crash may leave of a file, and what it may not.
 
 use super::*;
 
 const SEEDS: u64 = 400;
 
-/// What a crash leaves with each of many seeds.
+/// Returns the bytes that a crash leaves, for each of many seeds.
 fn after_crashes(make: impl Fn() -> Content) -> Vec<Vec<u8>> {
     let crashed = |seed| {
         let mut content = make();
@@ -22,7 +22,7 @@ fn synced(bytes: &[u8]) -> Content {
 }
 
 #[test]
-fn what_was_synced_is_always_there() {
+fn synced_bytes_are_always_kept() {
     let left = after_crashes(|| {
         let mut content = synced(&[1; 3000]);
         content.set_len(2000);
@@ -55,7 +55,7 @@ fn a_write_is_torn_between_sectors_and_not_within() {
 }
 
 #[test]
-fn a_sector_may_come_back_as_it_was_in_between() {
+fn a_sector_may_come_back_in_an_intermediate_version() {
     let left = after_crashes(|| {
         let mut content = synced(&[1; 512]);
         content.write(0, &[2; 512]);
@@ -68,7 +68,7 @@ fn a_sector_may_come_back_as_it_was_in_between() {
 }
 
 #[test]
-fn a_file_that_grew_is_as_long_as_it_was_or_is() {
+fn a_file_that_grew_has_its_old_or_its_new_length() {
     let left = after_crashes(|| {
         let mut content = synced(b"");
         content.write(0, &[7; 700]);
@@ -81,7 +81,7 @@ fn a_file_that_grew_is_as_long_as_it_was_or_is() {
 }
 
 #[test]
-fn what_was_cut_off_does_not_come_back_under_a_new_length() {
+fn truncated_bytes_do_not_come_back_when_the_file_grows() {
     let left = after_crashes(|| {
         let mut content = synced(&[1; 1024]);
         content.set_len(100);
@@ -97,8 +97,9 @@ fn what_was_cut_off_does_not_come_back_under_a_new_length() {
 }
 
 #[test]
-fn data_beyond_a_cut_that_the_disk_has_not_seen_is_not_mixed_in() {
-    // Cut and written anew: the new bytes lie in new sectors, which the old length does not reach.
+fn data_written_after_a_lost_truncation_is_not_mixed_in() {
+    // The file is truncated and written again. Its new bytes lie in new sectors, which the old
+    // length does not reach.
     let left = after_crashes(|| {
         let mut content = synced(&[1; 1024]);
         content.set_len(0);
@@ -139,7 +140,7 @@ fn nothing_lies_beyond_a_files_end() {
 }
 
 #[test]
-fn a_hole_is_a_hole_or_not_yet() {
+fn a_hole_is_kept_or_lost_as_a_whole() {
     let left = after_crashes(|| {
         let mut content = synced(&[1; 2048]);
         content.punch(100..1100);
@@ -151,7 +152,7 @@ fn a_hole_is_a_hole_or_not_yet() {
 }
 
 #[test]
-fn a_failed_sync_is_not_made_good_by_another() {
+fn a_later_sync_does_not_repair_a_failed_one() {
     let lost = |seed: u64| {
         let mut random = Random::stream(seed, 0);
         let mut content = synced(&[1; 4096]);
@@ -166,7 +167,7 @@ fn a_failed_sync_is_not_made_good_by_another() {
 }
 
 #[test]
-fn what_is_written_after_a_failed_sync_is_durable_with_the_next() {
+fn bytes_written_after_a_failed_sync_are_durable_with_the_next() {
     for seed in 0..SEEDS {
         let mut random = Random::stream(seed, 0);
         let mut content = Content::default();
@@ -192,8 +193,9 @@ fn versions_are_thinned_out_and_the_last_one_stays() {
 }
 
 #[test]
-fn what_a_cut_ended_is_not_thinned_out_for_what_came_after() {
-    // The only version before the cut is old, and so are many after it.
+fn thinning_out_keeps_the_version_before_a_truncation() {
+    // The only version before the truncation is old enough to be thinned out, and so are many after
+    // it.
     let lost = |seed: &u64| {
         let mut content = synced(&[1; 512]);
         content.write(0, &[2; 512]);
@@ -208,9 +210,9 @@ fn what_a_cut_ended_is_not_thinned_out_for_what_came_after() {
     assert!((0..SEEDS).any(|seed| lost(&seed)), "a disk may have seen nothing after that write");
 }
 
-/// Random programs: after a crash each sector is one that the file had since its last sync.
+/// Random programs: after a crash each sector is a version that the file had since its last sync.
 #[test]
-fn every_sector_is_one_that_was_there_since_the_last_sync() {
+fn every_sector_is_a_version_since_the_last_sync() {
     for seed in 0..SEEDS {
         let mut random = Random::stream(seed, 9);
         let mut content = Content::default();
@@ -235,7 +237,7 @@ fn every_sector_is_one_that_was_there_since_the_last_sync() {
             let was = |image: &Vec<u8>| {
                 let mut old = image.chunks(512).nth(number).unwrap_or_default().to_vec();
                 old.resize(512, 0);
-                // What is cut short by the length has the length's zeros, which are not to be seen.
+                // The length may cut a sector short. The zeros beyond the length are not visible.
                 old[..sector.len()] == *sector
             };
             let zeros = sector.iter().all(|byte| *byte == 0);
@@ -245,7 +247,7 @@ fn every_sector_is_one_that_was_there_since_the_last_sync() {
     }
 }
 
-/// A version of a sector whose end a cut of the length zeroed, or whose middle a hole did.
+/// Returns whether a sector is an old version with some bytes zeroed by a truncation or a hole.
 fn cut_versions(images: &[Vec<u8>], number: usize, sector: &[u8]) -> bool {
     images.iter().any(|image| {
         let old = image.chunks(512).nth(number).unwrap_or_default();
