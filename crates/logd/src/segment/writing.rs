@@ -50,7 +50,7 @@ impl Retry {
     /// How long the batch waits.
     pub(crate) fn after(self) -> Duration {
         Duration::from_millis(match self {
-            Retry::Soon => 50,
+            Retry::Soon => 20,
             Retry::Later => 500,
         })
     }
