@@ -362,8 +362,7 @@ impl Worker {
             batch: &mut self.batch,
             names: &self.names,
             tenants: &self.tenants,
-            tls_failures: &mut self.counts.tls_failures,
-            misdirected: &mut self.counts.misdirected,
+            counts: &mut self.counts,
         };
         if look(&mut client.connection, &mut desk) {
             self.filling.push(index);
@@ -453,7 +452,8 @@ impl Worker {
         for &index in &touched {
             self.tell_connection(index, Connection::resume);
         }
-        self.touched = touched;
+        let others = std::mem::replace(&mut self.touched, touched);
+        self.touched.extend(others);
     }
 
     /// Does what the rules ask for, for all that something happened to.
@@ -513,7 +513,7 @@ impl Worker {
     fn close(&mut self, index: usize) {
         let client = self.clients[index].take().expect("it was asked just now");
         self.counts.broken += u64::from(client.connection.is_broken());
-        self.partials.remove(client.connection.partial());
+        self.partials.remove(client.connection.counted());
         self.kept.replace(client.kept, Kept::default());
         self.door.left();
         self.vacant.push(index);
