@@ -312,11 +312,30 @@ fn other_protocols_are_answered_and_store_nothing() {
         };
         let page = ask(b"POST / HTTP/1.1\r\nHost: logs\r\nContent-Length: 3\r\n\r\n{}\n");
         assert!(page.starts_with(b"HTTP/1.1 400 Bad Request\r\n"), "{page:?}");
-        assert!(ask(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").starts_with(b"HTTP/1.1 400 "));
+        let others: [&[u8]; 5] = [
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            b"PROPFIND / HTTP/1.1\r\nHost: logs\r\n\r\n{\"forged\":1}\n",
+            b"get / HTTP/1.1\r\n\r\n{\"forged\":2}\n",
+            b"trace / http/1.0\n\n{\"forged\":3}\n",
+            b"\r\nPOST / HTTP/1.1\r\n\r\n{\"forged\":4}\n",
+        ];
+        for request in others {
+            let answer = ask(request);
+            assert!(answer.starts_with(b"HTTP/1.1 400 "), "{request:?}: {answer:?}");
+        }
+        // Byte by byte up to the end of its first line.
+        let mut stream = daemon.connect();
+        for byte in b"PROPFIND /slow HTTP/1.1\r\n" {
+            stream.write_all(&[*byte]).unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 400 "), "{answer:?}");
         assert_eq!(ask(b"\x16\x03\x01\x00\x05\x01\x00\x00\x01{}\n")[..2], [21, 3], "an alert");
         Honest::new(&daemon).send(1);
         let output = daemon.end();
-        assert_eq!(count(&output, "misdirected"), 3, "{output}");
+        assert_eq!(count(&output, "misdirected"), 8, "{output}");
         let stored = |letters: &str| {
             let files =
                 std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path());
@@ -328,6 +347,36 @@ fn other_protocols_are_answered_and_store_nothing() {
         };
         assert_eq!(stored("lines").trim_end(), "{\"honest\":1}");
         assert_eq!(stored("dead").trim_end(), "");
+    }
+}
+
+/// A record for each line took 60 times its bytes.
+#[test]
+fn rejected_lines_take_at_most_twelve_times_their_bytes() {
+    let texts: [&[u8]; 4] = [b"x\n{\n", b"\xff\n", b"1\nx\n", b"\xff\n1\n{\n"];
+    for engine in ENGINES {
+        for text in texts {
+            let directory = tempfile::tempdir().unwrap();
+            let Some(daemon) = start(engine, directory.path(), &["--threads", "1"]) else {
+                continue;
+            };
+            let sent = text.repeat(200_000 / text.len());
+            let mut stream = daemon.connect();
+            stream.write_all(&sent).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            stream.read_to_end(&mut Vec::new()).unwrap();
+            let output = daemon.end();
+            assert!(count(&output, "rejected;") >= 50_000, "{output}");
+            let files = std::fs::read_dir(directory.path()).unwrap().map(Result::unwrap);
+            let dead = files.filter(|file| {
+                let name = file.file_name().into_string().unwrap();
+                name.starts_with("dead-") && name.ends_with(".ndjson")
+            });
+            let bytes: u64 = dead.map(|file| file.metadata().unwrap().len()).sum();
+            let factor = bytes as f64 / sent.len() as f64;
+            println!("{engine}: {text:?}: {factor:.2}");
+            assert!(factor > 1.0 && factor <= 12.0, "{engine}: {text:?}: {factor}");
+        }
     }
 }
 
@@ -393,10 +442,12 @@ fn names_need_an_identity_and_have_a_limit() {
         let held: Vec<_> = ["a", "b", "c"].iter().map(|name| ask(&daemon, name)).collect();
         assert!(held.iter().all(|(answer, _)| answer == "H 1 durable 0\n"), "{held:?}");
         assert_eq!(ask(&daemon, "d").0, "E 1 names\n");
+        assert_eq!(ask(&daemon, "a/b").0, "E 1 name\n");
         // Those without lines are forgotten with their connections.
         drop(held);
         wait_until("a place", || ask(&daemon, "d").0 == "H 1 durable 0\n");
-        daemon.end();
+        let output = daemon.end();
+        assert!(count(&output, "greetings refused") >= 2, "{output}");
     }
 }
 

@@ -101,6 +101,53 @@ fn figures_count_what_happened() {
     }
 }
 
+/// Refusals were answered and seen nowhere else.
+#[test]
+fn refused_greetings_and_silent_clients_are_counted() {
+    let ask = |daemon: &Daemon, greeting: &str| {
+        let mut stream = daemon.connect();
+        writeln!(stream, "{greeting}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
+    };
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--idle", "1s", "--ack", "written"];
+        let Some((daemon, http)) = start(engine, directory.path(), &flags) else { continue };
+        for (greeting, answer) in [
+            ("LOGD 1 token=guess", "E 1 token\n"),
+            ("LOGD 1 token=guess-again", "E 1 token\n"),
+            ("LOGD 1 name=web", "E 1 identity\n"),
+            ("LOGD 1 ack=durable", "E 1 weaker written\n"),
+        ] {
+            assert_eq!(ask(&daemon, greeting), answer, "{engine}");
+        }
+        assert!(ask(&daemon, "LOGD 2").starts_with("E 1 unknown LOGD 1 "), "{engine}");
+        // Half of a line, and silence.
+        let mut silent = daemon.connect();
+        silent.write_all(b"PROPFIND /").unwrap();
+        assert_eq!(silent.read(&mut [0]).unwrap(), 0, "{engine}: it is ended");
+        let metrics = get(http, "/metrics").1;
+        let refused = |reason: &str| {
+            let own = metrics.lines().filter(|line| {
+                let label = format!(",reason=\"{reason}\"}}");
+                line.starts_with("logd_refused_greetings_total{") && line.contains(&label)
+            });
+            own.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
+        };
+        let counts = ["token", "identity", "weaker", "unknown", "busy"].map(refused);
+        assert_eq!(counts, [2, 1, 1, 1, 0], "{engine}: {metrics}");
+        assert_eq!(figure(&metrics, "logd_idle_ended_total"), 1.0, "{engine}: {metrics}");
+        well_formed(&metrics);
+        let page = get(http, "/").1;
+        assert!(page.contains("<td>greeting refused: token<td>2"), "{engine}: {page}");
+        let output = daemon.end();
+        assert_eq!(count(&output, "greetings refused"), 5, "{output}");
+        assert_eq!(count(&output, "ended for silence"), 1, "{output}");
+    }
+}
+
 /// Each figure is described before it stands, once, and buckets grow.
 fn well_formed(metrics: &str) {
     let mut described = Vec::new();

@@ -3,7 +3,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
     path::Path,
     process::Command,
     sync::atomic::{AtomicU64, Ordering},
@@ -15,6 +15,7 @@ use std::{
 mod daemon;
 
 use daemon::{Daemon, ENGINES, wait_until};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 /// How often the daemon is killed: more where asked for.
 fn rounds() -> u64 {
@@ -233,5 +234,51 @@ fn an_expired_name_is_refused_and_another_takes_its_place() {
         assert_eq!(ask(&daemon, "web"), "E 1 expired\n", "{engine}: also after a restart");
         assert_eq!(cat(directory.path()), ["1", "2"]);
         daemon.end();
+    }
+}
+
+/// Connects from that address of this machine.
+fn connect_from(address: [u8; 4], daemon: &Daemon) -> TcpStream {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+    bind(&socket, &SocketAddr::from((address, 0))).unwrap();
+    connect(&socket, &daemon.address).unwrap();
+    TcpStream::from(socket)
+}
+
+/// Who had brought as many names as it may brought as many again after each restart.
+#[test]
+fn the_limit_of_names_holds_over_restarts() {
+    let store = |daemon: &Daemon, from: [u8; 4], name: &str| {
+        let mut stream = connect_from(from, daemon);
+        writeln!(stream, "LOGD 1 name={name}\n{{}}").unwrap();
+        let mut answers = BufReader::new(stream).lines().map(Result::unwrap);
+        let answer = answers.next().unwrap();
+        if answer.starts_with('H') {
+            assert!(answers.next().unwrap().starts_with("A "));
+        }
+        answer
+    };
+    let flags = ["--address-names", "3"];
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(mut daemon) = start(engine, directory.path(), &flags) else { continue };
+        let (one, other) = ([127, 0, 0, 1], [127, 0, 0, 2]);
+        for name in ["a", "b", "c"] {
+            assert_eq!(store(&daemon, one, name), "H 1 durable 0");
+        }
+        assert_eq!(store(&daemon, one, "d"), "E 1 names");
+        // Killed first, and then ended: the second start has sealed segments alone.
+        daemon.signal("-KILL");
+        daemon.child.wait().unwrap();
+        for start_number in 1..=2 {
+            let daemon = start(engine, directory.path(), &flags).unwrap();
+            assert_eq!(store(&daemon, one, "d"), "E 1 names", "{engine}: start {start_number}");
+            let known = format!("H 1 durable {start_number}");
+            assert_eq!(store(&daemon, one, "a"), known, "{engine}");
+            let new = format!("other-{start_number}");
+            assert_eq!(store(&daemon, other, &new), "H 1 durable 0", "{engine}");
+            daemon.end();
+        }
     }
 }

@@ -21,7 +21,7 @@ use rustls::{
 #[path = "harness/daemon.rs"]
 mod daemon;
 
-use daemon::{Daemon, ENGINES, count, wait_until};
+use daemon::{Daemon, ENGINES, ask, count, wait_until};
 
 type Client = BufReader<StreamOwned<ClientConnection, TcpStream>>;
 
@@ -311,6 +311,98 @@ fn garbage_instead_of_tls_is_refused_and_counted() {
             output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let told = told.iter().filter(|remark| remark["kind"] == "tls").count();
         assert!((10..40).contains(&told), "{told} remarks of 40: {output}");
+    }
+}
+
+/// A request within TLS was known by ten methods only, as one in plain.
+#[test]
+fn http_within_tls_is_answered_and_stores_nothing() {
+    for engine in ENGINES {
+        let place = Place::new();
+        let Some(daemon) = place.start(engine, &[]) else { continue };
+        for request in ["POST / HTTP/1.1\r\n\r\n{}\n", "\r\nproppatch / http/1.1\r\n\r\n{}\n"] {
+            let mut client = place.client(&daemon, None);
+            send(&mut client, request.as_bytes()).unwrap();
+            let mut page = String::new();
+            client.read_to_string(&mut page).unwrap();
+            assert!(page.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{engine}: {page}");
+        }
+        let output = daemon.end();
+        assert_eq!(count(&output, "misdirected"), 2, "{output}");
+        assert_eq!(count(&output, "lines accepted"), 0, "{output}");
+        assert_eq!(count(&output, "rejected;"), 0, "{output}");
+        assert_eq!(cat(&[], &place.log()), Vec::<String>::new());
+    }
+}
+
+/// Kept bytes of all threads.
+fn uncommitted(page: &str) -> u64 {
+    let text = ask(page, "/metrics");
+    let own = text.lines().filter(|line| line.starts_with("logd_uncommitted_bytes{"));
+    own.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+/// What TLS keeps of records and handshakes that are not whole was not counted, so clients that stop in the middle
+/// of them took memory without a limit.
+#[test]
+fn halves_of_records_and_handshakes_stay_within_the_budget() {
+    const RECORDS: u64 = 300;
+    const HANDSHAKES: u64 = 300;
+    const BUDGET: u64 = 4 << 20;
+    const GROWN_MAX: u64 = 12 << 20;
+    // A record with a part of a message of nearly 64 KiB, and records with more of it.
+    let mut hello = vec![22, 3, 1, 0x40, 0, 1, 0, 0xff, 0];
+    hello.resize(5 + (16 << 10), 0);
+    let more = [&[22, 3, 1, 0x40, 0][..], &[0; 16 << 10]].concat();
+    hello.extend(more.repeat(2));
+    let half = [&[23, 3, 3, 0x41, 0][..], &[0; 16 << 10]].concat();
+    for engine in ENGINES {
+        let place = Place::new();
+        let flags = ["--budget", "4m", "--threads", "1", "--tls-handshake", "5m"];
+        let flags = [&flags[..], &["--http", "127.0.0.1:0"]].concat();
+        let Some(mut daemon) = place.start(engine, &flags) else { continue };
+        let page = daemon.line();
+        let mut clients: Vec<Client> = (0..RECORDS)
+            .map(|_| {
+                let mut client = place.client(&daemon, None);
+                send(&mut client, b"LOGD 1\n").unwrap();
+                assert_eq!(answer(&mut client), "H 1 durable");
+                client
+            })
+            .collect();
+        assert_eq!(uncommitted(&page), 0, "{engine}");
+        let before = daemon.resident_kib();
+        let mut most = 0;
+        // One that was given up does not take its bytes any more.
+        for client in &mut clients {
+            let _ = client.get_mut().sock.write_all(&half);
+            most = most.max(uncommitted(&page));
+        }
+        let handshakes: Vec<TcpStream> = (0..HANDSHAKES)
+            .map(|_| {
+                let mut stream = daemon.connect();
+                let _ = stream.write_all(&hello);
+                most = most.max(uncommitted(&page));
+                stream
+            })
+            .collect();
+        let sent = RECORDS * half.len() as u64 + HANDSHAKES * hello.len() as u64;
+        let grown = (daemon.resident_kib() - before) << 10;
+        println!("{engine}: of {sent} bytes {most} counted at most, {grown} more resident");
+        // Each may have 4 KiB whatever the others do.
+        let free = (RECORDS + HANDSHAKES) * (4 << 10);
+        assert!(most > BUDGET / 4, "{engine}: they are not counted: {most}");
+        assert!(most <= BUDGET / 2 + free + (64 << 10), "{engine}: {most}");
+        assert!(grown < GROWN_MAX, "{engine}: {grown}");
+        // Who comes is served.
+        let mut honest = place.client(&daemon, None);
+        send(&mut honest, b"LOGD 1\n1\n").unwrap();
+        while answer(&mut honest) != "A 1" {}
+        drop((clients, handshakes, honest));
+        wait_until("memory is free", || uncommitted(&page) == 0);
+        let output = daemon.end();
+        assert!(output.contains("unfinished lines are given up"), "{output}");
+        assert!(count(&output, "broken,") > 50, "{output}");
     }
 }
 

@@ -12,16 +12,19 @@ use std::{
 use crate::{
     framing::{Frame, Framer, Framing, octets::Octets},
     guarantee::Guarantee,
-    letter::{Fault, Letter},
+    letter::{Cause, Fault, Letter},
     log,
     names::{Claim, Mark, Names},
+    refusal::Refusal,
     segment::record::Origin,
+    stats::Stats,
     tenants::{Account, Tenants},
     tls::{Session, Taken},
     unfinished::Held,
 };
 
 mod batch;
+mod greeting;
 mod kept;
 mod late;
 mod limits;
@@ -36,7 +39,7 @@ pub(crate) use limits::{Limits, LongLines};
 use opening::Opening;
 pub(crate) use state::Step;
 use state::{Greeting, Receiving, Stage};
-use wish::{Wish, greets};
+use wish::greets;
 
 /// Answers that wait for a client to read, in bytes, from which on nothing more is received.
 const ANSWERS_MAX: usize = 64 << 10;
@@ -50,10 +53,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) batch: &'a mut Batch,
     pub(crate) names: &'a Names,
     pub(crate) tenants: &'a Tenants,
-    /// Connections that ended because what came was not the TLS that it has to be.
-    pub(crate) tls_failures: &'a mut u64,
-    /// Connections that spoke HTTP, or TLS to a port without it.
-    pub(crate) misdirected: &'a mut u64,
+    /// Connections are counted here by how they ended or were refused; lines are not.
+    pub(crate) counts: &'a mut Stats,
 }
 
 /// What a greeting is judged by.
@@ -72,6 +73,8 @@ pub(crate) struct Connection {
     peer: String,
     origin: Arc<Origin>,
     account: Arc<Account>,
+    /// Whether it came by TLS. While bytes are taken the session is not at its place.
+    is_encrypted: bool,
     tls: Option<Session>,
     /// A reload does not change it.
     framing: Framing,
@@ -79,9 +82,13 @@ pub(crate) struct Connection {
     framer: Framer,
     octets: Octets,
     unfinished_since: Option<Instant>,
+    /// What it has among the unfinished lines of all.
+    counted: usize,
     /// Received, and not looked at yet for want of room.
     backlog: Vec<u8>,
     greeting: Greeting,
+    /// Why its greeting was refused, until that is counted.
+    refused: Option<Refusal>,
     /// Its name, if it has one.
     claim: Option<Claim>,
     /// Lines so far, those among them that its name had before.
@@ -128,14 +135,17 @@ impl Connection {
             peer: peer.map_or_else(|| "unknown".to_owned(), |address| address.to_string()),
             origin: Arc::new(Origin { peer, tenant }),
             account,
+            is_encrypted: tls.is_some(),
             tls,
             framing,
             opening: Opening::default(),
             framer: Framer::default(),
             octets: Octets::default(),
             unfinished_since: None,
+            counted: 0,
             backlog: Vec::new(),
             greeting: Greeting::Awaited,
+            refused: None,
             claim: None,
             sequence: 0,
             filling: Share::default(),
@@ -179,6 +189,7 @@ impl Connection {
                 }
             }
         }
+        self.count_partial(desk.partials);
         before == 0 && self.filling.sequence > 0
     }
 
@@ -191,7 +202,7 @@ impl Connection {
         }
         if self.claim.as_ref().is_some_and(|claim| !claim.take()) {
             // Somebody else came with its name, and may send the same lines.
-            return self.lose_name();
+            return self.lose_name(desk);
         }
         self.open(bytes, desk);
     }
@@ -200,13 +211,6 @@ impl Connection {
     fn take_lines(&mut self, bytes: &[u8], desk: &mut Desk<'_>) {
         let taken = if self.backlog.is_empty() { self.feed(bytes, desk) } else { 0 };
         self.backlog.extend_from_slice(&bytes[taken..]);
-    }
-
-    /// The name is somebody else's now: nothing more is taken.
-    fn lose_name(&mut self) {
-        self.greeting = Greeting::Refused;
-        self.answers.extend_from_slice(b"E 1 taken\n");
-        self.backlog = Vec::new();
     }
 
     /// Nothing more comes by TLS; what is left is acknowledged, and the session ended.
@@ -222,7 +226,7 @@ impl Connection {
     /// What came was not the TLS that it has to be. Lines before it are stored, and nothing can be
     /// sent any more but that it failed.
     fn session_failed(&mut self, why: &str, desk: &mut Desk<'_>) {
-        *desk.tls_failures += 1;
+        desk.counts.tls_failures += 1;
         log::remark("tls", format_args!("{}: TLS: {why}", self.peer));
         self.greeting = Greeting::Silent;
         self.rejected.clear();
@@ -239,6 +243,7 @@ impl Connection {
         if self.backlog.is_empty() {
             self.finish(desk);
         }
+        self.count_partial(desk.partials);
         before == 0 && self.filling.sequence > 0
     }
 
@@ -254,6 +259,7 @@ impl Connection {
         if self.has_ended && self.backlog.is_empty() {
             self.finish(desk);
         }
+        self.count_partial(desk.partials);
         before == 0 && self.filling.sequence > 0
     }
 
@@ -263,7 +269,6 @@ impl Connection {
         const PIECE_BYTES: usize = 16 << 10;
         let mut framer = std::mem::take(&mut self.framer);
         let mut octets = std::mem::take(&mut self.octets);
-        desk.partials.remove(framer.held() + octets.held());
         let (framing, before) = (self.framing, self.sequence);
         let batched = (desk.batch.line_count, desk.batch.lines.len());
         let mut rest = bytes;
@@ -292,11 +297,12 @@ impl Connection {
         let noted = desk.batch.note(&self.origin, self.heard, batched);
         self.account.accepted(noted.0, noted.1);
         (self.framer, self.octets) = (framer, octets);
-        desk.partials.add(self.partial());
-        if self.partial() == 0 {
+        if let Some(refusal) = self.refused.take() {
+            desk.counts.refused_greetings.note(refusal);
+        }
+        if self.sequence != before {
+            // Another line is unfinished now, if one is.
             self.unfinished_since = None;
-        } else if self.unfinished_since.is_none() || self.sequence != before {
-            self.unfinished_since = Some(self.heard);
         }
         if let Some(claim) = &self.claim {
             claim.hold(self.has_uncommitted() || !rest.is_empty());
@@ -305,7 +311,6 @@ impl Connection {
     }
 
     fn finish(&mut self, desk: &mut Desk<'_>) {
-        desk.partials.remove(self.partial());
         let mut framer = std::mem::take(&mut self.framer);
         let mut octets = std::mem::take(&mut self.octets);
         let is_taking = self.stage == Stage::Open || self.has_ended;
@@ -320,11 +325,8 @@ impl Connection {
                 if desk.limits.refuses(bytes) {
                     return self.refuse(bytes, desk.limits, desk.batch);
                 }
-                self.reject(
-                    Fault { reason: "unterminated", offset: bytes, bytes },
-                    line,
-                    desk.batch,
-                );
+                let fault = Fault { cause: Cause::Unterminated, offset: bytes, bytes };
+                self.reject(fault, line, desk.batch);
             };
             framer.finish(&mut take);
             octets.finish(&mut take);
@@ -348,12 +350,9 @@ impl Connection {
                 match checked {
                     Ok(()) => self.accept(line, place, run, batch),
                     Err(invalid) => {
-                        let (code, offset) = (invalid.reason.code(), invalid.offset as u64);
-                        self.reject(
-                            Fault { reason: code, offset, bytes: line.len() as u64 },
-                            line,
-                            batch,
-                        );
+                        let cause = Cause::Invalid(invalid.reason);
+                        let (offset, bytes) = (invalid.offset as u64, line.len() as u64);
+                        self.reject(Fault { cause, offset, bytes }, line, batch);
                     }
                 }
             }
@@ -366,12 +365,12 @@ impl Connection {
                 self.speak();
                 self.sequence += 1;
                 let (offset, bytes) = (offset as u64, line.len() as u64);
-                self.reject(Fault { reason: "line-end", offset, bytes }, line, batch);
+                self.reject(Fault { cause: Cause::LineEnd, offset, bytes }, line, batch);
             }
             Frame::Lost { byte } => {
                 self.speak();
                 self.sequence += 1;
-                self.reject(Fault { reason: "count", offset: 0, bytes: 1 }, &[byte], batch);
+                self.reject(Fault { cause: Cause::Count, offset: 0, bytes: 1 }, &[byte], batch);
                 // What follows cannot be told apart.
                 self.drain();
             }
@@ -400,14 +399,14 @@ impl Connection {
     }
 
     fn reject(&mut self, fault: Fault, line: &[u8], batch: &mut Batch) {
-        let Fault { reason, offset, bytes } = fault;
+        let Fault { cause, offset, bytes } = fault;
         let before = batch.letters.len();
         let letter = Letter {
             peer: &self.peer,
             tenant: self.origin.tenant.as_deref(),
             connection: self.number,
             sequence: self.sequence,
-            reason,
+            cause,
             offset,
             bytes,
             line,
@@ -415,10 +414,11 @@ impl Connection {
         let is_own = letter.write(&mut batch.letters, &mut batch.open_letter);
         batch.letter_records += u64::from(is_own);
         batch.letter_count += 1;
-        self.filling.bytes += batch.letters.len() - before;
+        // A record in which another line joins the first one may become shorter; its bytes are counted here.
+        self.filling.bytes = self.filling.bytes + batch.letters.len() - before;
         self.filling.sequence = self.sequence;
         if self.greeting == Greeting::Wanted {
-            self.rejected.push_back((self.sequence, reason));
+            self.rejected.push_back((self.sequence, cause.word()));
         }
     }
 
@@ -427,37 +427,6 @@ impl Connection {
         if self.greeting == Greeting::Awaited {
             self.greeting = Greeting::Silent;
         }
-    }
-
-    fn greet(&mut self, line: &[u8], terms: Terms<'_>) {
-        let (greeting, answer) = match self.grant(line, terms) {
-            Ok(answer) => (Greeting::Wanted, answer),
-            Err(why) => (Greeting::Refused, format!("E 1 {why}\n")),
-        };
-        self.greeting = greeting;
-        self.answers.extend_from_slice(answer.as_bytes());
-    }
-
-    /// What the client is promised, or why it is not.
-    fn grant(&mut self, line: &[u8], terms: Terms<'_>) -> Result<String, String> {
-        const FORM: &str = "unknown LOGD 1 [ack=written|durable] [name=NAME] [token=TOKEN]";
-        let wish = Wish::read(line).ok_or(FORM)?;
-        let has = terms.guarantee;
-        // Nobody is told more than is so.
-        if has == Guarantee::None || wish.guarantee.is_some_and(|wanted| wanted > has) {
-            return Err(format!("weaker {}", has.name()));
-        }
-        if let Some(token) = wish.token {
-            let tokens = &terms.limits.tokens;
-            let tenant = tokens.tenant(token, self.origin.peer, self.tls.is_some())?;
-            self.identify(&tenant, terms.tenants);
-        }
-        let Some(name) = wish.name else { return Ok(format!("H 1 {}\n", has.name())) };
-        let claimed = terms.names.claim(self.owner(), terms.limits.names, name);
-        let (claim, stored) = claimed.map_err(|refusal| refusal.word().to_owned())?;
-        (self.sequence, self.committed, self.acknowledged) = (stored, stored, stored);
-        self.claim = Some(claim);
-        Ok(format!("H 1 {} {stored}\n", has.name()))
     }
 
     /// The batch that was filled goes on its way.
@@ -508,9 +477,10 @@ impl Connection {
     pub(crate) fn receiving_failed(&mut self, partials: &mut Held) {
         self.receiving = Receiving::Ended;
         self.break_off();
-        partials.remove(self.partial());
         (self.framer, self.octets) = (Framer::default(), Octets::default());
+        self.opening = Opening::default();
         self.backlog = Vec::new();
+        self.count_partial(partials);
     }
 
     /// Nothing more is to be taken.
@@ -536,7 +506,7 @@ impl Connection {
 
     /// Bytes kept for it.
     fn held(&self) -> usize {
-        self.filling.bytes + self.committing.bytes + self.partial() + self.backlog.len()
+        self.filling.bytes + self.committing.bytes + self.unfinished() + self.backlog.len()
     }
 
     fn has_uncommitted(&self) -> bool {

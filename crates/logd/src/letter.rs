@@ -1,12 +1,44 @@
 //! Dead letters: lines that were rejected, as records that say why, and bring the lines back whole.
 //!
-//! Lines of a connection that follow each other and were rejected for the same reason share a record, so that
-//! lines of one byte do not take a hundred times their length.
+//! Rejected lines of a connection share a record as long as no other connection's come between, so lines of one
+//! byte do not take a hundred times their length. `docs/reference/logd-files.md` describes the records. It does
+//! not decide what is rejected.
 
 use std::io::Write;
 
+use crate::json::Reason;
+
 /// A record takes no more lines when it has so many bytes.
 const SHARED_BYTES_MAX: usize = 16 << 10;
+/// How a record ends that has one line, and how one that is shared.
+const END: &[u8] = b"}\n";
+const SHARED_END: &[u8] = b"]]}\n";
+
+/// Why a line was rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Invalid(Reason),
+    TooLong,
+    /// The client's end came before the line's.
+    Unterminated,
+    /// A counted message has a line end in it.
+    LineEnd,
+    /// There is no count where one should be.
+    Count,
+}
+
+impl Cause {
+    /// The word for it, in answers and records.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Cause::Invalid(reason) => reason.code(),
+            Cause::TooLong => "too-long",
+            Cause::Unterminated => "unterminated",
+            Cause::LineEnd => "line-end",
+            Cause::Count => "count",
+        }
+    }
+}
 
 /// The record at the end of a batch, if another line may join it.
 #[derive(Debug)]
@@ -14,17 +46,20 @@ pub(crate) struct Open {
     connection: u64,
     /// Of the last line in it.
     sequence: u64,
-    reason: &'static str,
+    cause: Cause,
     offset: u64,
-    /// Where the record begins, and where its key `line` ends.
+    /// Where the record begins, what is said of its first line, and that line.
     start: usize,
-    key_end: usize,
+    fault_start: usize,
+    line_start: usize,
+    /// Whether the first line is no UTF-8.
+    is_hex: bool,
     is_shared: bool,
 }
 
 /// What is wrong with a line.
 pub(crate) struct Fault {
-    pub(crate) reason: &'static str,
+    pub(crate) cause: Cause,
     /// Bytes of the line before it.
     pub(crate) offset: u64,
     /// All bytes of the line, of which fewer may have been kept.
@@ -40,7 +75,7 @@ pub(crate) struct Letter<'a> {
     pub(crate) connection: u64,
     /// The line's number in its connection.
     pub(crate) sequence: u64,
-    pub(crate) reason: &'static str,
+    pub(crate) cause: Cause,
     /// Bytes of the line before what is wrong.
     pub(crate) offset: u64,
     /// All bytes of the line; more than there are in `line` where it was too long to be kept.
@@ -52,101 +87,143 @@ impl Letter<'_> {
     /// Appends it to a batch, as a line of JSON or within the last one. What is no UTF-8 goes by hexadecimal
     /// digits. Returns whether it is a line of its own.
     pub(crate) fn write(&self, batch: &mut Vec<u8>, open: &mut Option<Open>) -> bool {
-        let text = std::str::from_utf8(self.line).ok();
-        if let Some(text) = text
-            && let Some(open) = open.as_mut().filter(|open| self.may_join(open, batch.len()))
-        {
-            open.take(self.sequence, text, batch);
-            return false;
-        }
-        let start = batch.len();
-        self.begin(batch);
-        *open = None;
-        match text {
-            Some(text) => {
-                batch.extend_from_slice(b"\"line");
-                let key_end = batch.len();
-                batch.extend_from_slice(b"\":");
-                quote(text, batch);
-                let (connection, sequence, reason) = (self.connection, self.sequence, self.reason);
-                let is_shared = false;
-                let new = Open {
-                    connection,
-                    sequence,
-                    reason,
-                    offset: self.offset,
-                    start,
-                    key_end,
-                    is_shared,
-                };
-                *open = self.is_plain().then_some(new);
+        match open.as_mut().filter(|open| self.may_join(open, batch.len())) {
+            Some(open) => {
+                open.take(self, batch);
+                false
             }
             None => {
-                batch.extend_from_slice(b"\"line_hex\":\"");
-                for byte in self.line {
-                    let _ = write!(batch, "{byte:02x}");
-                }
-                batch.push(b'"');
+                *open = self.begin(batch);
+                true
             }
         }
-        batch.extend_from_slice(b"}\n");
-        true
     }
 
-    /// Whether all of the line is there, and no line end is in it.
-    fn is_plain(&self) -> bool {
-        self.bytes == self.line.len() as u64 && !self.line.contains(&b'\n')
+    /// Whether all of the line is there.
+    fn is_whole(&self) -> bool {
+        self.bytes == self.line.len() as u64
     }
 
     fn may_join(&self, open: &Open, end: usize) -> bool {
-        self.is_plain()
+        self.is_whole()
             && open.connection == self.connection
-            && open.sequence + 1 == self.sequence
-            && open.reason == self.reason
-            && open.offset == self.offset
             && end - open.start + self.line.len() <= SHARED_BYTES_MAX
     }
 
-    /// All of the record before the line. Writing to a vector never fails.
-    fn begin(&self, batch: &mut Vec<u8>) {
+    /// Appends a record of its own, which others may join if the line is whole.
+    fn begin(&self, batch: &mut Vec<u8>) -> Option<Open> {
+        let start = batch.len();
+        self.write_origin(batch);
+        let fault_start = batch.len();
+        batch.extend_from_slice(b"\"reason\":\"");
+        batch.extend_from_slice(self.cause.word().as_bytes());
+        batch.extend_from_slice(b"\",");
+        if self.offset > 0 {
+            batch.extend_from_slice(b"\"offset\":");
+            number(self.offset, batch);
+            batch.push(b',');
+        }
+        if !self.is_whole() {
+            batch.extend_from_slice(b"\"bytes\":");
+            number(self.bytes, batch);
+            batch.push(b',');
+        }
+        let text = std::str::from_utf8(self.line).ok();
+        batch.extend_from_slice(if text.is_some() { b"\"line\":" } else { b"\"line_hex\":" });
+        let line_start = batch.len();
+        match text {
+            Some(text) => quote(text, batch),
+            None => quote_hex(self.line, batch),
+        }
+        batch.extend_from_slice(END);
+        self.is_whole().then_some(Open {
+            connection: self.connection,
+            sequence: self.sequence,
+            cause: self.cause,
+            offset: self.offset,
+            start,
+            fault_start,
+            line_start,
+            is_hex: text.is_none(),
+            is_shared: false,
+        })
+    }
+
+    /// The beginning of the record, which says who sent the line. Writing to a vector never fails.
+    fn write_origin(&self, batch: &mut Vec<u8>) {
         let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         let time_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let _ = write!(batch, "{{\"time_ms\":{time_ms},\"peer\":");
         quote(self.peer, batch);
-        let (connection, sequence, reason) = (self.connection, self.sequence, self.reason);
-        let _ = write!(
-            batch,
-            ",\"connection\":{connection},\"sequence\":{sequence},\"reason\":\"{reason}\","
-        );
-        if self.offset > 0 {
-            let _ = write!(batch, "\"offset\":{},", self.offset);
-        }
-        if self.bytes != self.line.len() as u64 {
-            let _ = write!(batch, "\"bytes\":{},", self.bytes);
-        }
         if let Some(tenant) = self.tenant {
-            batch.extend_from_slice(b"\"tenant\":");
+            batch.extend_from_slice(b",\"tenant\":");
             quote(tenant, batch);
-            batch.push(b',');
         }
+        let (connection, sequence) = (self.connection, self.sequence);
+        let _ = write!(batch, ",\"connection\":{connection},\"sequence\":{sequence},");
     }
 }
 
 impl Open {
-    /// Lets a line join the record, which is the last one of the batch: `"line":"a"` becomes `"lines":"a\nb"`.
-    fn take(&mut self, sequence: u64, text: &str, batch: &mut Vec<u8>) {
+    /// Lets a line join the record, which is the last one of the batch.
+    fn take(&mut self, letter: &Letter<'_>, batch: &mut Vec<u8>) {
         if !self.is_shared {
-            batch.insert(self.key_end, b's');
-            self.is_shared = true;
+            self.share(batch);
         }
-        batch.truncate(batch.len() - b"\"}\n".len());
-        batch.extend_from_slice(b"\\n");
-        let quoted = batch.len();
-        quote(text, batch);
-        batch.remove(quoted);
-        batch.extend_from_slice(b"}\n");
-        self.sequence = sequence;
+        let is_next = letter.sequence == self.sequence + 1;
+        batch.truncate(batch.len() - SHARED_END.len());
+        if !is_next || letter.cause != self.cause || letter.offset != self.offset {
+            batch.push(b']');
+            if !is_next {
+                batch.push(b',');
+                number(letter.sequence, batch);
+            }
+            batch.push(b',');
+            (self.cause, self.offset) = (letter.cause, letter.offset);
+            self.begin_group(batch);
+        }
+        batch.push(b',');
+        match std::str::from_utf8(letter.line) {
+            Ok(text) => quote(text, batch),
+            Err(_) => {
+                batch.push(b'[');
+                quote_hex(letter.line, batch);
+                batch.push(b']');
+            }
+        }
+        batch.extend_from_slice(SHARED_END);
+        self.sequence = letter.sequence;
     }
+
+    /// Gives the record of one line the form of those that have several.
+    fn share(&mut self, batch: &mut Vec<u8>) {
+        let mut head = b"\"letters\":[".to_vec();
+        self.begin_group(&mut head);
+        head.push(b',');
+        if self.is_hex {
+            head.push(b'[');
+        }
+        batch.truncate(batch.len() - END.len());
+        batch.splice(self.fault_start..self.line_start, head);
+        if self.is_hex {
+            batch.push(b']');
+        }
+        batch.extend_from_slice(SHARED_END);
+        self.is_shared = true;
+    }
+
+    /// Says what is wrong with the lines that follow.
+    fn begin_group(&self, batch: &mut Vec<u8>) {
+        batch.extend_from_slice(b"[\"");
+        batch.extend_from_slice(self.cause.word().as_bytes());
+        batch.extend_from_slice(b"\",");
+        number(self.offset, batch);
+    }
+}
+
+/// Appends a number of JSON.
+fn number(number: u64, batch: &mut Vec<u8>) {
+    serde_json::to_writer(batch, &number).expect("numbers are JSON, and a vector takes all of it");
 }
 
 /// Appends a string of JSON.
@@ -154,8 +231,22 @@ fn quote(text: &str, batch: &mut Vec<u8>) {
     serde_json::to_writer(batch, text).expect("strings are JSON, and a vector takes all of it");
 }
 
+/// Appends a string of JSON, of two digits for each byte.
+fn quote_hex(bytes: &[u8], batch: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    batch.reserve(2 * bytes.len() + 2);
+    batch.push(b'"');
+    for byte in bytes {
+        batch.push(DIGITS[usize::from(byte >> 4)]);
+        batch.push(DIGITS[usize::from(byte & 15)]);
+    }
+    batch.push(b'"');
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::json::Rules;
 
@@ -168,7 +259,7 @@ mod tests {
                 tenant: None,
                 connection: 1,
                 sequence: 2,
-                reason: "syntax",
+                cause: SYNTAX,
                 offset: 3,
                 bytes: 4,
                 line,
@@ -177,8 +268,8 @@ mod tests {
             let record = batch.strip_suffix(b"\n").unwrap();
             Rules::new(2, Vec::new()).check(record).unwrap();
             assert!(!record.contains(&b'\n'));
-            let value: serde_json::Value = serde_json::from_slice(record).unwrap();
-            assert_eq!(value["reason"], "syntax");
+            let value: Value = serde_json::from_slice(record).unwrap();
+            assert_eq!((&value["reason"], &value["offset"]), (&"syntax".into(), &3.into()));
             assert_eq!(
                 value.get("bytes").is_none(),
                 line.len() == 4,
@@ -191,49 +282,89 @@ mod tests {
         }
     }
 
-    fn letter<'a>(sequence: u64, reason: &'static str, line: &'a [u8]) -> Letter<'a> {
+    const SYNTAX: Cause = Cause::Invalid(Reason::Syntax);
+    const DEPTH: Cause = Cause::Invalid(Reason::Depth);
+    const UTF8: Cause = Cause::Invalid(Reason::Utf8);
+
+    fn letter(sequence: u64, cause: Cause, offset: u64, line: &[u8]) -> Letter<'_> {
         let bytes = line.len() as u64;
         let (peer, tenant) = ("127.0.0.1:1", Some("a \"tenant\""));
-        Letter { peer, tenant, connection: 7, sequence, reason, offset: 0, bytes, line }
+        Letter { peer, tenant, connection: 7, sequence, cause, offset, bytes, line }
     }
 
-    #[test]
-    fn lines_that_follow_each_other_share_a_record() {
+    /// The records of these lines, without time and sender, and whether each line began one.
+    fn records(letters: &[Letter<'_>]) -> (Vec<Value>, Vec<bool>) {
         let (mut batch, mut open) = (Vec::new(), None);
-        let lines: [(u64, &'static str, &[u8]); 7] = [
-            (1, "syntax", b"x"),
-            (2, "syntax", b"\"\\"),
-            (3, "syntax", b""),
-            (4, "depth", b"["),
-            (6, "depth", b"["),
-            (7, "depth", b"\xff"),
-            (8, "depth", b"a\nb"),
-        ];
-        let own = lines.map(|(sequence, reason, line)| {
-            letter(sequence, reason, line).write(&mut batch, &mut open)
-        });
-        assert_eq!(own, [true, false, false, true, true, true, true]);
+        let own = letters.iter().map(|letter| letter.write(&mut batch, &mut open)).collect();
         let text = String::from_utf8(batch).unwrap();
-        let records: Vec<serde_json::Value> =
-            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(records.len(), 5);
-        assert_eq!(
-            (&records[0]["lines"], &records[0]["sequence"]),
-            (&"x\n\"\\\n".into(), &1.into())
-        );
-        assert!(records[0].get("line").is_none());
-        assert_eq!(records[0]["tenant"], "a \"tenant\"");
-        assert_eq!((&records[1]["line"], &records[2]["line"]), (&"[".into(), &"[".into()));
-        assert_eq!((&records[3]["line_hex"], &records[4]["line"]), (&"ff".into(), &"a\nb".into()));
+        let record = |line: &str| {
+            let mut record: Value = serde_json::from_str(line).unwrap();
+            let fields = record.as_object_mut().unwrap();
+            assert!(fields.remove("time_ms").is_some_and(|time| time.is_u64()));
+            assert_eq!(fields.remove("peer"), Some("127.0.0.1:1".into()));
+            assert_eq!(fields.remove("tenant"), Some("a \"tenant\"".into()));
+            fields.remove("connection");
+            record
+        };
+        (text.lines().map(record).collect(), own)
     }
 
     #[test]
-    fn a_thousand_lines_of_a_byte_take_three_times_their_length() {
-        let (mut batch, mut open) = (Vec::new(), None);
-        for sequence in 1..=1000 {
-            letter(sequence, "syntax", b"x").write(&mut batch, &mut open);
+    fn lines_of_a_connection_share_a_record_whatever_is_wrong_with_them() {
+        let mut letters = vec![
+            letter(1, SYNTAX, 0, b"x"),
+            letter(2, SYNTAX, 0, b"\"\\"),
+            letter(3, SYNTAX, 12, b""),
+            letter(4, DEPTH, 12, b"["),
+            letter(6, DEPTH, 12, b"a\nb"),
+            letter(7, UTF8, 0, b"\xff"),
+            letter(8, UTF8, 0, b"\xfe\xff"),
+        ];
+        let (found, own) = records(&letters);
+        let expected = json!({"sequence": 1, "letters": [
+            ["syntax", 0, "x", "\"\\"],
+            ["syntax", 12, ""],
+            ["depth", 12, "["],
+            6,
+            ["depth", 12, "a\nb"],
+            ["utf8", 0, ["ff"], ["feff"]],
+        ]});
+        assert_eq!(found, [expected]);
+        assert_eq!(own.iter().filter(|own| **own).count(), 1);
+
+        // What another connection sends begins anew, and so does what is not there whole.
+        letters[2].connection = 8;
+        letters[5].bytes = 100;
+        let (found, own) = records(&letters);
+        let expected = [
+            json!({"sequence": 1, "letters": [["syntax", 0, "x", "\"\\"]]}),
+            json!({"sequence": 3, "reason": "syntax", "offset": 12, "line": ""}),
+            json!({"sequence": 4, "letters": [["depth", 12, "["], 6, ["depth", 12, "a\nb"]]}),
+            json!({"sequence": 7, "reason": "utf8", "bytes": 100, "line_hex": "ff"}),
+            json!({"sequence": 8, "reason": "utf8", "line_hex": "feff"}),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(own, [true, false, true, true, false, true, true]);
+    }
+
+    #[test]
+    fn a_first_line_of_any_kind_may_be_joined() {
+        for (first, line) in [(&b"\xff"[..], json!(["ff"])), (b"", json!("")), (b"\"", json!("\""))]
+        {
+            let (found, _) = records(&[letter(5, UTF8, 1234, first), letter(6, UTF8, 1234, b"y")]);
+            assert_eq!(found, [json!({"sequence": 5, "letters": [["utf8", 1234, line, "y"]]})]);
         }
-        // Each was two bytes with its end, and is three: the end is written as `\\n`.
-        assert!(batch.len() < 3 * 1000 + 200, "{}", batch.len());
+    }
+
+    #[test]
+    fn a_record_takes_so_many_lines_and_no_more() {
+        let line = [b'x'; 1000];
+        let (mut batch, mut open) = (Vec::new(), None);
+        for sequence in 1..=100 {
+            letter(sequence, SYNTAX, 0, &line).write(&mut batch, &mut open);
+        }
+        let lengths: Vec<usize> = batch.split(|byte| *byte == b'\n').map(<[u8]>::len).collect();
+        assert!(lengths.iter().all(|length| *length <= SHARED_BYTES_MAX), "{lengths:?}");
+        assert_eq!(lengths.len(), 100_usize.div_ceil(16) + 1, "{lengths:?}");
     }
 }

@@ -3,8 +3,8 @@
 //! It exists because an acknowledgement is worth what stands behind it: here, that the line is on
 //! stable storage. What it does not do: change a line, or answer a client that did not ask.
 //!
-//! Reading order: `args`, `json` (what a line has to be), `framing`, `letter`, `tls`, `tokens`, `names` (of
-//! clients), `connection` (the rules), `segment` (where lines are kept), `space` (how much is left),
+//! Reading order: `args`, `json` (what a line has to be), `framing`, `letter`, `tls`, `refusal`, `tokens`,
+//! `names` (of clients), `connection` (the rules), `segment` (where lines are kept), `space` (how much is left),
 //! `storage` (a thread's streams), `keeper` (what becomes of ended segments), `worker` (one thread's
 //! loop), `daemon` (what is around the threads), `stats`, `log`, `monitor` and `http` (what is told of
 //! it), `tool` (cat, tail, verify), `fuzzing`. Threads and signals are `ringwise-serve`.
@@ -28,6 +28,7 @@ mod live;
 mod log;
 mod monitor;
 mod names;
+mod refusal;
 mod segment;
 mod space;
 mod stats;

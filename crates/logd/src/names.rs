@@ -29,7 +29,7 @@ mod expired;
 use expired::{Expired, Ledger};
 
 pub(crate) use crate::segment::record::Mark;
-use crate::{error::LogdError, segment::now_ms, unfinished::Owner};
+use crate::{error::LogdError, refusal::Refusal, segment::now_ms, unfinished::Owner};
 
 /// Names that are remembered, those that have lines and those that are in use; no more are taken.
 const NAMES_MAX: usize = 10_000;
@@ -78,7 +78,7 @@ struct Known(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     names: HashMap<Arc<str>, Arc<Name>>,
-    /// How many each has brought since the start.
+    /// How many of them each has brought, before the start too.
     brought: HashMap<Bringer, usize>,
     expired: Expired,
 }
@@ -94,10 +94,17 @@ impl Table {
         if self.names.len() >= NAMES_MAX || brought >= brought_max {
             return Err(Refusal::Many);
         }
-        self.brought.insert(bringer.clone(), brought + 1);
-        let name = Name::new(key.clone(), Some(bringer));
+        Ok(self.insert(key, Some(bringer)))
+    }
+
+    /// Adds a name, and counts it for who brought it.
+    fn insert(&mut self, key: Arc<str>, bringer: Option<Bringer>) -> Arc<Name> {
+        if let Some(bringer) = &bringer {
+            *self.brought.entry(bringer.clone()).or_default() += 1;
+        }
+        let name = Name::new(key.clone(), bringer);
         self.names.insert(key, name.clone());
-        Ok(name)
+        name
     }
 
     fn forget(&mut self, name: &Name) {
@@ -116,7 +123,7 @@ impl Table {
 #[derive(Debug)]
 struct Name {
     key: Arc<str>,
-    /// Nobody, if it was there at the start.
+    /// Nobody, if an index of an earlier version has it.
     bringer: Option<Bringer>,
     state: Mutex<State>,
 }
@@ -136,34 +143,6 @@ struct State {
 
 /// In the place of a claim: the name is being recorded as expired.
 const EXPIRING: u64 = u64::MAX;
-
-/// Why a name is not to be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// It is none.
-    Wrong,
-    /// Its lines from before are on their way: soon.
-    Busy,
-    /// As many as are remembered have lines or are in use, or as many as one may bring.
-    Many,
-    /// Nobody knows whose it would be.
-    Unidentified,
-    /// Its lines came too long ago, and their number is forgotten.
-    Expired,
-}
-
-impl Refusal {
-    /// The word for it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Refusal::Wrong => "name",
-            Refusal::Busy => "busy",
-            Refusal::Many => "names",
-            Refusal::Unidentified => "identity",
-            Refusal::Expired => "expired",
-        }
-    }
-}
 
 /// A connection's hold on a name.
 #[derive(Debug)]
@@ -188,8 +167,10 @@ impl Names {
         if known.expired.has(&mark.name) {
             return;
         }
-        let name = known.names.entry(mark.name.clone());
-        let name = name.or_insert_with_key(|key| Name::new(key.clone(), None));
+        let name = match known.names.get(&mark.name) {
+            Some(name) => name.clone(),
+            None => known.insert(mark.name.clone(), bringer(mark)),
+        };
         let mut state = name.state();
         state.stored = state.stored.max(mark.line);
         state.stored_ms = state.stored_ms.max(mark.time_ms);
@@ -209,7 +190,7 @@ impl Names {
             let is_free = state.holder == 0 && state.pending == 0;
             if is_free && old.len() < room && is_old(state.seen_ms) {
                 state.pending = EXPIRING;
-                old.push((name.clone(), name.mark(&state)));
+                old.push((name.clone(), name.mark(state.stored, state.stored_ms)));
             }
         }
         drop(known);
@@ -279,8 +260,19 @@ impl Names {
     /// All names that have lines.
     pub(crate) fn marks(&self) -> Vec<Mark> {
         let known = self.known.lock();
-        let marks = known.names.values().map(|name| name.mark(&name.state()));
+        let marks = known.names.values().map(|name| {
+            let state = name.state();
+            name.mark(state.stored, state.stored_ms)
+        });
         marks.filter(|mark| mark.line > 0).collect()
+    }
+}
+
+/// Who brought a name that is stored.
+fn bringer(mark: &Mark) -> Option<Bringer> {
+    match mark.name.rsplit_once('/') {
+        Some((tenant, _)) => Some(Bringer::Tenant(tenant.into())),
+        None => mark.network.map(Bringer::Network),
     }
 }
 
@@ -300,8 +292,13 @@ impl Name {
         Arc::new(Name { key, bringer, state: Mutex::new(state) })
     }
 
-    fn mark(&self, state: &State) -> Mark {
-        Mark { name: self.key.clone(), line: state.stored, time_ms: state.stored_ms }
+    /// That its lines are stored up to this one, which came at that time.
+    fn mark(&self, line: u64, time_ms: u64) -> Mark {
+        let network = match self.bringer {
+            Some(Bringer::Network(network)) => Some(network),
+            Some(Bringer::Tenant(_)) | None => None,
+        };
+        Mark { name: self.key.clone(), line, time_ms, network }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -331,7 +328,7 @@ impl Claim {
 
     /// The mark of a batch that has lines up to this one.
     pub(crate) fn mark(&self, sequence: u64) -> Mark {
-        Mark { name: self.name.key.clone(), line: sequence, time_ms: now_ms() }
+        self.name.mark(sequence, now_ms())
     }
 
     /// The lines up to this one are committed.
@@ -391,8 +388,36 @@ mod tests {
         assert_eq!(refused.unwrap_err(), Refusal::Unidentified);
     }
 
+    /// Who filled its names before a restart brought as many again.
+    #[test]
+    fn what_each_brought_is_known_after_a_restart() {
+        let before = Names::default();
+        let mark = |owner: Owner<'_>, name: &str| {
+            let (claim, _) = before.claim(owner, (NameRule::Anyone, 2), name).unwrap();
+            one_with_lines(claim);
+        };
+        let owners = [Owner::Address(7), Owner::Tenant("a/b")];
+        for owner in owners {
+            mark(owner, "one");
+            mark(owner, "two");
+        }
+        let after = Names::default();
+        // Each stream has some of them, and some are in several.
+        for mark in before.marks().iter().chain(&before.marks()) {
+            after.restore(mark);
+        }
+        for owner in owners {
+            let claim = |name: &str| after.claim(owner, (NameRule::Anyone, 2), name);
+            assert_eq!(claim("three").unwrap_err(), Refusal::Many);
+            assert_eq!(claim("two").unwrap().1, 1);
+        }
+        for owner in [Owner::Address(8), Owner::Tenant("a")] {
+            assert!(after.claim(owner, (NameRule::Anyone, 2), "three").is_ok());
+        }
+    }
+
     fn restore(names: &Names, name: &str, line: u64) {
-        names.restore(&Mark { name: name.into(), line, time_ms: 1 });
+        names.restore(&Mark { name: name.into(), line, time_ms: 1, network: None });
     }
 
     fn lines(names: &Names) -> Vec<(Arc<str>, u64)> {

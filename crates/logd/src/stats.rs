@@ -4,6 +4,8 @@ use std::{fmt, iter::Sum, time::Duration};
 
 use ringwise_measure::quantity::latency_text;
 
+use crate::refusal::Refusals;
+
 /// The upper bounds of the counts of commit times. One more count has the longer times.
 pub(crate) const BOUNDS: [Duration; 15] = [
     Duration::from_micros(100),
@@ -79,6 +81,7 @@ macro_rules! counts {
         pub(crate) struct Stats {
             $(#[doc = $counter_help] pub(crate) $counter: u64,)*
             $(#[doc = $gauge_help] pub(crate) $gauge: u64,)*
+            pub(crate) refused_greetings: Refusals,
             pub(crate) commit_times: Times,
         }
 
@@ -92,6 +95,7 @@ macro_rules! counts {
                 all.fold(Stats::default(), |sum, one| Stats {
                     $($counter: sum.$counter + one.$counter,)*
                     $($gauge: sum.$gauge + one.$gauge,)*
+                    refused_greetings: sum.refused_greetings.plus(&one.refused_greetings),
                     commit_times: sum.commit_times.plus(&one.commit_times),
                 })
             }
@@ -106,6 +110,7 @@ counts! {[
     broken "connections_broken" "Connections ended by an error",
     tls_failures "tls_failures" "Connections refused by TLS",
     misdirected "misdirected" "Connections that sent HTTP, or TLS to a port without TLS",
+    idle_ended "idle_ended" "Connections that were silent for longer than --idle",
     accepted_lines "accepted_lines" "Lines stored or being stored",
     rejected_lines "rejected_lines" "Lines that became dead letters",
     refused_lines "refused_lines" "Lines that were too long and not stored",
@@ -135,13 +140,16 @@ impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Stats {
             connections, accept_failures, turned_away, open, broken, tls_failures, misdirected,
-            accepted_lines, rejected_lines, refused_lines, received_bytes, receives, committed_bytes,
-            commits, writes, syncs, sends, stopped_senders, stalls, stalled, low, dead_segments, enters, ..
+            idle_ended, refused_greetings, accepted_lines, rejected_lines, refused_lines, received_bytes,
+            receives, committed_bytes, commits, writes, syncs, sends, stopped_senders, stalls, stalled, low,
+            dead_segments, enters, ..
         } = self;
+        let refused_greetings = refused_greetings.sum();
         write!(
             f,
             "{connections} connections, {accept_failures} failed accepts, {turned_away} turned away, {open} \
-             open, {broken} broken, {tls_failures} refused by TLS, {misdirected} misdirected; \
+             open, {broken} broken, {tls_failures} refused by TLS, {misdirected} misdirected, \
+             {idle_ended} ended for silence, {refused_greetings} greetings refused; \
              {accepted_lines} lines accepted, {rejected_lines} rejected; {refused_lines} refused for their \
              length; {received_bytes} bytes received by {receives} receives, {committed_bytes} committed by \
              {commits} commits, {writes} writes and {syncs} syncs; {sends} sends, {stopped_senders} senders \

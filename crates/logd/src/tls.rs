@@ -27,7 +27,13 @@ pub(crate) struct Session {
     is_up: bool,
     has_failed: bool,
     has_parted: bool,
+    /// Bytes since it last gave plain ones, or since its handshake ended.
+    held: usize,
 }
+
+/// What a session keeps at most of a handshake that is not whole (rustls 0.23, msgs/deframer/buffers.rs). Of a
+/// record it keeps 18 KiB.
+const HELD_BYTES_MAX: usize = 64 << 10;
 
 /// Whether more bytes can come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +57,7 @@ impl Session {
             is_up: false,
             has_failed: false,
             has_parted: false,
+            held: 0,
         })
     }
 
@@ -71,18 +78,22 @@ impl Session {
         let mut has_ended = false;
         while !rest.is_empty() && !has_ended {
             // At most 4 KiB at a time (rustls 0.23, msgs/deframer/buffers.rs).
+            let before = rest.len();
             let read = self.connection.read_tls(&mut rest);
+            self.held = (self.held + before - rest.len()).min(HELD_BYTES_MAX);
             let state = match read {
                 Ok(_) => self.connection.process_new_packets(),
                 Err(error) => return Err(self.fail(&error.to_string())),
             };
             // The handshake may end with the first lines.
             if !self.is_up && !self.connection.is_handshaking() {
-                self.is_up = true;
+                (self.is_up, self.held) = (true, 0);
                 self.find_tenant()?;
             }
             // Bytes before an error are valid.
-            self.drain(&mut take);
+            if self.drain(&mut take) {
+                self.held = 0;
+            }
             match state {
                 Ok(state) => has_ended = state.peer_has_closed(),
                 Err(error) => return Err(self.fail(&self.reason(&error))),
@@ -91,7 +102,9 @@ impl Session {
         Ok(if has_ended { Taken::Ended } else { Taken::GoesOn })
     }
 
-    fn drain(&mut self, take: &mut impl FnMut(Option<&str>, &[u8])) {
+    /// Gives plain bytes; says whether there were any.
+    fn drain(&mut self, take: &mut impl FnMut(Option<&str>, &[u8])) -> bool {
+        let mut has_plain = false;
         let mut reader = self.connection.reader();
         // An error means that there is nothing more for now.
         while let Ok(plain) = reader.fill_buf()
@@ -100,7 +113,14 @@ impl Session {
             take(self.tenant.as_deref(), plain);
             let count = plain.len();
             reader.consume(count);
+            has_plain = true;
         }
+        has_plain
+    }
+
+    /// Bytes that it keeps of a record or a handshake that is not whole, to within 4 KiB.
+    pub(crate) fn held(&self) -> usize {
+        self.held
     }
 
     fn find_tenant(&mut self) -> Result<(), String> {

@@ -8,7 +8,7 @@ use std::{collections::HashMap, fmt, net::SocketAddr, path::Path, sync::Arc};
 
 use clap::ValueEnum;
 
-use crate::error::LogdError;
+use crate::{error::LogdError, refusal::Refusal};
 
 /// The shortest token, in bytes: 128 bits in base64.
 const TOKEN_BYTES_MIN: usize = 22;
@@ -54,18 +54,18 @@ impl Tokens {
         Ok(Tokens { tenants, transport })
     }
 
-    /// The tenant of a client that shows a token, or the word for why it has none.
+    /// The tenant of a client that shows a token, or why it has none.
     pub(crate) fn tenant(
         &self,
         token: &str,
         peer: Option<SocketAddr>,
         is_tls: bool,
-    ) -> Result<Arc<str>, &'static str> {
+    ) -> Result<Arc<str>, Refusal> {
         let is_local = peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
         if self.transport == Transport::Private && !is_tls && !is_local {
-            return Err("transport");
+            return Err(Refusal::Transport);
         }
-        self.tenants.get(token).cloned().ok_or("token")
+        self.tenants.get(token).cloned().ok_or(Refusal::Token)
     }
 }
 
@@ -125,10 +125,10 @@ mod tests {
         let (near, far) = ("[::ffff:127.0.0.1]:1".parse().ok(), "10.0.0.1:1".parse().ok());
         assert_eq!(private.tenant(TOKEN, near, false).as_deref(), Ok("web"));
         assert_eq!(private.tenant(TOKEN, far, true).as_deref(), Ok("web"));
-        assert_eq!(private.tenant(TOKEN, far, false), Err("transport"));
-        assert_eq!(private.tenant(TOKEN, None, false), Err("transport"));
+        assert_eq!(private.tenant(TOKEN, far, false), Err(Refusal::Transport));
+        assert_eq!(private.tenant(TOKEN, None, false), Err(Refusal::Transport));
         assert_eq!(any.tenant(TOKEN, far, false).as_deref(), Ok("web"));
-        assert_eq!(any.tenant("", far, true), Err("token"));
+        assert_eq!(any.tenant("", far, true), Err(Refusal::Token));
         assert!(!format!("{any:?}").contains("0123"), "no log has it");
     }
 }

@@ -383,8 +383,7 @@ impl Worker {
             batch: &mut self.batch,
             names: &self.names,
             tenants: &self.tenants,
-            tls_failures: &mut self.counts.tls_failures,
-            misdirected: &mut self.counts.misdirected,
+            counts: &mut self.counts,
         };
         if look(&mut client.connection, &mut desk) {
             self.filling.push(index);
@@ -478,7 +477,8 @@ impl Worker {
         for &index in &touched {
             self.tell_connection(index, Connection::resume);
         }
-        self.touched = touched;
+        let others = std::mem::replace(&mut self.touched, touched);
+        self.touched.extend(others);
     }
 
     /// Performs the next steps of all touched connections.
@@ -539,7 +539,7 @@ impl Worker {
         let client =
             self.clients[index].take().expect("the caller has checked that the client exists");
         self.counts.broken += u64::from(client.connection.is_broken());
-        self.partials.remove(client.connection.partial());
+        self.partials.remove(client.connection.counted());
         self.kept.replace(client.kept, Kept::default());
         self.door.left();
         self.vacant.push(index);

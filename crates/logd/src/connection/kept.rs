@@ -8,6 +8,7 @@ use super::{Connection, Stage};
 use crate::{
     segment::record::Origin,
     tenants::Tenants,
+    tls::Session,
     unfinished::{FREE_BYTES, Held, Kept, Owner, network},
 };
 
@@ -58,16 +59,45 @@ impl Connection {
         self.unfinished_since
     }
 
-    /// Keeps no more of such a line than each may: it is too long for the memory that there is.
+    /// Keeps no more of such a line than each may: it is too long for the memory that there is. Of TLS no part
+    /// can be given up, so if that has more the connection ends.
     pub(crate) fn give_up_line(&mut self, partials: &mut Held) {
-        partials.remove(self.partial());
-        self.framer.give_up(FREE_BYTES);
-        self.octets.give_up(FREE_BYTES);
-        partials.add(self.partial());
+        let of_tls = self.tls.as_ref().map_or(0, Session::held);
+        let most = FREE_BYTES.saturating_sub(of_tls);
+        self.give_up_opening(most);
+        self.framer.give_up(most);
+        self.octets.give_up(most);
+        if of_tls > FREE_BYTES {
+            self.tls = None;
+            self.break_off();
+        }
+        self.count_partial(partials);
     }
 
     /// Bytes that it keeps of a line without an end.
+    pub(super) fn unfinished(&self) -> usize {
+        self.opening.held() + self.framer.held() + self.octets.held()
+    }
+
+    /// The same, and of TLS's records and handshakes without an end.
     pub(crate) fn partial(&self) -> usize {
-        self.framer.held() + self.octets.held()
+        self.unfinished() + self.tls.as_ref().map_or(0, Session::held)
+    }
+
+    /// Counts what it keeps of these now.
+    pub(super) fn count_partial(&mut self, partials: &mut Held) {
+        let now = self.partial();
+        partials.remove(std::mem::replace(&mut self.counted, now));
+        partials.add(now);
+        if now == 0 {
+            self.unfinished_since = None;
+        } else {
+            self.unfinished_since.get_or_insert(self.heard);
+        }
+    }
+
+    /// As how much of these it is counted.
+    pub(crate) fn counted(&self) -> usize {
+        self.counted
     }
 }

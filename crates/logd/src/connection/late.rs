@@ -50,7 +50,10 @@ impl Connection {
     pub(crate) fn end_for(&mut self, late: Late, desk: &mut Desk<'_>) {
         match late {
             Late::Handshake => self.session_failed("no handshake within --tls-handshake", desk),
-            Late::Silence => self.drain(),
+            Late::Silence => {
+                desk.counts.idle_ended += 1;
+                self.drain();
+            }
             // All was acknowledged, so the connection does not count as broken.
             Late::Parting => self.stage = Stage::Broken,
         }

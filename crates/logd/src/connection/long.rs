@@ -9,10 +9,10 @@ use super::{
     limits::{Limits, LongLines},
     state::Greeting,
 };
-use crate::{letter::Fault, log};
-
-/// The word for it, in answers and dead letters.
-const REASON: &str = "too-long";
+use crate::{
+    letter::{Cause, Fault},
+    log,
+};
 
 impl Connection {
     /// Takes the end of a line that is too long; it has the next number.
@@ -25,7 +25,7 @@ impl Connection {
     ) {
         match limits.long_lines {
             LongLines::DeadLetter => {
-                let fault = Fault { reason: REASON, offset: start.len() as u64, bytes };
+                let fault = Fault { cause: Cause::TooLong, offset: start.len() as u64, bytes };
                 self.reject(fault, start, batch);
             }
             LongLines::Refuse => self.refuse(bytes, limits, batch),
@@ -38,7 +38,7 @@ impl Connection {
         batch.refused_count += 1;
         self.filling.sequence = self.sequence;
         if self.greeting == Greeting::Wanted {
-            self.rejected.push_back((self.sequence, REASON));
+            self.rejected.push_back((self.sequence, Cause::TooLong.word()));
         }
         let why = match limits.refuses(bytes) {
             true => "more than --max-line",

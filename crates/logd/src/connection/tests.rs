@@ -5,12 +5,15 @@ use std::time::Duration;
 use super::{late::Late, *};
 use crate::{json::Rules, names::NameRule, unfinished::FREE_BYTES};
 
+mod encrypted;
+mod openings;
+mod sizes;
+
 struct Table {
     limits: Limits,
     partials: Held,
     batch: Batch,
-    tls_failures: u64,
-    misdirected: u64,
+    counts: Stats,
     names: Names,
     tenants: Tenants,
     has: Guarantee,
@@ -38,8 +41,7 @@ impl Table {
             limits,
             partials,
             batch,
-            tls_failures: 0,
-            misdirected: 0,
+            counts: Stats::default(),
             names,
             tenants: Tenants::new(&[]),
             has: Guarantee::Durable,
@@ -54,8 +56,7 @@ impl Table {
             batch: &mut self.batch,
             names: &self.names,
             tenants: &self.tenants,
-            tls_failures: &mut self.tls_failures,
-            misdirected: &mut self.misdirected,
+            counts: &mut self.counts,
         }
     }
 
@@ -170,6 +171,7 @@ fn a_name_goes_on_where_it_was() {
     desk.receive(&mut first, b"3\n");
     assert!(desk.batch.is_empty(), "the first has lost its name");
     assert_eq!(desk.steps(&mut first), [send("E 1 taken\n")]);
+    assert_eq!(desk.counts.refused_greetings.sum(), 2, "busy, and taken");
     desk.receive(&mut second, b"3\nx\n");
     desk.commit(&mut second);
     assert_eq!(desk.steps(&mut second), [send("N 4 syntax\nA 4\n")]);
@@ -197,6 +199,9 @@ fn nobody_is_promised_more_than_is_so() {
         desk.receive(&mut connection, b"1\n");
         assert!(desk.batch.is_empty(), "what is sent to it is not taken");
         assert_eq!(desk.steps(&mut connection), [send(answer)]);
+        let word = answer.split_whitespace().nth(2).unwrap();
+        let counted = desk.counts.refused_greetings.each().filter(|(_, count)| *count > 0);
+        assert_eq!(counted.collect::<Vec<_>>(), [(word, 1)]);
         connection.sent(b"");
         assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
         connection.receiving_stopped();
@@ -458,65 +463,10 @@ fn who_is_silent_is_ended_where_that_is_asked_for_and_not_before_its_lines_are_s
     );
     assert_eq!(connection.late(soon, began, handshake, idle), Some(Late::Silence));
     connection.end_for(Late::Silence, &mut desk.desk());
+    assert_eq!(desk.counts.idle_ended, 1);
     assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
     connection.receiving_stopped();
     assert_eq!(desk.steps(&mut connection), [Step::Close]);
-}
-
-/// A page or a forged request may send HTTP to any port; its body was stored as lines.
-#[test]
-fn what_is_meant_for_another_port_is_answered_and_stores_nothing() {
-    let request = b"POST /x HTTP/1.1\r\nHost: logs\r\n\r\n{\"forged\":true}\n{}\n";
-    let handshake = b"\x16\x03\x01\x00\x02{}\n{}\n";
-    for framing in [Framing::Lines, Framing::OctetCounting] {
-        for sent in [&request[..], handshake] {
-            for cut in 1..sent.len() {
-                let (mut desk, mut connection) = (Table::new(), framed(framing));
-                desk.limits.turn_max = if cut % 2 == 0 { 1 } else { usize::MAX };
-                desk.receive(&mut connection, &sent[..cut]);
-                desk.receive(&mut connection, &sent[cut..]);
-                let mut answer = Vec::new();
-                let last = loop {
-                    match connection.step(&desk.limits, false) {
-                        Some(Step::Send(bytes)) => {
-                            answer.extend(bytes);
-                            connection.sent(b"");
-                        }
-                        Some(Step::StopReceiving) => connection.receiving_stopped(),
-                        step => break step,
-                    }
-                };
-                assert_eq!(last, Some(Step::EndWriting), "cut at {cut}");
-                let is_answer = match sent[0] {
-                    b'P' => answer.starts_with(b"HTTP/1.1 400 ") && answer.ends_with(b"\r\n"),
-                    _ => answer[..2] == [21, 3] && answer.len() == 7,
-                };
-                assert!(is_answer, "{:?}", String::from_utf8_lossy(&answer));
-                desk.end(&mut connection);
-                assert!(desk.batch.is_empty() && desk.misdirected == 1);
-            }
-        }
-    }
-}
-
-/// What looks like a request until it ends is a line like any other.
-#[test]
-fn half_a_method_is_a_line_without_an_end() {
-    for text in [&b"G"[..], b"POST", b"\x16"] {
-        let (mut desk, mut connection) = (Table::new(), connection());
-        desk.receive(&mut connection, text);
-        assert!(desk.batch.is_empty());
-        desk.end(&mut connection);
-        assert_eq!((desk.batch.letter_count, desk.misdirected), (1, 0));
-    }
-    let (mut desk, mut connection) = (Table::new(), connection());
-    text_in_two(&mut desk, &mut connection, b"GET", b"TY\n{}\n");
-    assert_eq!((desk.batch.line_count, desk.batch.letter_count), (1, 1));
-}
-
-fn text_in_two(desk: &mut Table, connection: &mut Connection, one: &[u8], other: &[u8]) {
-    desk.receive(connection, one);
-    desk.receive(connection, other);
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub(crate) fn text(monitor: &Monitor, sample: &Sample) -> String {
             }
         }
     }
+    refused_greetings(&mut text, sample);
     commit_times(&mut text, sample);
     tenants(&mut text, &monitor.facts.tenants);
     let whole: [(&str, &str, u64); 4] = [
@@ -60,6 +61,18 @@ fn tenants(text: &mut String, tenants: &Tenants) {
             let label = account.label().replace('\\', "\\\\").replace('"', "\\\"");
             let value = value(account).load(Ordering::Relaxed);
             let _ = writeln!(text, "logd_{name}{{tenant=\"{label}\"}} {value}");
+        }
+    }
+}
+
+/// By the word of the answer, so that a wrong token can be told from a busy name.
+fn refused_greetings(text: &mut String, sample: &Sample) {
+    let name = "refused_greetings_total";
+    head(text, name, "Greetings that were refused, by the word of the answer", "counter");
+    for (thread, stats) in sample.threads.iter().enumerate() {
+        for (word, count) in stats.refused_greetings.each() {
+            let labels = format!("thread=\"{thread}\",reason=\"{word}\"");
+            let _ = writeln!(text, "logd_{name}{{{labels}}} {count}");
         }
     }
 }

@@ -46,6 +46,7 @@ pub(crate) fn page(monitor: &Monitor, sample: &Sample) -> String {
     );
     rates(&mut html, monitor, sample);
     threads(&mut html, sample);
+    refusals(&mut html, &sample.sum());
     segments(&mut html, &facts.directory);
     html.push_str("</body></html>\n");
     html
@@ -99,6 +100,26 @@ fn threads(html: &mut String, sample: &Sample) {
             stats.refused_lines,
             bytes_text(stats.uncommitted_bytes),
         );
+    }
+    html.push_str("</table>\n");
+}
+
+/// Connections that were not served, or not to their end, by reason.
+fn refusals(html: &mut String, sum: &Stats) {
+    html.push_str(
+        "<h2>Refused and ended connections</h2>\n<table id=\"refusals\"><tr><th>reason\
+         <th>count</tr>\n",
+    );
+    let mut row = |reason: &str, count: u64| {
+        let _ = writeln!(html, "<tr><td>{reason}<td>{count}</tr>");
+    };
+    row("ended by an error", sum.broken);
+    row("refused by TLS", sum.tls_failures);
+    row("HTTP, or TLS on a plain port", sum.misdirected);
+    row("more than --address-connections", sum.turned_away);
+    row("silent for longer than --idle", sum.idle_ended);
+    for (word, count) in sum.refused_greetings.each().filter(|(_, count)| *count > 0) {
+        row(&format!("greeting refused: {word}"), count);
     }
     html.push_str("</table>\n");
 }

@@ -22,6 +22,8 @@ pub(crate) struct Mark {
     pub(crate) line: u64,
     /// When that line arrived, in milliseconds since 1970.
     pub(crate) time_ms: u64,
+    /// The [`network`](crate::unfinished::network) that brought the name, if it is no tenant's.
+    pub(crate) network: Option<u128>,
 }
 
 /// The sender of lines.
@@ -59,6 +61,7 @@ enum Kind {
     Tenant = 2,
     Connection = 3,
     Part = 4,
+    Network = 5,
 }
 
 /// Adds a record: its kind, its length and its content.
@@ -96,6 +99,20 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
 /// Adds a name's record.
 pub(crate) fn put_mark(out: &mut Vec<u8>, mark: &Mark) {
     put(out, Kind::Name, &[mark.line, mark.time_ms], mark.name.as_bytes());
+    if let Some(network) = mark.network {
+        match u32::try_from(network) {
+            Ok(address) => put(out, Kind::Network, &[], &address.to_be_bytes()),
+            Err(_) => put(out, Kind::Network, &[], &network.to_be_bytes()[..8]),
+        }
+    }
+}
+
+/// The number of a network: four bytes of an IPv4 address, or the first eight of an IPv6 one.
+fn network(bytes: &[u8]) -> Option<u128> {
+    match bytes.len() {
+        4 => Some(u32::from_be_bytes(bytes.try_into().ok()?).into()),
+        _ => Some(u128::from(u64::from_be_bytes(bytes.try_into().ok()?)) << 64),
+    }
 }
 
 /// The numbers that a segment has defined so far.
@@ -185,7 +202,9 @@ impl Records {
         let content = &mut content;
         if kind == Kind::Name as u8 {
             let (line, time_ms) = (take_number(content)?, take_number(content)?);
-            said.marks.push(Mark { name: text(content)?, line, time_ms });
+            said.marks.push(Mark { name: text(content)?, line, time_ms, network: None });
+        } else if kind == Kind::Network as u8 {
+            said.marks.last_mut()?.network = Some(network(content)?);
         } else if kind == Kind::Tenant as u8 {
             self.tenants.insert(take_number(content)?, text(content)?);
         } else if kind == Kind::Connection as u8 {
@@ -249,8 +268,15 @@ mod tests {
         let mut sizes = Vec::new();
         for _ in 0..2 {
             let mut bytes = Vec::new();
-            let mark = Mark { name: "web/1".into(), line: u64::MAX, time_ms: 7 };
-            put_mark(&mut bytes, &mark);
+            let mark = |name: &str, network| Mark {
+                name: name.into(),
+                line: u64::MAX,
+                time_ms: 7,
+                network,
+            };
+            let of_tenant = mark("web/1", None);
+            let marks = [mark("a", Some(0x0a01_0203)), of_tenant, mark("b", Some(7 << 64))];
+            marks.iter().for_each(|mark| put_mark(&mut bytes, mark));
             let parts: Vec<Part> =
                 origins.iter().zip([0, 20, 5000]).map(|(origin, age)| part(origin, age)).collect();
             dictionary.put(&mut bytes, &parts, now);
@@ -258,7 +284,7 @@ mod tests {
             // A kind of record from a later version.
             bytes.extend_from_slice(&[200, 2, 0, 0]);
             let said = records.read(&bytes, 10_000);
-            assert_eq!((&said.marks[..], said.is_spoilt), (&[mark][..], false));
+            assert_eq!((&said.marks[..], said.is_spoilt), (&marks[..], false));
             let expected = origins.iter().zip([10_000, 9980, 5000]).map(|(origin, time_ms)| {
                 StoredPart { origin: Some((**origin).clone()), lines: 3, bytes: 1 << 40, time_ms }
             });

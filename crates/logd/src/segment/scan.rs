@@ -189,7 +189,10 @@ impl Scan {
             let mut said = records.read(&Entry::records_of(entries), batch.time_ms);
             let old = Entry::names_of(entries).into_iter();
             let time_ms = batch.time_ms;
-            said.marks.extend(old.map(|(name, line)| Mark { name: name.into(), line, time_ms }));
+            said.marks.extend(old.map(|(name, line)| {
+                let (name, network) = (name.into(), None);
+                Mark { name, line, time_ms, network }
+            }));
             (batch, said)
         })
     }

@@ -84,6 +84,11 @@ impl Worker {
         for index in given_up {
             if let Some(client) = &mut self.clients[index] {
                 client.connection.give_up_line(&mut self.partials);
+                if client.connection.is_broken() {
+                    // It ends, and a send in flight with it.
+                    let _ = net::shutdown(&client.socket, net::Shutdown::Both);
+                    self.touch(index);
+                }
             }
         }
     }

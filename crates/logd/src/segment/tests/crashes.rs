@@ -62,7 +62,7 @@ impl Ledger {
         let given = self.given.len() as u64;
         let mut names = Vec::new();
         if count == 0 || random.bool() {
-            names.push(Mark { name: Arc::from(CLIENT), line: given, time_ms: 1 });
+            names.push(Mark { name: Arc::from(CLIENT), line: given, time_ms: 1, network: None });
         }
         if count > 0 && !names.is_empty() {
             self.marked.push((given, self.given[given as usize - 1].clone()));
