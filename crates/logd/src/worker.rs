@@ -6,6 +6,7 @@
 
 mod buffers;
 mod drain;
+mod filling;
 mod memory;
 mod waiting;
 
@@ -35,17 +36,13 @@ use crate::{
 };
 use buffers::{Buffers, Choice, SMALL_BYTES};
 use drain::Draining;
+use filling::Filling;
 use waiting::{Queue, Turns, len};
 
 /// How long a turn looks at received bytes before the worker asks for the next results. One of those may be the commit
 /// of a batch, and the disk is idle until the worker sees it. The limit is a time and not a number of lines, because a
 /// rejected line takes ten times as long as an accepted one.
 const TURN_TIME: Duration = Duration::from_micros(200);
-
-/// Larger batches cost less. A batch without rejected lines, for which no client waits that sent little, begins when
-/// it has so many bytes, or is so old, or when nothing more is there to add to it. Every other batch begins at once.
-const GATHERED_BYTES: usize = 512 << 10;
-const GATHER_TIME: Duration = Duration::from_millis(2);
 
 /// Operations of a connection at a time: a receive, a send, and a cancel.
 const OPERATIONS_EACH: usize = 3;
@@ -104,19 +101,16 @@ pub(crate) struct Worker {
     batch: Batch,
     /// Decides whose received bytes are looked at next.
     turns: Turns,
-    /// Connections with lines in the batch that is being filled, and in the batch that is being committed.
-    filling: Vec<usize>,
+    /// The batch that is being filled, and the connections with lines in the batch that is being committed.
+    filling: Filling,
     committing: Vec<usize>,
     committing_bytes: usize,
     /// Memory of the batch that is being committed.
     committing_held: usize,
-    /// When the first line arrived of the batch that is being filled, and of the batch that is being committed.
-    filling_since: Option<Instant>,
+    /// When the first line arrived of the batch that is being committed.
     committing_since: Option<Instant>,
     /// Whether a batch began in this turn.
     has_begun: bool,
-    /// Whether a client that sent little waits for the batch that is filled.
-    is_filling_awaited: bool,
     /// Memory of the unfinished lines of all connections.
     partials: Held,
     /// Other memory of all connections.
@@ -193,14 +187,12 @@ impl Worker {
             touched: Vec::new(),
             batch: Batch::default(),
             turns: Turns::default(),
-            filling: Vec::new(),
+            filling: Filling::default(),
             committing: Vec::new(),
             committing_bytes: 0,
             committing_held: 0,
-            filling_since: None,
             committing_since: None,
             has_begun: false,
-            is_filling_awaited: false,
             partials: Held::default(),
             kept: Kept::default(),
             held_back: Vec::new(),
@@ -287,16 +279,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether the batch that is filled may become larger before it begins.
-    fn is_gathering(&self) -> bool {
-        !self.is_filling_awaited
-            && self.batch.letter_count == 0
-            && !self.turns.is_empty()
-            && !self.is_full()
-            && self.batch.bytes() < GATHERED_BYTES
-            && self.filling_since.is_some_and(|since| since.elapsed() < GATHER_TIME)
-    }
-
     /// Takes a result. `has_time` says whether this turn has time to look at large receives.
     fn take(&mut self, completion: Completion, has_time: bool) -> Result<(), LogdError> {
         let index = completion.tag() as u32 as usize;
@@ -346,9 +328,10 @@ impl Worker {
         if let Some(received) = completion.into_received() {
             self.counts.receives += 1;
             self.counts.received_bytes += received.len() as u64;
-            let clients = self.filling.len();
+            let clients = self.filling.clients.len();
             self.tell_connection(index, |connection, desk| connection.received(&received, desk));
-            self.is_filling_awaited |= received.len() < SMALL_BYTES && self.filling.len() > clients;
+            self.filling.is_awaited |=
+                received.len() < SMALL_BYTES && self.filling.clients.len() > clients;
             if let Some(draining) = &mut self.draining {
                 draining.received = Instant::now();
             }
@@ -386,11 +369,9 @@ impl Worker {
             counts: &mut self.counts,
         };
         if look(&mut client.connection, &mut desk) {
-            self.filling.push(index);
+            self.filling.clients.push(index);
         }
-        if self.filling_since.is_none() && !self.batch.is_empty() {
-            self.filling_since = Some(Instant::now());
-        }
+        self.filling.note(&self.batch);
         let after = counts(&self.batch);
         self.counts.accepted_lines += after.0 - before.0;
         self.counts.rejected_lines += after.1 - before.1;
@@ -423,16 +404,17 @@ impl Worker {
     /// already, and the worker may look at more.
     fn begin_batch(&mut self) -> Result<bool, LogdError> {
         let fatal = |fatal: Fatal| LogdError::Failed(fatal.0);
-        if self.batch.is_empty() || self.is_gathering() {
+        let has_more = !self.turns.is_empty() && !self.is_full();
+        if self.batch.is_empty() || (has_more && self.filling.may_grow(&self.batch)) {
             return Ok(false);
         }
         if !self.storage.is_ready(&mut self.local).map_err(fatal)? {
             return Ok(false);
         }
         (self.committing_bytes, self.committing_held) = (self.batch.bytes(), self.batch.held());
-        self.committing_since = self.filling_since.take();
-        self.is_filling_awaited = false;
-        std::mem::swap(&mut self.filling, &mut self.committing);
+        let Filling { clients, since, .. } = std::mem::take(&mut self.filling);
+        self.committing_since = since;
+        self.filling.clients = std::mem::replace(&mut self.committing, clients);
         for &index in &self.committing {
             if let Some(client) = &mut self.clients[index] {
                 client.connection.batch_began(&mut self.batch.names);
