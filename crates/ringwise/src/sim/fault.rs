@@ -65,6 +65,16 @@ pub enum Fault {
     /// The kernel has no memory for another socket (`ENOMEM`): the connection waits where it is. Counted
     /// when there is a connection to be accepted.
     NoMemory,
+    /// The limit of open files of the whole machine is reached (`ENFILE`). Otherwise as
+    /// [`NoDescriptors`](Self::NoDescriptors).
+    NoFiles,
+    /// The kernel has no memory for the buffers of another socket (`ENOBUFS`): the connection waits
+    /// where it is. Counted when there is a connection to be accepted.
+    NoSocketMemory,
+    /// A rule of the machine forbids the accept (`EPERM`). The connection waits where it is, since the
+    /// kernel asks before it takes one (net/socket.c, do_accept). Counted when there is a connection to
+    /// be accepted.
+    Forbidden,
     /// A connection is gone before it is accepted (`ECONNABORTED`). Counted in accepts.
     ConnectionAborted,
     /// The other end resets the connection just before a receive or a send.
@@ -114,7 +124,8 @@ impl Fault {
             Fault::CancelLate | Fault::CancelMissed => opcode == O::Cancel,
             Fault::MultishotEnds => matches!(opcode, O::ReceiveMulti | O::AcceptMulti),
             Fault::NoBuffers => opcode == O::ReceiveMulti,
-            Fault::NoDescriptors | Fault::NoMemory | Fault::ConnectionAborted => accepts,
+            Fault::NoDescriptors | Fault::NoFiles | Fault::NoMemory => accepts,
+            Fault::NoSocketMemory | Fault::Forbidden | Fault::ConnectionAborted => accepts,
             Fault::Reset | Fault::PeerVanishes => on_stream || reads || writes,
         }
     }
