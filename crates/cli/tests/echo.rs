@@ -347,3 +347,16 @@ fn a_low_limit_of_descriptors_is_raised_or_told() {
     let raised = String::from_utf8(shell(script).stdout).unwrap();
     assert!(raised.starts_with("listening on "), "{raised}");
 }
+
+/// One EPERM, ENOBUFS or ENOMEM of an accept ended the server.
+#[test]
+fn accepts_that_fail_end_nothing() {
+    for errno in ["EPERM", "ENOBUFS", "ENOMEM"] {
+        let Some(server) = Daemon::launch_where_accepts_fail("echo", errno, &[]) else { return };
+        let mut stream = server.connect();
+        ping(&mut stream, b"hello");
+        drop(stream);
+        let output = server.end();
+        assert_eq!(count(&output, "accepts failed"), 3, "{errno}: {output}");
+    }
+}

@@ -345,7 +345,7 @@ fn what_cannot_be_is_said_in_one_line() {
         (vec!["--ack", "maybe"], 2, "durable"),
         (vec!["--require", "a:text"], 2, "NAME:TYPE"),
         (vec!["--max-line", "0"], 2, "1g"),
-        (vec!["--max-line", "100m", "--check"], 2, "--budget"),
+        (vec!["--max-line", "100m", "--check"], 2, "--connection-budget"),
         (vec!["--max-connections", "1000000", "--check"], 1, "--max-connections"),
         (vec!["--idle", "0", "--check"], 2, "--idle"),
         (vec!["--config", "/no/such.toml", "--check"], 1, "--config /no/such.toml: "),
@@ -363,6 +363,43 @@ fn what_cannot_be_is_said_in_one_line() {
         assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}");
         assert_eq!(error.trim_end().lines().count(), 1, "{error}");
         assert!(error.contains(word), "{arguments:?}: {error}");
+    }
+}
+
+/// It was said as of a flag, which nobody had typed.
+#[test]
+fn what_a_file_asks_for_and_cannot_be_is_said_by_its_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, config) = (directory.path().join("log"), directory.path().join("logd.toml"));
+    let daemon = start("epoll", &log, &[]).unwrap();
+    let (log, taken) = (log.to_str().unwrap(), daemon.address);
+    for (text, told) in [
+        (format!("dir = \"{log}\""), format!("dir {log}: another daemon stores there")),
+        ("dir = \"/proc/nowhere\"".to_owned(), "dir /proc/nowhere: ".to_owned()),
+        (format!("listen = \"{taken}\""), "listen: ".to_owned()),
+        (format!("http = \"{taken}\""), format!("http {taken}: Address already in use")),
+        ("max-connections = 1000000".to_owned(), "max-connections 1000000 needs".to_owned()),
+        ("tokens = \"no-such\"".to_owned(), "tokens no-such: No such file".to_owned()),
+    ] {
+        std::fs::write(&config, &text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+        // Where no directory is named, one is made here.
+        command.current_dir(directory.path()).args(["logd", "--config", "logd.toml"]);
+        if !text.starts_with("listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
+        let output = command.output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}: {error}");
+        let begin = format!("ringwise: logd: logd.toml: {told}");
+        assert!(error.starts_with(&begin) && error.lines().count() == 1, "{text}: {error}");
+        // The same as a flag, beside a file that has nothing to do with it.
+        std::fs::write(&config, "drain = \"1s\"").unwrap();
+        let (key, value) = text.split_once(" = ").unwrap();
+        let flag = format!("--{key}={}", value.trim_matches('"'));
+        let output = command.arg(flag).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.starts_with(&format!("ringwise: logd: --{told}")), "{text}: {error}");
     }
 }
 

@@ -119,7 +119,7 @@ fn with_a_name_every_line_is_stored_once_whatever_happens() {
             let own = lines.iter().filter_map(|line| line.strip_prefix(&start));
             let mut found: Vec<u64> =
                 own.map(|rest| rest.split(',').next().unwrap().parse().unwrap()).collect();
-            // Streams are printed one after the other.
+            // Batches of two threads may have been committed in the same millisecond, by which they are merged.
             found.sort_unstable();
             let expected: Vec<u64> = (1..=stored).filter(|number| number % 100 != 0).collect();
             assert!(found == expected, "{engine}: {name}: {} of {}", found.len(), expected.len());
@@ -152,7 +152,7 @@ fn who_comes_with_a_name_takes_it_over() {
         line.clear();
         own.read_line(&mut line).unwrap();
         assert_eq!(line, "A 3\n");
-        // Streams are printed one after the other, and the second may have come to another thread.
+        // Batches are merged by time, to the millisecond, and the second may have come to another thread.
         let mut found = cat(directory.path());
         found.sort_unstable();
         assert_eq!(found, ["1", "2", "[3]"]);

@@ -229,6 +229,66 @@ fn a_client_certificate_names_the_tenant() {
     }
 }
 
+/// A name is the certificate's tenant's own: who shows another certificate, or none, cannot take it.
+#[test]
+fn a_client_certificate_is_an_identity_for_names() {
+    for engine in ENGINES {
+        let place = Place::new();
+        place.issue("web", &[], Some("web-1"));
+        place.issue("db", &[], Some("db-1"));
+        let ca = place.text("ca.pem");
+        let start = || place.start(engine, &["--tls-client-ca", &ca]);
+        let greet = |daemon: &Daemon, shown: Option<&str>| {
+            let mut client = place.client(daemon, shown);
+            send(&mut client, b"LOGD 1 name=main\n").unwrap();
+            let told = answer(&mut client);
+            (client, told)
+        };
+        let Some(daemon) = start() else { continue };
+        let (mut web, told) = greet(&daemon, Some("web"));
+        assert_eq!(told, "H 1 durable 0");
+        send(&mut web, b"1\n2\n").unwrap();
+        while answer(&mut web) != "A 2" {}
+        drop(web);
+        assert_eq!(greet(&daemon, Some("db")).1, "H 1 durable 0", "a name of its own");
+        assert_eq!(greet(&daemon, None).1, "E 1 identity");
+        daemon.end();
+        let daemon = start().unwrap();
+        let (mut web, told) = greet(&daemon, Some("web"));
+        assert_eq!(told, "H 1 durable 2");
+        send(&mut web, b"3\n").unwrap();
+        assert_eq!(answer(&mut web), "A 3");
+        drop(web);
+        daemon.end();
+        assert_eq!(cat(&["--tenant", "web-1"], &place.log()), ["1", "2", "3"]);
+    }
+}
+
+/// A request that came by TLS could be stored as lines, as one in plain was.
+#[test]
+fn http_within_tls_is_answered_and_stores_nothing() {
+    for engine in ENGINES {
+        let place = Place::new();
+        let Some(daemon) = place.start(engine, &[]) else { continue };
+        let mut honest = place.client(&daemon, None);
+        send(&mut honest, b"LOGD 1\n{\"honest\":1}\n").unwrap();
+        while answer(&mut honest) != "A 1" {}
+        let mut browser = place.client(&daemon, None);
+        let request = b"POST / HTTP/1.1\r\nHost: logs\r\nContent-Length: 3\r\n\r\n{}\n";
+        send(&mut browser, request).unwrap();
+        let mut page = String::new();
+        // Ended by TLS's own word.
+        browser.read_to_string(&mut page).unwrap();
+        assert!(page.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{page}");
+        drop((honest, browser));
+        let output = daemon.end();
+        assert_eq!(count(&output, "misdirected"), 1, "{output}");
+        assert_eq!(count(&output, "refused by TLS"), 0, "{output}");
+        assert_eq!(cat(&[], &place.log()), ["{\"honest\":1}"]);
+        assert_eq!(cat(&["--dead"], &place.log()), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn a_client_certificate_is_optional_unless_it_is_required() {
     let place = Place::new();

@@ -4,10 +4,19 @@
 use std::{
     collections::HashSet,
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Output},
+    sync::Arc,
     time::Duration,
+};
+
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    crypto::ring::default_provider,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 
 #[path = "harness/daemon.rs"]
@@ -58,20 +67,61 @@ fn the_units_are_right_and_confined() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
+/// A bad disk, or any failure, kept it down: after five starts in ten seconds systemd gave up.
+#[test]
+fn the_unit_is_started_again_without_end_and_confined() {
+    let text = fs::read_to_string(shipped("ringwise-logd.service")).unwrap();
+    let mut section = "";
+    let mut found: HashSet<String> = HashSet::new();
+    for line in text.lines() {
+        match line.starts_with('[') {
+            true => section = line,
+            false => drop(found.insert(format!("{section} {line}"))),
+        }
+    }
+    for wanted in [
+        "[Unit] StartLimitIntervalSec=0",
+        "[Service] Restart=on-failure",
+        "[Service] RestartSec=2s",
+        "[Service] NoNewPrivileges=yes",
+        "[Service] PrivateTmp=yes",
+        "[Service] ProtectSystem=strict",
+        "[Service] User=logd",
+    ] {
+        assert!(found.contains(wanted), "{wanted}: {text}");
+    }
+}
+
 #[test]
 fn the_user_and_its_directory_are_made() {
     let root = tempfile::tempdir().unwrap();
     let at = format!("--root={}", root.path().display());
-    let user = fs::canonicalize(shipped("ringwise-logd.sysusers")).unwrap();
-    let Some(output) = run("systemd-sysusers", &[&at, "--dry-run", user.to_str().unwrap()]) else {
-        return;
-    };
+    let shipped =
+        |name: &str| fs::canonicalize(shipped(name)).unwrap().to_str().unwrap().to_owned();
+    let user = shipped("ringwise-logd.sysusers");
+    let Some(output) = run("systemd-sysusers", &[&at, "--dry-run", &user]) else { return };
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && told.contains("Creating user 'logd'"), "{told}");
-    let place = fs::read_to_string(shipped("ringwise-logd.tmpfiles")).unwrap();
     let state = fs::read_to_string(shipped("ringwise-logd.service")).unwrap();
-    assert!(place.contains("d /var/lib/ringwise-logd 0750 logd logd"), "{place}");
     assert!(state.contains("StateDirectory=ringwise-logd\nStateDirectoryMode=0750\n"), "{state}");
+
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var_os("CI").is_none(), "no skips in CI: not root");
+        println!("skipped: only root gives a directory to another user");
+        return;
+    }
+    fs::create_dir(root.path().join("etc")).unwrap();
+    let output = run("systemd-sysusers", &[&at, &user]).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let users = fs::read_to_string(root.path().join("etc/passwd")).unwrap();
+    let own = users.lines().find_map(|line| line.strip_prefix("logd:")).unwrap();
+    let numbers: Vec<u32> = own.split(':').skip(1).take(2).map(|id| id.parse().unwrap()).collect();
+    let places = shipped("ringwise-logd.tmpfiles");
+    let Some(output) = run("systemd-tmpfiles", &["--create", &at, &places]) else { return };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let made = fs::metadata(root.path().join("var/lib/ringwise-logd")).unwrap();
+    assert!(made.is_dir());
+    assert_eq!((made.mode() & 0o7777, made.uid(), made.gid()), (0o750, numbers[0], numbers[1]));
 }
 
 #[test]
@@ -113,11 +163,8 @@ fn group(name: &str) -> HashSet<String> {
     calls
 }
 
-#[test]
-fn the_filter_lets_through_what_the_daemon_calls() {
-    if run("systemd-analyze", &["--version"]).is_none() || run("strace", &["--version"]).is_none() {
-        return;
-    }
+/// Syscalls of the unit's filter: those that it denies, and those that it allows.
+fn filtered() -> (HashSet<String>, HashSet<String>) {
     let unit = fs::read_to_string(shipped("ringwise-logd.service")).unwrap();
     let filters = unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter="));
     let (denied, allowed): (Vec<&str>, Vec<&str>) = filters.partition(|line| line.starts_with('~'));
@@ -130,41 +177,95 @@ fn the_filter_lets_through_what_the_daemon_calls() {
             })
             .collect()
     };
-    let (denied, allowed) = (calls(&denied), calls(&allowed));
-    for engine in ENGINES {
-        let directory = tempfile::tempdir().unwrap();
-        let trace = directory.path().join("trace");
+    (calls(&denied), calls(&allowed))
+}
+
+/// A directory with what a daemon over TLS reads, and its flags.
+struct Place(tempfile::TempDir);
+
+const TOKEN: &str = "web-token-0123456789abcdef";
+
+impl Place {
+    fn new() -> Place {
+        let place = Place(tempfile::tempdir().unwrap());
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(place.path("cert.pem"), made.cert.pem()).unwrap();
+        fs::write(place.path("key.pem"), made.signing_key.serialize_pem()).unwrap();
+        fs::write(place.path("tokens"), format!("{TOKEN} web\n")).unwrap();
+        let keys = [("tls-cert", "cert.pem"), ("tls-key", "key.pem"), ("tokens", "tokens")];
+        let line =
+            |(key, name): (&str, &str)| format!("{key} = \"{}\"\n", place.path(name).display());
+        fs::write(place.path("logd.toml"), keys.map(line).concat()).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn connect(&self, daemon: &Daemon) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(self.path("cert.pem")).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(default_provider().into())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        StreamOwned::new(connection, daemon.connect())
+    }
+}
+
+/// Sends a greeting and a line; waits for the acknowledgement.
+fn store(mut stream: impl Read + Write, greeting: &str) {
+    stream.write_all(format!("{greeting}\n{{}}\n").as_bytes()).unwrap();
+    let mut answers = [0; "H 1 durable\nA 1\n".len()];
+    stream.read_exact(&mut answers).unwrap();
+    assert_eq!(&answers, b"H 1 durable\nA 1\n");
+}
+
+/// In plain: a segment ends, is packed, and is removed. Over TLS: a client shows a token, and all files are read
+/// again.
+fn live(daemon: &mut Daemon, place: Option<&Place>) {
+    let page = daemon.line();
+    ask(&page, "/");
+    let Some(place) = place else {
+        store(daemon.connect(), "LOGD 1");
+        std::thread::sleep(Duration::from_secs(2));
+        return;
+    };
+    let mut errors = BufReader::new(daemon.child.stderr.take().unwrap());
+    store(place.connect(daemon), &format!("LOGD 1 token={TOKEN}"));
+    daemon.signal("-HUP");
+    let mut told = String::new();
+    errors.read_line(&mut told).unwrap();
+    assert!(told.contains("reloaded") && !told.contains("not reloaded"), "{told}");
+    store(place.connect(daemon), &format!("LOGD 1 token={TOKEN}"));
+    daemon.child.stderr = Some(errors.into_inner());
+}
+
+#[test]
+fn the_filter_lets_through_what_the_daemon_calls() {
+    if run("systemd-analyze", &["--version"]).is_none() || run("strace", &["--version"]).is_none() {
+        return;
+    }
+    let (denied, allowed) = filtered();
+    for (engine, is_tls) in ENGINES.into_iter().flat_map(|engine| [(engine, false), (engine, true)])
+    {
+        let place = Place::new();
+        let trace = place.path("trace");
         // Traced by a process beside it (-D), so that signals reach the daemon.
         let mut command = Command::new("strace");
         command.args(["-D", "-f", "-qq", "-s", "0", "-o"]).arg(&trace);
-        command.args([
-            env!("CARGO_BIN_EXE_ringwise"),
-            "logd",
-            "--listen",
-            "127.0.0.1:0",
-            "--engine",
-            engine,
-        ]);
-        command.args([
-            "--http",
-            "127.0.0.1:0",
-            "--segment-age",
-            "100ms",
-            "--pack",
-            "3",
-            "--retain-age",
-            "1s",
-        ]);
-        command.arg("--dir").arg(directory.path().join("log"));
+        command.args([env!("CARGO_BIN_EXE_ringwise"), "logd", "--listen", "127.0.0.1:0"]);
+        command.args(["--engine", engine, "--http", "127.0.0.1:0", "--segment-age", "100ms"]);
+        command.args(["--pack", "3", "--retain-age", "1s", "--dir"]).arg(place.path("log"));
+        if is_tls {
+            command.arg("--config").arg(place.path("logd.toml"));
+        }
         let Some(mut daemon) = Daemon::spawn(&mut command, engine) else { continue };
-        let page = daemon.line();
-        let mut client = daemon.connect();
-        client.write_all(b"LOGD 1\n{}\n").unwrap();
-        client.read_exact(&mut [0; "H 1 durable\nA 1\n".len()]).unwrap();
-        ask(&page, "/");
-        // A segment ends, is packed, and is removed.
-        std::thread::sleep(Duration::from_secs(2));
-        drop(client);
+        live(&mut daemon, is_tls.then_some(&place));
         daemon.end();
         let text = fs::read_to_string(&trace).unwrap();
         let called = text.lines().filter_map(|line| line.split_once(' ')?.1.trim().split_once('('));
@@ -175,6 +276,6 @@ fn the_filter_lets_through_what_the_daemon_calls() {
             .filter(|name| name.chars().all(|letter| letter.is_alphanumeric() || letter == '_'))
             .filter(|name| !allowed.contains(**name) || denied.contains(**name))
             .collect();
-        assert!(refused.is_empty(), "{engine}: {refused:?}");
+        assert!(refused.is_empty(), "{engine}, TLS: {is_tls}: {refused:?}");
     }
 }

@@ -4,17 +4,22 @@
 //! takes, and errors are the same. A flag wins over the file; a default over neither.
 
 mod file;
+mod sources;
+mod value;
 
 use std::{
     collections::BTreeSet, net::SocketAddr, num::NonZero, path::PathBuf, sync::Arc,
     thread::available_parallelism, time::Duration,
 };
 
-use clap::ValueEnum;
 pub(crate) use file::parse;
 use file::read;
 use ringwise_measure::quantity;
 use ringwise_serve::EngineChoice;
+use sources::Sources;
+use value::{
+    Packing, WriteChoice, address, line_number, line_size, memory_size, pack_level, some_time,
+};
 
 use crate::{
     connection::{Limits, LongLines},
@@ -50,7 +55,7 @@ pub struct Args {
 /// What is done with segments.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Tool {
-    /// Print stored lines, a stream after the other, whole batches only
+    /// Print stored lines in the order of their batches' times, whole batches only
     Cat {
         /// The directory of a daemon, which may run
         directory: PathBuf,
@@ -66,7 +71,7 @@ pub(crate) enum Tool {
         #[command(flatten)]
         shown: Shown,
     },
-    /// Print the last lines of each stream, and go on as they are stored
+    /// Print the last lines of each stream, merged by time, and go on as they are stored
     Tail {
         /// The directory of a daemon, which may run
         directory: PathBuf,
@@ -285,6 +290,8 @@ pub(crate) struct ServeArgs {
 /// All options, decided.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
+    /// Where they were given.
+    pub(crate) sources: Sources,
     pub(crate) listen: SocketAddr,
     pub(crate) directory: PathBuf,
     pub(crate) guarantee: Guarantee,
@@ -315,105 +322,124 @@ impl ServeArgs {
     /// Reads the file, if one is named, and decides. `serving`: how many threads there are, where
     /// they run already.
     pub(crate) fn decide(&self, serving: Option<u32>) -> Result<Options, LogdError> {
-        let Some(path) = &self.config else { return self.combine(ServeArgs::default(), serving) };
-        self.combine(read(path)?, serving).map_err(|error| match error {
-            // Said in the file's words: its keys are the flags without their dashes.
-            LogdError::Usage(text) => {
-                LogdError::Usage(format!("{}: {}", path.display(), text.replace("--", "")))
-            }
-            error => error,
-        })
+        let path = self.config.as_deref();
+        let file = path.map_or_else(|| Ok(ServeArgs::default()), read)?;
+        let mut sources = Sources::new(path);
+        let options = self.combine(file, serving, &mut sources);
+        options.map_err(|error| sources.blame(error))
     }
 
     /// The flags, and where they say nothing the file's options.
     #[expect(clippy::too_many_lines, reason = "a table")]
-    fn combine(&self, file: ServeArgs, serving: Option<u32>) -> Result<Options, LogdError> {
+    fn combine(
+        &self,
+        file: ServeArgs,
+        serving: Option<u32>,
+        sources: &mut Sources,
+    ) -> Result<Options, LogdError> {
         let flags = self.clone();
-        let line_max = flags.max_line.or(file.max_line).unwrap_or(1 << 20);
-        let budget = flags.budget.or(file.budget);
-        let threads = flags.threads.or(file.threads).or(serving);
+        macro_rules! either {
+            ($option:ident) => {
+                sources.pick(stringify!($option), flags.$option, file.$option)
+            };
+        }
+        let line_max = either!(max_line).unwrap_or(1 << 20);
+        let budget = either!(budget);
+        let threads = either!(threads).or(serving);
         let threads = threads.unwrap_or_else(|| default_threads(budget, line_max));
         // What another number would be is for the next start: these are who share it.
         let sharers = serving.unwrap_or(threads) as usize;
-        let depth_max = flags.max_depth.or(file.max_depth).unwrap_or(64);
-        let fields = if flags.require.is_empty() { file.require } else { flags.require };
+        let depth_max = either!(max_depth).unwrap_or(64);
+        let fields = sources.pick("require", given(flags.require), given(file.require));
         let budget = budget.unwrap_or_else(|| default_budget(sharers));
         let limits = Limits {
-            rules: Rules::new(depth_max, fields),
+            rules: Rules::new(depth_max, fields.unwrap_or_default()),
             line_max,
-            long_lines: flags.long_lines.or(file.long_lines).unwrap_or(LongLines::DeadLetter),
-            framing: flags.framing.or(file.framing).unwrap_or(Framing::Lines),
-            budget_each: flags.connection_budget.or(file.connection_budget).unwrap_or(4 << 20),
+            long_lines: either!(long_lines).unwrap_or(LongLines::DeadLetter),
+            framing: either!(framing).unwrap_or(Framing::Lines),
+            budget_each: either!(connection_budget).unwrap_or(4 << 20),
             budget_all: budget / sharers,
             // More saves no call that counts, and leaves the processor's caches.
-            commit_max: flags.commit_size.or(file.commit_size).unwrap_or(4 << 20),
+            commit_max: either!(commit_size).unwrap_or(4 << 20),
             names: (
-                flags.names.or(file.names).unwrap_or(NameRule::Certified),
-                flags.address_names.or(file.address_names).unwrap_or(1000) as usize,
+                either!(names).unwrap_or(NameRule::Certified),
+                either!(address_names).unwrap_or(1000) as usize,
             ),
             tokens: Arc::new(Tokens::read(
-                flags.tokens.or(file.tokens).as_deref(),
-                flags.token_transport.or(file.token_transport).unwrap_or_default(),
+                either!(tokens).as_deref(),
+                either!(token_transport).unwrap_or_default(),
             )?),
-            address_connections: flags.address_connections.or(file.address_connections),
-            idle: flags.idle.or(file.idle),
-            turn_max: flags.batch.or(file.batch).map_or(usize::MAX, |count| count as usize),
+            address_connections: either!(address_connections),
+            idle: either!(idle),
+            turn_max: either!(batch).map_or(usize::MAX, |count| count as usize),
         };
-        // Unfinished lines have half of a thread's budget: one has to fit.
-        if limits.budget_all / 2 < line_max || limits.budget_each < line_max {
-            return Err(LogdError::Usage(format!(
-                "lines of {line_max} bytes need a --connection-budget of as many, and a --budget \
-                 of twice as many for each thread: {} and {}, for {sharers}",
-                line_max,
-                2 * line_max * sharers
-            )));
-        }
+        holds_a_line(&limits, sharers)?;
         let segments = SegmentLimits {
-            bytes: flags.segment_size.or(file.segment_size).unwrap_or(256 << 20).max(1),
-            age: flags.segment_age.or(file.segment_age).unwrap_or(Duration::from_secs(3600)),
-            min_free: flags.min_free.or(file.min_free).unwrap_or(64 << 20),
-            is_direct: flags.write.or(file.write) != Some(WriteChoice::Buffered),
+            bytes: either!(segment_size).unwrap_or(256 << 20).max(1),
+            age: either!(segment_age).unwrap_or(Duration::from_secs(3600)),
+            min_free: either!(min_free).unwrap_or(64 << 20),
+            is_direct: either!(write) != Some(WriteChoice::Buffered),
         };
         let care = Care {
             policy: Policy {
-                bytes: flags.retain_size.or(file.retain_size),
-                dead_bytes: Some(flags.retain_dead.or(file.retain_dead).unwrap_or(1 << 30)),
-                age: flags.retain_age.or(file.retain_age),
+                bytes: either!(retain_size),
+                dead_bytes: Some(either!(retain_dead).unwrap_or(1 << 30)),
+                age: either!(retain_age),
             },
-            pack_level: flags.pack.or(file.pack).and_then(|Packing(level)| level),
-            forget_names: flags.forget_names.or(file.forget_names),
+            pack_level: either!(pack).and_then(|Packing(level)| level),
+            forget_names: either!(forget_names),
         };
-        let sqpoll = flags.sqpoll.or(file.sqpoll);
-        let engine = engine_with(flags.engine.or(file.engine), sqpoll)?;
-        let listen = flags.listen.or(file.listen);
+        let sqpoll = either!(sqpoll);
+        let engine = engine_with(either!(engine), sqpoll)?;
         let files = tls_files(
-            flags.tls_cert.or(file.tls_cert),
-            flags.tls_key.or(file.tls_key),
-            flags.tls_client_ca.or(file.tls_client_ca),
-            flags.tls_client_auth.or(file.tls_client_auth),
+            either!(tls_cert),
+            either!(tls_key),
+            either!(tls_client_ca),
+            either!(tls_client_auth),
         )?;
         let tls = files.map(|files| files.load()).transpose()?;
-        let handshake = flags.tls_handshake.or(file.tls_handshake);
-        let handshake = handshake.unwrap_or(Duration::from_secs(10));
+        let handshake = either!(tls_handshake).unwrap_or(Duration::from_secs(10));
+        let tenants = sources.pick("tenant", given(flags.tenant), given(file.tenant));
         Ok(Options {
-            listen: listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9000))),
-            directory: flags.dir.or(file.dir).unwrap_or_else(|| "logd-data".into()),
-            guarantee: flags.ack.or(file.ack).unwrap_or(Guarantee::Durable),
+            listen: either!(listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9000))),
+            directory: either!(dir).unwrap_or_else(|| "logd-data".into()),
+            guarantee: either!(ack).unwrap_or(Guarantee::Durable),
             engine,
             sqpoll,
             threads,
-            connections: flags.max_connections.or(file.max_connections),
-            drain: flags.drain.or(file.drain).unwrap_or(Duration::from_secs(5)),
-            http: flags.http.or(file.http),
-            tenants: tenant_rules(if flags.tenant.is_empty() {
-                file.tenant
-            } else {
-                flags.tenant
-            })?,
-            log: flags.log.or(file.log).unwrap_or(Form::Text),
+            connections: either!(max_connections),
+            drain: either!(drain).unwrap_or(Duration::from_secs(5)),
+            http: either!(http),
+            tenants: tenant_rules(tenants.unwrap_or_default())?,
+            log: either!(log).unwrap_or(Form::Text),
             live: Live { limits, segments, care, tls, handshake },
+            sources: std::mem::take(sources),
         })
     }
+}
+
+/// The values of an option that can be given several times, if it was given.
+fn given<T>(values: Vec<T>) -> Option<Vec<T>> {
+    (!values.is_empty()).then_some(values)
+}
+
+/// Unfinished lines have half of a thread's budget: one has to fit.
+fn holds_a_line(limits: &Limits, sharers: usize) -> Result<(), LogdError> {
+    let line_max = limits.line_max;
+    let mut needed = Vec::new();
+    if limits.budget_each < line_max {
+        needed.push("a --connection-budget of as many".to_owned());
+    }
+    if limits.budget_all / 2 < line_max {
+        let bytes = 2 * line_max * sharers;
+        let each = "a --budget of twice as many for each thread";
+        needed.push(format!("{each}: {bytes}, for {sharers}"));
+    }
+    if needed.is_empty() {
+        return Ok(());
+    }
+    let needed = needed.join(", and ");
+    Err(LogdError::Usage(format!("lines of {line_max} bytes (--max-line) need {needed}")))
 }
 
 /// The engine, if what is asked of a ring goes with it.
@@ -445,8 +471,10 @@ fn tls_files(
         (Some(certificate), Some(key)) => {
             Ok(Some(Files { certificate, key, client_ca, client_auth }))
         }
+        (Some(_), None) => usage("--tls-cert needs --tls-key"),
+        (None, Some(_)) => usage("--tls-key needs --tls-cert"),
         (None, None) if client_ca.is_none() => Ok(None),
-        _ => usage("TLS needs --tls-cert and --tls-key"),
+        (None, None) => usage("--tls-client-ca needs --tls-cert and --tls-key"),
     }
 }
 
@@ -458,58 +486,6 @@ fn tenant_rules(rules: Vec<Rule>) -> Result<Vec<Rule>, LogdError> {
         return Err(LogdError::Usage(text));
     }
     Ok(rules)
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "expected IP:PORT, such as 127.0.0.1:9000 or [::1]:9000".to_owned())
-}
-
-fn line_number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "expected the number of a line, from 0".to_owned())
-}
-
-fn some_time(text: &str) -> Result<Duration, String> {
-    match quantity::parse_duration(text).map_err(|error| error.to_string())? {
-        Duration::ZERO => Err("expected more than nothing".to_owned()),
-        time => Ok(time),
-    }
-}
-
-fn line_size(text: &str) -> Result<usize, String> {
-    const MOST: u64 = 1 << 30;
-    match quantity::parse_size(text).map_err(|error| error.to_string())? {
-        bytes @ 1..=MOST => Ok(bytes as usize),
-        _ => Err(format!("expected 1 to {}", quantity::size_text(MOST))),
-    }
-}
-
-/// How lines are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum WriteChoice {
-    /// O_DIRECT, in whole blocks; through the page cache where that is refused
-    Direct,
-    /// Through the page cache
-    Buffered,
-}
-
-/// A level of zstd, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Packing(Option<i32>);
-
-fn pack_level(text: &str) -> Result<Packing, String> {
-    let levels = 1..=19;
-    match text {
-        "none" => Ok(Packing(None)),
-        _ => match text.parse() {
-            Ok(level) if levels.contains(&level) => Ok(Packing(Some(level))),
-            _ => Err("expected a level from 1 to 19, or none".to_owned()),
-        },
-    }
-}
-
-fn memory_size(text: &str) -> Result<usize, String> {
-    let bytes = quantity::parse_size(text).map_err(|error| error.to_string())?;
-    usize::try_from(bytes).map_err(|_| "more than there can be".to_owned())
 }
 
 #[cfg(test)]
@@ -571,7 +547,10 @@ mod tests {
         assert_eq!((known.len(), own), (values.len(), vec!["config", "check"]));
 
         let directory = tempfile::tempdir().unwrap();
-        let decided = |args: ServeArgs| format!("{:?}", args.decide(None));
+        let decided = |args: ServeArgs| match args.decide(None) {
+            Ok(options) => format!("{:?}", Options { sources: Sources::default(), ..options }),
+            Err(error) => format!("error: {error}"),
+        };
         let unchanged = decided(ServeArgs::default());
         for (name, value) in values {
             let typed = command
@@ -582,12 +561,10 @@ mod tests {
             let path = directory.path().join("logd.toml");
             std::fs::write(&path, format!("{name} = \"{value}\"\n")).unwrap();
             let read = decided(ServeArgs { config: Some(path.clone()), ..ServeArgs::default() });
-            // What does not go together is said in the words of where it stands.
-            let typed = match typed.contains("Usage") {
-                true => typed
-                    .replace("--", "")
-                    .replace("Usage(\"", &format!("Usage(\"{}: ", path.display())),
-                false => typed,
+            // An error is told in the words of where the option stands.
+            let typed = match typed.strip_prefix("error: ") {
+                Some(error) => format!("error: {}: {}", path.display(), error.replace("--", "")),
+                None => typed,
             };
             assert_eq!(typed, read, "{name}");
             assert_ne!(typed, unchanged, "{name} changes nothing");
@@ -659,17 +636,45 @@ mod tests {
             ("threads = 0", "threads = \"0\": 0 is not in"),
             ("lissten = \"127.0.0.1:1\"", "lissten: there is no such key; listen is similar"),
             ("xyzzy = 1", "xyzzy: there is no such key; each is a flag of"),
-            ("budget = \"1m\"", "need a connection-budget of as many, and a budget of twice"),
-            ("tls-cert = \"a\"", "TLS needs tls-cert and tls-key"),
+            ("budget = \"1m\"", "lines of 1048576 bytes (max-line) need a budget of twice"),
+            ("max-line = \"8m\"", "lines of 8388608 bytes (max-line) need a connection-budget"),
+            ("tls-cert = \"a\"", "tls-cert needs tls-key"),
+            ("tls-client-ca = \"a\"", "tls-client-ca needs tls-cert and tls-key"),
+            ("tls-client-auth = \"required\"", "tls-client-auth needs tls-client-ca"),
+            ("tls-cert = \"/no/such\"\ntls-key = \"a\"", "tls-cert /no/such: No such file"),
+            ("tokens = \"/no/such\"", "tokens /no/such: No such file"),
+            ("tokens = \"/proc/version\"", "tokens /proc/version: line 1: a token"),
+            ("tenant = [\"a\", \"a\"]", "tenant: each is named once"),
             ("engine = \"ring\"", "engine = \"ring\": "),
         ];
         for (text, told) in cases {
             std::fs::write(&path, text).unwrap();
             let args = ServeArgs { config: Some(path.clone()), ..ServeArgs::default() };
             let error = args.decide(None).unwrap_err().to_string();
-            assert!(error.contains(told) && !error.contains("'--"), "{text}: {error}");
-            assert!(error.contains(path.to_str().unwrap()), "{error}");
+            let without_help = error.replace("logd --help", "");
+            assert!(error.contains(told) && !without_help.contains("--"), "{text}: {error}");
+            assert!(error.starts_with(&format!("{}: ", path.display())), "{error}");
         }
+    }
+
+    /// It named the file, which was right.
+    #[test]
+    fn what_is_wrong_with_a_flag_is_not_said_of_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("logd.toml");
+        std::fs::write(&path, "budget = \"256m\"\ntokens = \"/dev/null\"\nsqpoll = \"9ms\"")
+            .unwrap();
+        let config = Some(path.clone());
+        let flags = ServeArgs { config, engine: Some(EngineChoice::Auto), ..ServeArgs::default() };
+        let told = |args: ServeArgs| args.decide(None).unwrap_err().to_string();
+        let tokens = told(ServeArgs { tokens: Some("/no/such".into()), ..flags.clone() });
+        assert!(tokens.starts_with("--tokens /no/such: "), "{tokens}");
+        let long = told(ServeArgs { max_line: Some(8 << 20), ..flags.clone() });
+        assert!(long.starts_with("lines of 8388608 bytes (--max-line) need a --conn"), "{long}");
+        // What stands in two places is told in the words of each.
+        let engine = told(ServeArgs { engine: Some(EngineChoice::Epoll), ..flags });
+        let words = "sqpoll is a ring's: it goes with --engine";
+        assert!(engine.starts_with(&format!("{}: {words}", path.display())), "{engine}");
     }
 
     #[test]

@@ -36,6 +36,10 @@ use crate::{
 /// Serves until a signal ends it.
 pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdError> {
     let options = args.decide(None)?;
+    serve_with(args, &options, out).map_err(|error| options.sources.blame(error))
+}
+
+fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Result<(), LogdError> {
     let more = descriptors_beside(options.threads);
     let connections_max = make_room(options.connections, options.threads, more)?;
     Worker::check_room(connections_max, options.threads)?;
@@ -58,7 +62,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
     let _lock = lock(&options.directory)?;
     end_others(&options.directory, options.threads)?;
     let live = Arc::new(Mutex::new(options.live.clone()));
-    let (names, tenants) = remembered(&options)?;
+    let (names, tenants) = remembered(options)?;
     let keeper = Keeper::start(&options.directory, live.clone(), tenants.clone(), names.clone())?;
     let storage = Shared {
         directory: options.directory.clone(),
@@ -94,7 +98,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
     let told = tell(out, &server.address().to_string(), http);
     told.map_err(|error| LogdError::output(&error))?;
     monitor.tell_ready();
-    let served = server.serve(signals, || reload(args, &options, &live, &panel));
+    let served = server.serve(signals, || reload(args, options, &live, &panel));
     served.and(keeper.finish())
 }
 

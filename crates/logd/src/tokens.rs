@@ -49,8 +49,8 @@ impl Tokens {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|error| LogdError::on(path, &error).of("--tokens"))?;
         let tenants = parse(&text);
-        let tenants =
-            tenants.map_err(|why| LogdError::Usage(format!("{}: {why}", path.display())))?;
+        let tenants = tenants
+            .map_err(|why| LogdError::Usage(format!("--tokens {}: {why}", path.display())))?;
         Ok(Tokens { tenants, transport })
     }
 

@@ -10,15 +10,25 @@ mod daemon;
 #[path = "../../cli/tests/logd/disk.rs"]
 mod disk;
 
-use daemon::{Daemon, command, stored, wait_until};
+use daemon::{Daemon, command, skip, stored, wait_until};
 use disk::{Device, Disk};
 
-fn start(disk: &Disk, flags: &[&str]) -> Daemon {
+const ENGINES: [&str; 2] = ["uring", "epoll"];
+
+/// Nothing where this machine has no such engine.
+fn start(engine: &str, disk: &Disk, flags: &[&str]) -> Option<Daemon> {
     let log = disk.path().join("log");
     // The segments of one thread are looked at.
-    let own = ["--threads", "1", "--dir", log.to_str().unwrap(), "--engine", "epoll"];
+    let own = ["--threads", "1", "--dir", log.to_str().unwrap(), "--engine", engine];
     let own = [&own[..], &["--http", "127.0.0.1:0"]].concat();
-    Daemon::start(command(&[], &[&own, flags].concat())).unwrap()
+    match Daemon::start(command(&[], &[&own, flags].concat())) {
+        Ok(daemon) => Some(daemon),
+        Err(error) if engine == "uring" => {
+            skip(&error);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// Waits until it is red for this reason. It lives all the while.
@@ -41,61 +51,67 @@ fn is_green(daemon: &Daemon) {
 
 #[test]
 fn below_the_floor_it_is_red_until_there_is_space() {
-    let Some(disk) = Disk::mount(Device::Memory) else { return };
-    let daemon = start(&disk, &["--min-free", "256k"]);
-    is_green(&daemon);
-    // Nobody sends anything.
-    let ballast = disk.fill(200 << 10);
-    is_red(&daemon, "--min-free");
-    std::fs::remove_file(&ballast).unwrap();
-    is_green(&daemon);
-    daemon.store(1, 1);
-    daemon.end();
+    for engine in ENGINES {
+        let Some(disk) = Disk::mount(Device::Memory) else { return };
+        let Some(daemon) = start(engine, &disk, &["--min-free", "256k"]) else { continue };
+        is_green(&daemon);
+        // Nobody sends anything.
+        let ballast = disk.fill(200 << 10);
+        is_red(&daemon, "--min-free");
+        std::fs::remove_file(&ballast).unwrap();
+        is_green(&daemon);
+        daemon.store(1, 1);
+        daemon.end();
+    }
 }
 
 /// A small loop file system that is full: red while what came cannot be stored, and green again.
 #[test]
 fn on_a_full_disk_it_is_red_until_it_stores() {
-    let Some(disk) = Disk::mount(Device::Loop) else { return };
-    let daemon = start(&disk, &["--min-free", "0"]);
-    daemon.store(1, 1);
-    is_green(&daemon);
-    let ballast = disk.fill(0);
-    let mut stream = daemon.connect();
-    stream.write_all(b"LOGD 1 ack=durable\n").unwrap();
-    let mut answers = BufReader::new(stream.try_clone().unwrap());
-    let mut answer = String::new();
-    answers.read_line(&mut answer).unwrap();
-    writeln!(stream, "\"{}\"", "x".repeat(100_000)).unwrap();
-    is_red(&daemon, "cannot store");
-    std::fs::remove_file(&ballast).unwrap();
-    answer.clear();
-    answers.read_line(&mut answer).unwrap();
-    assert_eq!(answer, "A 1\n");
-    is_green(&daemon);
-    drop((stream, answers));
-    daemon.end();
+    for engine in ENGINES {
+        let Some(disk) = Disk::mount(Device::Loop) else { return };
+        let Some(daemon) = start(engine, &disk, &["--min-free", "0"]) else { continue };
+        daemon.store(1, 1);
+        is_green(&daemon);
+        let ballast = disk.fill(0);
+        let mut stream = daemon.connect();
+        stream.write_all(b"LOGD 1 ack=durable\n").unwrap();
+        let mut answers = BufReader::new(stream.try_clone().unwrap());
+        let mut answer = String::new();
+        answers.read_line(&mut answer).unwrap();
+        writeln!(stream, "\"{}\"", "x".repeat(100_000)).unwrap();
+        is_red(&daemon, "cannot store");
+        std::fs::remove_file(&ballast).unwrap();
+        answer.clear();
+        answers.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "A 1\n");
+        is_green(&daemon);
+        drop((stream, answers));
+        daemon.end();
+    }
 }
 
 /// It was red until a restart, so that one bad second took a daemon out of service for good.
 #[test]
 fn with_a_failing_disk_it_is_red_until_writes_succeed_again() {
-    let Some(disk) = Disk::mount(Device::Failing) else { return };
-    let daemon = start(&disk, &["--min-free", "0"]);
-    daemon.store(1, 1);
-    is_green(&daemon);
-    disk.fail(true);
-    let mut stream = daemon.connect();
-    stream.write_all(b"LOGD 1 ack=durable\n2\n").unwrap();
-    is_red(&daemon, "cannot store");
-    disk.fail(false);
-    let mut answers = BufReader::new(stream).lines().map(Result::unwrap);
-    assert!(answers.any(|answer| answer == "A 1"));
-    is_green(&daemon);
-    daemon.store(3, 3);
-    is_green(&daemon);
-    daemon.end();
-    assert_eq!(stored(&disk.path().join("log")), ["1", "2", "3"]);
+    for engine in ENGINES {
+        let Some(disk) = Disk::mount(Device::Failing) else { return };
+        let Some(daemon) = start(engine, &disk, &["--min-free", "0"]) else { continue };
+        daemon.store(1, 1);
+        is_green(&daemon);
+        disk.fail(true);
+        let mut stream = daemon.connect();
+        stream.write_all(b"LOGD 1 ack=durable\n2\n").unwrap();
+        is_red(&daemon, "cannot store");
+        disk.fail(false);
+        let mut answers = BufReader::new(stream).lines().map(Result::unwrap);
+        assert!(answers.any(|answer| answer == "A 1"));
+        is_green(&daemon);
+        daemon.store(3, 3);
+        is_green(&daemon);
+        daemon.end();
+        assert_eq!(stored(&disk.path().join("log")), ["1", "2", "3"]);
+    }
 }
 
 /// A file system that answers nothing more until this goes, whatever becomes of the test.
@@ -122,22 +138,24 @@ fn freeze(disk: &Disk, how: &str) -> bool {
 /// the daemon lives has to hear so, and be heard itself.
 #[test]
 fn where_a_thread_hangs_it_neither_is_ready_nor_lives() {
-    let Some(disk) = Disk::mount(Device::Loop) else { return };
-    let daemon = start(&disk, &["--min-free", "0"]);
-    is_green(&daemon);
-    let frozen = Frozen::new(&disk);
-    let mut stream = daemon.connect();
-    stream.write_all(b"LOGD 1 ack=durable\n1\n").unwrap();
-    wait_until("it does not live", || daemon.get("/livez").0 == 503);
-    assert_eq!(daemon.get("/livez").1, "1 threads do not answer\n");
-    assert!(daemon.get("/readyz").1.contains("do not answer"));
-    drop(frozen);
-    let mut answers = BufReader::new(stream).lines().map(Result::unwrap);
-    assert!(answers.any(|answer| answer == "A 1"));
-    assert_eq!(daemon.get("/livez"), (200, "ok\n".to_owned()));
-    is_green(&daemon);
-    drop(answers);
-    daemon.end();
+    for engine in ENGINES {
+        let Some(disk) = Disk::mount(Device::Loop) else { return };
+        let Some(daemon) = start(engine, &disk, &["--min-free", "0"]) else { continue };
+        is_green(&daemon);
+        let frozen = Frozen::new(&disk);
+        let mut stream = daemon.connect();
+        stream.write_all(b"LOGD 1 ack=durable\n1\n").unwrap();
+        wait_until("it does not live", || daemon.get("/livez").0 == 503);
+        assert_eq!(daemon.get("/livez").1, "1 threads do not answer\n");
+        assert!(daemon.get("/readyz").1.contains("do not answer"));
+        drop(frozen);
+        let mut answers = BufReader::new(stream).lines().map(Result::unwrap);
+        assert!(answers.any(|answer| answer == "A 1"));
+        assert_eq!(daemon.get("/livez"), (200, "ok\n".to_owned()));
+        is_green(&daemon);
+        drop(answers);
+        daemon.end();
+    }
 }
 
 /// The address of the status page may be taken as that for lines may.

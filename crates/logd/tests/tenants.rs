@@ -162,3 +162,33 @@ fn senders_of_a_tenant_wait_at_its_quota_and_others_do_not() {
         assert_eq!(figure(&daemon, "stored_bytes", "(others)"), 2000, "{engine}");
     }
 }
+
+/// Whose network gives it a tenant may have names, and they are that tenant's.
+#[test]
+fn a_tenant_by_its_network_is_an_identity_for_names() {
+    let greet = |stream: TcpStream| {
+        (&stream).write_all(b"LOGD 1 name=main\n").unwrap();
+        let mut answers = BufReader::new(stream.try_clone().unwrap()).lines();
+        let told = answers.next().unwrap().unwrap();
+        (Client { stream, answers, sent: 0 }, told)
+    };
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--tenant", "web,from=127.0.0.0/8"];
+        let Some(daemon) = start(engine, directory.path(), &flags) else { continue };
+        let (mut web, told) = greet(daemon.connect_by("127.0.0.1"));
+        assert_eq!(told, "H 1 durable 0", "{engine}");
+        web.store("{\"a\":1}");
+        web.store("{\"a\":2}");
+        drop(web);
+        assert_eq!(greet(daemon.connect_by("[::1]")).1, "E 1 identity", "{engine}");
+        let (mut web, told) = greet(daemon.connect_by("127.0.0.1"));
+        assert_eq!(told, "H 1 durable 2", "{engine}");
+        web.sent = 2;
+        web.store("{\"a\":3}");
+        let path = directory.path().to_str().unwrap();
+        let lines = printed(&["cat", path, "--tenant", "web"]);
+        assert_eq!(lines, [r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":3}"#], "{engine}");
+        daemon.end();
+    }
+}

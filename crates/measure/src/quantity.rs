@@ -147,6 +147,7 @@ mod tests {
             ("4K", 4096),
             ("100m", 104_857_600),
             ("10g", 10 << 30),
+            ("2t", 2 << 40),
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }

@@ -203,9 +203,15 @@ impl Error {
 
 impl AcceptFailure {
     /// The one place where the numbers are sorted.
+    ///
+    /// accept(2) asks programs to try again after some network errors, `EOPNOTSUPP` among them. Here
+    /// that number is the listener's: only sockets that cannot accept give it, and they give it for ever
+    /// (net/core/sock.c, sock_no_accept). TCP's accept gives no error of a new connection
+    /// (net/ipv4/inet_connection_sock.c, inet_csk_accept).
     pub(crate) fn of(errno: i32) -> AcceptFailure {
         match errno {
             libc::ECONNABORTED
+            | libc::EINTR
             | libc::EPROTO
             | libc::ENOPROTOOPT
             | libc::ENETDOWN
@@ -213,8 +219,14 @@ impl AcceptFailure {
             | libc::EHOSTDOWN
             | libc::EHOSTUNREACH
             | libc::ENONET
+            | libc::ETIMEDOUT
             | libc::EPERM => AcceptFailure::Connection,
-            libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => AcceptFailure::Exhausted,
+            libc::EMFILE
+            | libc::ENFILE
+            | libc::ENOBUFS
+            | libc::ENOMEM
+            | libc::ENOSR
+            | libc::EAGAIN => AcceptFailure::Exhausted,
             _ => AcceptFailure::Listener,
         }
     }
@@ -300,6 +312,45 @@ mod tests {
     fn enoent_of_a_cancel_is_not_a_missing_file() {
         assert_eq!(kind_of(Opcode::Cancel, Errno(libc::ENOENT)), ErrorKind::NothingToCancel);
         assert_eq!(kind_of(Opcode::Open, Errno(libc::ENOENT)), ErrorKind::NotFound);
+    }
+
+    /// Every number that accept(2) names. With EPERM or ENOBUFS among the rest a server ended.
+    #[test]
+    fn each_error_of_an_accept_is_sorted() {
+        use AcceptFailure::{Connection, Exhausted, Listener};
+        for (errno, sorted) in [
+            // "Errors".
+            (libc::EAGAIN, Exhausted),
+            (libc::EWOULDBLOCK, Exhausted),
+            (libc::EBADF, Listener),
+            (libc::ECONNABORTED, Connection),
+            (libc::EFAULT, Listener),
+            (libc::EINTR, Connection),
+            (libc::EINVAL, Listener),
+            (libc::EMFILE, Exhausted),
+            (libc::ENFILE, Exhausted),
+            (libc::ENOBUFS, Exhausted),
+            (libc::ENOMEM, Exhausted),
+            (libc::ENOTSOCK, Listener),
+            (libc::EOPNOTSUPP, Listener),
+            (libc::EPERM, Connection),
+            (libc::EPROTO, Connection),
+            // "Other Linux kernels".
+            (libc::ENOSR, Exhausted),
+            (libc::ESOCKTNOSUPPORT, Listener),
+            (libc::EPROTONOSUPPORT, Listener),
+            (libc::ETIMEDOUT, Connection),
+            // "Error handling", but for those above.
+            (libc::ENETDOWN, Connection),
+            (libc::ENOPROTOOPT, Connection),
+            (libc::EHOSTDOWN, Connection),
+            (libc::ENONET, Connection),
+            (libc::EHOSTUNREACH, Connection),
+            (libc::ENETUNREACH, Connection),
+        ] {
+            let error = Error::new(Opcode::Accept, Errno(errno));
+            assert_eq!(error.accept_failure(), sorted, "{error}");
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //! and they wait in the door.
 //!
 //! A failed accept ends the server only if the listener itself is broken. If the error belongs to one connection, the
-//! door accepts again at once. If the process or the kernel is short of memory or descriptors, the door accepts again
-//! after [`REST`].
+//! door accepts again at once. If the process or the kernel is short of memory or descriptors, or after [`ACCEPTS`]
+//! failures in a row, the door accepts again after [`REST`].
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
@@ -22,7 +22,7 @@ pub(crate) const ACCEPTS: usize = 16;
 /// Operations of a door in flight: each accept, and the cancel of each.
 pub(crate) const OPERATIONS: usize = 2 * ACCEPTS;
 
-/// How long the door accepts nothing after memory or descriptors ran out.
+/// How long the door accepts nothing when the next accept would fail too.
 const REST: Duration = Duration::from_millis(20);
 
 /// A listener and its share of the places.
@@ -38,6 +38,8 @@ pub struct Door {
     /// A rest is due, or its timer runs.
     must_rest: bool,
     rest: Option<Ticket>,
+    /// Accepts that failed since the last that succeeded.
+    failures: usize,
     /// Connections that were accepted beyond the places.
     waiting: VecDeque<Descriptor>,
     share: Share,
@@ -60,6 +62,7 @@ impl Door {
             is_ending: false,
             must_rest: false,
             rest: None,
+            failures: 0,
             waiting: VecDeque::new(),
             share,
             accept_tag,
@@ -121,7 +124,10 @@ impl Door {
         match completion.result() {
             Ok(_) => {
                 // The timer of a rest has no descriptor.
-                self.waiting.extend(completion.into_descriptor());
+                if let Ok(accepted) = completion.into_descriptor() {
+                    self.failures = 0;
+                    self.waiting.push_back(accepted);
+                }
                 Ok(None)
             }
             Err(error) => self.sort(error),
@@ -133,14 +139,14 @@ impl Door {
         if error.kind() == ErrorKind::Cancelled || self.listener.is_none() {
             return Ok(None);
         }
+        self.failures += 1;
         match error.accept_failure() {
-            AcceptFailure::Connection => Ok(Some(error)),
-            AcceptFailure::Exhausted => {
-                self.must_rest = true;
-                Ok(Some(error))
-            }
-            _ => Err(ServeError::new(error)),
+            // A rule that forbids all connections would take a whole processor.
+            AcceptFailure::Connection => self.must_rest |= self.failures >= ACCEPTS,
+            AcceptFailure::Exhausted => self.must_rest = true,
+            _ => return Err(ServeError::new(error)),
         }
+        Ok(Some(error))
     }
 
     /// Lets the next connection in, if one waits and there is a free place. It then counts as open.
@@ -218,7 +224,11 @@ impl Door {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::net::UnixStream, sync::Arc};
+    use std::{
+        net::UdpSocket,
+        os::{fd::OwnedFd, unix::net::UnixStream},
+        sync::Arc,
+    };
 
     use ringwise::{
         BackendChoice,
@@ -255,30 +265,52 @@ mod tests {
         Ok(has_failed)
     }
 
-    fn short_of_memory() -> (Simulation, Local, Door) {
-        let simulation = Simulation::builder(1).fault(Fault::NoMemory, When::nth(1)).build();
+    fn behind(fault: Fault, when: When) -> (Simulation, Local, Door) {
+        let simulation = Simulation::builder(1).fault(fault, when).build();
         let local = Local::builder().simulation(&simulation).build().unwrap();
         let listener = simulation.listen_tcp(&any(), &ListenOptions::default()).unwrap();
         (simulation, local, door(listener, 1))
     }
 
+    /// One ENOBUFS or EPERM ended the server.
     #[test]
-    fn a_door_accepts_again_when_the_kernel_has_memory_again() {
-        let (simulation, mut local, mut door) = short_of_memory();
-        let address = SocketAddr::from(([127, 0, 0, 1], door.address().unwrap().port()));
-        let _client = simulation.connect(address).unwrap();
-        let before = simulation.elapsed();
-        assert!(turn(&mut door, &mut local).unwrap(), "the accept failed");
-        while door.waiting.is_empty() {
-            assert!(!turn(&mut door, &mut local).unwrap());
+    fn it_goes_on_after_every_failure_that_passes() {
+        for (fault, rests) in [
+            (Fault::NoMemory, true),
+            (Fault::NoSocketMemory, true),
+            (Fault::NoDescriptors, true),
+            (Fault::NoFiles, true),
+            (Fault::Forbidden, false),
+        ] {
+            let (simulation, mut local, mut door) = behind(fault, When::nth(1));
+            let _client = simulation.connect(door.address().unwrap()).unwrap();
+            let before = simulation.elapsed();
+            assert!(turn(&mut door, &mut local).unwrap(), "{fault:?}: the accept failed");
+            while door.waiting.is_empty() {
+                assert!(!turn(&mut door, &mut local).unwrap());
+            }
+            assert_eq!(simulation.elapsed() >= before + REST, rests, "{fault:?}");
+            assert!(door.admit().is_some());
         }
-        assert!(simulation.elapsed() >= before + REST, "the door rested");
-        assert!(door.admit().is_some());
+    }
+
+    /// It accepted again at once, and again, and took a processor.
+    #[test]
+    fn what_forbids_every_connection_is_asked_with_rests() {
+        let (simulation, mut local, mut door) = behind(Fault::Forbidden, When::always());
+        let _client = simulation.connect(door.address().unwrap()).unwrap();
+        let failed = (0..100).filter(|_| turn(&mut door, &mut local).unwrap()).count();
+        assert!(failed < 60, "{failed} accepts failed in {:?}", simulation.elapsed());
+        simulation.heal();
+        while door.waiting.is_empty() {
+            turn(&mut door, &mut local).unwrap();
+        }
+        assert!(door.admit().is_some(), "it goes on when nothing forbids it");
     }
 
     #[test]
-    fn a_door_can_be_shut_while_it_rests() {
-        let (simulation, mut local, mut door) = short_of_memory();
+    fn it_is_shut_while_it_rests() {
+        let (simulation, mut local, mut door) = behind(Fault::NoMemory, When::nth(1));
         let _client = simulation.connect(door.address().unwrap()).unwrap();
         assert!(turn(&mut door, &mut local).unwrap());
         door.keep(&mut local).unwrap();
@@ -321,10 +353,14 @@ mod tests {
     #[test]
     fn a_broken_listener_is_an_error() {
         for choice in [BackendChoice::Uring, BackendChoice::Classic] {
-            let mut local = Local::builder().backend(choice).build().unwrap();
-            let listener = net::listen_tcp(&any(), &ListenOptions::default()).unwrap();
-            net::shutdown(&listener, net::Shutdown::Read).unwrap();
-            assert!(turn(&mut door(listener, 8), &mut local).is_err());
+            let shut = net::listen_tcp(&any(), &ListenOptions::default()).unwrap();
+            net::shutdown(&shut, net::Shutdown::Read).unwrap();
+            // EOPNOTSUPP: a socket of datagrams accepts nothing, ever.
+            let datagrams = Descriptor::from(OwnedFd::from(UdpSocket::bind(any()).unwrap()));
+            for listener in [shut, datagrams] {
+                let mut local = Local::builder().backend(choice).build().unwrap();
+                assert!(turn(&mut door(listener, 8), &mut local).is_err());
+            }
         }
     }
 }

@@ -75,7 +75,8 @@ pub fn loop_room(connections: usize, each: usize, beside: usize) -> Result<usize
     let operations = connections * each + beside + door::OPERATIONS;
     if operations > OPERATIONS_MAX {
         return Err(ServeError::new(format!(
-            "{connections} connections are too many for one thread's loop: ask for --threads {}",
+            "{connections} connections (--max-connections) are more than one thread's loop holds: ask for \
+             --threads {}",
             operations.div_ceil(OPERATIONS_MAX) + 1
         )));
     }
@@ -99,15 +100,17 @@ pub(crate) fn listen(
             Err(error) if error.errno() == in_use => {
                 if Instant::now() >= until {
                     let remedy = "another program listens there: end it, or ask for another port";
-                    return Err(ServeError::new(format!("{error}: {remedy}")));
+                    return Err(ServeError::new(format!("--listen: {error}: {remedy}")));
                 }
                 std::thread::sleep(LISTEN_PAUSE);
             }
             Err(error) if error.errno() == rustix::io::Errno::ACCESS.raw_os_error() => {
                 let remedy = "ports below 1024 need CAP_NET_BIND_SERVICE (root has it)";
-                return Err(ServeError::new(format!("{error}: {remedy}")));
+                return Err(ServeError::new(format!("--listen: {error}: {remedy}")));
             }
-            listened => return listened.map_err(ServeError::new),
+            listened => {
+                return listened.map_err(|error| ServeError::new(format!("--listen: {error}")));
+            }
         }
     }
 }

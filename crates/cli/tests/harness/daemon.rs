@@ -37,6 +37,25 @@ impl Daemon {
         Daemon::spawn(&mut command, engine)
     }
 
+    /// Starts a server on epoll whose first three accepts fail with this error; nothing where strace(1) cannot do
+    /// that. On a ring an accept is no syscall: `crates/serve/src/door.rs` has such errors on a simulated machine.
+    pub fn launch_where_accepts_fail(tool: &str, errno: &str, flags: &[&str]) -> Option<Daemon> {
+        let traced = Command::new("strace").args(["-e", "trace=none", "true"]).output();
+        if !traced.is_ok_and(|output| output.status.success()) {
+            assert!(std::env::var_os("CI").is_none(), "no skips in CI: strace");
+            eprintln!("skipped: no strace");
+            return None;
+        }
+        let mut command = Command::new("strace");
+        // Traced by a process beside it (-D), so that signals reach the server.
+        command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=accept4", "-e"]);
+        command.arg(format!("inject=accept4:error={errno}:when=1..3"));
+        command.args([env!("CARGO_BIN_EXE_ringwise"), tool, "--listen", "127.0.0.1:0"]);
+        // Calls are counted for each thread.
+        command.args(["--engine", "epoll", "--threads", "1"]).args(flags);
+        Daemon::spawn(&mut command, "epoll")
+    }
+
     /// Runs a command that becomes a server.
     pub fn spawn(command: &mut Command, engine: &str) -> Option<Daemon> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     path::Path,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -166,6 +167,77 @@ fn what_is_over_the_size_goes_and_the_open_segment_stays() {
     assert!(cat(&[], path).ends_with(&["6".to_owned()]));
     daemon.end();
     verify(path);
+}
+
+/// Dead letters took the disk of lines: one client that sends garbage could fill it.
+#[test]
+fn dead_letters_have_a_limit_of_their_own_and_lines_stay() {
+    const LINES: u64 = 20;
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let flags = ["--segment-size", "1", "--retain-dead", "1k"];
+        let Some(daemon) = start(engine, path, &flags) else { continue };
+        let mut client = Client::new(&daemon, "LOGD 1\n");
+        for number in 1..=LINES {
+            writeln!(client.stream, "{number}\nx{number}").unwrap();
+            client.until(2 * number);
+        }
+        wait_until("the removal", || {
+            // It fails if a segment is removed just then.
+            let output = logd(&["cat", "--dead"], path);
+            let text = String::from_utf8(output.stdout).unwrap();
+            // The newest segment is open, and does not count.
+            let newest = text.lines().last().map_or(0, str::len);
+            output.status.success() && text.len() - newest <= 1024
+        });
+        drop(client);
+        daemon.end();
+        let letters = cat(&["--dead"], path);
+        assert!(!letters.is_empty() && letters.len() < LINES as usize, "{engine}: {letters:?}");
+        let last: serde_json::Value = serde_json::from_str(letters.last().unwrap()).unwrap();
+        assert_eq!(last["line"], format!("x{LINES}"), "{engine}: the oldest go");
+        let lines: Vec<String> = (1..=LINES).map(|number| number.to_string()).collect();
+        assert_eq!(cat(&[], path), lines, "{engine}");
+        verify(path);
+    }
+}
+
+/// All segments were opened before the first line, and those of 42 days were more than there may be descriptors.
+#[test]
+fn cat_opens_segments_when_their_turn_comes() {
+    const SEGMENTS: u64 = 2000;
+    let traced = Command::new("strace").args(["-e", "trace=none", "true"]).output();
+    if !traced.is_ok_and(|output| output.status.success()) {
+        assert!(std::env::var_os("CI").is_none(), "no skips in CI: strace");
+        eprintln!("skipped: no strace");
+        return;
+    }
+    // In memory: each segment is synced.
+    let Some(disk) = Disk::mount(Device::Roomy) else { return };
+    let log = disk.path().join("log");
+    let flags = ["--segment-size", "1", "--min-free", "0"];
+    let daemon = start("epoll", &log, &flags).unwrap();
+    let mut client = Client::new(&daemon, "LOGD 1\n");
+    for number in 1..=SEGMENTS {
+        writeln!(client.stream, "{number}").unwrap();
+        client.until(number);
+    }
+    drop(client);
+    daemon.end();
+    assert!(names(&log, ".ndjson").len() >= SEGMENTS as usize);
+    let trace = disk.path().join("trace");
+    let mut command = Command::new("strace");
+    command.args(["-qq", "-e", "trace=openat,write", "-o"]).arg(&trace);
+    command.args(["prlimit", "--nofile=32", env!("CARGO_BIN_EXE_ringwise"), "logd", "cat"]);
+    let output = command.arg(&log).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines: String = (1..=SEGMENTS).map(|number| format!("{number}\n")).collect();
+    assert!(output.stdout == lines.as_bytes());
+    let trace = std::fs::read_to_string(trace).unwrap();
+    let before = trace.lines().take_while(|call| !call.starts_with("write(1,"));
+    let opened: Vec<&str> = before.filter(|call| call.contains("lines-000-")).collect();
+    assert!((1..=4).contains(&opened.len()), "before the first line: {opened:?}");
 }
 
 /// A file system that fills up: nothing is acknowledged that is not stored, and it goes on when there

@@ -465,6 +465,8 @@ pub(crate) fn read_all(segments: impl Segments) -> Result<(Vec<u8>, Vec<String>)
 
 #[cfg(test)]
 mod tests {
+    use std::{cell::Cell, rc::Rc};
+
     use super::*;
     use crate::{
         fuzzing::index_of,
@@ -507,8 +509,8 @@ mod tests {
         }
     }
 
-    /// Counts the opened segments.
-    struct Counted(InMemory, std::rc::Rc<std::cell::Cell<usize>>);
+    /// Counts the segments that are opened, and the heads that are read.
+    struct Counted(InMemory, Rc<Cell<(usize, usize)>>);
 
     impl Segments for Counted {
         fn count(&self) -> usize {
@@ -516,25 +518,31 @@ mod tests {
         }
 
         fn open(&self, place: usize) -> Result<Segment, LogdError> {
-            self.1.set(self.1.get() + 1);
+            let (opened, heads) = self.1.get();
+            self.1.set((opened + 1, heads));
             self.0.open(place)
         }
 
         fn head(&self, place: usize) -> Result<Option<Entry>, LogdError> {
+            let (opened, heads) = self.1.get();
+            self.1.set((opened, heads + 1));
             self.0.head(place)
         }
     }
 
+    /// All segments were read before the first line was printed.
     #[test]
-    fn the_first_line_needs_the_first_segment_only() {
+    fn the_first_line_needs_the_first_of_two_thousand_segments_only() {
         let (index, data) = segment(&[b"1\n", b"2\n"]);
         let head = Entry { first_line: 2, ..Entry::new(Kind::Head) }.encode().to_vec();
         let first = [(0, Part::Index, index), (0, Part::Data, data)];
-        let files = first.into_iter().chain((1..50).map(|at| (at, Part::Index, head.clone())));
-        let opened = std::rc::Rc::default();
-        let segments = Counted(in_memory(files.collect()), std::rc::Rc::clone(&opened));
+        let others = (1..2000).map(|at| (at, Part::Index, head.clone()));
+        let looks = Rc::default();
+        let files = first.into_iter().chain(others).collect();
+        let segments = Counted(in_memory(files), Rc::clone(&looks));
         assert_eq!(Reader::new(segments, 0, 0).next().unwrap().unwrap().lines(), b"1\n");
-        assert_eq!(opened.get(), 1);
+        // The head of the second says where the lines of the first end.
+        assert_eq!(looks.get(), (1, 1));
     }
 
     #[test]

@@ -60,10 +60,11 @@ pub enum ErrorKind {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptFailure {
-    /// One connection failed before it was accepted. Accept the next one.
+    /// One connection failed before it was accepted, or a signal interrupted the accept. Accept the
+    /// next one. If many fail in a row, wait a moment: a rule of the machine may forbid all (`EPERM`).
     Connection,
-    /// The process or the kernel is short of descriptors or memory. The listener works again when some
-    /// are free: wait a moment, and accept again.
+    /// The process or the kernel is short of descriptors or memory, or no connection waits at a listener
+    /// with `O_NONBLOCK`. The listener works again after a while: wait a moment, and accept again.
     Exhausted,
     /// The listener itself does not work.
     Listener,

@@ -66,6 +66,16 @@ pub enum Fault {
     /// The kernel has no memory for another socket (`ENOMEM`), and the connection stays in the
     /// backlog. Counts only if there is a connection to accept.
     NoMemory,
+    /// The limit of open files of the whole machine is reached (`ENFILE`). Otherwise as
+    /// [`NoDescriptors`](Self::NoDescriptors).
+    NoFiles,
+    /// The kernel has no memory for the buffers of another socket (`ENOBUFS`). The connection stays in
+    /// the backlog. Counts only if there is a connection to accept.
+    NoSocketMemory,
+    /// A rule of the machine forbids the accept (`EPERM`). The connection stays in the backlog, since the
+    /// kernel asks before it takes one (net/socket.c, do_accept). Counts only if there is a connection to
+    /// accept.
+    Forbidden,
     /// A connection is gone before it is accepted (`ECONNABORTED`). Each accept counts.
     ConnectionAborted,
     /// The other end resets the connection just before a receive or a send.
@@ -115,7 +125,8 @@ impl Fault {
             Fault::CancelLate | Fault::CancelMissed => opcode == O::Cancel,
             Fault::MultishotEnds => matches!(opcode, O::ReceiveMulti | O::AcceptMulti),
             Fault::NoBuffers => opcode == O::ReceiveMulti,
-            Fault::NoDescriptors | Fault::NoMemory | Fault::ConnectionAborted => accepts,
+            Fault::NoDescriptors | Fault::NoFiles | Fault::NoMemory => accepts,
+            Fault::NoSocketMemory | Fault::Forbidden | Fault::ConnectionAborted => accepts,
             Fault::Reset | Fault::PeerVanishes => on_stream || reads || writes,
         }
     }

@@ -227,11 +227,8 @@ impl World {
 
     fn accept(&mut self, opcode: Opcode, id: EndpointId, multi: bool) -> Step {
         let waits = self.network.available(id) > 0;
-        if waits && self.faults.strike(Fault::NoDescriptors, opcode) {
-            return Step::Done(Outcome::of(Err(libc::EMFILE)));
-        }
-        if waits && self.faults.strike(Fault::NoMemory, opcode) {
-            return Step::Done(Outcome::of(Err(libc::ENOMEM)));
+        if waits && let Some(errno) = self.refused_accept(opcode) {
+            return Step::Done(Outcome::of(Err(errno)));
         }
         let accepted = match self.network.accept(id) {
             Ok(accepted) => accepted,
@@ -251,6 +248,20 @@ impl World {
             }
         };
         if multi { self.go_on(opcode, outcome) } else { Step::Done(outcome) }
+    }
+
+    /// The error of an accept that leaves its connection where it is. A fault counts the accept if
+    /// none before it in the list strikes.
+    fn refused_accept(&mut self, opcode: Opcode) -> Option<i32> {
+        let refusals = [
+            (Fault::NoDescriptors, libc::EMFILE),
+            (Fault::NoFiles, libc::ENFILE),
+            (Fault::NoMemory, libc::ENOMEM),
+            (Fault::NoSocketMemory, libc::ENOBUFS),
+            (Fault::Forbidden, libc::EPERM),
+        ];
+        let strikes = |(fault, _): &(Fault, i32)| self.faults.strike(*fault, opcode);
+        refusals.into_iter().find(strikes).map(|(_, errno)| errno)
     }
 
     fn receive(&mut self, opcode: Opcode, id: EndpointId, len: usize) -> Step {

@@ -58,13 +58,14 @@ async fn outlives<S: Future>(
 #[tokio::test]
 async fn servers_outlive_a_kernel_that_cannot_accept() {
     // An accept that goes on waits for a descriptor to close where there are none.
-    let lasting = [Fault::NoMemory, Fault::ConnectionAborted];
+    let lasting =
+        [Fault::NoMemory, Fault::NoSocketMemory, Fault::Forbidden, Fault::ConnectionAborted];
     outlives(&lasting, b"hello", |ring, listener| async move {
         let group = ring.buffer_group(8, 1000).await.unwrap();
         echo_server::serve(listener, group).await
     })
     .await;
-    let each = [Fault::NoMemory, Fault::NoDescriptors, Fault::ConnectionAborted];
+    let each = [&lasting[..], &[Fault::NoDescriptors, Fault::NoFiles]].concat();
     let request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
     outlives(&each, request, |_, listener| http_hello::serve(listener)).await;
     // What is no greeting of TLS is answered with an alert.

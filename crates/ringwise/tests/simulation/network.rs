@@ -197,6 +197,31 @@ fn accept_without_a_descriptor() {
 }
 
 #[test]
+fn an_accept_that_is_refused_leaves_its_connection_where_it_is() {
+    for (fault, wanted) in [
+        (Fault::NoDescriptors, libc::EMFILE),
+        (Fault::NoFiles, libc::ENFILE),
+        (Fault::NoMemory, libc::ENOMEM),
+        (Fault::NoSocketMemory, libc::ENOBUFS),
+        (Fault::Forbidden, libc::EPERM),
+    ] {
+        let (simulation, mut local) = with(fault, When::nth(1));
+        let listener = simulation.listen_tcp(&any(), &ListenOptions::default()).unwrap();
+        let outside = simulation.connect(net::local_address(&listener).unwrap()).unwrap();
+        assert_eq!(errno(&mut local, Operation::accept(&listener)), wanted, "{fault:?}");
+        let accepted = local.run(Operation::accept(&listener)).unwrap().into_descriptor().unwrap();
+        assert_eq!(net::peer_address(&accepted).unwrap(), outside.local_address().unwrap());
+    }
+    // One that goes on is not told of what concerns one connection.
+    let (simulation, mut local) = with(Fault::Forbidden, When::nth(1));
+    let listener = simulation.listen_tcp(&any(), &ListenOptions::default()).unwrap();
+    local.push(Operation::accept_multi(&listener), 1).unwrap();
+    let _outside = simulation.connect(net::local_address(&listener).unwrap()).unwrap();
+    assert!(next(&mut local).into_descriptor().is_ok());
+    assert!(simulation.trace().contains("Forbidden"));
+}
+
+#[test]
 fn a_reset_is_told_once() {
     let (simulation, mut local) = with(Fault::Reset, When::nth(2).of(Opcode::Receive));
     let (own, mut outside) = simulation.connection().unwrap();
