@@ -318,7 +318,11 @@ impl Local {
         let is_left = self.left_to_threads & 1 << opcode as u64 != 0
             // No thread can have it.
             && !matches!(operation.target(), Some(Target::Registered(_)));
-        suits && self.driver.supports(opcode) && !is_left && self.is_pollable(operation)
+        suits
+            && self.driver.supports(opcode)
+            && !is_left
+            && self.takes_file(operation)
+            && self.is_pollable(operation)
     }
 
     /// A polled ring fails reads and writes of what has no queue to poll (`EOPNOTSUPP`): the cache's, a

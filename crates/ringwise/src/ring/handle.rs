@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     local::Leaked,
+    op::Opcode,
     setup::{Builder, Setup, SetupError},
     sim::Simulation,
     sys::fork::ProcessMark,
@@ -212,11 +213,15 @@ impl Ring {
         &self.0.hub
     }
 
-    /// Whether a caller's thread may serve its own requests: those of a ring that takes no others are
-    /// refused by it (`fs::File`).
+    /// Whether a caller's thread may serve its own requests of this kind: those of a ring that takes no
+    /// others, or never takes such, are refused by it (`fs::File`).
     #[inline]
-    pub(crate) fn lets_callers_serve(&self) -> bool {
-        !self.is_foreign() && !self.0.is_closed.load(Ordering::Acquire)
+    pub(crate) fn lets_callers_serve(&self, opcode: Opcode) -> bool {
+        let setup = &self.0.setup;
+        !self.is_foreign()
+            && !self.0.is_closed.load(Ordering::Acquire)
+            && !setup.is_data_only()
+            && setup.allows(opcode)
     }
 
     /// Whether this process was forked from the one that built the ring: it has no driver here.
