@@ -36,6 +36,36 @@ fn json_is_what_the_schema_says() {
 }
 
 #[test]
+fn the_seccomp_profile_allows_three_syscalls() {
+    let output = doctor(&["--seccomp-profile"]);
+    assert!(output.status.success());
+    let profile: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rules = profile["syscalls"].as_array().unwrap();
+    let mut registered = Vec::new();
+    for rule in rules {
+        assert_eq!(rule["action"], "SCMP_ACT_ALLOW");
+        assert!(rule["comment"].is_string());
+        match rule["names"].as_array().unwrap().as_slice() {
+            [name] if name == "io_uring_register" => {
+                let [argument] = rule["args"].as_array().unwrap().as_slice() else {
+                    panic!("{rule}")
+                };
+                assert_eq!(
+                    (&argument["index"], &argument["op"]),
+                    (&1.into(), &"SCMP_CMP_EQ".into())
+                );
+                registered.push(argument["value"].as_u64().unwrap());
+            }
+            names => assert_eq!(names, ["io_uring_setup", "io_uring_enter"]),
+        }
+    }
+    assert_eq!(rules.len(), registered.len() + 1);
+    assert!(registered.contains(&11) && registered.is_sorted(), "{registered:?}");
+    let both = doctor(&["--seccomp-profile", "--json"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
 fn a_missing_path_is_one_line_and_status_1() {
     let output = doctor(&["/no/such/place"]);
     assert_eq!(output.status.code(), Some(1));

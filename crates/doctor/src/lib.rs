@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`finding`](Finding), `examination` (the order of the checks),
 //! `ring`, `storage`, `workers`, `machine` (the checks), `report` (how they are
-//! printed).
+//! printed), `seccomp` (the profile that a container needs).
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ mod machine;
 mod probe_file;
 mod report;
 mod ring;
+mod seccomp;
 mod storage;
 mod workers;
 
@@ -44,15 +45,23 @@ pub struct Args {
     /// Print the findings and the environment as JSON
     #[arg(long)]
     pub json: bool,
+
+    /// Examine nothing, and print the rules that a container's seccomp profile
+    /// needs for io_uring, as JSON
+    #[arg(long, conflicts_with_all = ["json", "path"])]
+    pub seccomp_profile: bool,
 }
 
-/// Examines this machine and writes the report to `out`. An error is one line on
-/// standard error.
+/// Examines this machine and writes the report to `out`, or writes the seccomp
+/// rules. An error is one line on standard error.
 ///
 /// The exit status is 0 whenever there is a report, whatever it says (a reader
 /// that closed the pipe included), and 1 where the path cannot be examined or the
 /// report not be written.
 pub fn run(args: &Args, out: &mut impl Write, color: Color) -> ExitCode {
+    if args.seccomp_profile {
+        return finish(seccomp::write_profile(out), out);
+    }
     let report = match examine(&args.path, &Sources::default()) {
         Ok(report) => report,
         Err(error) => {
@@ -61,6 +70,10 @@ pub fn run(args: &Args, out: &mut impl Write, color: Color) -> ExitCode {
         }
     };
     let written = if args.json { report.write_json(out) } else { report.write_text(out, color) };
+    finish(written, out)
+}
+
+fn finish(written: io::Result<()>, out: &mut impl Write) -> ExitCode {
     match written.and_then(|()| out.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,

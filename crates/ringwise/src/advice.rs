@@ -17,6 +17,12 @@ impl Error {
         error.0.advice = advice_on(operation, errno).or(error.0.advice);
         error
     }
+
+    /// The same, of an operation that no backend was given.
+    pub(crate) fn refused(operation: &Operation, errno: Errno) -> Error {
+        let error = Error::of(operation, errno);
+        if errno.0 == libc::EACCES { error.advise(FORBIDDEN) } else { error }
+    }
 }
 
 impl PushRefusal {
@@ -39,6 +45,9 @@ impl PushError {
         }
     }
 }
+
+/// The loop refuses nothing else with this number.
+const FORBIDDEN: &str = "the loop was built not to make it (Builder::restrict, data_only, seal)";
 
 const NOT_REGISTERED: &str =
     "it is not registered with this ring, or no longer, or was opened for the other direction";

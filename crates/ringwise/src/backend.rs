@@ -22,6 +22,7 @@ use crate::{
     descriptor::Blocking,
     error::Errno,
     op::Opcode,
+    restriction::Guard,
     setup::{
         Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
     },
@@ -247,6 +248,9 @@ fn describe_by_calls(
         waits_are_idle: true,
         sqpoll: missing(builder.sqpoll_idle.is_some()),
         iopoll: missing(builder.flags.contains(SetupFlags::IOPOLL)),
+        restriction: builder.restriction,
+        guard: if builder.restriction.is_any() { Guard::Library } else { Guard::Nobody },
+        files: Vec::new(),
     }
 }
 

@@ -94,7 +94,14 @@ impl Completion {
     ///
     /// What the operation failed with.
     pub fn result(&self) -> Result<usize, Error> {
-        Errno::decode(self.result).map_err(|errno| Error::of(&self.operation, errno))
+        Errno::decode(self.result).map_err(|errno| {
+            let was_given = self.table != Ticket::NONE.table;
+            if was_given {
+                Error::of(&self.operation, errno)
+            } else {
+                Error::refused(&self.operation, errno)
+            }
+        })
     }
 
     /// The result as the kernel gave it: a count, or a negated error number.

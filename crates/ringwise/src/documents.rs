@@ -12,5 +12,6 @@ documents! {
     ChooseRingOrLocal "../../../docs/how-to/choose-ring-or-local.md"
     AppendDurably "../../../docs/how-to/append-durably.md"
     RunInAContainer "../../../docs/how-to/run-in-a-container.md"
+    Restrictions "../../../docs/explanation/restrictions.md"
     Simulation "../../../docs/how-to/test-on-a-simulated-machine.md"
 }

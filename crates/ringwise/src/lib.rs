@@ -79,10 +79,14 @@
 //! - [`Local`] and [`Ring::submit`] report a short read or write and do not repeat it. The functions of
 //!   [`fs`] and [`net`] with `all` or `exact` in their names do.
 //! - A ring cannot be used in a child of fork(2).
+//! - [`Builder::restrict`], [`Builder::data_only`] and [`Builder::seal`] forbid a ring what the program
+//!   does not need.
 
 #![deny(unsafe_code)]
 
 mod refusal;
+#[cfg_attr(not(all(target_os = "linux", target_pointer_width = "64")), allow(dead_code))]
+mod restriction;
 #[cfg_attr(not(all(target_os = "linux", target_pointer_width = "64")), allow(dead_code))]
 mod setup;
 mod stats;
@@ -141,6 +145,7 @@ pub use error::{AcceptFailure, Errno, Error, ErrorKind};
 pub use local::{Leaked, Local};
 pub use op::{AllocateMode, Opcode, OpenOptions, Operation};
 pub use refusal::{LinkError, PushError, PushRefusal};
+pub use restriction::{Guard, REGISTER_OPCODES};
 pub use ring::{Deadline, Pending, Ring, RingStats};
 pub use setup::{
     Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,

@@ -12,6 +12,7 @@ mod leaked;
 mod linked;
 mod parked;
 mod registration;
+mod restricted;
 mod shutdown;
 mod steps;
 mod streams;
@@ -143,7 +144,8 @@ impl Local {
     }
 
     /// Whether the ring itself makes this operation. False on classic and simulated, for what this
-    /// kernel's ring lacks, and for what was to be avoided; such operations work all the same.
+    /// kernel's ring lacks, and for what was to be avoided; such operations work all the same, unless the
+    /// loop may not make them ([`Setup::allows`]).
     pub fn supports(&self, opcode: Opcode) -> bool {
         self.driver.supports(opcode)
     }
@@ -294,7 +296,7 @@ impl Local {
         if operation.offset().is_some_and(|offset| offset > OFFSET_MAX) {
             return refuse(libc::EINVAL);
         }
-        if let Some(refusal) = self.refusal(operation) {
+        if let Some(refusal) = self.forbidden(operation).or_else(|| self.refusal(operation)) {
             return Err(refusal);
         }
         let Some(target) = operation.target() else {
@@ -608,14 +610,19 @@ impl Builder {
             return Err(SetupError::Entries(self.entries));
         }
         // Of a completion queue of two the loop would keep both entries for itself.
-        let builder = Builder { entries: self.entries.max(2), ..self };
-        let (driver, setup) = AnyDriver::open(&builder)?;
+        let entries = self.entries.max(2);
+        let files = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
+        let registered_files = self.registered_files.max(files);
+        let builder = Builder { entries, registered_files, ..self };
+        let (driver, mut setup) = AnyDriver::open(&builder)?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut registry = Registry::new(number, registered_files);
+        setup.files = registry.fill(builder.files);
         let capacity = setup.completion_entries - OWN_ENTRIES;
         Ok(Local {
             slots: Slots::new(capacity as usize, number),
             driver,
-            registry: Registry::new(number, builder.registered_files),
+            registry,
             registrations: Registrations::default(),
             chains: Chains::default(),
             streams: Streams::default(),

@@ -71,6 +71,8 @@ pub(crate) enum Hint {
     ByWorker,
     /// A thread of the loop makes it at less cost than the ring.
     ByThread,
+    /// It is the driver's own, and none that the program asked for.
+    Own,
 }
 
 /// The operation's content; a no-op has none. Boxed, because it moves from the caller into a slot,

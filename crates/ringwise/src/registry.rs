@@ -72,6 +72,17 @@ impl Registry {
         self.name(index)
     }
 
+    /// Takes in files that the ring has in its first entries, in this order.
+    pub(crate) fn fill(&mut self, files: Vec<Descriptor>) -> Vec<RegisteredFile> {
+        let mut names = Vec::with_capacity(files.len());
+        for (at, file) in files.into_iter().enumerate() {
+            let entry = self.reserve().expect("the table has at least as many entries");
+            assert_eq!(entry as usize, at, "a new table is filled from its beginning");
+            names.push(self.opened(entry, Some(file)));
+        }
+        names
+    }
+
     /// Gives back an entry that was reserved, or whose removal from the ring is done.
     pub(crate) fn vacate(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];

@@ -5,7 +5,13 @@
 
 use std::{fmt, io, time::Duration};
 
-use crate::{error::Errno, op::Opcode, sim::Simulation};
+use crate::{
+    descriptor::{Descriptor, RegisteredFile},
+    error::Errno,
+    op::Opcode,
+    restriction::{Guard, Restriction},
+    sim::Simulation,
+};
 
 /// Which backend a loop is to run on.
 #[non_exhaustive]
@@ -139,6 +145,8 @@ pub enum FallbackReason {
     Lacks(&'static str),
     /// The ring opened, and a real operation through it went wrong.
     SelfTest(String),
+    /// The kernel did not restrict the ring as the builder asked, so the ring is not used.
+    Unrestricted(Errno),
 }
 
 impl fmt::Display for FallbackReason {
@@ -158,6 +166,11 @@ impl fmt::Display for FallbackReason {
             FallbackReason::SelfTest(what) => {
                 write!(f, "a ring opened but does not work: {what}")
             }
+            FallbackReason::Unrestricted(errno) => write!(
+                f,
+                "the kernel did not restrict the ring: io_uring_register: {errno}; allow \
+                 IORING_REGISTER_RESTRICTIONS and IORING_REGISTER_ENABLE_RINGS in the seccomp filter"
+            ),
         }
     }
 }
@@ -244,6 +257,9 @@ pub struct Setup {
     pub(crate) waits_are_idle: bool,
     pub(crate) sqpoll: Effect,
     pub(crate) iopoll: Effect,
+    pub(crate) restriction: Restriction,
+    pub(crate) guard: Guard,
+    pub(crate) files: Vec<RegisteredFile>,
 }
 
 impl Setup {
@@ -301,6 +317,32 @@ impl Setup {
     pub fn iopoll(&self) -> &Effect {
         &self.iopoll
     }
+
+    /// Who refuses operations that [`Builder::restrict`] and [`Builder::data_only`] leave out.
+    pub fn guard(&self) -> Guard {
+        self.guard
+    }
+
+    /// Whether the loop may make this operation. [`Local::supports`](crate::Local::supports) tells whether
+    /// the ring itself makes it.
+    pub fn allows(&self, opcode: Opcode) -> bool {
+        self.restriction.allows(opcode)
+    }
+
+    /// Whether operations work only on registered files ([`Builder::data_only`]).
+    pub fn is_data_only(&self) -> bool {
+        self.restriction.data_only
+    }
+
+    /// Whether nothing can be registered any more ([`Builder::seal`]).
+    pub fn is_sealed(&self) -> bool {
+        self.restriction.sealed
+    }
+
+    /// The files that were given to [`Builder::files`], in their order.
+    pub fn files(&self) -> &[RegisteredFile] {
+        &self.files
+    }
 }
 
 /// How a [`Local`](crate::Local) is to be built. Made by [`Local::builder`](crate::Local::builder).
@@ -327,6 +369,8 @@ pub struct Builder {
     pub(crate) worker_threads: usize,
     pub(crate) classic_threads: usize,
     pub(crate) avoided: Vec<Opcode>,
+    pub(crate) restriction: Restriction,
+    pub(crate) files: Vec<Descriptor>,
     pub(crate) simulation: Option<Simulation>,
     /// Where nobody said, the runtime decides (`ring/task.rs`).
     pub(crate) driver_thread: Option<bool>,
@@ -356,6 +400,8 @@ impl Default for Builder {
             worker_threads: 8,
             classic_threads: 64,
             avoided: Vec::new(),
+            restriction: Restriction::default(),
+            files: Vec::new(),
             simulation: None,
             driver_thread: None,
             is_portable: false,
@@ -479,6 +525,84 @@ impl Builder {
     #[must_use]
     pub fn avoid(mut self, opcodes: &[Opcode]) -> Self {
         self.avoided = opcodes.to_vec();
+        self
+    }
+
+    /// Allows only these operations, besides no-ops, timeouts and cancels, which every loop needs. All are
+    /// allowed unless set.
+    ///
+    /// Every other operation fails with [`PermissionDenied`](crate::ErrorKind::PermissionDenied)
+    /// (`EACCES`), on each backend alike; the functions of [`fs`](crate::fs) and [`net`](crate::net) fail
+    /// with the error of the operation that they would make. On a ring the kernel refuses it too
+    /// (`IORING_REGISTER_RESTRICTIONS`, Linux 5.10), whoever writes into the ring's memory. If the kernel
+    /// does not restrict the ring, the ring is not used: see [`FallbackReason::Unrestricted`].
+    /// [`Setup::guard`] tells who refuses.
+    ///
+    /// The restriction holds for the operations of this loop. It does not hold for the program's own
+    /// syscalls, nor for other rings.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ringwise::{ErrorKind, Local, Opcode, OpenOptions, Operation};
+    ///
+    /// let mut local = Local::builder().restrict([Opcode::Read]).build()?;
+    /// let open = Operation::open("/etc/hostname", OpenOptions::new().read(true));
+    /// let error = local.run(open).unwrap_err();
+    /// assert_eq!((error.kind(), error.opcode()), (ErrorKind::PermissionDenied, Opcode::Open));
+    /// # Ok::<(), ringwise::SetupError>(())
+    /// ```
+    #[must_use]
+    pub fn restrict(mut self, opcodes: impl IntoIterator<Item = Opcode>) -> Self {
+        self.restriction.allow_only(opcodes);
+        self
+    }
+
+    /// Allows operations only on [registered](crate::RegisteredFile) files, and none that opens a file,
+    /// accepts a connection or works on a path; off unless turned on. No-ops, timeouts and cancels have no
+    /// file and stay allowed.
+    ///
+    /// Other operations fail with [`PermissionDenied`](crate::ErrorKind::PermissionDenied). The functions of
+    /// [`fs`](crate::fs) and [`net`](crate::net) work on descriptors, so a data-only ring refuses them:
+    /// submit operations on [`Setup::files`] instead. On a ring the kernel requires registered files too
+    /// (Linux 5.19, since when a cancel may have that flag).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ringwise::{Descriptor, Local, Operation};
+    ///
+    /// let file = Descriptor::from(std::fs::File::open("/proc/self/comm")?);
+    /// let mut local = Local::builder().data_only(true).seal(true).files([file.clone()]).build()?;
+    /// let registered = local.setup().files()[0];
+    /// assert!(local.run(Operation::read_at(registered, vec![0; 64], 0))?.result()? > 0);
+    /// assert!(local.run(Operation::read_at(&file, vec![0; 64], 0)).is_err(), "not by its descriptor");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn data_only(mut self, on: bool) -> Self {
+        self.restriction.data_only = on;
+        self
+    }
+
+    /// Registers nothing after the setup; off unless turned on. The kernel then refuses to change the
+    /// tables of the ring, and so does the library on each backend:
+    ///
+    /// - Registering and unregistering a file, opening a file into the table and closing one in it fail with
+    ///   `EACCES`. [`files`](Self::files) registers files during the setup.
+    /// - Pools and groups of buffers work, but are ordinary memory:
+    ///   [`Pool::registration`](crate::Pool::registration) tells.
+    #[must_use]
+    pub fn seal(mut self, on: bool) -> Self {
+        self.restriction.sealed = on;
+        self
+    }
+
+    /// Registers these files during the setup; [`Setup::files`] has their names. The loop keeps them open.
+    /// The table has at least as many entries as there are files.
+    #[must_use]
+    pub fn files(mut self, files: impl IntoIterator<Item = Descriptor>) -> Self {
+        self.files = files.into_iter().collect();
         self
     }
 

@@ -9,6 +9,8 @@ extern crate self as ringwise;
 mod portable;
 #[path = "../src/refusal.rs"]
 mod refusal;
+#[path = "../src/restriction.rs"]
+mod restriction;
 #[path = "../src/setup.rs"]
 mod setup;
 #[path = "../src/stats.rs"]
@@ -22,6 +24,7 @@ pub use descriptor::*;
 pub use error::{Error, ErrorKind};
 pub use local::*;
 pub use op::*;
+pub use restriction::*;
 pub use ring::*;
 pub use setup::*;
 pub use slot::*;

@@ -15,12 +15,17 @@ mod buffers;
 mod entry;
 mod links;
 mod reaped;
+mod restrict;
 mod setup;
 mod supported;
 
 #[cfg(feature = "tokio")]
 use std::os::fd::BorrowedFd;
-use std::{io, os::fd::AsRawFd, time::Instant};
+use std::{
+    io,
+    os::fd::{AsRawFd, RawFd},
+    time::Instant,
+};
 
 use io_uring::{
     IoUring, opcode,
@@ -42,6 +47,7 @@ use crate::{
     descriptor::Blocking,
     error::Errno,
     op::Opcode,
+    restriction::Guard,
     setup::{Builder, Effect, FallbackReason, Setup, SetupFlags},
     slot::OWN_POLL,
     stats::Stats,
@@ -61,6 +67,10 @@ pub(crate) struct Uring {
     /// Whether a file can be opened straight into the table of registered files (Linux 5.15).
     opens_into_table: bool,
     how: entry::How,
+    /// The flags of every entry, on a ring that takes only files of its table.
+    required: Flags,
+    /// The table's entry of what wakes such a ring.
+    wake_entry: Option<u32>,
     /// The number of a new group of buffers that the kernel chooses from.
     groups: u16,
     /// Numbers below `groups` that no group has any more.
@@ -92,14 +102,20 @@ impl Uring {
     /// Opens a ring as the builder asks, and tests it.
     pub(crate) fn open(builder: &Builder) -> Result<(Uring, Setup), FallbackReason> {
         let setup::Opened { mut ring, granted, sqpoll_refused } = setup::open(builder)?;
-        setup::self_test(&mut ring, granted.contains(SetupFlags::IOPOLL))?;
+        let restriction = builder.restriction;
         cap_workers(&ring, builder.worker_threads);
         let probe = Supported::probe(&ring, granted);
-        let by_ring = probe.without(&builder.avoided);
+        let by_ring = probe.without(&builder.avoided).within(restriction);
         let how = supported::ways(&ring, granted);
         let idles = ring.params().is_feature_no_iowait();
         let handle = EnterHandle::new(ring.as_raw_fd(), builder.register_ring, idles);
-        let no_table = make_file_table(&ring, builder.registered_files).err();
+        let table = FileTable::make(&ring, builder)?;
+        if restriction.is_any() {
+            restrict::enable(&ring, by_ring, restriction).map_err(FallbackReason::Unrestricted)?;
+        }
+        let required = restrict::required(restriction);
+        let allowed = if restriction.is_any() { by_ring } else { probe };
+        setup::self_test(&mut ring, allowed, required)?;
         let setup = describe(builder, granted, sqpoll_refused, &ring, &handle);
         let uring = Uring {
             handle,
@@ -108,10 +124,12 @@ impl Uring {
             by_ring,
             opens_into_table: probe.contains(Opcode::CreateDirectory),
             how,
+            required,
+            wake_entry: table.wake_entry,
             groups: 0,
             free_groups: Vec::new(),
-            spare: None,
-            no_table,
+            spare: table.spare,
+            no_table: table.refusal,
             companion: None,
             threads_max: builder.classic_threads,
             poll_armed: false,
@@ -392,9 +410,12 @@ impl Uring {
                 return Ok(false);
             }
         }
-        let fd = types::Fd(self.with_companion(|companion| companion.wake_fd()));
-        let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(OWN_POLL);
-        self.push(&poll);
+        let fd = self.with_companion(|companion| companion.wake_fd());
+        let poll = match self.wake_entry {
+            Some(entry) => opcode::PollAdd::new(types::Fixed(entry), libc::POLLIN as u32).build(),
+            None => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
+        };
+        self.push(&poll.user_data(OWN_POLL));
         self.poll_armed = true;
         Ok(true)
     }
@@ -458,8 +479,9 @@ impl Driver for Uring {
 
     #[inline]
     fn queue_nop(&mut self, user_data: u64) -> bool {
+        let entry = entry::nop(user_data, self.required);
         // SAFETY: a no-op has no addresses.
-        let queued = unsafe { self.ring.submission().push(&entry::nop(user_data)) }.is_ok();
+        let queued = unsafe { self.ring.submission().push(&entry) }.is_ok();
         if self.is_polled() {
             self.polled_in_flight += usize::from(queued);
         }
@@ -489,7 +511,7 @@ impl Driver for Uring {
         let Some(entry) = entry::build(&call, self.how) else {
             return self.queue_beside(Job { user_data, call, blocking });
         };
-        self.push(&entry.user_data(user_data));
+        self.push(&entry.flags(self.required).user_data(user_data));
         if self.is_polled() {
             self.polled_in_flight += 1;
         }
@@ -512,7 +534,8 @@ impl Driver for Uring {
 
     fn queue_linked(&mut self, calls: &[(u64, Call)]) -> bool {
         let build = |(user_data, call): &(u64, Call)| {
-            entry::build(call, self.how).map(|entry| entry.user_data(*user_data))
+            let entry = entry::build(call, self.how)?;
+            Some(entry.flags(self.required).user_data(*user_data))
         };
         let Some(entries) = calls.iter().map(build).collect::<Option<Vec<Entry>>>() else {
             return false;
@@ -589,6 +612,9 @@ fn describe(
         waits_are_idle: ring.params().is_feature_no_iowait(),
         sqpoll,
         iopoll,
+        restriction: builder.restriction,
+        guard: if builder.restriction.is_any() { Guard::Kernel } else { Guard::Nobody },
+        files: Vec::new(),
     }
 }
 
@@ -600,16 +626,57 @@ fn cap_workers(ring: &IoUring, threads: usize) {
     let _ = ring.submitter().register_iowq_max_workers(&mut [threads, threads]);
 }
 
+/// The table of registered files, as it was made.
+struct FileTable {
+    /// Why there is none.
+    refusal: Option<Errno>,
+    /// What wakes a ring that takes only files of the table, and its entry there.
+    spare: Option<Box<Classic>>,
+    wake_entry: Option<u32>,
+}
+
+impl FileTable {
+    /// Makes the table, and puts those files in that it is to have from the start.
+    fn make(ring: &IoUring, builder: &Builder) -> Result<FileTable, FallbackReason> {
+        let entries = builder.registered_files;
+        let mut files: Vec<RawFd> = builder.files.iter().map(AsRawFd::as_raw_fd).collect();
+        let mut table = FileTable { refusal: None, spare: None, wake_entry: None };
+        if builder.restriction.data_only {
+            let failed = |error: io::Error| {
+                FallbackReason::SelfTest(format!("what wakes the ring: {error}"))
+            };
+            let spare = Classic::new(builder.classic_threads, usize::MAX).map_err(failed)?;
+            files.resize(entries as usize, -1);
+            files.push(spare.wake_fd());
+            (table.spare, table.wake_entry) = (Some(Box::new(spare)), Some(entries));
+        }
+        let entries = entries + u32::from(table.wake_entry.is_some());
+        let filled = make_file_table(ring, entries).and_then(|()| match &files[..] {
+            [] => Ok(0),
+            files => ring.submitter().register_files_update(0, files),
+        });
+        match filled {
+            Ok(_) => Ok(table),
+            Err(error) if files.is_empty() => {
+                let refusal = Some(Errno(error.raw_os_error().unwrap_or(libc::EIO)));
+                Ok(FileTable { refusal, ..table })
+            }
+            Err(error) => {
+                Err(FallbackReason::SelfTest(format!("io_uring_register(FILES): {error}")))
+            }
+        }
+    }
+}
+
 /// Makes the table of registered files, which is empty at first.
-fn make_file_table(ring: &IoUring, entries: u32) -> Result<(), Errno> {
+fn make_file_table(ring: &IoUring, entries: u32) -> io::Result<()> {
     if entries == 0 {
         return Ok(());
     }
     let submitter = ring.submitter();
     // A sparse table of a given size needs Linux 5.19. A table of descriptors may have holes since
     // 5.5.
-    let made = submitter
+    submitter
         .register_files_sparse(entries)
-        .or_else(|_| submitter.register_files(&vec![-1; entries as usize]));
-    made.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
+        .or_else(|_| submitter.register_files(&vec![-1; entries as usize]))
 }

@@ -58,7 +58,7 @@ impl Caller<'_> {
         offset: u64,
     ) -> Inline {
         let (nature, len) = (self.nature, range.len());
-        let Some(flags) = self.flags(nature.read_way(), len, offset) else {
+        let Some(flags) = self.flags(opcode, nature.read_way(), len, offset) else {
             return Inline::Missed;
         };
         let read = match read_into(self.descriptor.as_fd(), buffers, range, offset, flags) {
@@ -85,7 +85,8 @@ impl Caller<'_> {
         if bytes.len() > INLINE_BYTES_MAX {
             return 0;
         }
-        let Some(flags) = self.flags(nature.write_way(), bytes.len(), offset) else {
+        let way = nature.write_way();
+        let Some(flags) = self.flags(Opcode::Write, way, bytes.len(), offset) else {
             return 0;
         };
         match pwritev2(self.descriptor.as_fd(), &[IoSlice::new(bytes)], offset, flags) {
@@ -113,12 +114,12 @@ impl Caller<'_> {
     }
 
     /// The flags with which this thread moves so many bytes, or nothing if the ring has to do it.
-    fn flags(&self, way: Way, len: usize, offset: u64) -> Option<ReadWriteFlags> {
+    fn flags(&self, opcode: Opcode, way: Way, len: usize, offset: u64) -> Option<ReadWriteFlags> {
         let flags = match way {
             Way::Ring => return None,
             Way::Memory => ReadWriteFlags::empty(),
             Way::Cache => ReadWriteFlags::NOWAIT,
         };
-        (len > 0 && offset <= OFFSET_MAX && self.ring.lets_callers_serve()).then_some(flags)
+        (len > 0 && offset <= OFFSET_MAX && self.ring.lets_callers_serve(opcode)).then_some(flags)
     }
 }

@@ -6,7 +6,7 @@
 
 use std::os::fd::AsRawFd;
 
-use super::{Local, TABLE_IS_FULL, streams::no_waker};
+use super::{Local, TABLE_IS_FULL, restricted::SEALED, streams::no_waker};
 use crate::{
     buf::{AlignedBuf, BufferGroup, Pool, Token},
     descriptor::{Descriptor, RegisteredFile},
@@ -33,8 +33,11 @@ impl BufferGroup {
     pub fn new(local: &mut Local, count: usize, bytes_each: usize) -> Result<BufferGroup, Error> {
         local.unregister_unused();
         let waker = local.driver.waker().map_err(no_waker)?;
-        let Local { driver, registrations, number, .. } = local;
+        let Local { driver, registrations, number, setup, .. } = local;
         BufferGroup::build(count, bytes_each, *number, waker, |entries, memory| {
+            if setup.is_sealed() {
+                return Err(SEALED.into());
+            }
             let group = driver.register_entries(entries)?;
             Ok((group, registrations.keep(Token::Group(group), memory)))
         })
@@ -48,9 +51,10 @@ impl Local {
     /// # Errors
     ///
     /// `ENFILE` when the table is full (see
-    /// [`Builder::registered_files`](crate::Builder::registered_files)), and the errors of
-    /// io_uring_register(2).
+    /// [`Builder::registered_files`](crate::Builder::registered_files)), `EACCES` when the loop is sealed
+    /// ([`Builder::seal`](crate::Builder::seal)), and the errors of io_uring_register(2).
     pub fn register_file(&mut self, file: &Descriptor) -> Result<RegisteredFile, Error> {
+        self.check_open()?;
         let full = || Error::new(Opcode::Register, Errno(libc::ENFILE)).advise(TABLE_IS_FULL);
         let entry = self.registry.reserve().ok_or_else(full)?;
         if let Err(errno) = self.driver.set_file(entry, Some(file.as_raw_fd())) {
@@ -64,8 +68,10 @@ impl Local {
     ///
     /// # Errors
     ///
-    /// `EBADF` when the file is not, or no longer, in this loop's table.
+    /// `EBADF` when the file is not, or no longer, in this loop's table; `EACCES` when the loop is
+    /// sealed.
     pub fn unregister_file(&mut self, file: RegisteredFile) -> Result<(), Error> {
+        self.check_open()?;
         match self.registry.release(file) {
             Some(Release::Now(entry)) => {
                 self.clear_entry(entry);
@@ -96,8 +102,11 @@ impl Local {
     /// `EINVAL` for sizes that no pool can have.
     pub fn register_pool(&mut self, count: usize, buffer_bytes: usize) -> Result<Pool, Error> {
         self.unregister_unused();
-        let Local { driver, registrations, number, .. } = self;
+        let Local { driver, registrations, number, setup, .. } = self;
         Pool::build(count, buffer_bytes, |base, len, memory| {
+            if setup.is_sealed() {
+                return Err(SEALED.into());
+            }
             let index = driver.register_region(base, len)?;
             Ok((*number, index, registrations.keep(Token::Pool(index), memory)))
         })

@@ -323,7 +323,11 @@ impl Local {
         let is_left = self.left_to_threads & 1 << opcode as u64 != 0
             // A thread cannot use a registered file.
             && !matches!(operation.target(), Some(Target::Registered(_)));
-        suits && self.driver.supports(opcode) && !is_left && self.is_pollable(operation)
+        suits
+            && self.driver.supports(opcode)
+            && !is_left
+            && self.takes_file(operation)
+            && self.is_pollable(operation)
     }
 
     /// Returns whether a polled ring can make it. Such a ring fails reads and writes of files that

@@ -55,6 +55,11 @@ impl Operation {
         Operation::of(Kind::Read { target: Target::from(file), buffer, offset, hint })
     }
 
+    /// The same, of the eventfd that wakes the driver.
+    pub(crate) fn read_bell(bell: &Descriptor) -> Operation {
+        Operation::read_with_hint(bell, Buffer::from(vec![0; 8]), 0, Hint::Own)
+    }
+
     /// Writes the selected part of `buffer` at `offset` bytes, as pwrite(2).
     ///
     /// The result is the number of bytes; less than asked when a limit or a full disk came in

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     local::Leaked,
+    op::Opcode,
     setup::{Builder, Setup, SetupError},
     sim::Simulation,
     sys::fork::ProcessMark,
@@ -214,11 +215,15 @@ impl Ring {
         &self.0.hub
     }
 
-    /// Returns whether a caller's thread may serve its own requests. If not, requests go to the
-    /// ring, which refuses them (`fs::File`).
+    /// Returns whether a caller's thread may serve its own requests of this kind. If not, requests go to
+    /// the ring, which refuses them (`fs::File`).
     #[inline]
-    pub(crate) fn lets_callers_serve(&self) -> bool {
-        !self.is_foreign() && !self.0.is_closed.load(Ordering::Acquire)
+    pub(crate) fn lets_callers_serve(&self, opcode: Opcode) -> bool {
+        let setup = &self.0.setup;
+        !self.is_foreign()
+            && !self.0.is_closed.load(Ordering::Acquire)
+            && !setup.is_data_only()
+            && setup.allows(opcode)
     }
 
     /// Returns whether this process was forked from the one that built the ring. The ring has no

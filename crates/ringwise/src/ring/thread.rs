@@ -148,8 +148,7 @@ impl Thread {
     /// room, and wakes the thread itself.
     fn listen(&mut self) {
         if !self.driver.has_bell() {
-            let read = Operation::read_at(&self.bell, vec![0; 8], 0);
-            self.driver.push_own(read, BELL_TAG);
+            self.driver.push_own(Operation::read_bell(&self.bell), BELL_TAG);
         }
     }
 }

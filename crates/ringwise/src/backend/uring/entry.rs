@@ -34,12 +34,13 @@ macro_rules! on_file {
 /// Builds a no-op from words of 64 bits, so that it is also written to the queue in words of 64
 /// bits. Built field by field it is copied field by field, which takes three nanoseconds more.
 #[inline]
-pub(super) fn nop(user_data: u64) -> Entry {
+pub(super) fn nop(user_data: u64, flags: Flags) -> Entry {
     /// `struct io_uring_sqe`: opcode, flags, priority and descriptor in the first word, the
     /// user data in the fifth.
     const NO_DESCRIPTOR: u64 = (u32::MAX as u64) << 32;
     const _: () = assert!(size_of::<Entry>() == 64);
-    let words = [NO_DESCRIPTOR | opcode::Nop::CODE as u64, 0, 0, 0, user_data, 0, 0, 0];
+    let first = NO_DESCRIPTOR | (flags.bits() as u64) << 8 | opcode::Nop::CODE as u64;
+    let words = [first, 0, 0, 0, user_data, 0, 0, 0];
     // SAFETY: an entry is a `struct io_uring_sqe`, all integers and unions of them.
     unsafe { std::mem::transmute::<[u64; 8], Entry>(words) }
 }

@@ -12,12 +12,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode, squeue::Flags, types};
 use rustix::io_uring::IoringEnterFlags;
 
-use super::entry::push_tested;
+use super::{entry::push_tested, supported::Supported};
 use crate::{
     error::Errno,
+    op::Opcode,
     setup::{Builder, FallbackReason, SetupFlags},
     sys::ring::EnterHandle,
 };
@@ -132,6 +133,10 @@ fn attempt(
     let mut setup = IoUring::builder();
     setup.dontfork();
     setup.setup_cqsize(completions);
+    if builder.restriction.is_any() {
+        // Only a ring that takes nothing yet can be restricted (Linux 5.10).
+        setup.setup_r_disabled();
+    }
     if flags.contains(SetupFlags::SQPOLL) {
         let idle = builder.sqpoll_idle.unwrap_or_default();
         setup.setup_sqpoll(u32::try_from(idle.as_millis()).unwrap_or(u32::MAX).max(1));
@@ -169,18 +174,36 @@ fn require_features(ring: IoUring) -> Result<IoUring, FallbackReason> {
     }
 }
 
-/// Sends bytes through a pipe with the ring, and compares them. A polled ring takes no pipes, so
-/// there a no-op has to come back.
-pub(super) fn self_test(ring: &mut IoUring, polled: bool) -> Result<(), FallbackReason> {
-    let failed = |what: String| FallbackReason::SelfTest(what);
-    let result = if polled { test_nop(ring) } else { test_pipe(ring) };
-    result.map_err(failed)
+/// Sends bytes through a pipe by the ring and compares what arrives. A polled ring takes no pipes, and
+/// one that is restricted may take no reads, no writes or no pipe that is not registered; there a no-op
+/// has to come back. `required`: the flags of every entry.
+pub(super) fn self_test(
+    ring: &mut IoUring,
+    allowed: Supported,
+    required: Flags,
+) -> Result<(), FallbackReason> {
+    let polled = ring.params().is_setup_iopoll();
+    let moves_bytes = allowed.contains(Opcode::Read) && allowed.contains(Opcode::Write);
+    let result = if polled || !moves_bytes || !required.is_empty() {
+        test_nop(ring, required, polled)
+    } else {
+        test_pipe(ring)
+    };
+    result.map_err(FallbackReason::SelfTest)
 }
 
-fn test_nop(ring: &mut IoUring) -> Result<(), String> {
-    match round_trip(ring, opcode::Nop::new().build())? {
-        0 => Ok(()),
-        result => Err(format!("a no-op returned {result}")),
+fn test_nop(ring: &mut IoUring, required: Flags, polled: bool) -> Result<(), String> {
+    match round_trip(ring, opcode::Nop::new().build().flags(required))? {
+        0 => {}
+        result => return Err(format!("a no-op returned {result}")),
+    }
+    if polled || required.is_empty() {
+        return Ok(());
+    }
+    // Before Linux 5.19 a cancel may not have the flag of a registered file.
+    match round_trip(ring, opcode::AsyncCancel::new(u64::MAX).build().flags(required))? {
+        result if result == -libc::ENOENT => Ok(()),
+        result => Err(format!("a cancel that names a registered file returned {result}")),
     }
 }
 

@@ -6,7 +6,7 @@
 use io_uring::{IoUring, Probe, opcode};
 
 use super::entry;
-use crate::{op::Opcode, setup::SetupFlags};
+use crate::{op::Opcode, restriction::Restriction, setup::SetupFlags};
 
 /// A set of operations that the ring makes.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,18 @@ impl Supported {
         Supported(avoided.fold(self.0, |set, opcode| set & !(1 << *opcode as u64)))
     }
 
+    /// The same without what the loop may not do.
+    pub(super) fn within(self, restriction: Restriction) -> Supported {
+        let forbidden = Opcode::ALL.iter().filter(|opcode| !restriction.allows(**opcode));
+        Supported(forbidden.fold(self.0, |set, opcode| set & !(1 << *opcode as u64)))
+    }
+
+    /// Every operation, whether the ring has it or not.
+    #[cfg(test)]
+    pub(super) fn all() -> Supported {
+        Supported(u64::MAX)
+    }
+
     #[inline]
     pub(super) fn contains(self, opcode: Opcode) -> bool {
         self.0 & (1 << opcode as u64) != 0
@@ -43,7 +55,7 @@ impl Supported {
 }
 
 /// The kernel's `IORING_OP_*` number, for the operations that have one.
-fn kernel_code(opcode: Opcode) -> Option<u8> {
+pub(super) fn kernel_code(opcode: Opcode) -> Option<u8> {
     use io_uring::opcode as code;
     Some(match opcode {
         Opcode::Nop => code::Nop::CODE,
