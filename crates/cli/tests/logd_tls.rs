@@ -264,31 +264,6 @@ fn a_client_certificate_is_an_identity_for_names() {
     }
 }
 
-/// A request that came by TLS could be stored as lines, as one in plain was.
-#[test]
-fn http_within_tls_is_answered_and_stores_nothing() {
-    for engine in ENGINES {
-        let place = Place::new();
-        let Some(daemon) = place.start(engine, &[]) else { continue };
-        let mut honest = place.client(&daemon, None);
-        send(&mut honest, b"LOGD 1\n{\"honest\":1}\n").unwrap();
-        while answer(&mut honest) != "A 1" {}
-        let mut browser = place.client(&daemon, None);
-        let request = b"POST / HTTP/1.1\r\nHost: logs\r\nContent-Length: 3\r\n\r\n{}\n";
-        send(&mut browser, request).unwrap();
-        let mut page = String::new();
-        // Ended by TLS's own word.
-        browser.read_to_string(&mut page).unwrap();
-        assert!(page.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{page}");
-        drop((honest, browser));
-        let output = daemon.end();
-        assert_eq!(count(&output, "misdirected"), 1, "{output}");
-        assert_eq!(count(&output, "refused by TLS"), 0, "{output}");
-        assert_eq!(cat(&[], &place.log()), ["{\"honest\":1}"]);
-        assert_eq!(cat(&["--dead"], &place.log()), Vec::<String>::new());
-    }
-}
-
 #[test]
 fn a_client_certificate_is_optional_unless_it_is_required() {
     let place = Place::new();
