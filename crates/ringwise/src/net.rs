@@ -47,6 +47,7 @@ mod buffered;
 mod connection;
 mod datagram;
 mod flowing;
+mod inline;
 mod lane;
 mod listening;
 mod options;

@@ -66,7 +66,7 @@ struct Inner {
     hub: Arc<Hub>,
     setup: Setup,
     process: Arc<ProcessMark>,
-    /// Reads that the caller's thread served by itself.
+    /// What the caller's thread served by itself.
     inline_hits: Hits,
     bounced_reads: AtomicU64,
     /// It was shut down, which callers' threads have to know too.
@@ -176,7 +176,7 @@ impl Ring {
         }
     }
 
-    /// A read was served by the caller's thread.
+    /// The caller's thread served a request by itself.
     #[inline]
     pub(crate) fn count_inline_hit(&self) {
         self.0.inline_hits.count();

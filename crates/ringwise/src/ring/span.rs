@@ -1,5 +1,5 @@
 //! Spans of `tracing`: one for each operation of a ring, from its future to its last result, and one
-//! for each call by which the caller's own thread read or wrote instead.
+//! for each call that the caller's own thread made instead.
 //!
 //! A span is open as long as somebody can be given the result: it closes when the future has given
 //! it, or is dropped. What an operation is about is looked at only where somebody listens.
@@ -33,12 +33,12 @@ pub(super) fn end(span: &Span, completion: &Completion) {
     span.record("result", completion.raw_result());
 }
 
-/// Tells of what the caller's own thread read or wrote. The span is over at once: what cannot be served
+/// Tells of what the caller's own thread read, wrote, received or sent. The span is over at once: what cannot be served
 /// so is known after the call only, and is the ring's to tell.
 pub(crate) fn tell_inline(
     opcode: Opcode,
     descriptor: &Descriptor,
-    offset: u64,
+    offset: Option<u64>,
     bytes: usize,
     count: usize,
 ) {

@@ -18,7 +18,8 @@ pub struct RingStats {
     /// Times the driver was woken for an order. Orders that come while it is busy wake nobody.
     pub wakes: u64,
     /// Reads and writes of files that the caller's thread served by itself, from or into the page
-    /// cache or memory; they are in no other count.
+    /// cache or memory, and sends and receives of a [`Buffered`](crate::net::Buffered) stream that
+    /// it made by itself. They are in no other count.
     pub inline_hits: u64,
     /// Reads of direct files that were not aligned: each was made by a longer one, and a copy.
     pub bounced_reads: u64,
