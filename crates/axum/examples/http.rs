@@ -37,6 +37,7 @@ use ringwise_axum::RingListener;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    sync::oneshot,
 };
 
 #[path = "files.rs"]
@@ -113,15 +114,19 @@ fn body(size: usize) -> Vec<u8> {
 
 /// Serves until the other process closes this one's standard input.
 fn serve(name: &str, directory: PathBuf) -> Result<(), Failure> {
+    let (end, ended) = oneshot::channel();
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        std::process::exit(0);
+        end.send(())
     });
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        // Within a task, so that no thread that only waits takes part.
-        tokio::spawn(serve_on(name.to_owned(), directory)).await?
+        tokio::select! {
+            // A task, so that this thread only waits.
+            served = tokio::spawn(serve_on(name.to_owned(), directory)) => served?,
+            _ = ended => Ok(()),
+        }
     })
 }
 
