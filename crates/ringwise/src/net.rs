@@ -7,6 +7,21 @@
 //! connect, receive and send wait, so they are [`Operation`](crate::Operation)s. Sockets are closed on
 //! exec.
 //!
+//! # Which sockets for a server in tokio
+//!
+//! For hyper, axum or other code over tokio's traits, keep tokio's sockets and use ringwise for files.
+//! axum over [`Buffered`] was compared with axum over tokio's sockets, over loopback on a busy machine
+//! with two processors. These are medians of the ratios of 9 interleaved pairs, and their ranges:
+//!
+//! | body | requests/s | CPU time per request |
+//! |---|---|---|
+//! | 1 KiB | 0.80 (0.73..1.12) | 1.32 (1.20..1.43) |
+//! | 64 KiB | 0.84 (0.73..1.59) | 1.07 (0.72..1.68) |
+//! | 1 MiB | 0.93 (0.73..1.08) | 1.01 (0.74..1.54) |
+//!
+//! Files that a ring reads are faster over tokio's sockets too: 1.65 to 1.80 times the requests/s of
+//! `tokio::fs` at half of its CPU time or less. `crates/axum/examples/http.rs` makes both comparisons.
+//!
 //! # Cancel safety
 //!
 //! Every future may be dropped. No received byte and no accepted connection is lost, and a send that has
@@ -47,6 +62,7 @@ mod buffered;
 mod connection;
 mod datagram;
 mod flowing;
+mod inline;
 mod lane;
 mod listening;
 mod options;

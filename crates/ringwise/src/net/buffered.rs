@@ -1,8 +1,9 @@
 //! A stream with a buffer of its own for each direction, as programs for tokio or futures want it.
 //!
-//! Their traits lend a buffer for the time of a call; a ring needs one until the operation is over.
-//! So bytes are copied once on their way, through buffers that this type owns. Nothing that is
-//! polled and not polled again loses anything. The traits themselves are in the files beside this.
+//! Their traits lend a buffer for the time of a call. So the polling thread itself moves what the socket
+//! takes or has now, between the socket and that buffer. The ring needs a buffer until its operation is
+//! over, so what has to wait is copied once, through buffers that this type owns. Nothing that is polled
+//! and not polled again loses anything. The traits themselves are in the files beside this.
 #![cfg_attr(
     not(any(feature = "tokio", feature = "futures-io")),
     allow(dead_code, reason = "without a trait to be used by, it can only be made")
@@ -30,6 +31,9 @@ use crate::{
 
 /// A record of TLS and its frame fit into it (RFC 8446, 5.2).
 const BUFFER_BYTES: usize = 17 << 10;
+/// Calls of `futures-io` in a row before other tasks run. Tokio's traits use the budget of its tasks.
+#[cfg(feature = "futures-io")]
+const CALLS_MAX: u8 = 128;
 
 /// A stream on a ring that a [`Buffered`] can be made of: [`TcpStream`] or [`UnixStream`].
 pub trait Stream: sealed::Connected + Unpin {}
@@ -63,8 +67,26 @@ mod sealed {
 /// A write begins to be sent at once. A flush waits until the socket has taken it, and so does the next
 /// write. A shutdown (`poll_close` of futures) flushes, and ends the direction.
 ///
+/// # What goes through the ring
+///
+/// Everything that waits, and nothing else. The polling thread makes the other syscalls itself:
+///
+/// - A write is one send(2) or sendmsg(2) with `MSG_DONTWAIT` from the caller's memory, without a copy.
+///   If the socket takes less, up to 17 KiB of the rest are copied and sent through the ring.
+/// - A read is a receive on the ring and a copy. If that receive filled its buffer, the next read into at
+///   least as much memory is one recv(2) with `MSG_DONTWAIT`, without a copy.
+///
+/// If an earlier send or receive of the stream is in flight, everything goes through the ring, in order.
+/// On a simulated machine everything does.
+///
+/// The kernel never sends the caller's memory without copying it into the socket (`MSG_ZEROCOPY`). That
+/// needs memory that stays until the other end has it, which these traits do not lend.
+///
+/// # Memory
+///
 /// While a read waits, the ring holds its buffer: 17 KiB for each connection unless
-/// [`with_capacity`](Self::with_capacity) sets another size.
+/// [`with_capacity`](Self::with_capacity) sets another size. A connection whose socket is full holds as
+/// much for the rest of a write, and nothing before.
 ///
 /// # Cancel safety
 ///
@@ -102,9 +124,13 @@ pub struct Buffered<S = TcpStream> {
     left: Range<usize>,
     /// Under way, with the buffer.
     receiving: Option<Work<BufResult<usize, Buffer>>>,
+    /// The last receive filled all of its room, so more is likely to be there.
+    was_filled: bool,
     writing: Writing,
     receive_bytes: usize,
     send_bytes: usize,
+    #[cfg(feature = "futures-io")]
+    calls: u8,
 }
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -129,9 +155,12 @@ impl<S: Stream> Buffered<S> {
             received: Vec::new(),
             left: 0..0,
             receiving: None,
+            was_filled: false,
             writing: Writing::Idle(Vec::new()),
             receive_bytes: receive_bytes.max(1),
             send_bytes: send_bytes.max(1),
+            #[cfg(feature = "futures-io")]
+            calls: 0,
         }
     }
 
@@ -164,7 +193,9 @@ impl<S: Stream> Buffered<S> {
             let BufResult(result, buffer) = ready!(receive.as_mut().poll(context));
             self.receiving = None;
             self.received = Vec::from_buffer(buffer);
-            self.left = 0..*result.as_ref().unwrap_or(&0);
+            let count = *result.as_ref().unwrap_or(&0);
+            self.left = 0..count;
+            self.was_filled = count == self.receive_bytes;
             if result? == 0 {
                 break;
             }
@@ -177,7 +208,32 @@ impl<S: Stream> Buffered<S> {
         self.left.start = self.left.end.min(self.left.start + count);
     }
 
-    /// Begins to send as much as there is room for.
+    /// Lets other tasks run if this one has made many calls that may all have been served at once.
+    #[cfg(feature = "futures-io")]
+    fn poll_turn(&mut self, context: &Context<'_>) -> Poll<()> {
+        self.calls = (self.calls + 1) % CALLS_MAX;
+        if self.calls > 0 {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Whether a read into so much memory is to ask the socket before it waits.
+    fn expects_more(&self, room: usize) -> bool {
+        let is_idle = self.left.is_empty() && self.receiving.is_none();
+        is_idle && self.was_filled && room >= self.receive_bytes
+    }
+
+    /// Receives what the socket has now. Nothing if that has to be waited for.
+    fn receive_at_once(&mut self, into: &mut [u8]) -> Option<Result<usize, Error>> {
+        let room = into.len();
+        let received = self.stream.connection().receive_at_once(into);
+        self.was_filled = matches!(received, Some(Ok(count)) if count == room);
+        received
+    }
+
+    /// Sends what the socket takes now, and begins to send of the rest as much as there is room for.
     fn poll_send(
         &mut self,
         context: &mut Context<'_>,
@@ -188,17 +244,18 @@ impl<S: Stream> Buffered<S> {
             let gone = Error::new(Opcode::Send, Errno(libc::EPIPE));
             return Poll::Ready(Err(gone.advise("this direction of the stream was shut down")));
         };
-        let mut buffer = std::mem::take(buffer);
-        buffer.clear();
-        for part in parts {
-            let room = self.send_bytes - buffer.len();
-            buffer.extend_from_slice(&part[..part.len().min(room)]);
-        }
-        let count = buffer.len();
-        if count == 0 {
-            self.writing = Writing::Idle(buffer);
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        if total == 0 {
             return Poll::Ready(Ok(0));
         }
+        let sent = match self.stream.connection().send_at_once(parts) {
+            Some(Ok(sent)) if sent < total => sent,
+            Some(result) => return Poll::Ready(result),
+            None => 0,
+        };
+        let mut buffer = std::mem::take(buffer);
+        copy_after(sent, parts, &mut buffer, self.send_bytes);
+        let count = sent + buffer.len();
         let connection = self.stream.connection().clone();
         let send = async move { connection.send_all(buffer.into(), None).await };
         self.writing = Writing::Sending(Box::pin(send));
@@ -233,6 +290,17 @@ impl<S: Stream> Buffered<S> {
             Err(error) if error.errno() == libc::ENOTCONN => Poll::Ready(Ok(())),
             result => Poll::Ready(result),
         }
+    }
+}
+
+/// Copies at most `bytes` of what comes after the first `skipped` bytes of the parts.
+fn copy_after(mut skipped: usize, parts: &[IoSlice<'_>], into: &mut Vec<u8>, bytes: usize) {
+    into.clear();
+    for part in parts {
+        let start = skipped.min(part.len());
+        skipped -= start;
+        let room = bytes - into.len();
+        into.extend_from_slice(&part[start..part.len().min(start + room)]);
     }
 }
 

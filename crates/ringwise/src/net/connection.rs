@@ -24,13 +24,13 @@ use crate::{
 pub struct Connection {
     pub(super) ring: Ring,
     pub(super) socket: Descriptor,
-    lanes: Arc<Lanes>,
+    pub(super) lanes: Arc<Lanes>,
 }
 
 #[derive(Debug, Default)]
-struct Lanes {
-    receiving: Lane<Taken>,
-    sending: Lane<()>,
+pub(super) struct Lanes {
+    pub(super) receiving: Lane<Taken>,
+    pub(super) sending: Lane<()>,
 }
 
 /// Bytes that receives took out of the socket after their futures were dropped.
@@ -55,6 +55,11 @@ impl Taken {
             Err(error) if is_of_the_ring(&error) => {}
             Err(error) => self.error = Some(error),
         }
+    }
+
+    /// Whether bytes or an error are kept.
+    pub(super) fn has_some(&self) -> bool {
+        !self.bytes.is_empty() || self.error.is_some()
     }
 
     /// All that is there, or the error that came after it.
@@ -307,8 +312,7 @@ impl Connection {
             Err(lanes) => return Err(Connection { ring, socket, lanes }),
         };
         let taken = lanes.receiving.rest_mut();
-        let has_left = !taken.bytes.is_empty() || taken.error.is_some();
-        if has_left || lanes.receiving.is_under_way() || lanes.sending.is_under_way() {
+        if taken.has_some() || lanes.receiving.is_under_way() || lanes.sending.is_under_way() {
             return Err(Connection { ring, socket, lanes: Arc::new(lanes) });
         }
         Ok(socket)

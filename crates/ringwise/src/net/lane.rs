@@ -45,6 +45,20 @@ impl<T> Lane<T> {
         Entering { lane: self, number: None }
     }
 
+    /// Its turn now, if nobody is on the lane and no operation of a dropped future is under way.
+    pub(super) fn try_enter(&self) -> Option<Turn<'_, T>> {
+        let mut line = lock(&self.line);
+        if line.holder.is_some() {
+            return None;
+        }
+        line.holder = Some(line.next);
+        line.next += 1;
+        drop(line);
+        let turn = Turn { lane: self };
+        let is_clear = lock(&self.set_aside).is_none() && lock(&self.flow).is_none();
+        is_clear.then_some(turn)
+    }
+
     /// What was left, when nobody else can reach the lane.
     pub(super) fn rest_mut(&mut self) -> &mut T {
         self.rest.get_mut().unwrap_or_else(PoisonError::into_inner)
@@ -250,6 +264,25 @@ mod tests {
         assert!(pin!(lane.enter()).poll(&mut context).is_pending());
         assert!(waiting[1].as_mut().poll(&mut context).is_pending());
         assert!(waiting[0].as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn a_turn_now_is_one_among_others() {
+        let lane = Lane::<()>::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let first = lane.try_enter().expect("nobody else is there");
+        assert!(lane.try_enter().is_none());
+        let mut second = Box::pin(lane.enter());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        drop(first);
+        // The turn is of the one who waited, who has not seen that yet.
+        assert!(lane.try_enter().is_none());
+        let Poll::Ready(turn) = second.as_mut().poll(&mut context) else {
+            panic!("its turn has come");
+        };
+        drop(turn);
+        assert!(lane.try_enter().is_some());
+        assert!(lane.try_enter().is_some(), "the turn before is over");
     }
 
     #[test]

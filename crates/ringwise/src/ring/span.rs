@@ -1,5 +1,5 @@
 //! Spans of `tracing`: one for each operation of a ring, from its future to its last result, and
-//! one for each read or write that the caller's own thread made instead.
+//! one for each syscall that the caller's own thread made instead.
 //!
 //! A span closes when the future has returned the result, or is dropped. The fields of a span are
 //! computed only if somebody subscribes to it.
@@ -33,12 +33,12 @@ pub(super) fn end(span: &Span, completion: &Completion) {
     span.record("result", completion.raw_result());
 }
 
-/// Reports a read or write by the caller's own thread. The span closes at once: only after the call
-/// it is known whether the thread could serve the request. If not, the ring reports it.
+/// Reports a read, write, receive or send by the caller's own thread. The span closes at once: only
+/// after the call it is known whether the thread could serve the request. If not, the ring reports it.
 pub(crate) fn tell_inline(
     opcode: Opcode,
     descriptor: &Descriptor,
-    offset: u64,
+    offset: Option<u64>,
     bytes: usize,
     count: usize,
 ) {

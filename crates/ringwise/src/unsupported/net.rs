@@ -178,6 +178,9 @@ macro_rules! polled {
 polled! { self
     [fn poll_received(&mut self, context: &mut Context<'_>) -> Poll<Result<&[u8], Error>>]
     [fn take_received(&mut self, count: usize)]
+    [fn poll_turn(&mut self, context: &Context<'_>) -> Poll<()>]
+    [fn expects_more(&self, room: usize) -> bool]
+    [fn receive_at_once(&mut self, into: &mut [u8]) -> Option<Result<usize, Error>>]
     [fn poll_send(&mut self, context: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<Result<usize, Error>>]
     [fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>>]
     [fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>>]

@@ -154,6 +154,128 @@ mod for_tokio {
         });
     }
 
+    /// What the socket takes at once makes no operation: one syscall for a write, however many parts it has.
+    #[test]
+    fn a_write_that_fits_makes_no_operation() {
+        everywhere(|ring| async move {
+            let (client, server) = pair(&ring).await;
+            let mut client = Buffered::new(client);
+            let before = ring.stats();
+            client.write_all(&pattern(0, 20_000)).await.unwrap();
+            let parts = [pattern(20_000, 100), pattern(20_100, 1000)];
+            let parts = [&parts[0], &parts[1]].map(|part| std::io::IoSlice::new(part));
+            assert_eq!(client.write_vectored(&parts).await.unwrap(), 1100);
+            client.flush().await.unwrap();
+            let after = ring.stats();
+            assert_eq!(after.submitted, before.submitted);
+            assert_eq!(after.inline_hits, before.inline_hits + 2);
+            let mut received = vec![0; 21_100];
+            Buffered::new(server).read_exact(&mut received).await.unwrap();
+            assert!(received == pattern(0, 21_100));
+        });
+    }
+
+    /// A send of the stream itself is in flight, or was dropped in flight.
+    #[test]
+    fn a_write_does_not_overtake_a_send() {
+        // More than the sockets of both ends hold while nobody reads.
+        const MUCH: usize = 8 << 20;
+        for is_dropped in [false, true] {
+            everywhere(move |ring| async move {
+                let (client, server) = pair(&ring).await;
+                let mut writer = Buffered::new(client.clone());
+                let bytes = pattern(0, MUCH + 100_000);
+                let mut send = Some(Box::pin(client.send_all(bytes[..MUCH].to_vec())));
+                let polled = super::super::poll_once(send.as_mut().unwrap().as_mut());
+                assert!(polled.is_pending());
+                if is_dropped {
+                    send = None;
+                }
+                let send = async {
+                    if let Some(send) = send {
+                        send.await.0.unwrap();
+                    }
+                };
+                let write = async {
+                    writer.write_all(&bytes[MUCH..]).await.unwrap();
+                    writer.shutdown().await.unwrap();
+                };
+                let mut received = Vec::new();
+                let mut server = Buffered::new(server);
+                let (_, (), read) = tokio::join!(send, write, server.read_to_end(&mut received));
+                assert_eq!(read.unwrap(), MUCH + 100_000);
+                assert!(received == bytes);
+            });
+        }
+    }
+
+    /// After a receive that filled its buffer the rest is read into the caller's memory, in order.
+    #[test]
+    fn a_read_of_much_goes_on_without_the_ring() {
+        everywhere(|ring| async move {
+            const LEN: usize = 100_000;
+            let (client, server) = pair(&ring).await;
+            client.send_all(pattern(0, LEN)).await.0.unwrap();
+            let mut server = Buffered::with_capacity(server, 700, 700);
+            let before = ring.stats();
+            let mut received = vec![0; LEN];
+            // The first is less than the stream's own buffer, which holds the rest of that receive.
+            server.read_exact(&mut received[..10]).await.unwrap();
+            server.read_exact(&mut received[10..]).await.unwrap();
+            assert!(received == pattern(0, LEN));
+            assert!(ring.stats().inline_hits > before.inline_hits);
+            // What is kept for the stream from a dropped receive comes first too.
+            let mut waiting = Box::pin(server.get_ref().recv(vec![0; 10]));
+            assert!(super::super::poll_once(waiting.as_mut()).is_pending());
+            client.send_all(pattern(LEN, 10)).await.0.unwrap();
+            drop(waiting);
+            client.send_all(pattern(LEN + 10, LEN)).await.0.unwrap();
+            client.shutdown(ringwise::net::Shutdown::Write).await.unwrap();
+            let mut rest = Vec::new();
+            server.read_to_end(&mut rest).await.unwrap();
+            assert!(rest == pattern(LEN, LEN + 10));
+        });
+    }
+
+    /// A failure that the socket tells once is told by the write that meets it.
+    #[test]
+    fn a_write_tells_of_a_reset() {
+        everywhere(|ring| async move {
+            let (client, server) = pair(&ring).await;
+            let mut client = Buffered::new(client);
+            server.set_reset_on_close().unwrap();
+            server.close().await.unwrap();
+            let failed = loop {
+                if let Err(error) = client.write_all(b"more").await {
+                    break error;
+                }
+            };
+            assert_eq!(failed.kind(), std::io::ErrorKind::ConnectionReset);
+            let failed = client.write_all(b"more").await.unwrap_err();
+            assert_eq!(failed.kind(), std::io::ErrorKind::BrokenPipe);
+        });
+    }
+
+    /// Writes that never wait use up the task's budget, so that others run.
+    #[test]
+    fn a_task_that_need_not_wait_lets_others_run() {
+        on_tokio(|ring| async move {
+            let (client, _server) = pair(&ring).await;
+            let mut client = Buffered::new(client);
+            let written = std::future::poll_fn(|context| {
+                for count in 0..1000 {
+                    let written = Pin::new(&mut client).poll_write(context, b"x");
+                    if written.is_pending() {
+                        assert!(!tokio::task::coop::has_budget_remaining());
+                        return Poll::Ready(count);
+                    }
+                }
+                Poll::Ready(1000)
+            });
+            assert!((1..1000).contains(&written.await));
+        });
+    }
+
     #[test]
     fn tls_runs_over_it() {
         on_tokio(|ring| async move {
@@ -258,6 +380,27 @@ mod for_futures {
             };
             futures::future::join3(echo, ask, read).await;
             assert!(answer == pattern(0, TOTAL));
+        });
+    }
+
+    /// Writes that never wait let other tasks run now and then.
+    #[test]
+    fn a_task_that_need_not_wait_lets_others_run() {
+        use std::{pin::Pin, task::Poll};
+
+        use futures::AsyncWrite;
+
+        everywhere(|ring| async move {
+            let (client, _server) = pair(&ring).await;
+            let mut client = Buffered::new(client);
+            let written = std::future::poll_fn(|context| {
+                let mut write =
+                    |_: &i32| Pin::new(&mut client).poll_write(context, b"x").is_pending();
+                Poll::Ready((0..300).find(&mut write))
+            });
+            assert!(written.await.is_some_and(|count| count > 0));
+            // The call that let others run has written nothing, and the next one goes on.
+            client.write_all(b"x").await.unwrap();
         });
     }
 

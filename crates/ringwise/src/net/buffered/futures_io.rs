@@ -19,6 +19,12 @@ impl<S: Stream> AsyncRead for Buffered<S> {
         if into.is_empty() {
             return Poll::Ready(Ok(0));
         }
+        ready!(self.poll_turn(context));
+        if self.expects_more(into.len())
+            && let Some(received) = self.receive_at_once(into)
+        {
+            return Poll::Ready(received.map_err(io::Error::from));
+        }
         let received = ready!(self.poll_received(context))?;
         let count = received.len().min(into.len());
         into[..count].copy_from_slice(&received[..count]);
@@ -39,11 +45,11 @@ impl<S: Stream> AsyncBufRead for Buffered<S> {
 
 impl<S: Stream> AsyncWrite for Buffered<S> {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_send(context, &[IoSlice::new(bytes)]).map_err(io::Error::from)
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -51,6 +57,7 @@ impl<S: Stream> AsyncWrite for Buffered<S> {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_turn(context));
         self.poll_send(context, parts).map_err(io::Error::from)
     }
 

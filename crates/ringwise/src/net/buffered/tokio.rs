@@ -1,4 +1,7 @@
 //! Tokio's traits of streams, over [`Buffered`].
+//!
+//! Reads and writes that need no waiting use up the task's budget, as those of tokio's sockets do, so that a
+//! task with a fast peer lets others run.
 
 use std::{
     io::{self, IoSlice},
@@ -6,9 +9,15 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf},
+    task::coop,
+};
 
 use super::{Buffered, Stream};
+
+/// The most that one recv(2) is asked for: memory that the caller has not initialised is zeroed before.
+const AT_ONCE_BYTES_MAX: usize = 64 << 10;
 
 impl<S: Stream> AsyncRead for Buffered<S> {
     fn poll_read(
@@ -19,10 +28,20 @@ impl<S: Stream> AsyncRead for Buffered<S> {
         if into.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
+        let budget = ready!(coop::poll_proceed(context));
+        if self.expects_more(into.remaining()) {
+            let room = into.remaining().min(AT_ONCE_BYTES_MAX);
+            if let Some(received) = self.receive_at_once(into.initialize_unfilled_to(room)) {
+                budget.made_progress();
+                into.advance(received?);
+                return Poll::Ready(Ok(()));
+            }
+        }
         let received = ready!(self.poll_received(context))?;
         let count = received.len().min(into.remaining());
         into.put_slice(&received[..count]);
         self.take_received(count);
+        budget.made_progress();
         Poll::Ready(Ok(()))
     }
 }
@@ -39,11 +58,11 @@ impl<S: Stream> AsyncBufRead for Buffered<S> {
 
 impl<S: Stream> AsyncWrite for Buffered<S> {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_send(context, &[IoSlice::new(bytes)]).map_err(io::Error::from)
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -51,7 +70,10 @@ impl<S: Stream> AsyncWrite for Buffered<S> {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_send(context, parts).map_err(io::Error::from)
+        let budget = ready!(coop::poll_proceed(context));
+        let written = ready!(self.poll_send(context, parts));
+        budget.made_progress();
+        Poll::Ready(written.map_err(io::Error::from))
     }
 
     fn is_write_vectored(&self) -> bool {

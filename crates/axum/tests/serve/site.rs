@@ -1,0 +1,50 @@
+//! The server of files of the how-to page.
+
+use axum::serve;
+use ringwise::Ring;
+
+use crate::{answer, ask, blocking, connect, files, pattern};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_served_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner = directory.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    std::fs::create_dir(inner.join("deep")).unwrap();
+    std::fs::write(directory.path().join("secret"), "secret").unwrap();
+    std::fs::write(inner.join("empty"), "").unwrap();
+    // Several chunks, and a part of one.
+    let large = pattern(0, 4 * files::CHUNK + 7);
+    std::fs::write(inner.join("deep/large"), &large).unwrap();
+    let site = files::Site { ring: Ring::new().unwrap(), directory: inner };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async { serve(listener, files::router(site)).await });
+    let get = |path: &'static str| {
+        blocking(move || {
+            let mut stream = connect(address);
+            ask(&mut stream, path);
+            answer(&mut stream)
+        })
+    };
+    let (head, body) = get("/deep/large").await;
+    assert!(head.contains("content-length: 1048583"), "{head}");
+    assert!(body == large);
+    let (head, body) = get("/empty").await;
+    assert!(head.starts_with("HTTP/1.1 200") && body.is_empty(), "{head}");
+    for path in [
+        "/../secret",
+        "/%2e%2e/secret",
+        "/..%2fsecret",
+        "/%2Fetc%2Fpasswd",
+        "/missing",
+        "/deep",
+        "/a%00b",
+    ] {
+        let (head, body) = get(path).await;
+        assert!(head.starts_with("HTTP/1.1 404"), "{path}: {head}");
+        assert!(body.is_empty(), "{path}");
+    }
+    server.abort();
+    let _ = server.await;
+}
