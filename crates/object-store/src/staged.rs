@@ -114,8 +114,7 @@ pub(crate) async fn put(
     ring: &Ring,
     root: &Arc<Root>,
     location: &Path,
-    payload: PutPayload,
-    attributes: Attributes,
+    (payload, attributes): (PutPayload, Attributes),
     how: Publication,
 ) -> Result<PutResult> {
     let (ring, root, location) = (ring.clone(), root.clone(), location.clone());

@@ -185,8 +185,8 @@ impl ObjectStore for RingFileSystem {
         if !self.attributes && !opts.attributes.is_empty() {
             return self.refuse("`put_opts` with attributes");
         }
-        let (how, attributes) = (self.publication(replaces), opts.attributes);
-        staged::put(&self.ring, &self.root, location, payload, attributes, how).await
+        let (how, content) = (self.publication(replaces), (payload, opts.attributes));
+        staged::put(&self.ring, &self.root, location, content, how).await
     }
 
     async fn put_multipart_opts(
