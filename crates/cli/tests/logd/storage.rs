@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
+    net::Shutdown,
     path::Path,
     process::Command,
     thread,
@@ -396,6 +397,9 @@ fn a_full_batch_waits_for_the_one_before() {
                     for line in 0..LINES {
                         stream.write_all(format!("[{sender},{line}]\n").as_bytes()).unwrap();
                     }
+                    // Whoever is not accepted yet when the daemon ends has nothing stored.
+                    stream.shutdown(Shutdown::Write).unwrap();
+                    stream.read_to_end(&mut Vec::new()).unwrap();
                 });
             }
         });
