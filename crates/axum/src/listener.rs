@@ -14,7 +14,7 @@ use ringwise::{
 /// As long as axum's own listeners wait.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Accepts the connections of a ring's TCP listener for [`axum::serve`].
+/// Accepts the connections of a ring's TCP listener for [`axum::serve()`].
 ///
 /// If an accept fails because descriptors or memory are short, it reports an error to `tracing`, waits for a
 /// second and accepts again, as axum's own listeners do. If the ring was shut down, it waits forever, so

@@ -11,15 +11,16 @@
 //!
 //! For hyper, axum or other code over tokio's traits, keep tokio's sockets and use ringwise for files.
 //! axum over [`Buffered`] was compared with axum over tokio's sockets, over loopback on a busy machine
-//! with two processors. These are medians of the ratios of 9 interleaved pairs, and their ranges:
+//! with two processors. Each figure is the median of the ratios of 9 interleaved pairs, with their range,
+//! in two runs:
 //!
 //! | body | requests/s | CPU time per request |
 //! |---|---|---|
-//! | 1 KiB | 0.80 (0.73..1.12) | 1.32 (1.20..1.43) |
-//! | 64 KiB | 0.84 (0.73..1.59) | 1.07 (0.72..1.68) |
-//! | 1 MiB | 0.93 (0.73..1.08) | 1.01 (0.74..1.54) |
+//! | 1 KiB | 0.80 (0.73..1.12), 0.79 (0.30..1.18) | 1.32 (1.20..1.43), 1.32 (1.22..2.86) |
+//! | 64 KiB | 0.84 (0.73..1.59), 0.78 (0.58..0.96) | 1.07 (0.72..1.68), 1.45 (1.00..2.34) |
+//! | 1 MiB | 0.93 (0.73..1.08), 1.04 (0.94..1.36) | 1.01 (0.74..1.54), 0.99 (0.94..1.14) |
 //!
-//! Files that a ring reads are faster over tokio's sockets too: 1.65 to 1.80 times the requests/s of
+//! Files that a ring reads are faster over tokio's sockets too: 1.65 to 2.29 times the requests/s of
 //! `tokio::fs` at half of its CPU time or less. `crates/axum/examples/http.rs` makes both comparisons.
 //!
 //! # Cancel safety

@@ -224,16 +224,22 @@ mod for_tokio {
             server.read_exact(&mut received[10..]).await.unwrap();
             assert!(received == pattern(0, LEN));
             assert!(ring.stats().inline_hits > before.inline_hits);
-            // What is kept for the stream from a dropped receive comes first too.
-            let mut waiting = Box::pin(server.get_ref().recv(vec![0; 10]));
+            // What is kept for the stream from a dropped receive comes first too: more than one buffer of it.
+            let mut waiting = Box::pin(server.get_ref().recv(vec![0; 2000]));
             assert!(super::super::poll_once(waiting.as_mut()).is_pending());
-            client.send_all(pattern(LEN, 10)).await.0.unwrap();
+            let before = ring.stats().local.completed;
+            client.send_all(pattern(LEN, 2000)).await.0.unwrap();
+            // The send and the receive.
+            while ring.stats().local.completed < before + 2 {
+                super::super::yield_now().await;
+            }
             drop(waiting);
-            client.send_all(pattern(LEN + 10, LEN)).await.0.unwrap();
+            client.send_all(pattern(LEN + 2000, LEN)).await.0.unwrap();
             client.shutdown(ringwise::net::Shutdown::Write).await.unwrap();
-            let mut rest = Vec::new();
-            server.read_to_end(&mut rest).await.unwrap();
-            assert!(rest == pattern(LEN, LEN + 10));
+            let mut rest = vec![0; LEN + 2000];
+            server.read_exact(&mut rest).await.unwrap();
+            assert!(rest == pattern(LEN, LEN + 2000));
+            assert_eq!(server.read(&mut rest).await.unwrap(), 0);
         });
     }
 
