@@ -304,7 +304,9 @@ fn damage_that_is_no_torn_end_is_an_error_with_its_place() {
             let (segment, bytes) = three_commits(&place).await;
             let path: PathBuf = place.path(&segment);
             let len = (bytes.len() - 28) / 3;
-            for (at, frame) in [(0, 0), (20, 0), (29, 28), (28 + len - 1, 28), (28 + len + 14, 28 + len)] {
+            for (at, frame) in
+                [(0, 0), (20, 0), (29, 28), (28 + len - 1, 28), (28 + len + 14, 28 + len)]
+            {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 0x10;
                 place.write(&segment, &damaged);
@@ -483,7 +485,7 @@ fn what_is_found_after_a_failed_sync_is_made_durable() {
             journal.append([1; 3000]).await.unwrap();
             simulation.inject(Fault::Io, When::nth(1).of(Opcode::Sync));
             journal.append([2; 3000]).await.unwrap_err();
-            journal.close().await.unwrap();
+            assert!(journal.close().await.is_err());
             let (journal, _) = open(&place, small()).await;
             read_all(&journal, 0).await
         });

@@ -124,9 +124,9 @@ impl Frame {
     pub(super) fn has_later(bytes: &[u8], salt: u64, first: u64) -> bool {
         // No segment has more records, and few bytes have a number in this range by chance.
         let is_near = |number: u64| number > first && number - first <= u64::from(u32::MAX);
-        bytes.windows(FRAME_BYTES).any(|header| {
-            is_near(u64_at(header, 0)) && Frame::parse(header, salt).is_some()
-        })
+        bytes
+            .windows(FRAME_BYTES)
+            .any(|header| is_near(u64_at(header, 0)) && Frame::parse(header, salt).is_some())
     }
 
     /// Its bytes, header and records.

@@ -310,8 +310,8 @@ impl<W: Commit> Place<'_, W> {
         }
         let ticket = ticket.unwrap_or_else(|| state.next_ticket());
         let is_first = state.at_door.first_key_value().is_none_or(|(first, _)| *first == ticket);
-        let has_room = state.gathered.is_empty()
-            || state.gathered.len_with(record) <= self.queue.bytes_max;
+        let has_room =
+            state.gathered.is_empty() || state.gathered.len_with(record) <= self.queue.bytes_max;
         if !(is_first && has_room) {
             self.stage = Stage::AtDoor(ticket);
             let old = state.at_door.insert(ticket, Some(waker));
