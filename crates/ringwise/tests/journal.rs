@@ -20,7 +20,7 @@ use futures::{
 };
 use rings::{Place, places, real_places, simulated};
 use ringwise::{
-    ErrorKind, Opcode, Ring,
+    Error, ErrorKind, Opcode, Ring,
     fs::{Journal, JournalOptions, Recovery, create_dir, read_dir, remove_file},
     sim::{Fault, Simulation, When},
 };
@@ -341,7 +341,8 @@ fn a_segment_before_the_last_may_not_be_torn() {
                 let mut found = 0;
                 let error = loop {
                     match records.next_record().await {
-                        Ok(record) => found += usize::from(record.is_some()),
+                        Ok(Some(_)) => found += 1,
+                        Ok(None) => panic!("{}: {cut} bytes are missing", place.name),
                         Err(error) => break error,
                     }
                 };
@@ -383,47 +384,47 @@ fn random_damage_is_never_taken_for_records() {
             place.write(name, bytes);
         }
         let (bytes, name) = &files[random.usize(..files.len())];
-        let mut bytes = bytes.clone();
-        match random.u8(..4) {
-            0 => bytes.truncate(random.usize(..bytes.len())),
-            1 => bytes.extend((0..random.usize(1..100)).map(|_| random.u8(..))),
-            2 => {
-                let (from, to) = (random.usize(..bytes.len()), random.usize(..bytes.len()));
-                bytes.copy_within(from.min(to)..from.max(to), from.min(to) / 2);
-            }
-            _ => {
-                let at = random.usize(..bytes.len());
-                bytes[at] ^= random.u8(1..);
-            }
+        place.write(name, &changed(bytes.clone(), &mut random));
+        let opened = block_on(Journal::open(&place.ring, place.path(NAME), small()));
+        let Ok((journal, recovery)) = opened else {
+            assert_eq!(opened.unwrap_err().kind(), ErrorKind::Corrupt);
+            damaged += 1;
+            continue;
+        };
+        let (found, ended) = block_on(read_until_damage(&journal));
+        assert!(told.starts_with(&found), "{found:?}");
+        match ended {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}"),
+            Ok(()) => assert_eq!(found.len() as u64, recovery.records.end),
         }
-        place.write(name, &bytes);
-        block_on(async {
-            match Journal::open(&place.ring, place.path(NAME), small()).await {
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-                    damaged += 1;
-                }
-                Ok((journal, recovery)) => {
-                    let mut records = journal.records(0);
-                    let mut found = Vec::new();
-                    let ended = loop {
-                        match records.next_record().await {
-                            Ok(Some(record)) => found.push((record.number, record.bytes)),
-                            ended => break ended.map(drop),
-                        }
-                    };
-                    assert!(told.starts_with(&found), "{found:?}");
-                    match ended {
-                        Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}"),
-                        Ok(()) => assert_eq!(found.len() as u64, recovery.records.end),
-                    }
-                    whole += usize::from(found == told);
-                    torn += usize::from(recovery.torn.is_some());
-                }
-            }
-        });
+        whole += usize::from(found == told);
+        torn += usize::from(recovery.torn.is_some());
     }
     assert!(whole > 0 && torn > 0 && damaged > 0, "{whole}, {torn}, {damaged}");
+}
+
+/// Cuts it, lengthens it, moves a part of it or changes a byte.
+fn changed(mut bytes: Vec<u8>, random: &mut fastrand::Rng) -> Vec<u8> {
+    let (one, other) = (random.usize(..bytes.len()), random.usize(..bytes.len()));
+    match random.u8(..4) {
+        0 => bytes.truncate(one),
+        1 => bytes.extend((0..random.usize(1..100)).map(|_| random.u8(..))),
+        2 => bytes.copy_within(one.min(other)..one.max(other), one.min(other) / 2),
+        _ => bytes[one] ^= random.u8(1..),
+    }
+    bytes
+}
+
+/// The records up to the first error, and that.
+async fn read_until_damage(journal: &Journal) -> (Vec<(u64, Vec<u8>)>, Result<(), Error>) {
+    let mut records = journal.records(0);
+    let mut found = Vec::new();
+    loop {
+        match records.next_record().await {
+            Ok(Some(record)) => found.push((record.number, record.bytes)),
+            ended => return (found, ended.map(drop)),
+        }
+    }
 }
 
 #[test]
