@@ -20,6 +20,7 @@ mod filesystem;
 #[cfg(feature = "futures-io")]
 mod futures_io;
 mod inline;
+mod journal;
 mod nature;
 #[cfg(feature = "tokio")]
 mod tokio;
@@ -34,6 +35,7 @@ pub use directory::{
     DirEntry, ReadDir, canonicalize, create_dir_all, read_dir, read_link, remove_dir_all,
 };
 pub use file::File;
+pub use journal::{Journal, JournalOptions, Record, Records, Recovery, TornTail};
 
 use crate::{
     buf::{BufResult, OwnedBuffer},

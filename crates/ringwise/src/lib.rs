@@ -28,6 +28,7 @@
 //! |---|---|
 //! | read and write files from async tasks | [`fs::File`], or [`fs::read`] and [`fs::write`] for whole files |
 //! | use tokio's or futures' stream traits on a file | [`fs::Cursor`]; [`fs::File::chunks`] reads ahead |
+//! | append records durably from many tasks | [`fs::Journal`] |
 //! | write and sync in a fixed order | [`fs::File::write_durable_at`], [`fs::File::chain`] |
 //! | serve or connect from async tasks | [`net::TcpListener`], [`net::TcpStream`], [`net::UnixStream`], [`net::UdpSocket`] |
 //! | run hyper, rustls or other code for streams | [`net::Buffered`] |
