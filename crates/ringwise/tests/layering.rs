@@ -19,13 +19,14 @@ use std::{
 const LINES_MAX: usize = 700;
 
 /// What each crate may depend on, of those in this workspace.
-const DIRECTIONS: [(&str, &[&str]); 11] = [
+const DIRECTIONS: [(&str, &[&str]); 12] = [
     ("ringwise", &[]),
     ("ringwise-measure", &[]),
     ("ringwise-doctor", &["ringwise", "ringwise-measure"]),
     ("ringwise-cp", &["ringwise", "ringwise-measure"]),
     ("ringwise-serve", &["ringwise"]),
     ("ringwise-object-store", &["ringwise"]),
+    ("ringwise-parquet", &["ringwise"]),
     ("ringwise-echo", &["ringwise", "ringwise-measure", "ringwise-serve"]),
     // What it measures it must not be made of.
     ("ringwise-load", &["ringwise-measure"]),
