@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
 use bytes::Bytes;
 use futures::{FutureExt, TryFutureExt, TryStreamExt, future::BoxFuture};
 use object_store::{ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path as Location};
