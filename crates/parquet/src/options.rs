@@ -56,8 +56,7 @@ impl ParquetFileOptions {
     /// Reads past the page cache (`O_DIRECT`). Each read takes the whole blocks that its range touches. Off
     /// unless set.
     ///
-    /// Turn it on for a scan of files that are larger than memory and are read once. Every other read is slower,
-    /// because nothing keeps what was read before.
+    /// Nothing keeps what was read, so a second read goes to the device again. Measure before you turn it on.
     pub fn direct(mut self, direct: bool) -> Self {
         self.direct = direct;
         self
