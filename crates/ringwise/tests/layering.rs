@@ -27,6 +27,7 @@ const DIRECTIONS: [(&str, &[&str]); 12] = [
     ("ringwise-serve", &["ringwise"]),
     ("ringwise-object-store", &["ringwise"]),
     ("ringwise-axum", &["ringwise"]),
+    ("ringwise-parquet", &["ringwise"]),
     ("ringwise-echo", &["ringwise", "ringwise-measure", "ringwise-serve"]),
     // What it measures it must not be made of.
     ("ringwise-load", &["ringwise-measure"]),

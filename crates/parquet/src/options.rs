@@ -1,0 +1,105 @@
+//! How a file is opened and read.
+
+use std::path::Path;
+
+use ringwise::{OpenOptions, Ring, fs::File};
+
+use crate::{
+    cache::MetadataCache,
+    error::Error,
+    file::{ParquetFile, Setting},
+    source::Source,
+    version::Version,
+};
+
+/// The kernel reads whole pages, so a shorter gap mostly lies in pages that are read anyway.
+const GAP_BYTES: u64 = 4096;
+
+/// How Parquet files are opened and read.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::Ring;
+/// use ringwise_parquet::ParquetFileOptions;
+///
+/// # let runtime = tokio::runtime::Runtime::new().unwrap();
+/// # runtime.block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("table.parquet");
+/// # std::fs::write(&path, "")?;
+/// let file = ParquetFileOptions::new().gap(64 << 10).open(&Ring::new()?, &path).await?;
+/// assert_eq!(file.path(), path);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing until a file is opened"]
+pub struct ParquetFileOptions {
+    direct: bool,
+    gap_bytes: u64,
+    cache: Option<MetadataCache>,
+}
+
+impl Default for ParquetFileOptions {
+    fn default() -> ParquetFileOptions {
+        ParquetFileOptions { direct: false, gap_bytes: GAP_BYTES, cache: None }
+    }
+}
+
+impl ParquetFileOptions {
+    /// Buffered reads, a gap of 4096 bytes, and a metadata cache for each file that is opened.
+    pub fn new() -> ParquetFileOptions {
+        ParquetFileOptions::default()
+    }
+
+    /// Reads past the page cache (`O_DIRECT`). Each read takes the whole blocks that its range touches. Off
+    /// unless set.
+    ///
+    /// Nothing keeps what was read, so a second read goes to the device again. Measure before you turn it on.
+    pub fn direct(mut self, direct: bool) -> Self {
+        self.direct = direct;
+        self
+    }
+
+    /// Sets how far apart two ranges of a request may be to become one read, in bytes. The bytes between them are
+    /// read too. 4096 unless set.
+    ///
+    /// Ranges that do not overlap become one read only if it is not longer than 1 MiB. The parts of one read share
+    /// its memory, which is freed with the last of them.
+    pub fn gap(mut self, bytes: u64) -> Self {
+        self.gap_bytes = bytes;
+        self
+    }
+
+    /// Sets the cache that keeps the metadata of the files. Each file has its own unless set.
+    pub fn cache(mut self, cache: &MetadataCache) -> Self {
+        self.cache = Some(cache.clone());
+        self
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Os`] with the reason why the file cannot be opened. `EINVAL` if its file system has no direct reads
+    /// and they were asked for. `InvalidInput` if it is not a regular file.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the file is closed.
+    pub async fn open(&self, ring: &Ring, path: impl AsRef<Path>) -> Result<ParquetFile, Error> {
+        let path = path.as_ref();
+        let options = OpenOptions::new().read(true).direct(self.direct);
+        let opened = File::open(ring, path, options).await;
+        let file = opened.map_err(|error| Error::os(path, None, error))?;
+        let version = Version::of(&file).map_err(|error| Error::os(path, None, error))?;
+        let source = match self.direct {
+            false => Source::buffered(file),
+            true => Source::direct(file).await.map_err(|error| Error::os(path, None, error))?,
+        };
+        let cache = self.cache.clone().unwrap_or_else(|| MetadataCache::new(1));
+        let setting = Setting { path: path.to_owned(), gap_bytes: self.gap_bytes, cache };
+        Ok(ParquetFile::new(source, version, setting))
+    }
+}

@@ -1,0 +1,114 @@
+//! Files that change while they are open.
+
+use std::{fs, io::Write, time::SystemTime};
+
+use futures::TryStreamExt;
+use parquet::arrow::{ParquetRecordBatchStreamBuilder, async_reader::AsyncFileReader};
+use ringwise::BackendChoice;
+use ringwise_parquet::{Error, MetadataCache, ParquetFile, ParquetFileOptions};
+
+use crate::{
+    open_direct, own, place, ring,
+    table::{self, Query, ROWS},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_written_anew_is_read_anew() {
+    let (_directory, path) = place();
+    table::write(&path, ROWS);
+    let mut file = ParquetFile::open(&ring(BackendChoice::Auto), &path).await.unwrap();
+    let mut other = file.clone();
+    let old = file.get_metadata(None).await.unwrap();
+    other.get_metadata(None).await.unwrap();
+
+    table::write(&path, ROWS / 2);
+    let error = own(other.get_bytes(4..9).await);
+    assert!(matches!(error, Error::Changed { .. }), "{error}");
+    assert!(error.to_string().contains("table.parquet: bytes 4..9: the file was changed"));
+    let new = file.get_metadata(None).await.unwrap();
+    assert_eq!(old.file_metadata().num_rows(), ROWS as i64);
+    assert_eq!(new.file_metadata().num_rows(), ROWS as i64 / 2);
+    assert_eq!(file.len(), fs::metadata(&path).unwrap().len());
+    assert_eq!((file.cache().loads(), file.cache().hits()), (2, 1));
+    let batches = table::read(file, &Query::all()).await.unwrap();
+    assert!(table::are_the_table(&batches, &table::table(ROWS / 2)));
+
+    // The other handle still has the old version, until it asks for metadata too.
+    assert!(matches!(own(other.get_bytes(4..9).await), Error::Changed { .. }));
+    other.get_metadata(None).await.unwrap();
+    assert_eq!(other.get_bytes(0..4).await.unwrap(), "PAR1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_keeps_the_length_is_seen_by_its_time() {
+    let (_directory, path) = place();
+    table::write(&path, ROWS);
+    let mut file = ParquetFile::open(&ring(BackendChoice::Auto), &path).await.unwrap();
+    file.get_metadata(None).await.unwrap();
+    let before = SystemTime::UNIX_EPOCH;
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_modified(before).unwrap();
+    assert!(matches!(own(file.get_bytes(0..4).await), Error::Changed { .. }));
+    file.get_metadata(None).await.unwrap();
+    assert_eq!(file.get_bytes(0..4).await.unwrap(), "PAR1");
+    assert_eq!((file.cache().loads(), file.cache().hits()), (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_replaced_is_read_as_it_was() {
+    let (directory, path) = place();
+    table::write(&path, ROWS);
+    let (ring, cache) = (ring(BackendChoice::Auto), MetadataCache::new(10));
+    let options = ParquetFileOptions::new().cache(&cache);
+    let mut old = options.open(&ring, &path).await.unwrap();
+    old.get_metadata(None).await.unwrap();
+    let next = directory.path().join("next");
+    table::write(&next, ROWS / 3);
+    fs::rename(&next, &path).unwrap();
+
+    let new = options.open(&ring, &path).await.unwrap();
+    assert_eq!(table::rows(&table::read(new, &Query::all()).await.unwrap()), ROWS / 3);
+    assert_eq!(table::rows(&table::read(old, &Query::all()).await.unwrap()), ROWS);
+    assert_eq!((cache.loads(), cache.hits()), (2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_cut_is_an_error() {
+    let (_directory, path) = place();
+    let ring = ring(BackendChoice::Auto);
+    for is_direct in [false, true] {
+        table::write(&path, ROWS);
+        let file = ParquetFile::open(&ring, &path).await.unwrap();
+        let direct = if is_direct { open_direct(&ring, &path).await } else { None };
+        let mut file = direct.unwrap_or(file);
+        let len = file.len();
+        let builder = ParquetRecordBatchStreamBuilder::new(file.clone()).await.unwrap();
+        let mut stream = builder.build().unwrap();
+        assert!(stream.try_next().await.unwrap().is_some());
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(len / 2).unwrap();
+
+        let range = len / 2 - 10..len / 2 + 10;
+        let error = own(file.get_byte_ranges(vec![0..4, range.clone()]).await);
+        assert!(matches!(&error, Error::Changed { path: own, .. } if *own == path), "{error}");
+        let error = own(file.get_bytes(range).await);
+        assert!(matches!(error, Error::Changed { .. }), "{error}");
+        let rest: Result<Vec<_>, _> = stream.try_collect().await;
+        assert!(rest.is_err_and(|error| error.to_string().contains("table.parquet: bytes ")));
+        // What is left is no table.
+        let error = file.get_metadata(None).await.unwrap_err().to_string();
+        assert!(error.contains("table.parquet: "), "{error}");
+        assert!(matches!(own(file.get_bytes(0..len).await), Error::OutOfFile { .. }));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_grows_is_another() {
+    let (_directory, path) = place();
+    table::write(&path, ROWS);
+    let mut file = ParquetFile::open(&ring(BackendChoice::Auto), &path).await.unwrap();
+    let len = file.len();
+    fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"more").unwrap();
+    assert!(matches!(own(file.get_bytes(len..len + 4).await), Error::OutOfFile { .. }));
+    assert!(matches!(own(file.get_bytes(0..4).await), Error::Changed { .. }));
+    assert!(file.get_metadata(None).await.is_err());
+    assert_eq!(file.get_bytes(len..len + 4).await.unwrap(), "more");
+}

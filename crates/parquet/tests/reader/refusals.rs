@@ -1,0 +1,59 @@
+//! What is refused, and what the errors say.
+
+use std::{fs, io, ops::Range};
+
+use parquet::arrow::async_reader::AsyncFileReader;
+use ringwise::BackendChoice;
+use ringwise_parquet::{Error, ParquetFile};
+
+use crate::{BACKENDS, own, place, ring};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_past_the_end_are_refused() {
+    let (_directory, path) = place();
+    fs::write(&path, "0123456789").unwrap();
+    for choice in BACKENDS {
+        let mut file = ParquetFile::open(&ring(choice), &path).await.unwrap();
+        let backwards = Range { start: 5, end: 3 };
+        for range in [9..11, 10..11, 11..12, 0..u64::MAX, u64::MAX - 1..u64::MAX, backwards] {
+            for error in [
+                own(file.get_bytes(range.clone()).await),
+                own(file.get_byte_ranges(vec![0..1, range.clone()]).await),
+            ] {
+                let Error::OutOfFile { path: own, range: asked, len, .. } = &error else {
+                    panic!("{error}");
+                };
+                assert_eq!((own, asked, *len), (&path, &range, 10));
+            }
+        }
+        assert_eq!(file.get_bytes(9..10).await.unwrap(), "9");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_are_no_file_are_refused() {
+    let (directory, path) = place();
+    let ring = ring(BackendChoice::Auto);
+    let error = ParquetFile::open(&ring, &path).await.unwrap_err();
+    assert!(error.to_string().contains("table.parquet: No such file"), "{error}");
+    let Error::Os { source, range: None, .. } = error else { panic!("{error}") };
+    assert_eq!(source.kind(), io::ErrorKind::NotFound);
+
+    let error = ParquetFile::open(&ring, &directory).await.unwrap_err();
+    assert!(error.to_string().ends_with(": it is not a regular file"), "{error}");
+    let error = ParquetFile::open(&ring, "/dev/null").await.unwrap_err();
+    assert_eq!(error.to_string(), "/dev/null: it is not a regular file");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_without_a_table_are_refused_by_name() {
+    let (_directory, path) = place();
+    let ring = ring(BackendChoice::Auto);
+    let long = "x".repeat(100_000);
+    for content in ["", "PAR1", "PAR1PAR1", "PAR1 and no table", &*long] {
+        fs::write(&path, content).unwrap();
+        let mut file = ParquetFile::open(&ring, &path).await.unwrap();
+        let error = file.get_metadata(None).await.unwrap_err().to_string();
+        assert!(error.contains("table.parquet: "), "{content:.20}: {error}");
+    }
+}
