@@ -239,6 +239,7 @@ fn kind_of(opcode: Opcode, errno: Errno) -> ErrorKind {
         libc::EOPNOTSUPP | libc::ENOSYS => ErrorKind::Unsupported,
         libc::EBUSY | libc::EAGAIN => ErrorKind::Busy,
         libc::EIO => ErrorKind::Io,
+        libc::EBADMSG | libc::EUCLEAN => ErrorKind::Corrupt,
         libc::ENODATA if opcode == Opcode::Read => ErrorKind::UnexpectedEof,
         libc::ESHUTDOWN => ErrorKind::ShutDown,
         libc::ECONNREFUSED => ErrorKind::ConnectionRefused,

@@ -16,6 +16,7 @@ mod directory;
 mod file;
 mod filesystem;
 mod inline;
+mod journal;
 mod nature;
 mod turn;
 
@@ -26,6 +27,7 @@ pub use directory::{
     DirEntry, ReadDir, canonicalize, create_dir_all, read_dir, read_link, remove_dir_all,
 };
 pub use file::File;
+pub use journal::{Journal, JournalOptions, Record, Records, Recovery, TornTail};
 
 use crate::{
     buf::{BufResult, OwnedBuffer},

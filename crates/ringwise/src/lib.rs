@@ -27,6 +27,7 @@
 //! | you want to | use |
 //! |---|---|
 //! | read and write files from async tasks | [`fs::File`], or [`fs::read`] and [`fs::write`] for whole files |
+//! | append records durably from many tasks | [`fs::Journal`] |
 //! | write and sync in a fixed order | [`fs::File::write_durable_at`], [`fs::File::chain`] |
 //! | serve or connect from async tasks | [`net::TcpListener`], [`net::TcpStream`], [`net::UnixStream`], [`net::UdpSocket`] |
 //! | run hyper, rustls or other code for streams | [`net::Buffered`] |

@@ -2,7 +2,7 @@
 //!
 //! A constructor answers `Unsupported`. The types that it would make have no values, so their methods
 //! have no code. Whatever is made without the kernel (a builder, options, an operation) exists and
-//! holds nothing. The simulated machine, mappings and the page cache's state are left out.
+//! holds nothing. The simulated machine, mappings, journals and the page cache's state are left out.
 
 /// Types without a value. Each method is its signature; `self` stands before it for hygiene.
 macro_rules! absent {

@@ -38,6 +38,8 @@ pub enum ErrorKind {
     Busy,
     /// The device or a lower layer failed (`EIO`).
     Io,
+    /// What is stored is not what was written (`EBADMSG`, `EUCLEAN`).
+    Corrupt,
     /// The file ended before the buffer was full (`ENODATA` of a read).
     UnexpectedEof,
     /// The ring was shut down (`ESHUTDOWN`).

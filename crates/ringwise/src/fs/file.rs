@@ -115,7 +115,7 @@ impl File {
         File::with_alignment(ring, Descriptor::from(file), alignment)
     }
 
-    fn with_alignment(ring: &Ring, descriptor: Descriptor, alignment: usize) -> File {
+    pub(super) fn with_alignment(ring: &Ring, descriptor: Descriptor, alignment: usize) -> File {
         let nature = Nature::of(&descriptor, alignment);
         let shared = Shared { nature, syncs: Arc::default(), abandoned: Arc::default() };
         File { ring: ring.clone(), descriptor, shared: Arc::new(shared), deadline: None }
