@@ -19,7 +19,7 @@ use std::{
 const LINES_MAX: usize = 700;
 
 /// What each crate may depend on, of those in this workspace.
-const DIRECTIONS: [(&str, &[&str]); 12] = [
+const DIRECTIONS: [(&str, &[&str]); 13] = [
     ("ringwise", &[]),
     ("ringwise-measure", &[]),
     ("ringwise-doctor", &["ringwise", "ringwise-measure"]),
