@@ -376,3 +376,22 @@ fn a_sealed_data_only_ring_is_shared() {
         block_on(ring.shutdown(SECOND)).unwrap();
     }
 }
+
+/// Its own read of what wakes it was refused like a user's, so that it had nothing to sleep on.
+#[test]
+fn a_driver_without_reads_sleeps() {
+    in_child("a_driver_without_reads_sleeps", || {
+        for ring in restricted_rings(|builder| builder.restrict([Opcode::Write])) {
+            block_on(ring.submit(Operation::nop())).result().unwrap();
+            let before = processor_time();
+            std::thread::sleep(Duration::from_millis(300));
+            let used = processor_time() - before;
+            assert!(used < Duration::from_millis(75), "{used:?} of the processor for a sleep");
+        }
+    });
+}
+
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
