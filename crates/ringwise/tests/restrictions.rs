@@ -160,6 +160,9 @@ fn a_data_only_loop_is_woken_and_cancels() {
         assert_eq!(local.submit_and_wait_timeout(1, 10 * SECOND).unwrap(), 1);
         assert_eq!(local.next_completion().unwrap().result().unwrap(), 4);
         let _writer = writes.join().unwrap();
+        // A poll that the kernel refuses ends at once, again and again.
+        let enters = local.stats().enters;
+        assert!(enters < 20, "{enters} enters for one wait");
 
         let read = local.push(Operation::read_at(name, vec![0; 4], 0), 2).unwrap();
         let timeout = local.push(Operation::timeout(1000 * SECOND), 3).unwrap();
@@ -372,4 +375,23 @@ fn a_sealed_data_only_ring_is_shared() {
         assert_eq!(error.errno(), libc::EACCES);
         block_on(ring.shutdown(SECOND)).unwrap();
     }
+}
+
+/// Its own read of what wakes it was refused like a user's, so that it had nothing to sleep on.
+#[test]
+fn a_driver_without_reads_sleeps() {
+    in_child("a_driver_without_reads_sleeps", || {
+        for ring in restricted_rings(|builder| builder.restrict([Opcode::Write])) {
+            block_on(ring.submit(Operation::nop())).result().unwrap();
+            let before = processor_time();
+            std::thread::sleep(Duration::from_millis(300));
+            let used = processor_time() - before;
+            assert!(used < Duration::from_millis(75), "{used:?} of the processor for a sleep");
+        }
+    });
+}
+
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
