@@ -43,10 +43,9 @@ struct Command {
 enum Tool {
     /// Show what this machine lets io_uring do, with evidence
     #[command(help_template = begins_with!("\
-  ringwise doctor                    examine the current directory's device
-  ringwise doctor /data              examine the device of /data
-  ringwise doctor --json             print the same for a program
-  ringwise doctor --seccomp-profile  print what a container has to allow"))]
+  ringwise doctor         examine the current directory's device
+  ringwise doctor /data   examine the device of /data
+  ringwise doctor --json  print the same for a program"))]
     Doctor(ringwise_doctor::Args),
     /// Measure engines side by side, and say which one is worth using
     #[command(help_template = begins_with!("\

@@ -157,7 +157,9 @@ fn writes_that_need_no_waiting_are_the_callers_where_the_file_system_knows_them(
         let count = |disk: &Disk, options, len| {
             block_on(count_write(&place.ring, &disk.path().join("file"), options, len))
         };
-        assert_eq!(count(&disk, read_write(), 4096), BY_CALLER);
+        // XFS refuses one that would wait for what is being written back, of another file too.
+        let is_by_caller = (0..20).any(|_| count(&disk, read_write(), 4096) == BY_CALLER);
+        assert!(is_by_caller, "the ring made all of them");
         assert_eq!(count(&disk, read_write().custom_flags(libc::O_DSYNC), 4096), BY_RING);
         assert_eq!(count(&other, read_write(), 4096), BY_RING);
     }
