@@ -290,7 +290,7 @@ fn below_the_floor_nothing_is_acknowledged() {
         std::fs::remove_file(&ballast).unwrap();
         client.until(2);
         let told = errors.next().unwrap().unwrap();
-        assert!(told.contains("storing goes on"), "{told}");
+        assert!(told.contains("storing continues"), "{told}");
         daemon.signal("-TERM");
         assert!(daemon.child.wait().unwrap().success());
         assert_eq!(cat(&[], &log), ["1", "2"]);
