@@ -10,6 +10,9 @@
 //!
 //! The directory needs room for 2.3 GiB. Rows are named by their first words; without names, all are run.
 
+#[cfg(feature = "object_store_0_13")]
+extern crate object_store_0_13 as object_store;
+
 use std::{
     error::Error,
     fs::File,

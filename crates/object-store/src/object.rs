@@ -18,7 +18,9 @@ pub(crate) fn meta(stat: &Stat, location: Path) -> ObjectMeta {
 /// The entity tag: inode, time of modification in microseconds and size, as `LocalFileSystem` makes it.
 pub(crate) fn e_tag(stat: &Stat) -> String {
     let modified = modified(stat).timestamp_micros().max(0);
-    format!("\"{:x}-{modified:x}-{:x}\"", stat.st_ino, stat.st_size)
+    let tag = format!("{:x}-{modified:x}-{:x}", stat.st_ino, stat.st_size);
+    // Since 0.14 it has the quotes of HTTP.
+    if cfg!(feature = "object_store_0_13") { tag } else { format!("\"{tag}\"") }
 }
 
 fn modified(stat: &Stat) -> DateTime<Utc> {

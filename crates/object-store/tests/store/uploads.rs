@@ -177,6 +177,12 @@ async fn a_full_disk_fails_the_upload_and_leaves_nothing_of_it() {
         let mut writer = WriteMultipart::new_with_chunk_size(upload, 100 << 10);
         writer.write(&[1; 2 << 20]);
         assert!(writer.finish().await.is_err());
+        // With object_store 0.13 it is dropped and not aborted: its file is removed soon after.
+        for _ in 0..500 {
+            if names(disk.path()).len() > 1 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
         assert_eq!(names(disk.path()), ["object"]);
         assert_eq!(store.get(&location).await.unwrap().bytes().await.unwrap(), "old");
     }
