@@ -287,16 +287,25 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-#[test]
-fn the_functions_of_files_are_restricted() {
-    let runtime = runtime();
+/// A file of 100 bytes, and the directory that holds it.
+fn file_of_sevens() -> (tempfile::TempDir, std::path::PathBuf) {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("file");
     fs::write(&path, vec![7; 100]).unwrap();
-    let rings = {
-        let _context = runtime.enter();
-        restricted_rings(|builder| builder.restrict([Opcode::Open, Opcode::Read]))
-    };
+    (directory, path)
+}
+
+/// Rings of a runtime that may open files and do one thing more.
+fn rings_that_open_and(runtime: &tokio::runtime::Runtime, opcode: Opcode) -> Vec<Ring> {
+    let _context = runtime.enter();
+    restricted_rings(|builder| builder.restrict([Opcode::Open, opcode]))
+}
+
+#[test]
+fn the_functions_of_files_are_restricted() {
+    let (_directory, path) = file_of_sevens();
+    let runtime = runtime();
+    let rings = rings_that_open_and(&runtime, Opcode::Read);
     for ring in rings {
         runtime.block_on(async {
             let options = OpenOptions::new().read(true).write(true);
@@ -320,14 +329,9 @@ fn the_functions_of_files_are_restricted() {
 /// A cached read is made without the ring.
 #[test]
 fn a_ring_without_reads_reads_nothing_from_the_cache() {
+    let (_directory, path) = file_of_sevens();
     let runtime = runtime();
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let path = directory.path().join("file");
-    fs::write(&path, vec![7; 100]).unwrap();
-    let rings = {
-        let _context = runtime.enter();
-        restricted_rings(|builder| builder.restrict([Opcode::Open, Opcode::Write]))
-    };
+    let rings = rings_that_open_and(&runtime, Opcode::Write);
     for ring in rings {
         runtime.block_on(async {
             let options = OpenOptions::new().read(true).write(true);
