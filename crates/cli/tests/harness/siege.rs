@@ -62,6 +62,9 @@ fn connect(daemon: &Daemon) -> io::Result<TcpStream> {
     // Not for daemons that other tests start meanwhile.
     let flags = SocketFlags::CLOEXEC;
     let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    // The kernel keeps the port of a closed connection for a minute. Without this all ports are taken after 20 s, and
+    // the search for a free one costs most of the processors' time.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
     net::bind(&socket, &SocketAddr::from(([127, 0, 0, 2], 0)))?;
     net::connect(&socket, &daemon.address)?;
     Ok(TcpStream::from(socket))
@@ -78,7 +81,7 @@ pub fn attack<'scope>(
         scope.spawn(move || {
             while Instant::now() < until {
                 let Ok(mut stream) = connect(daemon) else {
-                    // All ports are taken: the kernel keeps those of closed connections for a while.
+                    // The port was that of a connection that has just ended.
                     thread::sleep(Duration::from_millis(10));
                     continue;
                 };
