@@ -62,10 +62,10 @@ fn connect(daemon: &Daemon) -> io::Result<TcpStream> {
     // Not for daemons that other tests start meanwhile.
     let flags = SocketFlags::CLOEXEC;
     let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-    // The kernel keeps the port of a closed connection for a minute. Without this all ports are taken after 20 s, and
-    // the search for a free one costs most of the processors' time.
+    // The kernel keeps the port of a closed connection for a minute. After 20 s nearly all are taken, and if the kernel
+    // had to search for a free one, that would take most of the processors' time.
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    net::bind(&socket, &SocketAddr::from(([127, 0, 0, 2], 0)))?;
+    net::bind(&socket, &SocketAddr::from(([127, 0, 0, 2], fastrand::u16(10_000..))))?;
     net::connect(&socket, &daemon.address)?;
     Ok(TcpStream::from(socket))
 }
@@ -81,7 +81,7 @@ pub fn attack<'scope>(
         scope.spawn(move || {
             while Instant::now() < until {
                 let Ok(mut stream) = connect(daemon) else {
-                    // The port was that of a connection that has just ended.
+                    // The port is taken, or was that of a connection that ended just now.
                     thread::sleep(Duration::from_millis(10));
                     continue;
                 };
