@@ -99,6 +99,8 @@ pub(crate) enum Tool {
 
 /// More than have a use, and few enough that each has a stream's number of three digits.
 const THREADS_MAX: i64 = 256;
+/// A segment with so much of an index ends. A reader takes five times as much memory.
+const INDEX_BYTES: u64 = 4 << 20;
 
 /// Flags of the daemon. Without a value: the file's, or the default.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -377,6 +379,7 @@ impl ServeArgs {
         let segments = SegmentLimits {
             bytes: either!(segment_size).unwrap_or(256 << 20).max(1),
             age: either!(segment_age).unwrap_or(Duration::from_secs(3600)),
+            index_bytes: INDEX_BYTES,
             min_free: either!(min_free).unwrap_or(64 << 20),
             is_direct: either!(write) != Some(WriteChoice::Buffered),
         };

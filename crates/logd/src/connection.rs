@@ -176,7 +176,10 @@ impl Connection {
             None => self.take(bytes, desk),
             Some(mut tls) => {
                 let taken = tls.receive(bytes, |tenant, plain| {
-                    if let Some(tenant) = tenant {
+                    // Later the greeting may have said who it is, by a token.
+                    if let Some(tenant) = tenant
+                        && self.greeting == Greeting::Awaited
+                    {
                         self.identify(tenant, desk.tenants);
                     }
                     self.take(plain, desk);
@@ -313,6 +316,11 @@ impl Connection {
     fn finish(&mut self, desk: &mut Desk<'_>) {
         let mut framer = std::mem::take(&mut self.framer);
         let mut octets = std::mem::take(&mut self.octets);
+        // A client with a name comes back and sends the whole line. With a number of its own the half would be counted as
+        // that line, and the client would skip it.
+        if self.claim.is_some() {
+            return;
+        }
         let is_taking = self.stage == Stage::Open || self.has_ended;
         if is_taking && self.stage != Stage::Broken && self.greeting != Greeting::Refused {
             let mut take = |frame: Frame<'_>| {
@@ -518,9 +526,14 @@ impl Connection {
         !self.backlog.is_empty()
     }
 
+    /// How many these are.
+    pub(crate) fn backlog_bytes(&self) -> usize {
+        self.backlog.len()
+    }
+
     /// Whether there is no room for what more bytes would make.
     fn is_full(&self, limits: &Limits, partial: usize, batch: usize) -> bool {
-        self.filling.bytes + self.committing.bytes + partial > limits.budget_each
+        self.filling.bytes + self.committing.bytes + partial > limits.of_each()
             || batch > limits.budget_all
             || self.answers_are_many()
             || self.account.is_full()
@@ -558,14 +571,15 @@ impl Connection {
         }
         let is_full = is_over
             || self.account.is_full()
-            || self.held() > limits.budget_each
+            || self.held() > limits.of_each()
             || self.answers_are_many();
         match (self.receiving, self.stage) {
             (Receiving::Armed, Stage::Draining) => Some(self.stop()),
             (Receiving::Armed, Stage::Open) if is_full => Some(self.stop()),
             (Receiving::Stopped, Stage::Parting) => Some(self.go_on()),
+            // Of an unfinished line nothing is freed before the rest of it comes.
             (Receiving::Stopped, Stage::Open)
-                if !is_full && self.held() <= limits.budget_each / 2 =>
+                if !is_full && self.held() - self.unfinished() <= limits.budget_each / 2 =>
             {
                 Some(self.go_on())
             }

@@ -154,10 +154,13 @@ fn reload(args: &ServeArgs, before: &Options, live: &Mutex<Live>, panel: &Panel<
         log::remark("reload", format_args!("{names}: changed, and needs a restart"));
     }
     let mut new = options.live;
-    if new.tls.is_some() != before.live.tls.is_some() {
-        new.tls = before.live.tls.clone();
+    let mut live = live.lock().unwrap_or_else(PoisonError::into_inner);
+    if new.tls.is_some() != live.tls.is_some() {
+        // The certificate of the last reload, not that of the start.
+        new.tls = live.tls.clone();
     }
-    *live.lock().unwrap_or_else(PoisonError::into_inner) = new;
+    *live = new;
+    drop(live);
     panel.tell_all(Request::Reload);
     log::remark("reload", "reloaded");
 }
@@ -228,11 +231,12 @@ fn lock(directory: &Path) -> Result<File, LogdError> {
     drop(made);
     // Held for reading: whoever has to make the file system read-only can.
     let file = File::open(&path).map_err(|error| LogdError::on(&path, &error))?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        let directory = directory.display();
-        LogdError::Failed(format!(
-            "--dir {directory}: another daemon stores there: end it, or name another"
-        ))
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+        rustix::io::Errno::WOULDBLOCK => LogdError::Failed(format!(
+            "--dir {}: another daemon stores there: end it, or name another",
+            directory.display()
+        )),
+        error => LogdError::on(&path, &error.into()).of("--dir"),
     })?;
     Ok(file)
 }

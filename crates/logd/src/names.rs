@@ -248,6 +248,10 @@ impl Names {
         if state.pending != 0 {
             // Whoever has it is stored first, and told to go.
             state.holder = 0;
+            if state.pending != EXPIRING {
+                // The name is in use, so it does not expire before its client comes again.
+                state.seen_ms = now_ms();
+            }
             return Err(Refusal::Busy);
         }
         // Until it is known that no lines came with the greeting.
@@ -474,6 +478,22 @@ mod tests {
         let tenant = "t".repeat(100);
         assert!(claim(&names, Some(&tenant), &"x".repeat(59)).is_ok());
         assert_eq!(claim(&names, Some(&tenant), &"x".repeat(60)).unwrap_err(), Refusal::Wrong);
+    }
+
+    /// Its client came again while its last lines were stored. Then nobody had the name, and its last use was the start of
+    /// the connection before.
+    #[test]
+    fn a_name_that_its_client_asks_for_again_does_not_expire() {
+        let directory = tempfile::tempdir().unwrap();
+        let names = Names::of(directory.path()).unwrap();
+        let (first, _) = claim(&names, None, "web").unwrap();
+        assert!(first.take());
+        names.known.lock().names["web"].state().seen_ms = 1;
+        assert_eq!(claim(&names, None, "web").unwrap_err(), Refusal::Busy);
+        first.committed(9);
+        first.hold(false);
+        assert_eq!(names.expire(|seen_ms| seen_ms < 1000).unwrap(), 0);
+        assert_eq!(claim(&names, None, "web").unwrap().1, 9);
     }
 
     /// One that was forgotten was told 0, and after a restart its old number: its client dropped lines

@@ -441,9 +441,21 @@ mod tests {
     /// Segments ended faster than they were sealed, and took all descriptors, also those for connections.
     #[test]
     fn no_batch_begins_while_too_many_segments_wait_for_their_seal() {
+        wait_for_seals(1, u64::MAX);
+    }
+
+    /// The index of many small batches grew until no reader had memory for it.
+    #[test]
+    fn a_segment_ends_by_its_index_too() {
+        wait_for_seals(u64::MAX, 1);
+    }
+
+    /// Each batch ends the segment before it, by its lines or by its index.
+    fn wait_for_seals(bytes: u64, index_bytes: u64) {
         let directory = tempfile::tempdir().unwrap();
         let (tray, asked) = Tray::new();
-        let limits = Limits { bytes: 1, age: Duration::MAX, min_free: 0, is_direct: false };
+        let limits =
+            Limits { bytes, index_bytes, age: Duration::MAX, min_free: 0, is_direct: false };
         let shared = Shared {
             directory: directory.path().to_owned(),
             guarantee: Guarantee::Written,

@@ -99,11 +99,15 @@ impl Kept {
 /// Lines of an owner: since when, of which connection, and how long.
 type Lines = Vec<(Instant, usize, usize)>;
 
-/// The connections whose lines are to be given up, so that `excess` bytes come back, if there are as
-/// many.
-pub(crate) fn to_give_up<'a>(lines: impl Iterator<Item = Line<'a>>, excess: usize) -> Vec<usize> {
+/// The connections that are to give up what they have, so that `excess` bytes come back, if there are as many. `free`
+/// bytes of each are not counted.
+pub(crate) fn to_give_up<'a>(
+    lines: impl Iterator<Item = Line<'a>>,
+    free: usize,
+    excess: usize,
+) -> Vec<usize> {
     let mut owners: HashMap<Owner<'_>, (usize, Lines)> = HashMap::new();
-    for line in lines.filter(|line| line.bytes > FREE_BYTES) {
+    for line in lines.filter(|line| line.bytes > free) {
         let (bytes, own) = owners.entry(line.owner).or_default();
         *bytes += line.bytes;
         own.push((line.since, line.connection, line.bytes));
@@ -120,7 +124,7 @@ pub(crate) fn to_give_up<'a>(lines: impl Iterator<Item = Line<'a>>, excess: usiz
     {
         let Some((_, connection, line_bytes)) = own.pop() else { continue };
         given_up.push(connection);
-        freed += line_bytes - FREE_BYTES;
+        freed += line_bytes - free;
         by_bytes.push((bytes - line_bytes, own));
     }
     given_up
@@ -154,13 +158,14 @@ mod tests {
             line(3, 2, 150_000, 3, began),
             line(4, 2, FREE_BYTES, 0, began),
         ];
-        let given_up = |excess| to_give_up(lines.into_iter(), excess);
+        let given_up = |excess| to_give_up(lines.into_iter(), FREE_BYTES, excess);
         assert!(given_up(0).is_empty());
         assert_eq!(given_up(1), [2]);
         assert_eq!(given_up(50_000), [2, 1]);
         // Then both hold about as much.
         assert_eq!(given_up(250_000), [2, 1, 3]);
         assert_eq!(given_up(usize::MAX), [2, 1, 3, 0]);
+        assert_eq!(to_give_up(lines.into_iter(), 0, usize::MAX), [4, 2, 1, 3, 0]);
     }
 
     #[test]

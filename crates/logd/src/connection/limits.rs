@@ -41,6 +41,11 @@ pub(crate) enum LongLines {
 }
 
 impl Limits {
+    /// Uncommitted bytes that a connection may have. A line with CR and LF always fits.
+    pub(super) fn of_each(&self) -> usize {
+        self.budget_each.max(self.line_max.saturating_add(2))
+    }
+
     /// Whether a line without an end, of which so much came, is refused for its length.
     pub(super) fn refuses(&self, bytes: u64) -> bool {
         self.long_lines == LongLines::Refuse && bytes > self.line_max as u64

@@ -342,6 +342,44 @@ fn who_does_not_ask_is_not_told_of_a_refused_line() {
     assert_eq!(desk.steps(&mut connection), []);
 }
 
+/// The half was counted as the second line. The client was told that two are stored, and skipped the whole line.
+#[test]
+fn half_a_line_of_a_named_client_has_no_number() {
+    for end in [Table::end, |desk: &mut Table, connection: &mut Connection| {
+        connection.drain();
+        desk.end(connection);
+    }] {
+        let (mut desk, mut connection) = (Table::new(), connection());
+        desk.receive(&mut connection, b"LOGD 1 name=web\n1\n12");
+        end(&mut desk, &mut connection);
+        assert_eq!((desk.batch.line_count, desk.batch.letter_count), (1, 0));
+        assert_eq!(desk.partials, Held::default());
+        desk.commit(&mut connection);
+        assert_eq!(desk.steps(&mut connection), [send("H 1 durable 0\nA 1\n")]);
+        drop(connection);
+        assert_eq!(desk.names.marks()[0].line, 1, "it sends the second line again");
+    }
+}
+
+/// It waited until less was kept, but the rest of the line is what it waited for.
+#[test]
+fn a_long_line_that_is_not_whole_does_not_stop_its_sender() {
+    let (mut desk, mut connection) = (Table::new(), connection());
+    desk.limits.line_max = 298;
+    desk.receive(
+        &mut connection,
+        format!("\"{}\"\n\"{}", "x".repeat(98), "y".repeat(250)).as_bytes(),
+    );
+    assert_eq!(desk.steps(&mut connection), [Step::StopReceiving]);
+    connection.receiving_stopped();
+    assert_eq!(desk.steps(&mut connection), []);
+    desk.commit(&mut connection);
+    assert_eq!(desk.steps(&mut connection), [Step::Receive]);
+    desk.receive(&mut connection, b"\"\r");
+    desk.receive(&mut connection, b"\n");
+    assert_eq!(desk.batch.line_count, 1);
+}
+
 /// Half of a line that is short enough is what it was.
 #[test]
 fn half_a_line_is_a_dead_letter_where_long_ones_are_refused() {

@@ -73,7 +73,8 @@ impl Ledger {
         Ledger(directory.to_owned())
     }
 
-    /// Records names durably.
+    /// Records names durably. After an error none of them is recorded, as far as the disk allows: a name that is still
+    /// known must not be refused after the next start.
     pub(super) fn record(&self, marks: &[Mark]) -> io::Result<()> {
         // The first line break ends what a crash may have left unfinished.
         let mut text = String::from("\n");
@@ -83,8 +84,15 @@ impl Ledger {
             text.push_str(&format!("{record}\n"));
         }
         let mut file = File::options().append(true).create(true).open(self.0.join(FILE))?;
-        file.write_all(text.as_bytes())?;
-        file.sync_data()?;
-        File::open(&self.0)?.sync_all()
+        let before = file.metadata()?.len();
+        let recorded = file
+            .write_all(text.as_bytes())
+            .and_then(|()| file.sync_data())
+            .and_then(|()| File::open(&self.0)?.sync_all());
+        if recorded.is_err() {
+            // The first error says more.
+            let _ = file.set_len(before).and_then(|()| file.sync_data());
+        }
+        recorded
     }
 }

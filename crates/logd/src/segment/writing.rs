@@ -60,6 +60,8 @@ impl Retry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) bytes: u64,
+    /// Of its index. Many small batches have more of it than lines, and a reader has all of it in memory.
+    pub(crate) index_bytes: u64,
     pub(crate) age: Duration,
     /// Bytes that must be free on the file system for a batch to begin.
     pub(crate) min_free: u64,
@@ -235,6 +237,7 @@ impl Writing {
         let len = given.data.len() as u64;
         let is_over = self.segment.as_ref().is_some_and(|segment| {
             segment.bytes >= self.plan.limits.bytes
+                || segment.index_bytes >= self.plan.limits.index_bytes
                 || segment.bytes + len + BLOCK_BYTES as u64 > self.file_max
                 || segment.opened.elapsed() >= self.plan.limits.age
         });

@@ -40,7 +40,7 @@ impl Worker {
             (since.elapsed() > UNREAD_TIME).then_some(Line { connection, owner, bytes, since })
         });
         // Frees a little more, so that the next few bytes do not start another search over all connections.
-        let given_up = unfinished::to_give_up(waiting, excess + max / 16);
+        let given_up = unfinished::to_give_up(waiting, 0, excess + max / 16);
         if given_up.is_empty() {
             return;
         }
@@ -73,7 +73,7 @@ impl Worker {
             let (owner, bytes) = (client.connection.owner(), client.connection.partial());
             Some(Line { connection, owner, bytes, since })
         });
-        let given_up = unfinished::to_give_up(lines, excess);
+        let given_up = unfinished::to_give_up(lines, unfinished::FREE_BYTES, excess);
         log::remark(
             "unfinished",
             format_args!(
@@ -99,9 +99,12 @@ impl Worker {
     }
 
     /// Whether all connections together use more than the budget. The few bytes of an unfinished line that each
-    /// connection may always keep are not counted.
+    /// connection may always keep are not counted. Batches beyond the usual size are counted twice, because a direct
+    /// write copies them.
     pub(super) fn is_over(&self) -> bool {
-        self.held() - self.partials.free() > self.limits.budget_all
+        let copied = |bytes: usize| bytes.saturating_sub(self.limits.commit_max);
+        let copies = copied(self.batch.held()) + copied(self.committing_held);
+        self.held() + copies - self.partials.free() > self.limits.budget_all
     }
 
     /// Whether received bytes stay in their buffers, so that senders wait: the batch that is being filled is large

@@ -2,11 +2,12 @@
 
 use std::io::Read as _;
 
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{CertificateParams, CertifiedKey, DnType, KeyPair, generate_simple_self_signed};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig,
     crypto::ring::default_provider,
-    pki_types::{PrivateKeyDer, ServerName},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName},
+    server::WebPkiClientVerifier,
 };
 
 use super::*;
@@ -20,13 +21,29 @@ struct Pair {
 
 impl Pair {
     fn new() -> Pair {
+        Pair::of(None)
+    }
+
+    /// With a client that has a certificate of this name, if one is given.
+    fn of(tenant: Option<&str>) -> Pair {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+        let own = tenant.map(certificate);
+        let mut clients = RootCertStore::empty();
+        let verifier = own.as_ref().map(|(own, _)| {
+            clients.add(own.clone()).unwrap();
+            let clients = Arc::new(clients);
+            WebPkiClientVerifier::builder_with_provider(clients, default_provider().into())
+                .build()
+                .unwrap()
+        });
         let server = ServerConfig::builder_with_provider(default_provider().into())
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_no_client_auth()
+            .with_client_cert_verifier(
+                verifier.unwrap_or_else(WebPkiClientVerifier::no_client_auth),
+            )
             .with_single_cert(vec![cert.der().clone()], key)
             .unwrap();
         let mut roots = RootCertStore::empty();
@@ -34,8 +51,11 @@ impl Pair {
         let client = ClientConfig::builder_with_provider(default_provider().into())
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let client = match own {
+            Some((own, key)) => client.with_client_auth_cert(vec![own], key).unwrap(),
+            None => client.with_no_client_auth(),
+        };
         let name = ServerName::try_from("localhost").unwrap();
         let client = ClientConnection::new(Arc::new(client), name).unwrap();
         let mut desk = Table::new();
@@ -90,6 +110,34 @@ impl Pair {
         let count = self.client.reader().read(&mut answer).unwrap_or(0);
         String::from_utf8(answer[..count].to_vec()).unwrap()
     }
+}
+
+/// A certificate of this common name, and its key.
+fn certificate(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    let key = KeyPair::generate().unwrap();
+    let certificate = parameters.self_signed(&key).unwrap();
+    (certificate.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+}
+
+/// With the next record the tenant was the certificate's again.
+#[test]
+fn a_token_says_more_than_a_certificate_for_all_lines() {
+    let mut pair = Pair::of(Some("fleet"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "web-token-0123456789abcdef web\n").unwrap();
+    let tokens = Tokens::read(Some(file.path()), Transport::Private).unwrap();
+    pair.desk.limits.tokens = Arc::new(tokens);
+    assert_eq!(pair.ask(b"LOGD 1 token=web-token-0123456789abcdef\n"), "H 1 durable\n");
+    pair.ask(b"1\n");
+    pair.ask(b"2\n");
+    let tenants: Vec<_> =
+        pair.desk.batch.parts.iter().map(|part| part.origin.tenant.as_deref()).collect();
+    assert_eq!(tenants, [Some("web")]);
+    let mut pair = Pair::of(Some("fleet"));
+    pair.ask(b"1\n");
+    assert_eq!(pair.desk.batch.parts[0].origin.tenant.as_deref(), Some("fleet"));
 }
 
 /// It was refused as if it had come in plain.
