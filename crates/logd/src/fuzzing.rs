@@ -14,7 +14,8 @@ use crate::{
     names::{Mark, Names},
     segment::{
         entry::{AFTER_SYNC, Entry, Kind},
-        reader::{InMemory, read_all},
+        reader::read_all,
+        source::InMemory,
     },
     stats::Stats,
     tenants::Tenants,

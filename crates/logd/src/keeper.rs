@@ -414,6 +414,7 @@ impl Work {
                 has_lines: files.has_plain || files.has_packed,
                 is_marked,
                 is_last,
+                keeps_index: false,
                 tenants,
             });
         }

@@ -6,8 +6,8 @@
 //!
 //! Reading order: `entry`, `record` (names and origins), `name`, `scan` (which batches are whole), `call` (blocking
 //! syscalls), `staging` (memory for direct writes), `writing` (the rules of commits), `appender` (runs these rules on a
-//! loop), `unsealed` (the end of a segment), `recovery` (at a start), `pack`, `retention`, then `unpack`, `view` and
-//! `reader` (for `cat`, `tail` and `verify`).
+//! loop), `unsealed` (the end of a segment), `recovery` (at a start), `pack`, `retention`, then `unpack`, `view`, `source`
+//! and `reader` (for `cat`, `tail` and `verify`).
 
 pub(crate) mod appender;
 pub(crate) mod call;
@@ -19,6 +19,7 @@ pub(crate) mod record;
 pub(crate) mod recovery;
 pub(crate) mod retention;
 pub(crate) mod scan;
+pub(crate) mod source;
 pub(crate) mod staging;
 mod unpack;
 pub(crate) mod unsealed;

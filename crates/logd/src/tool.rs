@@ -15,7 +15,8 @@ use crate::{
     error::LogdError,
     segment::{
         name::{Content, Stream},
-        reader::{InDirectory, Piece, Reader, end_of, place_of, streams, verify},
+        reader::{Piece, Reader, end_of, place_of, verify},
+        source::{InDirectory, streams},
     },
 };
 

@@ -11,6 +11,7 @@
 mod aligned;
 mod buffer;
 mod custom;
+mod gathered;
 mod group;
 mod kinds;
 mod mapping;
@@ -27,6 +28,7 @@ pub use aligned::AlignedBuf;
 pub use buffer::Buffer;
 pub(crate) use buffer::MOVED_BYTES_MAX;
 pub use custom::Custom;
+pub(crate) use gathered::gather;
 pub use group::{BufferGroup, Received};
 pub(crate) use group::{Entries, Group};
 pub(crate) use kinds::from_buffers;

@@ -175,6 +175,11 @@ impl Completion {
         }
     }
 
+    /// Returns whether it has a buffer of a group.
+    pub(crate) fn has_lease(&self) -> bool {
+        matches!(self.operation.0.as_deref(), Some(Kind::Received(_)))
+    }
+
     /// Copies what was received out of its lease, which goes back to its group.
     pub(crate) fn give_lease_back(&mut self) {
         if let Some(kind) = self.operation.0.as_deref_mut()

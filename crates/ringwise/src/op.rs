@@ -184,10 +184,12 @@ pub(crate) enum Kind {
         buffer: Buffer,
     },
     /// `armed_at`: how many buffers had come back to the group when it was last handed over.
+    /// `has_received`: whether it got one of them since then.
     ReceiveMulti {
         target: Target,
         group: BufferGroup,
         armed_at: u64,
+        has_received: bool,
     },
     /// What one result of a `ReceiveMulti` brought.
     Received(Received),

@@ -4,6 +4,7 @@
 //! driver, which wakes them when results are ready. They own no memory that the kernel may touch,
 //! so they can be dropped at any moment (invariant 1). Any executor can poll them.
 
+mod boxed;
 mod contained;
 mod driver;
 mod flow;
@@ -24,6 +25,7 @@ mod thread;
 mod timer;
 mod visit;
 
+pub(crate) use boxed::BoxFuture;
 pub(crate) use contained::wake;
 pub(crate) use flow::Flow;
 pub use handle::Ring;

@@ -12,6 +12,7 @@ use std::{
     path::PathBuf,
     pin::pin,
     task::{Context, Waker},
+    time::Duration,
 };
 
 use futures::{
@@ -20,7 +21,7 @@ use futures::{
 };
 use rings::{Place, places, real_places, simulated};
 use ringwise::{
-    Error, ErrorKind, Opcode, Ring,
+    Error, ErrorKind, Opcode, Operation, Ring,
     fs::{Journal, JournalOptions, Recovery, create_dir, read_dir, remove_file},
     sim::{Fault, Simulation, When},
 };
@@ -166,13 +167,46 @@ fn a_dropped_journal_finishes_its_work() {
                 begin_and_drop(journal.append(record(number)));
             }
             drop(journal);
-            let journal = loop {
-                match Journal::open(&place.ring, place.path(NAME), small()).await {
-                    Ok((journal, _)) => break journal,
-                    Err(error) => assert_eq!(error.kind(), ErrorKind::Busy, "{error}"),
-                }
-            };
+            let (journal, _) = open(&place, small()).await;
             assert_eq!(read_all(&journal, 0).await.len(), 10, "{}", place.name);
+        });
+    }
+}
+
+/// It was `Busy` for as long as the dropped journal wrote, and a moment longer.
+#[test]
+fn a_journal_is_opened_again_right_after_a_drop() {
+    for place in real_places() {
+        block_on(async {
+            let mut journal = create(&place, JournalOptions::default()).await;
+            for turn in 0..10_u8 {
+                assert_eq!(journal.append([turn]).await.unwrap(), 2 * u64::from(turn));
+                // This takes longer than an opening.
+                begin_and_drop(journal.append(vec![turn; 2 << 20]));
+                drop(journal);
+                let recovery;
+                (journal, recovery) = open(&place, JournalOptions::default()).await;
+                assert_eq!(recovery.records.end, 2 * u64::from(turn) + 2, "{}", place.name);
+            }
+        });
+    }
+}
+
+/// Whoever has the directory may be closing it.
+#[test]
+fn an_opening_waits_for_the_end_of_another_journal() {
+    for place in real_places() {
+        block_on(async {
+            let journal = create(&place, small()).await;
+            journal.append("first").await.unwrap();
+            let close = async {
+                let pause = place.ring.submit(Operation::timeout(Duration::from_millis(100)));
+                pause.await.result().unwrap();
+                journal.close().await.unwrap();
+            };
+            let ((journal, recovery), ()) = join(open(&place, small()), close).await;
+            assert_eq!(recovery.records, 0..1, "{}", place.name);
+            journal.close().await.unwrap();
         });
     }
 }
@@ -505,7 +539,7 @@ fn a_ring_that_ends_fails_the_journal() {
         block_on(async {
             let journal = create(&place, small()).await;
             journal.append("durable").await.unwrap();
-            place.ring.shutdown(std::time::Duration::from_secs(5)).await.unwrap();
+            place.ring.shutdown(Duration::from_secs(5)).await.unwrap();
             let error = journal.append("late").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ShutDown, "{}: {error}", place.name);
         });

@@ -185,12 +185,12 @@ fn dead_letters_have_a_limit_of_their_own_and_lines_stay() {
             client.until(2 * number);
         }
         wait_until("the removal", || {
-            // It fails if a segment is removed just then.
             let output = logd(&["cat", "--dead"], path);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             let text = String::from_utf8(output.stdout).unwrap();
             // The newest segment is open, and does not count.
             let newest = text.lines().last().map_or(0, str::len);
-            output.status.success() && text.len() - newest <= 1024
+            text.len() - newest <= 1024
         });
         drop(client);
         daemon.end();

@@ -6,7 +6,7 @@ use ringwise_measure::quantity::bytes_text;
 
 use crate::{
     monitor::{Monitor, Sample},
-    segment::reader::streams,
+    segment::source::streams,
     stats::Stats,
 };
 

@@ -1,39 +1,23 @@
 //! Reads streams for `ringwise logd cat`, `tail` and `verify`, also while a daemon writes them.
 //!
 //! It opens one segment at a time. So a stream may have any number of segments, and the first line is printed as soon
-//! as the first batch is read. `view` decides which batches of a segment are whole.
+//! as the first batch is read. `source` finds segments, and `view` decides which batches of a segment are whole.
+//!
+//! Retention may remove a segment between its listing and its opening. The reader then goes on as if it had begun after
+//! that. Retention removes the oldest segments of a stream first, so a segment that is gone while an older one is there
+//! is a loss.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fs::File,
-    io,
-    ops::Range,
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-    vec::IntoIter,
-};
+use std::{collections::HashMap, ops::Range, path::Path, sync::Arc, vec::IntoIter};
 
 use super::{
-    entry::{ENTRY_BYTES, Entry, Kind},
-    name::{Content, Part, Stream, parse},
+    entry::Entry,
+    name::Content,
     record::{Mark, StoredPart},
     scan::{ByTenant, Origins, Scan},
-    unpack::Unpacker,
-    view::{Judge, Lines, Segment, View},
+    source::{InDirectory, Segments},
+    view::{Judge, Segment, View},
 };
 use crate::error::LogdError;
-
-/// The segments of a stream, in order.
-pub(crate) trait Segments {
-    fn count(&self) -> usize;
-
-    /// Opens a segment.
-    fn open(&self, place: usize) -> Result<Segment, LogdError>;
-
-    /// Reads the first entry of a segment, if it exists and is whole.
-    fn head(&self, place: usize) -> Result<Option<Entry>, LogdError>;
-}
 
 /// Finds the line at which a segment ends because the next segment has the following lines. It is the first line of the
 /// nearest later segment for which that is known.
@@ -72,6 +56,23 @@ pub(crate) fn place_of(segments: &impl Segments, line: u64) -> Result<usize, Log
         }
     }
     Ok(found)
+}
+
+/// The segments at the start of a stream that retention removed after they were listed.
+#[derive(Default)]
+struct Retired {
+    /// How many.
+    count: usize,
+}
+
+impl Retired {
+    /// Whether a segment is one of them. Segments must be asked for in their order.
+    fn contains(&mut self, segments: &impl Segments, place: usize) -> bool {
+        while self.count <= place && !segments.exists(self.count) {
+            self.count += 1;
+        }
+        place < self.count
+    }
 }
 
 /// A batch of lines for the caller.
@@ -115,6 +116,7 @@ pub(crate) struct Reader<S: Segments> {
     /// The number of the next line.
     next: u64,
     judge: Judge,
+    retired: Retired,
     /// If set, the reader also reads the senders of lines, and skips batches that were written before this time, in
     /// milliseconds since 1970.
     origins_since: Option<u64>,
@@ -134,8 +136,8 @@ struct Open {
 impl<S: Segments> Reader<S> {
     /// Starts in the segment at `place`, with the line `from`.
     pub(crate) fn new(segments: S, place: usize, from: u64) -> Reader<S> {
-        let (judge, origins_since) = (Judge::default(), None);
-        Reader { segments, place, open: None, next: from, judge, origins_since }
+        let (judge, retired) = (Judge::default(), Retired::default());
+        Reader { segments, place, open: None, next: from, judge, retired, origins_since: None }
     }
 
     /// If a time is given, also reads the senders of lines, and skips batches that were written before that time.
@@ -161,8 +163,7 @@ impl<S: Segments> Reader<S> {
                 if self.place == self.segments.count() {
                     return Ok(None);
                 }
-                self.open = Some(Open::new(&self.segments, self.place)?);
-                self.place += 1;
+                self.open_next()?;
                 continue;
             };
             if let Some((from, batch, bytes)) = open.next(&mut self.next, since_ms)? {
@@ -182,6 +183,18 @@ impl<S: Segments> Reader<S> {
                 open.check(self.next, &mut self.judge, is_last)?;
             }
         }
+    }
+
+    /// Opens the next segment, unless retention removed it.
+    fn open_next(&mut self) -> Result<(), LogdError> {
+        let open = Open::new(&self.segments, self.place)?;
+        if open.segment.is_absent() && self.retired.contains(&self.segments, self.place) {
+            self.judge.begin_again();
+        } else {
+            self.open = Some(open);
+        }
+        self.place += 1;
+        Ok(())
     }
 }
 
@@ -238,118 +251,6 @@ fn after_lines(bytes: &[u8], count: u64) -> &[u8] {
     ends.map_or(&[], |end| &bytes[end + 1..])
 }
 
-/// Lists the streams of a directory, and the numbers of their segments.
-pub(crate) fn streams(directory: &Path) -> Result<BTreeMap<Stream, Vec<u64>>, LogdError> {
-    let entries = std::fs::read_dir(directory).map_err(|error| LogdError::on(directory, &error))?;
-    let mut streams: BTreeMap<Stream, Vec<u64>> = BTreeMap::new();
-    for entry in entries {
-        let entry = entry.map_err(|error| LogdError::on(directory, &error))?;
-        let name = entry.file_name();
-        if let Some((stream, serial, Part::Data | Part::Index | Part::Packed)) =
-            name.to_str().and_then(parse)
-        {
-            streams.entry(stream).or_default().push(serial);
-        }
-    }
-    for (stream, serials) in &mut streams {
-        serials.sort_unstable();
-        serials.dedup();
-        add_unlisted(directory, *stream, serials);
-    }
-    Ok(streams)
-}
-
-/// Adds segments that a listing missed. A listing takes time and may miss names that are created meanwhile
-/// (readdir(3)).
-fn add_unlisted(directory: &Path, stream: Stream, serials: &mut Vec<u64>) {
-    /// Far more segments than are created during a listing. A foreign file can make a gap of any width.
-    const GAP_MAX: u64 = 4096;
-    let is_there = |serial: &u64| {
-        let parts = [Part::Index, Part::Data, Part::Packed];
-        parts.iter().any(|part| directory.join(stream.file(*serial, *part)).exists())
-    };
-    let gaps = serials.windows(2).flat_map(|pair| {
-        let first = (pair[0] + 1).max(pair[1].saturating_sub(GAP_MAX));
-        first..pair[1]
-    });
-    let unlisted: Vec<u64> = gaps.filter(is_there).collect();
-    serials.extend(unlisted);
-    serials.sort_unstable();
-}
-
-/// The segments of a stream in a directory.
-pub(crate) struct InDirectory<'a> {
-    directory: &'a Path,
-    stream: Stream,
-    serials: Vec<u64>,
-}
-
-impl<'a> InDirectory<'a> {
-    pub(crate) fn new(directory: &'a Path, stream: Stream, serials: Vec<u64>) -> InDirectory<'a> {
-        InDirectory { directory, stream, serials }
-    }
-
-    /// Lists all streams of a directory.
-    fn all(directory: &'a Path) -> Result<impl Iterator<Item = InDirectory<'a>>, LogdError> {
-        let new = move |(stream, serials)| InDirectory { directory, stream, serials };
-        Ok(streams(directory)?.into_iter().map(new))
-    }
-
-    /// Returns the number of a segment. Without any segments it is 0.
-    pub(crate) fn serial(&self, place: usize) -> u64 {
-        self.serials.get(place).copied().unwrap_or(0)
-    }
-
-    fn path(&self, place: usize, part: Part) -> PathBuf {
-        self.directory.join(self.stream.file(self.serials[place], part))
-    }
-}
-
-impl Segments for InDirectory<'_> {
-    fn count(&self) -> usize {
-        self.serials.len()
-    }
-
-    fn open(&self, place: usize) -> Result<Segment, LogdError> {
-        let failed = |part, error: &io::Error| LogdError::on(&self.path(place, part), error);
-        let open = |part| match File::open(self.path(place, part)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            opened => opened.map(Some).map_err(|error| failed(part, &error)),
-        };
-        // The index is read first: the data of its batches was written before, or the batch was never whole.
-        let mut index = Vec::new();
-        if let Some(mut file) = open(Part::Index)? {
-            io::Read::read_to_end(&mut file, &mut index)
-                .map_err(|error| failed(Part::Index, &error))?;
-        }
-        let (mut part, mut data) = (Part::Data, open(Part::Data)?.map(Lines::Plain));
-        // The packed file is opened second, because the plain one is removed only after the packed one has its name.
-        if data.is_none()
-            && let Some(file) = open(Part::Packed)?
-        {
-            let unpacker = Unpacker::new(file).map_err(|error| failed(Part::Packed, &error))?;
-            (part, data) = (Part::Packed, Some(Lines::Packed(unpacker)));
-        }
-        let name = self.stream.file(self.serials[place], part);
-        Ok(Segment { directory: self.directory.to_owned(), name, index, data })
-    }
-
-    fn head(&self, place: usize) -> Result<Option<Entry>, LogdError> {
-        let path = self.path(place, Part::Index);
-        let mut head = [0; ENTRY_BYTES];
-        match File::open(&path).and_then(|file| file.read_exact_at(&mut head, 0)) {
-            Ok(()) => Ok(Entry::decode(&head).filter(|entry| entry.kind == Kind::Head)),
-            Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => Err(LogdError::on(&path, &error)),
-        }
-    }
-}
-
-/// Whether an index does not exist or is shorter than an entry.
-fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
-}
-
 /// Checks one whole segment of a stream.
 fn look<S: Segments, T>(
     segments: &S,
@@ -365,10 +266,16 @@ pub(crate) fn verify(
     segments: &impl Segments,
     mut tell: impl FnMut(&str) -> Result<(), LogdError>,
 ) -> Result<Vec<String>, LogdError> {
-    let mut judge = Judge::default();
+    let (mut judge, mut retired) = (Judge::default(), Retired::default());
     for place in 0..segments.count() {
         let is_last = place + 1 == segments.count();
-        tell(&look(segments, place, |view| judge.look(&view, is_last))?)?;
+        let until_line = until_line(segments, place)?;
+        let segment = segments.open(place)?;
+        if segment.is_absent() && retired.contains(segments, place) {
+            judge.begin_again();
+            continue;
+        }
+        tell(&judge.look(&segment.view(0, until_line)?, is_last))?;
     }
     Ok(judge.problems)
 }
@@ -389,7 +296,7 @@ pub(crate) fn by_tenant(directory: &Path) -> Result<Vec<ByTenant>, LogdError> {
     for segments in InDirectory::all(directory)? {
         for place in 0..segments.count() {
             let segment = segments.open(place)?;
-            if segments.stream.content == Content::Lines && segment.data.is_some() {
+            if segments.stream().content == Content::Lines && segment.data.is_some() {
                 all.push(Scan::by_tenant(&segment.index));
             }
         }
@@ -425,34 +332,6 @@ pub(crate) fn end_of(segments: &impl Segments) -> Result<Option<u64>, LogdError>
     Ok(None)
 }
 
-/// Segments whose files are in memory: the index, and the lines if their file exists.
-#[derive(Default)]
-pub(crate) struct InMemory(pub(crate) BTreeMap<u64, (Vec<u8>, Option<Vec<u8>>)>);
-
-impl InMemory {
-    fn nth(&self, place: usize) -> (&u64, &(Vec<u8>, Option<Vec<u8>>)) {
-        self.0.iter().nth(place).expect("the caller passes a place below the count")
-    }
-}
-
-impl Segments for InMemory {
-    fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    fn open(&self, place: usize) -> Result<Segment, LogdError> {
-        let (serial, (index, data)) = self.nth(place);
-        let (directory, name) = (PathBuf::new(), PathBuf::from(serial.to_string()));
-        Ok(Segment { directory, name, index: index.clone(), data: data.clone().map(Lines::Memory) })
-    }
-
-    fn head(&self, place: usize) -> Result<Option<Entry>, LogdError> {
-        let (_, (index, _)) = self.nth(place);
-        let head = index.get(..ENTRY_BYTES).and_then(Entry::decode);
-        Ok(head.filter(|entry| entry.kind == Kind::Head))
-    }
-}
-
 /// Reads all lines of a stream, and its problems.
 pub(crate) fn read_all(segments: impl Segments) -> Result<(Vec<u8>, Vec<String>), LogdError> {
     let mut reader = Reader::new(segments, 0, 0);
@@ -465,16 +344,20 @@ pub(crate) fn read_all(segments: impl Segments) -> Result<(Vec<u8>, Vec<String>)
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::Cell, rc::Rc};
+    use std::{cell::Cell, fs, io::Write, process::Command, rc::Rc, thread};
 
     use super::*;
     use crate::{
         fuzzing::index_of,
         segment::{
-            entry::BESIDE_SHIFT,
-            tests::{in_memory, lines_of},
+            entry::{BESIDE_SHIFT, Kind, REMOVED},
+            name::{Part, Stream},
+            source::InMemory,
+            tests::{in_memory, index_of_one, lines_of, write_one},
         },
     };
+
+    const STREAM: Stream = Stream { content: Content::Lines, number: 0 };
 
     fn segment(batches: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
         let batches: Vec<Vec<u8>> = batches.iter().map(|batch| batch.to_vec()).collect();
@@ -515,6 +398,10 @@ mod tests {
     impl Segments for Counted {
         fn count(&self) -> usize {
             self.0.count()
+        }
+
+        fn exists(&self, place: usize) -> bool {
+            self.0.exists(place)
         }
 
         fn open(&self, place: usize) -> Result<Segment, LogdError> {
@@ -567,18 +454,6 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_was_not_listed_is_found_between_others() {
-        let directory = tempfile::tempdir().unwrap();
-        let stream = Stream { content: Content::Lines, number: 3 };
-        for (serial, part) in [(2, Part::Index), (5, Part::Data), (6, Part::Torn)] {
-            File::create(directory.path().join(stream.file(serial, part))).unwrap();
-        }
-        let mut serials = vec![1, 4, 7, u64::MAX];
-        add_unlisted(directory.path(), stream, &mut serials);
-        assert_eq!(serials, [1, 2, 4, 5, 7, u64::MAX]);
-    }
-
-    #[test]
     fn a_corrupted_batch_in_the_middle_is_a_problem_and_hides_no_other() {
         let batches: [&[u8]; 3] = [b"1\n", b"2\n", b"3\n"];
         let (index, mut data) = segment(&batches);
@@ -592,7 +467,6 @@ mod tests {
     #[test]
     fn the_newest_number_of_a_name_counts_and_not_the_largest() {
         let directory = tempfile::tempdir().unwrap();
-        let stream = Stream { content: Content::Lines, number: 0 };
         let batch = |number: u64| Entry {
             number,
             flags: 1 << BESIDE_SHIFT,
@@ -606,14 +480,96 @@ mod tests {
         let name = |line| Entry::of_name("web", line).next().unwrap();
         let entries = [Entry::new(Kind::Head), name(1000), batch(0), name(5), batch(1)];
         let index: Vec<u8> = entries.iter().flat_map(Entry::encode).collect();
-        let path = |part| directory.path().join(stream.file(0, part));
-        std::fs::write(path(Part::Index), index).unwrap();
-        std::fs::write(path(Part::Data), b"1\n1\n").unwrap();
+        let path = |part| directory.path().join(STREAM.file(0, part));
+        fs::write(path(Part::Index), index).unwrap();
+        fs::write(path(Part::Data), b"1\n1\n").unwrap();
         let names = names(directory.path()).unwrap();
         assert_eq!(
             names.iter().map(|mark| (&*mark.name, mark.line)).collect::<Vec<_>>(),
             [("web", 5)]
         );
+    }
+
+    /// Five segments of a line each, and how they are listed.
+    fn write_five(directory: &Path) -> InDirectory<'_> {
+        (0..5).for_each(|serial| write_one(directory, STREAM, serial));
+        InDirectory::new(directory, STREAM, (0..5).collect())
+    }
+
+    fn remove(directory: &Path, serial: u64) {
+        for part in [Part::Data, Part::Index] {
+            fs::remove_file(directory.join(STREAM.file(serial, part))).unwrap();
+        }
+    }
+
+    /// The lines and the problems of five segments, of which some are removed after the first was read.
+    fn read_while_removed(removed: &[u64]) -> (String, Vec<String>) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut reader = Reader::new(write_five(directory.path()), 0, 0);
+        let mut lines = reader.next().unwrap().unwrap().lines().to_vec();
+        removed.iter().for_each(|serial| remove(directory.path(), *serial));
+        while let Some(piece) = reader.next().unwrap() {
+            lines.extend_from_slice(piece.lines());
+        }
+        (String::from_utf8(lines).unwrap(), reader.judge.problems)
+    }
+
+    /// The problems of five segments, of which some are removed after the first was verified.
+    fn verify_while_removed(removed: &[u64]) -> Vec<String> {
+        let directory = tempfile::tempdir().unwrap();
+        let mut is_first = true;
+        let told = |_: &str| {
+            if std::mem::take(&mut is_first) {
+                removed.iter().for_each(|serial| remove(directory.path(), *serial));
+            }
+            Ok(())
+        };
+        verify(&write_five(directory.path()), told).unwrap()
+    }
+
+    /// Lines that retention removed while `cat` ran were reported as missing.
+    #[test]
+    fn segments_that_retention_removes_meanwhile_are_left_out() {
+        let (lines, problems) = read_while_removed(&[0, 1, 2]);
+        assert_eq!((&*lines, problems), ("0\n3\n4\n", Vec::new()));
+        assert_eq!(verify_while_removed(&[0, 1, 2]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_segment_that_is_gone_while_an_older_one_is_there_is_a_loss() {
+        let lost = |serial, lines| {
+            format!("lines-000-000000000{serial}.ndjson: lines {lines} are missing")
+        };
+        for (removed, left, problem) in [
+            (&[1, 2][..], "0\n3\n4\n", lost(3, "1 to 2")),
+            (&[0, 2][..], "0\n1\n3\n4\n", lost(3, "2 to 2")),
+            (&[3][..], "0\n1\n2\n4\n", lost(4, "3 to 3")),
+        ] {
+            let (lines, problems) = read_while_removed(removed);
+            assert_eq!((&*lines, &*problems), (left, &[problem.clone()][..]));
+            assert_eq!(verify_while_removed(removed), [problem]);
+        }
+    }
+
+    /// The index was read before retention noted the removal in it, and the lines were opened after they had gone.
+    #[test]
+    fn a_removal_between_the_index_and_the_lines_is_no_loss() {
+        let directory = tempfile::tempdir().unwrap();
+        let segments = write_five(directory.path());
+        let path = |part| directory.path().join(STREAM.file(0, part));
+        let (index, noted) = (path(Part::Index), directory.path().join("noted"));
+        fs::write(&noted, index_of_one(0, REMOVED)).unwrap();
+        fs::remove_file(path(Part::Data)).unwrap();
+        // Whoever opens the pipe reads the index as it was.
+        fs::remove_file(&index).unwrap();
+        assert!(Command::new("mkfifo").arg(&index).status().unwrap().success());
+        let retention = thread::spawn(move || {
+            let mut pipe = fs::File::options().write(true).open(&index).unwrap();
+            pipe.write_all(&index_of_one(0, 0)).unwrap();
+            fs::rename(noted, index).unwrap();
+        });
+        assert_eq!(verify(&segments, |_| Ok(())).unwrap(), Vec::<String>::new());
+        retention.join().unwrap();
     }
 
     #[test]

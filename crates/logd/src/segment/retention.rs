@@ -4,12 +4,18 @@
 //! client that sends garbage does not cost others their lines. The segments of a stream are removed in their order even
 //! if the clock was set back, because a gap counts as a loss. The open segment stays. The index of a stream's last
 //! segment stays too, because it has the number of the next line. A segment with lines of several tenants expires when
-//! the lines of each tenant have expired by that tenant's rule.
+//! the lines of each tenant have expired by that tenant's rule. If an older segment has not expired then, the index
+//! stays until that one is removed, so that there is no gap.
 //!
 //! Before a segment's lines are removed, the head of its index records the removal. `verify` reports any other missing
 //! file as a loss. A head is 64 bytes within one sector, and a sector is written whole or not at all.
 
-use std::{cmp::Reverse, collections::HashSet, path::Path, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap, HashSet},
+    path::Path,
+    time::Duration,
+};
 
 use ringwise::{ErrorKind, Local, OpenOptions};
 
@@ -46,6 +52,8 @@ pub(crate) struct Kept {
     pub(crate) is_marked: bool,
     /// Whether it is the last of its stream.
     pub(crate) is_last: bool,
+    /// Whether its index stays when its lines are removed. [`overdue`] decides this.
+    pub(crate) keeps_index: bool,
     /// Bytes of lines of each tenant, by the tenant's place in the list. Empty if tenants have no rules.
     pub(crate) tenants: Vec<(usize, u64)>,
 }
@@ -69,17 +77,27 @@ pub(crate) fn overdue(
     ended.sort_by_key(|one| {
         (!is_old(one), Reverse(one.stream.content), one.ended_ms, one.stream, one.serial)
     });
+    // The segments of each stream that are left.
+    let mut left: HashMap<Stream, BTreeSet<u64>> = HashMap::new();
+    for one in all {
+        left.entry(one.stream).or_default().insert(one.serial);
+    }
     let mut overdue = Vec::new();
     for one in ended {
         let is_old = is_old(one);
         let is_much = policy.bytes.is_some_and(|bytes| total > bytes)
             || is_dead(one) && policy.dead_bytes.is_some_and(|bytes| dead > bytes);
+        let left = left.entry(one.stream).or_default();
+        let keeps_index = one.is_last || left.first() != Some(&one.serial);
         // Only its index exists, and that stays.
-        let is_left = one.is_last && !one.has_lines;
+        let is_left = keeps_index && !one.has_lines;
         if (is_old || is_much || one.is_marked) && !is_left {
             total -= one.bytes;
             dead -= if is_dead(one) { one.bytes } else { 0 };
-            overdue.push((*one).clone());
+            if !keeps_index {
+                left.remove(&one.serial);
+            }
+            overdue.push(Kept { keeps_index, ..(*one).clone() });
         }
     }
     overdue
@@ -147,7 +165,7 @@ fn mark(local: &mut Local, index: &Path) -> Result<(), ringwise::Error> {
     sync(local, &index)
 }
 
-/// Removes a segment. It marks the head, removes the lines and, when that is durable, the index.
+/// Removes a segment. It marks the head, removes the lines and, when that is durable, the index, unless that stays.
 ///
 /// # Errors
 ///
@@ -169,7 +187,7 @@ pub(crate) fn remove(
     if is_late {
         mark(local, &index)?;
     }
-    if segment.is_last {
+    if segment.keeps_index {
         return Ok(());
     }
     sync_directory(local, directory)?;
@@ -178,13 +196,26 @@ pub(crate) fn remove(
 
 #[cfg(test)]
 mod tests {
+    use ringwise::BackendChoice;
+
     use super::*;
-    use crate::segment::name::Content;
+    use crate::segment::{name::Content, reader::verify, source::InDirectory, tests::write_one};
 
     fn kept(number: u32, serial: u64, ended_ms: Option<u64>, is_last: bool) -> Kept {
         let stream = Stream { content: Content::Lines, number };
-        let (has_lines, is_marked, tenants) = (true, false, Vec::new());
-        Kept { stream, serial, bytes: 100, ended_ms, has_lines, is_marked, is_last, tenants }
+        let (has_lines, is_marked, keeps_index, bytes) = (true, false, false, 100);
+        let tenants = Vec::new();
+        Kept {
+            stream,
+            serial,
+            bytes,
+            ended_ms,
+            has_lines,
+            is_marked,
+            is_last,
+            keeps_index,
+            tenants,
+        }
     }
 
     fn serials(all: &[Kept], policy: Policy, now_ms: u64) -> Vec<(u32, u64)> {
@@ -290,6 +321,20 @@ mod tests {
         assert_eq!(gone(&mixed, 2000), []);
         assert_eq!(gone(&mixed, 2001), [(0, 1)]);
         assert_eq!(gone(&mixed, 6001), [(0, 0), (0, 1)]);
+        // The index of a segment that is removed before an older one stays, until that one is removed.
+        let removed = |all: &[Kept], now_ms| {
+            let age_ms = |ended_ms| now_ms - ended_ms;
+            let overdue = overdue(all, policy, &tenants, age_ms).into_iter();
+            overdue.map(|one| (one.serial, one.keeps_index)).collect::<Vec<_>>()
+        };
+        let next = kept(0, 2, None, true);
+        let [older, newer] = mixed.clone();
+        let all = [older.clone(), newer, next.clone()];
+        assert_eq!(removed(&all, 2001), [(1, true)]);
+        assert_eq!(removed(&all, 6001), [(0, false), (1, false)]);
+        let index = Kept { has_lines: false, is_marked: true, ..of(1, 1000, &[]) };
+        assert_eq!(removed(&[older, index.clone(), next.clone()], 2001), []);
+        assert_eq!(removed(&[index, next], 2001), [(1, false)]);
         // Lines of a tenant without a rule follow the rule for all, and so do lines without a recorded tenant.
         let others = [of(0, 1000, &[(other, 9)]), of(1, 1000, &[])];
         assert_eq!(gone(&others, 4000), []);
@@ -301,5 +346,30 @@ mod tests {
             of(2, 1200, &[(small, 50)]),
         ];
         assert_eq!(gone(&sizes, 1300), [(0, 0)]);
+    }
+
+    /// A segment whose lines had all expired was removed while an older one stayed. `verify` and `cat` reported its
+    /// lines as missing.
+    #[test]
+    fn a_segment_that_is_removed_before_an_older_one_is_no_loss() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let stream = kept(0, 0, None, false).stream;
+        (0..3).for_each(|serial| write_one(directory, stream, serial));
+        let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
+        let tenants = Tenants::new(&[crate::tenants::rule("short,retain-age=1s").unwrap()]);
+        let shares = |place| vec![(place, 2)];
+        let all = [
+            Kept { tenants: shares(1), ..kept(0, 0, Some(1000), false) },
+            Kept { tenants: shares(0), ..kept(0, 1, Some(1000), false) },
+            kept(0, 2, None, true),
+        ];
+        for segment in overdue(&all, Policy::default(), &tenants, |_| 5000) {
+            remove(&mut local, directory, &segment).unwrap();
+        }
+        let is_there = |serial, part| directory.join(stream.file(serial, part)).exists();
+        assert!(is_there(0, Part::Data) && !is_there(1, Part::Data) && is_there(2, Part::Data));
+        let segments = InDirectory::new(directory, stream, vec![0, 1, 2]);
+        assert_eq!(verify(&segments, |_| Ok(())).unwrap(), Vec::<String>::new());
     }
 }

@@ -2,11 +2,14 @@
 
 mod crashes;
 
+use std::path::Path;
+
 use super::{
     entry::{ENTRY_BYTES, Entry, Kind},
-    name::Part,
-    reader::{InMemory, Reader, names_of_stream, read_all, verify},
+    name::{Part, Stream},
+    reader::{Reader, names_of_stream, read_all, verify},
     record::{Mark, Origin},
+    source::InMemory,
 };
 
 pub(super) fn in_memory(files: Vec<(u64, Part, Vec<u8>)>) -> InMemory {
@@ -16,6 +19,25 @@ pub(super) fn in_memory(files: Vec<(u64, Part, Vec<u8>)>) -> InMemory {
         if part == Part::Index { segment.0 = bytes } else { segment.1 = Some(bytes) }
     }
     segments
+}
+
+/// Makes the index of a sealed segment with one line, which is the segment's own number. `flags` are those of the head.
+pub(super) fn index_of_one(serial: u64, flags: u32) -> Vec<u8> {
+    let line = format!("{serial}\n");
+    let (bytes, first_line) = (line.len() as u64, serial);
+    let checksum = crc32fast::hash(line.as_bytes());
+    let head = Entry { flags, first_line, ..Entry::new(Kind::Head) };
+    let batch = Entry { bytes, lines: 1, first_line, checksum, ..Entry::new(Kind::Batch) };
+    let end = Entry { number: 1, offset: bytes, lines: 1, ..Entry::new(Kind::Seal) };
+    let seal = Entry { first_line: serial + 1, ..end };
+    [head, batch, seal].iter().flat_map(Entry::encode).collect()
+}
+
+/// Writes the files of such a segment.
+pub(super) fn write_one(directory: &Path, stream: Stream, serial: u64) {
+    let path = |part| directory.join(stream.file(serial, part));
+    std::fs::write(path(Part::Index), index_of_one(serial, 0)).unwrap();
+    std::fs::write(path(Part::Data), format!("{serial}\n")).unwrap();
 }
 
 /// Returns the lines of a stream, and its problems.

@@ -83,8 +83,9 @@ mod tests {
         segment::{
             name::{Content, Part, Stream},
             pack::{Outcome, pack},
-            reader::{InDirectory, Reader},
+            reader::Reader,
             recovery::recover,
+            source::InDirectory,
         },
     };
 

@@ -52,6 +52,11 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
+    /// Whether no file of it was found.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.index.is_empty() && self.data.is_none()
+    }
+
     /// Returns a batch's bytes, if they have its checksum.
     pub(crate) fn bytes_of(&self, batch: &Entry) -> Result<Option<Vec<u8>>, LogdError> {
         let Some(data) = &self.data else { return Ok(None) };
@@ -148,6 +153,11 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
+    /// Forgets the segments before, because retention has removed them meanwhile.
+    pub(crate) fn begin_again(&mut self) {
+        self.expected = None;
+    }
+
     /// Checks the next segment and returns a line that describes it.
     pub(crate) fn look(&mut self, view: &View<'_>, is_last: bool) -> String {
         let (scan, name) = (&view.scan, view.name.display());

@@ -5,14 +5,13 @@
 
 use std::{
     collections::VecDeque,
-    future::{Future, poll_fn},
+    future::poll_fn,
     ops::Range,
-    pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use super::file::File;
-use crate::{buf::BufResult, error::Error};
+use crate::{buf::BufResult, error::Error, ring::BoxFuture};
 
 const CHUNK_BYTES_MAX: usize = 1 << 30;
 
@@ -58,11 +57,9 @@ pub struct Chunks {
     reads: VecDeque<Read>,
 }
 
-type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
 /// How long the file is, which bounds the reads ahead.
 enum Len {
-    Asked(Task<Result<u64, Error>>),
+    Asked(BoxFuture<Result<u64, Error>>),
     Known(u64),
 }
 
@@ -73,7 +70,7 @@ struct Read {
 }
 
 enum State {
-    Begun(Task<BufResult<usize, Vec<u8>>>),
+    Begun(BoxFuture<BufResult<usize, Vec<u8>>>),
     Done(BufResult<usize, Vec<u8>>),
 }
 

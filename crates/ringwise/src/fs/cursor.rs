@@ -8,15 +8,17 @@
 )]
 
 use std::{
-    future::Future,
     io::{self, IoSlice, SeekFrom},
     ops::Range,
-    pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use super::file::File;
-use crate::{buf::BufResult, error::Error};
+use crate::{
+    buf::{BufResult, gather},
+    error::Error,
+    ring::BoxFuture,
+};
 
 /// A larger buffer did not read faster from the page cache, nor from the device.
 const BUFFER_BYTES: usize = 128 << 10;
@@ -78,19 +80,17 @@ pub struct Cursor {
     seeking: Option<SeekingFromEnd>,
 }
 
-type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
 /// What is under way, with the buffer.
 enum Work {
     Nothing,
-    Reading(Task<BufResult<usize, Vec<u8>>>),
-    Writing(Task<BufResult<(), Vec<u8>>>),
+    Reading(BoxFuture<BufResult<usize, Vec<u8>>>),
+    Writing(BoxFuture<BufResult<(), Vec<u8>>>),
 }
 
 /// A seek that has to know how long the file is.
 struct SeekingFromEnd {
     offset: i64,
-    len: Task<Result<u64, Error>>,
+    len: BoxFuture<Result<u64, Error>>,
 }
 
 impl Cursor {
@@ -171,11 +171,7 @@ impl Cursor {
         ready!(self.poll_settled(context))?;
         self.forget_ahead();
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        for part in parts {
-            let room = self.capacity - buffer.len();
-            buffer.extend_from_slice(&part[..part.len().min(room)]);
-        }
+        gather(&mut buffer, parts, 0, self.capacity);
         let count = buffer.len();
         if count == 0 {
             self.buffer = buffer;

@@ -53,7 +53,8 @@ const BYTES_MAX: usize = 1 << 30;
 ///
 /// If the future of an append is dropped, the record is stored as a whole or not at all, and others are not
 /// disturbed. A commit goes on without its futures. If the journal is dropped, the records that it was given
-/// are still written; [`settled`](Self::settled) and [`close`](Self::close) wait for them.
+/// are still written; [`settled`](Self::settled) and [`close`](Self::close) wait for them, and so does the next
+/// [`open`](Self::open) of the directory, for up to a second.
 ///
 /// # Examples
 ///
@@ -131,11 +132,14 @@ impl Journal {
     /// This reads the last segment. It cuts off what a crash left of a commit that was not acknowledged, and
     /// makes the rest durable. [`records`](Self::records) reads older segments, and verifies them then.
     ///
+    /// If another journal has the directory open, this waits for up to a second. A journal that was just
+    /// dropped still writes what it was given, and a program that is replaced may still be ending.
+    ///
     /// # Errors
     ///
     /// Why the directory or the last segment could not be opened, read or written.
-    /// [`Busy`](crate::ErrorKind::Busy) if another journal has the directory open, or an earlier one still
-    /// writes to it. [`Corrupt`](crate::ErrorKind::Corrupt), with the file and the offset, if a record that
+    /// [`Busy`](crate::ErrorKind::Busy) if another journal still has the directory open after a second, or
+    /// still writes to it. [`Corrupt`](crate::ErrorKind::Corrupt), with the file and the offset, if a record that
     /// had been durable is not what was written. The end of the last segment is the exception: damage to its
     /// last commit looks like a commit that was cut short.
     pub async fn open(
@@ -189,7 +193,8 @@ impl Journal {
 
     /// Closes the journal: it takes no more records, waits for those that it has, and unlocks the directory.
     ///
-    /// Without this, a journal that is dropped keeps the directory locked for as long as it still writes.
+    /// Without this, a journal that is dropped keeps the directory locked for as long as it still writes, or
+    /// somebody still reads its [`records`](Self::records). Only this call tells how the writes ended.
     ///
     /// # Errors
     ///

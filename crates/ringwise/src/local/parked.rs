@@ -19,7 +19,8 @@ pub(super) struct Streams {
     pub(super) watched: usize,
     /// Operations to hand over again with the next submit.
     pub(super) due: Vec<Ticket>,
-    /// Operations that wait until a buffer comes back, or a descriptor closes.
+    /// Operations that wait until a buffer comes back, or a descriptor closes. Receives that got a
+    /// buffer since they were handed over are last.
     pub(super) parked: Vec<Ticket>,
     /// Whether an operation became parked or due since the last pass. No nudge will come for it
     /// yet.
@@ -56,7 +57,7 @@ impl Streams {
                     AcceptFailure::Exhausted
                         if matches!(-cqe.result, libc::EMFILE | libc::ENFILE) =>
                     {
-                        self.parked.push(ticket);
+                        self.parked.insert(0, ticket);
                     }
                     AcceptFailure::Connection => self.due.push(ticket),
                     AcceptFailure::Exhausted | AcceptFailure::Listener => return false,
@@ -64,11 +65,16 @@ impl Streams {
                 self.is_unheeded = true;
                 true
             }
-            Some(Kind::ReceiveMulti { group, armed_at, .. })
+            Some(Kind::ReceiveMulti { has_received, .. }) if cqe.result > 0 => {
+                *has_received = true;
+                false
+            }
+            Some(Kind::ReceiveMulti { group, armed_at, has_received, .. })
                 if cqe.result == -libc::ENOBUFS && !cqe.has_more() && !self.is_closing =>
             {
                 group.run_dry(*armed_at);
-                self.parked.push(ticket);
+                let has_received = *has_received;
+                self.park_receive(slots, ticket, has_received);
                 self.is_unheeded = true;
                 true
             }
@@ -106,6 +112,14 @@ impl Streams {
         }
     }
 
+    /// Parks a receive behind those that got no buffer since they were handed over, and before
+    /// those that did. Otherwise one with a fast sender would take all buffers again and again.
+    fn park_receive(&mut self, slots: &Slots, ticket: Ticket, has_received: bool) {
+        let is_before = |parked: &Ticket| has_received || !slots.get(*parked).is_some_and(got_one);
+        let place = self.parked.partition_point(is_before);
+        self.parked.insert(place, ticket);
+    }
+
     /// Frees the slot of a send that is done and has no result for its user.
     pub(super) fn finish(&mut self, slots: &mut Slots, ticket: Ticket) {
         if slots.free(ticket).is_some() {
@@ -113,4 +127,9 @@ impl Streams {
             self.finished.push(slots.take(ticket));
         }
     }
+}
+
+/// Returns whether it is a receive that got a buffer since it was handed over.
+fn got_one(operation: &Operation) -> bool {
+    matches!(operation.0.as_deref(), Some(Kind::ReceiveMulti { has_received: true, .. }))
 }

@@ -451,7 +451,9 @@ impl Local {
 fn note_arming(operation: &mut Operation) {
     match operation.0.as_deref_mut() {
         Some(Kind::AcceptMulti { armed_at, .. }) => *armed_at = closing::count(),
-        Some(Kind::ReceiveMulti { armed_at, group, .. }) => *armed_at = group.returns(),
+        Some(Kind::ReceiveMulti { armed_at, has_received, group, .. }) => {
+            (*armed_at, *has_received) = (group.returns(), false);
+        }
         _ => {}
     }
 }

@@ -15,18 +15,17 @@ mod futures_io;
 mod tokio;
 
 use std::{
-    future::Future,
     io::IoSlice,
     ops::Range,
-    pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use super::{Shutdown, TcpStream, UnixStream};
 use crate::{
-    buf::{BufResult, Buffer, OwnedBuffer},
+    buf::{BufResult, Buffer, OwnedBuffer, gather},
     error::{Errno, Error},
     op::Opcode,
+    ring::BoxFuture,
 };
 
 /// A record of TLS and its frame fit into it (RFC 8446, 5.2).
@@ -123,7 +122,7 @@ pub struct Buffered<S = TcpStream> {
     /// What of it was not read yet.
     left: Range<usize>,
     /// Under way, with the buffer.
-    receiving: Option<Work<BufResult<usize, Buffer>>>,
+    receiving: Option<BoxFuture<BufResult<usize, Buffer>>>,
     /// The last receive filled all of its room, so more is likely to be there.
     was_filled: bool,
     writing: Writing,
@@ -133,12 +132,10 @@ pub struct Buffered<S = TcpStream> {
     calls: u8,
 }
 
-type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
 enum Writing {
     Idle(Vec<u8>),
-    Sending(Work<BufResult<(), Buffer>>),
-    Ending(Work<Result<(), Error>>),
+    Sending(BoxFuture<BufResult<(), Buffer>>),
+    Ending(BoxFuture<Result<(), Error>>),
     Ended,
 }
 
@@ -254,7 +251,7 @@ impl<S: Stream> Buffered<S> {
             None => 0,
         };
         let mut buffer = std::mem::take(buffer);
-        copy_after(sent, parts, &mut buffer, self.send_bytes);
+        gather(&mut buffer, parts, sent, self.send_bytes);
         let count = sent + buffer.len();
         let connection = self.stream.connection().clone();
         let send = async move { connection.send_all(buffer.into(), None).await };
@@ -290,17 +287,6 @@ impl<S: Stream> Buffered<S> {
             Err(error) if error.errno() == libc::ENOTCONN => Poll::Ready(Ok(())),
             result => Poll::Ready(result),
         }
-    }
-}
-
-/// Copies at most `bytes` of what comes after the first `skipped` bytes of the parts.
-fn copy_after(mut skipped: usize, parts: &[IoSlice<'_>], into: &mut Vec<u8>, bytes: usize) {
-    into.clear();
-    for part in parts {
-        let start = skipped.min(part.len());
-        skipped -= start;
-        let room = bytes - into.len();
-        into.extend_from_slice(&part[start..part.len().min(start + room)]);
     }
 }
 

@@ -294,7 +294,8 @@ impl Connection {
 
     pub(super) async fn close(self) -> Result<(), Error> {
         let sent = self.flush().await;
-        {
+        // A clone keeps the socket open, and may wait for data for ever.
+        if Arc::strong_count(&self.lanes) == 1 {
             let turn = self.lanes.receiving.enter().await;
             self.settle_receive(&turn).await;
         }
@@ -377,8 +378,12 @@ macro_rules! stream {
             /// kernel stops, later pieces are copied into memory of their own, so that no connection takes more than
             /// its credit from the group.
             ///
+            /// If all buffers of the group are out, the receive waits until one comes back. So a group needs more
+            /// buffers than all its connections together keep: pieces that wait to be taken, and pieces that the
+            /// program has not dropped yet.
+            ///
             /// It is this stream's receive until it is dropped. Other receives wait for their turn, and the first of
-            /// them gets what came and was not taken.
+            /// them gets what came and was not taken. Until then this data is in memory of its own.
             ///
             /// # Examples
             ///

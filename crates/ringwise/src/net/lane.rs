@@ -149,9 +149,9 @@ impl<T> Turn<'_, T> {
         lock(&self.lane.set_aside).take()
     }
 
-    /// Leaves an operation with several results to the lane, to end.
+    /// Leaves an operation with several results to the lane, to end. The next user of the lane takes the results.
     pub(super) fn set_flow_aside(&self, flow: Flow) {
-        flow.cancel();
+        flow.set_aside();
         *lock(&self.lane.flow) = Some(flow);
     }
 

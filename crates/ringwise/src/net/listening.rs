@@ -77,7 +77,8 @@ impl Listening {
     }
 
     pub(super) async fn close(self) -> Result<(), Error> {
-        {
+        // A clone keeps the socket open, and may wait for a connection for ever.
+        if Arc::strong_count(&self.lane) == 1 {
             let turn = self.lane.enter().await;
             self.settle(&turn).await;
         }

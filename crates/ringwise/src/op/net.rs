@@ -82,7 +82,8 @@ impl Operation {
     /// where the group is the loop's own, it waits in an epoll set beside the ring.
     pub fn recv_multi(socket: impl Into<Target>, group: &BufferGroup) -> Operation {
         let group = group.clone();
-        Operation::of(Kind::ReceiveMulti { target: socket.into(), group, armed_at: 0 })
+        let target = socket.into();
+        Operation::of(Kind::ReceiveMulti { target, group, armed_at: 0, has_received: false })
     }
 
     /// Receives a datagram and the address that it came from, as recvmsg(2): see

@@ -377,7 +377,7 @@ impl Driver {
     }
 
     /// Keeps a result to be handed out. Drops results of the driver's own operations.
-    fn keep(&mut self, mut completion: Completion) {
+    fn keep(&mut self, completion: Completion) {
         if completion.tag() >= BELL_TAG {
             self.own -= 1;
             if completion.tag() == BELL_TAG {
@@ -389,9 +389,6 @@ impl Driver {
         if matches!(completion.opcode(), Opcode::AcceptMulti | Opcode::ReceiveMulti) {
             if !completion.has_more() {
                 self.tickets[key.index()] = None;
-            }
-            if self.hub.is_overdrawn(key) {
-                completion.give_lease_back();
             }
             let (woken, orphan) = self.hub.deliver_part(key, completion);
             self.woken.extend(woken);

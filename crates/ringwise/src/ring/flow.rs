@@ -65,12 +65,13 @@ impl Flow {
         Poll::Ready(Some(part))
     }
 
-    /// Asks the driver to cancel the operation. Results that arrive until its end must still be
-    /// taken.
-    pub(crate) fn cancel(&self) {
+    /// Asks the driver to cancel the operation, whose results are taken later. Until then they keep
+    /// no buffers from other operations.
+    pub(crate) fn set_aside(&self) {
         if let Some(key) = self.key
             && !self.ring.is_foreign()
         {
+            self.ring.hub().set_flow_aside(key);
             self.ring.follow(self.ring.hub().cancel(key));
         }
     }

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+#[path = "../buf/gathered.rs"]
+mod gathered;
 #[path = "../buf/result.rs"]
 mod result;
 
+pub(crate) use gathered::gather;
 pub use result::BufResult;
 
 /// Bytes that an operation can own.

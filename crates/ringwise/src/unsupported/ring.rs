@@ -7,9 +7,12 @@ use std::{
     time::Duration,
 };
 
+#[path = "../ring/boxed.rs"]
+mod boxed;
 #[path = "../ring/stats.rs"]
 mod stats;
 
+pub(crate) use boxed::BoxFuture;
 pub use stats::RingStats;
 
 use super::{

@@ -143,6 +143,7 @@ suite! {
         a_number_used_again_is_another_socket
         a_thousand_connections
         a_flood_leaves_room_for_others
+        a_few_buffers_go_round
         a_dropped_loop_lets_go_of_its_sockets
         work_is_seen_before_it_is_waited_for;
     boundaries:

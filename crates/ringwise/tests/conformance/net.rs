@@ -1054,6 +1054,28 @@ fn has_descriptors(count: usize) -> bool {
     limit.current.is_none_or(|most| most >= count as u64)
 }
 
+/// A receive with much to come took all buffers whenever some came back, because it was handed over first. The other
+/// got none until all of that had come.
+pub fn a_few_buffers_go_round(way: Loop) {
+    const PIECES: usize = 100;
+    let mut local = way.build();
+    let group = BufferGroup::new(&mut local, 2, 16).unwrap();
+    let (much, mut fast) = connection(way);
+    let (little, mut slow) = connection(way);
+    fast.write_all(&[7; 16 * PIECES]).unwrap();
+    slow.write_all(b"little").unwrap();
+    local.push(Operation::recv_multi(&much, &group), 1).unwrap();
+    local.push(Operation::recv_multi(&little, &group), 2).unwrap();
+    let (mut pieces, mut is_served) = (0, false);
+    while !is_served {
+        local.submit_and_wait(1).unwrap();
+        let done: Vec<_> = std::iter::from_fn(|| local.next_completion()).collect();
+        pieces += done.len();
+        is_served = done.iter().any(|done| done.tag() == 2);
+    }
+    assert!(pieces <= PIECES / 10, "it had to wait for {pieces} pieces");
+}
+
 /// One that never reads and one that always sends do not keep the others waiting.
 pub fn a_flood_leaves_room_for_others(way: Loop) {
     let mut local = way.build();

@@ -167,3 +167,21 @@ fn what_was_written_with_ok_arrives() {
         }
     }
 }
+
+/// It waited for a clone's receive or accept, which may never end.
+#[test]
+fn a_close_beside_a_clone_that_waits_is_refused() {
+    everywhere(|ring| async move {
+        let (stream, _other) = mixed_pair(&ring);
+        let clone = stream.clone();
+        let mut receive = Box::pin(clone.recv(vec![0; 10]));
+        assert!(poll_once(receive.as_mut()).is_pending());
+        assert_eq!(stream.close().await.unwrap_err().errno(), libc::EBUSY);
+
+        let (listener, _) = listen(&ring);
+        let clone = listener.clone();
+        let mut accept = Box::pin(clone.accept());
+        assert!(poll_once(accept.as_mut()).is_pending());
+        assert_eq!(listener.close().await.unwrap_err().errno(), libc::EBUSY);
+    });
+}

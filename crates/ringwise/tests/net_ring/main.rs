@@ -10,6 +10,7 @@ mod drops;
 mod echo_server;
 mod endings;
 mod flows;
+mod groups;
 #[cfg(feature = "tokio")]
 #[path = "../../examples/http_hello.rs"]
 #[allow(dead_code, reason = "the example's own main")]

@@ -8,9 +8,13 @@ use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
     sync::Mutex,
+    time::Duration,
 };
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno as RawErrno,
+};
 
 use super::frame::Heading;
 use crate::{
@@ -27,6 +31,12 @@ const ENDING: &str = ".segment";
 const DIGITS: usize = 20;
 /// The name of a segment whose heading may not be durable.
 const UNFINISHED: &str = "unfinished.segment";
+/// How long an opening waits for the lock. A journal that was dropped keeps it while it still writes, as does a
+/// process that is about to end.
+const LOCK_TIME: Duration = Duration::from_secs(1);
+/// The first pause between two attempts to lock, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 pub(super) struct Catalog {
     ring: Ring,
@@ -42,8 +52,8 @@ impl Catalog {
         let options = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY);
         let directory = File::open(ring, path, options).await?;
         if ring.simulation().is_none() {
-            flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|errno| {
-                let error = Error::new(Opcode::Open, Errno(errno.raw_os_error())).on_path(path);
+            wait_for_lock(ring, &directory).await.map_err(|errno| {
+                let error = Error::new(Opcode::Open, errno).on_path(path);
                 error.advise("its lock cannot be had: another journal may have the directory open")
             })?;
         }
@@ -156,6 +166,23 @@ impl Catalog {
 
     async fn sync(&self) -> Result<(), Error> {
         self.directory.sync_all().await.map_err(|error| error.on_path(&self.path))
+    }
+}
+
+/// Locks the directory, and waits for that within limits.
+async fn wait_for_lock(ring: &Ring, directory: &File) -> Result<(), Errno> {
+    let (mut waited, mut pause) = (Duration::ZERO, PAUSE_MIN);
+    loop {
+        let Err(errno) = flock(directory, FlockOperation::NonBlockingLockExclusive) else {
+            return Ok(());
+        };
+        let may_wait = errno == RawErrno::WOULDBLOCK && waited < LOCK_TIME;
+        // A ring that may not make timeouts, or that is closing, does not wait.
+        if !may_wait || ring.submit(Operation::timeout(pause)).await.result().is_err() {
+            return Err(Errno(errno.raw_os_error()));
+        }
+        waited += pause;
+        pause = PAUSE_MAX.min(2 * pause);
     }
 }
 

@@ -11,8 +11,6 @@
 
 use std::{
     collections::BTreeMap,
-    future::Future,
-    pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll, Wake, Waker},
 };
@@ -21,7 +19,7 @@ use super::frame::Batch;
 use crate::{
     error::{Errno, Error},
     op::Opcode,
-    ring::wake,
+    ring::{BoxFuture, wake},
     sync::lock,
 };
 
@@ -32,7 +30,7 @@ pub(super) trait Commit: Send + Sized + 'static {
 }
 
 /// A commit on its way.
-pub(super) type Committing<W> = Pin<Box<dyn Future<Output = Committed<W>> + Send>>;
+pub(super) type Committing<W> = BoxFuture<Committed<W>>;
 
 /// What a commit came to.
 pub(super) struct Committed<W> {

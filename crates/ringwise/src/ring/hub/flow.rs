@@ -3,7 +3,7 @@
 //! The hub keeps the results that nobody has taken yet. If there are as many as the user gave
 //! credit for, the operation is asked to end. The taker of the results starts it again after taking
 //! them. Results that arrive before the kernel has handled this request are copied out of their
-//! buffers.
+//! buffers. So are all results of an operation whose taker has left.
 
 use std::{collections::VecDeque, task::Waker};
 
@@ -21,6 +21,7 @@ use crate::{
 pub(super) struct Flow {
     waker: Option<Waker>,
     parts: VecDeque<Completion>,
+    /// How many results may lie untaken. It is 0 if nobody takes them for now.
     credit: usize,
     /// Whether the last result has come.
     is_over: bool,
@@ -95,6 +96,24 @@ impl Hub {
         }
     }
 
+    /// Notes that nobody takes results for now. They are copied out of the buffers of their group, and so
+    /// are all that still arrive, since other operations may need the buffers first.
+    pub(crate) fn set_flow_aside(&self, key: Key) {
+        let mut state = self.lock();
+        let Stage::Flow(flow) = &mut state.waiters[key.index()].stage else { return };
+        flow.credit = 0;
+        let mut parts = std::mem::take(&mut flow.parts);
+        drop(state);
+        // Outside the lock, since a buffer that comes back may wake a loop.
+        parts.iter_mut().for_each(Completion::give_lease_back);
+        let mut state = self.lock();
+        if let Stage::Flow(flow) = &mut state.waiters[key.index()].stage {
+            // Those that arrived meanwhile come last.
+            parts.append(&mut flow.parts);
+            flow.parts = parts;
+        }
+    }
+
     /// Notes that nobody takes results any more. Returns the caller's next step, and the results to
     /// drop outside the lock.
     pub(crate) fn abandon_flow(&self, key: Key) -> (Next, VecDeque<Completion>) {
@@ -126,23 +145,21 @@ impl Hub {
 // The driver's side follows.
 
 impl Hub {
-    /// Returns whether the untaken results use up the credit. Results that arrive after that, until
-    /// the operation ends, keep no buffer from others.
-    pub(crate) fn is_overdrawn(&self, key: Key) -> bool {
-        let state = self.lock();
-        let stage = &state.waiters[key.index()].stage;
-        matches!(stage, Stage::Flow(flow) if flow.parts.len() >= flow.credit)
-    }
-
     /// Adds a result of an operation with several, at once and in order. The driver stays locked
-    /// meanwhile, since another thread may have the next result. Returns the waker and a result to
-    /// drop, both for use outside all locks.
+    /// meanwhile, since another thread may have the next result. A result beyond the credit is
+    /// copied, so that it keeps no buffer from others. Returns the waker and a result to drop, both
+    /// for use outside all locks.
     pub(crate) fn deliver_part(
         &self,
         key: Key,
-        part: Completion,
+        mut part: Completion,
     ) -> (Option<Waker>, Option<Completion>) {
         let mut state = self.lock();
+        if part.has_lease() && state.is_overdrawn(key) {
+            drop(state);
+            part.give_lease_back();
+            state = self.lock();
+        }
         let part = match state.take_in(key, part) {
             Ok(waker) => return (waker, None),
             Err(part) => part,
@@ -156,6 +173,12 @@ impl Hub {
 }
 
 impl State {
+    /// Returns whether the untaken results of a flow use up its credit.
+    fn is_overdrawn(&self, key: Key) -> bool {
+        let stage = &self.waiters[key.index()].stage;
+        matches!(stage, Stage::Flow(flow) if flow.parts.len() >= flow.credit)
+    }
+
     /// Adds a result of a flow, and returns the waker. If the key is not of a flow, the result
     /// comes back.
     pub(super) fn take_in(
