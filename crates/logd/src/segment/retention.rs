@@ -181,7 +181,7 @@ pub(crate) fn remove(
         Err(error) if is_space(&error) => true,
         marked => marked.map(|()| false)?,
     };
-    for part in [Part::Data, Part::Packed, Part::Torn] {
+    for part in [Part::Data, Part::Packed, Part::Packing, Part::Torn] {
         unlink(local, &directory.join(segment.stream.file(segment.serial, part)))?;
     }
     if is_late {
@@ -356,6 +356,8 @@ mod tests {
         let directory = directory.path();
         let stream = kept(0, 0, None, false).stream;
         (0..3).for_each(|serial| write_one(directory, stream, serial));
+        // A daemon ended while it packed it.
+        std::fs::write(directory.join(stream.file(1, Part::Packing)), "half").unwrap();
         let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
         let tenants = Tenants::new(&[crate::tenants::rule("short,retain-age=1s").unwrap()]);
         let shares = |place| vec![(place, 2)];
@@ -369,6 +371,7 @@ mod tests {
         }
         let is_there = |serial, part| directory.join(stream.file(serial, part)).exists();
         assert!(is_there(0, Part::Data) && !is_there(1, Part::Data) && is_there(2, Part::Data));
+        assert!(!is_there(1, Part::Packing));
         let segments = InDirectory::new(directory, stream, vec![0, 1, 2]);
         assert_eq!(verify(&segments, |_| Ok(())).unwrap(), Vec::<String>::new());
     }
