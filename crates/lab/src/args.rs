@@ -20,8 +20,8 @@ pub struct Args {
     #[serde(skip)]
     pub action: Option<Action>,
 
-    /// Measure one of read, latency, nop, chain, stat, echo, copy, log [default:
-    /// the suite of all]
+    /// Measure one of read, latency, nop, chain, stat, echo, objects, copy, log
+    /// [default: the suite of all]
     pub workload: Option<String>,
 
     /// Measure for about two minutes (default)
@@ -70,7 +70,7 @@ pub struct Args {
     pub ablate: bool,
 
     /// Keep this many reads, calls or chains in flight; for nop: batch this many
-    /// [default: 1,32; nop: 1,32,256; chain: 170]
+    /// [default: 1,32; nop: 1,32,256; chain: 170; objects: 1,8]
     #[arg(long, value_name = "N,N")]
     pub depth: Option<String>,
 
@@ -128,7 +128,8 @@ pub struct Args {
     #[serde(skip)]
     pub child_server: Option<String>,
 
-    /// Read blocks of this many bytes, such as 4k,32k [default: 4k]
+    /// Read blocks of this many bytes, such as 4k,32k [default: 4k; objects: ranges
+    /// of 64k]
     #[arg(long, value_name = "SIZE,SIZE")]
     pub block: Option<String>,
 
@@ -141,7 +142,8 @@ pub struct Args {
     pub pattern: Option<String>,
 
     /// Bring the page cache into this state: warm, cold, bounded, bounded:SIZE (a
-    /// memory cgroup of that size) [default: warm; bounded: a quarter of the files]
+    /// memory cgroup of that size) [default: warm; latency, objects: warm and cold;
+    /// bounded: a quarter of the files]
     #[arg(long, value_name = "STATE")]
     pub cache: Option<String>,
 
@@ -151,7 +153,7 @@ pub struct Args {
     pub size: Option<String>,
 
     /// Lay out this many test files per profile [default: buffered 10, direct 1;
-    /// stat: 100000, in the quick suite 10000]
+    /// objects: 4; stat: 100000, in the quick suite 10000]
     #[arg(long, value_name = "N")]
     pub files: Option<String>,
 

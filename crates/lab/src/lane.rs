@@ -164,15 +164,35 @@ impl Lane {
         ended_ns: u64,
         bytes: &[u8],
     ) -> Result<(), Failure> {
+        self.complete_ranges(request, began_ns, ended_ns, [(request.offset, bytes)])
+    }
+
+    /// The same for an operation that brought several ranges of its file, each with its offset.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] where they have together another length than the block, or wrong bytes.
+    #[inline]
+    pub fn complete_ranges<'a>(
+        &mut self,
+        request: Request,
+        began_ns: u64,
+        ended_ns: u64,
+        ranges: impl IntoIterator<Item = (u64, &'a [u8])>,
+    ) -> Result<(), Failure> {
         self.take_back(ended_ns);
         let file = &self.job.files[request.file];
-        if bytes.len() != self.job.block_bytes {
+        let mut total = 0;
+        for (offset, bytes) in ranges {
+            total += bytes.len();
+            if self.is_verified {
+                verify(self.job.seed, file.number, offset, bytes).map_err(Failure::Mismatch)?;
+            }
+        }
+        if total != self.job.block_bytes {
             return Err(Failure::changed(file));
         }
-        if self.is_verified {
-            verify(self.job.seed, file.number, request.offset, bytes).map_err(Failure::Mismatch)?;
-        }
-        self.place(began_ns, ended_ns, bytes.len());
+        self.place(began_ns, ended_ns, total);
         Ok(())
     }
 

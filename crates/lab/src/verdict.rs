@@ -78,8 +78,8 @@ pub fn at_depth(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdi
     })
 }
 
-/// The verdict on servers at a number of connections. `operation` is what they do, such as
-/// `request`.
+/// The verdict on servers at a number of connections, or on stores at a depth. `operation` is what they
+/// do, such as `request`.
 pub fn at_connections(rows: &[Row], connections: usize, operation: &str, seed: u64) -> Verdict {
     judged(rows, connections, seed, &|subject, rival, cpu_ratio, _| {
         vec![cost_text(subject, rival, cpu_ratio, operation)]
@@ -162,7 +162,7 @@ fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdi
         Some(row) => row,
     };
     if let Some(reason) = &subject.measured.void {
-        return cannot(format!("uring: {reason}"));
+        return cannot(format!("{}: {reason}", subject.label()));
     }
     let rivals = valid(rows, depth).filter(|row| row.kind == RowKind::Rival);
     let by_throughput =

@@ -10,6 +10,7 @@ pub mod form;
 pub mod latency;
 pub mod log;
 pub mod nop;
+pub mod objects;
 pub mod read;
 mod server;
 pub mod stat;
@@ -18,13 +19,14 @@ mod under_load;
 use self::form::Entry;
 
 /// All workloads, in the order of the suite.
-pub static ALL: [&Entry; 8] = [
+pub static ALL: [&Entry; 9] = [
     &read::ENTRY,
     &latency::ENTRY,
     &nop::ENTRY,
     &chain::ENTRY,
     &stat::ENTRY,
     &echo::ENTRY,
+    &objects::ENTRY,
     &copy::ENTRY,
     &log::ENTRY,
 ];

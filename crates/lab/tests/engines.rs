@@ -27,7 +27,10 @@ use ringwise_lab::{
     row::{Row, RowKind},
     sample::{self, Instruments},
     schedule::{Schedule, Spare},
-    workload::read::page_cache,
+    workload::{
+        objects::{RANGES, Store},
+        read::page_cache,
+    },
 };
 use ringwise_measure::{Latency, Sources};
 use tracefs::Tracefs;
@@ -439,6 +442,48 @@ fn what_a_warm_cache_lost_is_read_again() {
     assert!(left < 2 * FILE_BYTES, "nothing was dropped");
     assert_eq!(page_cache::prepare(&warm).unwrap(), None);
     assert_eq!(page_cache::cached_bytes(&files.files).unwrap(), Some(2 * FILE_BYTES));
+}
+
+/// Longer than all requests take together.
+const LONG: Timing =
+    Timing { warm_up: Duration::ZERO, extent: Extent::Time(Duration::from_secs(30)) };
+
+/// What `objects` asks of the stores: requests for ranges of one block each.
+fn objects_job(files: &Files, cache: Cache) -> Job {
+    let half = |file: &DataFile| DataFile { bytes: file.bytes / 2, ..file.clone() };
+    Job {
+        files: files.files.iter().map(half).collect(),
+        block_bytes: RANGES * 4096,
+        pattern: Pattern::Random,
+        ..job(files, 3, cache)
+    }
+}
+
+#[test]
+fn every_store_reads_each_range_of_the_objects_once() {
+    let files = files();
+    for store in [Store::Local, Store::Pool, Store::Ring] {
+        let job = Arc::new(objects_job(&files, Cache::Cold));
+        let sample = sample::take(&store, &job, LONG, &instruments()).unwrap();
+        let counts = &sample.tally.counts;
+        assert!(counts.exhausted, "{store:?}");
+        assert_eq!((counts.operations, counts.bytes), (4, FILE_BYTES), "{store:?}");
+        assert_eq!(gates::littles_law(&sample), None, "{store:?}");
+    }
+}
+
+#[test]
+fn every_store_notices_a_wrong_range() {
+    let files = files();
+    // The last range of the last request of the second object.
+    let last = FILE_BYTES - 4096;
+    let path = &files.files[1].path;
+    fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(b"x", last + 99).unwrap();
+    for store in [Store::Local, Store::Pool, Store::Ring] {
+        let job = Arc::new(objects_job(&files, Cache::Cold));
+        let failure = sample::take(&store, &job, LONG, &instruments()).unwrap_err();
+        assert!(matches!(failure, Failure::Mismatch(_)), "{store:?}: {failure}");
+    }
 }
 
 #[test]

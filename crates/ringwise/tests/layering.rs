@@ -32,7 +32,7 @@ const DIRECTIONS: [(&str, &[&str]); 13] = [
     // What it measures it must not be made of.
     ("ringwise-load", &["ringwise-measure"]),
     ("ringwise-logd", &["ringwise", "ringwise-measure", "ringwise-serve"]),
-    ("ringwise-lab", &["ringwise", "ringwise-measure", "ringwise-load"]),
+    ("ringwise-lab", &["ringwise", "ringwise-measure", "ringwise-load", "ringwise-object-store"]),
     (
         "ringwise-cli",
         &[

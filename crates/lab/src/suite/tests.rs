@@ -79,7 +79,10 @@ fn groups_share_their_files() {
 fn nothing_typed_is_the_quick_suite() {
     let suite = Suite::new(&Args::default()).unwrap();
     let names: Vec<&str> = suite.workloads.iter().map(Planned::name).collect();
-    assert_eq!(names, ["read", "latency", "nop", "chain", "stat", "echo", "copy", "log"]);
+    assert_eq!(
+        names,
+        ["read", "latency", "nop", "chain", "stat", "echo", "objects", "copy", "log"]
+    );
     let log = suite.workloads.iter().find(|planned| planned.name() == "log").unwrap();
     assert_eq!(
         log.work.rows(),

@@ -33,7 +33,7 @@ use super::{
     form::{COUNTING, Context, Entry, Keep, Outcome, Workload},
 };
 use crate::{
-    dataset::{DataFile, Directory, Layout, block::BLOCK_BYTES},
+    dataset::{DataFile, Layout, block::BLOCK_BYTES},
     error::LabError,
     gates,
     job::{Cache, Job, Profile, Timing},
@@ -186,7 +186,9 @@ fn measure(context: &Context<'_>, group: &Group, section: &mut Section) -> Resul
         return Ok(());
     }
     let memory = Bounded::make(context, group)?;
-    let files = lay(context, group, directory)?;
+    let layout =
+        Layout { set: group.set, files: group.files, size: group.size, seed: context.plan.seed };
+    let files = lay(context, group.cache, layout)?;
     section.notes.push(files_note(&files, group));
     if let Some(reason) = unfit(group, &files)? {
         section.void_all(&reason);
@@ -279,23 +281,27 @@ fn is_drawn(plan: &Plan, group: &Group, depth: usize) -> bool {
     plan.heatmap.is_some() || is_shown
 }
 
-fn lay(
+/// Lays test files out, not more of them than a warm cache can hold.
+///
+/// # Errors
+///
+/// As for [`Layout::lay`], and an interrupt.
+pub(super) fn lay(
     context: &Context<'_>,
-    group: &Group,
-    directory: &Directory,
+    cache: Cache,
+    layout: Layout<'_>,
 ) -> Result<Vec<DataFile>, LabError> {
-    let mut size = group.size;
-    if group.cache == Cache::Warm && size.least < size.most {
+    let mut size = layout.size;
+    if cache == Cache::Warm && size.least < size.most {
         // A warm cache must hold it, and leave room for others.
         let memory = Environment::read(&Default::default()).memory_available_bytes;
         let fitting = memory.known().map_or(size.most, |bytes| bytes / 4);
         size.most = size.most.min(fitting).max(size.least);
     }
-    let set = group.set;
-    let layout = Layout { set, files: group.files, size, seed: context.plan.seed };
+    let layout = Layout { size, ..layout };
     context.progress.begin(size.most);
-    context.progress.tell(format!("laying {set} test files out"));
-    let files = layout.lay(directory, &mut |bytes| {
+    context.progress.tell(format!("laying {} test files out", layout.set));
+    let files = layout.lay(context.directory(), &mut |bytes| {
         context.progress.advance(bytes);
         !context.interrupt.load(Ordering::Relaxed)
     });

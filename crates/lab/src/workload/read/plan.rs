@@ -291,7 +291,8 @@ fn engines(args: &Args) -> Result<Vec<EngineName>, LabError> {
     Ok(engines)
 }
 
-fn blocks(text: &str) -> Result<Vec<usize>, LabError> {
+/// Reads lengths of blocks.
+pub(crate) fn blocks(text: &str) -> Result<Vec<usize>, LabError> {
     list(text, |item| {
         let bytes = parse_size(item).map_err(|error| usage("--block", error))?;
         if (1..=BLOCK_BYTES_MAX).contains(&bytes) {
