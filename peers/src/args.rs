@@ -5,9 +5,9 @@ use std::{collections::HashSet, fmt, path::PathBuf, time::Duration};
 use ringwise_lab::{
     LabError,
     dataset::block::BLOCK_BYTES,
-    job::Timing,
-    plan::{ExtentChoice, Profile},
-    workload,
+    job::{Profile, Timing},
+    plan::ExtentChoice,
+    workload::form,
 };
 use ringwise_measure::quantity::{duration_text, parse_duration, parse_size, size_text};
 
@@ -127,7 +127,7 @@ impl Plan {
 
     /// How long each sample takes.
     pub fn timing(&self) -> Timing {
-        workload::timing(self.extent, 1)
+        form::timing(self.extent, 1)
     }
 
     /// The options that make this run again, without what names this machine's paths.

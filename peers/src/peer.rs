@@ -22,10 +22,8 @@ use std::{
 };
 
 use ringwise_lab::{
-    engine::Engine,
+    engine::{Engine, name::EngineName},
     job::{Failure, Job, Timing},
-    plan::EngineName,
-    workload::read,
 };
 
 /// Worker threads of tokio's runtime, told to it by `TOKIO_WORKER_THREADS`, which its builder heeds.
@@ -111,7 +109,7 @@ impl Choice {
     pub fn engine(self, timing: Timing) -> Box<dyn Engine> {
         match self {
             Choice::Peer(peer) => (peer.make)(),
-            Choice::Lab(name) => read::engine(name, timing),
+            Choice::Lab(name) => name.engine(timing),
         }
     }
 

@@ -3,7 +3,7 @@
 pub mod json;
 pub mod table;
 
-use ringwise_lab::{LabError, plan::Profile, report::json as file, row::SampleFigures};
+use ringwise_lab::{LabError, job::Profile, report::json as file, row::SampleFigures};
 use ringwise_measure::{device::Storage, environment::Environment, statistics::Ratio};
 
 use crate::{args::Plan, run::Row, versions};

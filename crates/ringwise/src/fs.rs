@@ -236,8 +236,11 @@ pub async fn copy(ring: &Ring, from: impl AsRef<Path>, to: impl AsRef<Path>) -> 
     let mode = about.mode() & 0o7777;
     let options = OpenOptions::new().write(true).create(true).truncate(true).mode(mode);
     let copy = File::open(ring, to, options).await?;
-    // Before the content, so that nobody reads more than of the source.
-    copy.set_permissions(about.permissions()).await?;
+    // Before the content, so that nobody reads more than of the source. A device or a pipe keeps its permissions, which
+    // are those of all its users.
+    if copy.metadata().await?.is_file() {
+        copy.set_permissions(about.permissions()).await?;
+    }
     let (mut buffer, mut done) = (vec![0; STEP_BYTES], 0);
     loop {
         let count;

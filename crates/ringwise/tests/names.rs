@@ -110,6 +110,20 @@ fn a_copy_has_the_content_and_the_permissions() {
             let same = fs::copy(ring, &from, &from).await.unwrap_err();
             assert_eq!(same.kind(), ErrorKind::InvalidInput);
             assert!(place.read("from") == bytes, "a copy onto itself changes nothing");
+            // A pipe was made as private as the source; so was /dev/null, of all users.
+            let pipe = place.path("pipe");
+            use rustix::fs::{CWD, FileType, Mode, mknodat};
+            mknodat(CWD, &pipe, FileType::Fifo, Mode::empty(), 0).unwrap();
+            std::fs::set_permissions(&pipe, Permissions::from_mode(0o666)).unwrap();
+            let reader = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
+            place.write("short", b"text");
+            fs::set_permissions(ring, place.path("short"), Permissions::from_mode(0o600))
+                .await
+                .unwrap();
+            // A pipe has no positions, so its content is another matter.
+            let _ = fs::copy(ring, place.path("short"), &pipe).await;
+            assert_eq!(std::fs::metadata(&pipe).unwrap().permissions().mode() & 0o777, 0o666);
+            drop(reader);
             place.write("text", b"not \xff text");
             let text = fs::read_to_string(ring, place.path("text")).await.unwrap_err();
             assert_eq!(text.errno(), libc::EILSEQ);

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use ringwise_lab::plan::Profile;
+use ringwise_lab::job::Profile;
 use ringwise_measure::{
     Fact,
     quantity::{bytes_text, latency_text},

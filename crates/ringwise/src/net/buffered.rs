@@ -75,8 +75,9 @@ mod sealed {
 /// - A read is a receive on the ring and a copy. If that receive filled its buffer, the next read into at
 ///   least as much memory is one recv(2) with `MSG_DONTWAIT`, without a copy.
 ///
-/// If an earlier send or receive of the stream is in flight, everything goes through the ring, in order.
-/// On a simulated machine everything does.
+/// If an earlier receive of the stream is in flight, a read goes through the ring, in order. If another send is, for
+/// example of a clone, a write waits for its end before it takes anything. On a simulated machine everything goes
+/// through the ring.
 ///
 /// The kernel never sends the caller's memory without copying it into the socket (`MSG_ZEROCOPY`). That
 /// needs memory that stays until the other end has it, which these traits do not lend.
@@ -132,9 +133,14 @@ pub struct Buffered<S = TcpStream> {
     calls: u8,
 }
 
+/// The buffer that was sent, or that was not begun to be sent because another send was under way.
+type Sending = Result<BufResult<(), Buffer>, Buffer>;
+
 enum Writing {
     Idle(Vec<u8>),
-    Sending(BoxFuture<BufResult<(), Buffer>>),
+    /// For sends that others began on the stream. Nothing was taken from the caller.
+    Waiting(BoxFuture<Result<(), Error>>),
+    Sending(BoxFuture<Sending>),
     Ending(BoxFuture<Result<(), Error>>),
     Ended,
 }
@@ -236,39 +242,64 @@ impl<S: Stream> Buffered<S> {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<Result<usize, Error>> {
-        ready!(self.poll_sent(context))?;
-        let Writing::Idle(buffer) = &mut self.writing else {
-            let gone = Error::new(Opcode::Send, Errno(libc::EPIPE));
-            return Poll::Ready(Err(gone.advise("this direction of the stream was shut down")));
-        };
-        let total: usize = parts.iter().map(|part| part.len()).sum();
-        if total == 0 {
-            return Poll::Ready(Ok(0));
-        }
-        let sent = match self.stream.connection().send_at_once(parts) {
-            Some(Ok(sent)) if sent < total => sent,
-            Some(result) => return Poll::Ready(result),
-            None => 0,
-        };
-        let mut buffer = std::mem::take(buffer);
-        gather(&mut buffer, parts, sent, self.send_bytes);
-        let count = sent + buffer.len();
-        let connection = self.stream.connection().clone();
-        let send = async move { connection.send_all(buffer.into(), None).await };
-        self.writing = Writing::Sending(Box::pin(send));
-        // So that it is under way, whether or not anybody polls again.
-        match self.poll_sent(context) {
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            _ => Poll::Ready(Ok(count)),
+        loop {
+            ready!(self.poll_sent(context))?;
+            let Writing::Idle(buffer) = &mut self.writing else {
+                let gone = Error::new(Opcode::Send, Errno(libc::EPIPE));
+                return Poll::Ready(Err(gone.advise("this direction of the stream was shut down")));
+            };
+            let total: usize = parts.iter().map(|part| part.len()).sum();
+            if total == 0 {
+                return Poll::Ready(Ok(0));
+            }
+            let connection = self.stream.connection().clone();
+            let sent = match connection.send_at_once(parts) {
+                Some(Ok(sent)) if sent < total => sent,
+                Some(result) => return Poll::Ready(result),
+                None => 0,
+            };
+            let mut buffer = std::mem::take(buffer);
+            gather(&mut buffer, parts, sent, self.send_bytes);
+            let count = sent + buffer.len();
+            let flushing = connection.clone();
+            let send = async move { connection.send_all_now(buffer.into()).await };
+            let mut send: BoxFuture<Sending> = Box::pin(send);
+            // So that it is under way, whether or not anybody polls again.
+            match send.as_mut().poll(context) {
+                Poll::Pending => self.writing = Writing::Sending(send),
+                Poll::Ready(Ok(done)) => self.sent(done)?,
+                Poll::Ready(Err(_)) if sent > 0 => return Poll::Ready(Ok(sent)),
+                Poll::Ready(Err(_)) => {
+                    self.writing =
+                        Writing::Waiting(Box::pin(async move { flushing.flush().await }));
+                    continue;
+                }
+            }
+            return Poll::Ready(Ok(count));
         }
     }
 
     /// Waits until what was written is sent.
     fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let Writing::Sending(send) = &mut self.writing else { return Poll::Ready(Ok(())) };
-        let BufResult(result, buffer) = ready!(send.as_mut().poll(context));
+        match &mut self.writing {
+            Writing::Idle(_) | Writing::Ending(_) | Writing::Ended => Poll::Ready(Ok(())),
+            Writing::Waiting(others) => {
+                let result = ready!(others.as_mut().poll(context));
+                self.writing = Writing::Idle(Vec::new());
+                Poll::Ready(result)
+            }
+            Writing::Sending(send) => {
+                let done = ready!(send.as_mut().poll(context));
+                // It was begun, so it does not give the buffer back.
+                Poll::Ready(done.map_or(Ok(()), |done| self.sent(done)))
+            }
+        }
+    }
+
+    /// A send has ended.
+    fn sent(&mut self, BufResult(result, buffer): BufResult<(), Buffer>) -> Result<(), Error> {
         self.writing = Writing::Idle(Vec::from_buffer(buffer));
-        Poll::Ready(result)
+        result
     }
 
     /// Waits until what was written is sent, and ends the direction.

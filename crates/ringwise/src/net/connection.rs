@@ -181,14 +181,33 @@ impl Connection {
     /// Sends all.
     pub(super) async fn send_all(
         &self,
-        mut buffer: Buffer,
+        buffer: Buffer,
         after: Option<Duration>,
     ) -> BufResult<(), Buffer> {
         let mut timer = Timer::new(&self.ring, after);
-        let turn = match self.turn_to_send(&mut timer).await {
-            Ok(turn) => turn,
-            Err(error) => return BufResult(Err(error), buffer),
-        };
+        match self.turn_to_send(&mut timer).await {
+            Ok(turn) => self.send_all_on(&turn, &mut timer, buffer).await,
+            Err(error) => BufResult(Err(error), buffer),
+        }
+    }
+
+    /// The same, if no other send is under way at the first poll. If one is, the buffer comes back.
+    pub(super) async fn send_all_now(
+        &self,
+        buffer: Buffer,
+    ) -> Result<BufResult<(), Buffer>, Buffer> {
+        match self.lanes.sending.try_enter() {
+            Some(turn) => Ok(self.send_all_on(&turn, &mut Timer::Endless, buffer).await),
+            None => Err(buffer),
+        }
+    }
+
+    async fn send_all_on(
+        &self,
+        turn: &Turn<'_, ()>,
+        timer: &mut Timer,
+        mut buffer: Buffer,
+    ) -> BufResult<(), Buffer> {
         let whole = buffer.range();
         let mut sent = 0;
         let result = loop {
@@ -198,7 +217,7 @@ impl Connection {
             let rest = buffer.selecting(whole.start + sent..whole.end);
             let operation = self.ring.submit(Operation::send_all(&self.socket, rest));
             let result;
-            BufResult(result, buffer) = single(turn.make_in(&mut timer, operation).await);
+            BufResult(result, buffer) = single(turn.make_in(timer, operation).await);
             match result {
                 Ok(0) => break Err(Error::new(Opcode::Send, Errno(libc::EIO))),
                 Ok(count) => sent += count,

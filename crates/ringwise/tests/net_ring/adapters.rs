@@ -69,6 +69,32 @@ mod for_tokio {
         });
     }
 
+    /// The write was told to be done while a clone's send was under way. It had not begun, and never did if the stream
+    /// was taken back or dropped.
+    #[test]
+    fn a_write_behind_another_send_takes_nothing_before_its_turn() {
+        everywhere(|ring| async move {
+            let (client, server) = pair(&ring).await;
+            const MUCH: usize = 32 << 20;
+            let other = client.clone();
+            let mut send = Box::pin(async move { other.send_all(pattern(0, MUCH)).await.0 });
+            assert!(super::super::poll_once(send.as_mut()).is_pending());
+            let mut client = Buffered::new(client);
+            let is_told = super::super::poll_once(Box::pin(client.write(b"more")).as_mut());
+            assert!(is_told.is_pending(), "{is_told:?}");
+            let mut server = Buffered::new(server);
+            let mut received = Vec::new();
+            let write = async {
+                client.write_all(b"more").await.unwrap();
+                client.into_inner().await.send_all(b" and last".to_vec()).await.0.unwrap();
+            };
+            let (sent, (), read) = tokio::join!(send, write, server.read_to_end(&mut received));
+            sent.unwrap();
+            assert_eq!(read.unwrap(), MUCH + 13);
+            assert_eq!(received[MUCH..], *b"more and last");
+        });
+    }
+
     /// A flush is over when the socket has it all, so not while the other end does not read.
     #[test]
     fn a_flush_waits_for_what_is_in_flight() {
