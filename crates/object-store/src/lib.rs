@@ -32,6 +32,7 @@ mod failure;
 mod list;
 mod location;
 mod object;
+mod parts;
 mod read;
 mod root;
 mod staged;

@@ -15,7 +15,7 @@ use futures_util::{
 use object_store::{
     Attributes, GetOptions, GetResult, GetResultPayload, ObjectMeta, Result, path::Path,
 };
-use ringwise::{BufResult, ErrorKind, Ring, fs::File};
+use ringwise::{ErrorKind, Ring, fs::File};
 use rustix::fs::{OFlags, fcntl_setfl, fstat};
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
     failure::{Failure, changed, failed, not_an_object},
     location::name,
     object,
+    parts::{self, PART_BYTES},
     root::Root,
     threads::blocking,
 };
@@ -33,14 +34,13 @@ const SINGLE_BYTES_MAX: u64 = 4 << 20;
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Chunks in flight.
 const CHUNKS_AHEAD: usize = 4;
-/// Ranges with at most so many bytes between them are one read. With 0 no byte is read that nobody asked
-/// for, as in `LocalFileSystem`.
-const GAP_BYTES: u64 = 0;
-
-/// An object that is open.
+/// Ranges that do not overlap are one read only up to this length. So a part of it keeps little more memory
+/// than its own, and long ranges are in flight together.
+const MERGED_BYTES_MAX: u64 = 1 << 20;
 /// Without O_NONBLOCK the open of a FIFO waits for its writer.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
+/// An object that is open.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     file: File,
@@ -102,12 +102,12 @@ impl Object {
         chunks.chain(check).try_filter(|chunk| ready(!chunk.is_empty())).boxed()
     }
 
-    /// Reads ranges, all of them in flight together.
-    pub(crate) async fn ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+    /// Reads ranges, all of them in flight together. Those that are at most `gap` bytes apart are one read.
+    pub(crate) async fn ranges(&self, ranges: &[Range<u64>], gap: u64) -> Result<Vec<Bytes>> {
         for range in ranges {
             self.check(range)?;
         }
-        let merged = merge(ranges, GAP_BYTES);
+        let merged = merge(ranges, gap);
         let read = try_join_all(merged.iter().map(|range| self.read(range.clone()))).await?;
         let part = |range: &Range<u64>| {
             if range.is_empty() {
@@ -139,12 +139,26 @@ impl Object {
         if buffer.try_reserve_exact(len).is_err() {
             return Err(Failure::Memory { location: location.to_string(), bytes }.into());
         }
-        let BufResult(read, buffer) = self.file.read_exact_at(buffer, range.start).await;
-        match read {
-            Ok(()) => Ok(Bytes::from(buffer)),
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(changed(location)),
-            Err(error) => Err(failed(location, error)),
-        }
+        let read = if len <= PART_BYTES {
+            let read = self.file.read_exact_at(buffer, range.start).await;
+            read.into_result().map(|((), buffer)| Bytes::from(buffer))
+        } else {
+            drop(buffer);
+            self.read_parts(range.start, len).await
+        };
+        read.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => changed(location),
+            _ => failed(location, error),
+        })
+    }
+
+    /// Reads a long range, all parts of it in flight together.
+    async fn read_parts(&self, start: u64, len: usize) -> Result<Bytes, ringwise::Error> {
+        let offsets = (start..).step_by(PART_BYTES);
+        let reads = parts::split(len).into_iter().zip(offsets).map(|(part, offset)| async move {
+            self.file.read_exact_at(part, offset).await.into_buffer()
+        });
+        Ok(parts::join(try_join_all(reads).await?))
     }
 }
 
@@ -214,21 +228,26 @@ fn result(
     }
 }
 
-/// The ranges to read, in their order in the file: those that overlap, or are at most `gap` bytes apart,
-/// are one.
+/// The ranges to read, in their order in the file. Those that overlap are one, and so are those that are at
+/// most `gap` bytes apart and short together.
 fn merge(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
     let mut sorted: Vec<_> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
     sorted.sort_unstable_by_key(|range| range.start);
     let mut merged: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
     for range in sorted {
         match merged.last_mut() {
-            Some(last) if range.start <= last.end.saturating_add(gap) => {
+            Some(last) if range.start < last.end || are_near(last, &range, gap) => {
                 last.end = last.end.max(range.end);
             }
             _ => merged.push(range),
         }
     }
     merged
+}
+
+/// Whether a range that begins at or behind the end of another is near it, and both are short together.
+fn are_near(first: &Range<u64>, second: &Range<u64>, gap: u64) -> bool {
+    second.start <= first.end.saturating_add(gap) && second.end - first.start <= MERGED_BYTES_MAX
 }
 
 #[cfg(test)]
@@ -242,5 +261,14 @@ mod tests {
         assert_eq!(merge(&ranges, 2), [0..15, 20..40]);
         assert_eq!(merge(&ranges, 5), vec![0..40; 1]);
         assert!(merge(&ranges[4..], 0).is_empty());
+    }
+
+    #[test]
+    fn long_ranges_are_merged_only_if_they_overlap() {
+        let long = MERGED_BYTES_MAX;
+        assert_eq!(merge(&[0..long, long..long + 1], 0), [0..long, long..long + 1]);
+        assert_eq!(merge(&[0..long - 1, long - 1..long], 0), vec![0..long; 1]);
+        assert_eq!(merge(&[0..long, long - 1..2 * long], 0), vec![0..2 * long; 1]);
+        assert_eq!(merge(&[0..8, long - 1..long + 1], u64::MAX), [0..8, long - 1..long + 1]);
     }
 }

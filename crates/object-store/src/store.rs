@@ -64,6 +64,7 @@ pub struct RingFileSystem {
     cleans: bool,
     durable: bool,
     attributes: bool,
+    gap_bytes: u64,
 }
 
 impl RingFileSystem {
@@ -105,6 +106,7 @@ impl RingFileSystem {
             cleans: false,
             durable: false,
             attributes: false,
+            gap_bytes: 0,
         })
     }
 
@@ -129,6 +131,25 @@ impl RingFileSystem {
     #[must_use]
     pub fn with_attributes(mut self, attributes: bool) -> Self {
         self.attributes = attributes;
+        self
+    }
+
+    /// Sets how far apart two ranges of [`get_ranges`](ObjectStore::get_ranges) may be to become one read, in
+    /// bytes. The bytes between them are read too. 0 unless set: then ranges become one read if they touch.
+    ///
+    /// Ranges that do not overlap become one read only if it is not longer than 1 MiB. The parts of one read
+    /// share its memory, which is freed with the last of them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// let store = ringwise_object_store::RingFileSystem::new_with_prefix(&directory)?.with_gap(4096);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_gap(mut self, bytes: u64) -> Self {
+        self.gap_bytes = bytes;
         self
     }
 
@@ -212,7 +233,8 @@ impl ObjectStore for RingFileSystem {
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        Object::open(&self.ring, &self.root, location).await?.ranges(ranges).await
+        let object = Object::open(&self.ring, &self.root, location).await?;
+        object.ranges(ranges, self.gap_bytes).await
     }
 
     fn delete_stream(

@@ -70,6 +70,30 @@ async fn a_long_object_comes_in_order_and_in_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn long_and_near_ranges_are_answered_with_every_gap() {
+    let (store, _directory) = store();
+    let (location, bytes) = (path("long"), long());
+    store.put(&location, PutPayload::from(bytes.clone())).await.unwrap();
+    let ranges = [
+        // Longer than one part, touching, and in another order than in the object.
+        3_000_001..7_000_003,
+        0..3_000_001,
+        // One after the other with gaps of 5000 bytes, and overlapping.
+        7_100_000..7_110_000,
+        7_115_000..7_116_000,
+        7_115_500..8_600_000,
+        9_000_000..bytes.len() as u64,
+    ];
+    for gap in [0, 4096, 5000, 1 << 20, u64::MAX] {
+        let read = store.clone().with_gap(gap).get_ranges(&location, &ranges).await.unwrap();
+        for (range, read) in ranges.iter().zip(read) {
+            let expected = &bytes[range.start as usize..range.end as usize];
+            assert!(read == expected, "{range:?} with a gap of {gap}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_was_replaced_is_read_as_it_was_when_it_was_opened() {
     let (store, directory) = store();
     let (location, bytes) = (path("long"), long());
