@@ -356,6 +356,8 @@ mod tests {
             cpu_ns_per_operation: 1.5,
             split: None,
             other_cpu_ns_per_operation: None,
+            device_flushes: None,
+            kswapd_pages: None,
             device_share: Some(1.0),
             device_queue_depth: None,
             device_written_bytes_per_op: None,
