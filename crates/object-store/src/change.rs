@@ -1,14 +1,17 @@
 //! Changes of names: delete, copy and rename. Each runs on a thread that may block.
 
 use std::{
+    fs::File,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd as _, OwnedFd},
 };
 
 use object_store::{Result, path::Path};
 use ringwise::Descriptor;
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, linkat, openat, statat, unlinkat},
+    fs::{
+        AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, linkat, openat, statat, unlinkat,
+    },
     io::Errno,
 };
 
@@ -51,25 +54,19 @@ fn remove_empty(root: &Root, mut name: &str) {
 /// Gives the file of an object a second name. Objects are never changed in place, so that is a copy.
 pub(crate) fn copy(root: &Root, from: &Path, to: &Path, how: Publication) -> Result<()> {
     let source = Source::find(root, from)?;
-    place(root, to, how.durable, |directory, name| {
-        if !how.replaces {
-            return source.copy_to(directory, name);
-        }
-        let (temporary, ()) =
-            under_temporary_name(|temporary| source.copy_to(directory, temporary))?;
-        let renamed = staged::rename((directory, &temporary), (directory, name), true);
-        // Of two names of one file a rename keeps both (rename(2)).
-        let _ = unlinkat(directory, &temporary, AtFlags::empty());
-        renamed
-    })
+    if how.durable {
+        source.sync().map_err(|error| failed(from, error))?;
+    }
+    place(root, to, how.durable, |directory, name| source.copy_to(directory, name, how))
 }
 
 /// Renames an object.
 pub(crate) fn rename(root: &Root, from: &Path, to: &Path, how: Publication) -> Result<()> {
     let source = Source::find(root, from)?;
-    place(root, to, how.durable, |directory, name| {
-        source.rename_to(directory, name, how.replaces)
-    })?;
+    if how.durable {
+        source.sync().map_err(|error| failed(from, error))?;
+    }
+    place(root, to, how.durable, |directory, name| source.rename_to(directory, name, how))?;
     if how.durable {
         sync_directory(&source.parent).map_err(|error| failed(to, error))?;
     }
@@ -99,7 +96,9 @@ fn find_parent(root: &Root, name: Name<'_>, location: &Path) -> Result<OwnedFd> 
 /// An object that exists, by its name.
 struct Source<'a> {
     parent: OwnedFd,
-    file: &'a str,
+    name: &'a str,
+    /// What the name stands for, opened as a path only.
+    file: OwnedFd,
     stat: Stat,
 }
 
@@ -107,28 +106,76 @@ impl<'a> Source<'a> {
     fn find(root: &Root, location: &'a Path) -> Result<Source<'a>> {
         let name = name(location)?;
         let parent = find_parent(root, name, location)?;
-        // What the name stands for, for a link too.
-        let file = root.find(location.as_ref(), OFlags::PATH);
-        let stat = file.and_then(fstat).map_err(|error| failed(location, error))?;
+        let found = root.find(location.as_ref(), OFlags::PATH);
+        let found = found.and_then(|file| Ok((fstat(&file)?, file)));
+        let (stat, file) = found.map_err(|error| failed(location, error))?;
         if !object::is_object(&stat) {
             return Err(not_an_object(location));
         }
-        Ok(Source { parent, file: name.file, stat })
+        Ok(Source { parent, name: name.file, file, stat })
     }
 
-    /// Gives the file a second name, or copies its bytes if the file system gives it none.
-    fn copy_to(&self, directory: impl AsFd, name: &str) -> rustix::io::Result<()> {
-        match linkat(&self.parent, self.file, &directory, name, AtFlags::empty()) {
-            Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP) => {}
-            linked => return linked,
+    /// Opens the file for reading, also if the name is a link.
+    fn open(&self) -> rustix::io::Result<File> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        Ok(File::from(openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?))
+    }
+
+    /// Makes the content durable. Who wrote the object may not have.
+    fn sync(&self) -> rustix::io::Result<()> {
+        fsync(self.open()?)
+    }
+
+    /// Makes a copy appear under a name, whole.
+    fn copy_to(
+        &self,
+        directory: &Descriptor,
+        name: &str,
+        how: Publication,
+    ) -> rustix::io::Result<()> {
+        if !how.replaces && self.link_to(directory, name)? {
+            return Ok(());
         }
-        let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (temporary, ()) =
+            under_temporary_name(|temporary| match self.link_to(directory, temporary)? {
+                true => Ok(()),
+                false => self.copy_bytes(directory, temporary, how.durable),
+            })?;
+        let renamed = staged::rename((directory, &temporary), (directory, name), how.replaces);
+        // Of two names of one file a rename keeps both (rename(2)).
+        let _ = unlinkat(directory, &temporary, AtFlags::empty());
+        renamed
+    }
+
+    /// Gives the file a second name. False if the file system gives it none.
+    fn link_to(&self, directory: impl AsFd, name: &str) -> rustix::io::Result<bool> {
+        // Of a link the file that it leads to, because elsewhere the link may lead to another.
+        let linked = match self.is_link()? {
+            false => linkat(&self.parent, self.name, &directory, name, AtFlags::empty()),
+            true => {
+                let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                linkat(CWD, path, &directory, name, AtFlags::SYMLINK_FOLLOW)
+            }
+        };
+        match linked {
+            Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP) => Ok(false),
+            linked => linked.map(|()| true),
+        }
+    }
+
+    fn copy_bytes(
+        &self,
+        directory: impl AsFd,
+        name: &str,
+        durable: bool,
+    ) -> rustix::io::Result<()> {
+        let mut from = self.open()?;
         let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mut from = std::fs::File::from(openat(&self.parent, self.file, read, Mode::empty())?);
         let mode = Mode::from_raw_mode(0o666);
-        let mut to = std::fs::File::from(openat(&directory, name, write, mode)?);
+        let mut to = File::from(openat(&directory, name, write, mode)?);
         let copied = io::copy(&mut from, &mut to)
-            .and_then(|_| Ok(attributes::write(&to, &attributes::read(&from)?)?));
+            .and_then(|_| Ok(attributes::write(&to, &attributes::read(&from)?)?))
+            .and_then(|()| if durable { to.sync_all() } else { Ok(()) });
         copied.map_err(|error| {
             let _ = unlinkat(&directory, name, AtFlags::empty());
             Errno::from_io_error(&error).unwrap_or(Errno::IO)
@@ -137,29 +184,51 @@ impl<'a> Source<'a> {
 
     fn rename_to(
         &self,
-        directory: impl AsFd,
+        directory: &Descriptor,
         name: &str,
-        replaces: bool,
+        how: Publication,
     ) -> rustix::io::Result<()> {
-        staged::rename((&self.parent, self.file), (&directory, name), replaces)?;
-        if replaces && self.is_still_there() && !self.is_at(&directory, name)? {
-            // Both were names of one file, of which a rename keeps both (rename(2)).
-            unlinkat(&self.parent, self.file, AtFlags::empty())?;
+        if how.replaces && self.has_as_another_name(directory, name)? {
+            return self.give_up_name(directory, name);
         }
-        Ok(())
+        match staged::rename((&self.parent, self.name), (directory, name), how.replaces) {
+            Err(Errno::XDEV) => {
+                self.copy_to(directory, name, how)?;
+                unlinkat(&self.parent, self.name, AtFlags::empty())
+            }
+            renamed => renamed,
+        }
     }
 
-    /// Whether the name stands for the same file as before.
-    fn is_still_there(&self) -> bool {
-        statat(&self.parent, self.file, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
-            object::kind(&stat) == FileType::RegularFile
+    /// Renames to a name of the same file. A rename keeps both (rename(2)), so it goes by a name that nobody else has. If
+    /// the other name was replaced meanwhile, it is replaced again.
+    fn give_up_name(&self, directory: &Descriptor, name: &str) -> rustix::io::Result<()> {
+        let (temporary, ()) = under_temporary_name(|temporary| {
+            staged::rename((&self.parent, self.name), (&self.parent, temporary), false)
+        })?;
+        let renamed = staged::rename((&self.parent, &temporary), (directory, name), true);
+        let _ = unlinkat(&self.parent, &temporary, AtFlags::empty());
+        renamed
+    }
+
+    fn is_link(&self) -> rustix::io::Result<bool> {
+        let stat = statat(&self.parent, self.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(object::kind(&stat) == FileType::Symlink)
+    }
+
+    /// Whether the file has this as another name. On a file system that ignores case, two names may be one.
+    fn has_as_another_name(&self, directory: &Descriptor, name: &str) -> rustix::io::Result<bool> {
+        let is_same_file = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+            stat.st_nlink > 1
+                && object::kind(&stat) == FileType::RegularFile
                 && object::identity(&stat) == object::identity(&self.stat)
-        })
+        });
+        Ok(is_same_file && !self.is_link()? && !self.is_at(directory, name)?)
     }
 
     /// Whether this is the same name.
     fn is_at(&self, directory: impl AsFd, name: &str) -> rustix::io::Result<bool> {
         let same = object::identity(&fstat(&self.parent)?) == object::identity(&fstat(directory)?);
-        Ok(same && self.file == name)
+        Ok(same && self.name == name)
     }
 }

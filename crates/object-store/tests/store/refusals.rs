@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, path::Path};
 use ringwise_object_store::RingFileSystem;
 
-use crate::{content, names, path, refused, store};
+use crate::{content, names, path, refused, store, uploads::Disk};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_never_lead_out_of_the_store() {
@@ -157,6 +157,44 @@ async fn a_rename_or_copy_onto_another_name_of_the_same_file_leaves_what_it_says
     store.rename(&a, &b).await.unwrap();
     assert_eq!(names(&directory), ["b"]);
     assert_eq!(content(&store, "b").await, "content");
+}
+
+/// The link was copied, and led to another object from the copy's directory.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_link_is_a_copy_of_what_it_leads_to() {
+    let (store, directory) = store();
+    store.put(&path("a/data"), "of a".into()).await.unwrap();
+    store.put(&path("b/data"), "of b".into()).await.unwrap();
+    symlink("data", directory.path().join("a/current")).unwrap();
+    store.copy(&path("a/current"), &path("b/copy")).await.unwrap();
+    store.copy_if_not_exists(&path("a/current"), &path("b/other")).await.unwrap();
+    assert_eq!(content(&store, "b/copy").await, "of a");
+    assert_eq!(content(&store, "b/other").await, "of a");
+}
+
+/// A rename said that a link leads out of the store. A copy showed itself before it was whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_go_to_another_file_system_and_are_whole_there() {
+    let Some(disk) = Disk::mount() else {
+        eprintln!("skipped: no small file system can be mounted");
+        return;
+    };
+    // The store has both: one directory beside the disk, and the disk.
+    let outer = tempfile::tempdir_in(disk.path().parent().unwrap()).unwrap();
+    let store = RingFileSystem::new_with_prefix(outer.path().parent().unwrap()).unwrap();
+    let name = |directory: &std::path::Path, file: &str| {
+        path(&format!("{}/{file}", directory.file_name().unwrap().to_str().unwrap()))
+    };
+    let (from, to) = (name(outer.path(), "object"), name(&disk.path(), "object"));
+    store.put(&from, "content".into()).await.unwrap();
+    store.copy_if_not_exists(&from, &to).await.unwrap();
+    assert_eq!(refused(store.copy_if_not_exists(&from, &to).await), "AlreadyExists");
+    assert_eq!(content(&store, to.as_ref()).await, "content");
+    store.put(&from, "other".into()).await.unwrap();
+    assert_eq!(refused(store.rename_if_not_exists(&from, &to).await), "AlreadyExists");
+    store.rename(&from, &to).await.unwrap();
+    assert_eq!(content(&store, to.as_ref()).await, "other");
+    assert_eq!((names(&outer).len(), names(disk.path())), (0, vec!["object".to_owned()]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -127,10 +127,10 @@ async fn deletes_report_each_location_in_its_order() {
 }
 
 /// A small file system in memory.
-struct Disk(TempDir);
+pub(crate) struct Disk(TempDir);
 
 impl Disk {
-    fn mount() -> Option<Disk> {
+    pub(crate) fn mount() -> Option<Disk> {
         let directory = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=1m", "ringwise-test"]).arg(directory.path());
@@ -138,7 +138,7 @@ impl Disk {
         is_mounted.then_some(Disk(directory))
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.0.path().to_owned()
     }
 }
