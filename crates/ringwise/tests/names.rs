@@ -113,6 +113,7 @@ fn a_copy_has_the_content_and_the_permissions() {
             // A pipe was made as private as the source; so was /dev/null, of all users.
             let pipe = place.path("pipe");
             use rustix::fs::{CWD, FileType, Mode, mknodat};
+            let _ = std::fs::remove_file(&pipe);
             mknodat(CWD, &pipe, FileType::Fifo, Mode::empty(), 0).unwrap();
             std::fs::set_permissions(&pipe, Permissions::from_mode(0o666)).unwrap();
             let reader = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
