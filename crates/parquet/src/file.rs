@@ -212,9 +212,13 @@ impl AsyncFileReader for ParquetFile {
         options: Option<&'a ArrowReaderOptions>,
     ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
         async move {
-            self.version = self.current_version()?;
-            let load = self.clone().load(options).map(|loaded| loaded.map(Arc::new));
-            self.cache().get(self.version, Indexes::of(options), load).await
+            let version = self.current_version()?;
+            let load = ParquetFile { version, ..self.clone() }.load(options);
+            let load = load.map(|loaded| loaded.map(Arc::new));
+            let metadata = self.cache().get(version, Indexes::of(options), load).await?;
+            // Only now, so that ranges of the metadata from before are never read from the new file.
+            self.version = version;
+            Ok(metadata)
         }
         .boxed()
     }

@@ -215,6 +215,33 @@ fn lines_and_copies_run_over_it() {
 }
 
 /// The write itself has been answered before, so whatever comes next tells.
+/// The task waited for tokio to wake it, and tokio for its thread, on which the other executor polled.
+#[cfg(feature = "tokio")]
+#[test]
+fn another_executor_may_poll_on_a_thread_of_a_runtime() {
+    for place in places() {
+        place.write("much", &vec![7; 4 << 20]);
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let (ring, path) = (place.ring.clone(), place.path("much"));
+        let (told, answer) = std::sync::mpsc::channel();
+        runtime.spawn(async move {
+            let options = ringwise::OpenOptions::new().read(true);
+            let read = async {
+                let mut cursor = Cursor::new(File::open(&ring, &path, options).await.unwrap());
+                let mut bytes = Vec::new();
+                tokio::io::AsyncReadExt::read_to_end(&mut cursor, &mut bytes).await.unwrap();
+                bytes.len()
+            };
+            told.send(block_on(read)).unwrap();
+        });
+        let read = answer.recv_timeout(std::time::Duration::from_secs(20));
+        // A runtime whose thread waits for ever cannot be waited for.
+        runtime.shutdown_background();
+        assert_eq!(read, Ok(4 << 20), "{}", place.name);
+    }
+}
+
 #[test]
 fn a_failed_write_is_reported_by_the_next_operation() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

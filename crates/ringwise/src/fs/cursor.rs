@@ -38,6 +38,8 @@ const BUFFER_BYTES: usize = 128 << 10;
 /// cursor. Its error is reported there. After a failed write, seek before the next one. A flush or shutdown
 /// does not make data durable: call [`File::sync_all`] after it.
 ///
+/// A file that was opened to append writes at its end, whatever the position is. Seek before a read that is to follow.
+///
 /// [`SeekFrom::End`] counts from the length in the file's metadata, which is 0 for a block device.
 ///
 /// # Cancel safety

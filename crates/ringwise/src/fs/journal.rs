@@ -167,7 +167,8 @@ impl Journal {
     /// # Cancel safety
     ///
     /// If the future is dropped, the record is stored as a whole or not at all. A record that waited for room is
-    /// not stored.
+    /// not stored. Appends wait for room in their order, so poll the future until it is done, or drop it: one that
+    /// is kept and not polled holds up all behind it.
     pub async fn append(&self, record: impl AsRef<[u8]>) -> Result<u64, Error> {
         if record.as_ref().len() > BYTES_MAX {
             let error = Error::new(Opcode::Write, Errno(libc::EINVAL));

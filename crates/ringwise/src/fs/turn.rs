@@ -26,11 +26,8 @@ pub(super) async fn copied(bytes: usize) {
     yield_now().await;
 }
 
-/// Within a runtime no other thread is called for it.
-#[cfg(feature = "tokio")]
-use tokio::task::yield_now;
-
-#[cfg(not(feature = "tokio"))]
+/// tokio's own would wait for ever if another executor polls on a thread of its runtime: it wakes the task when the
+/// runtime's thread is free again.
 async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context| {
