@@ -228,10 +228,14 @@ fn lock(directory: &Path) -> Result<File, LogdError> {
         let path = path.display();
         log::remark("lock", format_args!("{path}: others may take it: {error}"));
     }
-    drop(made);
-    // Held for reading: whoever has to make the file system read-only can.
-    let file = File::open(&path).map_err(|error| LogdError::on(&path, &error))?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+    // Held for reading: whoever has to make the file system read-only can. NFS wants it for writing (flock(2)).
+    let mut file = File::open(&path).map_err(|error| LogdError::on(&path, &error))?;
+    let mut locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+    if locked == Err(rustix::io::Errno::BADF) {
+        file = made;
+        locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+    }
+    locked.map_err(|error| match error {
         rustix::io::Errno::WOULDBLOCK => LogdError::Failed(format!(
             "--dir {}: another daemon stores there: end it, or name another",
             directory.display()

@@ -26,7 +26,7 @@ use crate::{
     names::Names,
     segment::{
         call::is_descriptors,
-        entry::{ENTRY_BYTES, Entry, Kind, REMOVED},
+        entry::{ENTRY_BYTES, Ends},
         name::{Content, Part, Stream, parse},
         now_ms,
         pack::{Outcome, pack},
@@ -431,15 +431,14 @@ impl Work {
         let Some(file) = files.has_index.then(|| File::open(&path).ok()).flatten() else {
             return Ended::default();
         };
-        let entry = |start: u64, kind| {
-            let mut bytes = [0; ENTRY_BYTES];
-            file.read_exact_at(&mut bytes, start).ok()?;
-            Entry::decode(&bytes).filter(|entry| entry.kind == kind)
-        };
-        let is_marked = entry(0, Kind::Head).is_some_and(|head| head.flags & REMOVED != 0);
         let len = file.metadata().map_or(0, |metadata| metadata.len());
-        let last = len.checked_sub(ENTRY_BYTES as u64);
-        let sealed_ms = last.and_then(|start| entry(start, Kind::Seal)).map(|seal| seal.time_ms);
+        let ends = Ends::read(len, |start| {
+            let mut bytes = vec![0; ENTRY_BYTES];
+            file.read_exact_at(&mut bytes, start).map(|()| bytes)
+        });
+        let ends = ends.unwrap_or_default();
+        let is_marked = ends.is_marked();
+        let sealed_ms = ends.seal.map(|seal| seal.time_ms);
         let has_lines = files.has_plain || files.has_packed;
         let is_counted = self.tenants.are_named() && key.0.content == Content::Lines && has_lines;
         let tenants = match is_counted && (sealed_ms.is_some() || !is_last) {

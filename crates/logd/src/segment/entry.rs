@@ -188,6 +188,37 @@ impl Entry {
     }
 }
 
+/// The first and the last entry of an index. They say whether the segment has ended, without the entries between.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) head: Option<Entry>,
+    pub(crate) seal: Option<Entry>,
+}
+
+impl Ends {
+    /// Reads them from an index of `len` bytes. `read` reads the entry at an offset.
+    ///
+    /// # Errors
+    ///
+    /// The error of `read`.
+    pub(crate) fn read<E>(
+        len: u64,
+        mut read: impl FnMut(u64) -> Result<Vec<u8>, E>,
+    ) -> Result<Ends, E> {
+        let Some(last) = len.checked_sub(ENTRY_BYTES as u64) else { return Ok(Ends::default()) };
+        let mut entry = |start, kind| {
+            let bytes = read(start)?;
+            Ok(Entry::decode(&bytes).filter(|entry| entry.kind == kind))
+        };
+        Ok(Ends { head: entry(0, Kind::Head)?, seal: entry(last, Kind::Seal)? })
+    }
+
+    /// Whether retention recorded that the lines go.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.head.is_some_and(|head| head.flags & REMOVED != 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

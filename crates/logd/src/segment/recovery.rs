@@ -3,13 +3,17 @@
 //! The last segment of a stream may end in a batch that is not whole. Recovery cuts the segment after the last whole
 //! batch, keeps the cut bytes in a file beside it, and seals the segment. It appends no lines to a segment of an
 //! earlier run. A segment that lacks durable data is damaged: recovery reports it and leaves it unchanged.
+//!
+//! Earlier segments may also lack their seal, because the disk was full then. Of each it reads the first and the last
+//! entry, and ends those that have none.
 
 use std::{collections::BTreeSet, path::Path};
 
-use ringwise::{Descriptor, ErrorKind, Local, OpenOptions};
+use ringwise::{Descriptor, ErrorKind, Local, OpenOptions, Operation};
 
 use super::{
-    call::{is_space, open, read, read_all, sync, sync_directory, unlink, write_all},
+    call::{is_space, open, read, read_all, run, sync, sync_directory, unlink, write_all},
+    entry::{ENTRY_BYTES, Ends},
     name::{Part, Stream, parse},
     scan::{Scan, State},
     staging::FILLER,
@@ -43,11 +47,15 @@ pub(crate) fn recover(
         next_serial: serials.last().map_or(0, |serial| serial + 1),
         ..Recovered::default()
     };
-    let mut until_line = None;
+    let (mut until_line, mut is_end) = (None, true);
     for &serial in serials.iter().rev() {
         let name = stream.file(serial, Part::Data);
         let failed = |error| failed(&directory.join(&name), &error);
         let files = Files::open(local, directory, stream, serial).map_err(failed)?;
+        if !is_end && let Some(first_line) = files.ended(local).map_err(failed)? {
+            until_line = Some(first_line);
+            continue;
+        }
         let mut scan = files.scan(local).map_err(failed)?;
         match scan.state() {
             // The first batch of this segment was never whole.
@@ -81,9 +89,7 @@ pub(crate) fn recover(
             recovered.next_line = scan.next_line();
         }
         until_line = scan.first_line();
-        if scan.state() != State::Open {
-            break;
-        }
+        is_end &= scan.state() == State::Open;
     }
     Ok(recovered)
 }
@@ -121,6 +127,16 @@ impl Files {
             packed: open_part(Part::Packed)?,
             index: open_part(Part::Index)?,
         })
+    }
+
+    /// The number of the first line, if the index says that the segment has ended.
+    fn ended(&self, local: &mut Local) -> Result<Option<u64>, ringwise::Error> {
+        let Some(index) = &self.index else { return Ok(None) };
+        let len = run(local, || Operation::statx_descriptor(index))?.metadata()?.len();
+        let ends =
+            Ends::read(len, |start| read_all(local, index, start, start + ENTRY_BYTES as u64))?;
+        let has_ended = ends.seal.is_some() || ends.is_marked();
+        Ok(ends.head.filter(|_| has_ended).map(|head| head.first_line))
     }
 
     fn scan(&self, local: &mut Local) -> Result<Scan, ringwise::Error> {
