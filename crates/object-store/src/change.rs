@@ -17,7 +17,7 @@ use rustix::{
 
 use crate::{
     attributes,
-    failure::{failed, not_an_object},
+    failure::{failed, not_an_object, not_made},
     location::{Name, name},
     object,
     root::{DIRECTORY, Root, sync_directory},
@@ -26,15 +26,15 @@ use crate::{
 
 /// Removes an object, and with `cleans` the directories above it that are empty then.
 pub(crate) fn delete(root: &Root, location: &Path, cleans: bool) -> Result<()> {
-    let name = name(location)?;
-    let parent = find_parent(root, name, location)?;
-    match unlinkat(&parent, name.file, AtFlags::empty()) {
+    let object = Source::find(root, location)?;
+    match unlinkat(&object.parent, object.name, AtFlags::empty()) {
         Ok(()) => {}
+        // It was replaced by a directory just now.
         Err(Errno::ISDIR) => return Err(not_an_object(location)),
         Err(error) => return Err(failed(location, error)),
     }
     if cleans {
-        remove_empty(root, name.parent);
+        remove_empty(root, name(location)?.parent);
     }
     Ok(())
 }
@@ -82,7 +82,10 @@ fn place(
 ) -> Result<()> {
     let name = name(to)?;
     let made = in_directory(root, name.parent, durable, |directory| make(directory, name.file));
-    let (directory, ()) = made.map_err(|error| failed(to, error))?;
+    let (directory, ()) = made.map_err(|error| match error {
+        Errno::NOTDIR => not_made(to, error),
+        error => failed(to, error),
+    })?;
     if durable {
         sync_directory(directory).map_err(|error| failed(to, error))?;
     }
@@ -188,24 +191,36 @@ impl<'a> Source<'a> {
         name: &str,
         how: Publication,
     ) -> rustix::io::Result<()> {
-        if how.replaces && self.has_as_another_name(directory, name)? {
-            return self.give_up_name(directory, name);
-        }
+        let is_same_file = how.replaces && self.has_as_another_name(directory, name)?;
         match staged::rename((&self.parent, self.name), (directory, name), how.replaces) {
             Err(Errno::XDEV) => {
                 self.copy_to(directory, name, how)?;
-                unlinkat(&self.parent, self.name, AtFlags::empty())
+                self.remove_name()
             }
+            Ok(()) if is_same_file => self.give_up_name(directory, name),
             renamed => renamed,
         }
     }
 
-    /// Renames to a name of the same file. A rename keeps both (rename(2)), so it goes by a name that nobody else has. If
-    /// the other name was replaced meanwhile, it is replaced again.
+    /// Removes the name after a copy, unless it is that of another file now: the copy's own, behind another mount.
+    fn remove_name(&self) -> rustix::io::Result<()> {
+        let stat = statat(&self.parent, self.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_own = object::kind(&stat) == FileType::Symlink
+            || object::identity(&stat) == object::identity(&self.stat);
+        if is_own { unlinkat(&self.parent, self.name, AtFlags::empty()) } else { Ok(()) }
+    }
+
+    /// Gives up the name after a rename to a name of the same file, which keeps both (rename(2)). It goes by a name that
+    /// nobody else has. If the other name was replaced meanwhile, it is replaced again.
     fn give_up_name(&self, directory: &Descriptor, name: &str) -> rustix::io::Result<()> {
-        let (temporary, ()) = under_temporary_name(|temporary| {
+        let moved = under_temporary_name(|temporary| {
             staged::rename((&self.parent, self.name), (&self.parent, temporary), false)
-        })?;
+        });
+        let (temporary, ()) = match moved {
+            // The other name was replaced before the rename, so that kept only one.
+            Err(Errno::NOENT) => return Ok(()),
+            moved => moved?,
+        };
         let renamed = staged::rename((&self.parent, &temporary), (directory, name), true);
         let _ = unlinkat(&self.parent, &temporary, AtFlags::empty());
         renamed

@@ -20,6 +20,10 @@ pub(crate) enum Failure {
     Incomplete { location: String },
     /// An upload was used after its end.
     Over { location: String },
+    /// Others rename directories of the store all the time.
+    Unsettled { location: String, source: io::Error },
+    /// An object would have to be a directory.
+    BelowObject { location: String, source: io::Error },
     /// The runtime was shut down.
     RuntimeEnded,
 }
@@ -38,7 +42,13 @@ impl fmt::Display for Failure {
                 write!(f, "{location}: a part was not written; the upload was removed")
             }
             Failure::Over { location } => {
-                write!(f, "{location}: the upload was completed or aborted before")
+                write!(f, "{location}: the upload has ended before")
+            }
+            Failure::Unsettled { location, .. } => {
+                write!(f, "{location}: directories above it are renamed all the time; try again")
+            }
+            Failure::BelowObject { location, .. } => {
+                write!(f, "{location}: a part of the path is an object and no directory")
             }
             Failure::RuntimeEnded => f.write_str("the tokio runtime was shut down"),
         }
@@ -48,7 +58,9 @@ impl fmt::Display for Failure {
 impl StdError for Failure {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Failure::Os { source, .. } => Some(source),
+            Failure::Os { source, .. }
+            | Failure::Unsettled { source, .. }
+            | Failure::BelowObject { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -70,12 +82,26 @@ pub(crate) fn failed(location: &Path, error: impl Into<io::Error>) -> Error {
         }
         io::ErrorKind::AlreadyExists => Error::AlreadyExists { path, source: error.into() },
         io::ErrorKind::PermissionDenied => Error::PermissionDenied { path, source: error.into() },
-        // Only openat2(2) with RESOLVE_BENEATH fails so.
+        // Of openat2(2) with RESOLVE_BENEATH. Renames and links across file systems do not come here: `change.rs`
+        // makes a copy then.
         io::ErrorKind::CrossesDevices => Error::PermissionDenied {
             path,
             source: "a symbolic link leads out of the store, or is absolute".into(),
         },
+        // Of openat2(2) too (`root.rs`).
+        io::ErrorKind::WouldBlock => Failure::Unsettled { location: path, source: error }.into(),
         _ => Failure::Os { location: path, source: error }.into(),
+    }
+}
+
+/// The error for a file or a name that could not be made. There is no object that could be missing.
+pub(crate) fn not_made(location: &Path, error: impl Into<io::Error>) -> Error {
+    let source = error.into();
+    let path = location.to_string();
+    match source.kind() {
+        io::ErrorKind::NotADirectory => Failure::BelowObject { location: path, source }.into(),
+        io::ErrorKind::NotFound => Failure::Os { location: path, source }.into(),
+        _ => failed(location, source),
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 };
 
 use object_store::{Attributes, PutPayload, PutResult, Result, path::Path};
-use ringwise::{Descriptor, Operation, Ring};
+use ringwise::Descriptor;
 use rustix::{
     fs::{
         AtFlags, Mode, OFlags, RenameFlags, fstat, linkat, openat, renameat, renameat_with,
@@ -27,11 +27,11 @@ use rustix::{
 
 use crate::{
     attributes,
-    failure::failed,
+    failure::{failed, not_made},
     location::name,
     object,
     root::{Root, sync_directory},
-    threads::blocking,
+    threads::{blocking, drop_blocking},
 };
 
 /// How often a directory that another task removes is made again.
@@ -55,7 +55,6 @@ pub(crate) struct Staged {
 /// The name of a staged file. A drop removes it.
 #[derive(Debug)]
 struct Temporary {
-    ring: Ring,
     /// Where the object will be.
     location: Path,
     directory: Descriptor,
@@ -66,15 +65,14 @@ struct Temporary {
 impl Staged {
     /// Creates an empty file for an object, and the directories above it.
     pub(crate) async fn create(
-        ring: &Ring,
         root: &Arc<Root>,
         location: &Path,
         attributes: Attributes,
         durable: bool,
     ) -> Result<Staged> {
-        let (ring, root, location) = (ring.clone(), root.clone(), location.clone());
+        let (root, location) = (root.clone(), location.clone());
         blocking(move || {
-            let (name, file) = Temporary::create(&ring, &root, location, &attributes, durable)?;
+            let (name, file) = Temporary::create(&root, location, &attributes, durable)?;
             Ok(Staged { name, file: Arc::new(file) })
         })
         .await
@@ -111,15 +109,14 @@ impl Staged {
 ///
 /// If the future is dropped, the put goes on to its end once it has begun.
 pub(crate) async fn put(
-    ring: &Ring,
     root: &Arc<Root>,
     location: &Path,
     (payload, attributes): (PutPayload, Attributes),
     how: Publication,
 ) -> Result<PutResult> {
-    let (ring, root, location) = (ring.clone(), root.clone(), location.clone());
+    let (root, location) = (root.clone(), location.clone());
     blocking(move || {
-        let created = Temporary::create(&ring, &root, location, &attributes, how.durable);
+        let created = Temporary::create(&root, location, &attributes, how.durable);
         let (name, mut file) = created?;
         match payload.iter().try_for_each(|bytes| file.write_all(bytes)) {
             Ok(()) => name.publish(file, how),
@@ -131,7 +128,6 @@ pub(crate) async fn put(
 
 impl Temporary {
     fn create(
-        ring: &Ring,
         root: &Root,
         location: Path,
         attributes: &Attributes,
@@ -144,8 +140,8 @@ impl Temporary {
                 openat(directory, temporary, flags, Mode::from_raw_mode(0o666))
             })
         })
-        .map_err(|error| failed(&location, error))?;
-        let name = Temporary { ring: ring.clone(), location, directory, name: Some(temporary) };
+        .map_err(|error| not_made(&location, error))?;
+        let name = Temporary { location, directory, name: Some(temporary) };
         match attributes::write(&file, attributes) {
             Ok(()) => Ok((name, file.into())),
             Err(error) => Err(name.fail(error)),
@@ -199,11 +195,22 @@ fn finish(file: File, durable: bool) -> io::Result<String> {
     Ok(e_tag)
 }
 
+/// Removes a file when it is dropped, also if the thread that should do that has ended.
+struct Removal {
+    directory: Descriptor,
+    temporary: String,
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        let _ = unlinkat(&self.directory, &self.temporary, AtFlags::empty());
+    }
+}
+
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Some(temporary) = self.name.take() {
-            // The removal begins before anybody polls it, and goes on to its end.
-            drop(self.ring.submit_all([Operation::unlink_at(&self.directory, temporary)]));
+            drop_blocking(Removal { directory: self.directory.clone(), temporary });
         }
     }
 }

@@ -31,6 +31,16 @@ const DELETES: usize = 10;
 ///
 /// Clones share the ring and the directory.
 ///
+/// # The directory
+///
+/// The store opens its directory once and keeps it open. If the directory is renamed, the store goes with it. If another
+/// directory takes over the old path, the store does not see that one: make a new store. After the directory was removed
+/// nothing is found in it, and puts fail. [`path_to_filesystem`](Self::path_to_filesystem) always tells the path that the
+/// directory had when the store was made.
+///
+/// If the kernel has the name of an object in memory, the polling thread opens the object. On a network file system, on
+/// FUSE and on any other file system that the store does not know to be local, a thread of tokio's pool does that.
+///
 /// # Names
 ///
 /// The segments of a location are the names on disk. A name that ends in `#` and digits is no object: such
@@ -40,6 +50,26 @@ const DELETES: usize = 10;
 /// Symbolic links are followed within the store. A link that leads out of it is refused with
 /// [`PermissionDenied`](Error::PermissionDenied), and so is any absolute link, unless the store is `/`.
 /// Listings leave such links out. This needs Linux 5.6.
+///
+/// An object is a regular file, or a link within the store to one. [`delete`](ObjectStore::delete_stream) removes nothing
+/// else: a FIFO, a device, a broken link and a link to a directory are [`NotFound`](Error::NotFound), as they are for a
+/// get. Of a link it removes the link.
+///
+/// # Entity tags
+///
+/// The entity tag of an object ([`ObjectMeta::e_tag`]) is made of the file's inode number, its time of modification in
+/// microseconds and its size, as that of `LocalFileSystem`. It does not depend on the content. Two versions of an object
+/// can have the same tag in these cases:
+///
+/// - A program changes the file in place, keeps the size, and sets the time of modification back.
+/// - Two changes in place with the same size are so near each other that the file system gives them the same time. A
+///   kernel without multigrain timestamps (before Linux 6.13) takes the time of its last timer tick, which is up to
+///   10 ms old.
+/// - The object is replaced twice, or removed and put again, within such a time, and the file system uses the inode
+///   number of the first version again for one of the same size.
+///
+/// A put always makes a new file while the old one still exists, so one put never keeps the tag. Objects on several file
+/// systems below the store can have the same tag, and so can an object and its copy, which may be one file.
 ///
 /// # Cancel safety
 ///
@@ -52,7 +82,7 @@ const DELETES: usize = 10;
 /// - It refuses symbolic links that lead out of the store.
 /// - A directory is [`NotFound`](Error::NotFound) to every operation on objects. `LocalFileSystem` renames
 ///   directories.
-/// - An upload completes only if all of its parts were written.
+/// - An upload completes only if all of its parts were written. An abort after a failed completion succeeds.
 /// - If a read has the condition `if_match` or `if_unmodified_since`, it fails with
 ///   [`Precondition`](Error::Precondition) when the object is changed in place before the read ends.
 /// - A copy across file systems copies the bytes.
@@ -153,7 +183,7 @@ impl RingFileSystem {
         self
     }
 
-    /// The file of an object.
+    /// The file of an object, below the path that the directory had when the store was made.
     ///
     /// # Errors
     ///
@@ -207,7 +237,7 @@ impl ObjectStore for RingFileSystem {
             return self.refuse("`put_opts` with attributes");
         }
         let (how, content) = (self.publication(replaces), (payload, opts.attributes));
-        staged::put(&self.ring, &self.root, location, content, how).await
+        staged::put(&self.root, location, content, how).await
     }
 
     async fn put_multipart_opts(
@@ -218,9 +248,7 @@ impl ObjectStore for RingFileSystem {
         if !self.attributes && !opts.attributes.is_empty() {
             return self.refuse("`put_multipart_opts` with attributes");
         }
-        let create =
-            Staged::create(&self.ring, &self.root, location, opts.attributes, self.durable);
-        let staged = create.await?;
+        let staged = Staged::create(&self.root, location, opts.attributes, self.durable).await?;
         Ok(Box::new(Upload::new(location.clone(), staged, self.durable)))
     }
 

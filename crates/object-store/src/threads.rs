@@ -1,5 +1,7 @@
 //! Runs syscalls that block on a thread of tokio's pool.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use object_store::Result;
 use tokio::runtime::Handle;
 
@@ -20,5 +22,14 @@ pub(crate) async fn blocking<T: Send + 'static>(
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => Err(Failure::RuntimeEnded.into()),
         },
+    }
+}
+
+/// Drops a value where that may block. If the pool takes no more work, the value is dropped on this thread.
+pub(crate) fn drop_blocking(value: impl Send + 'static) {
+    if let Ok(runtime) = Handle::try_current() {
+        // tokio panics if no thread can be started. It has the value then, and drops it later.
+        let spawn = AssertUnwindSafe(|| drop(runtime.spawn_blocking(move || drop(value))));
+        let _ = catch_unwind(spawn);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{
     fs::File,
-    io,
+    io, mem,
     os::unix::fs::FileExt,
     sync::{
         Arc, Mutex, PoisonError,
@@ -25,13 +25,21 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Upload {
     location: Path,
-    /// Nothing after the end of the upload.
-    staged: Option<Staged>,
+    stage: Stage,
     durable: bool,
     /// Where the next part goes.
     offset: u64,
     parts: usize,
     progress: Arc<Progress>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Open(Staged),
+    /// Its completion failed, and nothing is left of it.
+    Failed,
+    /// It was completed or aborted.
+    Over,
 }
 
 /// What the parts have in common.
@@ -46,11 +54,15 @@ struct Progress {
 impl Upload {
     pub(crate) fn new(location: Path, staged: Staged, durable: bool) -> Upload {
         let progress = Arc::default();
-        Upload { location, staged: Some(staged), durable, offset: 0, parts: 0, progress }
+        Upload { location, stage: Stage::Open(staged), durable, offset: 0, parts: 0, progress }
     }
 
-    fn take(&mut self) -> Result<Staged> {
-        self.staged.take().ok_or_else(|| over(&self.location))
+    async fn publish(&self, staged: Staged) -> Result<PutResult> {
+        if self.progress.written.load(Ordering::Acquire) != self.parts {
+            staged.remove().await;
+            return Err(Failure::Incomplete { location: self.location.to_string() }.into());
+        }
+        staged.publish(Publication { replaces: true, durable: self.durable }).await
     }
 }
 
@@ -77,7 +89,7 @@ impl Progress {
 impl MultipartUpload for Upload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         let location = self.location.clone();
-        let Some(staged) = &self.staged else {
+        let Stage::Open(staged) = &self.stage else {
             return async move { Err(over(&location)) }.boxed();
         };
         let (file, offset, progress) = (staged.file.clone(), self.offset, self.progress.clone());
@@ -90,16 +102,23 @@ impl MultipartUpload for Upload {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        let staged = self.take()?;
-        if self.progress.written.load(Ordering::Acquire) != self.parts {
-            staged.remove().await;
-            return Err(Failure::Incomplete { location: self.location.to_string() }.into());
+        let Stage::Open(staged) = mem::replace(&mut self.stage, Stage::Over) else {
+            return Err(over(&self.location));
+        };
+        let published = self.publish(staged).await;
+        if published.is_err() {
+            self.stage = Stage::Failed;
         }
-        staged.publish(Publication { replaces: true, durable: self.durable }).await
+        published
     }
 
     async fn abort(&mut self) -> Result<()> {
-        self.take()?.remove().await;
+        match mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Open(staged) => staged.remove().await,
+            // `WriteMultipart` aborts then. An error would take the place of that of the completion.
+            Stage::Failed => {}
+            Stage::Over => return Err(over(&self.location)),
+        }
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, path::Path};
 use ringwise_object_store::RingFileSystem;
 
-use crate::{content, names, path, refused, store, uploads::Disk};
+use crate::{content, kind, names, path, refused, store, uploads::Disk};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_never_lead_out_of_the_store() {
@@ -116,10 +116,62 @@ async fn a_directory_is_no_object() {
         "AlreadyExists"
     );
     assert_eq!(refused(store.copy(&path("a/b/c"), &path("a/b")).await), "Generic");
-    assert!(store.put(&path("a/b/c/d"), "".into()).await.is_err());
     assert_eq!(content(&store, "a/b/c").await, "content");
     assert_eq!(names(&directory), ["a"]);
     assert_eq!(names(directory.path().join("a")), ["b"]);
+}
+
+/// It was `NotFound`, as if an object were missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_put_below_an_object() {
+    let (store, directory) = store();
+    for name in ["object", "other"] {
+        store.put(&path(name), name.to_owned().into()).await.unwrap();
+    }
+    for below in ["object/a", "object/a/b"] {
+        let below = path(below);
+        let errors = [
+            store.put(&below, "".into()).await.unwrap_err(),
+            store.put_opts(&below, "".into(), PutMode::Create.into()).await.unwrap_err(),
+            store.put_multipart(&below).await.map(drop).unwrap_err(),
+            store.copy(&path("other"), &below).await.unwrap_err(),
+            store.rename(&path("other"), &below).await.unwrap_err(),
+            store.rename_if_not_exists(&path("other"), &below).await.unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(kind(&error), "Generic", "{error}");
+            let text = format!("{below}: a part of the path is an object");
+            assert!(error.to_string().contains(&text), "{error}");
+        }
+        assert_eq!(refused(store.get(&below).await), "NotFound");
+        assert_eq!(refused(store.copy(&below, &path("copy")).await), "NotFound");
+    }
+    symlink("nowhere", directory.path().join("broken")).unwrap();
+    assert_eq!(refused(store.put(&path("broken/a"), "".into()).await), "Generic");
+    assert_eq!(names(&directory), ["broken", "object", "other"]);
+    assert_eq!(content(&store, "object").await, "object");
+}
+
+/// They were removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_object_is_not_deleted() {
+    let (store, directory) = store();
+    let place = |name: &str| directory.path().join(name);
+    fs::create_dir(place("directory")).unwrap();
+    fs::write(place("object"), "").unwrap();
+    symlink("directory", place("to_directory")).unwrap();
+    symlink("nowhere", place("broken")).unwrap();
+    symlink("/dev/null", place("outside")).unwrap();
+    symlink("object", place("to_object")).unwrap();
+    symlink("fifo", place("to_fifo")).unwrap();
+    assert!(Command::new("mkfifo").arg(place("fifo")).status().unwrap().success());
+    for name in ["directory", "to_directory", "broken", "fifo", "to_fifo", "outside"] {
+        let error = store.delete(&path(name)).await.unwrap_err();
+        assert_eq!(kind(&error), refused(store.get(&path(name)).await), "{name}: {error}");
+        assert!(fs::symlink_metadata(place(name)).is_ok(), "{name}");
+    }
+    store.delete(&path("to_object")).await.unwrap();
+    assert!(place("object").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,6 +247,65 @@ async fn objects_go_to_another_file_system_and_are_whole_there() {
     store.rename(&from, &to).await.unwrap();
     assert_eq!(content(&store, to.as_ref()).await, "other");
     assert_eq!((names(&outer).len(), names(disk.path())), (0, vec!["object".to_owned()]));
+}
+
+/// The copy that another file system would have needed was removed in the place of the object.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rename_to_the_same_name_behind_another_mount_keeps_the_object() {
+    let Some(disk) = Disk::mount() else {
+        eprintln!("skipped: no small file system can be mounted");
+        return;
+    };
+    for name in ["own", "mounted"] {
+        fs::create_dir(disk.path().join(name)).unwrap();
+    }
+    let mounted = disk.path().join("mounted");
+    let mut bind = Command::new("mount");
+    bind.arg("--bind").arg(disk.path().join("own")).arg(&mounted);
+    assert!(bind.status().unwrap().success());
+    let store = RingFileSystem::new_with_prefix(disk.path()).unwrap();
+    let [own, same, other] = ["own/a", "mounted/a", "mounted/b"].map(path);
+    store.put(&own, "content".into()).await.unwrap();
+    let renamed = store.rename(&own, &same).await;
+    let found = store.get(&own).await.map(drop);
+    store.put(&own, "content".into()).await.unwrap();
+    store.copy(&own, &path("own/b")).await.unwrap();
+    // Two names of one file, behind two mounts.
+    let renamed_other = store.rename(&own, &other).await;
+    let left = (names(disk.path().join("own")), content(&store, "own/b").await);
+    assert!(Command::new("umount").arg(&mounted).status().unwrap().success());
+    for result in [renamed, found, renamed_other] {
+        result.unwrap();
+    }
+    assert_eq!(left, (vec!["b".to_owned()], "content".to_owned()));
+}
+
+/// The place is the directory, and not its path.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_goes_with_its_directory_when_that_is_renamed() {
+    let outer = tempfile::tempdir().unwrap();
+    let [place, moved] = ["place", "moved"].map(|name| outer.path().join(name));
+    fs::create_dir(&place).unwrap();
+    let store = RingFileSystem::new_with_prefix(&place).unwrap();
+    store.put(&path("object"), "first".into()).await.unwrap();
+    fs::rename(&place, &moved).unwrap();
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("object"), "of another directory").unwrap();
+    assert_eq!(content(&store, "object").await, "first");
+    store.put(&path("new"), "new".into()).await.unwrap();
+    assert_eq!(
+        (names(&place), names(&moved)),
+        (vec!["object".into()], vec!["new".into(), "object".into()])
+    );
+    let listed: Vec<_> = store.list(None).try_collect().await.unwrap();
+    assert_eq!(listed.len(), 2);
+    let same = fs::canonicalize(&place).unwrap().join("object");
+    assert_eq!(store.path_to_filesystem(&path("object")).unwrap(), same);
+
+    // What is made in a directory that was removed is nowhere.
+    fs::remove_dir_all(&moved).unwrap();
+    assert_eq!(refused(store.get(&path("object")).await), "NotFound");
+    assert_eq!(refused(store.put(&path("object"), "".into()).await), "Generic");
 }
 
 #[tokio::test(flavor = "multi_thread")]

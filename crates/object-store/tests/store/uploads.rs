@@ -83,6 +83,67 @@ async fn an_upload_that_does_not_complete_leaves_nothing() {
     assert_eq!(store.get(&location).await.unwrap().bytes().await.unwrap(), "old");
 }
 
+/// The reason was hidden by the abort that `WriteMultipart` makes then.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abort_after_a_failed_completion_does_not_hide_its_reason() {
+    let (store, directory) = store();
+    let upload = store.put_multipart(&path("name")).await.unwrap();
+    let mut writer = WriteMultipart::new(upload);
+    writer.write(b"content");
+    std::fs::create_dir(directory.path().join("name")).unwrap();
+    let error = writer.finish().await.unwrap_err();
+    assert!(error.to_string().contains("Is a directory"), "{error}");
+
+    let mut upload = store.put_multipart(&path("name")).await.unwrap();
+    assert_eq!(refused(upload.complete().await), "Generic");
+    upload.abort().await.unwrap();
+    let error = upload.abort().await.unwrap_err();
+    assert!(error.to_string().contains("name: the upload has ended before"), "{error}");
+    assert_eq!(names(&directory), ["name"]);
+}
+
+/// The ring removed the file, and a ring that was shut down did not.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_is_dropped_after_the_end_of_its_ring_leaves_nothing() {
+    for choice in BACKENDS {
+        let directory = tempfile::tempdir().unwrap();
+        let ring = ringwise::Builder::default().backend(choice).build_ring().unwrap();
+        let store = RingFileSystem::with_ring(ring.clone(), &directory).unwrap();
+        let mut upload = store.put_multipart(&path("object")).await.unwrap();
+        upload.put_part("part".into()).await.unwrap();
+        ring.shutdown(Duration::from_secs(10)).await.unwrap();
+        drop(upload);
+        is_cleaned(&directory, &[]).await;
+    }
+}
+
+#[test]
+fn an_upload_that_outlives_its_runtime_leaves_nothing() {
+    let (store, directory) = store();
+    let upload = || async {
+        let mut upload = store.put_multipart(&path("object")).await.unwrap();
+        upload.put_part("part".into()).await.unwrap();
+        upload
+    };
+    // It is dropped where there is no runtime.
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let outlives = runtime.block_on(upload());
+    drop(runtime);
+    assert_eq!(names(&directory).len(), 1);
+    drop(outlives);
+    assert!(names(&directory).is_empty());
+
+    // It is dropped by the end of the runtime.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let ends_with_it = runtime.block_on(upload());
+    runtime.spawn(async move {
+        let _upload = ends_with_it;
+        std::future::pending::<()>().await;
+    });
+    drop(runtime);
+    assert!(names(&directory).is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_put_that_is_dropped_leaves_the_old_object_or_the_new_one() {
     for choice in BACKENDS {
