@@ -29,6 +29,7 @@ extern crate object_store_0_13 as object_store;
 mod attributes;
 mod change;
 mod failure;
+mod filesystem;
 mod list;
 mod location;
 mod object;

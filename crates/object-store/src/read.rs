@@ -50,9 +50,13 @@ pub(crate) struct Object {
 impl Object {
     /// Opens an object for reading.
     pub(crate) async fn open(ring: &Ring, root: &Arc<Root>, location: &Path) -> Result<Object> {
-        let (file, meta) = find(root, location, READ).await?;
-        fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed(location, error))?;
-        Ok(Object { file: File::from_std(ring, file.into()), meta: Arc::new(meta) })
+        let ring = ring.clone();
+        let open = move |file: OwnedFd, meta: ObjectMeta| {
+            let clear = fcntl_setfl(&file, OFlags::empty());
+            clear.map_err(|error| failed(&meta.location, error))?;
+            Ok(Object { file: File::from_std(&ring, file.into()), meta: Arc::new(meta) })
+        };
+        find(root, location, READ, open).await
     }
 
     /// Answers a request for the object, with its attributes if the store has them.
@@ -92,13 +96,13 @@ impl Object {
         self,
         chunks: BoxStream<'static, Result<Bytes>>,
     ) -> BoxStream<'static, Result<Bytes>> {
-        let check = stream::once(async move {
+        let check = stream::once(blocking(move || {
             let stat = fstat(&self.file).map_err(|error| failed(&self.meta.location, error))?;
             match self.meta.e_tag.as_deref() == Some(&object::e_tag(&stat)) {
                 true => Ok(Bytes::new()),
                 false => Err(changed(&self.meta.location)),
             }
-        });
+        }));
         chunks.chain(check).try_filter(|chunk| ready(!chunk.is_empty())).boxed()
     }
 
@@ -169,8 +173,8 @@ pub(crate) async fn head(
     options: &GetOptions,
     has_attributes: bool,
 ) -> Result<GetResult> {
-    let (file, meta) =
-        find(root, location, if has_attributes { READ } else { OFlags::PATH }).await?;
+    let flags = if has_attributes { READ } else { OFlags::PATH };
+    let (file, meta) = find(root, location, flags, |file, meta| Ok((file, meta))).await?;
     options.check_preconditions(&meta)?;
     let range = wanted(options, &meta)?;
     let attributes = match has_attributes {
@@ -185,20 +189,30 @@ async fn attributes_of(file: impl AsFd + Send + 'static, location: &Path) -> Res
     blocking(move || attributes::read(file).map_err(|error| failed(&location, error))).await
 }
 
-/// Opens an object, on this thread if the kernel has its name in memory.
-async fn find(root: &Arc<Root>, location: &Path, flags: OFlags) -> Result<(OwnedFd, ObjectMeta)> {
+/// Opens an object and passes it to `make`, on this thread if nothing of that waits for anything.
+async fn find<T: Send + 'static>(
+    root: &Arc<Root>,
+    location: &Path,
+    flags: OFlags,
+    make: impl FnOnce(OwnedFd, ObjectMeta) -> Result<T> + Send + 'static,
+) -> Result<T> {
     name(location)?;
-    let found = match root.find_cached(location.as_ref(), flags) {
-        Some(found) => found,
-        None => {
-            let (root, location) = (root.clone(), location.clone());
-            blocking(move || Ok(root.find(location.as_ref(), flags))).await?
-        }
-    };
-    let file = found.map_err(|error| failed(location, error))?;
-    let stat = fstat(&file).map_err(|error| failed(location, error))?;
+    if let Some(found) = root.find_cached(location.as_ref(), flags) {
+        return look_at(found, location, make);
+    }
+    let (root, location) = (root.clone(), location.clone());
+    blocking(move || look_at(root.find_blocking(location.as_ref(), flags), &location, make)).await
+}
+
+fn look_at<T>(
+    found: rustix::io::Result<OwnedFd>,
+    location: &Path,
+    make: impl FnOnce(OwnedFd, ObjectMeta) -> Result<T>,
+) -> Result<T> {
+    let found = found.and_then(|file| Ok((fstat(&file)?, file)));
+    let (stat, file) = found.map_err(|error| failed(location, error))?;
     match object::is_object(&stat) {
-        true => Ok((file, object::meta(&stat, location.clone()))),
+        true => make(file, object::meta(&stat, location.clone())),
         false => Err(not_an_object(location)),
     }
 }

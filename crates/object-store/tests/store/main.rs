@@ -12,6 +12,7 @@ mod reads;
 mod refusals;
 mod suite;
 mod uploads;
+mod waits;
 
 use object_store::{Error, ObjectStore, ObjectStoreExt, path::Path};
 use ringwise::{BackendChoice, Builder};
