@@ -3,15 +3,20 @@
 use std::{
     collections::HashMap,
     fmt,
-    future::Future,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use parquet::{errors::Result, file::metadata::ParquetMetaData};
-use tokio::sync::OnceCell;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared as SharedFuture, WeakShared},
+};
+use parquet::{
+    errors::{ParquetError, Result},
+    file::metadata::ParquetMetaData,
+};
 
 use crate::{
     indexes::Indexes,
@@ -20,12 +25,15 @@ use crate::{
 
 /// The metadata of files that were read before. Clones are the same cache.
 ///
-/// Files are told apart by device and inode, so a file that another has replaced is read anew. So is a file
-/// whose length or time of modification is another than before. Metadata is kept for each page index policy
+/// Files are told apart by device and inode, so a file that another has replaced is read anew. So is a file whose
+/// length, time of modification or time of change is another than before; a rename or a change of permissions is a change
+/// too. Metadata is kept for each page index policy
 /// of `ArrowReaderOptions`. The cache does not serve options that change the metadata in another way: index
 /// masks, statistics policies, a given Parquet schema, and keys for decryption (feature `encryption`).
 ///
-/// If several tasks want the same metadata, one reads it and the others wait for it.
+/// If several tasks want the same metadata at the same time through the same ring, it is read once, and each of the tasks
+/// drives the read on. So no task depends on another that is stopped or dropped. A task with another ring reads for
+/// itself.
 ///
 /// # Examples
 ///
@@ -79,11 +87,37 @@ struct Files {
 struct Entry {
     version: Version,
     last_request: u64,
-    slots: Vec<(Indexes, Slot)>,
+    slots: Vec<Slot>,
 }
 
-/// Empty until the metadata was read.
-type Slot = Arc<OnceCell<Arc<ParquetMetaData>>>;
+/// The metadata of one file with certain indexes.
+struct Slot {
+    indexes: Indexes,
+    metadata: Option<Metadata>,
+    /// The read that began last, which ends with the last request that waits for it.
+    load: Option<(RingId, WeakShared<BoxFuture<'static, Loaded>>)>,
+}
+
+type Metadata = Arc<ParquetMetaData>;
+
+/// A read that each request which waits for it drives on.
+type Load = SharedFuture<BoxFuture<'static, Loaded>>;
+
+/// What came of it. The error is for the request that began it.
+type Loaded = Result<Metadata, Arc<Mutex<Option<ParquetError>>>>;
+
+/// A ring of the machine that is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RingId(pub(crate) usize);
+
+/// What the cache has for a request.
+enum Found {
+    Metadata(Metadata),
+    /// Another began to read.
+    Load(Load),
+    /// This request began to read.
+    Own(Load),
+}
 
 impl MetadataCache {
     /// Makes a cache for the metadata of at most so many files, and at least one. If it is full, a new file
@@ -108,40 +142,67 @@ impl MetadataCache {
         self.shared.loads.load(Ordering::Relaxed)
     }
 
-    /// Gives the metadata of a file, which `load` reads if the cache does not have it. Without `indexes`, the
-    /// metadata is not kept.
+    /// Gives the metadata of a file, which `load` reads through a ring if the cache does not have it. Without `indexes`,
+    /// the metadata is not kept.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped while it reads, another that waits begins to read.
+    /// If the future is dropped while it reads, others that wait go on with the read.
     pub(crate) async fn get(
         &self,
-        version: Version,
+        (version, ring): (Version, RingId),
         indexes: Option<Indexes>,
-        load: impl Future<Output = Result<Arc<ParquetMetaData>>>,
-    ) -> Result<Arc<ParquetMetaData>> {
+        load: impl Fn() -> BoxFuture<'static, Result<Metadata>>,
+    ) -> Result<Metadata> {
         let Some(indexes) = indexes else {
-            self.shared.loads.fetch_add(1, Ordering::Relaxed);
-            return load.await;
+            return self.counted(load()).await;
         };
-        let slot = self.lock().slot(version, indexes, self.shared.files_max);
-        let mut is_hit = true;
-        let begin = || {
-            is_hit = false;
-            self.shared.loads.fetch_add(1, Ordering::Relaxed);
-            load
+        let begin = || share(self.counted(load()));
+        let found = self.lock().slot(version, indexes, self.shared.files_max).find(ring, begin);
+        let (load_of_all, is_own) = match found {
+            Found::Metadata(metadata) => return Ok(self.hit(metadata)),
+            Found::Load(load) => (load, false),
+            Found::Own(load) => (load, true),
         };
-        let metadata = slot.get_or_try_init(begin).await?.clone();
-        if is_hit {
-            self.shared.hits.fetch_add(1, Ordering::Relaxed);
-        }
+        let metadata = match load_of_all.await {
+            Ok(metadata) if is_own => metadata,
+            Ok(metadata) => self.hit(metadata),
+            Err(error) => {
+                let own = if is_own { lock(&error).take() } else { None };
+                match own {
+                    Some(error) => return Err(error),
+                    // Another has failed, perhaps because its ring was shut down.
+                    None => self.counted(load()).await?,
+                }
+            }
+        };
+        self.lock().slot(version, indexes, self.shared.files_max).keep(&metadata);
         Ok(metadata)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Files> {
-        // Nothing panics while it holds the lock, except for want of memory.
-        self.shared.files.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Counts a read that begins.
+    fn counted<T>(&self, load: T) -> T {
+        self.shared.loads.fetch_add(1, Ordering::Relaxed);
+        load
     }
+
+    fn hit(&self, metadata: Metadata) -> Metadata {
+        self.shared.hits.fetch_add(1, Ordering::Relaxed);
+        metadata
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Files> {
+        lock(&self.shared.files)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds a lock, except for want of memory.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn share(load: BoxFuture<'static, Result<Metadata>>) -> Load {
+    load.map(|loaded| loaded.map_err(|error| Arc::new(Mutex::new(Some(error))))).boxed().shared()
 }
 
 impl fmt::Debug for MetadataCache {
@@ -156,7 +217,7 @@ impl fmt::Debug for MetadataCache {
 }
 
 impl Files {
-    fn slot(&mut self, version: Version, indexes: Indexes, files_max: usize) -> Slot {
+    fn slot(&mut self, version: Version, indexes: Indexes, files_max: usize) -> &mut Slot {
         self.requests += 1;
         if !self.entries.contains_key(&version.id) && self.entries.len() >= files_max {
             self.remove_oldest();
@@ -167,12 +228,12 @@ impl Files {
             *entry = new();
         }
         entry.last_request = self.requests;
-        if let Some((_, slot)) = entry.slots.iter().find(|(own, _)| *own == indexes) {
-            return slot.clone();
-        }
-        let slot = Slot::default();
-        entry.slots.push((indexes, slot.clone()));
-        slot
+        let found = entry.slots.iter().position(|slot| slot.indexes == indexes);
+        let at = found.unwrap_or_else(|| {
+            entry.slots.push(Slot { indexes, metadata: None, load: None });
+            entry.slots.len() - 1
+        });
+        &mut entry.slots[at]
     }
 
     fn remove_oldest(&mut self) {
@@ -180,5 +241,28 @@ impl Files {
         if let Some(id) = oldest.map(|(id, _)| *id) {
             self.entries.remove(&id);
         }
+    }
+}
+
+impl Slot {
+    /// Finds the metadata or a read of it through this ring, or begins one.
+    fn find(&mut self, ring: RingId, begin: impl FnOnce() -> Load) -> Found {
+        if let Some(metadata) = &self.metadata {
+            return Found::Metadata(metadata.clone());
+        }
+        if let Some((own, load)) = &self.load
+            && *own == ring
+            && let Some(load) = load.upgrade()
+        {
+            return Found::Load(load);
+        }
+        let load = begin();
+        self.load = load.downgrade().map(|load| (ring, load));
+        Found::Own(load)
+    }
+
+    fn keep(&mut self, metadata: &Metadata) {
+        self.metadata.get_or_insert_with(|| metadata.clone());
+        self.load = None;
     }
 }

@@ -53,6 +53,14 @@ pub enum Error {
         /// The length of the file in bytes.
         len: u64,
     },
+    /// A buffer for a range does not fit into memory. A damaged file may ask for ranges that are as long as the file.
+    #[non_exhaustive]
+    Memory {
+        /// The path that the file was opened by.
+        path: PathBuf,
+        /// The bytes of the read.
+        range: Range<u64>,
+    },
     /// The file is not the one any more that was opened, or whose metadata was read.
     #[non_exhaustive]
     Changed {
@@ -77,6 +85,7 @@ impl Error {
         match self {
             Error::Os { path, .. }
             | Error::OutOfFile { path, .. }
+            | Error::Memory { path, .. }
             | Error::Changed { path, .. } => path,
         }
     }
@@ -93,6 +102,9 @@ impl fmt::Display for Error {
             Error::OutOfFile { range: Range { start, end }, len, .. } => {
                 write!(f, "bytes {start}..{end} of a file of {len} bytes")
             }
+            Error::Memory { range: Range { start, end }, .. } => {
+                write!(f, "bytes {start}..{end}: no memory for {} bytes", end - start)
+            }
             Error::Changed { range: Range { start, end }, .. } => {
                 write!(f, "bytes {start}..{end}: the file was changed while it was read")
             }
@@ -104,7 +116,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Os { source, .. } => Some(source),
-            Error::OutOfFile { .. } | Error::Changed { .. } => None,
+            Error::OutOfFile { .. } | Error::Memory { .. } | Error::Changed { .. } => None,
         }
     }
 }

@@ -157,7 +157,7 @@ impl ParquetFile {
 
     /// Refuses what was read from another version of the file than this handle reads.
     fn check_version(&self, range: Range<u64>) -> Result<(), Error> {
-        if self.current_version()? == self.version {
+        if self.current_version()?.has_content_of(&self.version) {
             return Ok(());
         }
         Err(self.changed(range))
@@ -175,19 +175,22 @@ impl ParquetFile {
         self.shared.source.read(range.clone()).await.map_err(|error| match error.kind() {
             // The file was longer when the range was checked.
             io::ErrorKind::UnexpectedEof => self.changed(range.clone()),
+            io::ErrorKind::OutOfMemory => {
+                Error::Memory { path: self.path().to_owned(), range: range.clone() }
+            }
             _ => Error::os(self.path(), Some(range.clone()), error),
         })
     }
 
     async fn load(
         mut self,
-        options: Option<&ArrowReaderOptions>,
-    ) -> ParquetResult<ParquetMetaData> {
+        options: Option<ArrowReaderOptions>,
+    ) -> ParquetResult<Arc<ParquetMetaData>> {
         let len = self.version.len;
-        let reader = ParquetMetaDataReader::new().with_arrow_reader_options(options);
+        let reader = ParquetMetaDataReader::new().with_arrow_reader_options(options.as_ref());
         let loaded =
             reader.with_prefetch_hint(Some(FOOTER_BYTES)).load_and_finish(&mut self, len).await;
-        loaded.map_err(|error| with_path(self.path(), error))
+        loaded.map(Arc::new).map_err(|error| with_path(self.path(), error))
     }
 }
 
@@ -213,9 +216,10 @@ impl AsyncFileReader for ParquetFile {
     ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
         async move {
             let version = self.current_version()?;
-            let load = ParquetFile { version, ..self.clone() }.load(options);
-            let load = load.map(|loaded| loaded.map(Arc::new));
-            let metadata = self.cache().get(version, Indexes::of(options), load).await?;
+            let file = ParquetFile { version, ..self.clone() };
+            let load = || file.clone().load(options.cloned()).boxed();
+            let ring = self.shared.source.ring();
+            let metadata = self.cache().get((version, ring), Indexes::of(options), load).await?;
             // Only now, so that ranges of the metadata from before are never read from the new file.
             self.version = version;
             Ok(metadata)

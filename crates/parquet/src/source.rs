@@ -6,6 +6,8 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
 use ringwise::{AlignedBuf, OwnedBuffer, fs::File};
 
+use crate::cache::RingId;
+
 /// A longer range is read in parts of this length, all of them in flight together.
 const PART_BYTES: usize = 1 << 20;
 
@@ -33,11 +35,18 @@ impl Source {
         &self.file
     }
 
+    /// Which ring reads it, while the file is open.
+    pub(crate) fn ring(&self) -> RingId {
+        // All handles of a ring share its settings, so their address names the ring.
+        RingId(std::ptr::from_ref(self.file.ring().setup()).addr())
+    }
+
     /// Reads a range that is not empty.
     ///
     /// # Errors
     ///
-    /// What a read failed with; `UnexpectedEof` if the file does not have all of the range.
+    /// What a read failed with; `UnexpectedEof` if the file does not have all of the range; `OutOfMemory` if the range
+    /// does not fit into memory.
     pub(crate) async fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         match self.block_bytes {
             None => self.read_parts(range).await,
@@ -46,7 +55,13 @@ impl Source {
     }
 
     async fn read_parts(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let parts = split((range.end - range.start) as usize);
+        let len = (range.end - range.start) as usize;
+        let buffer = reserve(len)?;
+        if len <= PART_BYTES {
+            return Ok(self.file.read_exact_at(buffer, range.start).await.into_buffer()?.into());
+        }
+        drop(buffer);
+        let parts = split(len);
         let offsets = (range.start..).step_by(PART_BYTES);
         let reads = parts.into_iter().zip(offsets).map(|(part, offset)| async move {
             self.file.read_exact_at(part, offset).await.into_buffer()
@@ -59,6 +74,7 @@ impl Source {
         let start = range.start - range.start % block_bytes;
         let end = range.end.next_multiple_of(block_bytes);
         let wanted = (range.start - start) as usize..(range.end - start) as usize;
+        drop(reserve((end - start).saturating_add(block_bytes) as usize)?);
         let mut blocks = AlignedBuf::zeroed((end - start) as usize, block_bytes as usize);
         let mut done = 0;
         // The file may end within the last block, so not all of the blocks has to be read.
@@ -73,6 +89,14 @@ impl Source {
         }
         Ok(Bytes::from(blocks).slice(wanted))
     }
+}
+
+/// Reserves memory for so many bytes. The memory of `BytesMut` and `AlignedBuf` aborts the process if there is none, so
+/// this is asked before. The length may come from a damaged file.
+fn reserve(len: usize) -> io::Result<Vec<u8>> {
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    Ok(buffer)
 }
 
 /// Allocates memory for so many bytes, at least one, in parts of [`PART_BYTES`] that lie behind each other.

@@ -1,6 +1,6 @@
 //! The metadata cache: when it serves, and when it does not.
 
-use std::{fs, sync::Arc};
+use std::{fs, sync::Arc, time::Duration};
 
 use parquet::{
     arrow::{arrow_reader::ArrowReaderOptions, async_reader::AsyncFileReader},
@@ -15,7 +15,7 @@ use ringwise::BackendChoice;
 use ringwise_parquet::{MetadataCache, ParquetFile, ParquetFileOptions};
 
 use crate::{
-    place, ring,
+    open_direct, place, ring,
     table::{self, ROWS},
 };
 
@@ -141,6 +141,45 @@ async fn one_task_reads_for_all_that_wait() {
     let read = futures::future::try_join_all(tasks).await.unwrap();
     assert!(read.iter().all(|metadata| Arc::ptr_eq(metadata, &read[0])));
     assert_eq!(counts(file.cache()), (1, 19));
+}
+
+/// The second waited until somebody polled the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_goes_on_while_nobody_polls_the_one_that_reads() {
+    let (_directory, path) = place();
+    table::write(&path, ROWS);
+    let cache = MetadataCache::new(1);
+    let options = ParquetFileOptions::new().cache(&cache).direct(true);
+    let rings = [ring(BackendChoice::Auto), ring(BackendChoice::Classic)];
+    let Ok(mut first) = options.open(&rings[0], &path).await else {
+        assert!(std::env::var_os("CI").is_none(), "skipped: no direct reads");
+        println!("skipped: no direct reads");
+        return;
+    };
+    let mut clone = first.clone();
+    let mut other = options.open(&rings[1], &path).await.unwrap();
+    let mut begun = first.get_metadata(None);
+    assert!(futures::poll!(&mut begun).is_pending(), "the device takes its time");
+    for waits in [&mut clone, &mut other] {
+        let waits = tokio::time::timeout(Duration::from_secs(10), waits.get_metadata(None));
+        waits.await.expect("it goes on by itself").unwrap();
+    }
+    begun.await.unwrap();
+    assert_eq!(first.get_metadata(None).await.unwrap().file_metadata().num_rows(), ROWS as i64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_goes_on_when_the_one_that_reads_is_dropped() {
+    let (_directory, path) = place();
+    table::write(&path, ROWS);
+    let Some(file) = open_direct(&ring(BackendChoice::Auto), &path).await else { return };
+    let (mut first, mut second) = (file.clone(), file.clone());
+    let mut begun = first.get_metadata(None);
+    assert!(futures::poll!(&mut begun).is_pending(), "the device takes its time");
+    let mut waits = second.get_metadata(None);
+    assert!(futures::poll!(&mut waits).is_pending());
+    drop(begun);
+    tokio::time::timeout(Duration::from_secs(10), waits).await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,12 @@
 //! What is refused, and what the errors say.
 
-use std::{fs, io, ops::Range};
+use std::{fs, io, ops::Range, process::Command, time::Duration};
 
 use parquet::arrow::async_reader::AsyncFileReader;
 use ringwise::BackendChoice;
-use ringwise_parquet::{Error, ParquetFile};
+use ringwise_parquet::{Error, ParquetFile, ParquetFileOptions};
 
-use crate::{BACKENDS, own, place, ring};
+use crate::{BACKENDS, open_direct, own, place, ring};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ranges_past_the_end_are_refused() {
@@ -43,6 +43,49 @@ async fn names_that_are_no_file_are_refused() {
     assert!(error.to_string().ends_with(": it is not a regular file"), "{error}");
     let error = ParquetFile::open(&ring, "/dev/null").await.unwrap_err();
     assert_eq!(error.to_string(), "/dev/null: it is not a regular file");
+}
+
+/// The open waited for a writer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fifo_is_refused_at_once() {
+    let (_directory, path) = place();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    for choice in BACKENDS {
+        let ring = ring(choice);
+        for direct in [false, true] {
+            let options = ParquetFileOptions::new().direct(direct);
+            let opened = tokio::time::timeout(Duration::from_secs(10), options.open(&ring, &path));
+            let error = opened.await.expect("nobody waits for a writer").unwrap_err();
+            let Error::Os { source, .. } = error else { panic!("{error}") };
+            assert_eq!(source.kind(), io::ErrorKind::InvalidInput, "{source}");
+        }
+    }
+}
+
+/// The process was aborted: memory for a range came from an allocator that cannot fail. A damaged footer may ask for all
+/// of a file, and a file may be longer than memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_that_do_not_fit_into_memory_are_errors() {
+    let (_directory, path) = place();
+    let file = fs::File::create(&path).unwrap();
+    // More than the address space of a process.
+    let len = (1_u64 << 62) - 1;
+    let len = [len, 1 << 43].into_iter().find(|len| file.set_len(*len).is_ok());
+    let Some(len) = len else {
+        eprintln!("skipped: no file is that long");
+        return;
+    };
+    let ring = ring(BackendChoice::Auto);
+    let buffered = ParquetFile::open(&ring, &path).await.unwrap();
+    for mut file in open_direct(&ring, &path).await.into_iter().chain([buffered]) {
+        for range in [0..len, len - (1 << 43)..len, 4097..len - 4095] {
+            let error = own(file.get_byte_ranges(vec![0..1, range.clone()]).await);
+            let Error::Memory { range: refused, .. } = &error else { panic!("{error}") };
+            assert!(refused.end == range.end, "{refused:?}");
+            let text = error.to_string();
+            assert!(text.contains("table.parquet: bytes ") && text.contains("no memory"), "{text}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
