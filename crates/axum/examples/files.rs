@@ -16,6 +16,7 @@ use axum::{
 };
 use futures_util::stream::try_unfold;
 use ringwise::{BufResult, ErrorKind, OpenOptions, Ring, fs::File};
+use rustix::fs::{OFlags, fcntl_setfl};
 
 /// What is read at a time, in bytes.
 pub const CHUNK: usize = 256 << 10;
@@ -52,9 +53,13 @@ async fn answer(State(site): State<Site>, UrlPath(name): UrlPath<String>) -> Res
 /// Opens a file and returns it with its length. Returns nothing for a directory or a device.
 async fn open(site: &Site, name: &str) -> Result<Option<(File, u64)>, ringwise::Error> {
     let path = site.directory.join(name);
-    let file = File::open(&site.ring, path, OpenOptions::new().read(true)).await?;
+    // Otherwise the open of a FIFO waits for a writer.
+    let at_once = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    let file = File::open(&site.ring, path, at_once).await?;
     let about = file.metadata().await?;
-    Ok(about.is_file().then(|| (file, about.len())))
+    // A read may wait for the device again.
+    let is_served = about.is_file() && fcntl_setfl(&file, OFlags::empty()).is_ok();
+    Ok(is_served.then(|| (file, about.len())))
 }
 
 /// Returns the first `len` bytes of a file. Each chunk is read when the connection has taken the one before.

@@ -1,7 +1,7 @@
 //! The server of files of the how-to page.
 
 use axum::serve;
-use ringwise::Ring;
+use ringwise::{BackendChoice, Builder, Ring};
 
 use crate::{answer, ask, blocking, connect, files, pattern};
 
@@ -45,6 +45,32 @@ async fn files_are_served_and_nothing_else() {
         assert!(head.starts_with("HTTP/1.1 404"), "{path}: {head}");
         assert!(body.is_empty(), "{path}");
     }
+    server.abort();
+    let _ = server.await;
+}
+
+/// The answer waited for a writer. A ring does so too, if the kernel does not have the name in memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fifo_is_not_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = std::process::Command::new("mkfifo").arg(directory.path().join("fifo")).status();
+    assert!(made.unwrap().success());
+    let ring = Builder::default().backend(BackendChoice::Classic).build_ring().unwrap();
+    let site = files::Site { ring, directory: directory.path().to_owned() };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async { serve(listener, files::router(site)).await });
+    let head = blocking(move || {
+        let mut stream = connect(address);
+        ask(&mut stream, "/fifo");
+        answer(&mut stream).0
+    });
+    let head = tokio::time::timeout(std::time::Duration::from_secs(10), head).await;
+    if head.is_err() {
+        // Ends the open, and with it the test.
+        let _ = std::fs::OpenOptions::new().write(true).open(directory.path().join("fifo"));
+    }
+    assert!(head.expect("nobody waits").starts_with("HTTP/1.1 404"));
     server.abort();
     let _ = server.await;
 }
