@@ -27,9 +27,9 @@ use crate::{
 ///
 /// Files are told apart by device and inode, so a file that another has replaced is read anew. So is a file whose
 /// length, time of modification or time of change is another than before; a rename or a change of permissions is a change
-/// too. Metadata is kept for each page index policy
-/// of `ArrowReaderOptions`. The cache does not serve options that change the metadata in another way: index
-/// masks, statistics policies, a given Parquet schema, and keys for decryption (feature `encryption`).
+/// too. Metadata is kept for each page index policy of `ArrowReaderOptions`. The cache does not serve options that change
+/// the metadata in another way: index masks, statistics policies, a given Parquet schema, and keys for decryption
+/// (feature `encryption`).
 ///
 /// If several tasks want the same metadata at the same time through the same ring, it is read once, and each of the tasks
 /// drives the read on. So no task depends on another that is stopped or dropped. A task with another ring reads for
