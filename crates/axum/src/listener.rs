@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, time::Duration};
 
 use axum::{
     extract::connect_info::Connected,
-    serve::{IncomingStream, Listener},
+    serve::{IncomingStream, Listener, TapIo},
 };
 use ringwise::{
     AcceptFailure, Error, ErrorKind,
@@ -16,8 +16,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Accepts the connections of a ring's TCP listener for [`axum::serve()`].
 ///
-/// If an accept fails because descriptors or memory are short, it reports an error to `tracing`, waits for a
-/// second and accepts again, as axum's own listeners do. If the ring was shut down, it waits forever, so
+/// If an accept fails because descriptors or memory are short, or because a rule of the machine forbids it, it
+/// reports an error to `tracing`, waits for a second and accepts again, as axum's own listeners do. If the ring was shut down, it waits forever, so
 /// that axum can still end gracefully.
 ///
 /// # Cancel safety
@@ -96,7 +96,8 @@ async fn pause_after(error: &Error) {
     tokio::time::sleep(PAUSE).await;
 }
 
-/// The address of a client, for [`ConnectInfo`](axum::extract::ConnectInfo).
+/// The address of a client, for [`ConnectInfo`](axum::extract::ConnectInfo), of a [`RingListener`] or of what
+/// [`tap_io`](axum::serve::ListenerExt::tap_io) makes of one.
 ///
 /// # Examples
 ///
@@ -118,6 +119,15 @@ pub struct PeerAddress(pub SocketAddr);
 
 impl Connected<IncomingStream<'_, RingListener>> for PeerAddress {
     fn connect_info(stream: IncomingStream<'_, RingListener>) -> PeerAddress {
+        PeerAddress(*stream.remote_addr())
+    }
+}
+
+impl<F> Connected<IncomingStream<'_, TapIo<RingListener, F>>> for PeerAddress
+where
+    F: FnMut(&mut Buffered<TcpStream>) + Send + 'static,
+{
+    fn connect_info(stream: IncomingStream<'_, TapIo<RingListener, F>>) -> PeerAddress {
         PeerAddress(*stream.remote_addr())
     }
 }

@@ -207,7 +207,8 @@ impl AcceptFailure {
     /// accept(2) asks programs to try again after some network errors, `EOPNOTSUPP` among them. Here
     /// that number is the listener's: only sockets that cannot accept give it, and they give it for ever
     /// (net/core/sock.c, sock_no_accept). TCP's accept gives no error of a new connection
-    /// (net/ipv4/inet_connection_sock.c, inet_csk_accept).
+    /// (net/ipv4/inet_connection_sock.c, inet_csk_accept). `EPERM` comes before a connection is taken, from a filter of
+    /// syscalls or a security module (net/socket.c, do_accept), and takes none away: the next accept would fail too.
     pub(crate) fn of(errno: i32) -> AcceptFailure {
         match errno {
             libc::ECONNABORTED
@@ -219,9 +220,9 @@ impl AcceptFailure {
             | libc::EHOSTDOWN
             | libc::EHOSTUNREACH
             | libc::ENONET
-            | libc::ETIMEDOUT
-            | libc::EPERM => AcceptFailure::Connection,
-            libc::EMFILE
+            | libc::ETIMEDOUT => AcceptFailure::Connection,
+            libc::EPERM
+            | libc::EMFILE
             | libc::ENFILE
             | libc::ENOBUFS
             | libc::ENOMEM
@@ -334,7 +335,7 @@ mod tests {
             (libc::ENOMEM, Exhausted),
             (libc::ENOTSOCK, Listener),
             (libc::EOPNOTSUPP, Listener),
-            (libc::EPERM, Connection),
+            (libc::EPERM, Exhausted),
             (libc::EPROTO, Connection),
             // "Other Linux kernels".
             (libc::ENOSR, Exhausted),

@@ -141,7 +141,7 @@ impl Door {
         }
         self.failures += 1;
         match error.accept_failure() {
-            // A rule that forbids all connections would take a whole processor.
+            // Connections that all fail would take a whole processor.
             AcceptFailure::Connection => self.must_rest |= self.failures >= ACCEPTS,
             AcceptFailure::Exhausted => self.must_rest = true,
             _ => return Err(ServeError::new(error)),
@@ -275,12 +275,12 @@ mod tests {
     /// One ENOBUFS or EPERM ended the server.
     #[test]
     fn it_goes_on_after_every_failure_that_passes() {
-        for (fault, rests) in [
-            (Fault::NoMemory, true),
-            (Fault::NoSocketMemory, true),
-            (Fault::NoDescriptors, true),
-            (Fault::NoFiles, true),
-            (Fault::Forbidden, false),
+        for fault in [
+            Fault::NoMemory,
+            Fault::NoSocketMemory,
+            Fault::NoDescriptors,
+            Fault::NoFiles,
+            Fault::Forbidden,
         ] {
             let (simulation, mut local, mut door) = behind(fault, When::nth(1));
             let _client = simulation.connect(door.address().unwrap()).unwrap();
@@ -289,7 +289,7 @@ mod tests {
             while door.waiting.is_empty() {
                 assert!(!turn(&mut door, &mut local).unwrap());
             }
-            assert_eq!(simulation.elapsed() >= before + REST, rests, "{fault:?}");
+            assert!(simulation.elapsed() >= before + REST, "{fault:?}");
             assert!(door.admit().is_some());
         }
     }

@@ -7,6 +7,7 @@ use axum::{
     body::Bytes,
     extract::{ConnectInfo, DefaultBodyLimit, Path},
     routing::{get, post},
+    serve::ListenerExt,
 };
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, client::conn::http1};
@@ -100,7 +101,8 @@ fn a_handler_learns_the_address_of_its_client() {
             address.to_string()
         };
         let router = Router::new().route("/", get(tell));
-        let listener = listen(builder);
+        // As many servers have it: with an option of each connection's socket.
+        let listener = listen(builder).tap_io(|stream| stream.get_ref().set_nodelay(true).unwrap());
         let address = axum::serve::Listener::local_addr(&listener).unwrap();
         let service = router.into_make_service_with_connect_info::<PeerAddress>();
         let server = tokio::spawn(async { axum::serve(listener, service).await });

@@ -48,6 +48,25 @@ async fn a_server_outlives_accepts_that_fail() {
     let _ = server.await;
 }
 
+/// The listener asked again and again, without a pause, while accepts were forbidden.
+#[tokio::test]
+async fn a_server_rests_while_accepts_are_forbidden() {
+    let machine = Simulation::builder(1).fault(Fault::Forbidden, When::always()).build();
+    let router = Router::new().route("/", get(|| async { "served" }));
+    let listener = listen(Builder::default().simulation(&machine));
+    let ring = listener.get_ref().ring().clone();
+    let address = listener.get_ref().local_address().unwrap();
+    let server = tokio::spawn(async { axum::serve(listener, router).await });
+    let served = tokio::spawn(async move { is_served(&ring, address).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let refused = machine.trace().lines().filter(|line| line.contains("Forbidden")).count();
+    assert!((1..4).contains(&refused), "{refused} accepts were refused in less than a second");
+    machine.heal();
+    assert!(tokio::time::timeout(LONG, served).await.expect("it hangs").unwrap());
+    server.abort();
+    let _ = server.await;
+}
+
 #[test]
 fn a_server_ends_although_its_ring_was_shut_down() {
     everywhere(|builder| async move {

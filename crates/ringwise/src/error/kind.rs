@@ -63,10 +63,11 @@ pub enum ErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptFailure {
     /// One connection failed before it was accepted, or a signal interrupted the accept. Accept the
-    /// next one. If many fail in a row, wait a moment: a rule of the machine may forbid all (`EPERM`).
+    /// next one.
     Connection,
-    /// The process or the kernel is short of descriptors or memory, or no connection waits at a listener
-    /// with `O_NONBLOCK`. The listener works again after a while: wait a moment, and accept again.
+    /// The process or the kernel is short of descriptors or memory, a rule of the machine forbids the accept
+    /// (`EPERM`), or no connection waits at a listener with `O_NONBLOCK`. The listener may work again after a
+    /// while: wait a moment, and accept again.
     Exhausted,
     /// The listener itself does not work.
     Listener,

@@ -75,8 +75,9 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// What the accept failed with, such as `EMFILE` and `ENFILE` at the limit on descriptors. The
-    /// connection then waits in the kernel. [`Error::accept_failure`] sorts the errors.
+    /// What the accept failed with, such as `EMFILE` and `ENFILE` at the limit on descriptors, or `EPERM` if
+    /// a filter of syscalls forbids it. The connection then waits in the kernel.
+    /// [`Error::accept_failure`] sorts the errors.
     pub async fn accept(&self) -> Result<(TcpStream, SocketAddr), Error> {
         loop {
             let socket = self.0.accept().await?;

@@ -73,7 +73,8 @@ pub enum Fault {
     /// the backlog. Counts only if there is a connection to accept.
     NoSocketMemory,
     /// A rule of the machine forbids the accept (`EPERM`). The connection stays in the backlog, since the
-    /// kernel asks before it takes one (net/socket.c, do_accept). Counts only if there is a connection to
+    /// kernel asks before it takes one (net/socket.c, do_accept), and an accept with several results ends.
+    /// Counts only if there is a connection to
     /// accept.
     Forbidden,
     /// A connection is gone before it is accepted (`ECONNABORTED`). Each accept counts.

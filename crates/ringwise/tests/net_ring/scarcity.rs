@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use ringwise::{
-    Local, Ring,
+    AcceptFailure, Local, Ring,
     net::{TcpListener, TcpStream},
     sim::{Fault, Simulation, When},
 };
@@ -71,4 +71,22 @@ async fn servers_outlive_a_kernel_that_cannot_accept() {
     // What is no greeting of TLS is answered with an alert.
     let (acceptor, _) = tls_echo::make_certificate().unwrap();
     outlives(&each, b"no TLS at all", |_, listener| tls_echo::serve(listener, acceptor)).await;
+}
+
+/// It was asked for the next connection again and again, by a whole processor, while a rule of the machine forbade all
+/// (seccomp(2) on classic syscalls).
+#[tokio::test]
+async fn an_accept_that_is_forbidden_is_told() {
+    let machine = Simulation::builder(1).fault(Fault::Forbidden, When::always()).build();
+    let ring = Local::builder().simulation(&machine).build_ring().unwrap();
+    let (listener, address) = listen(&ring);
+    let _client = TcpStream::connect(&ring, address).await.unwrap();
+    let single = timeout(LONG, listener.accept()).await.expect("it hangs").unwrap_err();
+    let lasting = timeout(LONG, listener.accept_multi(1).next()).await.expect("it hangs");
+    for error in [single, lasting.unwrap_err()] {
+        assert_eq!(error.errno(), libc::EPERM);
+        assert_eq!(error.accept_failure(), AcceptFailure::Exhausted);
+    }
+    machine.heal();
+    assert!(listener.accept().await.is_ok());
 }

@@ -213,12 +213,19 @@ fn an_accept_that_is_refused_leaves_its_connection_where_it_is() {
         assert_eq!(net::peer_address(&accepted).unwrap(), outside.local_address().unwrap());
     }
     // One that goes on is not told of what concerns one connection.
-    let (simulation, mut local) = with(Fault::Forbidden, When::nth(1));
+    let (simulation, mut local) = with(Fault::ConnectionAborted, When::nth(1));
+    let listener = simulation.listen_tcp(&any(), &ListenOptions::default()).unwrap();
+    local.push(Operation::accept_multi(&listener), 1).unwrap();
+    let _outside = [(); 2].map(|()| simulation.connect(net::local_address(&listener).unwrap()));
+    assert!(next(&mut local).into_descriptor().is_ok());
+    assert!(simulation.trace().contains("ConnectionAborted"));
+    // A rule that forbids one may forbid all: the loop would ask for ever.
+    let (simulation, mut local) = with(Fault::Forbidden, When::always());
     let listener = simulation.listen_tcp(&any(), &ListenOptions::default()).unwrap();
     local.push(Operation::accept_multi(&listener), 1).unwrap();
     let _outside = simulation.connect(net::local_address(&listener).unwrap()).unwrap();
-    assert!(next(&mut local).into_descriptor().is_ok());
-    assert!(simulation.trace().contains("Forbidden"));
+    let done = next(&mut local);
+    assert_eq!((done.result().unwrap_err().errno(), done.has_more()), (libc::EPERM, false));
 }
 
 #[test]
