@@ -12,6 +12,7 @@ mod handle;
 mod hits;
 mod hub;
 mod order;
+mod overseen;
 mod pending;
 #[cfg(feature = "tokio")]
 mod portable;
@@ -29,6 +30,7 @@ pub(crate) use boxed::BoxFuture;
 pub(crate) use contained::wake;
 pub(crate) use flow::Flow;
 pub use handle::Ring;
+pub(crate) use overseen::oversee;
 pub use pending::{Deadline, Pending};
 pub use stats::RingStats;
 pub(crate) use timer::Timer;

@@ -6,14 +6,22 @@
 #[path = "shared/rings.rs"]
 mod rings;
 
-use std::{collections::BTreeMap, fs, io::Write, os::fd::OwnedFd, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read, Write},
+    os::{fd::OwnedFd, unix::net::UnixStream as StandardStream},
+    time::Duration,
+};
 
-use futures::executor::block_on;
+use futures::{executor::block_on, future::poll_immediate};
 use rings::{in_child, skip};
 use ringwise::{
     Backend, BackendChoice, BufferGroup, Builder, Descriptor, Error, ErrorKind, FallbackReason,
     Guard, Local, Opcode, OpenOptions, Operation, PushRefusal, Registration, Ring, SetupError,
-    fs::File, sim::Simulation,
+    fs::File,
+    net::{Buffered, UnixStream},
+    sim::Simulation,
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -142,7 +150,7 @@ fn a_data_only_loop_takes_registered_files_and_opens_none() {
 #[test]
 fn a_data_only_loop_is_woken_and_cancels() {
     for choice in [BackendChoice::Uring, BackendChoice::Classic] {
-        let (reader, mut writer) = std::io::pipe().unwrap();
+        let (reader, mut writer) = io::pipe().unwrap();
         let pipe = Descriptor::from(OwnedFd::from(reader));
         let builder = Local::builder().backend(choice).data_only(true).files([pipe]);
         let mut local = match builder.avoid(&[Opcode::Read]).build() {
@@ -393,6 +401,58 @@ fn a_driver_without_reads_sleeps() {
             assert!(used < Duration::from_millis(75), "{used:?} of the processor for a sleep");
         }
     });
+}
+
+/// A part of a dropped send was sent by sendmsg(2), and so were the parts of a buffered write.
+#[test]
+fn what_a_send_leaves_is_sent_as_it_was_allowed() {
+    use tokio::io::AsyncWriteExt;
+    // More than a socket takes before it is read.
+    const MUCH: usize = 4 << 20;
+    let runtime = runtime();
+    for opcode in [Opcode::Send, Opcode::SendMessage] {
+        let rings = {
+            let _context = runtime.enter();
+            restricted_rings(|builder| builder.restrict([opcode]))
+        };
+        for ring in rings {
+            runtime.block_on(async {
+                let (ours, mut theirs) = StandardStream::pair().unwrap();
+                let stream = UnixStream::from_std(&ring, ours).unwrap();
+                let much = vec![7; MUCH];
+                let begun = match opcode {
+                    Opcode::Send => poll_immediate(Box::pin(stream.send(much))).await.is_none(),
+                    _ => poll_immediate(Box::pin(stream.send_vectored(vec![much]))).await.is_none(),
+                };
+                assert!(begun);
+                let reader = std::thread::spawn(move || {
+                    theirs.read_exact(&mut vec![0; MUCH]).unwrap();
+                    theirs
+                });
+                stream.flush().await.unwrap();
+                let mut theirs = reader.join().unwrap();
+
+                let mut writer = Buffered::new(stream);
+                let parts = [b"".as_slice(), b"one", b"two"].map(io::IoSlice::new);
+                let before = ring.stats();
+                if opcode == Opcode::SendMessage {
+                    assert_eq!(writer.write_vectored(&parts).await.unwrap(), 6);
+                    let refused = writer.flush().await.unwrap_err();
+                    assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+                    assert_eq!(ring.stats().inline_hits, before.inline_hits);
+                    return;
+                }
+                // One part by send(2), without a copy, and the rest through the ring.
+                assert_eq!(writer.write_vectored(&parts).await.unwrap(), 6);
+                let after = ring.stats();
+                assert_eq!(after.inline_hits, before.inline_hits + 1);
+                assert_eq!(after.submitted, before.submitted + 1);
+                let mut received = [0; 6];
+                theirs.read_exact(&mut received).unwrap();
+                assert_eq!(&received, b"onetwo");
+            });
+        }
+    }
 }
 
 fn processor_time() -> Duration {

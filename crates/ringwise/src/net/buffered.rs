@@ -79,6 +79,9 @@ mod sealed {
 /// example of a clone, a write waits for its end before it takes anything. On a simulated machine everything goes
 /// through the ring.
 ///
+/// On a [restricted](crate::Builder::restrict) ring a write needs [`Opcode::Send`], and a read
+/// [`Opcode::Receive`]. Without [`Opcode::SendMessage`], the syscall sends the first part and the ring the others.
+///
 /// The kernel never sends the caller's memory without copying it into the socket (`MSG_ZEROCOPY`). That
 /// needs memory that stays until the other end has it, which these traits do not lend.
 ///
@@ -90,8 +93,11 @@ mod sealed {
 ///
 /// # Cancel safety
 ///
-/// A read that is dropped or not polled again loses nothing. If the `Buffered` is dropped, what was written
-/// is sent all the same.
+/// A read that is dropped or not polled again loses nothing.
+///
+/// If the `Buffered` is dropped, what was written is sent all the same. If all clones of its stream are
+/// dropped too, the socket has five seconds to take it. Then the rest of the last write is lost, and the
+/// connection closes. Flush or shut down before to know that the socket has everything.
 ///
 /// # Examples
 ///

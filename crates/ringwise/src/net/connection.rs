@@ -16,8 +16,11 @@ use crate::{
     descriptor::Descriptor,
     error::{Errno, Error},
     op::{Opcode, Operation},
-    ring::{Ring, Timer},
+    ring::{Ring, Timer, oversee},
 };
+
+/// How long the send of a dropped future has after its stream was dropped too.
+const LAST_SEND_TIME: Duration = Duration::from_secs(5);
 
 /// A connected stream socket. Clones share it.
 #[derive(Clone, Debug)]
@@ -31,6 +34,15 @@ pub struct Connection {
 pub(super) struct Lanes {
     pub(super) receiving: Lane<Taken>,
     pub(super) sending: Lane<()>,
+}
+
+impl Drop for Lanes {
+    /// Otherwise a peer that reads nothing would keep the descriptor open for as long as it likes.
+    fn drop(&mut self) {
+        if let Some(send) = self.sending.take_last() {
+            oversee(send, Some(LAST_SEND_TIME), ());
+        }
+    }
 }
 
 /// Bytes that receives took out of the socket after their futures were dropped.
@@ -284,16 +296,28 @@ impl Connection {
         let mut begun = turn.take_set_aside();
         while let Some(send) = begun {
             let done = turn.make(send).await;
-            let count = done.result()?;
+            let (opcode, count) = (done.opcode(), done.result()?);
             let rest = advance(done.into_buffers(), count);
             let is_done = rest.iter().all(|buffer| buffer.selected().is_empty());
             if count == 0 && !is_done {
                 return Err(Error::new(Opcode::Send, Errno(libc::EIO)));
             }
-            let again = || self.ring.submit(Operation::send_all_vectored(&self.socket, rest));
-            begun = (!is_done).then(again);
+            begun = (!is_done).then(|| self.ring.submit(self.send_of_rest(opcode, rest)));
         }
         Ok(())
+    }
+
+    /// A send of the same kind, since a restricted ring may not make another.
+    fn send_of_rest(&self, opcode: Opcode, mut rest: Vec<Buffer>) -> Operation {
+        match rest.pop() {
+            Some(last) if opcode == Opcode::Send && rest.is_empty() => {
+                Operation::send_all(&self.socket, last)
+            }
+            last => {
+                rest.extend(last);
+                Operation::send_all_vectored(&self.socket, rest)
+            }
+        }
     }
 
     /// Waits until all that was begun is sent.
@@ -493,6 +517,9 @@ macro_rules! stream {
             /// [`flush`](Self::flush), [`shutdown`](Self::shutdown) or [`close`](Self::close) sends the rest before
             /// anything else, and reports a failure. If the send has not begun, nothing is sent.
             ///
+            /// If the last clone of the stream is dropped too, the send has five more seconds. What the socket has not
+            /// taken by then is lost, and the socket closes.
+            ///
             /// # Errors
             ///
             /// What the send failed with, such as `EPIPE` or `ECONNRESET` when the other end has gone, or the failure
@@ -577,7 +604,8 @@ macro_rules! stream {
             }
 
             /// Closes the socket after everything that was begun is sent. Without this call, the socket closes when the
-            /// last clone and the last operation are gone.
+            /// last clone and the last operation are gone. A send whose future was dropped then has at most five more
+            /// seconds.
             ///
             /// # Errors
             ///

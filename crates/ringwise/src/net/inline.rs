@@ -27,14 +27,16 @@ impl Connection {
         if !self.lets_callers_serve(Opcode::Send) {
             return None;
         }
+        let parts = match self.ring.setup().allows(Opcode::SendMessage) {
+            true => &parts[..parts.len().min(PARTS_MAX)],
+            // The first that is not empty.
+            false => &parts[parts.iter().position(|part| !part.is_empty())?..][..1],
+        };
         let _turn = self.lanes.sending.try_enter()?;
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let sent = match parts {
             [part] => send(&self.socket, part, flags),
-            _ => {
-                let parts = &parts[..parts.len().min(PARTS_MAX)];
-                sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), flags)
-            }
+            _ => sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), flags),
         };
         self.told(Opcode::Send, || parts.iter().map(|part| part.len()).sum(), sent)
     }

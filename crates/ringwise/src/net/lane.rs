@@ -59,6 +59,11 @@ impl<T> Lane<T> {
         is_clear.then_some(turn)
     }
 
+    /// The operation of a dropped future, when nobody else can reach the lane.
+    pub(super) fn take_last(&mut self) -> Option<Pending> {
+        lock(&self.set_aside).take()
+    }
+
     /// What was left, when nobody else can reach the lane.
     pub(super) fn rest_mut(&mut self) -> &mut T {
         self.rest.get_mut().unwrap_or_else(PoisonError::into_inner)

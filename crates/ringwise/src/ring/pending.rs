@@ -111,6 +111,10 @@ impl Pending {
         Deadline { operation: self, timer }
     }
 
+    pub(super) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
     /// For a timeout: returns whether its time is over. A ring that closes also ends the timeout,
     /// and then this is false.
     pub(super) fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<bool> {

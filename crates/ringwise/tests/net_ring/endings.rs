@@ -168,6 +168,61 @@ fn what_was_written_with_ok_arrives() {
     }
 }
 
+/// Waits until the other end has closed.
+fn wait_for_close(theirs: &std::os::unix::net::UnixStream) {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut closed = [PollFd::new(theirs, PollFlags::empty())];
+    let time = LONG.try_into().unwrap();
+    assert_eq!(poll(&mut closed, Some(&time)).unwrap(), 1, "it stays open");
+    assert!(closed[0].revents().contains(PollFlags::HUP));
+}
+
+/// It stayed open for a peer that read nothing, with its descriptor.
+#[test]
+fn a_dropped_stream_closes_although_nobody_reads() {
+    let ends = builders().into_iter().map(|builder| {
+        std::thread::spawn(move || {
+            let ring = builder.build_ring().unwrap();
+            let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+            let stream = UnixStream::from_std(&ring, ours).unwrap();
+            let mut send = Box::pin(stream.send_all(pattern(0, MUCH)));
+            assert!(poll_once(send.as_mut()).is_pending());
+            drop(send);
+            drop(stream);
+            wait_for_close(&theirs);
+            let mut received = Vec::new();
+            theirs.read_to_end(&mut received).unwrap();
+            assert!(!received.is_empty() && received.len() < MUCH, "{} bytes", received.len());
+            assert!(received == pattern(0, received.len()));
+            within(LONG, end(ring));
+        })
+    });
+    ends.collect::<Vec<_>>().into_iter().for_each(|ended| ended.join().unwrap());
+}
+
+/// The same of what a `Buffered` had taken, in a runtime and by the last handle of its ring.
+#[cfg(feature = "tokio")]
+#[test]
+fn a_dropped_adapter_closes_although_nobody_reads() {
+    use ringwise::net::Buffered;
+    use tokio::io::AsyncWriteExt;
+
+    let ends = builders().into_iter().map(|builder| {
+        std::thread::spawn(move || {
+            let [runtime, _] = tokio_runtimes();
+            let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+            runtime.block_on(async {
+                let ring = builder.build_ring().unwrap();
+                let stream = UnixStream::from_std(&ring, ours).unwrap();
+                let mut writer = Buffered::with_capacity(stream, 1, MUCH);
+                assert_eq!(writer.write(&pattern(0, MUCH)).await.unwrap(), MUCH);
+            });
+            wait_for_close(&theirs);
+        })
+    });
+    ends.collect::<Vec<_>>().into_iter().for_each(|ended| ended.join().unwrap());
+}
+
 /// It waited for a clone's receive or accept, which may never end.
 #[test]
 fn a_close_beside_a_clone_that_waits_is_refused() {
