@@ -98,11 +98,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use action::FileId;
 pub use fault::{Fault, When};
+use files::Files;
 pub use outside::{Outside, OutsideDatagrams, OutsideListener};
 use world::World;
 
-use crate::sync::lock;
+use crate::{descriptor::Descriptor, sync::lock};
 
 /// A simulated machine, shared by the loops that run on it. Cloning gives another handle.
 #[derive(Clone)]
@@ -181,6 +183,34 @@ impl Simulation {
     /// runs; its format may change. Only the last 65,536 lines are kept.
     pub fn trace(&self) -> String {
         self.lock().trace.to_string()
+    }
+
+    /// Returns whether a descriptor stands for a file of the simulated disk.
+    pub(crate) fn has_file(&self, descriptor: &Descriptor) -> bool {
+        self.on_file(descriptor, |_, _| Ok(())).is_ok()
+    }
+
+    /// Locks what a file has open, as flock(2) does without waiting.
+    pub(crate) fn lock_file(&self, file: &Descriptor) -> Result<(), i32> {
+        self.on_file(file, Files::lock)
+    }
+
+    pub(crate) fn unlock_file(&self, file: &Descriptor) -> Result<(), i32> {
+        self.on_file(file, |files, id| {
+            files.unlock(id);
+            Ok(())
+        })
+    }
+
+    fn on_file(
+        &self,
+        descriptor: &Descriptor,
+        act: impl FnOnce(&mut Files, FileId) -> Result<(), i32>,
+    ) -> Result<(), i32> {
+        let identity = files::identity(descriptor).ok_or(libc::EBADF)?;
+        let files = &mut self.lock().files;
+        let id = files.find(identity).filter(|id| files.endpoint(*id).is_none());
+        act(files, id.ok_or(libc::EBADF)?)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, World> {

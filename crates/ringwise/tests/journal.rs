@@ -195,7 +195,7 @@ fn a_journal_is_opened_again_right_after_a_drop() {
 /// Whoever has the directory may be closing it.
 #[test]
 fn an_opening_waits_for_the_end_of_another_journal() {
-    for place in real_places() {
+    for place in places() {
         block_on(async {
             let journal = create(&place, small()).await;
             journal.append("first").await.unwrap();
@@ -213,7 +213,7 @@ fn an_opening_waits_for_the_end_of_another_journal() {
 
 #[test]
 fn a_directory_has_one_journal() {
-    for place in real_places() {
+    for place in places() {
         block_on(async {
             let journal = create(&place, small()).await;
             let other = Journal::open(&place.ring, place.path(NAME), small()).await;
@@ -223,6 +223,49 @@ fn a_directory_has_one_journal() {
             journal.close().await.unwrap();
             let (journal, _) = open(&place, small()).await;
             assert_eq!(read_all(&journal, 0).await.len(), 1);
+        });
+    }
+}
+
+/// The directory may be another journal's by then.
+#[test]
+fn a_clone_of_a_closed_journal_removes_nothing() {
+    for place in places() {
+        block_on(async {
+            let journal = create(&place, small()).await;
+            for number in 0..20 {
+                journal.append(vec![number; 100]).await.unwrap();
+            }
+            let clone = journal.clone();
+            journal.close().await.unwrap();
+            let (journal, recovery) = open(&place, small()).await;
+            let refused = clone.remove_before(u64::MAX).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::ShutDown, "{}: {refused}", place.name);
+            assert_eq!(read_all(&journal, 0).await.len(), 20);
+            assert_eq!(recovery.records, 0..20);
+        });
+    }
+}
+
+/// It went on while the directory was another journal's.
+#[test]
+fn a_removal_that_was_dropped_keeps_the_lock_until_its_end() {
+    for seed in 0..20 {
+        let delay = When::always().of(Opcode::Unlink);
+        let machine = Simulation::new(seed);
+        let place = simulated(&machine);
+        block_on(async {
+            let journal = create(&place, small()).await;
+            for number in 0..20 {
+                journal.append(vec![number; 100]).await.unwrap();
+            }
+            machine.inject(Fault::Delay, delay);
+            let clone = journal.clone();
+            begin_and_drop(clone.remove_before(10));
+            journal.close().await.unwrap();
+            let (journal, recovery) = open(&place, small()).await;
+            assert!(recovery.records.start > 0, "the first segment was removed before");
+            assert_eq!(read_all(&journal, 0).await[0].0, recovery.records.start);
         });
     }
 }

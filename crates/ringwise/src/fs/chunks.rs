@@ -18,8 +18,10 @@ const CHUNK_BYTES_MAX: usize = 1 << 30;
 /// The content of a [`File`] in order, in buffers of one size, with reads ahead of the caller.
 /// [`File::chunks`] makes it. With the feature `futures-io` it is a `Stream`.
 ///
-/// All chunks but the last have the full length, unless the file is cut meanwhile. If the file grows while it
-/// is read, the stream goes on to its new end. After an error the stream ends.
+/// Each chunk follows the one before without a gap. All chunks but the last have the full length, with two
+/// exceptions. A chunk is shorter if its read was: of a file that is cut meanwhile, of a pipe, or of a file without
+/// a length (in /proc). If the file grows while it is read, the stream goes on to the new end, and the chunk at the old
+/// end may be shorter. After an error the stream ends.
 ///
 /// # Cancel safety
 ///

@@ -192,7 +192,9 @@ impl Journal {
         poll_fn(move |context| place.poll_settled(context)).await
     }
 
-    /// Closes the journal: it takes no more records, waits for those that it has, and unlocks the directory.
+    /// Closes the journal for all clones: it takes no more records, waits for those that it has, and unlocks the
+    /// directory. A [`remove_before`](Self::remove_before) of a clone that is under way keeps the lock until its
+    /// operation has ended, and then fails.
     ///
     /// Without this, a journal that is dropped keeps the directory locked for as long as it still writes, or
     /// somebody still reads its [`records`](Self::records). Only this call tells how the writes ended.
@@ -208,7 +210,7 @@ impl Journal {
     pub async fn close(self) -> Result<(), Error> {
         self.queue.close();
         let settled = self.settled().await;
-        self.catalog.unlock();
+        self.catalog.close();
         settled
     }
 
@@ -222,7 +224,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// Why a segment could not be removed. Those before it are gone.
+    /// Why a segment could not be removed; [`ShutDown`](crate::ErrorKind::ShutDown) if the journal was closed. Those
+    /// before it are gone.
     ///
     /// # Cancel safety
     ///

@@ -14,15 +14,19 @@
 //! An epoll set tells which files are still open, without a hook in any destructor and without a
 //! second descriptor for each file. An unconnected unix(7) socket always reports an event, a
 //! hang-up, and leaves the set when its last descriptor is closed.
+//!
+//! The child of a fork has all descriptors until its program begins, and what it alone has is closed
+//! here. So after the library has closed a descriptor, sockets that the set reports are also looked
+//! for among the descriptors of this process.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
 };
 
 use rustix::{
     event::epoll,
-    fs::fstat,
+    fs::{fstat, stat},
     net::{AddressFamily, SocketFlags, SocketType, socket_with},
 };
 
@@ -39,6 +43,35 @@ pub(crate) fn identity(fd: impl AsFd) -> Option<Identity> {
     fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
+/// The descriptor that stands for a file.
+#[derive(Clone, Copy, Debug)]
+struct Placeholder {
+    identity: Identity,
+    /// Its number, or that of a duplicate. It may be closed, and another file's by now.
+    number: RawFd,
+}
+
+impl Placeholder {
+    /// Returns whether this process has it open under its number.
+    fn is_in_place(&self) -> bool {
+        let found = stat(format!("/proc/self/fd/{}", self.number)).ok();
+        found.is_some_and(|found| (found.st_dev, found.st_ino) == self.identity)
+    }
+
+    /// Returns whether this process has it open, and learns under which number. Without /proc it
+    /// counts as open.
+    fn is_held(&mut self) -> bool {
+        if self.is_in_place() {
+            return true;
+        }
+        let Ok(names) = std::fs::read_dir("/proc/self/fd") else { return true };
+        let numbers = names.filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok());
+        let held = numbers.map(|number| Placeholder { number, ..*self }).find(Self::is_in_place);
+        *self = held.unwrap_or(*self);
+        held.is_some()
+    }
+}
+
 /// An open file description.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
@@ -48,7 +81,7 @@ pub(crate) struct OpenFile {
     pub(crate) dead: bool,
     /// The last name that was read from an open directory.
     pub(crate) last_name: Option<Vec<u8>>,
-    identity: Identity,
+    placeholder: Placeholder,
 }
 
 impl OpenFile {
@@ -73,9 +106,15 @@ pub(crate) struct Files {
     open: BTreeMap<FileId, OpenFile>,
     ids: BTreeMap<Identity, FileId>,
     /// The open sockets and their endpoints.
-    sockets: BTreeMap<FileId, (EndpointId, Identity)>,
+    sockets: BTreeMap<FileId, (EndpointId, Placeholder)>,
     /// Endpoints whose last descriptor is closed.
     closed: Vec<EndpointId>,
+    /// Sockets that are closed here, and that a child process still keeps in the set.
+    strays: BTreeSet<FileId>,
+    /// The files that hold a lock, by what they lock.
+    locks: BTreeMap<Inode, FileId>,
+    /// The count of closed descriptors when sockets were last looked for in this process.
+    looked_at: u64,
     /// The count of closed descriptors at the last sweep of `take_closed`.
     swept_at: u64,
     /// The epoll set. Made with the first file.
@@ -87,19 +126,19 @@ pub(crate) struct Files {
 impl Files {
     /// Opens the disk's `inode`, and returns the placeholder.
     pub(crate) fn open(&mut self, inode: Inode, flags: i32) -> Result<OwnedFd, i32> {
-        let (id, identity, placeholder) = self.hold_a_place()?;
-        self.open.insert(id, OpenFile { inode, flags, dead: false, last_name: None, identity });
-        Ok(placeholder)
+        let (id, placeholder, owned) = self.hold_a_place()?;
+        self.open.insert(id, OpenFile { inode, flags, dead: false, last_name: None, placeholder });
+        Ok(owned)
     }
 
     /// Opens an endpoint of the network, and returns the placeholder.
     pub(crate) fn open_socket(&mut self, endpoint: EndpointId) -> Result<OwnedFd, i32> {
-        let (id, identity, placeholder) = self.hold_a_place()?;
-        self.sockets.insert(id, (endpoint, identity));
-        Ok(placeholder)
+        let (id, placeholder, owned) = self.hold_a_place()?;
+        self.sockets.insert(id, (endpoint, placeholder));
+        Ok(owned)
     }
 
-    fn hold_a_place(&mut self) -> Result<(FileId, Identity, OwnedFd), i32> {
+    fn hold_a_place(&mut self) -> Result<(FileId, Placeholder, OwnedFd), i32> {
         let raw = |errno: rustix::io::Errno| errno.raw_os_error();
         if self.open.len() + self.sockets.len() >= self.sweep_at {
             self.sweep();
@@ -120,7 +159,7 @@ impl Files {
             self.open.remove(&closed);
             self.closed.extend(self.sockets.remove(&closed).map(|(endpoint, _)| endpoint));
         }
-        Ok((id, identity, placeholder))
+        Ok((id, Placeholder { identity, number: placeholder.as_raw_fd() }, placeholder))
     }
 
     /// Returns the number of the file that was opened last.
@@ -145,8 +184,50 @@ impl Files {
         if !self.sockets.is_empty() && (thoroughly || count != self.swept_at) {
             self.swept_at = count;
             self.sweep();
+            if count != self.looked_at {
+                self.looked_at = count;
+                self.look_for_sockets();
+            }
         }
         std::mem::take(&mut self.closed)
+    }
+
+    /// Notes that an operation has closed a descriptor.
+    pub(crate) fn note_close(&mut self) {
+        self.looked_at = u64::MAX;
+    }
+
+    /// Closes the sockets that only a child process has.
+    fn look_for_sockets(&mut self) {
+        let Files { sockets, closed, strays, ids, .. } = self;
+        sockets.retain(|id, (endpoint, placeholder)| {
+            let is_held = placeholder.is_held();
+            if !is_held {
+                strays.insert(*id);
+                ids.remove(&placeholder.identity);
+                closed.push(*endpoint);
+            }
+            is_held
+        });
+    }
+
+    /// Locks what a file has open, until the file is closed or the power fails, as flock(2) does
+    /// without waiting.
+    pub(crate) fn lock(&mut self, id: FileId) -> Result<(), i32> {
+        self.sweep();
+        let inode = self.get(id)?.inode;
+        let holder = self.locks.get(&inode).filter(|holder| **holder != id);
+        if let Some(holder) = holder.and_then(|holder| self.open.get_mut(holder))
+            && holder.placeholder.is_held()
+        {
+            return Err(libc::EWOULDBLOCK);
+        }
+        self.locks.insert(inode, id);
+        Ok(())
+    }
+
+    pub(crate) fn unlock(&mut self, id: FileId) {
+        self.locks.retain(|_, holder| *holder != id);
     }
 
     /// Returns the endpoints of all open sockets.
@@ -188,13 +269,16 @@ impl Files {
         for file in self.open.values_mut() {
             file.dead = true;
         }
+        self.locks.clear();
     }
 
     /// Forgets files whose last descriptor was closed.
     fn sweep(&mut self) {
         if let Some(set) = &self.set
-            && let Some(alive) = reported(set, self.open.len() + self.sockets.len() + 1)
+            && let Some(alive) =
+                reported(set, self.open.len() + self.sockets.len() + self.strays.len() + 1)
         {
+            self.strays.retain(|id| alive.contains(id));
             self.open.retain(|id, _| alive.contains(id));
             let closed = &mut self.closed;
             self.sockets.retain(|id, (endpoint, _)| {
@@ -204,10 +288,10 @@ impl Files {
             });
             let (open, sockets) = (&self.open, &self.sockets);
             let holder = |id: &FileId| {
-                let file = open.get(id).map(|file| file.identity);
-                file.or_else(|| sockets.get(id).map(|(_, identity)| *identity))
+                let file = open.get(id).map(|file| file.placeholder);
+                file.or_else(|| sockets.get(id).map(|(_, placeholder)| *placeholder))
             };
-            self.ids.retain(|identity, id| holder(id) == Some(*identity));
+            self.ids.retain(|identity, id| holder(id).is_some_and(|it| it.identity == *identity));
         }
         self.sweep_at = 2 * (self.open.len() + self.sockets.len()) + 64;
     }

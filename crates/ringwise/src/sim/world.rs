@@ -284,6 +284,7 @@ impl World {
         };
         self.deliver(number, owner, &what, outcome);
         if closes {
+            self.files.note_close();
             self.notice_closed(true);
         }
         if self.disk.is_crowded() {

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     io::{ErrorKind as StdKind, Read, Write},
     net::SocketAddr,
+    os::fd::AsFd,
     time::Duration,
 };
 
@@ -226,6 +227,62 @@ fn an_accept_that_is_refused_leaves_its_connection_where_it_is() {
     let _outside = simulation.connect(net::local_address(&listener).unwrap()).unwrap();
     let done = next(&mut local);
     assert_eq!((done.result().unwrap_err().errno(), done.has_more()), (libc::EPERM, false));
+}
+
+/// A process that is started meanwhile has every descriptor until its program begins, and none of it counts.
+#[test]
+fn a_child_process_keeps_nothing_open() {
+    use std::os::unix::process::CommandExt;
+    let simulation = Simulation::new(1);
+    let mut local = local(&simulation);
+    let listener = simulation.listen_tcp(&any(), &ListenOptions::default()).unwrap();
+    let address = net::local_address(&listener).unwrap();
+    let mut waits = simulation.connect(&address).unwrap();
+    let (own, mut outside) = simulation.connection().unwrap();
+    let (kept, mut other) = simulation.connection().unwrap();
+    let duplicate = kept.as_fd().try_clone_to_owned().unwrap();
+    let (mut told, mut tells) = std::io::pipe().unwrap();
+    let (mut begun, mut begins) = std::io::pipe().unwrap();
+    let child = std::thread::spawn(move || {
+        let mut command = std::process::Command::new("true");
+        // SAFETY: the child reads and writes a byte, and allocates nothing.
+        let command = unsafe {
+            command.pre_exec(move || {
+                begins.write_all(b"x")?;
+                told.read_exact(&mut [0])
+            })
+        };
+        command.status().unwrap()
+    });
+    begun.read_exact(&mut [0]).unwrap();
+    // The child has them all.
+    drop((listener, own, kept));
+    let ends = [waits.read(&mut [0; 8]), outside.read(&mut [0; 8]), other.read(&mut [0; 8])];
+    let again = simulation.listen_tcp(&address.ip().unwrap(), &ListenOptions::default());
+    // More than the child keeps in the set of what is open.
+    let opened: Vec<_> = (0..200).map(|_| simulation.connection().unwrap()).collect();
+    let sent: Vec<_> = opened
+        .iter()
+        .map(|(own, _)| local.run(Operation::send(own, b"x".to_vec())).unwrap().result())
+        .collect();
+    tells.write_all(b"x").unwrap();
+    assert!(child.join().unwrap().success());
+
+    let [waits, outside, with_duplicate] = ends.map(|read| read.map_err(|error| error.kind()));
+    assert_eq!(waits, Err(StdKind::ConnectionReset));
+    assert_eq!(outside, Ok(0));
+    assert!(again.is_ok());
+    // A duplicate in this process is one of its descriptors.
+    assert_eq!(with_duplicate, Err(StdKind::WouldBlock));
+    assert_eq!(count(&mut local, Operation::send(Descriptor::from(duplicate), b"x".to_vec())), 1);
+    assert_eq!(read_all(&mut other), b"x");
+    assert_eq!(other.read(&mut [0; 8]).unwrap(), 0);
+    // What was opened meanwhile is open.
+    for ((_, outside), sent) in opened.iter().zip(sent) {
+        assert_eq!(sent.unwrap(), 1);
+        let mut outside = outside;
+        assert_eq!(outside.read(&mut [0; 8]).unwrap(), 1);
+    }
 }
 
 #[test]

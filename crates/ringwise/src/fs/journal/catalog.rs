@@ -2,26 +2,30 @@
 //!
 //! A segment is named for the number of its first record. It gets its name when its heading is durable, so
 //! every named segment has a heading. A lock on the directory keeps other journals out. Operations in flight
-//! have the directory's descriptor, so the lock lasts as long as any of them. It does not look into frames.
+//! have the directory's descriptor, so the lock lasts as long as any of them, and a removal keeps the lock until
+//! it has ended. It does not look into frames.
 
 use std::{
     collections::VecDeque,
+    future::{Future, poll_fn},
     path::{Path, PathBuf},
-    sync::Mutex,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use rustix::{
-    fs::{FlockOperation, flock},
-    io::Errno as RawErrno,
-};
+use rustix::fs::{FlockOperation, flock};
 
 use super::frame::Heading;
 use crate::{
+    descriptor::Descriptor,
     error::{Errno, Error, ErrorKind},
     fs::{File, read_dir},
     op::{Opcode, OpenOptions, Operation},
-    ring::Ring,
+    ring::{Pending, Ring, oversee},
     sync::lock,
 };
 
@@ -44,6 +48,68 @@ pub(super) struct Catalog {
     path: PathBuf,
     /// The number of the first record of each segment, the oldest first.
     firsts: Mutex<VecDeque<u64>>,
+    /// None after the journal was closed.
+    hold: Mutex<Option<Arc<Hold>>>,
+}
+
+/// The lock on the directory, for those that change it.
+struct Hold {
+    ring: Ring,
+    directory: Descriptor,
+    /// Otherwise the lock ends with the directory's descriptor.
+    is_closed: AtomicBool,
+}
+
+impl Hold {
+    fn try_lock(&self) -> Result<(), Errno> {
+        match self.ring.simulation() {
+            Some(machine) => machine.lock_file(&self.directory).map_err(Errno),
+            None => flock(&self.directory, FlockOperation::NonBlockingLockExclusive)
+                .map_err(|errno| Errno(errno.raw_os_error())),
+        }
+    }
+
+    /// Locks the directory, and waits for that within limits.
+    async fn lock(&self) -> Result<(), Errno> {
+        let (mut waited, mut pause) = (Duration::ZERO, PAUSE_MIN);
+        loop {
+            let Err(errno) = self.try_lock() else { return Ok(()) };
+            let may_wait = errno.0 == libc::EWOULDBLOCK && waited < LOCK_TIME;
+            // A ring that may not make timeouts, or that is closing, does not wait.
+            if !may_wait || self.ring.submit(Operation::timeout(pause)).await.result().is_err() {
+                return Err(errno);
+            }
+            waited += pause;
+            pause = PAUSE_MAX.min(2 * pause);
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.is_closed.load(Ordering::Acquire) {
+            return;
+        }
+        // A lock that cannot be given back ends with the descriptor.
+        match self.ring.simulation() {
+            Some(machine) => drop(machine.unlock_file(&self.directory)),
+            None => drop(flock(&self.directory, FlockOperation::Unlock)),
+        }
+    }
+}
+
+/// A removal of a name. Where its future is dropped, it keeps the lock until its end.
+struct Removal {
+    operation: Option<Pending>,
+    hold: Arc<Hold>,
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        if let Some(operation) = self.operation.take().and_then(Pending::set_aside) {
+            oversee(operation, None, Arc::clone(&self.hold));
+        }
+    }
 }
 
 impl Catalog {
@@ -51,12 +117,15 @@ impl Catalog {
     pub(super) async fn open(ring: &Ring, path: &Path) -> Result<Catalog, Error> {
         let options = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY);
         let directory = File::open(ring, path, options).await?;
-        if ring.simulation().is_none() {
-            wait_for_lock(ring, &directory).await.map_err(|errno| {
-                let error = Error::new(Opcode::Open, errno).on_path(path);
-                error.advise("its lock cannot be had: another journal may have the directory open")
-            })?;
-        }
+        let hold = Hold {
+            ring: ring.clone(),
+            directory: directory.descriptor().clone(),
+            is_closed: AtomicBool::new(false),
+        };
+        hold.lock().await.map_err(|errno| {
+            let error = Error::new(Opcode::Open, errno).on_path(path);
+            error.advise("its lock cannot be had: another journal may have the directory open")
+        })?;
         let mut names = read_dir(ring, path).await?;
         let (mut firsts, mut has_unfinished) = (Vec::new(), false);
         while let Some(entry) = names.next_entry().await? {
@@ -64,20 +133,33 @@ impl Catalog {
             has_unfinished |= entry.file_name() == UNFINISHED;
         }
         firsts.sort_unstable();
-        let firsts = Mutex::new(VecDeque::from(firsts));
-        let catalog = Catalog { ring: ring.clone(), directory, path: path.to_owned(), firsts };
+        let catalog = Catalog {
+            ring: ring.clone(),
+            directory,
+            path: path.to_owned(),
+            firsts: Mutex::new(VecDeque::from(firsts)),
+            hold: Mutex::new(Some(Arc::new(hold))),
+        };
         if has_unfinished {
             catalog.unlink(UNFINISHED).await?;
         }
         Ok(catalog)
     }
 
-    /// Lets other journals have the directory. Nothing may be in flight that changes it.
-    pub(super) fn unlock(&self) {
-        if self.ring.simulation().is_none() {
-            // A lock that cannot be given back ends with the descriptor.
-            let _ = flock(&self.directory, FlockOperation::Unlock);
+    /// Lets other journals have the directory, when the last removal has ended. No segment may be in the making.
+    pub(super) fn close(&self) {
+        let hold = lock(&self.hold).take();
+        if let Some(hold) = hold {
+            hold.is_closed.store(true, Ordering::Release);
         }
+    }
+
+    /// The lock, for one who changes the directory.
+    fn hold(&self) -> Result<Arc<Hold>, Error> {
+        lock(&self.hold).clone().ok_or_else(|| {
+            let error = Error::new(Opcode::Unlink, Errno(libc::ESHUTDOWN)).on_path(&self.path);
+            error.advise("the journal was closed")
+        })
     }
 
     /// The first segment and the last, by their first records.
@@ -130,6 +212,8 @@ impl Catalog {
     /// durable before the next, so that those that are left follow each other.
     pub(super) async fn remove_before(&self, number: u64) -> Result<(), Error> {
         loop {
+            // Others may have the directory by now.
+            self.hold()?;
             let oldest = {
                 let firsts = lock(&self.firsts);
                 firsts.front().copied().zip(firsts.get(1).copied())
@@ -156,7 +240,14 @@ impl Catalog {
     /// Removes a name, which may be gone already: the future of a removal may have been dropped.
     async fn unlink(&self, name: &str) -> Result<(), Error> {
         let unlink = Operation::unlink_at(self.directory.descriptor(), name);
-        match self.ring.submit(unlink).await.result() {
+        let mut removal = Removal { hold: self.hold()?, operation: Some(self.ring.submit(unlink)) };
+        let done = poll_fn(|context| {
+            let operation = removal.operation.as_mut().expect("it is polled to its end only");
+            Pin::new(operation).poll(context)
+        })
+        .await;
+        removal.operation = None;
+        match done.result() {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(error.on_path(&self.path.join(name)))
             }
@@ -166,23 +257,6 @@ impl Catalog {
 
     async fn sync(&self) -> Result<(), Error> {
         self.directory.sync_all().await.map_err(|error| error.on_path(&self.path))
-    }
-}
-
-/// Locks the directory, and waits for that within limits.
-async fn wait_for_lock(ring: &Ring, directory: &File) -> Result<(), Errno> {
-    let (mut waited, mut pause) = (Duration::ZERO, PAUSE_MIN);
-    loop {
-        let Err(errno) = flock(directory, FlockOperation::NonBlockingLockExclusive) else {
-            return Ok(());
-        };
-        let may_wait = errno == RawErrno::WOULDBLOCK && waited < LOCK_TIME;
-        // A ring that may not make timeouts, or that is closing, does not wait.
-        if !may_wait || ring.submit(Operation::timeout(pause)).await.result().is_err() {
-            return Err(Errno(errno.raw_os_error()));
-        }
-        waited += pause;
-        pause = PAUSE_MAX.min(2 * pause);
     }
 }
 
