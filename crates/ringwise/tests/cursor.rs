@@ -192,6 +192,147 @@ fn dropped_reads_and_seeks_lose_nothing() {
     }
 }
 
+/// A seek of futures' trait is called again with the same words until it is over. Other words are another seek, which
+/// took place of the first.
+#[cfg(feature = "futures-io")]
+#[test]
+fn a_seek_comes_after_one_that_was_dropped() {
+    use futures::AsyncSeekExt;
+    for place in places() {
+        block_on(async {
+            place.write("file", &[1; 1000]);
+            let mut cursor = Cursor::new(place.create("file").await);
+            drop(poll_immediate(Box::pin(cursor.seek(SeekFrom::End(-100)))).await);
+            assert_eq!(cursor.seek(SeekFrom::Current(7)).await.unwrap(), 907, "{}", place.name);
+            // The same words go on.
+            drop(poll_immediate(Box::pin(cursor.seek(SeekFrom::End(-10)))).await);
+            assert_eq!(cursor.seek(SeekFrom::End(-10)).await.unwrap(), 990, "{}", place.name);
+            // One that cannot be is told by the next.
+            drop(poll_immediate(Box::pin(cursor.seek(SeekFrom::End(-2000)))).await);
+            let told = cursor.seek(SeekFrom::Start(5)).await.unwrap_err();
+            assert_eq!(told.kind(), std::io::ErrorKind::InvalidInput, "{}", place.name);
+            assert_eq!(cursor.seek(SeekFrom::Start(5)).await.unwrap(), 5, "{}", place.name);
+        });
+    }
+}
+
+/// More than a socket holds.
+const MUCH: usize = 1 << 20;
+
+/// A cursor over a file without positions.
+fn over(place: &Place, file: impl Into<std::os::fd::OwnedFd>) -> Cursor {
+    Cursor::with_capacity(File::from_std(&place.ring, file.into().into()), MUCH)
+}
+
+/// The bytes were taken while the write of the other was in flight. They were lost if the cursor was dropped then.
+#[test]
+fn a_write_takes_nothing_before_an_older_one_has_ended() {
+    use std::io::Read;
+    use tokio::io::AsyncWriteExt;
+    for place in rings::real_places() {
+        const FULL: usize = 64 << 10;
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        std::io::Write::write_all(&mut writer, &[0; FULL]).unwrap();
+        block_on(async {
+            let mut first = over(&place, writer);
+            first.write_all(b"first, ").await.unwrap();
+            let mut second = Cursor::new(first.get_ref().clone());
+            drop(first);
+            {
+                let write = poll_immediate(Box::pin(second.write(b"second"))).await;
+                assert!(write.is_none(), "{}: {write:?}", place.name);
+            }
+            let read = std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                reader.read_to_end(&mut bytes).unwrap();
+                bytes
+            });
+            assert_eq!(second.write(b"second").await.unwrap(), 6);
+            drop(second);
+            let bytes = read.join().unwrap();
+            assert_eq!(bytes[FULL..], *b"first, second", "{}", place.name);
+        });
+    }
+}
+
+/// A pipe, a terminal or a socket has no positions: a seek said otherwise and threw away what was read ahead.
+#[test]
+fn a_pipe_has_no_positions() {
+    use std::io::Write;
+    use tokio::io::{AsyncReadExt, AsyncSeekExt};
+    for place in rings::real_places() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"first, second").unwrap();
+        drop(writer);
+        block_on(async {
+            let mut cursor = over(&place, reader);
+            let mut bytes = [0; 5];
+            cursor.read_exact(&mut bytes).await.unwrap();
+            for to in [SeekFrom::Start(0), SeekFrom::Current(0), SeekFrom::End(0)] {
+                let refused = cursor.seek(to).await.unwrap_err();
+                assert_eq!(refused.raw_os_error(), Some(libc::ESPIPE), "{}: {to:?}", place.name);
+                #[cfg(feature = "futures-io")]
+                {
+                    let refused = futures::AsyncSeekExt::seek(&mut cursor, to).await.unwrap_err();
+                    assert_eq!(refused.raw_os_error(), Some(libc::ESPIPE), "{}", place.name);
+                }
+            }
+            assert_eq!(cursor.position(), 0);
+            let mut rest = String::new();
+            cursor.read_to_string(&mut rest).await.unwrap();
+            assert_eq!((&bytes, &*rest), (b"first", ", second"), "{}", place.name);
+        });
+    }
+}
+
+/// A write threw away what was read ahead, and cancelled a read in flight.
+#[test]
+fn both_directions_of_a_terminal_are_independent() {
+    use std::io::{Read, Write};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    for place in rings::real_places() {
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        block_on(async {
+            theirs.write_all(b"first, second").unwrap();
+            let mut cursor = over(&place, ours);
+            let mut bytes = [0; 5];
+            cursor.read_exact(&mut bytes).await.unwrap();
+            cursor.write_all(b"question").await.unwrap();
+            let mut rest = [0; 8];
+            cursor.read_exact(&mut rest).await.unwrap();
+            assert_eq!((&bytes, &rest), (b"first", b", second"), "{}", place.name);
+
+            // In two tasks, as a program has them that reads and writes a terminal.
+            let (mut reader, mut writer) = tokio::io::split(cursor);
+            let mut answer = [0; 6];
+            let read = reader.read_exact(&mut answer);
+            let ask = async {
+                writer.write_all(b"?").await.unwrap();
+                writer.flush().await.unwrap();
+                let mut asked = [0; 9];
+                theirs.read_exact(&mut asked).unwrap();
+                assert_eq!(&asked, b"question?");
+                theirs.write_all(b"answer").unwrap();
+            };
+            let (read, ()) = futures::future::join(read, ask).await;
+            assert_eq!((read.unwrap(), &answer), (6, b"answer"), "{}", place.name);
+
+            // The other end reads nothing, so a write waits. A read does not wait for it.
+            let (mut cursor, much) = (reader.unsplit(writer), vec![7; MUCH]);
+            assert_eq!(cursor.write(&much).await.unwrap(), MUCH);
+            theirs.write_all(b"more").unwrap();
+            cursor.read_exact(&mut answer[..4]).await.unwrap();
+            assert_eq!(&answer[..4], b"more", "{}", place.name);
+            let drain = std::thread::spawn(move || {
+                theirs.read_exact(&mut vec![0; MUCH]).unwrap();
+                theirs
+            });
+            cursor.flush().await.unwrap();
+            drop(drain.join().unwrap());
+        });
+    }
+}
+
 #[test]
 fn lines_and_copies_run_over_it() {
     use tokio::io::{AsyncBufReadExt, AsyncSeekExt};

@@ -246,20 +246,30 @@ impl File {
         self.settle_all(&mut self.timer()).await
     }
 
+    /// Whether there may be writes to wait for.
+    pub(super) fn has_abandoned(&self) -> bool {
+        self.shared.abandoned.count.load(Ordering::Acquire) > 0
+    }
+
     /// Waits for the abandoned writes that overlap with what is about to be written.
     pub(super) async fn settle(&self, range: Range<u64>, timer: &mut Timer) -> Result<(), Error> {
         let abandoned = &self.shared.abandoned;
-        if abandoned.count.load(Ordering::Acquire) == 0 {
+        if !self.has_abandoned() {
             return Ok(());
         }
         let settled = poll_fn(|context| abandoned.poll(&range, Some(context.waker())));
         timer.limit(Opcode::Write, settled).await
     }
 
+    /// The same, in the time that a function of the file has.
+    pub(super) async fn settle_at(&self, range: Range<u64>) -> Result<(), Error> {
+        self.settle(range, &mut self.timer()).await
+    }
+
     /// Waits for all abandoned writes, and reports the failure of one.
     pub(super) async fn settle_all(&self, timer: &mut Timer) -> Result<(), Error> {
         self.settle(EVERYWHERE, timer).await?;
-        if self.shared.abandoned.count.load(Ordering::Acquire) == 0 {
+        if !self.has_abandoned() {
             return Ok(());
         }
         self.shared.abandoned.take_failure().map_or(Ok(()), Err)

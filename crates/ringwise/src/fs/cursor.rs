@@ -36,16 +36,24 @@ const BUFFER_BYTES: usize = 128 << 10;
 ///
 /// A write is begun at once. A flush waits until the file has it, and so does the next operation of the
 /// cursor. Its error is reported there. After a failed write, seek before the next one. A flush or shutdown
-/// does not make data durable: call [`File::sync_all`] after it.
+/// does not make data durable: call [`File::sync_all`] after it. If a write that overlaps was dropped and is still
+/// in flight, for example of another cursor, a write waits for its end before it takes anything.
 ///
 /// A file that was opened to append writes at its end, whatever the position is. Seek before a read that is to follow.
 ///
 /// [`SeekFrom::End`] counts from the length in the file's metadata, which is 0 for a block device.
 ///
+/// # Pipes, terminals and sockets
+///
+/// They have no positions: every seek fails with `ESPIPE`, and [`position`](Self::position) stays 0. Reads and writes
+/// do not wait for each other, so the error of a write is reported by the next write or flush. What was read ahead
+/// is in the cursor alone, and is lost with it.
+///
 /// # Cancel safety
 ///
-/// A read that is dropped or not polled again loses nothing. A seek that is dropped still takes place. If the
-/// cursor is dropped before a flush, a write that has begun goes on to its end, but its error is not reported.
+/// A read that is dropped or not polled again loses nothing. A seek that is dropped still takes place, before the
+/// next operation. If the cursor is dropped before a flush, a write that has begun goes on to its end, but its error
+/// is not reported.
 ///
 /// # Examples
 ///
@@ -74,19 +82,24 @@ pub struct Cursor {
     file: File,
     /// Where the next read or write of the caller begins.
     position: u64,
+    /// It is a pipe, a terminal or a socket: reads and writes have nothing to do with each other.
+    is_stream: bool,
     capacity: usize,
     buffer: Vec<u8>,
     /// The part of the buffer that has the file's bytes from `position` on.
     ahead: Range<usize>,
-    work: Work,
+    /// Under way, with the buffer.
+    reading: Option<BoxFuture<BufResult<usize, Vec<u8>>>>,
+    writing: Writing,
+    /// Waits for writes that others have dropped, before a write at this position.
+    settling: Option<(u64, BoxFuture<Result<(), Error>>)>,
     seeking: Option<SeekingFromEnd>,
 }
 
-/// What is under way, with the buffer.
-enum Work {
-    Nothing,
-    Reading(BoxFuture<BufResult<usize, Vec<u8>>>),
-    Writing(BoxFuture<BufResult<(), Vec<u8>>>),
+/// A write that is under way, or the memory for the next one.
+enum Writing {
+    Nothing(Vec<u8>),
+    Begun(BoxFuture<BufResult<(), Vec<u8>>>),
 }
 
 /// A seek that has to know how long the file is.
@@ -102,14 +115,19 @@ impl Cursor {
     }
 
     /// Makes a cursor with a buffer of so many bytes, at least one. It is allocated when needed.
+    ///
+    /// A cursor that reads and writes has two buffers.
     pub fn with_capacity(file: File, bytes: usize) -> Cursor {
         Cursor {
-            file,
             position: 0,
+            is_stream: !file.has_positions(),
+            file,
             capacity: bytes.max(1),
             buffer: Vec::new(),
             ahead: 0..0,
-            work: Work::Nothing,
+            reading: None,
+            writing: Writing::Nothing(Vec::new()),
+            settling: None,
             seeking: None,
         }
     }
@@ -134,34 +152,43 @@ impl Cursor {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<&[u8], io::Error>> {
-        ready!(self.poll_settled(context))?;
-        while self.ahead.is_empty() {
-            let Work::Reading(read) = &mut self.work else {
-                self.begin_read();
-                continue;
+        if !self.is_stream {
+            ready!(self.poll_settled(context))?;
+        }
+        if self.ahead.is_empty() {
+            let reading = match &mut self.reading {
+                Some(reading) => reading,
+                None => {
+                    let read = self.begin_read();
+                    self.reading.insert(read)
+                }
             };
-            let BufResult(result, buffer) = ready!(read.as_mut().poll(context));
-            (self.work, self.buffer) = (Work::Nothing, buffer);
+            let BufResult(result, buffer) = ready!(reading.as_mut().poll(context));
+            (self.reading, self.buffer) = (None, buffer);
             self.ahead = 0..result?;
-            if self.ahead.is_empty() {
-                break;
-            }
         }
         Poll::Ready(Ok(&self.buffer[self.ahead.clone()]))
     }
 
-    fn begin_read(&mut self) {
+    fn begin_read(&mut self) -> BoxFuture<BufResult<usize, Vec<u8>>> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(self.capacity, 0);
         let (file, position) = (self.file.clone(), self.position);
-        self.work = Work::Reading(Box::pin(async move { file.read_at(buffer, position).await }));
+        Box::pin(async move { file.read_at(buffer, position).await })
     }
 
     /// The caller has taken so many of the bytes at the position.
     pub(super) fn take_ahead(&mut self, count: usize) {
         let count = count.min(self.ahead.len());
         self.ahead.start += count;
-        self.position += count as u64;
+        self.go_on(count);
+    }
+
+    /// So many bytes were read or written at the position.
+    fn go_on(&mut self, count: usize) {
+        if !self.is_stream {
+            self.position = self.position.saturating_add(count as u64);
+        }
     }
 
     /// Begins to write as much as the buffer has room for.
@@ -171,18 +198,23 @@ impl Cursor {
         parts: &[IoSlice<'_>],
     ) -> Poll<Result<usize, io::Error>> {
         ready!(self.poll_settled(context))?;
-        self.forget_ahead();
-        let mut buffer = std::mem::take(&mut self.buffer);
-        gather(&mut buffer, parts, 0, self.capacity);
-        let count = buffer.len();
-        if count == 0 {
-            self.buffer = buffer;
+        if parts.iter().all(|part| part.is_empty()) {
             return Poll::Ready(Ok(0));
         }
+        ready!(self.poll_clear(context))?;
+        if !self.is_stream {
+            self.forget_ahead();
+        }
+        let mut buffer = match std::mem::replace(&mut self.writing, Writing::Nothing(Vec::new())) {
+            Writing::Nothing(buffer) => buffer,
+            Writing::Begun(_) => unreachable!("it has ended"),
+        };
+        gather(&mut buffer, parts, 0, self.capacity);
+        let count = buffer.len();
         let (file, position) = (self.file.clone(), self.position);
         let write = async move { file.write_all_at(buffer, position).await };
-        self.work = Work::Writing(Box::pin(write));
-        self.position = position.saturating_add(count as u64);
+        self.writing = Writing::Begun(Box::pin(write));
+        self.go_on(count);
         // So that it is under way, whether or not anybody polls again.
         match self.poll_written(context) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -190,19 +222,40 @@ impl Cursor {
         }
     }
 
+    /// Waits for the writes that others have dropped where the next one would be. It would wait for them too, but would
+    /// be lost meanwhile if the cursor were dropped.
+    fn poll_clear(&mut self, context: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        let here = self.position;
+        self.settling.take_if(|(position, _)| *position != here);
+        if self.settling.is_none() && !self.file.has_abandoned() {
+            return Poll::Ready(Ok(()));
+        }
+        let file = self.file.clone();
+        let end = if self.is_stream { u64::MAX } else { here.saturating_add(self.capacity as u64) };
+        let (_, settling) = self.settling.get_or_insert_with(|| {
+            (here, Box::pin(async move { file.settle_at(here..end).await }))
+        });
+        let result = ready!(settling.as_mut().poll(context));
+        self.settling = None;
+        Poll::Ready(result.map_err(io::Error::from))
+    }
+
     /// Waits until the file has what was written.
     pub(super) fn poll_written(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), io::Error>> {
-        let Work::Writing(write) = &mut self.work else { return Poll::Ready(Ok(())) };
+        let Writing::Begun(write) = &mut self.writing else { return Poll::Ready(Ok(())) };
         let BufResult(result, buffer) = ready!(write.as_mut().poll(context));
-        (self.work, self.buffer) = (Work::Nothing, buffer);
+        self.writing = Writing::Nothing(buffer);
         Poll::Ready(result.map_err(io::Error::from))
     }
 
     /// Begins to seek; [`poll_settled`](Self::poll_settled) ends it.
     pub(super) fn begin_seek(&mut self, to: SeekFrom) -> Result<(), io::Error> {
+        if self.is_stream {
+            return Err(io::Error::from_raw_os_error(libc::ESPIPE));
+        }
         self.seeking = None;
         match to {
             SeekFrom::Start(position) => self.move_to(Some(position)),
@@ -256,9 +309,7 @@ impl Cursor {
     /// Drops what was read ahead, and cancels a read: both are of an older position or content.
     fn forget_ahead(&mut self) {
         self.ahead = 0..0;
-        if let Work::Reading(_) = self.work {
-            self.work = Work::Nothing;
-        }
+        self.reading = None;
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use super::{
     abandoned::{Abandoned, EVERYWHERE},
     inline::{Caller, INLINE_BYTES_MAX, Inline},
-    nature::{Nature, Way},
+    nature::{Nature, Way, has_positions},
     turn,
 };
 use crate::{
@@ -227,7 +227,9 @@ impl File {
                 break Ok(());
             }
             let rest = buffer.selecting(whole.start + done..whole.end);
-            let at = offset.saturating_add(done as u64);
+            // A socket refuses all offsets but 0.
+            let is_at = done == 0 || self.has_positions();
+            let at = if is_at { offset.saturating_add(done as u64) } else { offset };
             let result;
             BufResult(result, buffer) = match opcode {
                 Opcode::Read => self.read_buffer(rest, at, &mut timer).await,
@@ -527,6 +529,14 @@ impl File {
         }
         let operation = Operation::read_with_hint(&self.descriptor, buffer, offset, hint);
         single(timer.make(&self.ring, operation).await)
+    }
+
+    /// Whether it is no pipe, terminal or socket.
+    pub(super) fn has_positions(&self) -> bool {
+        // A descriptor that stands for a simulated file is a socket.
+        let simulation = self.ring.simulation();
+        simulation.is_some_and(|machine| machine.has_file(&self.descriptor))
+            || has_positions(&self.descriptor)
     }
 
     pub(super) fn alignment(&self) -> usize {

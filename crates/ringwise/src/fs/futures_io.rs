@@ -71,9 +71,11 @@ impl AsyncSeek for Cursor {
         context: &mut Context<'_>,
         to: SeekFrom,
     ) -> Poll<io::Result<u64>> {
-        // It is called again with the same words until the seek is over.
+        // It is called again with the same words until the seek is over. With other words an older seek was dropped,
+        // which ends before.
         ready!(self.poll_written(context))?;
         if !self.is_seeking(to) {
+            ready!(self.poll_settled(context))?;
             self.begin_seek(to)?;
         }
         ready!(self.poll_settled(context))?;

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use rustix::fs::{fcntl_getfl, fstat, fstatfs};
+use rustix::{
+    fs::{fcntl_getfl, fstat, fstatfs, tell},
+    io::Errno as RawErrno,
+};
 
 use super::filesystem::Filesystem;
 use crate::{
@@ -104,6 +107,14 @@ impl Nature {
 
     pub(super) fn filesystem(&self) -> &Filesystem {
         &self.filesystem
+    }
+}
+
+/// Whether reads and writes have positions in it, as those of a pipe, a terminal or a socket have not.
+pub(super) fn has_positions(file: &Descriptor) -> bool {
+    match file.blocking() {
+        Blocking::Cached | Blocking::Missed | Blocking::Device => true,
+        Blocking::Unbounded | Blocking::Socket { .. } => tell(file) != Err(RawErrno::SPIPE),
     }
 }
 
