@@ -88,5 +88,8 @@ pub(crate) mod socket {
         self [pub(crate) fn listen_at(&self, address: &Address, options: &ListenOptions) -> Result<Descriptor, i32>]
         self [pub(crate) fn stream_for(&self, address: &Address) -> Result<Descriptor, i32>]
         self [pub(crate) fn datagrams_at(&self, address: &Address) -> Result<Descriptor, i32>]
+        self [pub(crate) fn has_file(&self, descriptor: &Descriptor) -> bool]
+        self [pub(crate) fn lock_file(&self, file: &Descriptor) -> Result<(), i32>]
+        self [pub(crate) fn unlock_file(&self, file: &Descriptor) -> Result<(), i32>]
     } }
 }

@@ -54,7 +54,7 @@ struct Placeholder {
 impl Placeholder {
     /// Returns whether this process has it open under its number.
     fn is_in_place(&self) -> bool {
-        let found = stat(format!("/proc/self/fd/{}", self.number)).ok();
+        let found = stat(format!("/proc/thread-self/fd/{}", self.number)).ok();
         found.is_some_and(|found| (found.st_dev, found.st_ino) == self.identity)
     }
 
@@ -64,7 +64,7 @@ impl Placeholder {
         if self.is_in_place() {
             return true;
         }
-        let Ok(names) = std::fs::read_dir("/proc/self/fd") else { return true };
+        let Ok(names) = std::fs::read_dir("/proc/thread-self/fd") else { return true };
         let numbers = names.filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok());
         let held = numbers.map(|number| Placeholder { number, ..*self }).find(Self::is_in_place);
         *self = held.unwrap_or(*self);
