@@ -19,7 +19,7 @@ use std::{
 const LINES_MAX: usize = 700;
 
 /// What each crate may depend on, of those in this workspace.
-const DIRECTIONS: [(&str, &[&str]); 13] = [
+const DIRECTIONS: [(&str, &[&str]); 14] = [
     ("ringwise", &[]),
     ("ringwise-measure", &[]),
     ("ringwise-doctor", &["ringwise", "ringwise-measure"]),
@@ -28,6 +28,7 @@ const DIRECTIONS: [(&str, &[&str]); 13] = [
     ("ringwise-object-store", &["ringwise"]),
     ("ringwise-axum", &["ringwise"]),
     ("ringwise-parquet", &["ringwise"]),
+    ("ringwise-vortex", &["ringwise"]),
     ("ringwise-echo", &["ringwise", "ringwise-measure", "ringwise-serve"]),
     // What it measures it must not be made of.
     ("ringwise-load", &["ringwise-measure"]),
