@@ -25,9 +25,9 @@ use crate::memory::{PART_BYTES, joined, split};
 /// As many as Vortex's own reader has. Those of 4 MiB are four reads in flight each.
 const CONCURRENCY: usize = 32;
 
-/// A read of this length or more is a task of its own. Otherwise one thread would copy all that Vortex asks for at a time
-/// and that the page cache has. Measured: scans of cached tables took 1.5 to 2.0 times as long without tasks, and as long
-/// with 64 KiB as with 256 KiB.
+/// A read of this length or more is a task of its own. Otherwise one thread would copy all that Vortex asks for at a
+/// time and that the page cache has. Measured: scans of cached tables took 1.5 to 2.0 times as long without tasks, and
+/// as long with 64 KiB as with 256 KiB.
 const TASK_BYTES: usize = 256 << 10;
 
 /// The open of a FIFO does not wait for its writer, and a terminal does not become that of this process.
