@@ -250,6 +250,7 @@ fn the_suite_says_first_what_it_needs_and_ends_on_a_signal_with_what_it_has() {
         "chain: ",
         "stat: ",
         "echo: ",
+        "http: ",
         "objects: ",
         "copy: ",
         "log: ",
@@ -285,7 +286,7 @@ fn an_interrupted_suite_goes_on_to_its_end() {
     workloads.dedup();
     assert_eq!(
         workloads,
-        ["read", "latency", "nop", "chain", "stat", "echo", "objects", "copy", "log"]
+        ["read", "latency", "nop", "chain", "stat", "echo", "http", "objects", "copy", "log"]
     );
     for (index, row) in before["results"].as_array().unwrap().iter().enumerate() {
         let had = row["samples"].as_array().unwrap();
@@ -530,7 +531,7 @@ fn wrong_usage_is_one_line_that_says_what_is_right() {
     for (arguments, parts) in [
         (&["raed"][..], ["unknown workload \"raed\"", "expected read, "]),
         (&["echo", "--target", "x"], ["--target \"x\"", "NAME=IP:PORT"]),
-        (&["read", "--connections", "2"], ["--connections is for", "workloads echo, log"]),
+        (&["read", "--connections", "2"], ["--connections is for", "workloads echo, http, log"]),
         (&["read", "--depth", "0"], ["--depth 0", "1 to 1024"]),
         (&["read", "--block", "3000"], ["--block 3000", "multiple of 512"]),
         (&["read", "--engines", "sync,uring2"], ["unknown engine \"uring2\"", "sync, threads"]),

@@ -20,8 +20,8 @@ pub struct Args {
     #[serde(skip)]
     pub action: Option<Action>,
 
-    /// Measure one of read, latency, nop, chain, stat, echo, objects, copy, log
-    /// [default: the suite of all]
+    /// Measure one of read, latency, nop, chain, stat, echo, http, objects, copy,
+    /// log [default: the suite of all]
     pub workload: Option<String>,
 
     /// Measure for about two minutes (default)
@@ -57,6 +57,8 @@ pub struct Args {
     ///
     /// echo: uring, uring+spin, uring-spin, epoll, tokio, blocking, node.
     ///
+    /// http: tokio, tokio+ringwise-files, ringwise, ringwise-classic [default: all].
+    ///
     /// copy: ringwise, gnu, xcp, fcp, cpz [default: these], ringwise-sync,
     /// ringwise-uring, ringwise+durable, ringwise+verify, ringwise+atomic.
     ///
@@ -79,14 +81,19 @@ pub struct Args {
     #[arg(long, value_name = "KIND,KIND")]
     pub sync: Option<String>,
 
-    /// echo, log: open this many connections [default: echo 1,2,50,1000; log 64]
+    /// echo, http, log: open this many connections [default: echo 1,2,50,1000;
+    /// http 16; log 64]
     #[arg(long, value_name = "N,N")]
     pub connections: Option<String>,
 
-    /// echo, log: send messages or lines of this many bytes, such as 64,4k
-    /// [default: echo 64; log 150]
+    /// echo, http, log: send messages, bodies or lines of this many bytes, such as
+    /// 64,4k [default: echo 64; http 1k,64k,1m; log 150]
     #[arg(long, value_name = "SIZE,SIZE")]
     pub length: Option<String>,
+
+    /// http: serve bodies from memory, files [default: both]
+    #[arg(long, value_name = "A,B")]
+    pub bodies: Option<String>,
 
     /// copy: copy these data sets: 1k, 32k, 1m, 32m, 1g (one file), small, medium,
     /// large, mix, many, flat (trees), again (to where a copy was removed)
@@ -123,7 +130,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     pub batch: Option<String>,
 
-    /// Serve, for a lab that runs this program as one of its echo servers
+    /// Serve, for a lab that runs this program as one of its servers
     #[arg(long, value_name = "NAME", hide = true)]
     #[serde(skip)]
     pub child_server: Option<String>,

@@ -35,7 +35,7 @@ pub struct DataFile {
     pub path: PathBuf,
     /// Its number, which its blocks carry.
     pub number: u64,
-    /// Its length, a multiple of [`BLOCK_BYTES`].
+    /// Its length. For a file of a [`Layout`] it is a multiple of [`BLOCK_BYTES`].
     pub bytes: u64,
 }
 

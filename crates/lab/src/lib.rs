@@ -58,7 +58,12 @@ mod testing;
 use std::io::Write;
 
 pub use crate::{args::Args, error::LabError};
-use crate::{resumed::Resumed, run::Run, suite::Suite, workload::echo};
+use crate::{
+    resumed::Resumed,
+    run::Run,
+    suite::Suite,
+    workload::{echo, http},
+};
 
 /// Runs the lab as typed, and prints to `out`.
 ///
@@ -70,7 +75,10 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         return offline::run(action, out);
     }
     if let Some(name) = &args.child_server {
-        return echo::serve(name, out);
+        return match &args.dir {
+            Some(directory) if http::is_meant(name) => http::serve(name, directory, out),
+            _ => echo::serve(name, out),
+        };
     }
     let (args, resumed) = match &args.resume {
         Some(path) => Resumed::read(path).map(|(args, resumed)| (args, Some(resumed)))?,

@@ -7,6 +7,7 @@ pub mod cost;
 pub mod echo;
 pub mod facts;
 pub mod form;
+pub mod http;
 pub mod latency;
 pub mod log;
 pub mod nop;
@@ -19,13 +20,14 @@ mod under_load;
 use self::form::Entry;
 
 /// All workloads, in the order of the suite.
-pub static ALL: [&Entry; 9] = [
+pub static ALL: [&Entry; 10] = [
     &read::ENTRY,
     &latency::ENTRY,
     &nop::ENTRY,
     &chain::ENTRY,
     &stat::ENTRY,
     &echo::ENTRY,
+    &http::ENTRY,
     &objects::ENTRY,
     &copy::ENTRY,
     &log::ENTRY,

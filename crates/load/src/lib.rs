@@ -26,7 +26,7 @@ mod target;
 
 use std::io::Write;
 
-pub use crate::{args::Common, error::LoadError};
+pub use crate::{account::ClientUse, args::Common, error::LoadError};
 
 /// The arguments of `ringwise load`.
 #[derive(Clone, Debug, clap::Args)]

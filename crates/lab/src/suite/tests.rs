@@ -81,7 +81,7 @@ fn nothing_typed_is_the_quick_suite() {
     let names: Vec<&str> = suite.workloads.iter().map(Planned::name).collect();
     assert_eq!(
         names,
-        ["read", "latency", "nop", "chain", "stat", "echo", "objects", "copy", "log"]
+        ["read", "latency", "nop", "chain", "stat", "echo", "http", "objects", "copy", "log"]
     );
     let log = suite.workloads.iter().find(|planned| planned.name() == "log").unwrap();
     assert_eq!(

@@ -149,7 +149,7 @@ impl Served {
 }
 
 impl under_load::Served for Served {
-    fn count(&self, job: &Job, context: &Context<'_>) -> Result<Counted, Failure> {
+    fn count(&self, job: &Arc<Job>, context: &Context<'_>) -> Result<Counted, Failure> {
         let server = command::start(&self.server, self.processors.server, job.depth)?;
         let sources = &context.instruments.sources;
         let mut counters = server.pid.map(|pid| Counters::open_for(sources, pid, &Counted::EVENTS));

@@ -335,7 +335,7 @@ impl Served {
 }
 
 impl under_load::Served for Served {
-    fn count(&self, job: &Job, _: &Context<'_>) -> Result<Counted, Failure> {
+    fn count(&self, job: &Arc<Job>, _: &Context<'_>) -> Result<Counted, Failure> {
         let shown = self.load(job, Some(&Counted::EVENTS))?;
         let Shown { outcome, used, kernel, events, .. } = shown;
         Ok(Counted {

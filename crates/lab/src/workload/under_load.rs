@@ -1,20 +1,23 @@
-//! Servers under the load of a generator, which `echo` and `log` measure alike: a row for each
+//! Servers under the load of a generator, which `echo`, `http` and `log` measure alike: a row for each
 //! number of connections and server, samples interleaved, system calls in a pass of their own.
 //!
 //! What a server speaks, and how it is started and loaded, is its workload's.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     form::{Context, Outcome},
+    read::page_cache,
     server::Processors,
 };
 use crate::{
+    dataset::DataFile,
     engine::Engine,
     error::LabError,
     job::{Failure, Job},
     row::{Row, RowKind},
     sample::Counted,
+    schedule::Schedule,
     section::Section,
     verdict,
 };
@@ -22,13 +25,14 @@ use crate::{
 /// A server that can be put under load, as the lab's engines can be put to work.
 pub(super) trait Served: Engine + Clone + 'static {
     /// Counts the server's system calls in a run of its own, which they slow down.
-    fn count(&self, job: &Job, context: &Context<'_>) -> Result<Counted, Failure>;
+    fn count(&self, job: &Arc<Job>, context: &Context<'_>) -> Result<Counted, Failure>;
 }
 
 /// The servers of a section, in the order of its rows.
 pub(super) struct UnderLoad<S> {
     served: Vec<S>,
     rows: Vec<Row>,
+    files: Arc<[DataFile]>,
 }
 
 impl<S: Served> UnderLoad<S> {
@@ -38,7 +42,7 @@ impl<S: Served> UnderLoad<S> {
         servers: &[(T, RowKind)],
         make: impl Fn(T) -> S,
     ) -> UnderLoad<S> {
-        let mut all = UnderLoad { served: Vec::new(), rows: Vec::new() };
+        let mut all = UnderLoad { served: Vec::new(), rows: Vec::new(), files: [].into() };
         for &connections in connections {
             for &(server, kind) in servers {
                 let one = make(server);
@@ -50,6 +54,11 @@ impl<S: Served> UnderLoad<S> {
         all
     }
 
+    /// The same servers with files, which are brought into the page cache before each sample.
+    pub(super) fn with_files(self, files: Arc<[DataFile]>) -> UnderLoad<S> {
+        UnderLoad { files, ..self }
+    }
+
     /// Measures all of them in a section. `operation` names one operation; `remark` adds what else is
     /// to be known of a row.
     pub(super) fn run(
@@ -59,10 +68,10 @@ impl<S: Served> UnderLoad<S> {
         operation: &str,
         remark: impl Fn(&S, &mut Row),
     ) -> Outcome {
-        let UnderLoad { served, rows } = self;
+        let UnderLoad { served, rows, files } = self;
         section.rows = rows;
         section.notes.insert(0, Processors::choose().note());
-        let result = measure(context, &served, &mut section);
+        let result = measure(context, &served, &files, &mut section);
         for (row, served) in section.rows.iter_mut().zip(&served) {
             be_frank(row);
             remark(served, row);
@@ -83,12 +92,22 @@ impl<S: Served> UnderLoad<S> {
 fn measure<S: Served>(
     context: &Context<'_>,
     served: &[S],
+    files: &Arc<[DataFile]>,
     section: &mut Section,
 ) -> Result<(), LabError> {
     let block_bytes = section.place.block_bytes;
-    let job = |row: &Row, order_seed| Job { block_bytes, ..context.job(row.depth, order_seed) };
+    let job = |row: &Row, order_seed| Job {
+        files: files.clone(),
+        block_bytes,
+        ..context.job(row.depth, order_seed)
+    };
     let title = section.title.clone();
-    context.take(&context.schedule(&job), section, &|row| {
+    let prepare = |job: &Job| match job.files.is_empty() {
+        true => Ok(None),
+        false => page_cache::prepare(job),
+    };
+    let schedule = Schedule { prepare: &prepare, ..context.schedule(&job) };
+    context.take(&schedule, section, &|row| {
         format!("{title}: {}, {} connections", row.label(), row.depth)
     })?;
     if context.plan.self_check.is_some() {
@@ -96,7 +115,7 @@ fn measure<S: Served>(
         return Ok(());
     }
     for (row, served) in section.rows.iter_mut().zip(served).filter(|(row, _)| row.is_valid()) {
-        let counted = served.count(&job(row, 0), context);
+        let counted = served.count(&Arc::new(job(row, 0)), context);
         if context.interrupt.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted);
         }
