@@ -1,7 +1,8 @@
 //! An [`object_store::ObjectStore`] on local files: reads go through a [`ringwise::Ring`], writes and
 //! names through a pool of threads.
 //!
-//! ```
+#![cfg_attr(not(feature = "object_store_0_13"), doc = "```")]
+#![cfg_attr(feature = "object_store_0_13", doc = "```ignore")]
 //! use object_store::{ObjectStore, ObjectStoreExt, path::Path};
 //! use ringwise_object_store::RingFileSystem;
 //!
