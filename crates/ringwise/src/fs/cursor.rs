@@ -90,16 +90,12 @@ pub struct Cursor {
     ahead: Range<usize>,
     /// Under way, with the buffer.
     reading: Option<BoxFuture<BufResult<usize, Vec<u8>>>>,
-    writing: Writing,
+    writing: Option<BoxFuture<BufResult<(), Vec<u8>>>>,
+    /// The memory for the next write.
+    spare: Vec<u8>,
     /// Waits for writes that others have dropped, before a write at this position.
     settling: Option<(u64, BoxFuture<Result<(), Error>>)>,
     seeking: Option<SeekingFromEnd>,
-}
-
-/// A write that is under way, or the memory for the next one.
-enum Writing {
-    Nothing(Vec<u8>),
-    Begun(BoxFuture<BufResult<(), Vec<u8>>>),
 }
 
 /// A seek that has to know how long the file is.
@@ -126,7 +122,8 @@ impl Cursor {
             buffer: Vec::new(),
             ahead: 0..0,
             reading: None,
-            writing: Writing::Nothing(Vec::new()),
+            writing: None,
+            spare: Vec::new(),
             settling: None,
             seeking: None,
         }
@@ -205,15 +202,12 @@ impl Cursor {
         if !self.is_stream {
             self.forget_ahead();
         }
-        let mut buffer = match std::mem::replace(&mut self.writing, Writing::Nothing(Vec::new())) {
-            Writing::Nothing(buffer) => buffer,
-            Writing::Begun(_) => unreachable!("it has ended"),
-        };
+        let mut buffer = std::mem::take(&mut self.spare);
         gather(&mut buffer, parts, 0, self.capacity);
         let count = buffer.len();
         let (file, position) = (self.file.clone(), self.position);
         let write = async move { file.write_all_at(buffer, position).await };
-        self.writing = Writing::Begun(Box::pin(write));
+        self.writing = Some(Box::pin(write));
         self.go_on(count);
         // So that it is under way, whether or not anybody polls again.
         match self.poll_written(context) {
@@ -245,9 +239,9 @@ impl Cursor {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), io::Error>> {
-        let Writing::Begun(write) = &mut self.writing else { return Poll::Ready(Ok(())) };
+        let Some(write) = &mut self.writing else { return Poll::Ready(Ok(())) };
         let BufResult(result, buffer) = ready!(write.as_mut().poll(context));
-        self.writing = Writing::Nothing(buffer);
+        (self.writing, self.spare) = (None, buffer);
         Poll::Ready(result.map_err(io::Error::from))
     }
 
