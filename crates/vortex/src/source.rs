@@ -42,7 +42,7 @@ const UNLESS_A_FIFO: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 ///
 /// A read of at least 256 KiB is a task of the tokio runtime that polls it, if the feature `tokio` of `vortex-io` is
 /// on, as for a session `with_tokio`. Several threads then copy what the page cache has. In other runtimes, the thread
-/// that polls reads.
+/// that polls reads. So do not block the only thread of a tokio runtime until a read is done.
 ///
 /// Memory is aligned as Vortex asks, and at least as Vortex aligns its own. It comes from the global allocator, and
 /// not from the allocator of the Vortex session, which Vortex's own reader asks for memory.
