@@ -1,7 +1,8 @@
 //! Which file systems open files without waiting for a network or for another process.
 //!
 //! A thread of the runtime may open files of these, if the kernel has their names in memory. Everything else is opened
-//! by a thread that may block: an open or a look at a file of NFS, CIFS or FUSE asks a server, which may not answer.
+//! by a thread that may block: an open or a look at a file of NFS, CIFS or FUSE asks a server, which may not answer. The
+//! library knows the local ones ([`ringwise::fs::is_local`]).
 
 use std::{
     collections::HashMap,
@@ -9,28 +10,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use rustix::fs::{AtFlags, Dev, StatxFlags, fstat, fstatfs, makedev, statx};
-
-/// Their numbers (statfs(2), include/uapi/linux/magic.h). An unknown one is taken for one that waits. The layers of an
-/// overlay are local, except in rare setups.
-const LOCAL: [u64; 11] = [
-    0xef53,      // ext4
-    0x5846_5342, // XFS
-    0x9123_683e, // Btrfs
-    0x0102_1994, // tmpfs
-    0x8584_58f6, // ramfs
-    0xf2f5_2010, // F2FS
-    0x794c_7630, // overlayfs
-    0x2fc1_2fc1, // ZFS
-    0xca45_1a4e, // bcachefs
-    0xe0f5_e1e2, // EROFS
-    0x7371_7368, // SquashFS
-];
-
-/// Asks which file system a file is on. This may wait for a server.
-pub(crate) fn is_local(file: impl AsFd) -> bool {
-    fstatfs(file).is_ok_and(|filesystem| LOCAL.contains(&(filesystem.f_type as u64)))
-}
+use ringwise::fs::is_local;
+use rustix::fs::{AtFlags, Dev, StatxFlags, fstat, makedev, statx};
 
 /// What is known of the file systems that are mounted below a store, by their device.
 #[derive(Debug, Default)]

@@ -21,6 +21,7 @@ mod filesystem;
 mod futures_io;
 mod inline;
 mod journal;
+mod locality;
 mod nature;
 #[cfg(feature = "tokio")]
 mod tokio;
@@ -36,6 +37,7 @@ pub use directory::{
 };
 pub use file::File;
 pub use journal::{Journal, JournalOptions, Record, Records, Recovery, TornTail};
+pub use locality::is_local;
 
 use crate::{
     buf::{BufResult, OwnedBuffer},

@@ -400,12 +400,17 @@ impl File {
         }
     }
 
-    /// The file's metadata.
+    /// The file's metadata. The polling thread reads it if the file system is local
+    /// ([`is_local`](super::is_local)), because it is in memory then.
     ///
     /// # Errors
     ///
     /// Why it could not be read.
     pub async fn metadata(&self) -> Result<Metadata, Error> {
+        if let Some(metadata) = self.caller().metadata() {
+            self.ring.count_inline_hit();
+            return Ok(metadata);
+        }
         self.make(Operation::statx_descriptor(&self.descriptor)).await.metadata()
     }
 

@@ -1,4 +1,4 @@
-//! Reads and writes that the polling thread makes itself, because the page cache serves them at once.
+//! Reads and writes that the polling thread makes itself, because the page cache serves them at once; and metadata.
 //!
 //! The kernel refuses a call that would wait (`RWF_NOWAIT`, preadv2(2)). `file.rs` hands those to the ring
 //! or to a thread.
@@ -9,8 +9,13 @@ use rustix::io::{Errno as RawErrno, ReadWriteFlags, pwritev2};
 
 use super::nature::{Nature, Way};
 use crate::{
-    buf::Buffer, descriptor::Descriptor, error::OFFSET_MAX, op::Opcode, ring::Ring,
-    sys::vector::read_into,
+    buf::Buffer,
+    descriptor::Descriptor,
+    error::OFFSET_MAX,
+    metadata::Metadata,
+    op::Opcode,
+    ring::Ring,
+    sys::{statx::RawStatx, vector::read_into},
 };
 
 /// What is copied on the caller's thread at a time.
@@ -72,7 +77,7 @@ impl Caller<'_> {
             Ok(_) | Err(_) => Inline::Missed,
         };
         if let Inline::Some(count) | Inline::End(count) = read {
-            self.trace(opcode, offset, len, count);
+            self.trace(opcode, Some(offset), len, count);
         }
         read
     }
@@ -92,7 +97,7 @@ impl Caller<'_> {
         match pwritev2(self.descriptor.as_fd(), &[IoSlice::new(bytes)], offset, flags) {
             Ok(count) => {
                 if count > 0 {
-                    self.trace(Opcode::Write, offset, bytes.len(), count);
+                    self.trace(Opcode::Write, Some(offset), bytes.len(), count);
                 }
                 count
             }
@@ -105,12 +110,24 @@ impl Caller<'_> {
         }
     }
 
+    /// Reads the metadata on this thread if that needs no waiting. A ring would hand it to a worker of the kernel
+    /// (io_uring/statx.c, io_statx_prep, Linux 6.18).
+    pub(super) fn metadata(&self) -> Option<Metadata> {
+        if !self.nature.has_metadata_at_hand() || !self.ring.lets_callers_serve(Opcode::Statx) {
+            return None;
+        }
+        // The ring reports an error.
+        let about = RawStatx::of(self.descriptor.as_fd())?;
+        self.trace(Opcode::Statx, None, 0, 0);
+        Some(Metadata(about))
+    }
+
     /// Makes the span of an operation that this thread made.
     #[inline]
     #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "told to `tracing`"))]
-    fn trace(&self, opcode: Opcode, offset: u64, bytes: usize, count: usize) {
+    fn trace(&self, opcode: Opcode, offset: Option<u64>, bytes: usize, count: usize) {
         #[cfg(feature = "tracing")]
-        crate::ring::span::tell_inline(opcode, self.descriptor, Some(offset), bytes, count);
+        crate::ring::span::tell_inline(opcode, self.descriptor, offset, bytes, count);
     }
 
     /// The flags with which this thread moves so many bytes, or nothing if the ring has to do it.

@@ -8,16 +8,16 @@ use rustix::{
     io::Errno as RawErrno,
 };
 
-use super::filesystem::Filesystem;
+use super::{filesystem::Filesystem, locality::is_local_magic};
 use crate::{
     descriptor::{Blocking, Descriptor},
     op::Hint,
 };
 
 /// Of `statfs` (include/uapi/linux/magic.h).
-const TMPFS: u64 = 0x0102_1994;
-const RAMFS: u64 = 0x8584_58f6;
-const EXT4: u64 = 0xef53;
+pub(super) const TMPFS: u64 = 0x0102_1994;
+pub(super) const RAMFS: u64 = 0x8584_58f6;
+pub(super) const EXT4: u64 = 0xef53;
 /// Of the same call's flags, `ST_SYNCHRONOUS` (include/linux/statfs.h): mounted with `-o sync`.
 const MOUNTED_SYNCHRONOUS: u64 = 0x10;
 
@@ -36,6 +36,8 @@ pub(super) struct Nature {
     is_synchronous: bool,
     /// A ring hands each buffered write to a worker of the kernel, and that is known beforehand.
     is_ext4: bool,
+    /// Its file system asks nobody outside the kernel about an open file.
+    is_local: bool,
     filesystem: Arc<Filesystem>,
     /// What offsets, lengths and addresses have to be multiples of; 1 where nothing is asked.
     pub(super) alignment: usize,
@@ -68,6 +70,7 @@ impl Nature {
             is_in_memory: is_cached && matches!(magic, TMPFS | RAMFS),
             is_synchronous,
             is_ext4: magic == EXT4,
+            is_local: is_local_magic(magic),
             filesystem: Filesystem::of(device, magic),
             alignment,
         }
@@ -103,6 +106,11 @@ impl Nature {
     pub(super) fn read_hint(&self) -> Hint {
         let by_worker = self.is_cached && self.filesystem.reads_wait();
         if by_worker { Hint::ByWorker } else { Hint::Missed }
+    }
+
+    /// Whether metadata is in memory, so that nobody waits for it.
+    pub(super) fn has_metadata_at_hand(&self) -> bool {
+        self.is_local
     }
 
     pub(super) fn filesystem(&self) -> &Filesystem {

@@ -13,7 +13,7 @@ use crate::{
     buf::OwnedBufferMut,
     descriptor::Descriptor,
     op::{Kind, Name, Opcode, Open, OpenOptions, Operation, Statx},
-    sys::statx::RawStatx,
+    sys::statx::{MASK, RawStatx},
 };
 
 impl Operation {
@@ -233,8 +233,7 @@ fn open_in(
 
 fn statx_in(directory: Option<&Descriptor>, path: &Path, flags: i32) -> Operation {
     named(Opcode::Statx, (directory, path), |name| {
-        let mask = libc::STATX_BASIC_STATS | libc::STATX_BTIME | libc::STATX_DIOALIGN;
-        Kind::Statx(Box::new(Statx { name, flags, mask, out: RawStatx::zeroed() }))
+        Kind::Statx(Box::new(Statx { name, flags, mask: MASK, out: RawStatx::zeroed() }))
     })
 }
 

@@ -19,7 +19,7 @@ pub struct RingStats {
     /// nobody.
     pub wakes: u64,
     /// Reads and writes of files that the caller's thread served itself, through the page cache or
-    /// memory, and the sends and receives that it made for a [`Buffered`](crate::net::Buffered)
+    /// memory, metadata of open files of local file systems, and the sends and receives that it made for a [`Buffered`](crate::net::Buffered)
     /// stream. No other count includes them.
     pub inline_hits: u64,
     /// Unaligned reads of direct files. Each was made by a longer read and a copy.

@@ -61,6 +61,29 @@ fn small_writes_of_memory_files_are_the_callers() {
     }
 }
 
+#[test]
+fn metadata_of_local_files_is_read_by_the_caller() {
+    for place in real_places() {
+        println!("{}", place.name);
+        let ring = &place.ring;
+        let count = |path: &Path| {
+            let file = block_on(File::open(ring, path, OpenOptions::new().read(true))).unwrap();
+            let before = counts(ring);
+            let about = block_on(file.metadata()).unwrap();
+            let after = counts(ring);
+            let expected = std::fs::metadata(path).unwrap();
+            assert_eq!((about.len(), about.is_file()), (expected.len(), expected.is_file()));
+            assert_eq!(Some(about.modified()), expected.modified().ok());
+            (after.0 - before.0, after.1 - before.1)
+        };
+        let file = place.path("file");
+        std::fs::write(&file, "text").unwrap();
+        assert_eq!(count(&file), BY_CALLER);
+        // Nobody knows whom this file system asks.
+        assert_eq!(count(Path::new("/proc/version")), BY_RING);
+    }
+}
+
 /// How many reads of a file the caller's thread made, how many the ring was given, and how many of
 /// those a thread made that stands beside it. The bytes are looked at.
 async fn count_read(file: &File, content: &[u8], len: usize) -> (u64, u64, u64) {
