@@ -108,7 +108,9 @@ impl RingFileSystem {
     }
 
     /// Makes a store on a directory, with a ring of its own. A multi-threaded tokio runtime drives the ring
-    /// if this function is called in it ([`Ring::new`]); the store is then for tasks of this runtime.
+    /// if this function is called in it ([`Ring::new`]); the store is then for tasks of this runtime. If tasks
+    /// of other runtimes read, call [`with_ring`](Self::with_ring) with a ring that has a thread of its own
+    /// ([`Builder::driver_thread`](ringwise::Builder::driver_thread)).
     ///
     /// # Errors
     ///

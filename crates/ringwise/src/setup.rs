@@ -621,7 +621,8 @@ impl Builder {
     /// other ring has a thread. A current-thread runtime runs nothing while nobody is inside its
     /// `block_on`, so a ring that it drove would keep users on other threads waiting. Pass `false`
     /// there if all users of the ring are tasks of that runtime: an operation then costs two wake-ups
-    /// of threads less.
+    /// of threads less. Pass `true` if the users are tasks of other runtimes than the one that the ring
+    /// is built in, as in a server that has a runtime for each of its threads (actix-web).
     ///
     /// A runtime without I/O drives no ring. Tokio cannot be asked whether a runtime has I/O; it
     /// panics where it has none, and the library catches that panic. In a program that is compiled
