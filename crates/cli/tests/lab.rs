@@ -113,6 +113,17 @@ fn a_run_prints_a_table_and_verdicts_and_writes_what_its_schema_says() {
         assert_eq!(row["samples"].as_array().unwrap().len(), 4, "{row}");
     }
     assert_eq!(results["verdicts"].as_array().unwrap().len(), 4);
+    let gains = results["gains"].as_array().unwrap();
+    for from in ["sync", "threads", "mmap", "tokio", "aio"] {
+        let own = gains.iter().filter(|gain| gain["from"] == from && gain["section"] == 0);
+        let columns: Vec<&str> = own.map(|gain| gain["column"].as_str().unwrap()).collect();
+        assert!(columns.contains(&"ring") && columns.contains(&"best"), "{from}: {columns:?}");
+        assert_eq!(columns.contains(&"deepest_ring"), from == "sync", "{columns:?}");
+    }
+    let refused = gains.iter().find(|gain| gain["from"] == "mmap" && gain["section"] == 1).unwrap();
+    assert_eq!((&refused["finding"], &refused["ratio"]), (&"excluded".into(), &Value::Null));
+    let reason = "mmap: n/a: a mapping always goes through the page cache";
+    assert_eq!(refused["reason"], reason);
 }
 
 #[test]
@@ -293,9 +304,14 @@ fn an_interrupted_suite_goes_on_to_its_end() {
         let has = after["results"][index]["samples"].as_array().unwrap();
         assert_eq!(&has[..had.len()], &had[..], "{}: measured again", row["engine"]);
     }
-    let overall = after["overall"].as_array().unwrap();
-    assert_eq!(overall.last().unwrap()["of"], "machine", "{text}");
-    assert!(text.contains("\nin all\n  read: ") && text.contains("\n  machine: "), "{text}");
+    let answers = after["answers"].as_array().unwrap();
+    let answered: Vec<&str> =
+        answers.iter().map(|answer| answer["workload"].as_str().unwrap()).collect();
+    assert_eq!(answered, workloads, "{text}");
+    for name in workloads {
+        assert!(text.contains(&format!("\n{name}: ")), "{name}: {text}");
+        assert!(after["gains"].as_array().unwrap().iter().any(|gain| gain["workload"] == name));
+    }
     for name in ["energy", "NVMe passthrough", "IOPOLL", "hardware counters"] {
         let fact = &after["environment"]["measurable"][name.to_lowercase().replace(' ', "_")];
         let is_missing = text.contains(&format!("{name}: not measurable here: "));

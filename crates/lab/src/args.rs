@@ -48,8 +48,8 @@ pub struct Args {
     /// Compare these engines, separated by commas
     ///
     /// read, latency: sync, threads, mmap, tokio, aio, uring, ringwise, fio,
-    /// fio+fixed [default: all but ringwise and fio]. ringwise is the library's files
-    /// in tokio, also as "ringwise+driver-thread" and "ringwise+one-worker". uring
+    /// fio+fixed [default: all but fio]. ringwise is the library's files in tokio,
+    /// also as "ringwise+driver-thread" and "ringwise+one-worker". uring
     /// takes switches, as in "uring-registered-buffers" or "uring+sqpoll":
     /// registered-buffers, registered-files, defer-taskrun (on unless taken away),
     /// coop-taskrun, sqpoll, iopoll. Beside fio, which checks nothing that it reads,

@@ -62,6 +62,18 @@ pub enum Cache {
     Bounded,
 }
 
+impl Cache {
+    /// What the page cache is for a read, in a sentence.
+    pub fn short(self) -> &'static str {
+        match self {
+            Cache::Warm => "cached",
+            Cache::Cold => "cold cache",
+            Cache::Bypassed => "O_DIRECT",
+            Cache::Bounded => "bounded cache",
+        }
+    }
+}
+
 /// What one sample reads, and how.
 #[derive(Debug)]
 pub struct Job {

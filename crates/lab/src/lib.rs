@@ -11,7 +11,7 @@
 //! flags, sizes, rows, what it needs, and how it runs. `plan` holds what is the same for all.
 //!
 //! Reading order: `run`, `suite`, [`plan`], [`dataset`], [`job`], [`lane`], [`engine`], [`sample`],
-//! [`schedule`], [`gates`], [`row`], [`verdict`], [`report`], [`workload`]. Beside them: [`heat`],
+//! [`schedule`], [`gates`], [`row`], [`verdict`], [`gain`], [`report`], [`workload`]. Beside them: [`heat`],
 //! which latencies came when, and `memory_group`, a bound for the page cache.
 //!
 //! Invariant: engines are compared only within one interleaved run and at equal depth.
@@ -26,6 +26,7 @@ pub mod args;
 pub mod dataset;
 pub mod engine;
 pub mod error;
+pub mod gain;
 pub mod gates;
 pub mod heat;
 pub mod interrupt;
@@ -35,7 +36,6 @@ mod memory_group;
 mod needs;
 pub mod offline;
 mod output;
-pub mod overall;
 pub mod plan;
 pub mod progress;
 mod record;

@@ -15,10 +15,12 @@ pub mod table;
 
 use ringwise_measure::{device::Storage, environment::Environment, measurable::Measurable};
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::section::Section;
 use crate::{
     args::Args,
-    overall::{self, Overall},
+    gain::{self, Answer},
     plan::Plan,
 };
 
@@ -36,6 +38,8 @@ pub struct Report<'a> {
     pub sections: Vec<Section>,
     /// What a measurement would like to have of the machine.
     pub measurable: Measurable,
+    /// The workloads of the suite that could not run here.
+    pub left_out: Vec<LeftOut>,
     /// What ended the run early, if anything did.
     pub ended_by: Option<String>,
     /// When it began, in seconds since 1970.
@@ -47,11 +51,20 @@ pub struct Report<'a> {
     pub written_bytes: Option<u64>,
 }
 
+/// A workload of the suite that could not run here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Which one.
+    pub workload: String,
+    /// Why.
+    pub reason: String,
+}
+
 impl Report<'_> {
-    /// What may be said of each workload and of the machine; nothing where the lab checks itself.
-    pub fn overall(&self) -> Vec<Overall> {
+    /// What a reader is told of each workload; nothing where the lab checks itself.
+    pub fn answers(&self) -> Vec<Answer> {
         match self.plan.self_check {
-            None => overall::overall(&self.sections),
+            None => gain::answers(&self.sections),
             Some(_) => Vec::new(),
         }
     }

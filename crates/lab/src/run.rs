@@ -19,7 +19,6 @@ use crate::{
     interrupt,
     job::Timing,
     output::say,
-    overall,
     plan::Plan,
     progress::Progress,
     report::{Report, heatmap, json, page, saved::Saved},
@@ -90,6 +89,7 @@ impl<'a> Run<'a> {
             storage,
             measurable,
             sections: Vec::new(),
+            left_out: suite.left_out(),
             ended_by: None,
             began_unix_s: resumed.map_or(began_unix_s, Resumed::began_unix_s),
             lasted_s: 0.0,
@@ -184,7 +184,9 @@ impl<'a> Run<'a> {
 
     fn write(&self, out: &mut dyn Write) -> Result<(), LabError> {
         let (report, path, suite) = (&self.report, &self.path, self.suite);
-        say(out, &overall::text(&report.overall()))?;
+        for answer in report.answers() {
+            say(out, &format!("{}: {}\n", answer.workload, answer.text()))?;
+        }
         json::write(path, &json::text(report))?;
         draw(&suite.plan, &report.sections, suite.timing(&suite.workloads[0]), out)?;
         let partial = match report.ended_by.as_deref() {

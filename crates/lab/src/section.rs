@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
+    gain::Gain,
     job::{Cache, Pattern, Profile},
     row::Row,
     verdict::{self, BreakEven, Detour, Pairing, SwitchCost, Verdict},
@@ -20,6 +21,8 @@ pub struct Section {
     pub place: Place,
     /// The heading of its table.
     pub title: String,
+    /// What was measured, in a few words for a sentence; empty where the workload's name says it.
+    pub short: String,
     /// What the depth of a row is called.
     pub depth_is: &'static str,
     /// The columns of its table.
@@ -44,6 +47,8 @@ pub struct Section {
     pub break_even: Option<BreakEven>,
     /// What a programmer can do.
     pub advice: Vec<String>,
+    /// What each way to work today would gain.
+    pub gains: Vec<Gain>,
 }
 
 /// What distinguishes a section from others of its workload. The names are fields of results files.
@@ -79,6 +84,7 @@ impl Section {
             facts,
             place: Place::default(),
             title,
+            short: String::new(),
             depth_is: facts.depth_is,
             columns: facts.columns,
             bound_bytes: None,
@@ -91,6 +97,7 @@ impl Section {
             switches: Vec::new(),
             break_even: None,
             advice: Vec::new(),
+            gains: Vec::new(),
         }
     }
 

@@ -11,6 +11,7 @@ use ringwise_measure::{
 use crate::{
     args::Args,
     error::LabError,
+    gain,
     job::{Extent, Timing},
     needs::Needs,
     output::say,
@@ -18,7 +19,7 @@ use crate::{
         Defaults, ExtentChoice, Plan,
         typed::{Typed, unknown, usage},
     },
-    report::table,
+    report::{LeftOut, table},
     section::Section,
     workload::{
         self,
@@ -67,6 +68,15 @@ impl Suite {
         let workloads = chosen.map(planned).collect::<Result<_, LabError>>()?;
         let defaults = named.map_or_else(|| Defaults::of(args), |entry| (entry.defaults)(args));
         Ok(Suite { plan: Plan::new(args, defaults)?, workloads })
+    }
+
+    /// The workloads of a suite that cannot run here.
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        let left_out = |planned: &Planned| {
+            let reason = planned.work.missing()?;
+            Some(LeftOut { workload: planned.name().to_owned(), reason })
+        };
+        self.workloads.iter().filter(|_| self.plan.is_suite).filter_map(left_out).collect()
     }
 
     /// Whether a workload has test files.
@@ -228,6 +238,7 @@ fn keep(
             outcome.section.notes.push(note);
         }
         let (percentiles, seed) = (&context.plan.percentiles, context.plan.seed);
+        outcome.section.gains = gain::of(&outcome.section, seed);
         say(out, &format!("{}\n", table::text(&outcome.section, percentiles, seed)))?;
         done(outcome.section);
     }

@@ -9,6 +9,7 @@ use ringwise_measure::{
 use crate::{
     Args, LabError,
     engine::{Engine, Tally},
+    gain,
     heat::Heat,
     job::{Cache, Failure, Job, Pattern, Start, Window},
     lane::{Counts, Record},
@@ -153,6 +154,8 @@ pub fn section() -> Section {
     section.notes.push("1 file of 1.0 GiB, every block read is verified".to_owned());
     section.verdicts.push(verdict::at_depth(&section.rows, 32, "4 KiB", 1));
     section.pairings.extend(verdict::pairings(&section.rows, 32, 1));
+    section.short = "O_DIRECT 4k".to_owned();
+    section.gains = gain::of(&section, 1);
     section
 }
 
@@ -167,6 +170,7 @@ pub fn saved(sections: Vec<Section>) -> String {
         storage: Storage::of(&nowhere, std::path::Path::new("/")),
         measurable: Measurable::probe(&nowhere, &Fact::Unknown("no device".to_owned())),
         sections,
+        left_out: Vec::new(),
         ended_by: None,
         began_unix_s: 1_795_245_876,
         lasted_s: 12.5,

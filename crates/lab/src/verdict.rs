@@ -2,10 +2,13 @@
 //! counted. `switches` says what each switch of a ring costs, `summary` what to do.
 
 mod compared;
+mod pair;
 mod summary;
 mod switches;
 
 pub use compared::{Finding, Pairing, Verdict, interval_text};
+pub use pair::Decisive;
+pub(crate) use pair::{Decision, Noise, Pair, cpu, throughput};
 pub use summary::{BLOCK, BreakEven, Detour, deeper, workers};
 pub use switches::{Figure, SwitchCost, costs};
 
@@ -14,22 +17,14 @@ use ringwise_measure::{
     statistics::{Comparison, MINIMUM_DIFFERENCE, Ratio, compare},
 };
 
-use self::compared::{control_noise, valid};
-use crate::{
-    gates::{HARNESS_SHARE_MAX, WARM_DEVICE_SHARE_MAX},
-    row::{Measured, Row, RowKind, SampleFigures},
+use self::{
+    compared::{control_noise, valid},
+    pair::{NOISE_MAX, client_limits, cores, is_memory_bound},
 };
+use crate::row::{Measured, Row, RowKind, SampleFigures};
 
 /// The ring that other programs are compared with.
 pub const UNVERIFIED: &str = "uring+unverified";
-
-fn throughput(sample: &SampleFigures) -> f64 {
-    sample.ops_per_s
-}
-
-fn cpu(sample: &SampleFigures) -> f64 {
-    sample.cpu_ns_per_op
-}
 
 /// A row's throughput divided by that of `sync` in the same run.
 pub fn ratio_to_sync(row: &Row, rows: &[Row], seed: u64) -> Option<Ratio> {
@@ -170,97 +165,31 @@ fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdi
     let Some(rival) = rivals.max_by(by_throughput) else {
         return cannot("no other engine has a valid result at this depth".into());
     };
-    let Some(ratio) = subject.measured.ratio(&rival.measured, throughput, seed) else {
+    let Some(pair) = Pair::of(subject, rival, seed) else {
         return cannot("too few samples for an interval".into());
     };
-    let pair = Pair {
-        subject,
-        rival,
-        ratio,
-        cpu_ratio: subject.measured.ratio(&rival.measured, cpu, seed),
+    let noise = Noise::at(rows, depth, seed);
+    let Decision { finding, by_throughput, is_per_core, limits, .. } = pair.decide_per_core(noise);
+    let Pair { ratio, cpu_ratio, .. } = pair;
+    let winner = match finding {
+        Finding::UseIt => Some(subject.label()),
+        Finding::PureOverhead => Some(rival.label()),
+        Finding::NoDifference | Finding::CannotBeTold => None,
     };
-    let noise = control_noise(rows, depth, throughput, seed);
-    let cpu_noise = control_noise(rows, depth, cpu, seed);
-    pair.judge(noise, cpu_noise, clauses)
-}
-
-/// The ring and its best rival at a depth.
-struct Pair<'a> {
-    subject: &'a Row,
-    rival: &'a Row,
-    ratio: Ratio,
-    cpu_ratio: Option<Ratio>,
-}
-
-impl Pair<'_> {
-    fn judge(self, noise: Option<f64>, cpu_noise: Option<f64>, clauses: &Clauses<'_>) -> Verdict {
-        let Pair { subject, rival, ratio, cpu_ratio } = self;
-        let by_throughput = compare(&ratio, noise.unwrap_or(0.0));
-        // Of two that are equally fast, the one wins that leaves more of the processor to others. If
-        // memory is the bound, more processors are faster whatever drives them.
-        let by_cpu = cpu_ratio.map(|ratio| compare(&ratio.inverse(), cpu_noise.unwrap_or(0.0)));
-        let is_per_core = is_memory_bound(subject) && cores(rival) > MORE_CORES * cores(subject);
-        let decisive = match (by_throughput, by_cpu) {
-            (_, Some(by_cpu)) if is_per_core => by_cpu,
-            (Comparison::NoDifference, Some(by_cpu)) => by_cpu,
-            (by_throughput, _) => by_throughput,
-        };
-        // That much noise hides a difference of throughput, so CPU time does not decide either.
-        let is_hidden = by_throughput == Comparison::NoDifference
-            && noise.is_some_and(|noise| noise > NOISE_MAX)
-            && !is_per_core;
-        let mut reason = client_limits(subject, rival);
-        // The lab's time is the same beside either: it hides a difference and turns none round.
-        if decisive == Comparison::NoDifference {
-            reason.extend(harness_limits(subject, rival));
-        }
-        let (verdict, winner) = match decisive {
-            _ if is_hidden || !reason.is_empty() => (Finding::CannotBeTold, None),
-            Comparison::Faster => (Finding::UseIt, Some(subject.label())),
-            Comparison::Slower => (Finding::PureOverhead, Some(rival.label())),
-            Comparison::NoDifference => (Finding::NoDifference, None),
-        };
-        reason.push(comparison_text(rival, &ratio, by_throughput, noise));
-        reason.extend(clauses(subject, rival, cpu_ratio.as_ref(), is_per_core));
-        Verdict {
-            depth: subject.depth,
-            verdict,
-            winner,
-            rival: Some(rival.label()),
-            ratio: Some(ratio),
-            cpu_ratio,
-            noise_floor: noise,
-            reason: reason.join("; "),
-        }
+    let noise_floor = noise.throughput;
+    let mut reason = limits;
+    reason.push(comparison_text(rival, &ratio, by_throughput, noise_floor));
+    reason.extend(clauses(subject, rival, cpu_ratio.as_ref(), is_per_core));
+    Verdict {
+        depth,
+        verdict: finding,
+        winner,
+        rival: Some(rival.label()),
+        ratio: Some(ratio),
+        cpu_ratio,
+        noise_floor,
+        reason: reason.join("; "),
     }
-}
-
-/// Where the load was measured in place of a server: then nobody has won.
-fn client_limits(subject: &Row, rival: &Row) -> Vec<String> {
-    let bound = |row: &&Row| row.measured.client_bound() > 0;
-    let of = |row: &Row| {
-        let (bound, all) = (row.measured.client_bound(), row.measured.samples.len());
-        format!(
-            "client-bound: the load was at its limit in {bound} of {all} samples of {}, which could \
-             have served more",
-            row.label()
-        )
-    };
-    [subject, rival].into_iter().filter(bound).map(of).collect()
-}
-
-/// Where the lab's own time is so much of an operation that it may be what is equal.
-fn harness_limits(subject: &Row, rival: &Row) -> Vec<String> {
-    let of = |row: &Row| {
-        let share = row.measured.harness_share.filter(|&share| share > HARNESS_SHARE_MAX)?;
-        Some(format!(
-            "the lab's own time is {:.0} % of an operation of {}, over {:.0} %: try a larger --block",
-            share * 100.0,
-            row.label(),
-            HARNESS_SHARE_MAX * 100.0
-        ))
-    };
-    [subject, rival].into_iter().filter_map(of).collect()
 }
 
 /// Beyond this half of an interval's width, as a share, more blocks may say more.
@@ -285,9 +214,6 @@ pub fn is_undecided(rows: &[Row], seed: u64) -> bool {
     })
 }
 
-/// Beyond this noise, that nothing was seen does not say that nothing is there.
-const NOISE_MAX: f64 = 0.15;
-
 fn comparison_text(rival: &Row, ratio: &Ratio, by: Comparison, noise: Option<f64>) -> String {
     let name = rival.label();
     let interval = interval_text(ratio);
@@ -303,18 +229,6 @@ fn comparison_text(rival: &Row, ratio: &Ratio, by: Comparison, noise: Option<f64
             format!("{interval} times {name}, within the noise of {within:.0} %{advice}")
         }
     }
-}
-
-/// By how much more of the processors a rival must take to be compared per core.
-const MORE_CORES: f64 = 1.3;
-
-/// How many processors a row kept busy.
-fn cores(row: &Row) -> f64 {
-    row.measured.ops_per_s() * row.measured.cpu_ns_per_op() / 1e9
-}
-
-fn is_memory_bound(row: &Row) -> bool {
-    row.measured.device_share().is_some_and(|share| share <= WARM_DEVICE_SHARE_MAX)
 }
 
 /// Where the difference comes from.

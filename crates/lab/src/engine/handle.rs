@@ -28,6 +28,10 @@ pub struct Ringwise {
 }
 
 impl Ringwise {
+    /// As it comes.
+    pub const DEFAULT: Ringwise =
+        Ringwise { driver_thread: false, one_worker: false, unverified: false };
+
     /// Reads what follows `ringwise` in an engine's name. None where that is not understood.
     pub fn parse(text: &str) -> Option<Ringwise> {
         let mut switches = Ringwise::default();

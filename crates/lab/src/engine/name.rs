@@ -41,12 +41,13 @@ pub enum EngineName {
 
 impl EngineName {
     /// What runs unless engines are named.
-    pub const DEFAULT: [EngineName; 6] = [
+    pub const DEFAULT: [EngineName; 7] = [
         EngineName::Sync,
         EngineName::Threads,
         EngineName::Mmap,
         EngineName::Tokio,
         EngineName::Aio,
+        EngineName::Ringwise(Ringwise::DEFAULT),
         EngineName::Uring(Switches::DEFAULT),
     ];
 
@@ -91,7 +92,12 @@ impl EngineName {
         matches!(self, EngineName::Uring(switches) if switches.has(switch))
     }
 
-    /// Whether it is the library.
+    /// Whether it is the library's files in tokio.
+    pub fn is_handle(self) -> bool {
+        matches!(self, EngineName::Ringwise(_))
+    }
+
+    /// Whether it is a ring of one thread.
     pub fn is_uring(self) -> bool {
         matches!(self, EngineName::Uring(_))
     }

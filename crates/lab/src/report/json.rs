@@ -19,14 +19,14 @@ use ringwise_measure::{
 use serde::Serialize;
 use serde_json::value::{RawValue, Value};
 
-use super::{Report, Section};
+use super::{LeftOut, Report, Section};
 use crate::{
     engine::ProgramTimes,
     error::LabError,
+    gain::{Answer, Gain},
     gates,
     heat::Heat,
     job::Cache,
-    overall::Overall,
     row::{CpuKinds, Row, RowKind, SampleFigures},
     section::Place,
     verdict::{BreakEven, Pairing, SwitchCost, Verdict, ratio_to_sync},
@@ -52,7 +52,9 @@ struct Document<'a> {
     storage: &'a Storage,
     sections: Vec<SectionFacts<'a>>,
     results: Vec<RowResult<'a>>,
-    overall: Vec<Overall>,
+    answers: Vec<Answer>,
+    left_out: &'a [LeftOut],
+    gains: Vec<Placed<'a, Gain>>,
     verdicts: Vec<Placed<'a, Verdict>>,
     comparisons: Vec<Placed<'a, Pairing>>,
 }
@@ -215,6 +217,18 @@ fn row_result<'a>(index: usize, section: &'a Section, row: &'a Row, seed: u64) -
     }
 }
 
+/// Something of all sections, each with what tells its section.
+fn placed<'a, T: Serialize>(
+    report: &'a Report<'_>,
+    list: fn(&Section) -> &[T],
+) -> Vec<Placed<'a, T>> {
+    let of_section = |(index, section): (usize, &'a Section)| {
+        let place = of(index, section);
+        list(section).iter().map(move |item| Placed { place: place.clone(), item })
+    };
+    report.sections.iter().enumerate().flat_map(of_section).collect()
+}
+
 /// The results file's text.
 pub fn text(report: &Report<'_>) -> String {
     let seed = report.plan.seed;
@@ -253,25 +267,11 @@ pub fn text(report: &Report<'_>) -> String {
                 section.rows.iter().map(move |row| row_result(index, section, row, seed))
             })
             .collect(),
-        overall: report.overall(),
-        verdicts: report
-            .sections
-            .iter()
-            .enumerate()
-            .flat_map(|(index, section)| {
-                let place = of(index, section);
-                section.verdicts.iter().map(move |item| Placed { place: place.clone(), item })
-            })
-            .collect(),
-        comparisons: report
-            .sections
-            .iter()
-            .enumerate()
-            .flat_map(|(index, section)| {
-                let place = of(index, section);
-                section.pairings.iter().map(move |item| Placed { place: place.clone(), item })
-            })
-            .collect(),
+        answers: report.answers(),
+        left_out: &report.left_out,
+        gains: placed(report, |section| &section.gains),
+        verdicts: placed(report, |section| &section.verdicts),
+        comparisons: placed(report, |section| &section.pairings),
     };
     let mut text = serde_json::to_string_pretty(&document).expect("keys are strings");
     text.push('\n');

@@ -36,9 +36,8 @@ fn one(out: &mut String, run: &Saved) {
     );
     if !run.verdicts.is_empty() {
         out.push_str("\n## Verdicts\n\n");
-        for own in &run.overall {
-            let (of, found) = (plain(&own.of), own.verdict);
-            let _ = writeln!(out, "- {of}: **{found}**: {}", plain(&own.reason));
+        for own in &run.answers {
+            let _ = writeln!(out, "- {}: {}", plain(&own.workload), plain(&own.text()));
         }
         verdicts(out, run);
     }
@@ -118,7 +117,7 @@ mod tests {
         saved.results[2].engine = "a|b\n<c".to_owned();
         let text = text(std::slice::from_ref(&saved));
         for part in [
-            "\n- read: **use it**: wins 1 of 1, best 1.25 [1.25, 1.25] times threads (read direct ",
+            "\n- read: You use a thread pool with 32 reads in flight (O_DIRECT 4k): io_uring gives 1.25 ",
             "\n- iopoll: not measurable here: ",
             "| read direct random, 4k blocks, O_DIRECT | depth 32 | **use it** | 1.25 [1.25, 1.25] |",
             "| a\\|b &lt;c | 32 | 80 000 |",

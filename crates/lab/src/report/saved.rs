@@ -11,11 +11,11 @@ use ringwise_measure::{Latency, Percentiles, statistics::Ratio};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::json::SCHEMA;
+use super::{LeftOut, json::SCHEMA};
 use crate::{
     error::LabError,
+    gain::{Answer, Gain},
     heat::Heat,
-    overall::Overall,
     verdict::{BreakEven, SwitchCost},
 };
 
@@ -53,9 +53,15 @@ pub struct Saved {
     pub sections: Vec<SavedSection>,
     /// The rows of all sections.
     pub results: Vec<SavedRow>,
-    /// What they say of each workload and of the machine.
+    /// What a reader is told of each workload.
     #[serde(default)]
-    pub overall: Vec<Overall>,
+    pub answers: Vec<Answer>,
+    /// The workloads of the suite that could not run there.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
+    /// What each way to work today would gain.
+    #[serde(default)]
+    pub gains: Vec<SavedGain>,
     /// What they say.
     pub verdicts: Vec<SavedVerdict>,
     /// The rows beside each other.
@@ -207,6 +213,17 @@ pub struct SavedVerdict {
     pub others: Map<String, Value>,
 }
 
+/// What a program would have from a change.
+#[derive(Clone, Debug, Deserialize)]
+pub struct SavedGain {
+    /// Where it belongs.
+    #[serde(flatten)]
+    pub place: SavedPlace,
+    /// The change.
+    #[serde(flatten)]
+    pub gain: Gain,
+}
+
 /// Two rows beside each other.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SavedPairing {
@@ -348,6 +365,7 @@ impl Saved {
         let last = saved.sections.len();
         let places = saved.results.iter().map(|row| &row.place);
         let places = places.chain(saved.verdicts.iter().map(|verdict| &verdict.place));
+        let places = places.chain(saved.gains.iter().map(|gain| &gain.place));
         for place in places {
             if let Some(index) = place.section.filter(|&index| index >= last) {
                 return Err(format!("is damaged: section {index} of {last}"));
@@ -398,6 +416,12 @@ impl Saved {
         self.verdicts.iter().filter(move |one| one.place.is_of(section, &self.sections))
     }
 
+    /// The gains of a section.
+    pub fn gains(&self, section: usize) -> impl Iterator<Item = &Gain> {
+        let own = self.gains.iter().filter(move |one| one.place.is_of(section, &self.sections));
+        own.map(|one| &one.gain)
+    }
+
     /// The pairings of a section.
     pub fn pairings(&self, section: usize) -> impl Iterator<Item = &SavedPairing> {
         self.comparisons.iter().filter(move |one| one.place.is_of(section, &self.sections))
@@ -446,7 +470,10 @@ fn schema(value: &Value) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::saved_text;
+    use crate::{
+        gain::{Column, Told},
+        testing::saved_text,
+    };
 
     #[test]
     fn what_is_saved_is_read() {
@@ -461,7 +488,9 @@ mod tests {
         assert_eq!(saved.verdicts(0).count(), 1);
         assert!(saved.pairings(0).count() > 1);
         assert_eq!(saved.flags["seed"], "7");
-        assert_eq!((saved.overall.len(), saved.overall[0].wins), (1, 1));
+        assert_eq!((saved.answers.len(), saved.answers[0].finding), (1, Told::Gain));
+        let columns: Vec<Column> = saved.gains(0).map(|gain| gain.column).collect();
+        assert_eq!(columns.len(), 5, "{columns:?}");
         let missing = saved.not_measurable();
         let starts = |name: &str| missing.iter().any(|line| line.starts_with(name));
         for name in ["energy", "nvme passthrough", "iopoll"] {

@@ -15,7 +15,7 @@ use self::plan::ChainGroup;
 use super::{
     columns,
     cost::{Samples, writing},
-    facts::Facts,
+    facts::{Facts, Question, Start, Target, start},
     form::{COUNTING, Context, Entry, Keep, Outcome, Workload, remark},
     read::page_cache,
 };
@@ -37,7 +37,22 @@ use crate::{
 
 /// What the rest of the lab knows of this workload.
 pub static FACTS: Facts =
-    Facts { name: "chain", depth_is: "depth", columns: columns::FILES, is_about_rings: true };
+    Facts { name: "chain", depth_is: "depth", columns: columns::FILES, question: &QUESTION };
+
+/// What programs that make pages durable do today.
+static QUESTION: Question = Question {
+    operations: "pages",
+    alone: "one page at a time",
+    in_flight: "in flight",
+    starts: &[
+        Start {
+            is_single: true,
+            ..start("sync", "write and sync one page at a time", "blocking I/O", "")
+        },
+        start("threads", "use a thread pool", "a thread pool", ""),
+    ],
+    targets: &[Target { engine: "uring", name: "io_uring", remedy: "Use ringwise::Local." }],
+};
 
 /// Its line in the table.
 pub static ENTRY: Entry = Entry {
@@ -120,6 +135,7 @@ fn run(context: &Context<'_>, groups: &[ChainGroup], keep: &mut Keep<'_>) -> Res
             sync: Some(sync.name()),
             ..Place::default()
         };
+        section.short = format!("{}, {sync}", place.profile);
         section.detour = detour(*sync, place.profile);
         let storage = Storage::of(&context.instruments.sources, context.directory().path());
         section.filesystem = storage.mount.known().map(|mount| mount.kind.clone());

@@ -32,7 +32,7 @@ use self::{
 use super::{
     columns::{self, Column},
     cost::{Samples, writing},
-    facts::Facts,
+    facts::{Facts, Question, Target, start},
     form::{Context, Entry, Keep, Outcome, Workload, with_control},
 };
 use crate::{
@@ -50,7 +50,21 @@ use crate::{
 
 /// What the rest of the lab knows of this workload.
 pub static FACTS: Facts =
-    Facts { name: "copy", depth_is: "files", columns: COLUMNS, is_about_rings: true };
+    Facts { name: "copy", depth_is: "files", columns: COLUMNS, question: &QUESTION };
+
+/// What is used to copy files today.
+static QUESTION: Question = Question {
+    operations: "copies",
+    alone: "one file",
+    in_flight: "files",
+    starts: &[
+        start("gnu", "use GNU cp", "GNU cp", ""),
+        start("xcp", "use xcp", "xcp", ""),
+        start("fcp", "use fcp", "fcp", ""),
+        start("cpz", "use cpz", "cpz", ""),
+    ],
+    targets: &[Target { engine: "ringwise", name: "ringwise cp", remedy: "Use ringwise cp." }],
+};
 
 const COLUMNS: &[Column] = &[
     Column::Of("wall", |row| Some(latency_text(1e9 / row.measured.ops_per_s()))),
@@ -260,6 +274,7 @@ fn sections(plan: &CopyPlan, set: &DataSet, cache: Cache, scene: &Arc<Scene>) ->
     };
     let section = |title, block_bytes, rows| {
         let mut section = Section::new(&FACTS, title, rows);
+        section.short = format!("{}, {}", set.name, cache.short());
         section.place = Place {
             cache: Some(cache),
             block_bytes,

@@ -26,7 +26,7 @@ use self::plan::{EchoPlan, EchoServer, Spin};
 use super::{
     columns,
     cost::Samples,
-    facts::Facts,
+    facts::{Facts, Question, Target, start},
     form::{Context, Entry, Keep, Outcome, Workload, with_control},
     server::{self, Processors, Server},
     under_load::{self, UnderLoad},
@@ -47,7 +47,21 @@ pub static FACTS: Facts = Facts {
     name: "echo",
     depth_is: "connections",
     columns: columns::CALLS_ONLY,
-    is_about_rings: true,
+    question: &QUESTION,
+};
+
+/// What servers do today.
+static QUESTION: Question = Question {
+    operations: "requests",
+    alone: "one connection",
+    in_flight: "connections",
+    starts: &[
+        start("epoll", "serve with epoll", "epoll", ""),
+        start("tokio", "serve with tokio::net", "tokio::net", ""),
+        start("blocking", "have a thread for each connection", "thread-per-connection", ""),
+        start("node", "serve with node", "node", ""),
+    ],
+    targets: &[Target { engine: "uring", name: "io_uring", remedy: "Use ringwise::Local." }],
 };
 
 /// Its line in the table.
@@ -182,6 +196,7 @@ fn run(context: &Context<'_>, plan: &EchoPlan, length_bytes: usize) -> Outcome {
     });
     let title = format!("echo, {} bytes a message, closed loop", size_text(length_bytes as u64));
     let mut section = Section::new(&FACTS, title, Vec::new());
+    section.short = format!("{} bytes", size_text(length_bytes as u64));
     section.place.block_bytes = length_bytes;
     section.notes.push("every byte checked; CPU time and system calls are the server's".to_owned());
     all.run(context, section, "request", |_, _| {})

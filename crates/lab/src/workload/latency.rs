@@ -9,7 +9,7 @@ use super::{
     facts::Facts,
     form::{Context, Entry, Keep, Workload},
     read::{
-        self,
+        self, QUESTION,
         group::Group,
         plan::{self, profiles},
     },
@@ -24,7 +24,7 @@ use crate::{
 
 /// What the rest of the lab knows of this workload.
 pub static FACTS: Facts =
-    Facts { name: "latency", depth_is: "depth", columns: columns::FILES, is_about_rings: true };
+    Facts { name: "latency", depth_is: "depth", columns: columns::FILES, question: &QUESTION };
 
 /// Its line in the table.
 pub static ENTRY: Entry = Entry {

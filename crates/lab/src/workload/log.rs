@@ -36,7 +36,7 @@ use self::{
 use super::{
     columns::{self, Column, grouped},
     cost::Samples,
-    facts::Facts,
+    facts::{Facts, Question, Target, start},
     form::{Context, Entry, Keep, Outcome, Workload, with_control},
     server::{self, Processors},
     under_load::{self, UnderLoad},
@@ -55,7 +55,22 @@ use crate::{
 
 /// What the rest of the lab knows of this workload.
 pub static FACTS: Facts =
-    Facts { name: "log", depth_is: "connections", columns: COLUMNS, is_about_rings: true };
+    Facts { name: "log", depth_is: "connections", columns: COLUMNS, question: &QUESTION };
+
+/// What is used to store logs today.
+static QUESTION: Question = Question {
+    operations: "lines",
+    alone: "one connection",
+    in_flight: "connections",
+    starts: &[
+        start("rsyslog-imtcp", "use rsyslog", "rsyslog", ""),
+        start("rsyslog-imptcp", "use rsyslog with imptcp", "rsyslog with imptcp", ""),
+        start("rsyslog-relp", "use rsyslog over RELP", "rsyslog over RELP", ""),
+        start("syslog-ng", "use syslog-ng", "syslog-ng", ""),
+        start("epoll", "use a daemon on epoll", "epoll", ""),
+    ],
+    targets: &[Target { engine: "uring", name: "logd on io_uring", remedy: "Use ringwise logd." }],
+};
 
 const COLUMNS: &[Column] = &[
     columns::RATE,
@@ -357,6 +372,7 @@ fn run(context: &Context<'_>, plan: &LogPlan, group: LogGroup) -> Outcome {
     let title = format!("log, {group}, {} bytes a line", size_text(plan.line_bytes as u64));
     let mut section = Section::new(&FACTS, title, Vec::new());
     section.place.block_bytes = plan.line_bytes;
+    section.short = group.short();
     section.place.own = own_fields(group);
     let flags = plan.switches.flags();
     if !flags.is_empty() {

@@ -16,7 +16,7 @@ use ringwise_measure::{
 use super::{
     columns,
     cost::Samples,
-    facts::Facts,
+    facts::{Facts, Question, Target, start},
     form::{Context, Entry, Keep, Outcome, Workload, remark},
 };
 use crate::{
@@ -32,7 +32,16 @@ use crate::{
 
 /// What the rest of the lab knows of this workload.
 pub static FACTS: Facts =
-    Facts { name: "nop", depth_is: "batch", columns: columns::CALLS_ONLY, is_about_rings: false };
+    Facts { name: "nop", depth_is: "batch", columns: columns::CALLS_ONLY, question: &QUESTION };
+
+/// What a program with a ring of its own does today.
+static QUESTION: Question = Question {
+    operations: "no-ops",
+    alone: "one no-op a batch",
+    in_flight: "no-ops a batch",
+    starts: &[start("bare", "drive a bare ring", "the bare ring", "")],
+    targets: &[Target { engine: "uring", name: "the library", remedy: "Use ringwise::Local." }],
+};
 
 /// Its line in the table.
 pub static ENTRY: Entry = Entry {

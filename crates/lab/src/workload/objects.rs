@@ -23,7 +23,7 @@ use self::{
 use super::{
     columns,
     cost::{Samples, writing},
-    facts::Facts,
+    facts::{Facts, Question, Target, start},
     form::{COUNTING, Context, Entry, Keep, Outcome, Workload, remark, with_control},
     read::{self, page_cache},
 };
@@ -40,7 +40,23 @@ use crate::{
 
 /// What the rest of the lab knows of this workload.
 pub static FACTS: Facts =
-    Facts { name: "objects", depth_is: "depth", columns: columns::FILES, is_about_rings: true };
+    Facts { name: "objects", depth_is: "depth", columns: columns::FILES, question: &QUESTION };
+
+/// What programs that read objects from files do today.
+static QUESTION: Question = Question {
+    operations: "requests",
+    alone: "one request at a time",
+    in_flight: "in flight",
+    starts: &[
+        start("local", "use LocalFileSystem", "LocalFileSystem", ""),
+        start("pool", "use spawn_blocking for each range", "spawn_blocking", ""),
+    ],
+    targets: &[Target {
+        engine: "ringwise",
+        name: "io_uring",
+        remedy: "Use ringwise-object-store.",
+    }],
+};
 
 /// Its line in the table.
 pub static ENTRY: Entry = Entry {
@@ -110,6 +126,7 @@ fn run(context: &Context<'_>, plan: &ObjectsPlan, cache: Cache, range_bytes: usi
         block_bytes: RANGES * range_bytes,
         ..Place::default()
     };
+    section.short = format!("{}, {range}", cache.short());
     section.detour = Detour {
         what: "reads through the page cache",
         remedy: "use a store that reads with threads",

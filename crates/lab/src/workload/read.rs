@@ -29,7 +29,7 @@ use self::{bounded::Bounded, group::Group, over_blocks::OverBlocks, rows::RowPla
 use super::{
     columns::{self, Column, grouped},
     cost::{Samples, writing},
-    facts::Facts,
+    facts::{Facts, Question, Start, Target, start},
     form::{COUNTING, Context, Entry, Keep, Outcome, Workload},
 };
 use crate::{
@@ -47,7 +47,28 @@ use crate::{
 
 /// What the rest of the lab knows of this workload.
 pub static FACTS: Facts =
-    Facts { name: "read", depth_is: "depth", columns: columns::FILES, is_about_rings: true };
+    Facts { name: "read", depth_is: "depth", columns: columns::FILES, question: &QUESTION };
+
+/// What programs that read files do today.
+pub static QUESTION: Question = Question {
+    operations: "reads",
+    alone: "one read at a time",
+    in_flight: "reads in flight",
+    starts: &[
+        start("tokio", "use tokio::fs", "tokio::fs", "ringwise"),
+        start("threads", "use a thread pool", "a thread pool", ""),
+        Start {
+            is_single: true,
+            ..start("sync", "make one blocking call at a time", "blocking I/O", "")
+        },
+        start("aio", "use Linux AIO", "Linux AIO", ""),
+        start("mmap", "use a memory map", "the memory map", ""),
+    ],
+    targets: &[
+        Target { engine: "uring", name: "io_uring", remedy: "Use ringwise::Local." },
+        Target { engine: "ringwise", name: "io_uring", remedy: "Use ringwise::fs." },
+    ],
+};
 
 /// Its line in the table.
 pub static ENTRY: Entry = Entry {
@@ -137,6 +158,8 @@ pub fn run(context: &Context<'_>, facts: &'static Facts, group: &Group) -> Outco
         block_bytes: group.block_bytes,
         ..Place::default()
     };
+    let cache = if group.profile == Profile::Direct { Cache::Bypassed } else { group.cache };
+    section.short = format!("{} {block}", cache.short());
     section.detour = detour(group.profile);
     let result = measure(context, group, &mut section);
     let depths = group.depths.iter().copied();

@@ -17,7 +17,7 @@ use self::{
 use super::{
     columns,
     cost::Samples,
-    facts::Facts,
+    facts::{Facts, Question, Start, Target, start},
     form::{COUNTING, Context, Entry, Keep, Outcome, Workload, remark},
 };
 use crate::{
@@ -33,7 +33,22 @@ use crate::{
 
 /// What the rest of the lab knows of this workload.
 pub static FACTS: Facts =
-    Facts { name: "stat", depth_is: "depth", columns: columns::CALLS_ONLY, is_about_rings: true };
+    Facts { name: "stat", depth_is: "depth", columns: columns::CALLS_ONLY, question: &QUESTION };
+
+/// What programs that walk a tree do today.
+static QUESTION: Question = Question {
+    operations: "calls",
+    alone: "one call at a time",
+    in_flight: "in flight",
+    starts: &[
+        Start {
+            is_single: true,
+            ..start("sync", "make one statx call at a time", "blocking calls", "")
+        },
+        start("threads", "use a thread pool", "a thread pool", ""),
+    ],
+    targets: &[Target { engine: "uring", name: "io_uring", remedy: "Use ringwise::Local." }],
+};
 
 /// Its line in the table.
 pub static ENTRY: Entry = Entry {

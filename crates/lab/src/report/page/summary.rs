@@ -5,6 +5,7 @@ use ringwise_measure::statistics::Ratio;
 
 use super::topic::{Topic, class, list, verdict_word, wide};
 use crate::{
+    gain::Answer,
     report::{
         chart,
         saved::{Saved, SavedVerdict, run_name},
@@ -48,14 +49,10 @@ pub fn draw(runs: &[Saved], topics: &[Topic<'_>]) -> Markup {
     }
 }
 
-/// What may be said of a run's machine and of each workload, the machine first.
+/// What a reader is told of each workload of a run.
 fn overall(runs: &[Saved], index: usize) -> Markup {
-    let (machine, workloads): (Vec<_>, Vec<_>) =
-        runs[index].overall.iter().partition(|own| own.of == "machine");
-    let line = |own: &crate::overall::Overall| {
-        html! { b { (own.of) } " " (verdict_word(&own.verdict.to_string())) " " (own.reason) }
-    };
-    let lines: Vec<Markup> = machine.into_iter().chain(workloads).map(line).collect();
+    let line = |own: &Answer| html! { b { (own.workload) } " " (own.text()) };
+    let lines: Vec<Markup> = runs[index].answers.iter().map(line).collect();
     let name = if runs.len() > 1 { run_name(runs, index) } else { String::new() };
     list("overall", &name, lines)
 }

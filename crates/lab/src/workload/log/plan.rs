@@ -223,6 +223,20 @@ impl fmt::Display for LogGroup {
     }
 }
 
+impl LogGroup {
+    /// In a few words, for a sentence.
+    pub fn short(self) -> String {
+        let guarantee = match self.guarantee {
+            Guarantee::None => "no acknowledgement",
+            Guarantee::Written => "written",
+            Guarantee::Durable => "durable",
+        };
+        let transport = if self.transport == Transport::Tls { ", TLS" } else { "" };
+        let rate = self.offered_per_s.map_or_else(String::new, |rate| format!(", {rate}/s"));
+        format!("{guarantee}{transport}{rate}")
+    }
+}
+
 impl LogPlan {
     /// What the suite measures: unless it is the full one, the two that a verdict is about, where
     /// each line is durable before it is acknowledged, at a rate at which they do not write more than

@@ -23,7 +23,7 @@ pub fn rows(group: &Group) -> Vec<RowPlan> {
     let kind = |engine: EngineName| match engine {
         EngineName::Fio { .. } => RowKind::Program,
         _ if Some(engine) == subject => RowKind::Subject,
-        _ if engine.is_uring() => RowKind::Variant,
+        _ if engine.is_uring() || engine.is_handle() => RowKind::Variant,
         _ => RowKind::Rival,
     };
     let row = |engine, depth| RowPlan { engine, kind: kind(engine), depth };
@@ -50,11 +50,16 @@ pub fn rows(group: &Group) -> Vec<RowPlan> {
     rows
 }
 
-/// The ring that verdicts are about: as it comes, or else the first one named.
+/// The ring that verdicts are about: as it comes, or else the first one named, or else the library's
+/// files in tokio.
 fn subject(engines: &[EngineName]) -> Option<EngineName> {
     let default = EngineName::Uring(Switches::DEFAULT);
-    let first = || engines.iter().copied().find(|engine| engine.is_uring());
-    engines.contains(&default).then_some(default).or_else(first)
+    let first = |is: fn(EngineName) -> bool| engines.iter().copied().find(|&engine| is(engine));
+    engines
+        .contains(&default)
+        .then_some(default)
+        .or_else(|| first(EngineName::is_uring))
+        .or_else(|| first(EngineName::is_handle))
 }
 
 #[cfg(test)]
@@ -79,6 +84,7 @@ mod tests {
                 "mmap@1 Rival",
                 "tokio@1 Rival",
                 "aio@1 Rival",
+                "ringwise@1 Variant",
                 "uring@1 Subject",
                 "uring@1 Control",
                 "threads@2 Rival",
@@ -86,6 +92,7 @@ mod tests {
                 "mmap@32 Rival",
                 "tokio@32 Rival",
                 "aio@32 Rival",
+                "ringwise@32 Variant",
                 "uring@32 Subject",
                 "uring@32 Control",
             ]
@@ -99,6 +106,20 @@ mod tests {
             args.engines = Some("fio,threads".into());
         });
         assert_eq!(rows, ["fio@2 Program", "threads@2 Rival", "threads@2 Control"]);
+    }
+
+    #[test]
+    fn the_files_of_the_library_are_beside_the_ring_and_stand_for_it_where_there_is_none() {
+        let rows = |engines: &str| {
+            planned(|args| {
+                args.depth = Some("4".into());
+                args.engines = Some(engines.into());
+            })
+        };
+        let beside = ["tokio@4 Rival", "ringwise@4 Variant", "uring@4 Subject", "uring@4 Control"];
+        assert_eq!(rows("tokio,ringwise,uring"), beside);
+        let alone = ["tokio@4 Rival", "ringwise@4 Subject", "ringwise@4 Control"];
+        assert_eq!(rows("tokio,ringwise"), alone);
     }
 
     #[test]

@@ -1,0 +1,220 @@
+//! Gains: what a program would have from a change, for each way in which it may work today.
+//!
+//! The rows are starting points: the rivals of a section, and the programs beside them. Each is
+//! compared with the ring at its own depth, with the fastest other row, and, if it does one thing
+//! after another, with the ring at the greatest depth. A gain is told by the rules of a verdict
+//! (`verdict`): what is within the noise is no difference. But nothing is compared per core: a program
+//! that has all processors at work today would lose them with a ring of one thread. `answer` chooses
+//! what a reader is told of a whole workload. What starting points are called is in the facts of a
+//! workload.
+
+pub mod answer;
+mod words;
+
+use ringwise_measure::statistics::Ratio;
+use serde::{Deserialize, Serialize};
+
+pub use self::answer::{Answer, answers};
+use crate::{
+    row::{Row, RowKind, SampleFigures},
+    section::Section,
+    verdict::{Decision, Decisive, Finding, Noise, Pair},
+};
+
+/// What a starting point is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Column {
+    /// The ring at the same depth.
+    Ring,
+    /// The ring at the greatest depth, for a start that does one thing after another.
+    DeepestRing,
+    /// The fastest other row.
+    Best,
+}
+
+/// What may be said of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Told {
+    /// It is faster, or as fast with less CPU time.
+    #[serde(rename = "gain")]
+    Gain,
+    /// It is slower, or as fast with more CPU time.
+    #[serde(rename = "loss")]
+    Loss,
+    /// Neither, within the noise.
+    #[serde(rename = "no difference")]
+    NoDifference,
+    /// The noise is too large, or the load was the limit.
+    #[serde(rename = "inconclusive")]
+    Inconclusive,
+    /// One of both has no result that counts.
+    #[serde(rename = "excluded")]
+    Excluded,
+}
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Told::Gain => "gain",
+            Told::Loss => "loss",
+            Told::NoDifference => "no difference",
+            Told::Inconclusive => "inconclusive",
+            Told::Excluded => "excluded",
+        })
+    }
+}
+
+/// What a program would have from a change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// The engine that does what the program does today.
+    pub from: String,
+    /// What that is, after "you": "use tokio::fs".
+    pub today: String,
+    /// Its depth.
+    pub depth: usize,
+    /// What it is compared with.
+    pub column: Column,
+    /// The engine of that row.
+    pub to: String,
+    /// The depth of that row.
+    pub to_depth: usize,
+    /// What may be said.
+    pub finding: Told,
+    /// Which figure decided; none where nothing was compared.
+    pub decided_by: Option<Decisive>,
+    /// The throughput after the change divided by that of today.
+    pub ratio: Option<Ratio>,
+    /// The 99th percentile of the latencies, in the same way.
+    pub p99_ratio: Option<Ratio>,
+    /// The CPU time per operation, in the same way.
+    pub cpu_ratio: Option<Ratio>,
+    /// The difference that the same engine showed to itself, as a share.
+    pub noise_floor: Option<f64>,
+    /// Why nothing may be said, where that is so.
+    pub reason: Option<String>,
+}
+
+fn p99(sample: &SampleFigures) -> f64 {
+    sample.latency_ns.p99 as f64
+}
+
+/// The gains of a section: for each starting point the columns that it has, by depth.
+pub fn of(section: &Section, seed: u64) -> Vec<Gain> {
+    let is_start = |row: &&Row| matches!(row.kind, RowKind::Rival | RowKind::Program);
+    let starts = section.rows.iter().filter(is_start);
+    starts.flat_map(|start| of_start(section, start, seed)).collect()
+}
+
+fn of_start(section: &Section, start: &Row, seed: u64) -> Vec<Gain> {
+    let rows = &section.rows;
+    let known = section.facts.question.start(&start.engine);
+    let is_single = known.is_some_and(|start| start.is_single);
+    let to = known.map_or("", |start| start.to);
+    let ring = |depth| ring(rows, to, depth);
+    let deepest = || {
+        let subjects = rows.iter().filter(|row| row.kind == RowKind::Subject);
+        let depth = subjects.map(|row| row.depth).max().filter(|&depth| depth > start.depth)?;
+        ring(depth)
+    };
+    let columns = [
+        (Column::Ring, ring(start.depth)),
+        (Column::DeepestRing, is_single.then(deepest).flatten()),
+        (Column::Best, best(rows, start, is_single)),
+    ];
+    let gain = |(column, other): (Column, Option<&Row>)| {
+        let other = other?;
+        // A run that was interrupted may not have come to it.
+        let is_there = |row: &Row| row.measured.void.is_some() || row.is_valid();
+        (is_there(start) && is_there(other)).then(|| compared(section, start, other, column, seed))
+    };
+    columns.into_iter().filter_map(gain).collect()
+}
+
+/// The row of the library at a depth: the one that a start would be changed to if it has a result, or
+/// else the subject.
+fn ring<'a>(rows: &'a [Row], to: &str, depth: usize) -> Option<&'a Row> {
+    let mut own = rows.iter().filter(|row| {
+        row.depth == depth && matches!(row.kind, RowKind::Subject | RowKind::Variant)
+    });
+    let named = own.clone().find(|row| row.engine == to && row.is_valid());
+    named.or_else(|| own.find(|row| row.kind == RowKind::Subject))
+}
+
+/// The fastest row beside a start. What does one thing after another is also beside other depths.
+fn best<'a>(rows: &'a [Row], start: &Row, is_single: bool) -> Option<&'a Row> {
+    let is_ranked = |row: &&Row| {
+        let is_near = row.depth == start.depth || is_single;
+        let is_ranked = matches!(row.kind, RowKind::Subject | RowKind::Variant | RowKind::Rival);
+        row.is_valid() && is_ranked && is_near && !std::ptr::eq(*row, start)
+    };
+    let others = rows.iter().filter(is_ranked);
+    others.max_by(|one, other| one.measured.ops_per_s().total_cmp(&other.measured.ops_per_s()))
+}
+
+fn compared(section: &Section, start: &Row, other: &Row, column: Column, seed: u64) -> Gain {
+    let question = section.facts.question;
+    let known = question.start(&start.engine);
+    let today = known.map_or_else(|| format!("use {}", start.engine), |own| own.you.to_owned());
+    let gain = Gain {
+        from: start.engine.clone(),
+        today,
+        depth: start.depth,
+        column,
+        to: other.engine.clone(),
+        to_depth: other.depth,
+        finding: Told::Inconclusive,
+        decided_by: None,
+        ratio: None,
+        p99_ratio: None,
+        cpu_ratio: None,
+        noise_floor: None,
+        reason: None,
+    };
+    let void = |row: &Row| Some(format!("{}: {}", row.engine, row.measured.void.as_ref()?));
+    if let Some(reason) = void(start).or_else(|| void(other)) {
+        return Gain { finding: Told::Excluded, reason: Some(reason), ..gain };
+    }
+    let Some(pair) = Pair::of(other, start, seed) else {
+        let reason = Some("too few samples for an interval".to_owned());
+        return Gain { reason, ..gain };
+    };
+    let at = |depth| Noise::at(&section.rows, depth, seed);
+    let noise = at(start.depth).or(at(other.depth));
+    let decision = pair.decide(noise);
+    Gain {
+        finding: told(decision.finding),
+        decided_by: Some(decision.by),
+        ratio: Some(pair.ratio),
+        p99_ratio: other.measured.ratio(&start.measured, p99, seed),
+        cpu_ratio: pair.cpu_ratio,
+        noise_floor: noise.throughput,
+        reason: reason(&decision, noise),
+        ..gain
+    }
+}
+
+fn told(finding: Finding) -> Told {
+    match finding {
+        Finding::UseIt => Told::Gain,
+        Finding::PureOverhead => Told::Loss,
+        Finding::NoDifference => Told::NoDifference,
+        Finding::CannotBeTold => Told::Inconclusive,
+    }
+}
+
+/// Why nothing may be said of a change, if so.
+fn reason(decision: &Decision, noise: Noise) -> Option<String> {
+    if decision.finding != Finding::CannotBeTold {
+        return None;
+    }
+    let noise_text = || {
+        let percent = noise.throughput.unwrap_or(0.0) * 100.0;
+        format!("the noise of {percent:.0} % hides a difference")
+    };
+    Some(decision.limits.first().cloned().unwrap_or_else(noise_text))
+}
+
+#[cfg(test)]
+mod tests;
