@@ -17,6 +17,23 @@ mod conform;
 
 use conform::conform;
 
+/// Prints every table, for tests that look at them.
+const VERBOSE: &str = "--verbose";
+
+/// What a reader has room for: lines, and characters in each.
+const SCREEN: (usize, usize) = (30, 80);
+
+/// Fails unless an output fits on a screen, but for what is said before anything is measured.
+#[track_caller]
+fn assert_is_a_screen(text: &str) {
+    let (header, screen) = text.split_once("\n\n").unwrap();
+    assert!(header.starts_with("test files in ") || header.contains(" samples in "), "{text}");
+    assert!(screen.lines().count() <= SCREEN.0, "{} lines:\n{screen}", screen.lines().count());
+    for line in text.lines() {
+        assert!(line.chars().count() <= SCREEN.1, "{}: {line}", line.chars().count());
+    }
+}
+
 /// Small enough for a test, large enough for a verdict.
 const SMALL: [&str; 8] = ["--size", "4m", "--duration", "40ms", "--repeats", "2", "--depth", "1,4"];
 
@@ -83,7 +100,7 @@ fn conforming(path: &Path) -> Value {
 #[test]
 fn a_run_prints_a_table_and_verdicts_and_writes_what_its_schema_says() {
     let directory = directory();
-    let mut arguments = vec!["read", "--json", "results.json", "--engines"];
+    let mut arguments = vec!["read", VERBOSE, "--json", "results.json", "--engines"];
     arguments.push("sync,threads,mmap,tokio,aio,uring,uring-registered-buffers");
     arguments.extend(SMALL);
     let output = run(directory.path(), &arguments);
@@ -98,6 +115,7 @@ fn a_run_prints_a_table_and_verdicts_and_writes_what_its_schema_says() {
         "depth 1: ",
         "depth 4: ",
         "excluded: mmap at depth 1: n/a",
+        "what a change gives, times today",
         "results: results.json",
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
@@ -126,11 +144,34 @@ fn a_run_prints_a_table_and_verdicts_and_writes_what_its_schema_says() {
     assert_eq!(refused["reason"], reason);
 }
 
+/// Without tables: the machine, an answer, and where the rest is.
+#[test]
+fn a_run_ends_with_a_screen() {
+    let directory = directory();
+    let deep = directory.path().join("d".repeat(60)).join("e".repeat(60));
+    fs::create_dir_all(&deep).unwrap();
+    let arguments =
+        ["read", "--engines", "sync,threads,mmap,uring", "--out", deep.to_str().unwrap()];
+    let output = run(directory.path(), &[&arguments[..], &SMALL].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert_is_a_screen(&text);
+    for part in
+        [", Linux ", "\nread: ", " results are excluded", "--verbose\nresults: …", "\nreport: …"]
+    {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    for part in ["p99", "vs sync", "every block read is verified", "\u{1b}"] {
+        assert!(!text.contains(part), "{part:?} is in:\n{text}");
+    }
+}
+
 #[test]
 fn chain_writes_syncs_reads_back_and_leaves_nothing() {
     let directory = directory();
     // Six samples stay below the time from which an unsteady row is excluded.
-    let mut arguments = vec!["chain", "--depth", "4", "--size", "1m", "--duration", "60ms"];
+    let mut arguments =
+        vec!["chain", VERBOSE, "--depth", "4", "--size", "1m", "--duration", "60ms"];
     arguments.extend(["--repeats", "2", "--sync", "fdatasync,dsync", "--json", "c.json"]);
     let output = run(directory.path(), &arguments);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -164,7 +205,8 @@ fn chain_writes_syncs_reads_back_and_leaves_nothing() {
 #[test]
 fn latency_tells_what_each_switch_costs() {
     let directory = directory();
-    let mut arguments = vec!["latency", "--size", "4m", "--duration", "60ms", "--repeats", "2"];
+    let mut arguments =
+        vec!["latency", VERBOSE, "--size", "4m", "--duration", "60ms", "--repeats", "2"];
     arguments.extend(["--cache", "warm", "--json", "l.json"]);
     let output = run(directory.path(), &arguments);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -189,7 +231,8 @@ fn latency_tells_what_each_switch_costs() {
 #[test]
 fn stat_compares_lengths_and_leaves_nothing() {
     let directory = directory();
-    let mut arguments = vec!["stat", "--files", "50", "--depth", "1,4", "--duration", "60ms"];
+    let mut arguments =
+        vec!["stat", VERBOSE, "--files", "50", "--depth", "1,4", "--duration", "60ms"];
     arguments.extend(["--repeats", "2", "--json", "s.json"]);
     let output = run(directory.path(), &arguments);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -208,7 +251,7 @@ fn stat_compares_lengths_and_leaves_nothing() {
 #[test]
 fn objects_verify_every_range_and_have_a_verdict_for_each_state_of_the_cache() {
     let directory = directory();
-    let mut arguments = vec!["objects", "--size", "8m", "--files", "2", "--block", "16k"];
+    let mut arguments = vec!["objects", VERBOSE, "--size", "8m", "--files", "2", "--block", "16k"];
     arguments.extend([
         "--depth",
         "1,2",
@@ -308,6 +351,7 @@ fn an_interrupted_suite_goes_on_to_its_end() {
     let answered: Vec<&str> =
         answers.iter().map(|answer| answer["workload"].as_str().unwrap()).collect();
     assert_eq!(answered, workloads, "{text}");
+    assert_is_a_screen(&text);
     for name in workloads {
         assert!(text.contains(&format!("\n{name}: ")), "{name}: {text}");
         assert!(after["gains"].as_array().unwrap().iter().any(|gain| gain["workload"] == name));
@@ -357,8 +401,18 @@ fn a_terminal_is_told_what_runs_and_how_long_it_will() {
 #[test]
 fn nop_compares_the_library_with_a_bare_ring() {
     let directory = directory();
-    let arguments =
-        ["nop", "--depth", "1,32", "--duration", "60ms", "--repeats", "2", "--json", "n.json"];
+    let arguments = [
+        "nop",
+        VERBOSE,
+        "--depth",
+        "1,32",
+        "--duration",
+        "60ms",
+        "--repeats",
+        "2",
+        "--json",
+        "n.json",
+    ];
     let output = run(directory.path(), &arguments);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
@@ -465,7 +519,8 @@ fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
     let right = format!("right={}", right.address);
     let wrong = format!("wrong={}", wrong.address);
     let elsewhere = format!("elsewhere={}", elsewhere.address);
-    let mut arguments = vec!["echo", "--engines", "tokio,blocking,node", "--target", &right];
+    let mut arguments =
+        vec!["echo", VERBOSE, "--engines", "tokio,blocking,node", "--target", &right];
     arguments.extend([
         "--target",
         &wrong,
@@ -487,7 +542,7 @@ fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
         "tokio (again)",
         "excluded: node at connections 4: running node: No such file",
         "excluded: wrong at connections 1: 1 connection failed: connection 0: echo wrong at byte 640 ",
-        "connections 1: cannot be told here",
+        "connections 1: inconclusive",
         "uring was not among the engines",
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
@@ -619,7 +674,7 @@ fn kept_files_are_used_again_and_go_with_the_next_run() {
 fn a_damaged_file_voids_and_says_which_block() {
     let directory = directory();
     let mut arguments = vec!["read", "--profile", "buffered", "--engines", "sync,uring"];
-    arguments.extend(["--keep", "--json", "r.json"]);
+    arguments.extend(["--keep", VERBOSE, "--json", "r.json"]);
     arguments.extend(SMALL);
     assert!(run(directory.path(), &arguments).status.success());
     let path = directory.path().join("ringwise-lab-data/buffered-000.data");
@@ -635,7 +690,7 @@ fn a_damaged_file_voids_and_says_which_block() {
     let results = fs::read_to_string(directory.path().join("r.json")).unwrap();
     let results: Value = serde_json::from_str(&results).unwrap();
     assert_eq!(results["results"][0]["void"], reason);
-    assert_eq!(results["verdicts"][0]["verdict"], "cannot be told here");
+    assert_eq!(results["verdicts"][0]["verdict"], "inconclusive");
 }
 
 #[test]
@@ -646,7 +701,7 @@ fn direct_reads_of_memory_are_refused_with_a_remedy() {
     };
     let results = self::directory();
     let out = results.path().to_str().unwrap();
-    let mut arguments = vec!["read", "--profile", "direct", "--out", out];
+    let mut arguments = vec!["read", VERBOSE, "--profile", "direct", "--out", out];
     arguments.extend(SMALL);
     let output = run(directory.path(), &arguments);
     let text = String::from_utf8(output.stdout.clone()).unwrap();
@@ -750,7 +805,7 @@ fn an_interrupted_run_goes_on_where_it_was() {
     let path = directory.path();
     let mut arguments = vec!["read", "--json", "r.json", "--engines", "sync,uring", "--depth", "1"];
     arguments.extend(["--profile", "buffered", "--size", "4m", "--duration", "50ms"]);
-    arguments.extend(["--repeats", "20"]);
+    arguments.extend(["--repeats", "20", VERBOSE]);
     let data = path.join("ringwise-lab-data/buffered-009.data");
     let child = measuring(lab(path, &arguments), &data);
     signal(&child, "INT");
@@ -825,7 +880,7 @@ fn a_run_that_is_killed_goes_on_from_the_sections_that_were_over() {
 #[test]
 fn a_check_of_the_lab_with_itself_counts_what_it_tells_apart() {
     let directory = directory();
-    let arguments = ["nop", "--depth", "32", "--reads", "20000", "--repeats", "2"];
+    let arguments = ["nop", VERBOSE, "--depth", "32", "--reads", "20000", "--repeats", "2"];
     let output = run(
         directory.path(),
         &[&arguments[..], &["--self-check", "2", "--json", "n.json"]].concat(),
@@ -944,7 +999,7 @@ fn a_bounded_cache_is_bounded_and_drawn() {
     let mut arguments = vec!["read", "--profile", "direct", "--cache", "bounded", "--size", "64m"];
     arguments.extend(["--engines", "mmap,uring", "--depth", "2,8", "--duration", "60ms"]);
     arguments.extend(["--repeats", "2", "--json", "r.json", "--heatmap", "maps"]);
-    arguments.extend(["--percentiles", "p50,p90,p99.99"]);
+    arguments.extend(["--percentiles", "p50,p90,p99.99", VERBOSE]);
     let mut command = lab(directory.path(), &arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let id = child.id();
@@ -1029,7 +1084,7 @@ fn a_signal_takes_the_memory_group_away() {
 #[test]
 fn a_reader_that_goes_away_ends_it_quietly() {
     let directory = directory();
-    let mut arguments = vec!["read", "--profile", "buffered", "--json", "r.json"];
+    let mut arguments = vec!["read", VERBOSE, "--profile", "buffered", "--json", "r.json"];
     arguments.extend(SMALL);
     let mut child = lab(directory.path(), &arguments)
         .stdout(Stdio::piped())

@@ -36,7 +36,8 @@ fn directory() -> tempfile::TempDir {
 #[test]
 fn programs_are_compared_in_three_figures_and_nothing_is_left() {
     let directory = directory();
-    let output = run(directory.path(), &["--sets", "32k,1m", "--engines", "ringwise,gnu"]);
+    let output =
+        run(directory.path(), &["--verbose", "--sets", "32k,1m", "--engines", "ringwise,gnu"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     for part in ["copy 32k, one file of 32k, warm", "copy 1m, one file of 1m, cold", "durable"] {
@@ -88,8 +89,18 @@ fn a_copy_that_fails_is_void_and_a_program_that_is_missing_is_said() {
     fs::write(programs.join("fcp"), script).unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(programs.join("fcp"), executable).unwrap();
-    let arguments =
-        ["copy", "--repeats", "1", "--json", "r.json", "--sets", "1k", "--cache", "warm"];
+    let arguments = [
+        "copy",
+        "--verbose",
+        "--repeats",
+        "1",
+        "--json",
+        "r.json",
+        "--sets",
+        "1k",
+        "--cache",
+        "warm",
+    ];
     let output = Command::new(env!("CARGO_BIN_EXE_ringwise"))
         .arg("lab")
         .args(arguments)

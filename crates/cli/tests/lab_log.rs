@@ -19,7 +19,7 @@ use conform::conform;
 
 fn run(directory: &Path, arguments: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-    command.args(["lab", "log"]).args(arguments.split_whitespace());
+    command.args(["lab", "log", "--verbose"]).args(arguments.split_whitespace());
     command.args(["--repeats", "2", "--json", "r.json"]).current_dir(directory).output().unwrap()
 }
 

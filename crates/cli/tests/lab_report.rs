@@ -232,6 +232,28 @@ fn a_browser_shows_the_page_by_day_by_night_and_on_a_phone() {
     }
 }
 
+/// How many stops a walk through the page has: the page keeps them as `stops`.
+fn stops(page: &mut keyboard::Page) -> u64 {
+    // Whatever can be followed, opened or scrolled, in the order of the text.
+    let all = "[...document.querySelectorAll('*')].filter(element => element.matches('a[href], button, summary') \
+               || (element.matches('.wide') && element.scrollWidth > element.clientWidth + 1 \
+               && ['auto', 'scroll'].includes(getComputedStyle(element).overflowX)))";
+    // What is folded takes part: it is unfolded on the way.
+    let fold = |is_open: bool| {
+        format!(
+            "document.querySelectorAll('details').forEach(fold => fold.open = {is_open}) === undefined"
+        )
+    };
+    assert_eq!(page.look(&fold(true)), true);
+    let count = page.look(&format!("(window.stops = {all}).length")).as_u64().unwrap();
+    assert_eq!(page.look(&fold(false)), true);
+    assert!(count >= 8, "{count} stops");
+    assert!(page.look("stops.filter(stop => stop.matches('button')).length").as_u64() >= Some(3));
+    assert!(page.look("stops.filter(stop => stop.matches('.wide')).length").as_u64() >= Some(1));
+    assert!(page.look("stops.filter(stop => stop.matches('summary')).length").as_u64() >= Some(6));
+    count
+}
+
 /// From the first link to the last region by the Tab key alone, each seen to have the focus; links are
 /// followed, details opened and wide tables scrolled by keys.
 #[test]
@@ -242,14 +264,7 @@ fn keys_alone_lead_through_the_page() {
     let directory = directory();
     measured(directory.path());
     let mut page = keyboard::Page::open(directory.path(), "r.html");
-    // Whatever can be followed, opened or scrolled, in the order of the text.
-    let all = "[...document.querySelectorAll('*')].filter(element => element.matches('a[href], button, summary') \
-               || (element.matches('.wide') && element.scrollWidth > element.clientWidth + 1 \
-               && ['auto', 'scroll'].includes(getComputedStyle(element).overflowX)))";
-    let count = page.look(&format!("(window.stops = {all}).length")).as_u64().unwrap();
-    assert!(count >= 8, "{count} stops");
-    assert!(page.look("stops.filter(stop => stop.matches('button')).length").as_u64() >= Some(3));
-    assert!(page.look("stops.filter(stop => stop.matches('.wide')).length").as_u64() >= Some(1));
+    let count = stops(&mut page);
     let mut at = 0;
     while at < count {
         page.press("Tab");

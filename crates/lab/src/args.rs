@@ -217,6 +217,10 @@ pub struct Args {
     /// Keep the test files for the next run
     #[arg(long)]
     pub keep: bool,
+
+    /// Print every table and verdict as soon as it is measured
+    #[arg(long)]
+    pub verbose: bool,
 }
 
 /// What to do in place of a measurement.

@@ -200,13 +200,13 @@ fn told(finding: Finding) -> Told {
         Finding::UseIt => Told::Gain,
         Finding::PureOverhead => Told::Loss,
         Finding::NoDifference => Told::NoDifference,
-        Finding::CannotBeTold => Told::Inconclusive,
+        Finding::Inconclusive => Told::Inconclusive,
     }
 }
 
 /// Why nothing may be said of a change, if so.
 fn reason(decision: &Decision, noise: Noise) -> Option<String> {
-    if decision.finding != Finding::CannotBeTold {
+    if decision.finding != Finding::Inconclusive {
         return None;
     }
     let noise_text = || {

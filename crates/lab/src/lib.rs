@@ -14,7 +14,8 @@
 //! [`schedule`], [`gates`], [`row`], [`verdict`], [`gain`], [`report`], [`workload`]. Beside them: [`heat`],
 //! which latencies came when, and `memory_group`, a bound for the page cache.
 //!
-//! Invariant: engines are compared only within one interleaved run and at equal depth.
+//! Invariant: engines are compared only within one interleaved run and at equal depth, but for the
+//! gain of a program that does one thing at a time, which is also that of more depth.
 //!
 //! It judges nothing that it has not measured in the same run, and it does not tune the machine.
 

@@ -5,12 +5,15 @@ pub mod compare;
 pub mod csv;
 pub mod figures;
 pub mod fio;
+mod gains;
 pub mod heatmap;
 pub mod json;
+pub mod lines;
 pub mod markdown;
 mod markup;
 pub mod page;
 pub mod saved;
+pub mod screen;
 pub mod table;
 
 use ringwise_measure::{device::Storage, environment::Environment, measurable::Measurable};

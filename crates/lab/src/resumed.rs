@@ -121,8 +121,11 @@ impl Resumed {
 
     /// How many samples a row had. None where it is not in the file.
     fn restore_row(&self, section: usize, row: &mut Row) -> Option<usize> {
+        // What an engine is for may change; the control is another row of the same engine.
+        let is_control = row.kind == RowKind::Control;
         let is_it = |own: &KeptRow| {
-            (own.section, own.role, own.depth) == (section, row.kind, row.depth)
+            (own.section, own.role == RowKind::Control, own.depth)
+                == (section, is_control, row.depth)
                 && own.engine == row.engine
         };
         let at = self.rows.iter().position(is_it)?;

@@ -21,7 +21,13 @@ use crate::{
     output::say,
     plan::Plan,
     progress::Progress,
-    report::{Report, heatmap, json, page, saved::Saved},
+    report::{
+        Report, heatmap, json,
+        lines::{WIDTH, with_path},
+        page,
+        saved::Saved,
+        screen,
+    },
     resumed::Resumed,
     sample::Instruments,
     schedule::Spare,
@@ -184,29 +190,42 @@ impl<'a> Run<'a> {
 
     fn write(&self, out: &mut dyn Write) -> Result<(), LabError> {
         let (report, path, suite) = (&self.report, &self.path, self.suite);
-        for answer in report.answers() {
-            say(out, &format!("{}: {}\n", answer.workload, answer.text()))?;
-        }
         json::write(path, &json::text(report))?;
-        draw(&suite.plan, &report.sections, suite.timing(&suite.workloads[0]), out)?;
-        let partial = match report.ended_by.as_deref() {
+        let saved = Saved::read(path)?;
+        let page = page_beside(path);
+        let written = json::write(&page, &page::text(std::slice::from_ref(&saved)));
+        let timing = suite.timing(&suite.workloads[0]);
+        let mut places: Vec<String> =
+            draw(&suite.plan, &report.sections, timing)?.into_iter().collect();
+        places.extend(self.places(&page));
+        say(out, &screen::text(&saved, &places))?;
+        written?;
+        if let Some(bytes) = report.written_bytes.filter(|_| suite.plan.is_verbose) {
+            let bytes = bytes_text(bytes);
+            say(out, &format!("written to the device meanwhile, by whomever: {bytes}\n"))?;
+        }
+        Ok(())
+    }
+
+    /// Where the results and the page are, and how to go on, a line each.
+    fn places(&self, page: &Path) -> Vec<String> {
+        let partial = match self.report.ended_by.as_deref() {
             None => "",
             Some("interrupted") => " (partial: interrupted)",
             Some(_) => " (partial: a failure ended the run)",
         };
-        let shown = |path: &Path| path.strip_prefix(".").unwrap_or(path).display().to_string();
-        say(out, &format!("results: {}{partial}\n", shown(path)))?;
-        let page = page_beside(path);
-        json::write(&page, &page::text(&[Saved::read(path)?]))?;
-        say(out, &format!("report: {}\n", shown(&page)))?;
-        if let Some(bytes) = report.written_bytes {
-            let bytes = bytes_text(bytes);
-            say(out, &format!("written to the device meanwhile, by whomever: {bytes}\n"))?;
+        let results = shown(&self.path);
+        let mut places = vec![
+            with_path("results: ", &results, partial),
+            with_path("report: ", &shown(page), ""),
+        ];
+        if !partial.is_empty() {
+            let whole = format!("go on with: ringwise lab --resume {results}");
+            let is_short = whole.chars().count() <= WIDTH;
+            let other = "go on with: ringwise lab --resume FILE, the results above".to_owned();
+            places.push(if is_short { whole } else { other });
         }
-        if report.ended_by.is_some() {
-            say(out, &format!("go on with: ringwise lab --resume {}\n", shown(path)))?;
-        }
-        Ok(())
+        places
     }
 
     /// The exit status of a run that came to its end.
@@ -247,19 +266,20 @@ fn page_beside(results: &Path) -> PathBuf {
     if page != results { page } else { results.with_extension("report.html") }
 }
 
-fn draw(
-    plan: &Plan,
-    sections: &[Section],
-    timing: Timing,
-    out: &mut dyn Write,
-) -> Result<(), LabError> {
-    let Some(directory) = &plan.heatmap else { return Ok(()) };
-    match heatmap::write(directory, sections, timing)? {
+/// A path as its user would type it.
+fn shown(path: &Path) -> String {
+    path.strip_prefix(".").unwrap_or(path).display().to_string()
+}
+
+/// Draws latencies over time if they are wanted, and says where they are.
+fn draw(plan: &Plan, sections: &[Section], timing: Timing) -> Result<Option<String>, LabError> {
+    let Some(directory) = &plan.heatmap else { return Ok(None) };
+    Ok(Some(match heatmap::write(directory, sections, timing)? {
         Some((index, count)) => {
-            let shown = index.strip_prefix(".").unwrap_or(&index).display();
             let beside = if count == 1 { "1 row".to_owned() } else { format!("{count} rows") };
-            say(out, &format!("heatmaps: {shown}, and a file for each of {beside} beside it\n"))
+            let beside = format!(", and a file for each of {beside} beside it");
+            with_path("heatmaps: ", &shown(&index), &beside)
         }
-        None => say(out, "heatmaps: none, since no row has a result that counts\n"),
-    }
+        None => "heatmaps: none, since no row has a result that counts".to_owned(),
+    }))
 }

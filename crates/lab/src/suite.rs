@@ -19,7 +19,7 @@ use crate::{
         Defaults, ExtentChoice, Plan,
         typed::{Typed, unknown, usage},
     },
-    report::{LeftOut, table},
+    report::{LeftOut, lines::all_wrapped, table},
     section::Section,
     workload::{
         self,
@@ -169,9 +169,14 @@ pub fn header(suite: &Suite, storage: &Storage, measurable: &Measurable) -> Stri
         );
     }
     measurable.missing().iter().for_each(|line| text += &format!("{line}\n"));
-    let needs = Needs::of(suite);
-    text += &format!(
-        "about {} in all, and up to {} more where intervals are wide",
+    text += &needs_text(&Needs::of(suite), plan, storage);
+    all_wrapped(&text, "  ") + "\n"
+}
+
+/// How long it takes, and the space that it needs.
+fn needs_text(needs: &Needs, plan: &Plan, storage: &Storage) -> String {
+    let mut text = format!(
+        "about {} in all, and up to {} more where intervals are wide\n",
         needs.time_text(),
         duration_text(plan.spare)
     );
@@ -179,17 +184,16 @@ pub fn header(suite: &Suite, storage: &Storage, measurable: &Measurable) -> Stri
         let free = storage.filesystem.known().map(|found| found.free_bytes);
         let are = free
             .map_or("not known how much is".to_owned(), |free| format!("{} are", bytes_text(free)));
-        text += &format!("; up to {} of test files, {are} free", bytes_text(needs.space_bytes));
+        text += &format!("up to {} of test files, {are} free\n", bytes_text(needs.space_bytes));
         if let Some(lack) = free.and_then(|free| needs.lack(free)) {
-            text += &format!("\nnot enough, unless they are there from an earlier run: {lack}");
+            text += &format!("not enough, unless they are there from an earlier run: {lack}\n");
         }
     }
-    text += "\n";
-    text + "\n"
+    text
 }
 
 /// Measures every workload, and hands each section that is over to `done`. What cannot run here is
-/// an error, or within the suite said and left out.
+/// an error, or left out of the suite.
 ///
 /// # Errors
 ///
@@ -208,7 +212,9 @@ pub fn measure(
             if !suite.plan.is_suite {
                 return Err(LabError::Failed(format!("{name} cannot run here: {reason}")));
             }
-            say(out, &format!("{name}: left out: {reason}\n\n"))?;
+            if suite.plan.is_verbose {
+                say(out, &format!("{name}: left out: {reason}\n\n"))?;
+            }
             continue;
         }
         let context = &Context { timing: suite.timing(planned), ..*context };
@@ -217,7 +223,8 @@ pub fn measure(
     Ok(())
 }
 
-/// Prints a section, and hands it to `done` if there is anything in it.
+/// Derives the gains of a section, prints it if that was asked for, and hands it to `done` if there is
+/// anything in it.
 fn keep(
     context: &Context<'_>,
     done: &mut dyn FnMut(Section),
@@ -239,7 +246,9 @@ fn keep(
         }
         let (percentiles, seed) = (&context.plan.percentiles, context.plan.seed);
         outcome.section.gains = gain::of(&outcome.section, seed);
-        say(out, &format!("{}\n", table::text(&outcome.section, percentiles, seed)))?;
+        if context.plan.is_verbose {
+            say(out, &format!("{}\n", table::text(&outcome.section, percentiles, seed)))?;
+        }
         done(outcome.section);
     }
     outcome.result

@@ -144,7 +144,7 @@ type Clauses<'a> = dyn Fn(&Row, &Row, Option<&Ratio>, bool) -> Vec<String> + 'a;
 fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdict {
     let cannot = |reason: String| Verdict {
         depth,
-        verdict: Finding::CannotBeTold,
+        verdict: Finding::Inconclusive,
         winner: None,
         rival: None,
         ratio: None,
@@ -174,7 +174,7 @@ fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdi
     let winner = match finding {
         Finding::UseIt => Some(subject.label()),
         Finding::PureOverhead => Some(rival.label()),
-        Finding::NoDifference | Finding::CannotBeTold => None,
+        Finding::NoDifference | Finding::Inconclusive => None,
     };
     let noise_floor = noise.throughput;
     let mut reason = limits;
@@ -361,7 +361,7 @@ mod tests {
         for (at, name) in [(0, "uring"), (1, "epoll")] {
             rows[at].measured.samples[0].client_bound = true;
             let bound = at_connections(&rows, 50, "request", 1);
-            assert_eq!((bound.verdict, &bound.winner), (Finding::CannotBeTold, &None));
+            assert_eq!((bound.verdict, &bound.winner), (Finding::Inconclusive, &None));
             let said =
                 format!("client-bound: the load was at its limit in 1 of 6 samples of {name}, ");
             assert!(bound.reason.starts_with(&said), "{}", bound.reason);
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(verdict_beside(equal, [0.10, 0.10]).verdict, Finding::NoDifference);
         for (shares, engine) in [([0.25, 0.05], "threads"), ([0.05, 0.25], "uring")] {
             let verdict = verdict_beside(equal, shares);
-            assert_eq!((verdict.verdict, &verdict.winner), (Finding::CannotBeTold, &None));
+            assert_eq!((verdict.verdict, &verdict.winner), (Finding::Inconclusive, &None));
             let told = format!("the lab's own time is 25 % of an operation of {engine}");
             assert!(verdict.reason.starts_with(&told), "{}", verdict.reason);
         }
@@ -437,7 +437,7 @@ mod tests {
                 row("uring", RowKind::Control, 32, Figures { ops_per_s: 80_000.0, ..uring }),
             ];
             let verdict = at(&rows, 32);
-            assert_eq!((verdict.verdict, &verdict.winner), (Finding::CannotBeTold, &None));
+            assert_eq!((verdict.verdict, &verdict.winner), (Finding::Inconclusive, &None));
             assert!(verdict.reason.contains("try more --repeats"), "{}", verdict.reason);
         }
     }
@@ -495,7 +495,7 @@ mod tests {
             (vec![uring(), short], "too few samples for an interval"),
         ] {
             let verdict = at(&rows, 32);
-            assert_eq!(verdict.verdict, Finding::CannotBeTold);
+            assert_eq!(verdict.verdict, Finding::Inconclusive);
             assert_eq!(verdict.reason, reason);
         }
     }

@@ -39,7 +39,7 @@ const FIELDS: [(&str, Field); 29] = [
     ("device_share", |row| row.device_share.into()),
     ("device_queue_depth", |row| row.device_queue_depth.into()),
     ("remarks", |row| row.remarks.join(", ").into()),
-    ("void", |row| row.void.clone().into()),
+    ("excluded", |row| row.void.clone().into()),
 ];
 
 /// The text, with a line of names first.
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!((of(4, "engine"), of(4, "ops_per_s")), ("uring".into(), "100000.0".into()));
         assert_eq!((of(4, "remarks"), of(4, "fsyncs_per_op")), ("say \"x\", y".into(), "1".into()));
         assert_eq!(of(3, "fsyncs_per_op"), "");
-        assert!(of(2, "void").starts_with("n/a"), "excluded rows are there too");
+        assert!(of(2, "excluded").starts_with("n/a"), "excluded rows are there too");
         assert_eq!(of(1, "measured"), "read direct random, 4k blocks, O_DIRECT");
     }
 }

@@ -1,11 +1,13 @@
-//! Saved results as Markdown, for an issue or a wiki: verdicts first, then each section's figures,
-//! its reasons and its excluded rows.
+//! Saved results as Markdown, for an issue or a wiki: answers first, then verdicts, then each section's
+//! figures, its gains, its reasons and its excluded rows.
 
 use std::fmt::Write;
 
 use super::{
     figures::{self, Cells},
+    gains,
     saved::{Saved, run_name},
+    screen::{self, Said},
 };
 use crate::verdict::interval_text;
 
@@ -34,11 +36,9 @@ fn one(out: &mut String, run: &Saved) {
         run.seed,
         plain(&run.version)
     );
+    answers(out, run);
     if !run.verdicts.is_empty() {
         out.push_str("\n## Verdicts\n\n");
-        for own in &run.answers {
-            let _ = writeln!(out, "- {}: {}", plain(&own.workload), plain(&own.text()));
-        }
         verdicts(out, run);
     }
     let missing = run.not_measurable();
@@ -52,6 +52,7 @@ fn one(out: &mut String, run: &Saved) {
             let _ = writeln!(out, "- {}", plain(note));
         }
         table(out, &figures::cells(run, index));
+        table(out, &gains::cells(&section.depth_is, run.gains(index)));
         for (what, reason) in figures::voids(run, index) {
             let _ = writeln!(out, "- excluded: {}: {}", plain(&what), plain(&reason));
         }
@@ -63,6 +64,23 @@ fn one(out: &mut String, run: &Saved) {
         for conclusion in section.conclusions() {
             let _ = writeln!(out, "- {}", plain(&conclusion));
         }
+    }
+}
+
+/// What the first screen says.
+fn answers(out: &mut String, run: &Saved) {
+    let said = screen::said(run);
+    if said.is_empty() {
+        return;
+    }
+    out.push_str("\n## What you would gain\n\n");
+    for Said { workload, text, loss, .. } in &said {
+        let loss = loss.as_ref().map_or_else(String::new, |loss| format!(" {loss}"));
+        let _ = writeln!(out, "- **{}**: {}", plain(workload), plain(&format!("{text}{loss}")));
+    }
+    out.push('\n');
+    for limit in screen::limits(run) {
+        let _ = writeln!(out, "- {}", plain(&limit));
     }
 }
 
@@ -117,7 +135,7 @@ mod tests {
         saved.results[2].engine = "a|b\n<c".to_owned();
         let text = text(std::slice::from_ref(&saved));
         for part in [
-            "\n- read: You use a thread pool with 32 reads in flight (O_DIRECT 4k): io_uring gives 1.25 ",
+            "\n- **read**: You use a thread pool with 32 reads in flight (O_DIRECT 4k): io_uring gives 1.25 ",
             "\n- iopoll: not measurable here: ",
             "| read direct random, 4k blocks, O_DIRECT | depth 32 | **use it** | 1.25 [1.25, 1.25] |",
             "| a\\|b &lt;c | 32 | 80 000 |",
@@ -128,8 +146,9 @@ mod tests {
         }
         let columns = |line: &str| line.replace("\\|", "").matches('|').count();
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
-        assert_eq!(lines.len(), 3 + 7);
-        assert!(lines[..3].iter().all(|line| columns(line) == columns(lines[0])));
-        assert!(lines[3..].iter().all(|line| columns(line) == columns(lines[3])), "{text}");
+        assert_eq!(lines.len(), 3 + 7 + 7);
+        for table in [&lines[..3], &lines[3..10], &lines[10..]] {
+            assert!(table.iter().all(|line| columns(line) == columns(table[0])), "{text}");
+        }
     }
 }

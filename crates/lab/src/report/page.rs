@@ -1,4 +1,4 @@
-//! The report as one HTML file: verdicts first, then each section with its charts and tables, the
+//! The report as one HTML file: the first screen, then each section with its charts and tables, the
 //! machines, and the method. It is drawn from saved results, of one run or of several beside each
 //! other.
 //!
@@ -56,18 +56,17 @@ pub fn text(runs: &[Saved]) -> String {
                 script { (PreEscaped(SCRIPT)) }
             }
             body {
-                a.skip href="#summary" { "To the verdicts" }
+                a.skip href="#summary" { "To the answers" }
                 header { h1 { (title) } @for index in 0..runs.len() { (heading(runs, index)) } }
-                nav aria-label="Contents" {
-                    ul {
-                        li { a href="#summary" { "Verdicts" } }
-                        @for topic in &topics { li { (topic.link()) } }
-                        li { a href="#machine" { "Machine" } }
-                        li { a href="#method" { "Method" } }
-                    }
-                }
                 main {
                     (summary::draw(runs, &topics))
+                    nav aria-label="Contents" {
+                        ul {
+                            @for topic in &topics { li { (topic.link()) } }
+                            li { a href="#machine" { "Machine" } }
+                            li { a href="#method" { "Method" } }
+                        }
+                    }
                     @for topic in &topics { (parts::draw(topic, runs.len(), &colors, &mut room)) }
                     (facts::draw(runs))
                 }

@@ -16,7 +16,7 @@ use crate::{
     error::LabError,
     gain::{Answer, Gain},
     heat::Heat,
-    verdict::{BreakEven, SwitchCost},
+    verdict::{BreakEven, Finding, SwitchCost},
 };
 
 /// A run of the lab.
@@ -362,6 +362,8 @@ impl Saved {
         let mut saved: Saved = serde_json::from_value(value)
             .map_err(|error| format!("is damaged or was changed by hand: {error}"))?;
         saved.results.iter_mut().for_each(|row| flatten(&mut row.others));
+        let earlier = saved.verdicts.iter_mut().filter(|one| one.verdict == EARLIER_INCONCLUSIVE);
+        earlier.for_each(|one| one.verdict = Finding::Inconclusive.to_string());
         let last = saved.sections.len();
         let places = saved.results.iter().map(|row| &row.place);
         let places = places.chain(saved.verdicts.iter().map(|verdict| &verdict.place));
@@ -434,6 +436,9 @@ pub fn run_name(runs: &[Saved], index: usize) -> String {
     let is_only = runs.iter().filter(|run| run.name == *name).count() == 1;
     if is_only { name.clone() } else { format!("{name} ({})", index + 1) }
 }
+
+/// What earlier versions of the program called an inconclusive verdict.
+const EARLIER_INCONCLUSIVE: &str = "cannot be told here";
 
 /// A workload's own figures may be in an object of their own: its fields are figures of the row.
 fn flatten(fields: &mut Map<String, Value>) {
@@ -516,6 +521,22 @@ mod tests {
         value["sections"].as_array_mut().unwrap().insert(0, other);
         let saved = Saved::parse(&value.to_string()).unwrap();
         assert_eq!((saved.rows(0).count(), saved.rows(1).count()), (0, 6));
+    }
+
+    /// Files of before have another word for it, a verdict on the machine, and neither gains nor answers.
+    #[test]
+    fn results_from_before_there_were_gains_are_read() {
+        let mut value: Value = serde_json::from_str(&saved_text()).unwrap();
+        value["verdicts"][0]["verdict"] = "cannot be told here".into();
+        let old = value.as_object_mut().unwrap();
+        for field in ["gains", "answers", "left_out"] {
+            assert!(old.remove(field).is_some(), "{field}");
+        }
+        let machine = serde_json::json!([{"of": "machine", "verdict": "use it", "reason": "x"}]);
+        old.insert("overall".to_owned(), machine);
+        let saved = Saved::parse(&value.to_string()).unwrap();
+        assert_eq!(saved.verdicts[0].verdict, "inconclusive");
+        assert!(saved.gains.is_empty() && saved.answers.is_empty() && saved.left_out.is_empty());
     }
 
     #[test]

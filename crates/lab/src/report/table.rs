@@ -6,7 +6,7 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table, presets};
 use ringwise_measure::{Percentiles, quantity::latency_text};
 
-use super::Section;
+use super::{Section, figures::Cells, gains};
 pub use crate::workload::columns::grouped;
 use crate::{
     plan::percentile::Percentile,
@@ -40,6 +40,10 @@ pub fn text(section: &Section, percentiles: &[Percentile], seed: u64) -> String 
         text.push_str("  * counted by the engine itself\n");
     }
     section.verdicts.iter().for_each(|verdict| text.push_str(&verdict_line(section, verdict)));
+    if !section.gains.is_empty() {
+        text.push_str("  what a change gives, times today\n");
+        text.push_str(&drawn(&gains::cells(noun, section.gains.iter())));
+    }
     if section.switches.is_empty() {
         section.pairings.iter().for_each(|pairing| text.push_str(&pairing_line(section, pairing)));
     }
@@ -110,6 +114,17 @@ fn rows(section: &Section, percentiles: &[Percentile], seed: u64) -> String {
     text
 }
 
+/// Cells in columns, those of text to the left.
+fn drawn(cells: &Cells) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(&cells.head);
+    for line in &cells.lines {
+        table.add_row(line);
+    }
+    table.lines().map(|line| format!("  {}\n", line.trim_end())).collect()
+}
+
 fn latency(row: &Row, pick: impl Fn(&Percentiles) -> u64) -> Option<String> {
     (row.measured.latency.count() > 0)
         .then(|| latency_text(pick(&row.measured.latency.percentiles()) as f64))
@@ -164,6 +179,13 @@ read direct random, 4k blocks, O_DIRECT
       6.7 times sync at depth 1, of which depth alone gives threads 5.3
       CPU per read 3.00 µs against 7.00 µs of threads, 0.43 [0.43, 0.43]
       system calls per read 1.00 against 1.00
+  what a change gives, times today
+   today    depth  change to                    finding   throughput         p99                CPU/op             reason
+   sync     1      uring at depth 32            gain      6.67 [6.67, 6.67]  4.85 [4.85, 4.85]  1.00 [1.00, 1.00]  -
+   sync     1      the best: uring at depth 32  gain      6.67 [6.67, 6.67]  4.85 [4.85, 4.85]  1.00 [1.00, 1.00]  -
+   mmap     1      the best: sync               excluded  -                  -                  -                  mmap: n/a: a mapping always goes through the page cache
+   threads  32     uring                        gain      1.25 [1.25, 1.25]  1.00 [1.00, 1.00]  0.43 [0.43, 0.43]  -
+   threads  32     the best: uring              gain      1.25 [1.25, 1.25]  1.00 [1.00, 1.00]  0.43 [0.43, 0.43]  -
   depth 32: uring is 1.25 [1.25, 1.25] times uring-registered-files, at 0.43 [0.43, 0.43] times its CPU per operation
 ";
         let text = text(&section(), &Percentile::DEFAULT, 1);
@@ -175,6 +197,7 @@ read direct random, 4k blocks, O_DIRECT
         let mut section = section();
         section.verdicts.clear();
         section.pairings.clear();
+        section.gains.clear();
         section.void_all("O_DIRECT on tmpfs refused");
         assert_eq!(
             text(&section, &Percentile::DEFAULT, 1),

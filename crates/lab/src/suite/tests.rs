@@ -26,7 +26,7 @@ fn without_a_ring(is_suite: bool) -> (String, Result<(), LabError>) {
     apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
     let args = Args { reads: Some("1000".into()), workload: Some("nop".into()), ..Args::default() };
     let mut suite = Suite::new(&args).unwrap();
-    suite.plan.is_suite = is_suite;
+    (suite.plan.is_suite, suite.plan.is_verbose) = (is_suite, true);
     let sources = Sources::below("/nonexistent");
     let context = Context {
         plan: &suite.plan,

@@ -1,12 +1,12 @@
 //! What a verdict consists of, and how two rows are compared.
 
 use ringwise_measure::statistics::{Ratio, noise_floor};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::row::{Row, RowKind, SampleFigures};
 
 /// What may be said of the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Finding {
     /// It is faster, or as fast with less CPU time.
     #[serde(rename = "use it")]
@@ -18,8 +18,8 @@ pub enum Finding {
     #[serde(rename = "no difference")]
     NoDifference,
     /// Something that a verdict needs is missing.
-    #[serde(rename = "cannot be told here")]
-    CannotBeTold,
+    #[serde(rename = "inconclusive")]
+    Inconclusive,
 }
 
 impl std::fmt::Display for Finding {
@@ -28,7 +28,7 @@ impl std::fmt::Display for Finding {
             Finding::UseIt => "use it",
             Finding::PureOverhead => "pure overhead",
             Finding::NoDifference => "no difference",
-            Finding::CannotBeTold => "cannot be told here",
+            Finding::Inconclusive => "inconclusive",
         })
     }
 }

@@ -134,7 +134,7 @@ impl<'a> Pair<'a> {
             limits.extend(harness_limits(candidate, base));
         }
         let finding = match decisive {
-            _ if is_hidden || !limits.is_empty() => Finding::CannotBeTold,
+            _ if is_hidden || !limits.is_empty() => Finding::Inconclusive,
             Comparison::Faster => Finding::UseIt,
             Comparison::Slower => Finding::PureOverhead,
             Comparison::NoDifference => Finding::NoDifference,

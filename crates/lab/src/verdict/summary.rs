@@ -25,7 +25,7 @@ impl BreakEven {
     /// None where fewer than two depths have a verdict.
     pub fn of(dimension: &'static str, verdicts: &[Verdict]) -> Option<BreakEven> {
         let mut told: Vec<&Verdict> =
-            verdicts.iter().filter(|verdict| verdict.verdict != Finding::CannotBeTold).collect();
+            verdicts.iter().filter(|verdict| verdict.verdict != Finding::Inconclusive).collect();
         told.sort_by_key(|verdict| verdict.depth);
         let (first, last) = (told.first()?.depth, told.last()?.depth);
         let lost = told.iter().rposition(|verdict| verdict.verdict == Finding::PureOverhead);
@@ -143,11 +143,11 @@ mod tests {
 
     #[test]
     fn the_break_even_is_where_it_wins_for_good() {
-        use Finding::{CannotBeTold, NoDifference, PureOverhead, UseIt};
+        use Finding::{Inconclusive, NoDifference, PureOverhead, UseIt};
         for (findings, from) in [
             (vec![PureOverhead, NoDifference, UseIt, UseIt], Some(4)),
             (vec![UseIt, PureOverhead, NoDifference, UseIt], Some(8)),
-            (vec![UseIt, NoDifference, CannotBeTold, UseIt], Some(1)),
+            (vec![UseIt, NoDifference, Inconclusive, UseIt], Some(1)),
             (vec![UseIt, UseIt, PureOverhead], None),
             (vec![NoDifference, NoDifference], None),
         ] {

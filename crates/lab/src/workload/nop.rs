@@ -169,7 +169,7 @@ fn verdict_at(section: &Section, batch: usize) -> Verdict {
         (own, bare, _) => {
             let voids = [own, bare].into_iter().flatten().find_map(|row| row.measured.void.clone());
             let reason = voids.unwrap_or_else(|| "too few samples for an interval".to_owned());
-            (Finding::CannotBeTold, None, reason)
+            (Finding::Inconclusive, None, reason)
         }
     };
     Verdict {

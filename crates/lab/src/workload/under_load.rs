@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(rows[0].measured.remarks, ["client-bound in 2 of 6 samples"]);
         assert!(rows[1].measured.remarks.is_empty());
         let verdict = verdict::at_connections(&rows, 50, "request", 1);
-        assert_eq!((verdict.verdict, verdict.winner), (verdict::Finding::CannotBeTold, None));
+        assert_eq!((verdict.verdict, verdict.winner), (verdict::Finding::Inconclusive, None));
         let clause = "client-bound: the load was at its limit in 2 of 6 samples of uring";
         assert!(verdict.reason.starts_with(clause), "{}", verdict.reason);
     }

@@ -3,7 +3,7 @@
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
-use super::topic::wide;
+use super::topic::{folded, wide};
 use crate::report::{
     figures::words,
     saved::{Saved, run_name},
@@ -15,11 +15,14 @@ type Facts = Vec<(String, String)>;
 /// Draws both.
 pub fn draw(runs: &[Saved]) -> Markup {
     html! {
-        section id="machine" { h2 { "Machine" } (table("Machine", runs, facts_of)) }
+        section id="machine" {
+            h2 { "Machine" }
+            (folded("What was found out about the machine", table("Machine", runs, facts_of)))
+        }
         section id="method" {
             h2 { "Method" }
             (PreEscaped(METHOD))
-            (table("Method in numbers", runs, method_of))
+            (folded("Method in numbers", table("Method in numbers", runs, method_of)))
         }
     }
 }

@@ -6,10 +6,11 @@ mod charts;
 
 use maud::{Markup, PreEscaped, html};
 
-use super::topic::{Colors, Topic, list, verdict_word, wide};
+use super::topic::{Colors, Topic, folded, list, verdict_word, wide};
 use crate::{
     report::{
         figures::{self, Cells},
+        gains,
         heatmap::{self, Recorded},
         saved::{Saved, SavedRow, SavedVerdict, run_name},
     },
@@ -44,13 +45,19 @@ fn one(run: &Saved, section: usize, colors: &Colors, room: &mut usize) -> Markup
     let verdicts = run.verdicts(section).map(|verdict| verdict_of(&own.depth_is, verdict));
     let void = |(what, reason)| html! { b { (what) } ": " (reason) };
     let voids = figures::voids(run, section).into_iter().map(void);
+    let verdicts: Vec<Markup> = verdicts.collect();
     html! {
         (notes(&own.notes))
         @if !charts.is_empty() { div.charts { @for chart in charts { (chart) } } }
-        (list("verdicts", "What it says", verdicts.collect()))
         (notes(&own.conclusions()))
-        @if own.switches.is_empty() { (notes(&pairings(run, section))) }
-        (table(&figures::cells(run, section)))
+        (table("What a change gives, times today", &gains::cells(&own.depth_is, run.gains(section))))
+        @if !verdicts.is_empty() {
+            (folded("Verdicts and their reasons", html! {
+                (list("verdicts", "", verdicts))
+                @if own.switches.is_empty() { (notes(&pairings(run, section))) }
+            }))
+        }
+        (table("Figures", &figures::cells(run, section)))
         (list("voids", "Excluded", voids.collect()))
         (details(run, section))
         (heatmaps(run, section, room))
@@ -96,13 +103,14 @@ fn pairings(run: &Saved, section: usize) -> Vec<String> {
         .collect()
 }
 
-fn table(cells: &Cells) -> Markup {
+/// A table, folded.
+fn table(heading: &str, cells: &Cells) -> Markup {
     if cells.lines.is_empty() {
         return Markup::default();
     }
-    wide(
+    let whole = wide(
         "wide",
-        "Figures",
+        heading,
         html! {
             table.figures {
                 thead { tr { @for name in &cells.head { th scope="col" { (name) } } } }
@@ -117,7 +125,8 @@ fn table(cells: &Cells) -> Markup {
                 }
             }
         },
-    )
+    );
+    folded(heading, whole)
 }
 
 /// What the engines said of themselves: the setup flags that the kernel granted.
@@ -129,10 +138,9 @@ fn details(run: &Saved, section: usize) -> Markup {
     }
     html! {
         @if !told.is_empty() {
-            details {
-                summary { "What the engines said of themselves" }
+            (folded("What the engines said of themselves", html! {
                 ul { @for (engine, detail) in told { li { b { (engine) } ": " (detail) } } }
-            }
+            }))
         }
     }
 }

@@ -1,14 +1,15 @@
-//! What the page begins with: how many verdicts of which kind, and each in a line.
+//! What the page begins with: the first screen, and folded below it every verdict in a line and what
+//! a programmer can do.
 
 use maud::{Markup, PreEscaped, html};
 use ringwise_measure::statistics::Ratio;
 
-use super::topic::{Topic, class, list, verdict_word, wide};
+use super::topic::{Topic, folded, list, verdict_word, wide};
 use crate::{
-    gain::Answer,
     report::{
         chart,
         saved::{Saved, SavedVerdict, run_name},
+        screen::{self, Said},
     },
     verdict::interval_text,
 };
@@ -18,43 +19,59 @@ const KINDS: [(&str, &str); 4] = [
     ("use it", "the ring is faster, or as fast with less CPU time"),
     ("pure overhead", "the ring is slower, or as fast with more CPU time"),
     ("no difference", "neither, within the noise"),
-    ("cannot be told here", "something that a verdict needs is missing"),
+    ("inconclusive", "something that a verdict needs is missing"),
 ];
 
 /// Draws it.
 pub fn draw(runs: &[Saved], topics: &[Topic<'_>]) -> Markup {
     let verdicts: Vec<&SavedVerdict> = runs.iter().flat_map(|run| &run.verdicts).collect();
-    let count = |kind: &str| verdicts.iter().filter(|verdict| verdict.verdict == kind).count();
-    let rows = || runs.iter().flat_map(|run| &run.results);
-    let voids = rows().filter(|row| row.void.is_some()).count();
     html! {
         section id="summary" tabindex="-1" {
-            h2 { "Verdicts" }
-            @for index in 0..runs.len() { (overall(runs, index)) }
-            ul.counts {
-                @for (kind, meaning) in KINDS {
-                    li class=(class(kind)) { b { (count(kind)) } " " (kind) small { (meaning) } }
-                }
+            h2 { "What you would gain" }
+            @for index in 0..runs.len() { (first_screen(runs, index)) }
+            @if !verdicts.is_empty() {
+                (folded("The ring beside the fastest other engine, at each depth", html! {
+                    (meanings())
+                    (table(runs, topics, &verdicts))
+                }))
             }
-            p {
-                (rows().count()) " results, of which " (voids)
-                " are excluded, each with its reason below."
-                @if runs.iter().any(|run| run.partial) {
-                    " A run is partial: what it had not come to is missing."
-                }
-            }
-            @if !verdicts.is_empty() { (table(runs, topics, &verdicts)) }
-            (list("advice", "Advice", topics.iter().filter_map(advice).collect()))
+            (list("advice", "More advice", topics.iter().filter_map(advice).collect()))
         }
     }
 }
 
-/// What a reader is told of each workload of a run.
-fn overall(runs: &[Saved], index: usize) -> Markup {
-    let line = |own: &Answer| html! { b { (own.workload) } " " (own.text()) };
-    let lines: Vec<Markup> = runs[index].answers.iter().map(line).collect();
-    let name = if runs.len() > 1 { run_name(runs, index) } else { String::new() };
-    list("overall", &name, lines)
+/// What a reader is told of each workload of a run, and what limits its machine.
+fn first_screen(runs: &[Saved], index: usize) -> Markup {
+    let run = &runs[index];
+    let said = screen::said(run);
+    let limits = screen::limits(run);
+    html! {
+        @if runs.len() > 1 { h3 { (run_name(runs, index)) } }
+        @if said.is_empty() {
+            p { "This file has no answers. An earlier version of the program wrote it, or nothing was measured." }
+        } @else {
+            dl.answers { @for own in &said { (answer(own)) } }
+        }
+        ul.limits {
+            @for limit in limits { li { (limit) } }
+            @if run.partial { li { "the run is partial: what it had not come to is missing" } }
+            li { "brackets are 95 % intervals; CPU is that of an operation" }
+        }
+    }
+}
+
+fn answer(own: &Said) -> Markup {
+    html! {
+        div {
+            dt { (own.workload) }
+            dd { (own.text) }
+            @if let Some(loss) = &own.loss { dd.loss { (loss) } }
+        }
+    }
+}
+
+fn meanings() -> Markup {
+    html! { ul.meanings { @for (kind, meaning) in KINDS { li { (verdict_word(kind)) " " (meaning) } } } }
 }
 
 /// From where on the ring wins, and what a programmer can do, by what was measured.

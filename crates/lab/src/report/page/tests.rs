@@ -22,11 +22,13 @@ fn parsed(page: &str) -> String {
 fn a_page_says_and_draws_what_was_measured() {
     let page = text(&[saved(|_| {})]);
     for part in [
-        "<li><b>read</b> You use a thread pool with 32 reads in flight (O_DIRECT 4k): io_uring gives 1.25 ",
+        "<div><dt>read</dt><dd>You use a thread pool with 32 reads in flight (O_DIRECT 4k): io_uring \
+         gives 1.25 ",
         "<th scope=\"row\">measurable iopoll</th><td>not measurable here: ",
-        "<b>1</b> use it",
-        "<b>0</b> pure overhead",
-        "6 results, of which 1 are excluded",
+        "<span class=\"verdict win\">use it</span> the ring is faster, or as fast with less CPU time",
+        "<li>1 of 6 results are excluded, 1 for this reason: n/a: a mapping always goes ",
+        "<summary>What a change gives, times today</summary>",
+        "the best: uring at depth 32",
         "1.25 [1.25, 1.25]",
         "keeps 32 requests in flight from one thread",
         "<b>mmap at depth 1</b>: n/a: a mapping always goes through the page cache",
@@ -127,6 +129,13 @@ fn what_results_hold_cannot_become_tags() {
         value["verdicts"][0]["reason"] = evil.into();
         value["verdicts"][0]["verdict"] = evil.into();
         value["verdicts"][0]["advice"] = evil.into();
+        for field in ["today", "place", "effect", "advice", "loss"] {
+            value["answers"][0][field] = evil.into();
+        }
+        value["left_out"] = serde_json::json!([{"workload": evil, "reason": evil}]);
+        for field in ["from", "today", "to", "reason"] {
+            value["gains"][0][field] = evil.into();
+        }
         value["environment"]["kernel"] = evil.into();
         value["environment"][evil] = evil.into();
         value["sections"][0]["advice"] = vec![evil].into();
@@ -169,7 +178,7 @@ fn runs_stand_beside_each_other() {
         "run (2)",
         "<tr class=\"differs\"><th scope=\"row\">kernel</th>",
         "partial: interrupted",
-        "A run is partial",
+        "the run is partial",
     ] {
         assert!(page.contains(part), "{part:?} is not in:\n{page}");
     }
@@ -192,6 +201,42 @@ fn sizes_of_blocks_are_a_curve() {
     assert!(page.contains("uring at 32k: 391"), "{page}");
 }
 
+/// The first screen is open and comes before everything that is folded; tables are all folded.
+#[test]
+fn answers_come_first_and_tables_are_folded() {
+    let page = text(&[saved(|_| {})]);
+    let body = parsed(&page);
+    let document = roxmltree::Document::parse(&body).unwrap();
+    let is = |name: &'static str| move |node: &roxmltree::Node<'_, '_>| node.has_tag_name(name);
+    let tables: Vec<roxmltree::Node<'_, '_>> = document.descendants().filter(is("table")).collect();
+    assert!(tables.len() >= 5, "verdicts, gains, figures, the machine, the method");
+    for table in tables {
+        let fold = table.ancestors().find(is("details")).expect("folded");
+        assert_eq!(fold.attribute("open"), None);
+        let summary = fold.first_element_child().filter(is("summary"));
+        assert!(summary.and_then(|own| own.text()).is_some_and(|text| !text.is_empty()));
+    }
+    let place = |part: &str| body.find(part).unwrap_or_else(|| panic!("{part}"));
+    assert!(place("<dl class=\"answers\">") < place("<details>"));
+    assert!(place("<dl class=\"answers\">") < place("<svg class=\"chart\""));
+}
+
+/// What was saved before there were answers has its charts and tables, and says why it has none.
+#[test]
+fn a_file_of_before_is_a_page_too() {
+    let page = text(&[saved(|value| {
+        for field in ["gains", "answers", "left_out"] {
+            value.as_object_mut().unwrap().remove(field);
+        }
+        value["verdicts"][0]["verdict"] = "cannot be told here".into();
+    })]);
+    for part in ["This file has no answers.", "verdict unknown\">inconclusive</span>", "Figures"] {
+        assert!(page.contains(part), "{part:?} is not in:\n{page}");
+    }
+    assert!(!page.contains("cannot be told here") && !page.contains("What a change gives"));
+    roxmltree::Document::parse(&parsed(&page)).unwrap();
+}
+
 #[test]
 fn nothing_measured_is_a_page_too() {
     let page = text(&[saved(|value| {
@@ -199,7 +244,7 @@ fn nothing_measured_is_a_page_too() {
             value[list] = Value::Array(Vec::new());
         }
     })]);
-    assert!(page.contains("0 results, of which 0 are excluded"));
+    assert!(page.contains("or nothing was measured"));
     roxmltree::Document::parse(&parsed(&page)).unwrap();
 }
 

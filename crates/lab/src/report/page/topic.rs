@@ -94,6 +94,11 @@ pub fn list(class: &str, heading: &str, items: Vec<Markup>) -> Markup {
     }
 }
 
+/// Something that is shown when it is asked for.
+pub fn folded(heading: &str, content: Markup) -> Markup {
+    html! { details { summary { (heading) } (content) } }
+}
+
 /// Something that scrolls by itself where it is wider than the page.
 pub fn wide(class: &str, label: &str, content: Markup) -> Markup {
     html! { div class=(class) tabindex="0" role="region" aria-label=(label) { (content) } }

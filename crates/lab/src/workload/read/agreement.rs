@@ -56,7 +56,7 @@ fn note(rows: &[Row], fio: &Row, seed: u64) -> Option<String> {
     let found = match (apart.is_empty(), unclear.is_empty()) {
         (false, _) => format!("differs from fio: {}", apart.join(", ")),
         (true, false) => {
-            format!("agrees with fio or not, which cannot be told of {}", unclear.join(", "))
+            format!("whether it agrees with fio is inconclusive of {}", unclear.join(", "))
         }
         (true, true) => {
             format!("agrees with fio within {:.0} % and the width of its bins", TOLERANCE * 100.0)
@@ -129,7 +129,7 @@ mod tests {
         let wobbling =
             Figures { ops_per_s: Figures::DIRECT.ops_per_s / 1.05, wobble: 0.2, ..Figures::DIRECT };
         let said = notes_of(wobbling);
-        assert!(said[0].contains("cannot be told of operations per second"), "{said:?}");
+        assert!(said[0].contains("inconclusive of operations per second"), "{said:?}");
     }
 
     #[test]
