@@ -9,16 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ringwise::Descriptor;
+use ringwise::{Descriptor, fs::is_local};
 use rustix::{
     fs::{CWD, Mode, OFlags, ResolveFlags, fstat, fsync, mkdirat, openat, openat2},
     io::Errno,
 };
 
-use crate::{
-    filesystem::{Mounted, is_local},
-    object,
-};
+use crate::{filesystem::Mounted, object};
 
 /// A directory that is searched for names, and is not read.
 pub(crate) const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);

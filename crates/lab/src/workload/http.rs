@@ -39,7 +39,7 @@ use self::{
 use super::{
     columns::{self, Column},
     cost::Samples,
-    facts::Facts,
+    facts::{Facts, Question, Target, start},
     form::{Context, Entry, Keep, Outcome, Workload, with_control},
     server::{self as process, Announced, Processors, Server, own},
     under_load::{self, UnderLoad},
@@ -57,7 +57,27 @@ use crate::{
 
 /// What the rest of the lab knows of this workload.
 pub static FACTS: Facts =
-    Facts { name: "http", depth_is: "connections", columns: COLUMNS, is_about_rings: true };
+    Facts { name: "http", depth_is: "connections", columns: COLUMNS, question: &QUESTION };
+
+/// What servers do today.
+static QUESTION: Question = Question {
+    operations: "requests",
+    alone: "one connection",
+    in_flight: "connections",
+    starts: &[start("tokio", "serve HTTP with hyper in tokio", "tokio", "")],
+    targets: &[
+        Target {
+            engine: "tokio+ringwise-files",
+            name: "tokio with ringwise's files",
+            remedy: "Keep tokio's sockets, and read files with ringwise::fs.",
+        },
+        Target {
+            engine: "ringwise",
+            name: "ringwise's sockets",
+            remedy: "Use ringwise::net with io_uring.",
+        },
+    ],
+};
 
 const COLUMNS: &[Column] = &[
     columns::RATE,
@@ -264,6 +284,7 @@ fn run(context: &Context<'_>, plan: &HttpPlan, bodies: Bodies, length_bytes: usi
     let length = size_text(length_bytes as u64);
     let title = format!("http, bodies of {length} from {cached}{bodies}, keep-alive, closed loop");
     let mut section = Section::new(&FACTS, title, Vec::new());
+    section.short = format!("{} from {bodies}", size_text(length_bytes as u64));
     section.place.block_bytes = length_bytes;
     section.place.cache = (bodies == Bodies::Files).then_some(Cache::Warm);
     section.place.own = BTreeMap::from([("bodies", json!(bodies))]);
