@@ -4,12 +4,13 @@
 //!
 //! 1. The reader starts from the most usual starting point of the workload, as its facts list them,
 //!    that was compared with the ring with a result.
-//! 2. The answer is the largest gain from there, over all sections and depths. A gain of throughput
-//!    goes before one of CPU time.
+//! 2. The answer is the largest gain from there, over all sections and depths: the one whose interval
+//!    is farthest from 1. A gain of throughput goes before one of CPU time.
 //! 3. Without a gain from the ring it is the gain from another row, or else the largest loss, or else
 //!    that there is no difference, or else why nothing may be said.
 //! 4. Beside it stands the largest loss of any starting point: where a reader keeps what there is.
 
+use ringwise_measure::statistics::Ratio;
 use serde::{Deserialize, Serialize};
 
 use super::{Column, Gain, Told, words::effect_text};
@@ -118,7 +119,8 @@ fn chosen<'a>(seen: &[Seen<'a>]) -> (Seen<'a>, Told, String) {
             && one.gain.column != Column::Best
     };
     let Some(usual) = seen.iter().filter(told).min_by_key(|one| rank(one)) else {
-        let inconclusive = seen.iter().find(|one| one.is(Told::Inconclusive));
+        let inconclusive = seen.iter().filter(|one| one.is(Told::Inconclusive));
+        let inconclusive = inconclusive.min_by_key(|one| rank(one));
         let one = *inconclusive.unwrap_or(&seen[0]);
         return (one, one.gain.finding, String::new());
     };
@@ -140,11 +142,12 @@ fn chosen<'a>(seen: &[Seen<'a>]) -> (Seen<'a>, Told, String) {
     (*usual, Told::NoDifference, "Change nothing.".to_owned())
 }
 
-/// The one that is farthest from no difference; those of throughput go before those of CPU time.
+/// The one whose interval is farthest from no difference, so that chance makes nothing large; those of
+/// throughput go before those of CPU time.
 fn largest<'a>(seen: impl Iterator<Item = Seen<'a>>) -> Option<Seen<'a>> {
     let size = |one: &Seen<'_>| {
-        let log = |ratio: Option<ringwise_measure::statistics::Ratio>| {
-            ratio.map_or(0.0, |ratio| ratio.mid.ln().abs())
+        let log = |ratio: Option<Ratio>| {
+            ratio.map_or(0.0, |own| own.low.ln().abs().min(own.high.ln().abs()))
         };
         match one.gain.decided_by {
             Some(Decisive::Throughput) => (1, log(one.gain.ratio)),

@@ -140,6 +140,25 @@ fn the_answer_starts_from_what_is_usual_and_names_where_to_keep_it() {
     );
 }
 
+/// A gain that may be chance is not larger than one that is sure, and says nothing before what is usual.
+#[test]
+fn the_largest_gain_is_the_one_that_is_surely_large() {
+    let wild = Figures { ops_per_s: 60_000.0, ..DIRECT };
+    let mut rows = direct();
+    rows.push(row("tokio", RowKind::Rival, 64, rate(20_000.0)));
+    rows.push(row("uring", RowKind::Subject, 64, wild));
+    let last = rows.last_mut().unwrap();
+    for sample in &mut last.measured.samples {
+        sample.ops_per_s *= [1.3, 1.0, 0.8][sample.block];
+    }
+    let section = section(&read::FACTS, "", rows);
+    let uring = section.gains.iter().find(|gain| gain.depth == 64).unwrap();
+    let Ratio { low, mid, .. } = uring.ratio.unwrap();
+    assert!(uring.finding == Told::Gain && low < 1.9 && mid > 2.1, "{uring:?}");
+    let answer = answers(std::slice::from_ref(&section)).remove(0);
+    assert!(answer.text().starts_with("You use tokio::fs with 32 reads in flight: "), "{answer:?}");
+}
+
 /// What an answer says where two engines differ by these figures of the ring beside `sync` and `threads`.
 fn told(sync: Figures, threads: Figures, ring: [Figures; 2]) -> (Told, String) {
     let rows = vec![

@@ -128,7 +128,11 @@ impl<'a> Pair<'a> {
         let is_hidden = by_throughput == Comparison::NoDifference
             && noise.throughput.is_some_and(|noise| noise > NOISE_MAX)
             && !is_per_core;
-        let mut limits = client_limits(candidate, base);
+        let mut limits = match (by, by_throughput) {
+            (Decisive::Throughput, Comparison::Faster) => client_limits(&[base]),
+            (Decisive::Throughput, Comparison::Slower) => client_limits(&[candidate]),
+            _ => client_limits(&[candidate, base]),
+        };
         // The lab's time is the same beside either: it hides a difference and turns none round.
         if decisive == Comparison::NoDifference {
             limits.extend(harness_limits(candidate, base));
@@ -143,10 +147,11 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Where the load was measured in place of a server: then nobody has won.
-pub(super) fn client_limits(one: &Row, other: &Row) -> Vec<String> {
-    let bound = |row: &&Row| row.measured.client_bound() > 0;
-    let of = |row: &Row| {
+/// Where the load was measured in place of a server, which could have served more. That hides a difference if the row
+/// is the slower one or as fast; the faster one would only be faster still.
+pub(super) fn client_limits(rows: &[&Row]) -> Vec<String> {
+    let bound = |row: &&&Row| row.measured.client_bound() > 0;
+    let of = |row: &&Row| {
         let (bound, all) = (row.measured.client_bound(), row.measured.samples.len());
         format!(
             "client-bound: the load was at its limit in {bound} of {all} samples of {}, which could \
@@ -154,7 +159,7 @@ pub(super) fn client_limits(one: &Row, other: &Row) -> Vec<String> {
             row.label()
         )
     };
-    [one, other].into_iter().filter(bound).map(of).collect()
+    rows.iter().filter(bound).map(of).collect()
 }
 
 /// Where the lab's own time is so much of an operation that it may be what is equal.
