@@ -207,9 +207,12 @@ fn a_seek_comes_after_one_that_was_dropped() {
             // The same words go on.
             drop(poll_immediate(Box::pin(cursor.seek(SeekFrom::End(-10)))).await);
             assert_eq!(cursor.seek(SeekFrom::End(-10)).await.unwrap(), 990, "{}", place.name);
-            // One that cannot be is told by the next.
-            drop(poll_immediate(Box::pin(cursor.seek(SeekFrom::End(-2000)))).await);
-            let told = cursor.seek(SeekFrom::Start(5)).await.unwrap_err();
+            // One that cannot be is told by the next, unless it was over at once.
+            let told = match poll_immediate(Box::pin(cursor.seek(SeekFrom::End(-2000)))).await {
+                Some(sought) => sought,
+                None => cursor.seek(SeekFrom::Start(5)).await,
+            };
+            let told = told.unwrap_err();
             assert_eq!(told.kind(), std::io::ErrorKind::InvalidInput, "{}", place.name);
             assert_eq!(cursor.seek(SeekFrom::Start(5)).await.unwrap(), 5, "{}", place.name);
         });

@@ -1,8 +1,11 @@
 //! What is told of each way to work today, and what is not.
 
+use ringwise_measure::statistics::Ratio;
+
 use super::*;
 use crate::{
     testing::{Figures, row},
+    verdict::Decisive,
     workload::{facts::Facts, read, stat},
 };
 
