@@ -196,7 +196,13 @@ fn chain_writes_syncs_reads_back_and_leaves_nothing() {
         let steps = if row["sync"] == "dsync" { 2.0 } else { 3.0 };
         let calls = row["syscalls_per_op"].as_f64().unwrap();
         match row["engine"].as_str().unwrap() {
-            "sync" | "threads" => assert!((steps..steps + 2.0).contains(&calls), "{row}"),
+            "sync" | "threads" => {
+                // The calls around a sample count too, and a busy disk has few pages in it.
+                let samples = row["samples"].as_array().unwrap();
+                let pages = samples.iter().map(|sample| sample["operations"].as_f64().unwrap());
+                let around = 40.0 / pages.fold(f64::INFINITY, f64::min);
+                assert!((steps..steps + 1.0 + around).contains(&calls), "{row}");
+            }
             _ => assert!(calls < steps, "{row}"),
         }
     }

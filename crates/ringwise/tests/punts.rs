@@ -1,7 +1,7 @@
 //! What a ring says of the kernel's worker threads, beside what the kernel counts. A file of its own,
 //! because the tests of one file share a process and would be counted too.
 
-use std::{collections::HashSet, fs};
+use std::{collections::HashSet, fs, path::PathBuf};
 
 use futures::executor::block_on;
 use ringwise::{
@@ -87,11 +87,18 @@ fn as_many_operations_went_to_workers_as_the_kernel_says() {
         tell("metadata by name", 1);
     });
     fs::write(EVENT, "0").unwrap();
+    others_have_no_workers(at("file"));
+}
+
+fn others_have_no_workers(file: PathBuf) {
     let classic = Local::builder().backend(BackendChoice::Classic).build_ring().unwrap();
     let simulated = Local::builder().simulation(&Simulation::new(1)).build_ring().unwrap();
-    for (ring, path) in [(classic, at("file")), (simulated, "/file".into())] {
+    for (ring, path) in [(classic, file), (simulated, "/file".into())] {
         block_on(async {
-            let file = File::open(&ring, path, options.create(true)).await.unwrap();
+            let file =
+                File::open(&ring, path, OpenOptions::new().read(true).write(true).create(true))
+                    .await
+                    .unwrap();
             file.sync_all().await.unwrap();
         });
         assert_eq!(ring.stats().local.worker_punts, 0);
