@@ -67,7 +67,7 @@
 //! - Operations on files that the simulation did not open (a pipe, a socket or a file of [`std`])
 //!   are real: they use classic syscalls. A program may mix both, but only its simulated part is
 //!   deterministic.
-//! - Only loops of the same simulation can use the [`Descriptor`](crate::Descriptor) of a simulated
+//! - Only loops of the same simulation can use the [`Descriptor`] of a simulated
 //!   file. To everything else it is a socket without a peer.
 //! - A [`Ring`](crate::Ring) on a simulation has a thread that waits for a real descriptor. There
 //!   the clock runs with real time, and the scheduler decides the order of submissions.
