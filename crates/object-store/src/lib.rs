@@ -34,7 +34,6 @@ mod filesystem;
 mod list;
 mod location;
 mod object;
-mod parts;
 mod read;
 mod root;
 mod staged;

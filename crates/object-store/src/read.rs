@@ -15,7 +15,11 @@ use futures_util::{
 use object_store::{
     Attributes, GetOptions, GetResult, GetResultPayload, ObjectMeta, Result, path::Path,
 };
-use ringwise::{ErrorKind, Ring, fs::File};
+use ringwise::{
+    ErrorKind, Ring,
+    fs::File,
+    parts::{self, PART_BYTES},
+};
 use rustix::fs::{OFlags, fcntl_setfl, fstat};
 
 use crate::{
@@ -23,7 +27,6 @@ use crate::{
     failure::{Failure, changed, failed, not_an_object},
     location::name,
     object,
-    parts::{self, PART_BYTES},
     root::Root,
     threads::blocking,
 };
@@ -159,9 +162,10 @@ impl Object {
     /// Reads a long range, all parts of it in flight together.
     async fn read_parts(&self, start: u64, len: usize) -> Result<Bytes, ringwise::Error> {
         let offsets = (start..).step_by(PART_BYTES);
-        let reads = parts::split(len).into_iter().zip(offsets).map(|(part, offset)| async move {
-            self.file.read_exact_at(part, offset).await.into_buffer()
-        });
+        let reads =
+            parts::split(len, 1).into_iter().zip(offsets).map(|(part, offset)| async move {
+                self.file.read_exact_at(part, offset).await.into_buffer()
+            });
         Ok(parts::join(try_join_all(reads).await?))
     }
 }

@@ -2,14 +2,15 @@
 
 use std::{io, ops::Range};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::try_join_all;
-use ringwise::{AlignedBuf, OwnedBuffer, fs::File};
+use ringwise::{
+    AlignedBuf, OwnedBuffer,
+    fs::File,
+    parts::{PART_BYTES, join, split},
+};
 
 use crate::cache::RingId;
-
-/// A longer range is read in parts of this length, all of them in flight together.
-const PART_BYTES: usize = 1 << 20;
 
 /// An open file.
 #[derive(Debug)]
@@ -61,12 +62,12 @@ impl Source {
             return Ok(self.file.read_exact_at(buffer, range.start).await.into_buffer()?.into());
         }
         drop(buffer);
-        let parts = split(len);
+        let parts = split(len, 1);
         let offsets = (range.start..).step_by(PART_BYTES);
         let reads = parts.into_iter().zip(offsets).map(|(part, offset)| async move {
             self.file.read_exact_at(part, offset).await.into_buffer()
         });
-        Ok(joined(try_join_all(reads).await?).freeze())
+        Ok(join(try_join_all(reads).await?))
     }
 
     /// Reads all blocks that a range touches, and gives the range out of them.
@@ -97,49 +98,4 @@ fn reserve(len: usize) -> io::Result<Vec<u8>> {
     let mut buffer = Vec::new();
     buffer.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
     Ok(buffer)
-}
-
-/// Allocates memory for so many bytes, at least one, in parts of [`PART_BYTES`] that lie behind each other.
-fn split(len: usize) -> Vec<BytesMut> {
-    let mut first = BytesMut::with_capacity(len);
-    if first.capacity() > len {
-        // A read would fill this too.
-        drop(first.split_off(len));
-    }
-    let starts = (0..len).step_by(PART_BYTES).skip(1);
-    // From the last to the first, since each is split off the rest.
-    let mut parts: Vec<_> = starts.rev().map(|start| first.split_off(start)).collect();
-    parts.push(first);
-    parts.reverse();
-    parts
-}
-
-/// Puts parts that lie behind each other together again.
-fn joined(parts: Vec<BytesMut>) -> BytesMut {
-    let mut parts = parts.into_iter();
-    let mut whole = parts.next().unwrap_or_default();
-    parts.for_each(|part| whole.unsplit(part));
-    whole
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_become_the_whole_again_without_a_copy() {
-        for len in [1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES, 3 * PART_BYTES + 7] {
-            let mut parts = split(len);
-            assert_eq!(parts.len(), len.div_ceil(PART_BYTES));
-            let start = parts[0].as_ptr();
-            for (number, part) in parts.iter_mut().enumerate() {
-                let capacity = part.capacity();
-                part.resize(capacity, number as u8);
-                assert_eq!(part.capacity(), capacity);
-            }
-            let whole = joined(parts);
-            assert_eq!((whole.len(), whole.as_ptr()), (len, start));
-            assert_eq!(usize::from(whole[len - 1]), (len - 1) / PART_BYTES);
-        }
-    }
 }

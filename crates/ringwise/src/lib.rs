@@ -85,6 +85,8 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(feature = "bytes")]
+pub mod parts;
 mod refusal;
 #[cfg_attr(not(all(target_os = "linux", target_pointer_width = "64")), allow(dead_code))]
 mod restriction;

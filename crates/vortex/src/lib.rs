@@ -43,7 +43,6 @@
 
 #![forbid(unsafe_code)]
 
-mod memory;
 mod source;
 
 pub use source::FileSource;

@@ -7,7 +7,11 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, poll_fn, try_join_all},
 };
-use ringwise::{OpenOptions, Ring, fs::File};
+use ringwise::{
+    OpenOptions, Ring,
+    fs::File,
+    parts::{PART_BYTES, join, split},
+};
 use rustix::{
     fs::{FileType, OFlags, Stat, fcntl_setfl, fstat},
     io::Errno,
@@ -19,8 +23,6 @@ use vortex_io::{
     CoalesceConfig, VortexReadAt,
     runtime::{Handle, JoinOutcome},
 };
-
-use crate::memory::{PART_BYTES, joined, split};
 
 /// As many as Vortex's own reader has. Those of 4 MiB are four reads in flight each.
 const CONCURRENCY: usize = 32;
@@ -157,7 +159,7 @@ impl FileSource {
             self.file.read_exact_at(part, offset).await.into_buffer()
         });
         match try_join_all(reads).await.map_err(io::Error::from) {
-            Ok(parts) => Ok(joined(parts)),
+            Ok(parts) => Ok(join(parts)),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(self.out_of_file(offset..offset.saturating_add(length as u64)))
             }

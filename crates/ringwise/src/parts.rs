@@ -1,15 +1,41 @@
-//! Memory for a read: with the alignment that Vortex asks for, and in parts that are in flight together.
+//! One buffer in parts that lie behind each other, so that several reads fill it at the same time.
 //!
-//! The parts become one piece again without a copy. This module reads nothing.
+//! Taking the buffer apart and putting it together again copies nothing. This module reads nothing.
+//!
+//! # Examples
+//!
+//! ```
+//! # futures::executor::block_on(async {
+//! use ringwise::{OpenOptions, Ring, fs::File, parts};
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("file");
+//! # std::fs::write(&path, vec![7; 3 << 20])?;
+//! let file = File::open(&Ring::new()?, &path, OpenOptions::new().read(true)).await?;
+//! let offsets = (0..).step_by(parts::PART_BYTES);
+//! let reads = parts::split(3 << 20, 1).into_iter().zip(offsets).map(|(part, offset)| {
+//!     let file = &file;
+//!     async move { file.read_exact_at(part, offset).await.into_buffer() }
+//! });
+//! let whole = parts::join(futures::future::try_join_all(reads).await?);
+//! assert_eq!(whole.len(), 3 << 20);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
 
 use bytes::{Bytes, BytesMut};
 
-/// A longer range is read in parts of this length.
-pub(crate) const PART_BYTES: usize = 1 << 20;
+/// The length of a part in bytes; the last one may be shorter.
+pub const PART_BYTES: usize = 1 << 20;
 
-/// Allocates memory for `len` bytes, at least one, at a multiple of `alignment`, a power of two. It is given
-/// in parts of [`PART_BYTES`] that lie behind each other.
-pub(crate) fn split(len: usize, alignment: usize) -> Vec<BytesMut> {
+/// Allocates memory for `len` bytes, at least one, at a multiple of `alignment`, in parts of [`PART_BYTES`]. Each is
+/// empty and has exactly its length of room, so that a read fills no more.
+///
+/// # Panics
+///
+/// If `alignment` is not a power of two. If there is no memory, the process ends.
+pub fn split(len: usize, alignment: usize) -> Vec<BytesMut> {
+    assert!(alignment.is_power_of_two(), "an alignment of {alignment}");
     let mut first = BytesMut::with_capacity(len + alignment - 1);
     let unaligned = first.as_ptr().align_offset(alignment);
     if unaligned > 0 {
@@ -27,8 +53,8 @@ pub(crate) fn split(len: usize, alignment: usize) -> Vec<BytesMut> {
     parts
 }
 
-/// Puts parts that lie behind each other together again.
-pub(crate) fn joined(parts: Vec<BytesMut>) -> Bytes {
+/// Puts parts together again that were filled.
+pub fn join(parts: Vec<BytesMut>) -> Bytes {
     let mut parts = parts.into_iter();
     let mut whole = parts.next().unwrap_or_default();
     parts.for_each(|part| whole.unsplit(part));
@@ -52,7 +78,7 @@ mod tests {
                     part.resize(capacity, number as u8);
                     assert_eq!(part.capacity(), capacity);
                 }
-                let whole = joined(parts);
+                let whole = join(parts);
                 assert_eq!((whole.len(), whole.as_ptr()), (len, start));
                 assert_eq!(usize::from(whole[len - 1]), (len - 1) / PART_BYTES);
             }
