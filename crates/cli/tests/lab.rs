@@ -14,8 +14,10 @@ use serde_json::Value;
 
 #[path = "schema/conform.rs"]
 mod conform;
+#[path = "schema/lab_results.rs"]
+mod lab_results;
 
-use conform::conform;
+use lab_results::conforming;
 
 /// Prints every table, for tests that look at them.
 const VERBOSE: &str = "--verbose";
@@ -83,18 +85,6 @@ fn error_line(output: &Output, status: i32) -> String {
 fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "skipped in CI: {reason}");
     println!("skipped: {reason}");
-}
-
-/// The results file, which is as its schema says.
-#[track_caller]
-fn conforming(path: &Path) -> Value {
-    let results: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(results["schema"], "ringwise.lab/1");
-    let schema =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schema/lab-1.json");
-    let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
-    conform(&results, &schema, &schema, "$");
-    results
 }
 
 #[test]
@@ -516,7 +506,6 @@ fn servers_left_by(lab: u32) -> Vec<String> {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one run, looked at from all sides")]
 fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
     let directory = directory();
     let servers = [("right", true), ("wrong", true), ("right", false)]
@@ -558,12 +547,7 @@ fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
     }
     let misplaced = "excluded: elsewhere at connections 4: it may run on processors ";
     assert!(text.contains(misplaced) && text.contains("pin it with taskset -acp "), "{text}");
-    let results = fs::read_to_string(directory.path().join("e.json")).unwrap();
-    let results: Value = serde_json::from_str(&results).unwrap();
-    let schema =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schema/lab-1.json");
-    let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
-    conform(&results, &schema, &schema, "$");
+    let results = conforming(&directory.path().join("e.json"));
     let rows = results["results"].as_array().unwrap();
     assert_eq!(rows.len(), 14);
     for row in rows.iter().filter(|row| row["void"].is_null()) {
@@ -1020,12 +1004,7 @@ fn a_bounded_cache_is_bounded_and_drawn() {
     }
     assert!(!text.contains("p99.9 "), "not asked for:\n{text}");
     assert_eq!(memory_groups(id), Vec::<PathBuf>::new());
-    let results = fs::read_to_string(directory.path().join("r.json")).unwrap();
-    let results: Value = serde_json::from_str(&results).unwrap();
-    let schema =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schema/lab-1.json");
-    let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
-    conform(&results, &schema, &schema, "$");
+    let results = conforming(&directory.path().join("r.json"));
     for row in results["results"].as_array().unwrap() {
         let is_mapped = row["engine"] == "mmap";
         assert_eq!(row["cache"], if is_mapped { "bounded" } else { "bypassed" }, "{row}");

@@ -10,8 +10,10 @@ use serde_json::Value;
 
 #[path = "schema/conform.rs"]
 mod conform;
+#[path = "schema/lab_results.rs"]
+mod lab_results;
 
-use conform::conform;
+use lab_results::conforming;
 
 fn run(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
@@ -20,13 +22,7 @@ fn run(directory: &Path, arguments: &[&str]) -> Output {
 }
 
 fn results(directory: &Path) -> Value {
-    let results = fs::read_to_string(directory.join("r.json")).unwrap();
-    let results: Value = serde_json::from_str(&results).unwrap();
-    let schema =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schema/lab-1.json");
-    let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
-    conform(&results, &schema, &schema, "$");
-    results
+    conforming(&directory.join("r.json"))
 }
 
 fn directory() -> tempfile::TempDir {

@@ -14,8 +14,10 @@ use serde_json::Value;
 
 #[path = "schema/conform.rs"]
 mod conform;
+#[path = "schema/lab_results.rs"]
+mod lab_results;
 
-use conform::conform;
+use lab_results::conforming;
 
 const FILE_BYTES: u64 = 64 << 10;
 
@@ -44,13 +46,7 @@ fn names(directory: &Path) -> Vec<String> {
 
 #[track_caller]
 fn results(directory: &Path) -> Value {
-    let results = fs::read_to_string(directory.join("h.json")).unwrap();
-    let results: Value = serde_json::from_str(&results).unwrap();
-    let schema =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schema/lab-1.json");
-    let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
-    conform(&results, &schema, &schema, "$");
-    results
+    conforming(&directory.join("h.json"))
 }
 
 /// The text of a run that went well.

@@ -14,8 +14,10 @@ use serde_json::Value;
 
 #[path = "schema/conform.rs"]
 mod conform;
+#[path = "schema/lab_results.rs"]
+mod lab_results;
 
-use conform::conform;
+use lab_results::conforming;
 
 fn run(directory: &Path, arguments: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
@@ -29,11 +31,7 @@ fn good(directory: &Path, arguments: &str) -> (String, Value) {
     let output = run(directory, arguments);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let results = fs::read_to_string(directory.join("r.json")).unwrap();
-    let results: Value = serde_json::from_str(&results).unwrap();
-    let schema = include_str!("../../../docs/reference/schema/lab-1.json");
-    let schema: Value = serde_json::from_str(schema).unwrap();
-    conform(&results, &schema, &schema, "$");
+    let results = conforming(&directory.join("r.json"));
     let mut left: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     left.sort();
