@@ -2,6 +2,8 @@
 
 use std::{fmt, net::SocketAddr};
 
+use ringwise_measure::quantity::parse_size;
+
 use super::scale::Scale;
 use crate::{args::Args, error::LabError};
 
@@ -111,4 +113,16 @@ pub(crate) fn add_targets<T: fmt::Display>(
 /// Reads numbers of connections.
 pub(crate) fn connections(text: &str, most: u64) -> Result<Vec<usize>, LabError> {
     list(text, |item| Ok(number("--connections", Some(item), 1, most)?.unwrap_or(1) as usize))
+}
+
+/// The longest message, body or line.
+const LENGTH_MAX: u64 = 16 << 20;
+
+/// Reads the length of a message, a body or a line, in bytes.
+pub(crate) fn length(text: &str, least: u64) -> Result<usize, LabError> {
+    match parse_size(text) {
+        Ok(bytes) if (least..=LENGTH_MAX).contains(&bytes) => Ok(bytes as usize),
+        Ok(_) => Err(usage("--length", format_args!("{text}: expected {least} to 16m"))),
+        Err(error) => Err(usage("--length", error)),
+    }
 }

@@ -284,7 +284,7 @@ fn run(context: &Context<'_>, plan: &HttpPlan, bodies: Bodies, length_bytes: usi
     let length = size_text(length_bytes as u64);
     let title = format!("http, bodies of {length} from {cached}{bodies}, keep-alive, closed loop");
     let mut section = Section::new(&FACTS, title, Vec::new());
-    section.short = format!("{} from {bodies}", size_text(length_bytes as u64));
+    section.short = format!("{length} from {bodies}");
     section.place.block_bytes = length_bytes;
     section.place.cache = (bodies == Bodies::Files).then_some(Cache::Warm);
     section.place.own = BTreeMap::from([("bodies", json!(bodies))]);

@@ -2,18 +2,14 @@
 
 use std::{fmt, net::SocketAddr};
 
-use ringwise_measure::quantity::parse_size;
-
 use crate::{
     args::Args,
     error::LabError,
-    plan::typed::{add_targets, connections, list, unknown, usage},
+    plan::typed::{add_targets, connections, length, list, unknown},
 };
 
 /// The most connections at a time.
 const CONNECTIONS_MAX: u64 = 100_000;
-/// The longest message.
-const LENGTH_MAX: u64 = 16 << 20;
 
 /// What `echo` compares.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -128,11 +124,7 @@ impl EchoPlan {
         Ok(EchoPlan {
             servers,
             connections: connections(counts, CONNECTIONS_MAX)?,
-            lengths: list(lengths, |text| match parse_size(text) {
-                Ok(bytes @ 1..=LENGTH_MAX) => Ok(bytes as usize),
-                Ok(_) => Err(usage("--length", format_args!("{text}: expected 1 to 16m"))),
-                Err(error) => Err(usage("--length", error)),
-            })?,
+            lengths: list(lengths, |text| length(text, 1))?,
         })
     }
 }

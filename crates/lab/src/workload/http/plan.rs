@@ -2,21 +2,18 @@
 
 use std::fmt;
 
-use ringwise_measure::quantity::parse_size;
 use serde::Serialize;
 
 use crate::{
     args::Args,
     error::LabError,
-    plan::typed::{connections, list, unknown, usage},
+    plan::typed::{connections, length, list, unknown, usage},
     row::RowKind,
 };
 
 /// The most connections at a time. A server has as many sockets and as many open files, and most systems
 /// limit a process to 1024 descriptors.
 const CONNECTIONS_MAX: u64 = 256;
-/// The longest body.
-const LENGTH_MAX: u64 = 16 << 20;
 
 /// What `http` compares.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,11 +134,7 @@ impl HttpPlan {
             servers,
             bodies,
             connections: connections(counts, CONNECTIONS_MAX)?,
-            lengths: list(lengths, |text| match parse_size(text) {
-                Ok(bytes @ 1..=LENGTH_MAX) => Ok(bytes as usize),
-                Ok(_) => Err(usage("--length", format_args!("{text}: expected 1 to 16m"))),
-                Err(error) => Err(usage("--length", error)),
-            })?,
+            lengths: list(lengths, |text| length(text, 1))?,
         };
         match plan.bodies.iter().find(|&&bodies| plan.contestants(bodies).is_empty()) {
             Some(bodies) => {

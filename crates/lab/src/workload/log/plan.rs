@@ -2,7 +2,6 @@
 
 use std::{fmt, net::SocketAddr};
 
-use ringwise_measure::quantity::parse_size;
 use serde::Serialize;
 
 use crate::{
@@ -10,15 +9,14 @@ use crate::{
     error::LabError,
     plan::{
         scale::Scale,
-        typed::{add_targets, connections, list, number, unknown, usage},
+        typed::{add_targets, connections, length, list, number, unknown},
     },
 };
 
 /// The most connections at a time.
 const CONNECTIONS_MAX: u64 = 99_999;
-/// The shortest and the longest line that the load can make.
+/// The shortest line that the load can make.
 const LENGTH_MIN: u64 = 40;
-const LENGTH_MAX: u64 = 16 << 20;
 const RATE_MAX: u64 = 100_000_000;
 
 /// What `log` compares.
@@ -295,17 +293,7 @@ impl LogPlan {
             "max" => Ok(None),
             _ => number("--rate", Some(text), 1, RATE_MAX),
         })?;
-        let length = args.length.as_deref().unwrap_or("150");
-        let line_bytes = match parse_size(length) {
-            Ok(bytes @ LENGTH_MIN..=LENGTH_MAX) => bytes as usize,
-            Ok(_) => {
-                return Err(usage(
-                    "--length",
-                    format_args!("{length}: expected {LENGTH_MIN} to 16m"),
-                ));
-            }
-            Err(error) => return Err(usage("--length", error)),
-        };
+        let line_bytes = length(args.length.as_deref().unwrap_or("150"), LENGTH_MIN)?;
         let mut groups = Vec::new();
         for transport in list(transports, Transport::parse)? {
             for guarantee in list(guarantees, Guarantee::parse)? {
