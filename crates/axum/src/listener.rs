@@ -17,8 +17,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Accepts the connections of a ring's TCP listener for [`axum::serve()`].
 ///
 /// If an accept fails because descriptors or memory are short, or because a rule of the machine forbids it, it
-/// reports an error to `tracing`, waits for a second and accepts again, as axum's own listeners do. If the ring was shut down, it waits forever, so
-/// that axum can still end gracefully.
+/// reports an error to `tracing`, waits for a second and accepts again, as axum's own listeners do. If the ring
+/// was shut down, it waits forever, so that axum can still end gracefully.
 ///
 /// # Cancel safety
 ///

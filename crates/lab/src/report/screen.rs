@@ -1,9 +1,8 @@
 //! The first screen: what a reader sees at the end of a run, and what the page begins with. The
 //! machine, an answer for each workload, and what limits this machine, each in a line or two.
 //!
-//! On a terminal it has at most 30 lines of 80 characters and no
-//! colours, so that it reads the same in a file. Losses are shown as far as there is room; the page
-//! has all. It is drawn from saved results and measures nothing.
+//! On a terminal it has at most 30 lines of 80 characters and no colours, so that it reads the same in
+//! a file. Losses are shown as far as there is room; the page has all. It is drawn from saved results and measures nothing.
 
 use super::{
     lines::{WIDTH, cut, wrapped_within},
