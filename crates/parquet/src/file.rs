@@ -20,6 +20,7 @@ use parquet::{
 use ringwise::Ring;
 
 use crate::{
+    ahead::{ReadAhead, Taken, tell_wait},
     cache::MetadataCache,
     error::{Error, with_path},
     indexes::Indexes,
@@ -40,9 +41,12 @@ const FOOTER_BYTES: usize = 64 << 10;
 ///
 /// # Reads
 ///
-/// All ranges of [`get_byte_ranges`](AsyncFileReader::get_byte_ranges) are in flight at the same time, and so
-/// are the parts of 1 MiB of a longer range. Ranges that overlap or are near each other become one read (see
-/// [`ParquetFileOptions::gap`]). If the page cache has the data, the thread that polls copies it from there.
+/// All ranges of [`get_byte_ranges`](AsyncFileReader::get_byte_ranges) are in flight at the same time. Ranges that
+/// overlap or are near each other become one read (see [`ParquetFileOptions::gap`]). A long direct read is made in parts
+/// of 1 MiB that are in flight together. If the page cache has the data, the thread that polls copies it from there.
+///
+/// While the program decodes a row group, the columns of the next one are read (see
+/// [`ParquetFileOptions::read_ahead`]).
 ///
 /// # A file that changes
 ///
@@ -59,7 +63,7 @@ const FOOTER_BYTES: usize = 64 << 10;
 ///
 /// # Cancel safety
 ///
-/// Every future may be dropped. Its reads are then cancelled.
+/// Every future may be dropped. Its reads are then cancelled, and what was read ahead is dropped.
 ///
 /// # Examples
 ///
@@ -79,11 +83,12 @@ const FOOTER_BYTES: usize = 64 << 10;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ParquetFile {
     shared: Arc<Shared>,
     /// The version that this handle reads.
     version: Version,
+    ahead: ReadAhead,
 }
 
 #[derive(Debug)]
@@ -97,6 +102,8 @@ struct Shared {
 pub(crate) struct Setting {
     pub(crate) path: PathBuf,
     pub(crate) gap_bytes: u64,
+    /// The most that a handle reads ahead.
+    pub(crate) ahead_bytes_max: u64,
     pub(crate) cache: MetadataCache,
 }
 
@@ -115,7 +122,11 @@ impl ParquetFile {
     }
 
     pub(crate) fn new(source: Source, version: Version, setting: Setting) -> ParquetFile {
-        ParquetFile { shared: Arc::new(Shared { source, setting }), version }
+        ParquetFile::of(Arc::new(Shared { source, setting }), version)
+    }
+
+    fn of(shared: Arc<Shared>, version: Version) -> ParquetFile {
+        ParquetFile { shared, version, ahead: ReadAhead::default() }
     }
 
     /// The path that the file was opened by.
@@ -132,6 +143,19 @@ impl ParquetFile {
     /// The cache that keeps the metadata of this file.
     pub fn cache(&self) -> &MetadataCache {
         &self.shared.setting.cache
+    }
+
+    /// Reads ranges that the program asks for, and begins to read those that it will probably ask for next.
+    async fn read_request(&mut self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, Error> {
+        let Taken { mut first, waited } = self.ahead.take(ranges).await?;
+        let (rest, waited_now) = tell_wait(self.read_ranges(&ranges[first.len()..])).await;
+        first.append(&mut rest?);
+        let next = self.ahead.next(ranges, self.shared.setting.ahead_bytes_max);
+        if (waited || waited_now) && !next.is_empty() {
+            let (file, ranges) = (self.clone(), next.clone());
+            self.ahead.begin(next, async move { file.read_ranges(&ranges).await }.boxed());
+        }
+        Ok(first)
     }
 
     async fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, Error> {
@@ -194,6 +218,13 @@ impl ParquetFile {
     }
 }
 
+/// A clone has not read ahead.
+impl Clone for ParquetFile {
+    fn clone(&self) -> ParquetFile {
+        ParquetFile::of(self.shared.clone(), self.version)
+    }
+}
+
 impl AsyncFileReader for ParquetFile {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
         async move {
@@ -207,7 +238,7 @@ impl AsyncFileReader for ParquetFile {
         &mut self,
         ranges: Vec<Range<u64>>,
     ) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
-        async move { self.read_ranges(&ranges).await.map_err(ParquetError::from) }.boxed()
+        async move { self.read_request(&ranges).await.map_err(ParquetError::from) }.boxed()
     }
 
     fn get_metadata<'a>(
@@ -216,12 +247,13 @@ impl AsyncFileReader for ParquetFile {
     ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
         async move {
             let version = self.current_version()?;
-            let file = ParquetFile { version, ..self.clone() };
+            let file = ParquetFile::of(self.shared.clone(), version);
             let load = || file.clone().load(options.cloned()).boxed();
             let ring = self.shared.source.ring();
             let metadata = self.cache().get((version, ring), Indexes::of(options), load).await?;
             // Only now, so that ranges of the metadata from before are never read from the new file.
             self.version = version;
+            self.ahead.learn(&metadata);
             Ok(metadata)
         }
         .boxed()

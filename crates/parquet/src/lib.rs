@@ -49,6 +49,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod cache;
 mod error;
 mod file;

@@ -20,6 +20,9 @@ use crate::{
 /// 72 KiB one of 128 KiB took 1.55 times as much.
 const GAP_BYTES: u64 = 32 << 10;
 
+/// Bounds the memory that a handle needs beside what its program decodes.
+const AHEAD_BYTES_MAX: u64 = 32 << 20;
+
 /// How Parquet files are opened and read.
 ///
 /// # Examples
@@ -43,12 +46,18 @@ const GAP_BYTES: u64 = 32 << 10;
 pub struct ParquetFileOptions {
     direct: bool,
     gap_bytes: u64,
+    ahead_bytes_max: u64,
     cache: Option<MetadataCache>,
 }
 
 impl Default for ParquetFileOptions {
     fn default() -> ParquetFileOptions {
-        ParquetFileOptions { direct: false, gap_bytes: GAP_BYTES, cache: None }
+        ParquetFileOptions {
+            direct: false,
+            gap_bytes: GAP_BYTES,
+            ahead_bytes_max: AHEAD_BYTES_MAX,
+            cache: None,
+        }
     }
 }
 
@@ -70,10 +79,19 @@ impl ParquetFileOptions {
     /// Sets how far apart two ranges of a request may be to become one read, in bytes. The bytes between them are
     /// read too. 32 KiB unless set.
     ///
-    /// Ranges that do not overlap become one read only if it is not longer than 1 MiB. The parts of one read share
-    /// its memory, which is freed with the last of them.
+    /// The ranges of one read share its memory, which is freed with the last of them.
     pub fn gap(mut self, bytes: u64) -> Self {
         self.gap_bytes = bytes;
+        self
+    }
+
+    /// Sets how much a handle reads ahead at most, in bytes. Nothing is read ahead with 0. 32 MiB unless set.
+    ///
+    /// While the program decodes whole columns of a row group, the same columns of the next one are read. This begins
+    /// after a request for the first row group, or after requests for two in a row, if the page cache did not have
+    /// all of the data.
+    pub fn read_ahead(mut self, bytes_max: u64) -> Self {
+        self.ahead_bytes_max = bytes_max;
         self
     }
 
@@ -103,7 +121,12 @@ impl ParquetFileOptions {
             true => Source::direct(file).await.map_err(|error| Error::os(path, None, error))?,
         };
         let cache = self.cache.clone().unwrap_or_else(|| MetadataCache::new(1));
-        let setting = Setting { path: path.to_owned(), gap_bytes: self.gap_bytes, cache };
+        let setting = Setting {
+            path: path.to_owned(),
+            gap_bytes: self.gap_bytes,
+            ahead_bytes_max: self.ahead_bytes_max,
+            cache,
+        };
         Ok(ParquetFile::new(source, version, setting))
     }
 

@@ -4,35 +4,21 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-/// Ranges that do not overlap become one read only up to this length, so that a part does not keep much more
-/// memory than its own.
-const JOINED_BYTES_MAX: u64 = 1 << 20;
-
 /// Returns the ranges to read, in their order in the file. Those that overlap are one, and so are those that
-/// are at most `gap` bytes apart and short together. Empty ranges are left out.
+/// are at most `gap` bytes apart. Empty ranges are left out.
 pub(crate) fn join(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
     let mut sorted: Vec<_> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
     sorted.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
     for range in sorted {
         match joined.last_mut() {
-            Some(last) if overlap(last, &range) || are_near(last, &range, gap) => {
+            Some(last) if range.start < last.end || range.start - last.end <= gap => {
                 last.end = last.end.max(range.end);
             }
             _ => joined.push(range),
         }
     }
     joined
-}
-
-/// Whether a range begins within another that begins no later.
-fn overlap(first: &Range<u64>, second: &Range<u64>) -> bool {
-    second.start < first.end
-}
-
-/// The same of a range that may begin behind the end of the other.
-fn are_near(first: &Range<u64>, second: &Range<u64>, gap: u64) -> bool {
-    second.start <= first.end.saturating_add(gap) && second.end - first.start <= JOINED_BYTES_MAX
 }
 
 /// Returns the bytes of a range, out of what was read for all.
@@ -59,14 +45,6 @@ mod tests {
         assert_eq!(join(&ranges, 5), vec![0..40; 1]);
         assert_eq!(join(&ranges, u64::MAX), vec![0..40; 1]);
         assert!(join(&ranges[4..], 0).is_empty());
-    }
-
-    #[test]
-    fn long_ranges_are_joined_only_if_they_overlap() {
-        let long = JOINED_BYTES_MAX;
-        assert_eq!(join(&[0..long, long..long + 1], 0), [0..long, long..long + 1]);
-        assert_eq!(join(&[0..long - 1, long - 1..long], 0), vec![0..long; 1]);
-        assert_eq!(join(&[0..long, long - 1..2 * long], 0), vec![0..2 * long; 1]);
     }
 
     proptest! {

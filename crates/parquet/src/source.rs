@@ -2,15 +2,17 @@
 
 use std::{io, ops::Range};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
 use ringwise::{
-    AlignedBuf, OwnedBuffer,
     fs::File,
-    parts::{PART_BYTES, join, split},
+    parts::{PART_BYTES, join, room, split},
 };
 
 use crate::cache::RingId;
+
+/// More than memory is aligned to: a huge page.
+const ALIGNMENT_BYTES_MAX: usize = 2 << 20;
 
 /// An open file.
 #[derive(Debug)]
@@ -50,52 +52,60 @@ impl Source {
     /// does not fit into memory.
     pub(crate) async fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         match self.block_bytes {
-            None => self.read_parts(range).await,
+            None => self.read_buffered(range).await,
             Some(block_bytes) => self.read_blocks(range, block_bytes).await,
         }
     }
 
-    async fn read_parts(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let len = (range.end - range.start) as usize;
-        let buffer = reserve(len)?;
-        if len <= PART_BYTES {
-            return Ok(self.file.read_exact_at(buffer, range.start).await.into_buffer()?.into());
-        }
-        drop(buffer);
-        let parts = split(len, 1);
-        let offsets = (range.start..).step_by(PART_BYTES);
-        let reads = parts.into_iter().zip(offsets).map(|(part, offset)| async move {
-            self.file.read_exact_at(part, offset).await.into_buffer()
-        });
-        Ok(join(try_join_all(reads).await?))
+    /// Reads through the page cache. One read lets the kernel read ahead in its order; measured, its parts of 1 MiB in
+    /// flight together took 1.1 to 1.7 times as long.
+    async fn read_buffered(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let buffer = room(reserve(range.end - range.start)?, 1);
+        Ok(self.file.read_exact_at(buffer, range.start).await.into_buffer()?.freeze())
     }
 
-    /// Reads all blocks that a range touches, and gives the range out of them.
+    /// Reads all blocks that a range touches, in parts that are in flight together, and gives the range out of them.
     async fn read_blocks(&self, range: Range<u64>, block_bytes: u64) -> io::Result<Bytes> {
         let start = range.start - range.start % block_bytes;
         let end = range.end.next_multiple_of(block_bytes);
         let wanted = (range.start - start) as usize..(range.end - start) as usize;
-        drop(reserve((end - start).saturating_add(block_bytes) as usize)?);
-        let mut blocks = AlignedBuf::zeroed((end - start) as usize, block_bytes as usize);
-        let mut done = 0;
-        // The file may end within the last block, so not all of the blocks has to be read.
-        while done < wanted.end {
-            let rest = blocks.part(done..);
-            let (count, rest) = self.file.read_at(rest, start + done as u64).await.into_result()?;
+        let parts = split(reserve(end - start)?, block_bytes as usize);
+        let offsets = (start..).step_by(PART_BYTES);
+        let reads = parts.into_iter().zip(offsets).map(|(part, offset)| {
+            // The file may end within the last block, so not all of the blocks has to be read.
+            let least = part.capacity().min((range.end - offset) as usize);
+            self.read_part(part, offset, least)
+        });
+        Ok(join(try_join_all(reads).await?).slice(wanted))
+    }
+
+    /// Reads a part, and at least so many bytes of it.
+    async fn read_part(
+        &self,
+        mut part: BytesMut,
+        offset: u64,
+        least: usize,
+    ) -> io::Result<BytesMut> {
+        while part.len() < least {
+            let done = part.len();
+            let (count, read) =
+                self.file.read_at(part, offset + done as u64).await.into_result()?;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            done += count;
-            blocks = rest.into_inner();
+            part = read;
         }
-        Ok(Bytes::from(blocks).slice(wanted))
+        Ok(part)
     }
 }
 
-/// Reserves memory for so many bytes. The memory of `BytesMut` and `AlignedBuf` aborts the process if there is none, so
-/// this is asked before. The length may come from a damaged file.
-fn reserve(len: usize) -> io::Result<Vec<u8>> {
-    let mut buffer = Vec::new();
-    buffer.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    Ok(buffer)
+/// Tries whether there is memory for so many bytes, and for their alignment. `BytesMut` aborts the process if there is
+/// none. The length may come from a damaged file.
+fn reserve(len: u64) -> io::Result<usize> {
+    let mut buffer = Vec::<u8>::new();
+    let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    buffer
+        .try_reserve_exact(len.saturating_add(ALIGNMENT_BYTES_MAX))
+        .map_err(|_| io::ErrorKind::OutOfMemory)?;
+    Ok(len)
 }

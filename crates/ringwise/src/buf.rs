@@ -8,7 +8,7 @@
 //! stays, and an empty `Vec::with_capacity(n)` within its capacity, after which its length is what was
 //! read. A [`Part`] is a range of either, and [`Spare`] is the capacity behind what is there already.
 
-mod aligned;
+pub(crate) mod aligned;
 mod buffer;
 mod custom;
 mod gathered;

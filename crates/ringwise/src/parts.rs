@@ -25,26 +25,44 @@
 
 use bytes::{Bytes, BytesMut};
 
+use crate::buf::aligned::{HUGE_PAGE_BYTES, ask_for_huge_pages};
+
 /// The length of a part in bytes; the last one may be shorter.
 pub const PART_BYTES: usize = 1 << 20;
 
-/// Allocates memory for `len` bytes, at least one, at a multiple of `alignment`, in parts of [`PART_BYTES`]. Each is
-/// empty and has exactly its length of room, so that a read fills no more.
+/// Allocates memory for `len` bytes, at least one, at a multiple of `alignment`. It is empty and has exactly this length
+/// of room, so that a read fills no more.
+///
+/// If it is at least as long as a huge page (2 MiB), it begins at one and asks the kernel for huge pages (madvise(2),
+/// MADV_HUGEPAGE). A device then fills it in fewer segments, and the processor has fewer page faults. On a virtual disk,
+/// direct reads of 1 MiB into huge pages were 1.6 to 4 times as fast as into small ones.
 ///
 /// # Panics
 ///
 /// If `alignment` is not a power of two. If there is no memory, the process ends.
-pub fn split(len: usize, alignment: usize) -> Vec<BytesMut> {
+pub fn room(len: usize, alignment: usize) -> BytesMut {
     assert!(alignment.is_power_of_two(), "an alignment of {alignment}");
-    let mut first = BytesMut::with_capacity(len + alignment - 1);
-    let unaligned = first.as_ptr().align_offset(alignment);
+    let alignment = if len < HUGE_PAGE_BYTES { alignment } else { alignment.max(HUGE_PAGE_BYTES) };
+    let mut room = BytesMut::with_capacity(len + alignment - 1);
+    let unaligned = room.as_ptr().align_offset(alignment);
     if unaligned > 0 {
-        first = first.split_off(unaligned);
+        room = room.split_off(unaligned);
     }
-    if first.capacity() > len {
+    if room.capacity() > len {
         // A read would fill this too.
-        drop(first.split_off(len));
+        drop(room.split_off(len));
     }
+    ask_for_huge_pages(room.spare_capacity_mut());
+    room
+}
+
+/// Allocates memory as [`room`] does, in parts of [`PART_BYTES`]. Each is empty and has exactly its length of room.
+///
+/// # Panics
+///
+/// As [`room`].
+pub fn split(len: usize, alignment: usize) -> Vec<BytesMut> {
+    let mut first = room(len, alignment);
     let starts = (0..len).step_by(PART_BYTES).skip(1);
     // From the last to the first, since each is split off the rest.
     let mut parts: Vec<_> = starts.rev().map(|start| first.split_off(start)).collect();

@@ -13,6 +13,7 @@ use std::{
     future::Future,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    sync::LazyLock,
     time::Duration,
 };
 
@@ -104,9 +105,18 @@ fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
     (String::from_utf8(received).unwrap(), body)
 }
 
-/// The bytes at a place of an endless stream: no two places near each other look the same.
+/// The bytes at a place of an endless stream. It repeats after a prime number of bytes, so that no two chunks of a
+/// usual length are the same. They are copied from a table, since these tests are built without optimisation.
 fn pattern(at: usize, len: usize) -> Vec<u8> {
-    (at..at + len)
-        .map(|at| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0])
-        .collect()
+    const PERIOD: usize = 65_521;
+    static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let byte = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0];
+        (0..PERIOD as u64).map(byte).collect()
+    });
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        let rest = &TABLE[(at + bytes.len()) % PERIOD..];
+        bytes.extend_from_slice(&rest[..rest.len().min(len - bytes.len())]);
+    }
+    bytes
 }

@@ -3,6 +3,7 @@
 
 #![expect(clippy::single_range_in_vec_init, reason = "a request for one range is a list of one")]
 
+mod ahead;
 mod cache;
 mod changes;
 mod ranges;

@@ -10,6 +10,7 @@ use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     ffi::c_void,
     fmt,
+    mem::MaybeUninit,
     ops::{Deref, DerefMut},
     ptr::{self, NonNull},
     slice,
@@ -17,7 +18,7 @@ use std::{
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// A buffer whose address is a multiple of a chosen power of two, for files opened with
 /// `O_DIRECT`.
@@ -91,6 +92,17 @@ impl AlignedBuf {
     pub fn alignment(&self) -> usize {
         self.layout.align()
     }
+}
+
+/// Asks for huge pages where memory spans some, at least from its first byte. This has an effect only before the memory
+/// is touched.
+pub(crate) fn ask_for_huge_pages(memory: &mut [MaybeUninit<u8>]) {
+    let len = memory.len() - memory.len() % HUGE_PAGE_BYTES;
+    if len == 0 || !memory.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES) {
+        return;
+    }
+    // SAFETY: the range is borrowed here, at a multiple of the page size; the advice does not change its content.
+    let _ = unsafe { madvise(memory.as_mut_ptr().cast(), len, Advice::LinuxHugepage) };
 }
 
 impl Drop for AlignedBuf {

@@ -144,7 +144,7 @@ fn group(
     let threads = number("--threads", args.threads.as_deref(), 1, COUNT_MAX)?;
     let threads =
         threads.map_or_else(|| allowed_cpus().map_or(1, |cpus| cpus.len()), |n| n as usize);
-    let engines = engines(args)?;
+    let mut engines = engines(args)?;
     let (cache, bound_bytes) = cache(args)?;
     let cache = match profile {
         // Only a mapping has nothing else than the page cache.
@@ -153,6 +153,10 @@ fn group(
         }
         _ => cache,
     };
+    if cache == Cache::Bypassed && args.engines.is_none() {
+        // It cannot go past the page cache. A bounded page cache is its counterpart to direct reads.
+        engines.retain(|engine| *engine != EngineName::Mmap);
+    }
     let group = Group {
         set: if is_direct { "direct" } else { "buffered" },
         profile,
