@@ -207,7 +207,8 @@ mod tests {
     #[test]
     fn only_a_cold_cache_has_each_block_read_once() {
         let timing = Timing { warm_up: Duration::ZERO, extent: Extent::Operations(2) };
-        for (cache, repeats) in [(Cache::Cold, false), (Cache::Warm, true), (Cache::Bypassed, true)] {
+        for (cache, repeats) in [(Cache::Cold, false), (Cache::Warm, true), (Cache::Bypassed, true)]
+        {
             let arguments = Fio { fixed: false, timing }.arguments(&job(cache));
             assert_eq!(arguments.contains(&"--norandommap".to_owned()), repeats, "{cache}");
         }
