@@ -18,6 +18,8 @@ use serde_json::Value;
 
 /// Each sample's: with two samples twice the reads of a row, beside those of the warm-up.
 const READS: u64 = 1000;
+/// What the file of [`results`] has.
+const BLOCKS: u64 = 256;
 const FILE: &str = "ringwise-lab-data/peers-000.data";
 
 fn directory() -> tempfile::TempDir {
@@ -66,6 +68,9 @@ fn reads(engine: &str) {
         if !samples.is_empty() {
             assert!(samples.iter().all(|sample| sample["ops_per_s"].as_f64().unwrap() > 0.0));
             assert!(row["latency_ns"]["p50"].as_u64().unwrap() > 0, "{row}");
+            // A block that was read is in the page cache.
+            let is_once = |sample: &Value| sample["operations"].as_u64().unwrap() <= BLOCKS;
+            assert!(profile != "cold" || samples.iter().all(is_once), "{row}");
         } else {
             assert_eq!(profile, "direct", "{row}");
         }
