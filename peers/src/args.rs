@@ -5,7 +5,7 @@ use std::{collections::HashSet, fmt, path::PathBuf, time::Duration};
 use ringwise_lab::{
     LabError,
     dataset::block::BLOCK_BYTES,
-    job::{Profile, Timing},
+    job::{Cache, Timing},
     plan::ExtentChoice,
     workload::form,
 };
@@ -15,6 +15,15 @@ use crate::peer::{self, Choice};
 
 /// The most reads in flight: the lab's own limit. Lanes take memory, `tokio-fs` descriptors.
 const DEPTH_MAX: u64 = 1024;
+
+/// What the page cache can be for the reads, and what it is called.
+const PROFILES: [(Cache, &str); 3] =
+    [(Cache::Warm, "buffered"), (Cache::Bypassed, "direct"), (Cache::Cold, "cold")];
+
+/// Returns the name of a profile.
+pub fn profile_name(cache: Cache) -> &'static str {
+    PROFILES.iter().find(|(own, _)| *own == cache).map_or("bounded", |(_, name)| name)
+}
 
 /// As typed.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -32,12 +41,13 @@ pub struct Args {
     #[arg(long, value_name = "N,N")]
     depth: Option<String>,
 
-    /// Through the page cache, all warm, or past it: buffered, direct [default: both]
+    /// What is read: buffered (all of it in the page cache), direct (past it), cold (nothing of it in the page cache,
+    /// each block once) [default: all]
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
 
-    /// Engines, separated by commas; ratios are to the first: tokio, tokio-fs, tokio-uring, compio,
-    /// monoio, glommio, and of the lab sync (at depth 1 only), threads, aio, uring (with switches as
+    /// Engines, separated by commas; ratios are to the first: tokio, tokio-fs, tokio-fs-uring, rustfs-uring, a10,
+    /// uring-file, tokio-uring, compio, monoio, glommio, and of the lab sync (at depth 1 only), threads, aio, uring (with switches as
     /// in "uring+unverified"), fio, fio+fixed [default: all but aio and fio+fixed]
     #[arg(long, value_name = "A,B")]
     engines: Option<String>,
@@ -80,8 +90,8 @@ pub struct Plan {
     pub bytes: u64,
     /// Reads in flight, ascending.
     pub depths: Vec<usize>,
-    /// Through the page cache, past it, or one after the other.
-    pub profiles: Vec<Profile>,
+    /// What the page cache is for the reads, of [`PROFILES`], one after the other.
+    pub profiles: Vec<Cache>,
     /// Who reads; the first is what ratios are to.
     pub engines: Vec<Choice>,
     /// How much each sample measures.
@@ -109,12 +119,7 @@ impl Plan {
             directory: args.dir.clone().unwrap_or_else(|| PathBuf::from(".")),
             bytes: bytes(args.size.as_deref().unwrap_or("1g"))?,
             depths: depths(args.depth.as_deref().unwrap_or("1,8,32,128,512"))?,
-            profiles: match args.profile.as_deref() {
-                None => vec![Profile::Buffered, Profile::Direct],
-                Some("buffered") => vec![Profile::Buffered],
-                Some("direct") => vec![Profile::Direct],
-                Some(other) => return Err(usage("--profile", other, "buffered, direct")),
-            },
+            profiles: profiles(args.profile.as_deref())?,
             engines: engines(args.engines.as_deref().unwrap_or(peer::DEFAULT))?,
             extent: extent(args)?,
             repeats: number("--repeats", args.repeats.as_deref().unwrap_or("5"), 1, 1000)? as usize,
@@ -125,9 +130,12 @@ impl Plan {
         })
     }
 
-    /// How long each sample takes.
-    pub fn timing(&self) -> Timing {
-        form::timing(self.extent, 1)
+    /// How long each sample takes. A cold cache is warm after the warm-up: there is none.
+    pub fn timing(&self, profile: Cache) -> Timing {
+        match (profile, form::timing(self.extent, 1)) {
+            (Cache::Cold, Timing { extent, .. }) => Timing { warm_up: Duration::ZERO, extent },
+            (_, timing) => timing,
+        }
     }
 
     /// The options that make this run again, without what names this machine's paths.
@@ -146,7 +154,7 @@ impl Plan {
             format!("--repeats {} --seed {}", self.repeats, self.seed),
         ];
         if let [profile] = self.profiles[..] {
-            options.insert(0, format!("--profile {profile}"));
+            options.insert(0, format!("--profile {}", profile_name(profile)));
         }
         options.join(" ")
     }
@@ -159,6 +167,14 @@ fn bytes(text: &str) -> Result<u64, LabError> {
         return Err(usage("--size", text, "at least one block of 4k"));
     }
     Ok(blocks * BLOCK_BYTES as u64)
+}
+
+fn profiles(text: Option<&str>) -> Result<Vec<Cache>, LabError> {
+    let Some(text) = text else { return Ok(PROFILES.map(|(cache, _)| cache).to_vec()) };
+    let found = PROFILES.iter().find(|(_, name)| *name == text);
+    let found =
+        found.ok_or_else(|| usage("--profile", text, PROFILES.map(|(_, name)| name).join(", ")))?;
+    Ok(vec![found.0])
 }
 
 fn depths(text: &str) -> Result<Vec<usize>, LabError> {

@@ -17,6 +17,7 @@ mod peer;
 mod report;
 mod run;
 mod shared_lane;
+mod tokio_lanes;
 mod versions;
 
 use std::{io, process::ExitCode};

@@ -4,15 +4,18 @@
 //! A peer is a file below this one with an [`Engine`], and a line in [`PEERS`]. The library's own
 //! handle for async programs is one of the lab's engines, `ringwise`.
 //!
-//! One worker thread for the runtimes that are a thread per core, two for tokio
-//! ([`TOKIO_WORKERS`]). Each opens the file before it says that it is ready, and keeps `depth` tasks
+//! One worker thread for the runtimes that are a thread per core, two for tokio ([`TOKIO_WORKERS`]),
+//! besides the threads that a peer starts for its ring. Each opens the file before it says that it is ready, and keeps `depth` tasks
 //! that read one block after the other.
 
+mod a10;
 mod compio;
 mod glommio;
 mod monoio;
+mod rustfs_uring;
 mod tokio_fs;
 mod tokio_uring;
+mod uring_file;
 
 use std::{
     any::Any,
@@ -30,8 +33,8 @@ use ringwise_lab::{
 pub const TOKIO_WORKERS: &str = "2";
 
 /// What runs unless engines are named.
-pub const DEFAULT: &str =
-    "ringwise,tokio,tokio-fs,tokio-uring,compio,monoio,glommio,sync,threads,uring,fio";
+pub const DEFAULT: &str = "ringwise,tokio,tokio-fs,tokio-fs-uring,rustfs-uring,a10,uring-file,tokio-uring,compio,monoio,\
+     glommio,sync,threads,uring,fio";
 
 /// What direct reads want of an address; enough for every block device there is.
 const BUFFER_ALIGNMENT: usize = 4096;
@@ -49,12 +52,36 @@ pub struct Peer {
 }
 
 /// All of them.
-const PEERS: [Peer; 5] = [
+const PEERS: [Peer; 9] = [
     Peer {
         name: "tokio-fs",
         package: "tokio",
         what: "`tokio::fs::File` per task, seek and read, 2 workers",
-        make: || Box::new(tokio_fs::TokioFs),
+        make: || Box::new(tokio_fs::TokioFs { has_ring: false }),
+    },
+    Peer {
+        name: "tokio-fs-uring",
+        package: "tokio",
+        what: "`tokio::fs::File` per task, seek and read, with tokio's own ring (unstable), 2 workers",
+        make: || Box::new(tokio_fs::TokioFs { has_ring: true }),
+    },
+    Peer {
+        name: "rustfs-uring",
+        package: "rustfs-uring",
+        what: "2 workers of tokio, and a thread per ring: 2 rings if cached, 1 if not",
+        make: || Box::new(rustfs_uring::RustfsUring),
+    },
+    Peer {
+        name: "a10",
+        package: "a10",
+        what: "2 workers of tokio, and a thread that polls its ring",
+        make: || Box::new(a10::A10),
+    },
+    Peer {
+        name: "uring-file",
+        package: "uring-file",
+        what: "registered file, 2 workers of tokio, and 2 threads for its ring",
+        make: || Box::new(uring_file::UringFile),
     },
     Peer {
         name: "tokio-uring",

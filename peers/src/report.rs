@@ -3,7 +3,7 @@
 pub mod json;
 pub mod table;
 
-use ringwise_lab::{LabError, job::Profile, report::json as file, row::SampleFigures};
+use ringwise_lab::{LabError, job::Cache, report::json as file, row::SampleFigures};
 use ringwise_measure::{device::Storage, environment::Environment, statistics::Ratio};
 
 use crate::{args::Plan, run::Row, versions};
@@ -24,8 +24,8 @@ pub struct Report<'a> {
 
 /// Rows that were measured in one interleaved run.
 pub struct Section {
-    /// Through the page cache, or past it.
-    pub profile: Profile,
+    /// What the page cache was for the reads.
+    pub profile: Cache,
     /// The rows, by depth.
     pub rows: Vec<Row>,
 }

@@ -29,7 +29,7 @@ use ringwise_measure::{
 };
 
 use crate::{
-    args::{Args, Plan},
+    args::{Args, Plan, profile_name},
     child::{NoSample, Order},
     peer::Choice,
     report::{self, Report, Section},
@@ -81,7 +81,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), LabError> {
     let files = run.lay(&directory)?;
     for &profile in &plan.profiles {
         let mut rows = rows(&plan);
-        match gates::storage(profile, &report.storage) {
+        let of_storage =
+            if profile == Cache::Bypassed { Profile::Direct } else { Profile::Buffered };
+        match gates::storage(of_storage, &report.storage) {
             Some(reason) => {
                 rows.iter_mut().for_each(|row| row.measured.void = Some(reason.clone()))
             }
@@ -142,12 +144,12 @@ impl Run<'_> {
 
     fn sample_all(
         &self,
-        profile: Profile,
+        profile: Cache,
         files: &[DataFile],
         storage: &Storage,
         rows: &mut [Row],
     ) -> Result<(), LabError> {
-        if profile == Profile::Direct {
+        if profile == Cache::Bypassed {
             // Pages in the cache would have to be looked for by every direct read.
             files.iter().try_for_each(page_cache::forget)?;
         }
@@ -157,7 +159,12 @@ impl Run<'_> {
         for (block, order) in orders.enumerate() {
             for (position, &index) in order.iter().enumerate() {
                 let row = &mut rows[index];
-                self.progress.tell(format!("{profile}: {} at depth {}", row.label(), row.depth));
+                self.progress.tell(format!(
+                    "{}: {} at depth {}",
+                    profile_name(profile),
+                    row.label(),
+                    row.depth
+                ));
                 self.progress.advance(1);
                 if row.measured.void.is_none() {
                     // Other offsets in each sample.
@@ -170,14 +177,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn job(&self, profile: Profile, files: &[DataFile], depth: usize, order_seed: u64) -> Job {
+    fn job(&self, profile: Cache, files: &[DataFile], depth: usize, order_seed: u64) -> Job {
         Job {
             files: files.into(),
             seed: self.plan.seed,
             block_bytes: BLOCK_BYTES,
             depth,
             pattern: Pattern::Random,
-            cache: if profile == Profile::Direct { Cache::Bypassed } else { Cache::Warm },
+            cache: profile,
             order_seed,
             heatmap: false,
             interrupt: self.interrupt.clone(),
@@ -194,7 +201,8 @@ impl Run<'_> {
         device: Option<&str>,
     ) -> Result<(), LabError> {
         let unready = page_cache::prepare(job)?;
-        let taken = Order::new(row.engine, job, self.plan.timing(), device).run(self.interrupt);
+        let taken =
+            Order::new(row.engine, job, self.plan.timing(job.cache), device).run(self.interrupt);
         // The signal may have reached the child as well: what it said is not to be believed.
         if self.interrupt.load(Ordering::Relaxed) {
             return Err(LabError::Failed("interrupted: nothing was written".to_owned()));

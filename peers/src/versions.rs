@@ -24,7 +24,16 @@ mod tests {
 
     #[test]
     fn the_peers_have_versions() {
-        for name in ["tokio", "tokio-uring", "compio", "monoio", "glommio"] {
+        for name in [
+            "tokio",
+            "rustfs-uring",
+            "a10",
+            "uring-file",
+            "tokio-uring",
+            "compio",
+            "monoio",
+            "glommio",
+        ] {
             assert!(of(name).is_some_and(|version| version.contains('.')), "{name}");
         }
         assert_eq!(of("no-such-crate"), None);

@@ -18,6 +18,8 @@ use serde_json::Value;
 
 /// Each sample's: with two samples twice the reads of a row, beside those of the warm-up.
 const READS: u64 = 1000;
+/// What the file of [`results`] has.
+const BLOCKS: u64 = 256;
 const FILE: &str = "ringwise-lab-data/peers-000.data";
 
 fn directory() -> tempfile::TempDir {
@@ -45,10 +47,10 @@ fn results(arguments: &str) -> Vec<Value> {
     document["results"].as_array().unwrap().clone()
 }
 
-/// One peer, through the page cache and past it, at a depth of one and of many.
+/// One peer, through the warm and the cold page cache and past it, at a depth of one and of many.
 fn reads(engine: &str) {
     let rows = results(&format!("--engines {engine} --depth 1,40"));
-    assert_eq!(rows.len(), 8, "two profiles, two depths, and each row once more");
+    assert_eq!(rows.len(), 12, "three profiles, two depths, and each row once more");
     for row in rows {
         let (profile, depth) = (&row["profile"], &row["depth"]);
         match row["void"].as_str() {
@@ -66,6 +68,9 @@ fn reads(engine: &str) {
         if !samples.is_empty() {
             assert!(samples.iter().all(|sample| sample["ops_per_s"].as_f64().unwrap() > 0.0));
             assert!(row["latency_ns"]["p50"].as_u64().unwrap() > 0, "{row}");
+            // A block that was read is in the page cache.
+            let is_once = |sample: &Value| sample["operations"].as_u64().unwrap() <= BLOCKS;
+            assert!(profile != "cold" || samples.iter().all(is_once), "{row}");
         } else {
             assert_eq!(profile, "direct", "{row}");
         }
@@ -80,6 +85,34 @@ fn tokio_reads() {
 #[test]
 fn tokio_fs_reads() {
     reads("tokio-fs");
+}
+
+#[test]
+fn tokio_fs_reads_with_a_ring() {
+    if cfg!(tokio_unstable) {
+        return reads("tokio-fs-uring");
+    }
+    let rows = results("--engines sync,tokio-fs-uring --depth 1");
+    for row in rows.iter().filter(|row| row["engine"] == "tokio-fs-uring") {
+        let reason = row["void"].as_str().unwrap_or_default();
+        let is_told = reason.contains("tokio_unstable") || row["profile"] == "direct";
+        assert!(is_told, "{row}");
+    }
+}
+
+#[test]
+fn rustfs_uring_reads() {
+    reads("rustfs-uring");
+}
+
+#[test]
+fn a10_reads() {
+    reads("a10");
+}
+
+#[test]
+fn uring_file_reads() {
+    reads("uring-file");
 }
 
 #[test]
@@ -120,7 +153,10 @@ fn a_damaged_block_is_a_failure_whoever_reads_it() {
     let file = OpenOptions::new().write(true).open(directory.path().join(FILE)).unwrap();
     file.write_all_at(b"wrong", 5 * 4096 + 100).unwrap();
     file.sync_all().unwrap();
-    for engine in ["tokio", "tokio-fs", "tokio-uring", "compio", "monoio", "glommio", "uring"] {
+    let mut engines = vec!["tokio", "tokio-fs", "rustfs-uring", "a10", "uring-file", "tokio-uring"];
+    engines.extend(["compio", "monoio", "glommio", "uring"]);
+    engines.extend(cfg!(tokio_unstable).then_some("tokio-fs-uring"));
+    for engine in engines {
         let output = peers(directory.path(), &format!("{arguments} --depth 8 --engines {engine}"));
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{engine}: {errors}");
@@ -136,17 +172,18 @@ fn a_damaged_block_is_a_failure_whoever_reads_it() {
 fn a_runtime_without_a_ring_says_so_in_its_row() {
     let rows = thread::spawn(|| {
         forbid_rings();
-        results(
-            "--profile buffered --depth 2 --engines sync,tokio,tokio-uring,compio,monoio,glommio",
-        )
+        let engines = "sync,tokio,rustfs-uring,a10,uring-file,tokio-uring,compio,monoio,glommio";
+        let with_own = if cfg!(tokio_unstable) { ",tokio-fs-uring" } else { "" };
+        results(&format!("--profile buffered --depth 2 --engines {engines}{with_own}"))
     });
     let rows = rows.join().unwrap();
-    assert_eq!(rows.len(), 6);
+    assert_eq!(rows.len(), if cfg!(tokio_unstable) { 10 } else { 9 });
     for row in rows.iter().filter(|row| row["engine"] != "tokio") {
         let reason = row["void"].as_str().unwrap_or_default();
         assert!(reason.starts_with("does not start: "), "{row}");
         // Its own words for a ring that is not there.
-        let is_told = reason.contains("not permitted") || reason.contains("register a probe");
+        let is_told =
+            ["not permitted", "register a probe"].iter().any(|words| reason.contains(words));
         assert!(is_told, "{reason}");
     }
 }
@@ -202,12 +239,12 @@ fn what_is_not_understood_is_one_line_that_names_what_is() {
     for (arguments, parts) in [
         (
             "--engines tokio,monoyo",
-            &["monoyo", "tokio-uring, compio, monoio, glommio", "fio+fixed"][..],
+            &["monoyo", "a10, uring-file, tokio-uring, compio, monoio, glommio", "fio+fixed"][..],
         ),
         ("--engines mmap", &["mmap", "sync, threads"]),
         ("--engines tokio,tokio", &["tokio", "once"]),
         ("--engines uring+fast", &["uring+fast", "glommio"]),
-        ("--profile warm", &["warm", "buffered, direct"]),
+        ("--profile warm", &["warm", "buffered, direct, cold"]),
         ("--depth 0", &["--depth", "from 1 to 1024"]),
         ("--depth 1,,2", &["--depth", "whole number"]),
         ("--depth 1025", &["1025", "from 1 to 1024"]),

@@ -9,7 +9,7 @@ use std::{
     fmt,
     fs::{File, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt,
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -129,11 +129,20 @@ impl Job {
         if opened.metadata().map_err(fail)?.len() != file.bytes {
             return Err(Failure::changed(file));
         }
-        if self.pattern == Pattern::Random {
-            rustix::fs::fadvise(&opened, 0, None, Advice::Random)
-                .map_err(|error| fail(error.into()))?;
-        }
+        self.advise(&opened).map_err(fail)?;
         Ok(opened)
+    }
+
+    /// Gives the kernel the advice of [`Job::open`] on a file that an engine has opened by itself.
+    ///
+    /// # Errors
+    ///
+    /// What posix_fadvise(2) reports.
+    pub fn advise(&self, file: impl AsFd) -> io::Result<()> {
+        match self.pattern {
+            Pattern::Random => Ok(rustix::fs::fadvise(file, 0, None, Advice::Random)?),
+            Pattern::Sequential => Ok(()),
+        }
     }
 
     /// The failure of a read, for an engine to return.

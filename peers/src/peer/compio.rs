@@ -45,13 +45,13 @@ impl Engine for Compio {
     }
 }
 
-/// Its files are opened by itself only. The advice that the lab gives on opening is for read-ahead,
-/// of which neither direct reads nor those of a warm cache have any.
+/// Its files are opened by itself only.
 async fn open(job: &Job) -> Result<File, Failure> {
     let flags = if job.cache == Cache::Bypassed { libc::O_DIRECT } else { 0 };
     let path = &job.files[0].path;
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path).await;
-    opened.map_err(|error| Failure::Io(format!("opening {}: {error}", path.display())))
+    let advised = opened.and_then(|file| job.advise(&file).map(|()| file));
+    advised.map_err(|error| Failure::Io(format!("opening {}: {error}", path.display())))
 }
 
 async fn read_all(lane: Rc<SharedLane>, file: File, mut buffer: Slice<Vec<u8>>) {

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use ringwise_lab::{job::Profile, row::SampleFigures};
+use ringwise_lab::row::SampleFigures;
 use ringwise_measure::{Percentiles, device::Storage, environment::Environment, statistics::Ratio};
 use serde::Serialize;
 
 use super::{Report, Section};
-use crate::{args::Plan, run::Row};
+use crate::{
+    args::{Plan, profile_name},
+    run::Row,
+};
 
 /// The version of the schema.
 const SCHEMA: &str = "ringwise.peers/1";
@@ -25,7 +28,7 @@ struct Document<'a> {
 
 #[derive(Serialize)]
 struct RowResult<'a> {
-    profile: Profile,
+    profile: &'static str,
     depth: usize,
     engine: String,
     /// Whether the row is the first engine once more, whose difference is noise.
@@ -67,7 +70,7 @@ fn result<'a>(section: &'a Section, row: &'a Row, plan: &Plan) -> RowResult<'a> 
     let measured = &row.measured;
     let is_measured = !measured.samples.is_empty();
     RowResult {
-        profile: section.profile,
+        profile: profile_name(section.profile),
         depth: row.depth,
         engine: row.engine.to_string(),
         control: row.is_control,

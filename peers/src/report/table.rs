@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use ringwise_lab::job::Profile;
+use ringwise_lab::job::Cache;
 use ringwise_measure::{
     Fact,
     quantity::{bytes_text, latency_text},
@@ -14,7 +14,7 @@ use ringwise_measure::{
 use super::{Report, Section};
 use crate::{args::Plan, run::Row};
 
-const COMMAND: &str = "cargo run --release --manifest-path peers/Cargo.toml --";
+const COMMAND: &str = "cd peers; cargo run --release --";
 
 /// Returns the whole text.
 pub fn markdown(report: &Report<'_>) -> String {
@@ -40,8 +40,9 @@ pub fn markdown(report: &Report<'_>) -> String {
     }
     for section in &report.sections {
         let title = match section.profile {
-            Profile::Buffered => "Buffered, all in the page cache",
-            Profile::Direct => "Direct (O_DIRECT)",
+            Cache::Warm | Cache::Bounded => "Buffered, all in the page cache",
+            Cache::Bypassed => "Direct (O_DIRECT)",
+            Cache::Cold => "Buffered, nothing in the page cache",
         };
         let _ = writeln!(text, "\n## {title}\n\n{}", grid(&cells(section, report.plan)));
         void_reasons(section, &mut text);

@@ -3,7 +3,8 @@
 //!
 //! It is run anew for each sample, so that it takes part in the interleaving, with these
 //! arguments: `--ioengine=io_uring --direct=1 --iodepth=DEPTH --bs=BLOCK --rw=randread
-//! --norandommap --time_based --ramp_time=... --runtime=...`; `fio+fixed` adds `--fixedbufs
+//! --norandommap --time_based --ramp_time=... --runtime=...`; a run with a cold cache is without `--norandommap`;
+//! `fio+fixed` adds `--fixedbufs
 //! --registerfiles`. Its figures are its own: operations per second, latencies from its histogram
 //! (`lat_percentiles=1`: from before an operation is submitted, as the lab's own begin; its completion
 //! latency begins when io_uring_enter(2) has come back, which at depth 1 is most of the time), and the CPU time (usr + sys) of its thread. It verifies nothing, and pays
@@ -78,7 +79,11 @@ impl Fio {
             "--eta=never".to_owned(),
         ];
         if is_random {
-            arguments.extend(["--norandommap".into(), "--file_service_type=random".into()]);
+            arguments.push("--file_service_type=random".into());
+            // A cold cache has no block that was read before.
+            if job.cache != Cache::Cold {
+                arguments.push("--norandommap".into());
+            }
         } else {
             arguments.push("--file_service_type=sequential".into());
         }
@@ -183,26 +188,39 @@ mod tests {
         }
     }
 
-    #[test]
-    fn names_with_colons_stay_whole() {
-        let job = Job {
+    fn job(cache: Cache) -> Job {
+        Job {
             files: [DataFile { path: "/a:b/c".into(), number: 0, bytes: 8192 }].into(),
             seed: 1,
             block_bytes: 4096,
             depth: 32,
             pattern: Pattern::Random,
-            cache: Cache::Bypassed,
+            cache,
             order_seed: 9,
             heatmap: false,
             interrupt: Arc::default(),
             failed: false.into(),
             latency: Record::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn only_a_cold_cache_has_each_block_read_once() {
+        let timing = Timing { warm_up: Duration::ZERO, extent: Extent::Operations(2) };
+        for (cache, repeats) in [(Cache::Cold, false), (Cache::Warm, true), (Cache::Bypassed, true)]
+        {
+            let arguments = Fio { fixed: false, timing }.arguments(&job(cache));
+            assert_eq!(arguments.contains(&"--norandommap".to_owned()), repeats, "{cache}");
+        }
+    }
+
+    #[test]
+    fn names_with_colons_stay_whole() {
         let timing = Timing {
             warm_up: Duration::from_millis(40),
             extent: Extent::Time(Duration::from_millis(400)),
         };
-        let arguments = Fio { fixed: true, timing }.arguments(&job).join(" ");
+        let arguments = Fio { fixed: true, timing }.arguments(&job(Cache::Bypassed)).join(" ");
         assert!(arguments.contains(r"--filename=/a\:b/c "), "{arguments}");
         assert!(arguments.contains(" --lat_percentiles=1 "), "{arguments}");
         assert!(arguments.contains("--direct=1") && arguments.contains("--iodepth=32"));
