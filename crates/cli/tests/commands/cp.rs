@@ -10,7 +10,6 @@ mod cold;
 use crate::harness::conform;
 mod crowds;
 mod direct;
-use crate::harness::daemon;
 use crate::harness::disk;
 mod durable;
 mod edges;
