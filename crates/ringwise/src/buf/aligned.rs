@@ -45,10 +45,16 @@ pub struct AlignedBuf {
 impl AlignedBuf {
     /// Zeroed memory of `len` bytes at a multiple of `alignment` bytes.
     ///
+    /// A buffer of at least 2 MiB begins at a huge page and asks the kernel for huge pages (madvise(2),
+    /// MADV_HUGEPAGE). A device then fills it in fewer segments, and the processor has fewer page faults.
+    ///
     /// # Panics
     ///
     /// When `alignment` is not a power of two, or `len` rounded up to it exceeds `isize::MAX`.
     pub fn zeroed(len: usize, alignment: usize) -> AlignedBuf {
+        if len >= HUGE_PAGE_BYTES && !cfg!(miri) {
+            return AlignedBuf::mapped(len, alignment);
+        }
         let layout = Layout::from_size_align(len, alignment)
             .expect("alignment is a power of two and the length fits the address space");
         if len == 0 {
@@ -63,12 +69,8 @@ impl AlignedBuf {
         AlignedBuf { pointer, layout, mapping: None }
     }
 
-    /// As [`zeroed`](Self::zeroed), asking for huge pages where the buffer spans some: fewer page
-    /// table entries for the processor and fewer segments for a device.
-    pub(crate) fn zeroed_huge(len: usize, alignment: usize) -> AlignedBuf {
-        if len < HUGE_PAGE_BYTES {
-            return AlignedBuf::zeroed(len, alignment);
-        }
+    /// Memory of huge pages, in a mapping of its own.
+    fn mapped(len: usize, alignment: usize) -> AlignedBuf {
         let layout = Layout::from_size_align(len, alignment.max(HUGE_PAGE_BYTES))
             .expect("alignment is a power of two and the length fits the address space");
         // A mapping of its own is zeros already: to write them again costs as much as the kernel's.
@@ -98,7 +100,8 @@ impl AlignedBuf {
 /// is touched.
 pub(crate) fn ask_for_huge_pages(memory: &mut [MaybeUninit<u8>]) {
     let len = memory.len() - memory.len() % HUGE_PAGE_BYTES;
-    if len == 0 || !memory.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES) {
+    // Miri takes no advice about memory.
+    if len == 0 || cfg!(miri) || !memory.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES) {
         return;
     }
     // SAFETY: the range is borrowed here, at a multiple of the page size; the advice does not change its content.
@@ -109,7 +112,7 @@ impl Drop for AlignedBuf {
     fn drop(&mut self) {
         match self.mapping {
             Some((start, mapped_bytes)) => {
-                // SAFETY: mapped in `zeroed_huge` with this length, unmapped once; whoever has a part
+                // SAFETY: mapped in `mapped` with this length, unmapped once; whoever has a part
                 // of it for longer keeps this owner.
                 let unmapped = unsafe { munmap(start.as_ptr(), mapped_bytes) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
@@ -162,10 +165,10 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "Miri takes no advice about memory")]
+    #[cfg_attr(miri, ignore = "Miri has no huge pages")]
     fn a_large_one_is_zeros_at_a_huge_page_and_keeps_its_bytes() {
         for len in [HUGE_PAGE_BYTES, 5 * HUGE_PAGE_BYTES + 4096] {
-            let mut buffer = AlignedBuf::zeroed_huge(len, 4096);
+            let mut buffer = AlignedBuf::zeroed(len, 4096);
             assert_eq!((buffer.len(), buffer.as_ptr().addr() % HUGE_PAGE_BYTES), (len, 0));
             assert!(buffer.iter().all(|&byte| byte == 0));
             buffer.fill(7);

@@ -91,7 +91,7 @@ impl Pool {
         let total = stride_bytes.checked_mul(count).filter(|&total| total <= REGION_BYTES_MAX);
         let Some(total) = total else { return Err(refuse("a pool holds at most 1 GiB")) };
 
-        let region = Arc::new(Region::new(AlignedBuf::zeroed_huge(total, PAGE_BYTES)));
+        let region = Arc::new(Region::new(AlignedBuf::zeroed(total, PAGE_BYTES)));
         let (registered, used) = match register(region.base(), total, region.clone()) {
             Ok((ring, index, used)) => (Ok((ring, index)), Some(used)),
             Err(reason) => (Err(reason), None),
