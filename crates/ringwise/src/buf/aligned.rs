@@ -10,7 +10,6 @@ use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     ffi::c_void,
     fmt,
-    mem::MaybeUninit,
     ops::{Deref, DerefMut},
     ptr::{self, NonNull},
     slice,
@@ -98,7 +97,8 @@ impl AlignedBuf {
 
 /// Asks for huge pages where memory spans some, at least from its first byte. This has an effect only before the memory
 /// is touched.
-pub(crate) fn ask_for_huge_pages(memory: &mut [MaybeUninit<u8>]) {
+#[cfg(feature = "bytes")]
+pub(crate) fn ask_for_huge_pages(memory: &mut [std::mem::MaybeUninit<u8>]) {
     let len = memory.len() - memory.len() % HUGE_PAGE_BYTES;
     // Miri takes no advice about memory.
     if len == 0 || cfg!(miri) || !memory.as_ptr().addr().is_multiple_of(HUGE_PAGE_BYTES) {
