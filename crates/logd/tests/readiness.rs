@@ -7,7 +7,7 @@ use std::{
 
 #[path = "shared/daemon.rs"]
 mod daemon;
-#[path = "../../cli/tests/commands/harness/disk.rs"]
+#[path = "../../cli/tests/harness/disk.rs"]
 mod disk;
 
 use daemon::{Daemon, command, skip, stored, wait_until};

@@ -1,26 +1,16 @@
 //! The `ringwise` command as its users run it.
 //!
-//! All tests of the command are one program. Many of them wait for a daemon, a disk or a clock, and the others use the
-//! processors meanwhile.
+//! Most tools are one program of tests: many of these tests wait for a daemon or a clock.
 
 mod command;
-mod cp;
-
 mod doctor;
 mod echo;
-mod echo_many;
+#[path = "../harness/mod.rs"]
 mod harness;
-mod lab;
-mod lab_copy;
-mod lab_http;
-mod lab_log;
-mod lab_report;
 mod load;
 mod load_log;
 mod logd;
-mod logd_hostile;
 mod logd_http;
-mod logd_many;
 mod logd_names;
 mod logd_time;
 mod logd_tls;

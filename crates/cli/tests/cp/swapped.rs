@@ -13,7 +13,7 @@ use std::{
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, chownat, mknodat};
 
-use crate::cp::{
+use crate::{
     faults::{injected, place},
     machine,
 };

@@ -1,8 +1,5 @@
 //! A load generator as a user runs it, and the small servers that it is run against.
 
-// No test uses all of it.
-#![allow(dead_code)]
-
 use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     process::{Command, Output},
@@ -39,13 +36,13 @@ pub struct Generator {
 pub const ECHO: Generator = Generator {
     name: "echo",
     flag: "--address",
-    schema: include_str!("../../../../../docs/reference/schema/load-echo-1.json"),
+    schema: include_str!("../../../../docs/reference/schema/load-echo-1.json"),
 };
 
 pub const LOG: Generator = Generator {
     name: "log",
     flag: "--target",
-    schema: include_str!("../../../../../docs/reference/schema/load-log-1.json"),
+    schema: include_str!("../../../../docs/reference/schema/load-log-1.json"),
 };
 
 impl Generator {

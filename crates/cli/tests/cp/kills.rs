@@ -5,7 +5,7 @@
 
 use std::{fs, ops::Range, path::Path};
 
-use crate::cp::cold::forget;
+use crate::cold::forget;
 
 const BLOCK_BYTES: usize = 4096;
 

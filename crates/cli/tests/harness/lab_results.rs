@@ -12,7 +12,7 @@ use super::conform::conform;
 pub fn conforming(path: &Path) -> Value {
     let results: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!(results["schema"], "ringwise.lab/1");
-    let schema = include_str!("../../../../../docs/reference/schema/lab-1.json");
+    let schema = include_str!("../../../../docs/reference/schema/lab-1.json");
     let schema: Value = serde_json::from_str(schema).unwrap();
     conform(&results, &schema, &schema, "$");
     results

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use fastrand::Rng;
 use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat};
 
-use crate::cp::{
+use crate::{
     machine::{self, NOBODY, Setting, Which},
     oracle::{differences, outcome, scene},
     world::{self, Kinds},

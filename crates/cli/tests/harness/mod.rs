@@ -1,5 +1,8 @@
 //! What several tests share: servers and load generators as processes, disks that fail, and checks of JSON by its schema.
 
+// No program of tests uses all of it.
+#![allow(dead_code)]
+
 pub mod conform;
 pub mod daemon;
 #[path = "../../../ringwise/tests/shared/deaf.rs"]

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::cp::{
+use crate::{
     machine::{self, Ran, Setting, Which},
     oracle::scene,
 };
@@ -207,7 +207,7 @@ fn trees_come_out_as_without_it() {
             assert!(same.status.success(), "{engine} {flags}: {same:?}");
         }
     }
-    crate::cp::world::open_up(at);
+    crate::world::open_up(at);
 }
 
 #[test]

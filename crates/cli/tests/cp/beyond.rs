@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use crate::cp::{
+use crate::{
     machine::{self, Ran, Setting, Which},
     oracle::scene,
 };

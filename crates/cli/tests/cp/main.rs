@@ -7,13 +7,13 @@
 mod atomic;
 mod beyond;
 mod cold;
-use crate::harness::conform;
 mod crowds;
 mod direct;
-use crate::harness::disk;
 mod durable;
 mod edges;
 mod faults;
+#[path = "../harness/mod.rs"]
+mod harness;
 mod kills;
 mod machine;
 mod meanwhile;
@@ -29,3 +29,5 @@ mod to_device;
 mod told;
 mod trees_to_device;
 mod world;
+
+use harness::{conform, disk};

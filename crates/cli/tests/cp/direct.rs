@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::cp::{
+use crate::{
     cold::{forget, is_past_memory},
     disk::{Device, Disk},
     edges::{SMALL_EXT4, mount_made, shell},

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::cp::{
+use crate::{
     cold::is_past_memory,
     direct::{is_laid, random_bytes},
     edges::{mount_made, shell},
@@ -234,7 +234,7 @@ fn where_no_blocks_can_be_allocated_before_it_comes_out_whole() {
 fn no_space_is_an_error_and_nothing_looks_whole() {
     let scene = scene();
     let small = scene.path().join("small");
-    let Some(_mounted) = mount_made(scene.path(), crate::cp::edges::SMALL_EXT4, &small) else {
+    let Some(_mounted) = mount_made(scene.path(), crate::edges::SMALL_EXT4, &small) else {
         return;
     };
     let content = random_bytes(40 * MIB);

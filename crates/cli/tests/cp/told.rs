@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::cp::{
+use crate::{
     conform::conform,
     machine::{self, Setting, Which},
     oracle::scene,

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::fs::{XattrFlags, lsetxattr};
 
-use crate::cp::{
+use crate::{
     machine::{self, Setting, Which},
     oracle::{self, Outcome, scene},
     snapshot,

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use crate::cp::{
+use crate::{
     machine::{self, Setting, Which},
     oracle::{outcome, same, scene},
 };

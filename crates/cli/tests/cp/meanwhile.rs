@@ -9,7 +9,7 @@ use std::{
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::cp::{
+use crate::{
     machine::{self, Setting, Which},
     oracle::scene,
 };

@@ -10,7 +10,7 @@ use std::{
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::cp::{
+use crate::{
     faults::place,
     machine::{self, Setting, Which},
 };

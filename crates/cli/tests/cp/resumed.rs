@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::cp::{
+use crate::{
     machine::{self, Setting, Which},
     oracle::scene,
     snapshot,

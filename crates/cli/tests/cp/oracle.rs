@@ -9,7 +9,7 @@ use std::{
     time::SystemTime,
 };
 
-use crate::cp::{
+use crate::{
     machine::{self, Ran, Setting, Which},
     snapshot, world,
 };

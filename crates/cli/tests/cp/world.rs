@@ -17,7 +17,7 @@ use rustix::fs::{
     mknodat, utimensat,
 };
 
-use crate::cp::machine::NOBODY;
+use crate::machine::NOBODY;
 
 const NAMES: [&[u8]; 14] = [
     b"a",

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::cp::{
+use crate::{
     edges::{SMALL_EXT4, mount_made, shell},
     machine::{self, Ran, Setting, Which},
     oracle::scene,

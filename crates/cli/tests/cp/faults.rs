@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::cp::{
+use crate::{
     disk::{Device, Disk},
     edges::shell,
     machine::{self, Setting, Which},

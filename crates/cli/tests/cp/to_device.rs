@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::cp::{
+use crate::{
     edges::{SMALL_EXT4, mount_made, shell},
     faults::{place, threads_that, tree_traced},
     kills,

@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use crate::cp::{
+use crate::{
     edges::shell,
     faults::{place, threads_that, tree_traced},
     machine::{self, Setting, Which},

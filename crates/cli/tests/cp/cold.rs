@@ -8,7 +8,7 @@ use std::{
 
 use ringwise::Descriptor;
 
-use crate::cp::{
+use crate::{
     faults::{place, threads_that, tree_traced},
     machine::{self, Setting, Which},
     oracle::scene,

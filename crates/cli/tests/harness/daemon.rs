@@ -1,9 +1,6 @@
 //! A server of this project as a process, for tests from outside: started, spoken to, ended, and
 //! killed if the test ends first.
 
-// No test uses all of it.
-#![allow(dead_code)]
-
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use crate::cp::{
+use crate::{
     edges::{mount_made, shell},
     faults::{place, threads_that, tree_traced},
     machine::{self, Setting, Which},

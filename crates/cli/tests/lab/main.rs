@@ -1,0 +1,9 @@
+//! `ringwise lab` as its users run it. These tests are a program of their own, because they measure.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+mod lab;
+mod lab_copy;
+mod lab_http;
+mod lab_log;
+mod lab_report;
