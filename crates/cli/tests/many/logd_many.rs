@@ -92,7 +92,7 @@ const TIGHT: [&str; 6] = ["--budget", "8m", "--threads", "1", "--http", "127.0.0
 /// If nothing can be stored, all senders wait, and the daemon keeps no more than its budget. It kept a buffer and
 /// more for each connection: 1.5 GiB of 6,000. When there is space again, all that was sent is stored.
 fn the_budget_holds_without_space(engine: &str, daemon: &mut Daemon, stored: &Path, full: Full) {
-    const CLIENTS: usize = 800;
+    const CLIENTS: usize = 400;
     let line = format!("\"{}\"\n", "x".repeat(253));
     let text = line.repeat(256);
     let page = daemon.line();
