@@ -19,9 +19,10 @@ use std::{
 const LINES_MAX: usize = 700;
 
 /// What each crate may depend on, of those in this workspace.
-const DIRECTIONS: [(&str, &[&str]); 14] = [
+const DIRECTIONS: [(&str, &[&str]); 15] = [
     ("ringwise", &[]),
     ("ringwise-measure", &[]),
+    ("ringwise-trace", &[]),
     ("ringwise-doctor", &["ringwise", "ringwise-measure"]),
     ("ringwise-cp", &["ringwise", "ringwise-measure"]),
     ("ringwise-serve", &["ringwise"]),
@@ -33,7 +34,16 @@ const DIRECTIONS: [(&str, &[&str]); 14] = [
     // What it measures it must not be made of.
     ("ringwise-load", &["ringwise-measure"]),
     ("ringwise-logd", &["ringwise", "ringwise-measure", "ringwise-serve"]),
-    ("ringwise-lab", &["ringwise", "ringwise-measure", "ringwise-load", "ringwise-object-store"]),
+    (
+        "ringwise-lab",
+        &[
+            "ringwise",
+            "ringwise-measure",
+            "ringwise-load",
+            "ringwise-object-store",
+            "ringwise-trace",
+        ],
+    ),
     (
         "ringwise-cli",
         &[
