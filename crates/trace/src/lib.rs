@@ -2,22 +2,27 @@
 //!
 //! This crate exists so that everything that explains or repeats a program's I/O has one model of it. A [`Record`] is
 //! one fact of a trace ([`model`]). A [`Writer`] writes records in the format of `docs/reference/trace.md`, and a
-//! [`Reader`] iterates over them without keeping the file in memory ([`format`](mod@format)). A [`Summary`] counts
-//! them.
+//! [`Reader`] iterates over them without keeping the file in memory ([`format`](mod@format)). An [`AnyReader`] does the
+//! same with the output of strace and with fio's iologs. A [`Summary`] counts records.
 //!
 //! The crate judges nothing and measures no engine. It uses neither the library `ringwise` nor the lab.
 
 #![forbid(unsafe_code)]
 
+mod call;
+mod descriptor;
 mod error;
+mod foreign;
 pub mod format;
 pub mod model;
+mod registry;
 mod summary;
 
 pub use error::TraceError;
+pub use foreign::AnyReader;
 pub use format::{Reader, Writer};
 pub use model::{
     End, File, FileId, FileKind, Header, Interface, Kind, Lost, Name, OpenFlags, Operation,
     Outcome, Reason, Record, Source, Thread, ThreadId,
 };
-pub use summary::Summary;
+pub use summary::{Count, Summary};
