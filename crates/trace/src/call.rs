@@ -18,8 +18,8 @@ pub(crate) enum Call {
     Io(Io),
     /// Opens a file by name: the result is a descriptor.
     Open,
-    /// The result is a new descriptor that is not a file by name: socket, accept, memfd_create.
-    Descriptor,
+    /// The result is a socket: socket, accept.
+    Socket,
     /// Makes two descriptors: pipe, socketpair.
     Pair,
     Close,
@@ -35,6 +35,8 @@ pub(crate) enum Call {
     Execute,
     AioSubmit,
     AioReap,
+    /// Submits to io_uring.
+    RingEnter,
 }
 
 /// The places of an operation's arguments.
@@ -149,11 +151,11 @@ calls! {
     dup2, SYS_dup2 => Call::Duplicate;
     dup3, SYS_dup3 => Call::Duplicate;
     fcntl, SYS_fcntl => Call::Control;
-    socket, SYS_socket => Call::Descriptor;
-    accept, SYS_accept => Call::Descriptor;
-    accept4, SYS_accept4 => Call::Descriptor;
-    memfd_create, SYS_memfd_create => Call::Descriptor;
-    pidfd_getfd, SYS_pidfd_getfd => Call::Descriptor;
+    socket, SYS_socket => Call::Socket;
+    accept, SYS_accept => Call::Socket;
+    accept4, SYS_accept4 => Call::Socket;
+    memfd_create, SYS_memfd_create => Call::Open;
+    pidfd_getfd, SYS_pidfd_getfd => Call::Open;
     #[cfg(target_arch = "x86_64")]
     pipe, SYS_pipe => Call::Pair;
     pipe2, SYS_pipe2 => Call::Pair;
@@ -168,6 +170,7 @@ calls! {
     execveat, SYS_execveat => Call::Execute;
     io_submit, SYS_io_submit => Call::AioSubmit;
     io_getevents, SYS_io_getevents => Call::AioReap;
+    io_uring_enter, SYS_io_uring_enter => Call::RingEnter;
     io_pgetevents, SYS_io_pgetevents => Call::AioReap;
 }
 

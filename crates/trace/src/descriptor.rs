@@ -16,7 +16,14 @@ pub(crate) struct OpenFile {
     pub(crate) position: Option<u64>,
     /// Whether its data can be in the page cache: a regular file or a block device.
     pub(crate) has_cache: bool,
+    /// The file's device and number, if they are known.
+    pub(crate) identity: Option<Identity>,
+    /// Since when this is known. The position of an operation that began earlier is unknown.
+    pub(crate) since_ns: u64,
 }
+
+/// The device and the number of a file (`st_dev`, `st_ino`).
+pub(crate) type Identity = (u64, u64);
 
 #[derive(Clone, Debug)]
 struct Descriptor {
@@ -83,6 +90,18 @@ impl Descriptors {
         if let Some(table) = self.processes.get_mut(&pid) {
             table.retain(|_, descriptor| !descriptor.is_close_on_exec);
         }
+    }
+
+    /// Events were lost: every position can be another one by now.
+    pub(crate) fn forget_positions(&mut self) {
+        for descriptor in self.processes.values().flat_map(HashMap::values) {
+            descriptor.open.set(OpenFile { position: None, ..descriptor.open.get() });
+        }
+    }
+
+    /// The processes that have descriptors.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        self.processes.keys().copied().collect()
     }
 
     /// A process ended, or its descriptors are all read anew.

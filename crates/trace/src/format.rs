@@ -12,3 +12,4 @@ mod writer;
 pub use frame::{MAGIC, PAYLOAD_BYTES_MAX, VERSION};
 pub use reader::Reader;
 pub use writer::Writer;
+pub(crate) use writer::end_frame;

@@ -198,10 +198,7 @@ impl Output {
         rest: &str,
         records: &mut VecDeque<Record>,
     ) -> Result<(), String> {
-        let Some(call) = call::by_name(name) else {
-            self.unseen_requests += unseen(name, rest);
-            return Ok(());
-        };
+        let Some(call) = call::by_name(name) else { return Ok(()) };
         let Completed { arguments, result, duration_ns } =
             syntax::completed(rest).ok_or("the call is not complete")?;
         if duration_ns.is_none() && result != "?" && matches!(call, Call::Io(_)) {
@@ -211,7 +208,9 @@ impl Output {
         let returned = Returned { tid, pid, begin_ns, duration_ns, arguments, result };
         match call {
             Call::Io(io) => self.operation(io, &returned, records),
-            Call::AioSubmit => self.unseen_requests += returned.value().unwrap_or(0),
+            Call::AioSubmit | Call::RingEnter => {
+                self.unseen_requests += returned.value().unwrap_or(0)
+            }
             _ => self.descriptor_call(call, &returned),
         }
         Ok(())
@@ -227,7 +226,7 @@ impl Output {
             .any(|argument| !argument.starts_with('"') && argument.contains("CLOEXEC"));
         let first = syntax::descriptor(returned.argument(0)).map(|(number, _)| number);
         match call {
-            Call::Open | Call::Descriptor => {
+            Call::Open | Call::Socket => {
                 let flags = open_flags(&returned.arguments);
                 let position = (call == Call::Open).then_some(0);
                 let open = OpenFile { flags, position, ..OpenFile::default() };
@@ -262,7 +261,7 @@ impl Output {
                 }
             }
             Call::Execute => self.descriptors.execute(pid),
-            Call::Pair | Call::Io(_) | Call::AioSubmit | Call::AioReap => {}
+            Call::Pair | Call::Io(_) | Call::AioSubmit | Call::AioReap | Call::RingEnter => {}
         }
     }
 
@@ -376,12 +375,6 @@ fn outcome(io: Io, returned: &Returned<'_>) -> Outcome {
         }
         None => Outcome::Unfinished,
     }
-}
-
-/// Requests that a call starts, and that strace does not show.
-fn unseen(name: &str, rest: &str) -> u64 {
-    let submitted = || syntax::completed(rest)?.result.parse().ok();
-    if name == "io_uring_enter" { submitted().unwrap_or(0) } else { 0 }
 }
 
 fn open_flags(arguments: &[&str]) -> OpenFlags {

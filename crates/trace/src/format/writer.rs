@@ -28,6 +28,10 @@ pub struct Writer<W: Write> {
     context: Context,
     files: u32,
     threads: u32,
+    /// Records in the frame that is being filled, in the last one that was written, and in all that were.
+    frame_records: u64,
+    last_records: u64,
+    written_records: u64,
 }
 
 impl<W: Write> Writer<W> {
@@ -43,7 +47,18 @@ impl<W: Write> Writer<W> {
         put_frame(&mut start, &payload)?;
         out.write_all(&start)?;
         let payload = Vec::with_capacity(PAYLOAD_BYTES + 256);
-        Ok(Writer { out, payload, context: Context::default(), files: 0, threads: 0 })
+        let context = Context::default();
+        let (frame_records, last_records, written_records) = (0, 0, 0);
+        Ok(Writer {
+            out,
+            payload,
+            context,
+            files: 0,
+            threads: 0,
+            frame_records,
+            last_records,
+            written_records,
+        })
     }
 
     /// Writes a record of any kind. A file or thread needs the next free number.
@@ -152,7 +167,13 @@ impl<W: Write> Writer<W> {
         self.out
     }
 
+    /// How many records stand in whole frames, and how many of them in the last frame.
+    pub(crate) fn written_records(&self) -> (u64, u64) {
+        (self.written_records, self.last_records)
+    }
+
     fn flush_if_full(&mut self) -> io::Result<()> {
+        self.frame_records += 1;
         if self.payload.len() < PAYLOAD_BYTES { Ok(()) } else { self.flush_frame() }
     }
 
@@ -165,7 +186,11 @@ impl<W: Write> Writer<W> {
         put_frame(&mut bytes, &self.payload)?;
         self.payload.clear();
         self.context = Context::default();
-        self.out.write_all(&bytes)
+        let records = std::mem::take(&mut self.frame_records);
+        self.out.write_all(&bytes)?;
+        self.last_records = records;
+        self.written_records += records;
+        Ok(())
     }
 }
 
