@@ -10,13 +10,13 @@ use std::{
     io::{self, BufRead, Read, Write},
     os::unix::process::CommandExt,
     process::Command,
-    time::Instant,
 };
 
 use nix::sys::{ptrace, signal};
 use seccompiler::{BpfProgram, sock_filter};
 
 use super::{
+    clock,
     error::{self, plain},
     process,
 };
@@ -133,24 +133,29 @@ fn filter(stops: Stops) -> BpfProgram {
 fn time_calls(stops: Stops) -> io::Result<()> {
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     let mut zero = File::open("/dev/zero")?;
-    let mut say = |ns: u128| {
+    let mut say = |ns: u64| {
         writeln!(output, "{ns}")?;
         output.flush()
     };
-    time_reads(&mut zero)?;
-    say(time_reads(&mut zero)?)?;
+    time_reads(&mut zero, stops)?;
+    say(time_reads(&mut zero, stops)?)?;
     match stops {
         Stops::Few => drop(input.read_line(&mut String::new())?),
         Stops::All => be_traced(stops).map_err(io::Error::other)?,
     }
-    say(time_reads(&mut zero)?)
+    say(time_reads(&mut zero, stops)?)
 }
 
-fn time_reads(zero: &mut File) -> io::Result<u128> {
-    let begin = Instant::now();
+fn time_reads(zero: &mut File, stops: Stops) -> io::Result<u64> {
+    // CPU time, because other programs use the processors too. Stops for a tracer are not in it.
+    let now_ns = |stops| match stops {
+        Stops::Few => clock::cpu_ns(),
+        Stops::All => clock::now_ns(),
+    };
+    let begin_ns = now_ns(stops);
     let mut byte = [0];
     for _ in 0..CALLS_TIMED {
         zero.read_exact(&mut byte)?;
     }
-    Ok(begin.elapsed().as_nanos())
+    Ok(now_ns(stops).saturating_sub(begin_ns))
 }
