@@ -28,6 +28,9 @@ use crate::{
 /// The bytes of a page in the page cache.
 const PAGE_BYTES: u64 = 4096;
 
+/// The most files that are known by device and number.
+const IDENTITIES_MAX: usize = 1 << 16;
+
 /// The most requests of Linux AIO that are followed at a time.
 const AIO_MAX: usize = 1 << 20;
 
@@ -179,20 +182,25 @@ impl Assembly {
             Event::DirectBegin { identity, offset, bytes } => self.watch(tid, |watch| {
                 watch.direct.get_or_insert((identity, offset, bytes));
             }),
-            Event::Waited => self.watch(tid, |watch| watch.has_waited = true),
+            Event::Waited => {
+                self.watch(tid, |watch| watch.has_waited = true);
+                self.requests.submission_ended(tid);
+            }
             Event::Forked { parent } => self.descriptors.fork(parent, pid),
+            // The tracer of a command tells its descriptors at once.
+            Event::Executed if self.situation.has_opens => {}
             Event::Executed => {
                 self.descriptors.forget(pid);
                 self.questions.processes.insert(pid);
             }
             Event::Ended => self.thread_ended(time_ns, pid, tid),
-            Event::Opened { descriptor, described } => {
-                self.opened((pid, descriptor), *described, time_ns);
+            Event::Opened { descriptor, described, since_ns } => {
+                self.opened((pid, descriptor), *described, since_ns);
             }
-            Event::Table(table) => {
+            Event::Table { table, since_ns } => {
                 self.descriptors.forget(pid);
                 for (descriptor, described) in table {
-                    self.opened((pid, descriptor), described, time_ns);
+                    self.opened((pid, descriptor), described, since_ns);
                 }
             }
             Event::AioSubmit(requests) => {
@@ -424,12 +432,15 @@ impl Assembly {
         }
     }
 
-    fn opened(&mut self, (pid, descriptor): (u32, i32), described: Described, time_ns: u64) {
+    fn opened(&mut self, (pid, descriptor): (u32, i32), described: Described, since_ns: u64) {
         let Described { name, kind, size_bytes, flags, is_close_on_exec, position, identity } =
             described;
         let key = (self.name(&name), kind, flags);
         let file = self.registry.file(key, size_bytes, &mut self.records);
         if let Some(file) = file {
+            if self.identities.len() >= IDENTITIES_MAX {
+                self.identities.clear();
+            }
             let files = self.identities.entry(identity).or_default();
             if !files.iter().any(|(known, _)| *known == file) && files.len() < 16 {
                 files.push((file, flags.is_direct));
@@ -441,7 +452,7 @@ impl Assembly {
             position,
             has_cache: matches!(kind, FileKind::Regular | FileKind::Block),
             identity: Some(identity),
-            since_ns: time_ns,
+            since_ns,
         };
         self.descriptors.open(pid, descriptor, open, is_close_on_exec);
     }

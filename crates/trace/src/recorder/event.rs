@@ -45,10 +45,10 @@ pub(crate) enum Event {
     Executed,
     /// The thread ended.
     Ended,
-    /// A descriptor refers to this from now on.
-    Opened { descriptor: i32, described: Box<Described> },
+    /// A descriptor refers to this. Its position holds from `since_ns` on, because looking it up takes time.
+    Opened { descriptor: i32, described: Box<Described>, since_ns: u64 },
     /// The process has these descriptors and no others.
-    Table(Vec<(i32, Described)>),
+    Table { table: Vec<(i32, Described)>, since_ns: u64 },
     /// Linux AIO takes requests.
     AioSubmit(Vec<AioRequest>),
     /// Linux AIO did not take the last ones of these requests, by their addresses.

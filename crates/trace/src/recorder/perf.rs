@@ -139,6 +139,13 @@ impl Perf {
             .map_err(|error| error::perf(&error))
     }
 
+    /// No more events come. Those in the rings stay.
+    pub(super) fn stop(&mut self) {
+        // An event that cannot be stopped is closed soon.
+        self.others.iter_mut().for_each(|counter| drop(counter.disable()));
+        self.rings.iter_mut().for_each(|ring| drop(ring.disable()));
+    }
+
     /// The program uses io_uring: from now on, buffered reads tell which pages they want.
     pub(super) fn watch_pages(&mut self) {
         for mut counter in self.pages_wanted.drain(..) {

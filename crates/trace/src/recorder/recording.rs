@@ -125,14 +125,14 @@ impl<'a> Recording<'a> {
         })
     }
 
-    /// The descriptors of a running process. What happened before they were read is not recorded.
+    /// The descriptors of a running process. What began before they were all read is not recorded.
     pub(super) fn begin_with(&mut self, pid: u32, table: Vec<(i32, Described)>) {
         self.began_ns = clock::now_ns();
         self.pending.push(Stamped {
             time_ns: self.began_ns,
             pid,
             tid: pid,
-            event: Event::Table(table),
+            event: Event::Table { table, since_ns: self.began_ns },
         });
     }
 
@@ -238,15 +238,18 @@ impl<'a> Recording<'a> {
     fn answer(&mut self, assembly: &mut Assembly) {
         let questions = assembly.take_questions();
         for pid in questions.processes {
+            let time_ns = clock::now_ns();
             if let Ok(table) = process::descriptors(pid) {
-                let (time_ns, event) = (clock::now_ns(), Event::Table(table));
+                let event = Event::Table { table, since_ns: clock::now_ns() };
                 self.pending.push(Stamped { time_ns, pid, tid: pid, event });
             }
         }
         for (pid, descriptor) in questions.descriptors.into_iter().take(QUESTIONS_MAX) {
+            let time_ns = clock::now_ns();
             if let Some(described) = process::describe(pid, descriptor) {
-                let event = Event::Opened { descriptor, described: Box::new(described) };
-                self.pending.push(Stamped { time_ns: clock::now_ns(), pid, tid: pid, event });
+                let (described, since_ns) = (Box::new(described), clock::now_ns());
+                let event = Event::Opened { descriptor, described, since_ns };
+                self.pending.push(Stamped { time_ns, pid, tid: pid, event });
             }
         }
     }
@@ -259,7 +262,8 @@ impl<'a> Recording<'a> {
     ) -> Finished {
         let ended_ns = clock::now_ns();
         if let Some(perf) = &mut self.perf {
-            while perf.drain(&mut self.pending) > FEW_RECORDS {}
+            perf.stop();
+            while perf.drain(&mut self.pending) > 0 {}
         }
         if let Events::Command(_, queue) = events {
             self.pending.extend(queue.try_iter());

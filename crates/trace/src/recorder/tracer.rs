@@ -186,7 +186,7 @@ impl Tracer {
                     *state = TracedThread { pid: Some(pid), call: None };
                 }
                 let table = process::descriptors(pid).unwrap_or_default();
-                self.send(thread, Event::Table(table));
+                self.send(thread, Event::Table { table, since_ns: clock::now_ns() });
             }
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE
                 if self.stops == Stops::All =>
@@ -277,7 +277,8 @@ impl Tracer {
         }
         let tid = thread.as_raw().cast_unsigned();
         if let Some(described) = process::describe(tid, descriptor) {
-            self.send(thread, Event::Opened { descriptor, described: Box::new(described) });
+            let (described, since_ns) = (Box::new(described), clock::now_ns());
+            self.send(thread, Event::Opened { descriptor, described, since_ns });
         }
     }
 }

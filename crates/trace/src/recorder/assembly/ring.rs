@@ -49,6 +49,21 @@ impl Requests {
         self.in_flight.get_mut(self.submitting.get(&tid)?)
     }
 
+    /// The kernel tells the pages of a read that is tried again in the thread that submitted another one last. It then
+    /// completes the read: so that one was meant, and not the last one.
+    fn completed(&mut self, tid: u32, request: u64, watch: &Watch) {
+        let Some(last) = self.submitting.get(&tid).copied() else { return };
+        let was_tried_again = watch.wanted.is_none() && watch.direct.is_none();
+        if last == request {
+            self.submitting.remove(&tid);
+        } else if was_tried_again {
+            self.submitting.remove(&tid);
+            if let Some(last) = self.in_flight.get_mut(&last) {
+                last.watch.wanted = None;
+            }
+        }
+    }
+
     pub(super) fn submission_ended(&mut self, tid: u32) {
         if !self.submitting.is_empty() {
             self.submitting.remove(&tid);
@@ -85,10 +100,9 @@ impl Assembly {
                 }
             }
             Event::RingComplete { request, result, flags } if flags & NOTIFICATION == 0 => {
-                let is_inline = self.requests.submitting.get(&tid) == Some(&request);
                 let Some(done) = self.requests.in_flight.remove(&request) else { return };
-                let outcome = outcome(i64::from(result));
-                self.ring_operation(&done, (outcome, is_inline), time_ns);
+                self.requests.completed(tid, request, &done.watch);
+                self.ring_operation(&done, outcome(i64::from(result)), time_ns);
                 if flags & MORE != 0 {
                     let again = Request { begin_ns: time_ns, watch: Watch::default(), ..done };
                     self.requests.in_flight.insert(request, again);
@@ -104,16 +118,11 @@ impl Assembly {
         let mut left: Vec<_> = std::mem::take(&mut self.requests.in_flight).into_iter().collect();
         left.sort_by_key(|(address, request)| (request.begin_ns, *address));
         for (_, request) in left {
-            self.ring_operation(&request, (Outcome::Unfinished, false), time_ns);
+            self.ring_operation(&request, Outcome::Unfinished, time_ns);
         }
     }
 
-    fn ring_operation(
-        &mut self,
-        request: &Request,
-        (outcome, is_inline): (Outcome, bool),
-        time_ns: u64,
-    ) {
+    fn ring_operation(&mut self, request: &Request, outcome: Outcome, time_ns: u64) {
         let Request { pid, tid, kind, descriptor, begin_ns, watch } = *request;
         let open = descriptor.and_then(|number| self.descriptors.get(pid, number));
         let open = open.map(Cell::get).unwrap_or_default();
@@ -129,7 +138,10 @@ impl Assembly {
             other => other,
         };
         let is_direct = watch.direct.is_some() || open.flags.is_direct;
-        let seen = Watch { has_waited: !is_inline, ..watch };
+        // A read whose pages were not there at once waited for those that its submission asked for.
+        let has_waited = watch.wanted.is_none();
+        let has_missed = watch.has_missed || has_waited && watch.may_have_missed;
+        let seen = Watch { has_waited, has_missed, ..watch };
         // A registered file has no descriptor, and the pages say that it has a page cache.
         let has_cache = open.has_cache || identity.is_some();
         let mut flags = open.flags;

@@ -54,7 +54,8 @@ impl Scene {
 
     fn open(&mut self, descriptor: i32, name: &str, flags: OpenFlags) -> &mut Scene {
         let described = Box::new(described(name, flags));
-        self.event(PID, Event::Opened { descriptor, described })
+        let since_ns = (self.time_us + 1) * 1000;
+        self.event(PID, Event::Opened { descriptor, described, since_ns })
     }
 
     fn enter(&mut self, tid: u32, name: &str, arguments: [u64; 6]) -> &mut Scene {
@@ -185,6 +186,35 @@ fn requests_of_a_ring_have_the_offset_that_the_kernel_was_seen_to_use() {
 }
 
 #[test]
+fn pages_of_a_read_that_is_tried_again_are_not_those_of_the_last_request() {
+    let mut scene = Scene::new();
+    scene.open(3, "/f", OpenFlags::default());
+    let wanted = |page| Event::PagesWanted { identity: (1, 2), first: page, last: page };
+    // Neither read finds its pages at once, and the thread tries the first one again.
+    scene.event(PID, Event::RingSubmit { request: 1, opcode: 22 });
+    scene.event(PID, Event::PagesAdded { identity: (1, 2), first: 10, count: 1 });
+    scene.event(PID, Event::RingSubmit { request: 2, opcode: 22 });
+    scene.event(PID, wanted(10));
+    for request in [1, 2] {
+        scene.event(PID, Event::RingFile { request, descriptor: 3 });
+        scene.event(PID, Event::RingComplete { request, result: 4096, flags: 0 });
+    }
+    // Both find them at once, and complete together.
+    for (request, page) in [(3, 20), (4, 30)] {
+        scene.event(PID, Event::RingSubmit { request, opcode: 22 });
+        scene.event(PID, wanted(page));
+    }
+    for request in [3, 4] {
+        scene.event(PID, Event::RingFile { request, descriptor: 3 });
+        scene.event(PID, Event::RingComplete { request, result: 4096, flags: 0 });
+    }
+    let operations = scene.operations();
+    assert_eq!(offsets(&operations), [None, None, Some(20 * 4096), Some(30 * 4096)]);
+    let sources: Vec<Source> = operations.iter().map(|operation| operation.source).collect();
+    assert_eq!(sources, [Source::Device, Source::Unknown, Source::Cache, Source::Cache]);
+}
+
+#[test]
 fn a_request_that_completes_more_than_once_is_an_operation_each_time() {
     let mut scene = Scene::new();
     scene.event(PID, Event::RingSubmit { request: 1, opcode: 27 });
@@ -252,7 +282,7 @@ fn names_are_hashed_on_demand_with_another_key_each_time() {
 
 #[test]
 fn a_new_process_has_the_descriptors_of_its_parent_until_it_runs_another_program() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::with(|situation| situation.has_opens = false);
     scene.open(3, "/f", OpenFlags::default()).call("read", [3, 0, 100, 0, 0, 0], 100);
     let child = |scene: &mut Scene, event| {
         scene.time_us += 1;
