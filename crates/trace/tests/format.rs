@@ -215,6 +215,26 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn any_bytes_with_a_right_checksum_are_read_without_a_panic(bytes in vec(any::<u8>(), 0..200)) {
+        let payload = [&[1][..], &bytes].concat();
+        let len = (payload.len() as u32).to_le_bytes();
+        let sum = crc32fast::hash(&[&len[..], &payload].concat()).to_le_bytes();
+        let start = Writer::new(Vec::new(), &header()).unwrap().into_inner();
+        let (found, error) = read(&[&start[..], &len, &sum, &payload].concat());
+        prop_assert!(error.is_some(), "there is no end record");
+        let mut writer = Writer::new(Vec::new(), &header()).unwrap();
+        for record in &found {
+            writer.record(record).unwrap();
+        }
+        let (mut again, error) = read(&writer.finish(&end()).unwrap());
+        prop_assert!(error.is_none());
+        again.pop();
+        prop_assert_eq!(again, found);
+    }
+}
+
 #[test]
 fn a_trace_cut_anywhere_yields_its_whole_frames() {
     let mut records = sample();

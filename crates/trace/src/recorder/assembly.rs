@@ -59,6 +59,8 @@ pub(super) struct Assembly {
     registry: Registry,
     /// The files of each device and number, with whether they are open for direct I/O.
     identities: HashMap<Identity, Vec<(FileId, bool)>>,
+    /// Processes whose syscalls have other numbers.
+    foreign: HashSet<u32>,
     calls: HashMap<u32, InCall>,
     requests: Requests,
     /// By process and address: the thread, the begin and the request.
@@ -154,6 +156,7 @@ impl Assembly {
             descriptors: Descriptors::default(),
             registry: Registry::default(),
             identities: HashMap::new(),
+            foreign: HashSet::new(),
             calls: HashMap::new(),
             requests: Requests::default(),
             aio: HashMap::new(),
@@ -186,7 +189,12 @@ impl Assembly {
                 self.watch(tid, |watch| watch.has_waited = true);
                 self.requests.submission_ended(tid);
             }
-            Event::Forked { parent } => self.descriptors.fork(parent, pid),
+            Event::Forked { parent } => {
+                self.descriptors.fork(parent, pid);
+                if self.foreign.contains(&parent) {
+                    self.foreign.insert(pid);
+                }
+            }
             // The tracer of a command tells its descriptors at once.
             Event::Executed if self.situation.has_opens => {}
             Event::Executed => {
@@ -197,8 +205,12 @@ impl Assembly {
             Event::Opened { descriptor, described, since_ns } => {
                 self.opened((pid, descriptor), *described, since_ns);
             }
-            Event::Table { table, since_ns } => {
+            Event::Table { table, since_ns, is_foreign } => {
                 self.descriptors.forget(pid);
+                match is_foreign {
+                    true => self.foreign.insert(pid),
+                    false => self.foreign.remove(&pid),
+                };
                 for (descriptor, described) in table {
                     self.opened((pid, descriptor), described, since_ns);
                 }
@@ -268,6 +280,9 @@ impl Assembly {
 
     fn enter(&mut self, place: u16, arguments: [u64; 6], (time_ns, pid, tid): (u64, u32, u32)) {
         let Some((_, _, call)) = CALLS.get(usize::from(place)) else { return };
+        if self.foreign.contains(&pid) {
+            return;
+        }
         let mut watch = Watch::default();
         if let Call::Io(io) = call {
             self.in_flight.begin();
@@ -474,6 +489,7 @@ impl Assembly {
         self.requests.submission_ended(tid);
         self.registry.forget_thread(tid);
         if pid == tid {
+            self.foreign.remove(&pid);
             self.descriptors.forget(pid);
         }
     }
@@ -492,7 +508,11 @@ impl Assembly {
         self.end.lost_events += events;
         let at_ns = self.since_began(time_ns);
         self.records.push(Record::Lost(Lost { at_ns, events }));
-        // A close, a seek or an open can be among them.
+        // An end can be among them, and the begin after it: the next end is not that of the begin before.
+        self.calls.clear();
+        self.requests.forget();
+        self.in_flight.now = self.aio.len() as u64;
+        // A close, a seek or an open can be among them too.
         self.descriptors.forget_positions();
         self.questions.processes.extend(self.descriptors.processes());
     }

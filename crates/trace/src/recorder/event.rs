@@ -47,8 +47,9 @@ pub(crate) enum Event {
     Ended,
     /// A descriptor refers to this. Its position holds from `since_ns` on, because looking it up takes time.
     Opened { descriptor: i32, described: Box<Described>, since_ns: u64 },
-    /// The process has these descriptors and no others.
-    Table { table: Vec<(i32, Described)>, since_ns: u64 },
+    /// The process has these descriptors and no others. The numbers of its syscalls mean something else if it runs a
+    /// program of another architecture.
+    Table { table: Vec<(i32, Described)>, since_ns: u64, is_foreign: bool },
     /// Linux AIO takes requests.
     AioSubmit(Vec<AioRequest>),
     /// Linux AIO did not take the last ones of these requests, by their addresses.

@@ -185,11 +185,20 @@ impl Perf {
     pub(super) fn drain(&mut self, events: &mut Vec<Stamped>) -> usize {
         let mut count = 0;
         for ring in &mut self.rings {
+            let mut loss = None;
             for _ in 0..RECORDS_MAX {
                 let Some(record) = ring.next_record() else { break };
                 count += 1;
                 let bytes = record.to_contiguous();
-                events.extend(self.decoder.event((record.ty(), record.misc()), &bytes));
+                let Some(event) = self.decoder.event((record.ty(), record.misc()), &bytes) else {
+                    continue;
+                };
+                // The kernel stamps a loss after the record that it makes room for.
+                if let Some(loss) = loss.take().and_then(|at: usize| events.get_mut(at)) {
+                    loss.time_ns = loss.time_ns.min(event.time_ns);
+                }
+                loss = matches!(event.event, Event::Lost { .. }).then_some(events.len());
+                events.push(event);
             }
         }
         count

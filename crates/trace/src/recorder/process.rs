@@ -3,7 +3,8 @@
 //! Each answer holds for the moment of its question. Who asks has to know whether that moment matters.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read},
     os::{linux::fs::MetadataExt, unix::fs::FileTypeExt},
 };
 
@@ -79,6 +80,14 @@ pub(crate) fn descriptors(pid: u32) -> io::Result<Vec<(i32, Described)>> {
     Ok(numbers.into_iter().filter_map(describe).collect())
 }
 
+/// Whether a process runs a 32-bit program, whose syscalls have other numbers (`EI_CLASS` in elf(5)).
+pub(crate) fn is_foreign(pid: u32) -> bool {
+    let mut start = [0; 5];
+    let program = fs::File::open(format!("/proc/{pid}/exe"));
+    let is_read = program.and_then(|mut program| program.read_exact(&mut start)).is_ok();
+    is_read && start == *b"\x7fELF\x01"
+}
+
 /// The threads of a process.
 pub(crate) fn threads(pid: u32) -> io::Result<Vec<u32>> {
     numbers(&format!("/proc/{pid}/task"))
@@ -110,7 +119,7 @@ pub(crate) fn process_of(tid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::{
-        io::{Read, Seek},
+        io::Seek,
         os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
     };
 
@@ -135,5 +144,6 @@ mod tests {
         let all = descriptors(std::process::id()).unwrap();
         assert!(all.iter().any(|(number, _)| *number == file.as_raw_fd()));
         assert_eq!(describe(std::process::id(), 100_000), None);
+        assert!(!is_foreign(std::process::id()));
     }
 }

@@ -132,7 +132,11 @@ impl<'a> Recording<'a> {
             time_ns: self.began_ns,
             pid,
             tid: pid,
-            event: Event::Table { table, since_ns: self.began_ns },
+            event: Event::Table {
+                table,
+                since_ns: self.began_ns,
+                is_foreign: process::is_foreign(pid),
+            },
         });
     }
 
@@ -240,7 +244,8 @@ impl<'a> Recording<'a> {
         for pid in questions.processes {
             let time_ns = clock::now_ns();
             if let Ok(table) = process::descriptors(pid) {
-                let event = Event::Table { table, since_ns: clock::now_ns() };
+                let (since_ns, is_foreign) = (clock::now_ns(), process::is_foreign(pid));
+                let event = Event::Table { table, since_ns, is_foreign };
                 self.pending.push(Stamped { time_ns, pid, tid: pid, event });
             }
         }
@@ -292,7 +297,10 @@ impl<'a> Recording<'a> {
 
 /// What this recording cannot see, whatever the program does.
 fn blind_spots(options: &Options, perf: Option<&Perf>) -> Vec<String> {
-    let mut found = vec!["Reads and writes by mmap(2) are not seen.".to_owned()];
+    let mut found = vec![
+        "Reads and writes by mmap(2) are not seen.".to_owned(),
+        "Processes of another architecture are not recorded.".to_owned(),
+    ];
     match perf {
         Some(perf) => found.extend(perf.blind_spots()),
         None => {

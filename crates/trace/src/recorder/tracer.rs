@@ -186,7 +186,8 @@ impl Tracer {
                     *state = TracedThread { pid: Some(pid), call: None };
                 }
                 let table = process::descriptors(pid).unwrap_or_default();
-                self.send(thread, Event::Table { table, since_ns: clock::now_ns() });
+                let (since_ns, is_foreign) = (clock::now_ns(), process::is_foreign(pid));
+                self.send(thread, Event::Table { table, since_ns, is_foreign });
             }
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE
                 if self.stops == Stops::All =>

@@ -45,6 +45,12 @@ impl Requests {
         self.were_seen
     }
 
+    /// Completions were lost.
+    pub(super) fn forget(&mut self) {
+        self.in_flight.clear();
+        self.submitting.clear();
+    }
+
     pub(super) fn being_submitted(&mut self, tid: u32) -> Option<&mut Request> {
         self.in_flight.get_mut(self.submitting.get(&tid)?)
     }

@@ -118,7 +118,9 @@ fn what_is_not_known_is_asked_for_and_never_guessed() {
 fn after_lost_events_positions_are_unknown_and_descriptors_are_read_again() {
     let mut scene = Scene::new();
     scene.open(3, "/f", OpenFlags::default()).call("read", [3, 0, 100, 0, 0, 0], 100);
-    scene.event(PID, Event::Lost { events: 5 }).call("read", [3, 0, 100, 0, 0, 0], 100);
+    scene.enter(PID, "read", [3, 0, 100, 0, 0, 0]).event(PID, Event::Lost { events: 5 });
+    // The end of another read, whose begin was lost.
+    scene.exit(PID, 7).call("read", [3, 0, 100, 0, 0, 0], 100);
     assert_eq!(offsets(&scene.operations()), [Some(0), None]);
     assert_eq!(scene.assembly.take_questions().processes, HashSet::from([PID]));
     assert_eq!(scene.assembly.finish(0).lost_events, 5);
@@ -301,4 +303,18 @@ fn a_new_process_has_the_descriptors_of_its_parent_until_it_runs_another_program
     assert_eq!(offsets(&operations), [Some(0), Some(100), Some(110), None]);
     assert_eq!(operations[3].file, None);
     assert!(scene.assembly.take_questions().processes.contains(&20));
+}
+
+#[test]
+fn a_process_of_another_architecture_is_not_recorded() {
+    let mut scene = Scene::new();
+    let table = |is_foreign| Event::Table {
+        table: vec![(3, described("/f", OpenFlags::default()))],
+        since_ns: 0,
+        is_foreign,
+    };
+    scene.event(PID, table(true)).call("read", [3, 0, 100, 0, 0, 0], 100);
+    assert_eq!(scene.operations(), []);
+    scene.event(PID, table(false)).call("read", [3, 0, 100, 0, 0, 0], 100);
+    assert_eq!(offsets(&scene.operations()), [Some(0)]);
 }
