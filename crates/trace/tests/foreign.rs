@@ -194,14 +194,23 @@ fn a_text_cut_anywhere_yields_records_of_whole_lines() {
             match error {
                 None => assert_eq!(text[len - 1], b'\n'),
                 Some(TraceError::Cut { at_byte }) => {
-                    let line = text[..len].iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
-                    assert!(at_byte == 0 || at_byte == line as u64 + 1, "{at_byte} of {len} bytes");
+                    let line = text[..len].iter().rposition(|byte| *byte == b'\n');
+                    assert_eq!(at_byte, line.map_or(0, |line| line as u64 + 1), "{len} bytes");
                 }
                 Some(TraceError::NotATrace) => assert!(len < 30 || text[0] != b'f'),
                 Some(other) => panic!("{len} bytes: {other}"),
             }
         }
     }
+}
+
+#[test]
+fn a_descriptor_that_changed_unseen_has_no_position() {
+    let text = b"7 1.1 openat(AT_FDCWD</>, \"a\", O_RDWR) = 3</a> <0.1>\n\
+        7 1.2 read(3</a>, \"\", 5) = 5 <0.1>\n\
+        7 1.3 read(3</b>, \"\", 5) = 5 <0.1>\n\
+        7 1.4 read(3</b>, \"\", 5) = 5 <0.1>\n";
+    assert_eq!(told(&whole(text)), ["read /a @0 5 = 5", "read /b @? 5 = 5", "read /b @? 5 = 5"]);
 }
 
 #[test]
