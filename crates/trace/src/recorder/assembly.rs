@@ -189,6 +189,17 @@ impl Assembly {
                 self.watch(tid, |watch| watch.has_waited = true);
                 self.requests.submission_ended(tid);
             }
+            Event::AioSubmit(_) | Event::AioRefused(_) | Event::AioReap(_) => {
+                self.aio_event(event, (time_ns, pid, tid));
+            }
+            Event::Lost { events } => self.lost(time_ns, events),
+            other => self.process_event(other, (time_ns, pid, tid)),
+        }
+    }
+
+    /// Begins and ends of processes, and what their descriptors refer to.
+    fn process_event(&mut self, event: Event, (time_ns, pid, tid): (u64, u32, u32)) {
+        match event {
             Event::Forked { parent } => {
                 self.descriptors.fork(parent, pid);
                 if self.foreign.contains(&parent) {
@@ -215,6 +226,12 @@ impl Assembly {
                     self.opened((pid, descriptor), described, since_ns);
                 }
             }
+            _ => {}
+        }
+    }
+
+    fn aio_event(&mut self, event: Event, (time_ns, pid, tid): (u64, u32, u32)) {
+        match event {
             Event::AioSubmit(requests) => {
                 for request in requests.into_iter().filter(|request| aio_kind(request).is_some()) {
                     if self.aio.len() < AIO_MAX {
@@ -233,7 +250,7 @@ impl Assembly {
             Event::AioReap(completions) => {
                 completions.iter().for_each(|done| self.aio_completed(pid, *done, time_ns));
             }
-            Event::Lost { events } => self.lost(time_ns, events),
+            _ => {}
         }
     }
 
