@@ -21,14 +21,15 @@ use crate::call::Call;
 /// Rings that hold all records of the child.
 const RINGS_BYTES: usize = 16 << 20;
 
-/// The time that recording adds to a syscall, in ns. None: it could not be measured.
+/// The time that recording adds to a syscall, in ns. A command has a filter, a running process has none. None: it could
+/// not be measured.
 pub(super) fn added_ns_per_syscall(
     helper: &[OsString],
-    stops: Stops,
+    (stops, has_filter): (Stops, bool),
     is_wanted: impl Fn(Call) -> bool,
 ) -> Option<u64> {
     let mut command = helper_command(helper)?;
-    command.args(["time", stops.word()]);
+    command.args(["time", stops.word()]).args(has_filter.then_some("filter"));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
     let found = time(&mut child, stops, is_wanted);
     // After a success it has ended.

@@ -281,9 +281,12 @@ impl<'a> Recording<'a> {
         end.reason = reason;
         end.elapsed_ns = ended_ns.saturating_sub(self.began_ns);
         end.recorder_cpu_ns = clock::cpu_ns().saturating_sub(self.cpu_before_ns);
-        let stops = self.stops;
-        end.added_ns_per_syscall =
-            calibration::added_ns_per_syscall(&self.options.helper, stops, super::is_wanted(stops));
+        let (stops, has_filter) = (self.stops, matches!(events, Events::Command(..)));
+        end.added_ns_per_syscall = calibration::added_ns_per_syscall(
+            &self.options.helper,
+            (stops, has_filter),
+            super::is_wanted(stops),
+        );
         match self.sink.take().map(|sink| sink.finish(end.clone())) {
             Some(Ok(end)) => Finished { summary, end, without_end: None },
             Some(Err(failed)) => {

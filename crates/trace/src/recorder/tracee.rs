@@ -53,7 +53,7 @@ impl Stops {
     }
 }
 
-/// Runs the words of the hidden command: `few COMMAND`, `all COMMAND`, or `time few`, `time all`.
+/// Runs the words of the hidden command: `few COMMAND`, `all COMMAND`, or `time few`, `time few filter`, `time all`.
 ///
 /// It returns only if that fails: the message for standard error, and the exit status.
 pub fn run_tracee(words: &[OsString]) -> (String, u8) {
@@ -65,7 +65,7 @@ pub fn run_tracee(words: &[OsString]) -> (String, u8) {
     };
     if word(0) == Some("time") {
         let Some(stops) = stops(word(1)) else { return (unexpected(), 2) };
-        return match time_calls(stops) {
+        return match time_calls(stops, word(2) == Some("filter")) {
             Ok(()) => (String::new(), 0),
             Err(error) => (plain(&error), 1),
         };
@@ -130,7 +130,7 @@ fn filter(stops: Stops) -> BpfProgram {
 }
 
 /// Times a cheap syscall twice, and lets the recorder begin in between. It says each result in ns.
-fn time_calls(stops: Stops) -> io::Result<()> {
+fn time_calls(stops: Stops, has_filter: bool) -> io::Result<()> {
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     let mut zero = File::open("/dev/zero")?;
     let mut say = |ns: u64| {
@@ -140,7 +140,13 @@ fn time_calls(stops: Stops) -> io::Result<()> {
     time_reads(&mut zero, stops)?;
     say(time_reads(&mut zero, stops)?)?;
     match stops {
-        Stops::Few => drop(input.read_line(&mut String::new())?),
+        Stops::Few => {
+            input.read_line(&mut String::new())?;
+            if has_filter {
+                // It opens nothing after this, so it needs no tracer.
+                seccompiler::apply_filter(&filter(stops)).map_err(io::Error::other)?;
+            }
+        }
         Stops::All => be_traced(stops).map_err(io::Error::other)?,
     }
     say(time_reads(&mut zero, stops)?)
