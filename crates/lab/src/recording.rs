@@ -173,7 +173,7 @@ fn remarks(report: &Report) -> Vec<String> {
     }
     if end.unknown_files > 0 {
         found.push(format!(
-            "{} operations have no file: it was closed before it was looked at",
+            "{} operations have no file: their descriptor was not known yet",
             end.unknown_files
         ));
     }
