@@ -142,28 +142,17 @@ fn record_command(
     let mut child = tracer::start(command)?;
     let perf = match stops {
         Stops::Few => {
-            Perf::open(Start::AtExec(child.id()), options.memory_bytes / 2, is_wanted(stops))
+            let start = Start::AtExec(child.id());
+            Perf::open(start, options.memory_bytes / 2, is_wanted(stops)).map(Some)
         }
-        Stops::All => Err(RecordError::Failed(String::new())),
+        Stops::All => Ok(None),
     };
-    let perf = match (perf, stops) {
-        (Ok(perf), _) => Some(perf),
-        (Err(error), Stops::Few) => {
-            // It has not run yet.
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(error);
-        }
-        (Err(_), Stops::All) => None,
-    };
-    let mut recording = match Recording::begin(options, (child.id(), stops), perf) {
-        Ok(recording) => recording,
-        Err(error) => {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(error);
-        }
-    };
+    let begun = perf.and_then(|perf| Recording::begin(options, (child.id(), stops), perf));
+    let mut recording = begun.inspect_err(|_| {
+        // The command has not run yet.
+        let _ = child.kill();
+        let _ = child.wait();
+    })?;
     recording.fallback = fallback;
     let (sender, receiver) = sync_channel(QUEUE_EVENTS);
     let events = Events::Command(child.id(), receiver);
@@ -202,9 +191,12 @@ fn record_process(
         .ok_or_else(|| error::process(pid, &io::ErrorKind::NotFound.into()))?;
     let wanted = |call| !matches!(call, Call::RingEnter | Call::Spawn | Call::Execute);
     let perf = Perf::open(Start::Now(&threads), options.memory_bytes / 2, wanted)?;
-    let mut recording = Recording::begin(options, (pid, Stops::Few), Some(perf))?;
+    // An operation of this moment may be in a position that is read or not.
+    let began_ns = clock::now_ns();
     let table = process::descriptors(pid).map_err(|error| error::process(pid, &error))?;
-    recording.begin_with(pid, table);
+    let since_ns = clock::now_ns();
+    let mut recording = Recording::begin(options, (pid, Stops::Few), Some(perf))?;
+    recording.begin_with(pid, table, (began_ns, since_ns));
     Ok(recording.run(Events::Process(handle), signal))
 }
 

@@ -125,19 +125,17 @@ impl<'a> Recording<'a> {
         })
     }
 
-    /// The descriptors of a running process. What began before they were all read is not recorded.
-    pub(super) fn begin_with(&mut self, pid: u32, table: Vec<(i32, Described)>) {
-        self.began_ns = clock::now_ns();
-        self.pending.push(Stamped {
-            time_ns: self.began_ns,
-            pid,
-            tid: pid,
-            event: Event::Table {
-                table,
-                since_ns: self.began_ns,
-                is_foreign: process::is_foreign(pid),
-            },
-        });
+    /// The descriptors of a running process, and the times before and after they were read. What began before is not
+    /// recorded.
+    pub(super) fn begin_with(
+        &mut self,
+        pid: u32,
+        table: Vec<(i32, Described)>,
+        (began_ns, since_ns): (u64, u64),
+    ) {
+        self.began_ns = began_ns;
+        let event = Event::Table { table, since_ns, is_foreign: process::is_foreign(pid) };
+        self.pending.push(Stamped { time_ns: began_ns, pid, tid: pid, event });
     }
 
     /// Records until the target ends, the time is over, a signal comes, or the disk is full. It then finishes the trace,
