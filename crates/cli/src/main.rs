@@ -120,6 +120,7 @@ fn run(tool: Tool) -> ExitCode {
         },
         Tool::Lab(args) => match ringwise_lab::run(*args, &mut out.lock()) {
             Ok(()) | Err(ringwise_lab::LabError::BrokenPipe) => ExitCode::SUCCESS,
+            Err(ringwise_lab::LabError::Exited(status)) => ExitCode::from(status),
             Err(error) => fail("lab", &error, error.exit_status()),
         },
         Tool::Logd(args) => match ringwise_logd::run(&args, &mut out.lock()) {

@@ -2,9 +2,9 @@
 //!
 //! A `--config` file is the same thing in JSON, with the flags' names as keys; what is typed wins.
 
-use std::{fs, path::PathBuf};
+use std::{ffi::OsString, fs, path::PathBuf};
 
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, from_value};
 
@@ -15,7 +15,7 @@ use crate::error::{LabError, plain};
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
-    /// Draw or compare saved results instead
+    /// Draw or compare saved results, or record a program, instead
     #[command(subcommand)]
     #[serde(skip)]
     pub action: Option<Action>,
@@ -230,6 +230,11 @@ pub enum Action {
     Report(ReportArgs),
     /// Tell what is faster or slower than before; exit with 1 on a regression
     Compare(CompareArgs),
+    /// Record which reads, writes, syncs, sends and receives a program makes
+    Record(RecordArgs),
+    /// Become the command of a recording
+    #[command(hide = true)]
+    RecordTracee(TraceeArgs),
 }
 
 /// What of saved results is wanted, and where.
@@ -270,6 +275,59 @@ pub struct CompareArgs {
     /// Allow a row to be slower, or to take more CPU time, by this share
     #[arg(long, value_name = "SHARE", default_value = "5%")]
     pub threshold: String,
+}
+
+/// What is recorded, and where.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct RecordArgs {
+    /// Record this command, with its children, from its begin to its end
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "pid")]
+    pub command: Vec<OsString>,
+
+    /// Record a running process instead
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pub pid: Option<u32>,
+
+    /// End the recording after this time, such as 30s; the command goes on
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<String>,
+
+    /// Write the trace here [default: ringwise-record-DATE-TIME.trace]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+
+    /// Hash the names of files, with a key that is thrown away
+    #[arg(long)]
+    pub private: bool,
+
+    /// Keep at most this many bytes of events in memory; what does not fit is lost
+    /// and counted
+    #[arg(long, value_name = "SIZE", default_value = "64m")]
+    pub memory: String,
+
+    /// Observe by perf (tracepoints), ptrace (slower, and without io_uring), or auto
+    #[arg(long, value_name = "METHOD", default_value = "auto", hide_possible_values = true)]
+    pub method: RecordMethod,
+}
+
+/// How events are observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RecordMethod {
+    /// By tracepoints if that is allowed, otherwise by ptrace(2).
+    #[default]
+    Auto,
+    /// By tracepoints.
+    Perf,
+    /// By ptrace(2).
+    Ptrace,
+}
+
+/// What the child of a recording becomes.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct TraceeArgs {
+    /// How it is stopped, and the command
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    pub words: Vec<OsString>,
 }
 
 impl Args {

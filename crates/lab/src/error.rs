@@ -23,6 +23,8 @@ pub enum LabError {
     Failed(String),
     /// A signal ended it. What was measured so far has been reported and marked as partial.
     Interrupted,
+    /// A command that was run ended with this exit status, and has said why.
+    Exited(u8),
     /// Whoever read the output went away; nothing is left to say to them.
     BrokenPipe,
 }
@@ -47,6 +49,7 @@ impl LabError {
         match self {
             LabError::Usage(_) => 2,
             LabError::Failed(_) | LabError::Interrupted => 1,
+            LabError::Exited(status) => *status,
             LabError::BrokenPipe => 0,
         }
     }
@@ -57,6 +60,7 @@ impl fmt::Display for LabError {
         match self {
             LabError::Usage(message) | LabError::Failed(message) => f.write_str(message),
             LabError::Interrupted => f.write_str("interrupted: the results are partial"),
+            LabError::Exited(status) => write!(f, "the command ended with exit status {status}"),
             LabError::BrokenPipe => f.write_str("the reader of the output went away"),
         }
     }

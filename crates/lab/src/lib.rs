@@ -40,6 +40,7 @@ mod output;
 pub mod plan;
 pub mod progress;
 mod record;
+mod recording;
 pub mod report;
 pub mod resumed;
 pub mod row;
@@ -58,13 +59,14 @@ mod testing;
 
 use std::io::Write;
 
-pub use crate::{args::Args, error::LabError};
 use crate::{
+    args::Action,
     resumed::Resumed,
     run::Run,
     suite::Suite,
     workload::{echo, http},
 };
+pub use crate::{args::Args, error::LabError};
 
 /// Runs the lab as typed, and prints to `out`.
 ///
@@ -72,8 +74,12 @@ use crate::{
 ///
 /// [`LabError`], one line, with the exit status that belongs to it.
 pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
-    if let Some(action) = args.action {
-        return offline::run(action, out);
+    match args.action {
+        Some(Action::Record(args)) => return recording::run(args),
+        Some(Action::RecordTracee(args)) => return recording::become_tracee(&args),
+        Some(Action::Report(args)) => return offline::report(&args, out),
+        Some(Action::Compare(args)) => return offline::compare_results(&args, out),
+        None => {}
     }
     if let Some(name) = &args.child_server {
         return match &args.dir {

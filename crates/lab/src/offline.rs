@@ -3,43 +3,39 @@
 use std::io::Write;
 
 use crate::{
-    args::{Action, ReportArgs},
+    args::{CompareArgs, ReportArgs},
     error::LabError,
     output::say,
     report::{compare::compare, csv, fio, json, markdown, page, saved::Saved},
 };
 
-/// Does it, and prints to `out`.
+/// Tells what is faster or slower than before.
 ///
 /// # Errors
 ///
-/// [`LabError`]: a file that cannot be read or written, nothing in common, or a regression.
-pub fn run(action: Action, out: &mut dyn Write) -> Result<(), LabError> {
-    match action {
-        Action::Report(args) => report(&args, out),
-        Action::Compare(args) => {
-            let threshold = threshold(&args.threshold)?;
-            let (old, new) = (Saved::read(&args.old)?, Saved::read(&args.new)?);
-            let found = compare(&old, &new, threshold).map_err(LabError::Failed)?;
-            say(out, &found.text)?;
-            match found.regressions.len() {
-                0 => say(out, &format!("no regression past {}\n", args.threshold)),
-                count => Err(LabError::Failed(format!(
-                    "{} past {}: {}",
-                    if count == 1 {
-                        "1 regression".to_owned()
-                    } else {
-                        format!("{count} regressions")
-                    },
-                    args.threshold,
-                    found.regressions.join("; ")
-                ))),
-            }
-        }
+/// [`LabError`]: a file that cannot be read, nothing in common, or a regression.
+pub fn compare_results(args: &CompareArgs, out: &mut dyn Write) -> Result<(), LabError> {
+    let threshold = threshold(&args.threshold)?;
+    let (old, new) = (Saved::read(&args.old)?, Saved::read(&args.new)?);
+    let found = compare(&old, &new, threshold).map_err(LabError::Failed)?;
+    say(out, &found.text)?;
+    match found.regressions.len() {
+        0 => say(out, &format!("no regression past {}\n", args.threshold)),
+        count => Err(LabError::Failed(format!(
+            "{} past {}: {}",
+            if count == 1 { "1 regression".to_owned() } else { format!("{count} regressions") },
+            args.threshold,
+            found.regressions.join("; ")
+        ))),
     }
 }
 
-fn report(args: &ReportArgs, out: &mut dyn Write) -> Result<(), LabError> {
+/// Draws saved results again.
+///
+/// # Errors
+///
+/// [`LabError`]: a file that cannot be read or written.
+pub fn report(args: &ReportArgs, out: &mut dyn Write) -> Result<(), LabError> {
     if args.fio_json.is_some() && args.results.len() > 1 {
         let what = "--fio-json: expected one results file, fio's form has no place for several";
         return Err(LabError::Usage(what.to_owned()));

@@ -6,4 +6,5 @@ mod lab;
 mod lab_copy;
 mod lab_http;
 mod lab_log;
+mod lab_record;
 mod lab_report;

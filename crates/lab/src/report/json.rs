@@ -302,12 +302,15 @@ pub fn write(path: &Path, text: &str) -> Result<(), LabError> {
 
 /// The name of a results file that was not named: `ringwise-lab-20260131-235959.json`, in UTC.
 pub fn default_path(directory: &Path, unix_s: u64) -> PathBuf {
+    directory.join(format!("ringwise-lab-{}.json", date_and_time(unix_s)))
+}
+
+/// `20260131-235959`, in UTC.
+pub fn date_and_time(unix_s: u64) -> String {
     let (days, seconds) = (unix_s / 86_400, unix_s % 86_400);
     let (year, month, day) = date(days);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let name =
-        format!("ringwise-lab-{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}.json");
-    directory.join(name)
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
 }
 
 /// Year, month and day of a number of days since 1970 (Howard Hinnant, "chrono-Compatible

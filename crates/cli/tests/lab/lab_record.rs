@@ -1,0 +1,617 @@
+//! `ringwise lab record` as a user runs it: fio says what it did, and the trace has the same. Recorders that are killed,
+//! disks that are full and programs that cannot be recorded are told.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::{BufReader, Read},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use ringwise_trace::{
+    AnyReader, End, FileId, FileKind, Header, Interface, Kind, Name, Operation, Outcome, Reason,
+    Record, Source, TraceError,
+};
+use serde_json::Value;
+
+/// How long anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A directory on the device that the target is on, because a tmpfs has no direct I/O.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn command(directory: &Path, options: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    command.args(["lab", "record"]).args(options.split_whitespace()).current_dir(directory);
+    command
+}
+
+fn record(directory: &Path, options: &str, recorded: &[&str]) -> Output {
+    command(directory, options).args(["--out", "t", "--"]).args(recorded).output().unwrap()
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn skip(reason: &str) {
+    assert!(std::env::var_os("CI").is_none(), "skipped in CI: {reason}");
+    println!("skipped: {reason}");
+}
+
+/// Whether tracepoints are allowed here. If not, the reason is the recorder's.
+fn has_tracepoints() -> bool {
+    let directory = directory();
+    let output = record(directory.path(), "--method perf", &["true"]);
+    if !output.status.success() {
+        skip(&stderr(&output));
+    }
+    output.status.success()
+}
+
+fn has_program(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !found {
+        skip(&format!("no {program} here"));
+    }
+    found
+}
+
+/// A whole trace.
+struct Trace {
+    header: Header,
+    names: HashMap<FileId, (PathBuf, FileKind)>,
+    operations: Vec<Operation>,
+    end: End,
+}
+
+impl Trace {
+    #[track_caller]
+    fn read(path: &Path) -> Trace {
+        let (header, records, error) = records(path);
+        assert!(error.is_none(), "{}", error.unwrap());
+        let (mut names, mut operations) = (HashMap::new(), Vec::new());
+        let mut end = None;
+        for record in records {
+            match record {
+                Record::File(file) => {
+                    let Name::Path(path) = file.name else { panic!("a hash was not asked for") };
+                    names.insert(file.id, (path.into(), file.kind));
+                }
+                Record::Operation(operation) => operations.push(operation),
+                Record::End(found) => end = Some(*found),
+                Record::Thread(_) | Record::Lost(_) => {}
+            }
+        }
+        Trace { header, names, operations, end: end.unwrap() }
+    }
+
+    /// The operations on a file.
+    fn on(&self, path: &Path) -> Vec<Operation> {
+        let is_meant = |id: &FileId| self.names[id].0 == path;
+        let operations = self.operations.iter();
+        operations.filter(|one| one.file.as_ref().is_some_and(is_meant)).copied().collect()
+    }
+}
+
+fn records(path: &Path) -> (Header, Vec<Record>, Option<TraceError>) {
+    let mut reader = AnyReader::new(BufReader::new(File::open(path).unwrap())).unwrap();
+    let mut records = Vec::new();
+    let error = reader.find_map(|record| record.map(|record| records.push(record)).err());
+    (reader.header().clone(), records, error)
+}
+
+fn count(operations: &[Operation], kind: Kind) -> (u64, u64) {
+    let of_kind = || operations.iter().filter(|operation| operation.kind == kind);
+    (of_kind().count() as u64, of_kind().map(Operation::bytes).sum())
+}
+
+/// A file of random bytes, which no file system compresses, in the page cache.
+fn file(directory: &Path, name: &str, bytes: usize) -> PathBuf {
+    let path = directory.join(name);
+    let mut content = vec![0; bytes];
+    File::open("/dev/urandom").unwrap().read_exact(&mut content).unwrap();
+    fs::write(&path, content).unwrap();
+    // Pages that are not on the device yet would be written by a direct read.
+    File::open(&path).unwrap().sync_all().unwrap();
+    path.canonicalize().unwrap()
+}
+
+/// Records fio on a file that is there, and compares the counts.
+fn compare_with_fio(engine: &str, options: &str, method: &str) -> Trace {
+    compare_with_fio_in(directory(), engine, options, method)
+}
+
+#[track_caller]
+fn compare_with_fio_in(
+    directory: tempfile::TempDir,
+    engine: &str,
+    options: &str,
+    method: &str,
+) -> Trace {
+    let path = file(directory.path(), "f", 4 << 20);
+    let job = format!(
+        "fio --name=j --filename=f --size=4m --rw=randrw --ioengine={engine} --output=o --output-format=json {options}"
+    );
+    let output = record(directory.path(), &format!("--method {method}"), &words(&job));
+    assert!(output.status.success(), "{engine}: {}", stderr(&output));
+    let text = fs::read_to_string(directory.path().join("o")).unwrap();
+    let fio: Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
+    let number = |way: &str, name: &str| fio["jobs"][0][way][name].as_u64().unwrap();
+    let trace = Trace::read(&directory.path().join("t"));
+    let operations = trace.on(&path);
+    for (kind, way) in [(Kind::Read, "read"), (Kind::Write, "write")] {
+        let expected = (number(way, "total_ios"), number(way, "io_bytes"));
+        assert!(expected.0 > 100, "{expected:?}");
+        assert_eq!(count(&operations, kind), expected, "{engine} {way}");
+    }
+    assert_eq!(trace.end.lost_events, 0, "{engine}");
+    assert_eq!(trace.end.reason, Reason::Exited);
+    let (reads, _) = count(&operations, Kind::Read);
+    let said = stderr(&output);
+    assert!(said.contains(&format!("recorded {} operations", trace.operations.len())), "{said}");
+    assert!(reads > 0 && said.contains("in flight at once: "), "{said}");
+    trace
+}
+
+/// Every block of 4 KiB of 4 MiB, once.
+fn every_block() -> Vec<u64> {
+    (0..1024).map(|block| block * 4096).collect()
+}
+
+fn offsets(operations: &[Operation]) -> Vec<u64> {
+    let mut offsets: Vec<u64> =
+        operations.iter().filter_map(|operation| operation.offset).collect();
+    offsets.sort_unstable();
+    offsets
+}
+
+fn on_f(trace: &Trace) -> Vec<Operation> {
+    let path = trace.names.values().find(|(path, _)| path.ends_with("f")).unwrap().0.clone();
+    let is_io = |operation: &Operation| matches!(operation.kind, Kind::Read | Kind::Write);
+    trace.on(&path).into_iter().filter(is_io).collect()
+}
+
+#[test]
+fn what_fio_did_by_psync_was_seen() {
+    if !has_program("fio") || !has_tracepoints() {
+        return;
+    }
+    let trace = compare_with_fio("psync", "--fsync=64", "perf");
+    assert_eq!(trace.header.method, "perf");
+    let operations = on_f(&trace);
+    assert_eq!(offsets(&operations), every_block());
+    assert!(operations.iter().all(|one| one.asked_bytes == Some(4096)));
+    assert!(operations.iter().all(|one| one.interface == Interface::Syscall && !one.is_direct));
+    // fio drops the page cache first, and then reads from the device.
+    assert!(operations.iter().any(|one| one.source == Source::Device && one.kind == Kind::Read));
+    let syncs = trace.operations.iter().filter(|one| one.kind == Kind::Sync).count();
+    assert!(syncs > 0, "fio syncs after each 64 writes");
+}
+
+#[test]
+fn what_is_in_the_page_cache_comes_from_there() {
+    if !has_program("fio") || !has_tracepoints() {
+        return;
+    }
+    // Other programs cannot drop pages of a tmpfs from the page cache.
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return skip("no tmpfs here") };
+    let trace = compare_with_fio_in(directory, "psync", "--invalidate=0", "perf");
+    let reads: Vec<_> = on_f(&trace).into_iter().filter(|one| one.kind == Kind::Read).collect();
+    let cached = reads.iter().filter(|one| one.source == Source::Cache).count();
+    // A read that waits for something else is not told as cached.
+    assert!(cached * 10 > reads.len() * 9, "{cached} of {}", reads.len());
+    assert!(reads.iter().all(|one| one.source != Source::Device));
+}
+
+#[test]
+fn what_fio_did_by_io_uring_was_seen() {
+    if !has_program("fio") || !has_tracepoints() {
+        return;
+    }
+    if !fio_has("io_uring") {
+        return skip("fio cannot set up a ring here");
+    }
+    for options in ["", "--fixedbufs=1 --registerfiles=1"] {
+        let options = format!("--iodepth=8 --direct=1 {options}");
+        let trace = compare_with_fio("io_uring", &options, "perf");
+        let operations = on_f(&trace);
+        assert!(operations.iter().all(|one| one.interface == Interface::IoUring && one.is_direct));
+        assert!(operations.iter().all(|one| one.source == Source::Device));
+        // ext4 and XFS tell offsets.
+        assert!(offsets(&operations).is_empty() || offsets(&operations) == every_block());
+        assert!((1..=16).contains(&trace.end.in_flight_max), "{}", trace.end.in_flight_max);
+    }
+}
+
+#[test]
+fn what_fio_did_by_linux_aio_was_seen() {
+    if !has_program("fio") || !has_tracepoints() {
+        return;
+    }
+    let trace = compare_with_fio("libaio", "--iodepth=8 --direct=1", "perf");
+    let operations = on_f(&trace);
+    assert!(operations.iter().all(|one| one.interface == Interface::LinuxAio && one.is_direct));
+    assert_eq!(offsets(&operations), every_block());
+    assert!(trace.end.in_flight_max >= 8, "{}", trace.end.in_flight_max);
+}
+
+#[test]
+fn ptrace_sees_the_same() {
+    if !has_program("fio") {
+        return;
+    }
+    let trace = compare_with_fio("psync", "", "ptrace");
+    assert_eq!(trace.header.method, "ptrace");
+    assert_eq!(offsets(&on_f(&trace)), every_block());
+    let trace = compare_with_fio("libaio", "--iodepth=8 --direct=1", "ptrace");
+    assert_eq!(offsets(&on_f(&trace)), every_block());
+}
+
+fn fio_has(engine: &str) -> bool {
+    let directory = directory();
+    let job = format!("--name=j --filename=f --size=4k --ioengine={engine} --output=/dev/null");
+    let mut fio = Command::new("fio");
+    let status = fio.args(words(&job)).current_dir(directory.path()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_known_program_is_told_in_order() {
+    for method in ["perf", "ptrace"] {
+        if method == "perf" && !has_tracepoints() {
+            continue;
+        }
+        let directory = directory();
+        let copy = directory.path().canonicalize().unwrap().join("copy");
+        let dd = "dd if=/dev/zero of=copy bs=8k count=20 conv=fsync status=none";
+        let output = record(directory.path(), &format!("--method {method}"), &words(dd));
+        assert!(output.status.success(), "{}", stderr(&output));
+        let trace = Trace::read(&directory.path().join("t"));
+        let told: Vec<_> = trace
+            .on(&copy)
+            .iter()
+            .map(|one| (one.kind, one.offset, one.asked_bytes, one.outcome))
+            .collect();
+        let mut expected: Vec<_> = (0..20)
+            .map(|block| {
+                let outcome = Outcome::Done { bytes: 8192 };
+                (Kind::Write, Some(block * 8192), Some(8192), outcome)
+            })
+            .collect();
+        expected.push((Kind::Sync, None, Some(0), Outcome::Done { bytes: 0 }));
+        assert_eq!(told, expected, "{method}");
+        assert_eq!(count(&trace.on(Path::new("/dev/zero")), Kind::Read), (20, 20 * 8192));
+        assert_eq!(trace.header.command, words(dd));
+        assert_eq!(trace.end.unknown_files, 0, "{method}");
+        let writes = trace.on(&copy);
+        assert!(
+            writes
+                .windows(2)
+                .all(|pair| pair[0].begin_ns + pair[0].duration_ns <= pair[1].begin_ns)
+        );
+    }
+}
+
+#[test]
+fn children_inherit_descriptors_and_positions() {
+    for method in ["perf", "ptrace"] {
+        if method == "perf" && !has_tracepoints() {
+            continue;
+        }
+        let directory = directory();
+        let path = file(directory.path(), "f", 64 << 10);
+        let script = "exec 5<f; dd bs=1000 count=2 of=/dev/null status=none <&5; \
+                      dd bs=500 count=1 status=none <&5 | cat >/dev/null";
+        let output = record(directory.path(), &format!("--method {method}"), &["sh", "-c", script]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let trace = Trace::read(&directory.path().join("t"));
+        let reads: Vec<_> = trace.on(&path).iter().map(|one| (one.offset, one.bytes())).collect();
+        assert_eq!(reads, [(Some(0), 1000), (Some(1000), 1000), (Some(2000), 500)], "{method}");
+        let pipes: Vec<_> =
+            trace.names.values().filter(|(_, kind)| *kind == FileKind::Pipe).collect();
+        assert!(!pipes.is_empty(), "{method}: the pipe has no name");
+    }
+}
+
+#[test]
+fn a_running_process_is_recorded_for_a_time() {
+    if !has_program("fio") || !has_tracepoints() {
+        return;
+    }
+    let directory = directory();
+    let path = file(directory.path(), "f", 4 << 20);
+    let job = "--name=j --filename=f --size=4m --rw=randread --ioengine=psync --thread --rate_iops=2000 \
+               --time_based --runtime=10 --output=o";
+    let mut fio =
+        Command::new("fio").args(words(job)).current_dir(directory.path()).spawn().unwrap();
+    wait_until(|| {
+        let links = fs::read_dir(format!("/proc/{}/fd", fio.id())).unwrap();
+        links.filter_map(|link| fs::read_link(link.ok()?.path()).ok()).any(|link| link == path)
+    });
+    let options = format!("--pid {} --duration 500ms --out t", fio.id());
+    let begin = Instant::now();
+    let output = command(directory.path(), &options).output().unwrap();
+    let elapsed = begin.elapsed();
+    fio.kill().unwrap();
+    fio.wait().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(elapsed >= Duration::from_millis(500));
+    let trace = Trace::read(&directory.path().join("t"));
+    let reads = trace.on(&path);
+    assert!((500..2000).contains(&reads.len()), "{} reads in half a second", reads.len());
+    assert!(reads.iter().all(|one| one.offset.is_some_and(|offset| offset % 4096 == 0)));
+    assert_eq!(trace.end.reason, Reason::Duration);
+    assert!(trace.header.blind_spots.iter().any(|spot| spot.contains("Linux AIO")));
+}
+
+#[test]
+fn a_private_trace_has_no_names() {
+    let directory = directory();
+    file(directory.path(), "a-name-that-is-secret", 8192);
+    let output = record(
+        directory.path(),
+        "--private",
+        &["dd", "if=a-name-that-is-secret", "of=another-secret", "status=none"],
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    let bytes = fs::read(directory.path().join("t")).unwrap();
+    let has = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+    assert!(!has(b"secret") && !has(b"/dev"));
+    let (header, records, error) = records(&directory.path().join("t"));
+    assert!(error.is_none() && header.is_private && header.command.is_empty());
+    let files = records
+        .iter()
+        .filter_map(|record| if let Record::File(file) = record { Some(file) } else { None });
+    assert!(files.clone().count() >= 2);
+    files.for_each(|file| assert!(matches!(file.name, Name::Hash(_))));
+}
+
+/// Writes for a long time, and opens the file each time.
+const OPENING: &str = "trap 'exit 9' TERM; while :; do echo x >>out; done";
+
+/// Writes for a long time, without a call at which the recorder stops it.
+const BUILTIN: &str = "trap 'exit 9' TERM; while :; do echo x; done >/dev/null";
+
+/// A command that writes for a long time, with its recorder.
+fn long_recording(directory: &Path, options: &str, script: &str) -> Child {
+    let mut command = command(directory, options);
+    let recorder = command
+        .args(["--out", "t", "--", "sh", "-c", script])
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    wait_until(|| fs::metadata(directory.join("t")).is_ok_and(|trace| trace.len() > 2000));
+    recorder
+}
+
+fn wait_until(mut is_done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_done() {
+        assert!(begin.elapsed() < PATIENCE, "it did not happen");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_killed_recorder_leaves_whole_frames_and_no_command() {
+    let directory = directory();
+    let mut recorder = long_recording(directory.path(), "", OPENING);
+    let (header, ..) = records(&directory.path().join("t"));
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    let (_, records, error) = records(&directory.path().join("t"));
+    assert!(matches!(error, Some(TraceError::Cut { .. })), "{error:?}");
+    let writes = records.iter().filter(|record| matches!(record, Record::Operation(_))).count();
+    assert!(writes > 10, "{writes}");
+    wait_until(|| !Path::new(&format!("/proc/{}", header.pid)).exists());
+}
+
+fn send(recorder: &Child, signal: &str) {
+    let status = Command::new("kill").args([signal, &recorder.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn a_recorder_that_falls_behind_counts_what_it_lost() {
+    if !has_tracepoints() {
+        return;
+    }
+    let directory = directory();
+    let recorder = long_recording(directory.path(), "--memory 1m --method perf", BUILTIN);
+    send(&recorder, "-STOP");
+    // The command goes on, and fills rings of 512 KiB.
+    thread::sleep(Duration::from_millis(500));
+    send(&recorder, "-CONT");
+    thread::sleep(Duration::from_millis(100));
+    send(&recorder, "-TERM");
+    let output = recorder.wait_with_output().unwrap();
+    let (_, records, error) = records(&directory.path().join("t"));
+    assert!(error.is_none(), "{}", stderr(&output));
+    let lost = |record: &Record| if let Record::Lost(lost) = record { lost.events } else { 0 };
+    let lost: u64 = records.iter().map(lost).sum();
+    let Some(Record::End(end)) = records.last() else { panic!("no end") };
+    assert!(lost > 0 && end.lost_events == lost, "{lost} {}", end.lost_events);
+    let said = stderr(&output);
+    assert!(said.contains(&format!("{lost} events lost")) && said.contains("--memory"), "{said}");
+}
+
+#[test]
+fn a_signal_ends_the_recording_and_goes_to_the_command() {
+    let directory = directory();
+    let recorder = long_recording(directory.path(), "", OPENING);
+    send(&recorder, "-TERM");
+    let output = recorder.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(9), "{}", stderr(&output));
+    assert_eq!(Trace::read(&directory.path().join("t")).end.reason, Reason::Signal);
+    assert!(stderr(&output).contains("a signal ended the recording"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_time_ends_the_recording_and_not_the_command() {
+    let directory = directory();
+    let script = "echo a >out; sleep 1; echo b >out; exit 3";
+    let output = record(directory.path(), "--duration 300ms", &["sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert_eq!(fs::read(directory.path().join("out")).unwrap(), b"b\n");
+    let trace = Trace::read(&directory.path().join("t"));
+    assert_eq!(trace.end.reason, Reason::Duration);
+    let out = directory.path().canonicalize().unwrap().join("out");
+    assert_eq!(count(&trace.on(&out), Kind::Write), (1, 2));
+}
+
+#[test]
+fn the_exit_status_is_that_of_the_command() {
+    let directory = directory();
+    for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -USR1 $$", 128 + 10)] {
+        let output = record(directory.path(), "", &["sh", "-c", script]);
+        assert_eq!(output.status.code(), Some(status), "{script}: {}", stderr(&output));
+        fs::remove_file(directory.path().join("t")).unwrap();
+    }
+    let output = record(directory.path(), "", &["/no/such/program"]);
+    assert_eq!(output.status.code(), Some(127));
+    let expected = "ringwise: lab: record: running /no/such/program: No such file or directory\n";
+    assert_eq!(stderr(&output), expected);
+    assert!(!directory.path().join("t").exists(), "nothing was recorded");
+}
+
+/// A tmpfs of some size, unmounted at its end.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(size: &str) -> Option<SmallDisk> {
+        let directory = directory();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(directory.path());
+        let is_mounted = mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        if !is_mounted {
+            skip("no tmpfs can be mounted here");
+        }
+        is_mounted.then_some(SmallDisk(directory))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_trace_and_not_the_command() {
+    let Some(disk) = SmallDisk::mount("96k") else { return };
+    let directory = directory();
+    let trace = disk.0.path().join("t");
+    let script = "i=0; while [ $i -lt 30000 ]; do echo x; i=$((i+1)); done >out";
+    let output = command(directory.path(), "--out")
+        .arg(&trace)
+        .args(["--", "sh", "-c", script])
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.ends_with("t: No space left on device; it is whole up to there and says so\n"),
+        "{said}"
+    );
+    assert_eq!(fs::metadata(directory.path().join("out")).unwrap().len(), 60_000);
+    let trace = Trace::read(&trace);
+    assert_eq!(trace.end.reason, Reason::WriteFailed);
+    assert_eq!(trace.end.detail, "No space left on device");
+    assert!(trace.end.dropped_records > 0);
+    assert!(trace.operations.len() > 1000, "{}", trace.operations.len());
+}
+
+#[test]
+fn what_cannot_be_recorded_is_told_with_the_remedy() {
+    let directory = directory();
+    fs::write(directory.path().join("there"), "mine").unwrap();
+    let told = |options: &str| {
+        let output = command(directory.path(), options).output().unwrap();
+        assert!(!output.status.success(), "{options}");
+        stderr(&output)
+    };
+    assert_eq!(
+        told("--out there -- true"),
+        "ringwise: lab: record: there: the file exists; remove it or choose another one with --out\n"
+    );
+    assert_eq!(fs::read(directory.path().join("there")).unwrap(), b"mine");
+    assert_eq!(
+        told("--pid 4194305 --out t"),
+        "ringwise: lab: record: process 4194305: no such process\n"
+    );
+    assert_eq!(
+        told("--memory 1k -- true"),
+        "ringwise: lab: record: --memory 1k: expected at least 1m\n"
+    );
+    assert!(told("--duration soon -- true").contains("--duration: "));
+    assert!(told("--method ptrace --pid 1 --out t").contains("only by tracepoints"));
+    assert!(told("--out /no/such/directory/t -- true").contains("No such file or directory"));
+    assert!(told("").contains("missing"), "neither a command nor a process");
+    assert!(!directory.path().join("t").exists());
+}
+
+#[test]
+fn a_command_that_is_traced_already_is_told() {
+    if !has_program("strace") {
+        return;
+    }
+    let directory = directory();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-e", "trace=none", "-o", "/dev/null"]);
+    strace.arg(env!("CARGO_BIN_EXE_ringwise")).args(["lab", "record", "--out", "t", "--", "true"]);
+    let output = strace.current_dir(directory.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains("traced already by process") && said.contains("end that tracer"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_user_without_permission_gets_ptrace_and_the_reason() {
+    let directory = directory();
+    // A user other than root, who can reach neither tracefs nor perf events.
+    let program = directory.path().join("ringwise");
+    fs::copy(env!("CARGO_BIN_EXE_ringwise"), &program).unwrap();
+    let work = tempfile::tempdir().unwrap();
+    let copy = work.path().join("ringwise");
+    fs::copy(&program, &copy).unwrap();
+    for path in [work.path(), &copy] {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&copy);
+        command.args(["lab", "record"]).args(words).current_dir(work.path()).uid(65534).gid(65534);
+        command.output()
+    };
+    let Ok(output) =
+        run(&["--out", "t", "--", "dd", "if=/dev/zero", "of=o", "count=3", "status=none"])
+    else {
+        return skip("this user cannot become another one");
+    };
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("by ptrace: ") && said.contains("which is slower"), "{said}");
+    assert!(said.contains("run as root"), "{said}");
+    let trace = Trace::read(&work.path().join("t"));
+    let o = work.path().canonicalize().unwrap().join("o");
+    assert_eq!(count(&trace.on(&o), Kind::Write), (3, 3 * 512));
+    let own = std::process::id().to_string();
+    let said = stderr(&run(&["--pid", &own, "--out", "p"]).unwrap());
+    assert!(said.contains("it belongs to another user"), "{said}");
+    let output = run(&["--method", "perf", "--out", "p", "--", "true"]).unwrap();
+    assert!(!output.status.success() && output.status.signal().is_none());
+}

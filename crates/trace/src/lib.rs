@@ -1,0 +1,31 @@
+//! Traces of I/O: which reads, writes, syncs, sends and receives a program made.
+//!
+//! This crate exists so that everything that explains or repeats a program's I/O has one model of it. A [`Record`] is
+//! one fact of a trace ([`model`]). A [`Writer`] writes records in the format of `docs/reference/trace.md`, and a
+//! [`Reader`] iterates over them without keeping the file in memory ([`format`](mod@format)). An [`AnyReader`] does the
+//! same with the output of strace and with fio's iologs. A [`Summary`] counts records. The
+//! [`recorder`] makes traces of commands and of running processes.
+//!
+//! The crate judges nothing and measures no engine. It uses neither the library `ringwise` nor the lab.
+
+// One file of the recorder opts in: two requests to perf events that no safe crate has.
+#![deny(unsafe_code)]
+
+mod call;
+mod descriptor;
+mod error;
+mod foreign;
+pub mod format;
+pub mod model;
+pub mod recorder;
+mod registry;
+mod summary;
+
+pub use error::TraceError;
+pub use foreign::AnyReader;
+pub use format::{Reader, Writer};
+pub use model::{
+    End, File, FileId, FileKind, Header, Interface, Kind, Lost, Name, OpenFlags, Operation,
+    Outcome, Reason, Record, Source, Thread, ThreadId,
+};
+pub use summary::{Count, Summary};

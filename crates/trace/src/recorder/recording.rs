@@ -1,0 +1,368 @@
+//! The loop of a recording: it takes events from where they come, orders them, and writes what they become.
+//!
+//! Events of several rings and of the tracer come out of order. They wait until no older one can come. The loop also
+//! looks at the clock and at signals, and answers the questions of the assembly from `/proc`.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
+use super::{
+    Options, Report, Target,
+    assembly::{Assembly, Situation},
+    calibration, clock,
+    error::{self, RecordError},
+    event::{Described, Event, Stamped},
+    perf::Perf,
+    process,
+    sink::Sink,
+    tracee::Stops,
+};
+use crate::{
+    model::{End, Header, Reason},
+    summary::Summary,
+};
+
+/// How long the loop sleeps if there is little to do. The rings hold more than a second of a busy program.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// With fewer records than this at a time, there is little to do.
+const FEW_RECORDS: usize = 4096;
+
+/// An event comes at most this long after its time.
+const SLACK_NS: u64 = 2_000_000;
+
+/// How often what was recorded is written, at least.
+const FLUSH_NS: u64 = 1_000_000_000;
+
+/// The most descriptors that are looked up at a time.
+const QUESTIONS_MAX: usize = 256;
+
+/// Where events come from, apart from the rings, and what tells that the target has ended.
+#[derive(Debug)]
+pub(super) enum Events {
+    /// The tracer of this command. The queue ends with it.
+    Command(u32, Receiver<Stamped>),
+    /// Nowhere; the process has ended when this is readable.
+    Process(OwnedFd),
+}
+
+/// A recording that has begun.
+pub(super) struct Recording<'a> {
+    options: &'a Options,
+    stops: Stops,
+    perf: Option<Perf>,
+    sink: Option<Sink>,
+    header: Header,
+    began_ns: u64,
+    cpu_before_ns: u64,
+    pending: Vec<Stamped>,
+    pub(super) fallback: Option<String>,
+}
+
+/// What the end of a recording is made of.
+struct Finished {
+    summary: Summary,
+    end: End,
+    without_end: Option<String>,
+}
+
+impl<'a> Recording<'a> {
+    /// Makes the trace, with its header.
+    ///
+    /// # Errors
+    ///
+    /// The file exists, or cannot be written.
+    pub(super) fn begin(
+        options: &'a Options,
+        (pid, stops): (u32, Stops),
+        perf: Option<Perf>,
+    ) -> Result<Recording<'a>, RecordError> {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let command = match &options.target {
+            Target::Command(words) if !options.is_private => {
+                words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let header = Header {
+            recorder: options.recorder.clone(),
+            method: if perf.is_some() { "perf" } else { "ptrace" }.to_owned(),
+            began_unix_ms: u64::try_from(since_1970.as_millis()).unwrap_or(0),
+            command,
+            pid,
+            is_private: options.is_private,
+            blind_spots: blind_spots(options, perf.as_ref()),
+        };
+        let sink = Sink::create(&options.out, &header).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => super::exists(options),
+            _ => RecordError::on("writing", &options.out, &error),
+        })?;
+        Ok(Recording {
+            options,
+            stops,
+            perf,
+            sink: Some(sink),
+            header,
+            began_ns: clock::now_ns(),
+            cpu_before_ns: clock::cpu_ns(),
+            pending: Vec::new(),
+            fallback: None,
+        })
+    }
+
+    /// The descriptors of a running process, and the times before and after they were read. What began before is not
+    /// recorded.
+    pub(super) fn begin_with(
+        &mut self,
+        pid: u32,
+        table: Vec<(i32, Described)>,
+        (began_ns, since_ns): (u64, u64),
+    ) {
+        self.began_ns = began_ns;
+        let event = Event::Table { table, since_ns, is_foreign: process::is_foreign(pid) };
+        self.pending.push(Stamped { time_ns: began_ns, pid, tid: pid, event });
+    }
+
+    /// Records until the target ends, the time is over, a signal comes, or the disk is full. It then finishes the trace,
+    /// and passes signals on until the target has ended.
+    pub(super) fn run(mut self, events: Events, signal: &AtomicUsize) -> Report {
+        let mut assembly = Assembly::new(Situation {
+            began_ns: self.began_ns,
+            is_private: self.options.is_private,
+            sees_pages: self.perf.as_ref().is_some_and(Perf::sees_pages),
+            has_opens: matches!(events, Events::Command(..)),
+            thread_name: process::thread_name,
+        });
+        let mut summary = Summary::default();
+        let (mut horizon_ns, mut flushed_ns) = (0, self.began_ns);
+        let reason = loop {
+            let round_ns = clock::now_ns();
+            let count = self.perf.as_mut().map_or(0, |perf| perf.drain(&mut self.pending));
+            let has_ended = self.wait(&events, count);
+            self.take(&mut assembly, horizon_ns);
+            self.write(&mut assembly, &mut summary);
+            self.answer(&mut assembly);
+            if round_ns.saturating_sub(flushed_ns) > FLUSH_NS {
+                self.sink.iter_mut().for_each(Sink::flush);
+                flushed_ns = round_ns;
+            }
+            horizon_ns = round_ns.saturating_sub(SLACK_NS);
+            let elapsed_ns = round_ns.saturating_sub(self.began_ns);
+            if has_ended {
+                break Reason::Exited;
+            } else if pass_on(&events, signal) {
+                break Reason::Signal;
+            } else if self
+                .options
+                .duration
+                .is_some_and(|limit| elapsed_ns as u128 >= limit.as_nanos())
+            {
+                break Reason::Duration;
+            } else if self.sink.as_ref().is_some_and(Sink::has_failed) {
+                break Reason::WriteFailed;
+            }
+        };
+        let finished = self.finish((&mut assembly, summary), &events, reason);
+        if reason != Reason::Exited {
+            follow(events, signal);
+        }
+        Report {
+            summary: finished.summary,
+            end: finished.end,
+            header: self.header,
+            status: None,
+            fallback: self.fallback,
+            without_end: finished.without_end,
+        }
+    }
+
+    /// Takes events of the tracer, and sleeps if there is little to do. Returns whether the target has ended.
+    fn wait(&mut self, events: &Events, count: usize) -> bool {
+        let pause = if count > FEW_RECORDS { Duration::ZERO } else { PAUSE };
+        match events {
+            Events::Command(_, queue) => {
+                let mut wait = pause;
+                loop {
+                    match queue.recv_timeout(wait) {
+                        Ok(stamped) => self.pending.push(stamped),
+                        Err(RecvTimeoutError::Timeout) => return false,
+                        Err(RecvTimeoutError::Disconnected) => return true,
+                    }
+                    // What has come belongs to this round, and what has not must not keep it from its end.
+                    wait = Duration::ZERO;
+                    if self.pending.len() > super::QUEUE_EVENTS {
+                        return false;
+                    }
+                }
+            }
+            Events::Process(handle) => has_ended(handle, pause),
+        }
+    }
+
+    /// Gives the assembly the events before this time, in their order.
+    fn take(&mut self, assembly: &mut Assembly, horizon_ns: u64) {
+        // Mostly it is in order already, which a stable sort finds out quickly.
+        self.pending.sort_by_key(|stamped| stamped.time_ns);
+        let count = self.pending.partition_point(|stamped| stamped.time_ns < horizon_ns);
+        let began_ns = self.began_ns;
+        let taken = self.pending.drain(..count);
+        taken
+            .filter(|stamped| stamped.time_ns >= began_ns)
+            .for_each(|stamped| assembly.take(stamped));
+        if assembly.uses_ring() {
+            self.perf.iter_mut().for_each(Perf::watch_pages);
+        }
+    }
+
+    fn write(&mut self, assembly: &mut Assembly, summary: &mut Summary) {
+        for record in assembly.take_records() {
+            summary.add(&record);
+            self.sink.iter_mut().for_each(|sink| sink.add(&record));
+        }
+    }
+
+    /// Looks up what the assembly does not know. The answers are events of now.
+    fn answer(&mut self, assembly: &mut Assembly) {
+        let questions = assembly.take_questions();
+        for pid in questions.processes {
+            let time_ns = clock::now_ns();
+            if let Ok(table) = process::descriptors(pid) {
+                let (since_ns, is_foreign) = (clock::now_ns(), process::is_foreign(pid));
+                let event = Event::Table { table, since_ns, is_foreign };
+                self.pending.push(Stamped { time_ns, pid, tid: pid, event });
+            }
+        }
+        for (pid, descriptor) in questions.descriptors.into_iter().take(QUESTIONS_MAX) {
+            let time_ns = clock::now_ns();
+            if let Some(described) = process::describe(pid, descriptor) {
+                let (described, since_ns) = (Box::new(described), clock::now_ns());
+                let event = Event::Opened { descriptor, described, since_ns };
+                self.pending.push(Stamped { time_ns, pid, tid: pid, event });
+            }
+        }
+    }
+
+    fn finish(
+        &mut self,
+        (assembly, mut summary): (&mut Assembly, Summary),
+        events: &Events,
+        reason: Reason,
+    ) -> Finished {
+        let ended_ns = clock::now_ns();
+        if let Some(perf) = &mut self.perf {
+            perf.stop();
+            while perf.drain(&mut self.pending) > 0 {}
+        }
+        if let Events::Command(_, queue) = events {
+            self.pending.extend(queue.try_iter());
+        }
+        // From here on the target runs without tracepoints.
+        self.perf = None;
+        self.take(assembly, u64::MAX);
+        let mut end = assembly.finish(ended_ns);
+        self.write(assembly, &mut summary);
+        end.reason = reason;
+        end.elapsed_ns = ended_ns.saturating_sub(self.began_ns);
+        end.recorder_cpu_ns = clock::cpu_ns().saturating_sub(self.cpu_before_ns);
+        let (stops, has_filter) = (self.stops, matches!(events, Events::Command(..)));
+        end.added_ns_per_syscall = calibration::added_ns_per_syscall(
+            &self.options.helper,
+            (stops, has_filter),
+            super::is_wanted(stops),
+        );
+        match self.sink.take().map(|sink| sink.finish(end.clone())) {
+            Some(Ok(end)) => Finished { summary, end, without_end: None },
+            Some(Err(failed)) => {
+                end.reason = Reason::WriteFailed;
+                Finished { summary, end, without_end: Some(error::plain(&failed)) }
+            }
+            None => Finished { summary, end, without_end: None },
+        }
+    }
+}
+
+/// What this recording cannot see, whatever the program does.
+fn blind_spots(options: &Options, perf: Option<&Perf>) -> Vec<String> {
+    let mut found = vec![
+        "Reads and writes by mmap(2) are not seen.".to_owned(),
+        "Processes of another architecture are not recorded.".to_owned(),
+    ];
+    match perf {
+        Some(perf) => found.extend(perf.blind_spots()),
+        None => {
+            found.push("ptrace does not see requests of io_uring.".to_owned());
+            found.push("ptrace does not tell the page cache from the device.".to_owned());
+        }
+    }
+    if let Target::Process(_) = options.target {
+        found.push("Linux AIO of a running process is not seen.".to_owned());
+        found.push(
+            "A file that was open for less than some milliseconds is unknown, and so are its first operations."
+                .to_owned(),
+        );
+    }
+    found
+}
+
+/// Passes a signal on to the command. Returns whether there was one.
+fn pass_on(events: &Events, signal: &AtomicUsize) -> bool {
+    let number = signal.swap(0, Ordering::Relaxed);
+    let named = i32::try_from(number).ok().and_then(|number| Signal::try_from(number).ok());
+    let Some(named) = named else { return false };
+    if let Events::Command(pid, _) = events
+        && !(named == Signal::SIGINT && is_in_foreground())
+    {
+        // It may have ended.
+        let _ = kill(Pid::from_raw(pid.cast_signed()), named);
+    }
+    true
+}
+
+/// Whether a terminal sends its SIGINT to this process and to the command alike.
+fn is_in_foreground() -> bool {
+    let terminal = std::fs::File::open("/dev/tty");
+    let foreground = terminal.and_then(|terminal| Ok(rustix::termios::tcgetpgrp(&terminal)?));
+    foreground.is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
+/// Passes signals on until the command has ended.
+fn follow(events: Events, signal: &AtomicUsize) {
+    if let Events::Command(_, queue) = &events {
+        loop {
+            match queue.recv_timeout(PAUSE) {
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(stamped) => drop(stamped),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            pass_on(&events, signal);
+        }
+    }
+}
+
+fn has_ended(handle: &OwnedFd, pause: Duration) -> bool {
+    let timeout = Timespec::try_from(pause).ok();
+    match poll(&mut [PollFd::new(handle, PollFlags::IN)], timeout.as_ref()) {
+        Ok(count) => count > 0,
+        Err(Errno::INTR) => false,
+        Err(_) => {
+            // Without an answer the recording ends by its duration or by a signal.
+            std::thread::sleep(pause);
+            false
+        }
+    }
+}
