@@ -5,7 +5,7 @@
 mod command;
 mod doctor;
 mod echo;
-#[path = "../harness/mod.rs"]
+#[path = "../harness/harness.rs"]
 mod harness;
 mod load;
 mod load_log;

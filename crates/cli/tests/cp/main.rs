@@ -12,7 +12,7 @@ mod direct;
 mod durable;
 mod edges;
 mod faults;
-#[path = "../harness/mod.rs"]
+#[path = "../harness/harness.rs"]
 mod harness;
 mod kills;
 mod machine;

@@ -1,6 +1,6 @@
 //! `ringwise lab` as its users run it. These tests are a program of their own, because they measure.
 
-#[path = "../harness/mod.rs"]
+#[path = "../harness/harness.rs"]
 mod harness;
 mod lab;
 mod lab_copy;

@@ -2,7 +2,7 @@
 //! because they keep the processors busy.
 
 mod echo_many;
-#[path = "../harness/mod.rs"]
+#[path = "../harness/harness.rs"]
 mod harness;
 mod logd_hostile;
 mod logd_many;
