@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     args::Args,
+    engine::{name::EngineName, uring::Switch},
     error::LabError,
     job::Profile,
     plan::{Defaults, typed::unknown},
@@ -114,16 +115,26 @@ pub(crate) fn groups(args: &Args) -> Result<Vec<Group>, LabError> {
             groups.extend(of_profile.into_iter().map(|group| Group { set: "latency", ..group }));
         }
     }
+    if args.engines.is_none() {
+        groups.iter_mut().for_each(leave_out_impossible);
+    }
     Ok(groups)
+}
+
+/// A memory map cannot go past the page cache, and nothing is polled for through it.
+fn leave_out_impossible(group: &mut Group) {
+    let is_direct = group.profile == Profile::Direct;
+    group.engines.retain(|engine| match engine {
+        EngineName::Mmap => !is_direct,
+        EngineName::Uring(switches) => is_direct || !switches.has(Switch::Iopoll),
+        _ => true,
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        engine::name::EngineName,
-        job::{Cache, Pattern},
-    };
+    use crate::job::{Cache, Pattern};
 
     #[test]
     fn latency_is_one_at_a_time_in_each_state_of_the_cache() {
@@ -142,8 +153,17 @@ mod tests {
         for group in &groups {
             assert_eq!((&group.depths[..], group.pattern), (&[1][..], Pattern::Random));
             let names: Vec<String> = group.engines.iter().map(EngineName::to_string).collect();
-            let all = ["sync", "mmap", "tokio", "aio", "ringwise", "uring"];
-            assert_eq!((&names[..6], names.len()), (&all.map(str::to_owned)[..], 12), "{names:?}");
+            let is_direct = group.profile == Profile::Direct;
+            let has = |name: &str| names.iter().any(|own| own == name);
+            assert!(
+                ["sync", "tokio", "aio", "ringwise", "uring"].into_iter().all(has),
+                "{names:?}"
+            );
+            assert_eq!(
+                (has("mmap"), has("uring+iopoll"), names.len()),
+                (!is_direct, is_direct, 11),
+                "{names:?}"
+            );
             assert_eq!((group.set, group.files), ("latency", 1));
         }
     }
