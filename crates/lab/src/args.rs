@@ -232,6 +232,8 @@ pub enum Action {
     Compare(CompareArgs),
     /// Record which reads, writes, syncs, sends and receives a program makes
     Record(RecordArgs),
+    /// Say where a recorded program waits, and what a ring would change
+    Explain(ExplainArgs),
     /// Become the command of a recording
     #[command(hide = true)]
     RecordTracee(TraceeArgs),
@@ -308,6 +310,23 @@ pub struct RecordArgs {
     /// Observe by perf (tracepoints), ptrace (slower, and without io_uring), or auto
     #[arg(long, value_name = "METHOD", default_value = "auto", hide_possible_values = true)]
     pub method: RecordMethod,
+}
+
+/// What is explained, and where.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct ExplainArgs {
+    /// Read this trace: of `ringwise lab record`, of `strace -f -ttt -T -y`, or a fio
+    /// iolog
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+
+    /// Look up what was measured of such I/O in this results file of the lab
+    #[arg(long, value_name = "JSON")]
+    pub results: Option<PathBuf>,
+
+    /// Write a page with drawings for a browser, in one file that fetches nothing
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 /// How events are observed.

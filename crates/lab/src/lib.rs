@@ -27,6 +27,7 @@ pub mod args;
 pub mod dataset;
 pub mod engine;
 pub mod error;
+mod explain;
 pub mod gain;
 pub mod gates;
 pub mod heat;
@@ -51,6 +52,7 @@ pub mod section;
 pub mod self_check;
 mod suite;
 pub mod suspicions;
+mod traced;
 pub mod verdict;
 pub mod workload;
 
@@ -77,6 +79,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     match args.action {
         Some(Action::Record(args)) => return recording::run(args),
         Some(Action::RecordTracee(args)) => return recording::become_tracee(&args),
+        Some(Action::Explain(args)) => return explain::run(&args, out),
         Some(Action::Report(args)) => return offline::report(&args, out),
         Some(Action::Compare(args)) => return offline::compare_results(&args, out),
         None => {}
