@@ -130,7 +130,7 @@ fn a_trace_that_is_cut_is_explained_up_to_there_and_says_so_first() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused() {
+fn what_cannot_be_used_is_refused_by_both() {
     let directory = directory();
     let path = directory.path().join("t");
     write_trace(&path);
@@ -150,12 +150,12 @@ fn what_cannot_be_used_is_refused() {
         (b"hello\nworld\n".to_vec(), "not a trace"),
     ] {
         fs::write(&path, bytes).unwrap();
-        for command in ["explain"] {
+        for command in ["explain", "replay"] {
             let text = failure(&lab(directory.path(), &[command, "t"]));
             assert!(text.contains(words), "{command}: {text}");
         }
     }
-    for command in ["explain"] {
+    for command in ["explain", "replay"] {
         let text = failure(&lab(directory.path(), &[command, "gone"]));
         assert!(text.contains("reading gone: No such file or directory"), "{text}");
     }

@@ -234,6 +234,8 @@ pub enum Action {
     Record(RecordArgs),
     /// Say where a recorded program waits, and what a ring would change
     Explain(ExplainArgs),
+    /// Make the I/O of a recorded program again by several engines, and compare them
+    Replay(ReplayArgs),
     /// Become the command of a recording
     #[command(hide = true)]
     RecordTracee(TraceeArgs),
@@ -327,6 +329,63 @@ pub struct ExplainArgs {
     /// Write a page with drawings for a browser, in one file that fetches nothing
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+/// What is made again, and how.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct ReplayArgs {
+    /// Read this trace: of `ringwise lab record`, of `strace -f -ttt -T -y`, or a fio
+    /// iolog
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+
+    /// Put files like those of the trace below this directory, on the device to be
+    /// measured [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+
+    /// Keep the recorded time between operations (recorded), or leave it out (asap)
+    #[arg(long, value_name = "PACE", default_value = "recorded", hide_possible_values = true)]
+    pub pace: ReplayPace,
+
+    /// Prepare the page cache as the trace says, where it is unknown with all that is
+    /// read (recorded), always so (warm), or with nothing (cold)
+    #[arg(long, value_name = "STATE", default_value = "recorded", hide_possible_values = true)]
+    pub cache: ReplayCache,
+
+    /// Refuse a trace whose files take more than this
+    #[arg(long, value_name = "SIZE", default_value = "4g")]
+    pub size_max: String,
+
+    /// Take this many interleaved blocks of two samples per engine
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub repeats: u32,
+
+    /// Seed the order of engines
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+}
+
+/// Whether a replay keeps the time between operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ReplayPace {
+    /// As recorded.
+    #[default]
+    Recorded,
+    /// As soon as possible.
+    Asap,
+}
+
+/// What of the page cache a replay prepares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ReplayCache {
+    /// What the trace says.
+    #[default]
+    Recorded,
+    /// All that is read.
+    Warm,
+    /// Nothing.
+    Cold,
 }
 
 /// How events are observed.

@@ -4,7 +4,7 @@
 //! says of other engines is from a results file of the lab.
 
 mod analysis;
-mod in_flight;
+pub(crate) mod in_flight;
 mod page;
 mod prediction;
 mod text;

@@ -42,6 +42,7 @@ pub mod plan;
 pub mod progress;
 mod record;
 mod recording;
+mod replay;
 pub mod report;
 pub mod resumed;
 pub mod row;
@@ -80,6 +81,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
         Some(Action::Record(args)) => return recording::run(args),
         Some(Action::RecordTracee(args)) => return recording::become_tracee(&args),
         Some(Action::Explain(args)) => return explain::run(&args, out),
+        Some(Action::Replay(args)) => return replay::run(&args, out),
         Some(Action::Report(args)) => return offline::report(&args, out),
         Some(Action::Compare(args)) => return offline::compare_results(&args, out),
         None => {}
