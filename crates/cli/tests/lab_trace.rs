@@ -107,7 +107,7 @@ fn a_trace_is_explained_as_text_and_as_a_page() {
     write_trace(&directory.path().join("t"));
     let text = stdout(&lab(directory.path(), &["explain", "t", "--html", "t.html"]));
     assert!(text.contains("42 operations in 2.20 ms by 2 threads, 3 files: program"), "{text}");
-    assert!(text.contains("One ring for all threads would hold 2 operations"), "{text}");
+    assert!(text.contains("One ring for all threads would hold 2 at the median"), "{text}");
     assert!(text.lines().count() <= 32, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let page = fs::read_to_string(directory.path().join("t.html")).unwrap();

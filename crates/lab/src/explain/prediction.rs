@@ -40,14 +40,18 @@ impl Prediction {
         let whole = analysis.waited_ns();
         let for_rings = analysis.groups().filter(|(group, _)| group.is_for_rings());
         let for_rings_ns = for_rings.map(|(_, counted)| counted.waited_ns).sum();
+        // Of reads that hardly count nothing is said.
         let reads = analysis.group(Group::Reads);
+        let does_count =
+            share(reads.waited_ns, whole).is_some_and(|own| own >= LOOKED_UP_SHARE_MIN);
+        let of_reads = |part, whole| share(part, whole).filter(|_| does_count);
         Prediction {
             ring_share: share(for_rings_ns, whole).unwrap_or(0.0),
             asynchronous_share: share(analysis.asynchronous_ns, whole).unwrap_or(0.0),
             depth_median: analysis.for_rings.median_over_time,
             depth_most: analysis.for_rings.most,
-            sequential_wait: share(reads.sequential_ns, reads.waited_ns),
-            cached_wait: share(reads.cache_ns, reads.cache_ns + reads.device_ns),
+            sequential_wait: of_reads(reads.sequential_ns, reads.waited_ns),
+            cached_wait: of_reads(reads.cache_ns, reads.cache_ns + reads.device_ns),
         }
     }
 
@@ -93,7 +97,7 @@ impl Prediction {
                 "A ring would hold 1 operation at a time: each began when the one before had ended. {condition}"
             ),
             _ => format!(
-                "One ring for all threads would hold {median} operations at the median and {most} at most. Each \
+                "One ring for all threads would hold {median} at the median and {most} at most. Each \
                  thread adds only 1, because it waits for each operation. {condition}"
             ),
         }

@@ -10,9 +10,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ringwise::{Descriptor, drop_page_cache};
+use ringwise::Descriptor;
 use ringwise_measure::{filesystem::Filesystem, quantity::bytes_text};
-use rustix::fs::Advice;
+use rustix::{
+    fs::Advice,
+    process::{Resource, getrlimit, setrlimit},
+};
 
 use super::script::{Body, Handle, Script};
 use crate::{
@@ -23,6 +26,8 @@ use crate::{
 const CHUNK_BYTES: usize = 1 << 20;
 /// What stays free on the file system: a twentieth of what is free.
 const RESERVE_PARTS: u64 = 20;
+/// Descriptors beside those of files: standard streams, rings, the lab's own.
+const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Laid-out files. They are removed when it is dropped.
 #[derive(Debug)]
@@ -58,6 +63,7 @@ impl Place {
                 bytes_text(free)
             )));
         }
+        allow_descriptors(script.handles.len() as u64 + OTHER_DESCRIPTORS)?;
         let directory = Directory::open(parent, false)?;
         let root = directory.path().join(format!("replay-{}", std::process::id()));
         fs::create_dir(&root).map_err(|error| LabError::on("making", &root, &error))?;
@@ -67,6 +73,9 @@ impl Place {
             let path = place.path(index);
             place.fill(index, &path).map_err(|error| LabError::on("writing", &path, &error))?;
         }
+        // Once for all of them: an fsync(2) of each waits for the device each time.
+        let sync = File::open(&place.root).and_then(|root| Ok(rustix::fs::syncfs(root)?));
+        sync.map_err(|error| LabError::on("writing", &place.root, &error))?;
         Ok(place)
     }
 
@@ -88,7 +97,7 @@ impl Place {
                 file.write_all_at(&chunk[..length], at)?;
             }
         }
-        file.sync_all()
+        Ok(())
     }
 
     /// Brings all files into the state that they have when the replay begins.
@@ -107,16 +116,16 @@ impl Place {
     fn reset(&self, index: usize, path: &Path) -> io::Result<()> {
         let body = &self.bodies[index];
         let file = OpenOptions::new().read(true).write(body.is_written).open(path)?;
+        // A sync of a clean file would still flush the device (ext4_sync_file in fs/ext4/fsync.c, Linux 6.18).
         if body.is_written {
             file.set_len(body.bytes)?;
             file.sync_all()?;
         }
-        let file = Descriptor::from(file);
-        drop_page_cache(&file, 0, 0)?;
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
         // Nothing beside these ranges is to come into the cache.
         rustix::fs::fadvise(&file, 0, None, Advice::Random)?;
-        let file = file.into_file().map_err(|_| io::ErrorKind::ResourceBusy)?;
-        let mut chunk = vec![0; CHUNK_BYTES];
+        let longest = body.cached.iter().map(|(from, to)| to - from).max().unwrap_or(0);
+        let mut chunk = vec![0; longest.min(CHUNK_BYTES as u64) as usize];
         for (from, to) in body.cached.iter() {
             for at in (from..to).step_by(CHUNK_BYTES) {
                 let length = (to - at).min(CHUNK_BYTES as u64) as usize;
@@ -131,7 +140,7 @@ impl Place {
     /// # Errors
     ///
     /// What open(2) reports, with the path.
-    pub fn open(&self) -> io::Result<Vec<File>> {
+    pub fn open(&self) -> io::Result<Vec<Descriptor>> {
         let open = |handle: &Handle| {
             let flags = handle.flags;
             let bits = [
@@ -146,6 +155,7 @@ impl Place {
                 .write(self.bodies[handle.body].is_written)
                 .custom_flags(custom.fold(0, |all, bit| all | bit))
                 .open(self.path(handle.body))
+                .map(Descriptor::from)
         };
         self.handles.iter().map(open).collect()
     }
@@ -159,6 +169,23 @@ impl Place {
         };
         self.bodies.iter().enumerate().map(file).collect()
     }
+}
+
+/// Raises the soft limit of open files to the hard one, if it is too low.
+fn allow_descriptors(needed: u64) -> Result<(), LabError> {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|soft| soft >= needed) {
+        return Ok(());
+    }
+    if let Some(hard) = limit.maximum.filter(|&hard| hard < needed) {
+        return Err(LabError::Failed(format!(
+            "replay: the trace needs {needed} open files, and the hard limit is {hard}: raise it (ulimit -Hn {needed})"
+        )));
+    }
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).map_err(|error| {
+        LabError::Failed(format!("replay: raising the limit of open files: {error}"))
+    })
 }
 
 impl Drop for Place {
@@ -198,7 +225,7 @@ mod tests {
         assert_eq!(found.len(), 1 << 20);
         assert!(found.blocks() * 512 < 1 << 19, "mostly a hole: {} blocks", found.blocks());
         let file = &place.open().unwrap()[0];
-        file.write_all_at(&[1; 4096], 1 << 20).unwrap();
+        rustix::io::pwrite(file, &[1; 4096], 1 << 20).unwrap();
         place.prepare().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), 1 << 20, "what it grew by is cut off");
         drop(place);

@@ -1,7 +1,7 @@
 //! Recorded threads on a ring of the library: the steps of one thread, or of several, are in flight together as far as
 //! their order lets them.
 
-use std::{collections::HashMap, fs::File, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use ringwise::{AlignedBuf, BackendChoice, Buffer, Descriptor, Local, Operation, Target};
 
@@ -49,16 +49,14 @@ struct Flight {
 }
 
 impl<'a> Prepared<'a> {
-    pub fn new(threads: &'a [&'a [Step]], files: &[File]) -> Result<Prepared<'a>, Failure> {
+    pub fn new(threads: &'a [&'a [Step]], files: &[Descriptor]) -> Result<Prepared<'a>, Failure> {
         let entries = threads.iter().map(|steps| depth(steps)).sum::<usize>().clamp(2, ENTRIES_MAX);
         let local = Local::builder()
             .backend(BackendChoice::Uring)
             .entries(u32::try_from(entries).unwrap_or(u32::MAX))
             .build()
             .map_err(unavailable)?;
-        let clone = |file: &File| file.try_clone().map(|own| Target::from(Descriptor::from(own)));
-        let targets: Result<Vec<Target>, _> = files.iter().map(clone).collect();
-        let targets = targets.map_err(|error| Failure::Io(format!("replay: {error}")))?;
+        let targets = files.iter().cloned().map(Target::from).collect();
         Ok(Prepared { local, targets, threads, entries })
     }
 
