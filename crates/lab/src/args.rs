@@ -344,6 +344,11 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
+    /// Compare these engines: recorded, uring, uring+one-ring, sync [default: all that
+    /// the trace can have]; recorded takes part in any case
+    #[arg(long, value_name = "A,B")]
+    pub engines: Option<String>,
+
     /// Keep the recorded time between operations (recorded), or leave it out (asap)
     #[arg(long, value_name = "PACE", default_value = "recorded", hide_possible_values = true)]
     pub pace: ReplayPace,

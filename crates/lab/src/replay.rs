@@ -73,7 +73,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError
     };
     say(out, &all_wrapped(&introduction(&traced, &script, args).join("\n"), "  "))?;
     let place = Arc::new(Place::lay(&script, &parent, bytes_max)?);
-    let mut rows = rows(&script, &place, pace);
+    let mut rows = rows(&script, &place, (pace, args.engines.as_deref()))?;
     let storage = Storage::of(&Sources::default(), &parent);
     let instruments = Instruments {
         device_number: storage.device.known().map(|device| device.number.clone()),
@@ -129,8 +129,16 @@ fn cache_choice(choice: ReplayCache) -> CacheChoice {
     }
 }
 
-/// The engines. What the program did is the rival of the ring, and is there again to show the noise.
-fn rows(script: &Arc<Script>, place: &Arc<Place>, pace: Pace) -> Vec<Row> {
+/// The engines that are wanted. What the program did is the rival of the ring, and is there again to show the noise.
+///
+/// # Errors
+///
+/// A name that is no engine, or one that the trace cannot have.
+fn rows(
+    script: &Arc<Script>,
+    place: &Arc<Place>,
+    (pace, wanted): (Pace, Option<&str>),
+) -> Result<Vec<Row>, LabError> {
     let row = |name: &str, kind, way| {
         let (script, place) = (script.clone(), place.clone());
         let runner = Replay { script, place, way, pace };
@@ -147,7 +155,17 @@ fn rows(script: &Arc<Script>, place: &Arc<Place>, pace: Pace) -> Vec<Row> {
     if script.is_asynchronous() {
         rows.push(row("sync", RowKind::Rival, Way::Calls));
     }
-    rows
+    let Some(wanted) = wanted else { return Ok(rows) };
+    let wanted: Vec<&str> = wanted.split(',').map(str::trim).collect();
+    if let Some(other) = wanted.iter().find(|name| rows.iter().all(|row| row.engine != **name)) {
+        let names: Vec<&str> = rows.iter().skip(1).map(|row| &*row.engine).collect();
+        return Err(LabError::Usage(format!(
+            "replay: --engines {other}: this trace can have {}",
+            names.join(", ")
+        )));
+    }
+    rows.retain(|row| row.engine == told::RECORDED || wanted.contains(&&*row.engine));
+    Ok(rows)
 }
 
 /// What is replayed, what is not, and how long it takes.

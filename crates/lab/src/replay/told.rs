@@ -97,7 +97,10 @@ fn conclusions(script: &Script, rows: &[Row], pace: Pace, seed: u64) -> Vec<Stri
     };
     let mut said = Vec::new();
     if pace == Pace::Recorded {
-        said.push(fidelity(script, &recorded.measured, seed));
+        let again = rows.iter().find(|row| row.kind == RowKind::Control && row.is_valid());
+        let both: Vec<&Measured> =
+            [Some(recorded), again].into_iter().flatten().map(|row| &row.measured).collect();
+        said.push(fidelity(script.recorded_ns(), &both, seed));
     }
     let control = rows.iter().find(|row| row.kind == RowKind::Control && row.is_valid());
     for row in rows.iter().filter(|row| row.is_valid() && row.engine != RECORDED) {
@@ -131,13 +134,13 @@ fn conclusions(script: &Script, rows: &[Row], pace: Pace, seed: u64) -> Vec<Stri
     said
 }
 
-/// The I/O time of the recorded engine, divided by that of the trace.
-fn fidelity(script: &Script, measured: &Measured, seed: u64) -> String {
-    let recorded_ns = script.recorded_ns() as f64;
-    let blocks = measured.samples.iter().map(|sample| sample.block + 1).max().unwrap_or(0);
+/// The I/O time of the recorded engine, in both of its rows, divided by that of the trace.
+fn fidelity(recorded_ns: u64, rows: &[&Measured], seed: u64) -> String {
+    let samples = || rows.iter().flat_map(|row| &row.samples);
+    let blocks = samples().map(|sample| sample.block + 1).max().unwrap_or(0);
     let of = |block: usize| {
-        let samples = measured.samples.iter().filter(|sample| sample.block == block);
-        let ratios: Vec<f64> = samples.map(|sample| io_ns(sample) / recorded_ns).collect();
+        let samples = samples().filter(|sample| sample.block == block);
+        let ratios: Vec<f64> = samples.map(|sample| io_ns(sample) / recorded_ns as f64).collect();
         median(&ratios).map(f64::ln)
     };
     let logs: Vec<f64> = (0..blocks).filter_map(of).collect();
@@ -152,4 +155,52 @@ fn fidelity(script: &Script, measured: &Measured, seed: u64) -> String {
         interval_text(&ratio),
         FIDELITY_MAX * 100.0
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Figures, row};
+
+    /// A row whose samples took so long in operations.
+    fn measured(io_ns: f64) -> Measured {
+        let mut measured = row(RECORDED, RowKind::Rival, 1, Figures::DIRECT).measured;
+        for sample in &mut measured.samples {
+            sample.figures.insert(IO_NS, io_ns);
+        }
+        measured
+    }
+
+    #[test]
+    fn fidelity_is_the_replays_time_by_the_programs() {
+        let (near, far) = (measured(950.0), measured(1300.0));
+        let text = fidelity(1000, &[&near], 1);
+        assert!(text.contains("is 0.95 [0.95, 0.95] times the program's: within 10 %"), "{text}");
+        let text = fidelity(1000, &[&far], 1);
+        assert!(text.contains("1.30 [1.30, 1.30] times the program's: not within 10 %"), "{text}");
+        // Both rows of a block count.
+        assert!(fidelity(1000, &[&near, &far], 1).contains("is 1.12 "), "the median of both");
+        assert!(fidelity(0, &[&near], 1).contains("unknown"), "a fio iolog has no durations");
+    }
+
+    #[test]
+    fn what_an_engine_takes_more_or_less_is_said_beside_the_noise() {
+        let with = |name: &str, kind, io_ns| {
+            let mut row = row(name, kind, 1, Figures::DIRECT);
+            row.measured = measured(io_ns);
+            row
+        };
+        let rows = [
+            with(RECORDED, RowKind::Rival, 1000.0),
+            with(RECORDED, RowKind::Control, 1000.0),
+            with("uring", RowKind::Subject, 1500.0),
+        ];
+        let said = conclusions(&Script::default(), &rows, Pace::Recorded, 1);
+        let expected =
+            "uring: I/O time 1.50 [1.50, 1.50] times that of the recorded engine: more (noise 0 %)";
+        assert!(said.iter().any(|own| own == expected), "{said:?}");
+        assert!(
+            said.iter().any(|own| own.contains("whole time 1.00") && own.contains("no difference"))
+        );
+    }
 }
