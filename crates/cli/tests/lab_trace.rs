@@ -160,3 +160,40 @@ fn what_cannot_be_used_is_refused_by_both() {
         assert!(text.contains("reading gone: No such file or directory"), "{text}");
     }
 }
+
+#[test]
+fn a_program_is_replayed_without_its_files() {
+    let directory = directory();
+    write_trace(&directory.path().join("t"));
+    let text = stdout(&lab(directory.path(), &["replay", "t", "--repeats", "2"]));
+    assert!(text.contains("left out: 1 on sockets"), "{text}");
+    assert!(text.contains("replaying 41 operations of 2 threads on 2 files"), "{text}");
+    for engine in ["recorded (again)", "uring ", "uring+one-ring"] {
+        assert!(text.contains(engine), "{engine}: {text}");
+    }
+    assert!(text.contains("fidelity: the recorded engine's I/O time is "), "{text}");
+    assert!(!text.contains("excluded"), "{text}");
+    let asap = ["replay", "t", "--repeats", "2", "--pace", "asap", "--engines", "uring"];
+    let text = stdout(&lab(directory.path(), &asap));
+    assert!(text.contains("verdict: ") && !text.contains("uring+one-ring"), "{text}");
+    assert!(!text.contains("fidelity"), "{text}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "only the trace is left");
+}
+
+#[test]
+fn a_replay_without_room_or_with_a_wrong_name_is_refused() {
+    let directory = directory();
+    write_trace(&directory.path().join("t"));
+    let text = failure(&lab(directory.path(), &["replay", "t", "--size-max", "64k"]));
+    assert!(text.contains("more than --size-max 64.0 KiB"), "{text}");
+    let text = failure(&lab(directory.path(), &["replay", "t", "--dir", "/nonexistent"]));
+    assert!(text.contains("--dir /nonexistent: does not exist"), "{text}");
+    let output = lab(directory.path(), &["replay", "t", "--engines", "uring,tokyo"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("--engines tokyo: this trace can have recorded, uring, uring+one-ring"),
+        "{text}"
+    );
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "only the trace is left");
+}

@@ -331,7 +331,7 @@ mod tests {
     fn think_time_is_kept_at_the_recorded_pace_only() {
         let reads = || {
             let read = |round| operation(1, Kind::Read, (round * 20_000_000, 1000));
-            (0..6).map(read).collect()
+            (0..6_u64).map(read).collect()
         };
         for way in [Way::Calls, Way::Rings, Way::OneRing] {
             if way != Way::Calls && !has_ring() {
