@@ -55,7 +55,7 @@ fn measured(
     let mut said = prediction::measured(traced, analysis, prediction, saved);
     let here = serde_json::to_value(Environment::read(&Sources::default())).unwrap_or_default();
     let is_other = |name: &&str| saved.environment.get(*name) != here.get(*name);
-    if ["cpu_model", "cores_allowed", "kernel"].iter().any(|name| is_other(name)) {
+    if ["cpu_model", "cores_allowed", "kernel"].iter().any(is_other) {
         let kernel = saved.environment.get("kernel").and_then(Value::as_str).unwrap_or("unknown");
         said.push(format!(
             "These results are of another machine or kernel ({kernel}): measure this one with `ringwise lab`."

@@ -16,7 +16,12 @@ mod rings;
 mod script;
 mod told;
 
-use std::{io::Write, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io::Write,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use ringwise_measure::{
     Sources,
@@ -74,11 +79,22 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError
     say(out, &all_wrapped(&introduction(&traced, &script, args).join("\n"), "  "))?;
     let place = Arc::new(Place::lay(&script, &parent, bytes_max)?);
     let mut rows = rows(&script, &place, (pace, args.engines.as_deref()))?;
-    let storage = Storage::of(&Sources::default(), &parent);
+    measure(args, (&script, &place), (&mut rows, interrupt))?;
+    say(out, &told::text(&script, &rows, pace, args.seed))
+}
+
+/// Takes all samples of the rows.
+fn measure(
+    args: &ReplayArgs,
+    (script, place): (&Script, &Place),
+    (rows, interrupt): (&mut [Row], Arc<AtomicBool>),
+) -> Result<(), LabError> {
+    let sources = Sources::default();
+    let storage = Storage::of(&sources, place.root());
     let instruments = Instruments {
         device_number: storage.device.known().map(|device| device.number.clone()),
         idle: None,
-        sources: Sources::default(),
+        sources,
     };
     let files: Arc<[_]> = place.data_files().into();
     let mean_bytes = script.moved_bytes() as usize / script.steps();
@@ -96,29 +112,25 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError
         failed: false.into(),
         latency: Record::default(),
     };
-    let prepare = |_: &Job| place.prepare().map(|()| None);
-    let progress = Progress::new();
-    let samples = rows.len() * (args.repeats * SAMPLES_PER_BLOCK) as usize;
-    progress.expect(samples as u64);
-    progress.begin(samples as u64);
+    let extent = Extent::Operations(script.steps() as u64);
     let schedule = Schedule {
         blocks: args.repeats as usize,
         seed: args.seed,
-        timing: Timing {
-            warm_up: Duration::ZERO,
-            extent: Extent::Operations(script.steps() as u64),
-        },
+        timing: Timing { warm_up: Duration::ZERO, extent },
         instruments: &instruments,
         job: &job,
-        prepare: &prepare,
+        prepare: &|_| place.prepare().map(|()| None),
         inspect: &|_, _| Ok(None),
         spare: &Spare::default(),
     };
-    let result = schedule
-        .run(&mut rows, &mut |row| progress.sample(&format!("replay: {}", row.label()), row));
+    let progress = Progress::new();
+    let samples = rows.len() as u64 * u64::from(args.repeats * SAMPLES_PER_BLOCK);
+    progress.expect(samples);
+    progress.begin(samples);
+    let mut tell = |row: &Row| progress.sample(&format!("replay: {}", row.label()), row);
+    let result = schedule.run(rows, &mut tell);
     progress.clear();
-    result?;
-    say(out, &told::text(&script, &rows, pace, args.seed))
+    result
 }
 
 fn cache_choice(choice: ReplayCache) -> CacheChoice {

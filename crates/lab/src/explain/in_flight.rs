@@ -77,10 +77,13 @@ fn add_to_slices(slices: &mut [f64], (from_ns, to_ns): (u64, u64), count: f64, e
     }
     let width = elapsed_ns as f64 / slices.len() as f64;
     let (from, to) = (from_ns as f64 / width, to_ns as f64 / width);
-    let last = slices.len() - 1;
-    for index in (from as usize).min(last)..=(to as usize).min(last) {
+    let first = (from as usize).min(slices.len() - 1);
+    for (index, slice) in slices.iter_mut().enumerate().skip(first) {
+        if index as f64 >= to {
+            break;
+        }
         let part = to.min(index as f64 + 1.0) - from.max(index as f64);
-        slices[index] += count * part.max(0.0);
+        *slice += count * part.max(0.0);
     }
 }
 

@@ -79,6 +79,11 @@ impl Place {
         Ok(place)
     }
 
+    /// Where the files are.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     fn path(&self, body: usize) -> PathBuf {
         self.root.join(format!("{body:05}.data"))
     }

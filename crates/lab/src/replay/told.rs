@@ -48,7 +48,10 @@ const COLUMNS: &[Column] = &[
     columns::QUEUE,
 ];
 
-fn time(row: &Row, figure: fn(&SampleFigures) -> f64) -> Option<String> {
+/// A figure of a sample.
+type Figure = fn(&SampleFigures) -> f64;
+
+fn time(row: &Row, figure: Figure) -> Option<String> {
     row.measured.median(|sample| Some(figure(sample))).map(latency_text)
 }
 
@@ -104,8 +107,7 @@ fn conclusions(script: &Script, rows: &[Row], pace: Pace, seed: u64) -> Vec<Stri
     }
     let control = rows.iter().find(|row| row.kind == RowKind::Control && row.is_valid());
     for row in rows.iter().filter(|row| row.is_valid() && row.engine != RECORDED) {
-        let figures: [(&str, fn(&SampleFigures) -> f64); 2] =
-            [("whole time", elapsed_ns), ("I/O time", io_ns)];
+        let figures: [(&str, Figure); 2] = [("whole time", elapsed_ns), ("I/O time", io_ns)];
         for (name, figure) in figures {
             let Some(ratio) = row.measured.ratio(&recorded.measured, figure, seed) else {
                 continue;
