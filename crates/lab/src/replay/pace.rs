@@ -9,7 +9,7 @@ use super::script::Step;
 use crate::job::{Job, Window};
 
 /// The last part of a wait, which spins: more than a sleep is late by.
-const SPIN_NS: u64 = 150_000;
+pub(crate) const SPIN_NS: u64 = 150_000;
 /// The longest sleep before the interrupt is looked at again.
 const SLEEP_NS_MAX: u64 = 10_000_000;
 

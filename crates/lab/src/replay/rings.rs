@@ -7,7 +7,7 @@ use ringwise::{AlignedBuf, BackendChoice, Buffer, Descriptor, Local, Operation, 
 
 use super::{
     engine::{Done, Shared, check, words},
-    pace::wait_until,
+    pace::{SPIN_NS, wait_until},
     script::{Step, StepKind},
 };
 use crate::{
@@ -131,14 +131,15 @@ impl Driver<'_, '_> {
             let left = due_ns.map(|due_ns| due_ns.saturating_sub(window.now_ns()));
             let local = &mut self.ring.local;
             match left {
+                // The kernel may be late by more than that (timer slack, 50 us by default).
+                Some(..SPIN_NS) => local.submit(),
                 Some(left_ns) => {
-                    let timeout = Duration::from_nanos(left_ns).min(WAIT_MAX);
-                    local.submit_and_wait_timeout(1, timeout).map_err(failed)?;
+                    let timeout = Duration::from_nanos(left_ns - SPIN_NS).min(WAIT_MAX);
+                    local.submit_and_wait_timeout(1, timeout)
                 }
-                None => {
-                    local.submit_and_wait(1).map_err(failed)?;
-                }
+                None => local.submit_and_wait(1),
             }
+            .map_err(failed)?;
             self.reap()?;
         }
     }

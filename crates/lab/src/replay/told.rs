@@ -19,7 +19,7 @@ use crate::{
 
 /// The engine that does what the program did.
 pub(crate) const RECORDED: &str = "recorded";
-/// A replay is near if its I/O time is within this share of the program's.
+/// A replay is near if the whole interval of its I/O time is within this share of the program's.
 const FIDELITY_MAX: f64 = 0.10;
 
 static FACTS: Facts =
@@ -150,8 +150,12 @@ fn fidelity(recorded_ns: u64, rows: &[&Measured], seed: u64) -> String {
         return "fidelity: unknown: there are too few samples, or the trace has no durations"
             .to_owned();
     };
-    let is_near = (ratio.mid - 1.0).abs() <= FIDELITY_MAX;
-    let near = if is_near { "within" } else { "not within" };
+    let (least, most) = (1.0 - FIDELITY_MAX, 1.0 + FIDELITY_MAX);
+    let near = match () {
+        () if ratio.low >= least && ratio.high <= most => "within",
+        () if ratio.high < least || ratio.low > most => "not within",
+        () => "too few or too different samples to say whether within",
+    };
     format!(
         "fidelity: the recorded engine's I/O time is {} times the program's: {near} {:.0} %",
         interval_text(&ratio),
@@ -182,6 +186,12 @@ mod tests {
         assert!(text.contains("1.30 [1.30, 1.30] times the program's: not within 10 %"), "{text}");
         // Both rows of a block count.
         assert!(fidelity(1000, &[&near, &far], 1).contains("is 1.12 "), "the median of both");
+        let mut wide = measured(1000.0);
+        for sample in &mut wide.samples {
+            sample.figures.insert(IO_NS, 1000.0 + 400.0 * sample.block as f64);
+        }
+        let text = fidelity(1400, &[&wide], 1);
+        assert!(text.contains("to say whether within 10 %"), "{text}");
         assert!(fidelity(0, &[&near], 1).contains("unknown"), "a fio iolog has no durations");
     }
 
