@@ -104,7 +104,7 @@ impl Traced {
     /// What the trace is of: the command, or the process.
     pub fn program(&self) -> String {
         match (&self.header.command[..], self.header.pid) {
-            ([], 0) => self.threads.first().map_or_else(String::new, |thread| thread.name.clone()),
+            ([], 0) => "a program that the trace does not name".to_owned(),
             ([], pid) => format!("process {pid}"),
             (words, _) => words.join(" "),
         }
