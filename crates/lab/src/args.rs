@@ -232,6 +232,10 @@ pub enum Action {
     Compare(CompareArgs),
     /// Record which reads, writes, syncs, sends and receives a program makes
     Record(RecordArgs),
+    /// Say where a recorded program waits, and what a ring would change
+    Explain(ExplainArgs),
+    /// Make the I/O of a recorded program again by several engines, and compare them
+    Replay(ReplayArgs),
     /// Become the command of a recording
     #[command(hide = true)]
     RecordTracee(TraceeArgs),
@@ -308,6 +312,85 @@ pub struct RecordArgs {
     /// Observe by perf (tracepoints), ptrace (slower, and without io_uring), or auto
     #[arg(long, value_name = "METHOD", default_value = "auto", hide_possible_values = true)]
     pub method: RecordMethod,
+}
+
+/// What is explained, and where.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct ExplainArgs {
+    /// Read this trace: of `ringwise lab record`, of `strace -f -ttt -T -y`, or a fio
+    /// iolog
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+
+    /// Look up what was measured of such I/O in this results file of the lab
+    #[arg(long, value_name = "JSON")]
+    pub results: Option<PathBuf>,
+
+    /// Write a page with drawings for a browser, in one file that fetches nothing
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// What is made again, and how.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct ReplayArgs {
+    /// Read this trace: of `ringwise lab record`, of `strace -f -ttt -T -y`, or a fio
+    /// iolog
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+
+    /// Put files like those of the trace below this directory, on the device to be
+    /// measured [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+
+    /// Compare these engines: recorded, uring, uring+one-ring, sync [default: all that
+    /// the trace can have]; recorded takes part in any case
+    #[arg(long, value_name = "A,B")]
+    pub engines: Option<String>,
+
+    /// Keep the recorded time between operations (recorded), or leave it out (asap)
+    #[arg(long, value_name = "PACE", default_value = "recorded", hide_possible_values = true)]
+    pub pace: ReplayPace,
+
+    /// Prepare the page cache as the trace says, where it is unknown with all that is
+    /// read (recorded), always so (warm), or with nothing (cold)
+    #[arg(long, value_name = "STATE", default_value = "recorded", hide_possible_values = true)]
+    pub cache: ReplayCache,
+
+    /// Refuse a trace whose files take more than this
+    #[arg(long, value_name = "SIZE", default_value = "4g")]
+    pub size_max: String,
+
+    /// Take this many interleaved blocks of two samples per engine
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub repeats: u32,
+
+    /// Seed the order of engines
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+}
+
+/// Whether a replay keeps the time between operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ReplayPace {
+    /// As recorded.
+    #[default]
+    Recorded,
+    /// As soon as possible.
+    Asap,
+}
+
+/// What of the page cache a replay prepares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ReplayCache {
+    /// What the trace says.
+    #[default]
+    Recorded,
+    /// All that is read.
+    Warm,
+    /// Nothing.
+    Cold,
 }
 
 /// How events are observed.

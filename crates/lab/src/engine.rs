@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// What direct reads want of an address; enough for every block device there is.
-const BUFFER_ALIGNMENT: usize = 4096;
+pub(crate) const BUFFER_ALIGNMENT: usize = 4096;
 
 /// A way to read.
 pub trait Engine: Send + Sync {

@@ -199,8 +199,14 @@ impl Lane {
     /// An operation has come back that moves no bytes, and has been looked at.
     #[inline]
     pub fn complete_checked(&mut self, began_ns: u64, ended_ns: u64) {
+        self.complete_moved(began_ns, ended_ns, 0);
+    }
+
+    /// The same for one that moved bytes, whose number has been looked at.
+    #[inline]
+    pub fn complete_moved(&mut self, began_ns: u64, ended_ns: u64, bytes: usize) {
         self.take_back(ended_ns);
-        self.place(began_ns, ended_ns, 0);
+        self.place(began_ns, ended_ns, bytes);
     }
 
     #[inline]

@@ -27,6 +27,7 @@ pub mod args;
 pub mod dataset;
 pub mod engine;
 pub mod error;
+mod explain;
 pub mod gain;
 pub mod gates;
 pub mod heat;
@@ -41,6 +42,7 @@ pub mod plan;
 pub mod progress;
 mod record;
 mod recording;
+mod replay;
 pub mod report;
 pub mod resumed;
 pub mod row;
@@ -51,6 +53,7 @@ pub mod section;
 pub mod self_check;
 mod suite;
 pub mod suspicions;
+mod traced;
 pub mod verdict;
 pub mod workload;
 
@@ -77,6 +80,8 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     match args.action {
         Some(Action::Record(args)) => return recording::run(args),
         Some(Action::RecordTracee(args)) => return recording::become_tracee(&args),
+        Some(Action::Explain(args)) => return explain::run(&args, out),
+        Some(Action::Replay(args)) => return replay::run(&args, out),
         Some(Action::Report(args)) => return offline::report(&args, out),
         Some(Action::Compare(args)) => return offline::compare_results(&args, out),
         None => {}

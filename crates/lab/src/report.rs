@@ -1,6 +1,6 @@
 //! What is handed to people and programs: sections of rows with their verdicts.
 
-mod chart;
+pub(crate) mod chart;
 pub mod compare;
 pub mod csv;
 pub mod figures;

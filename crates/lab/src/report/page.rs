@@ -76,6 +76,26 @@ pub fn text(runs: &[Saved]) -> String {
     page.into_string()
 }
 
+/// A page of another report in the same style, which needs no script.
+pub(crate) fn without_script(title: &str, body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                link rel="icon" href="data:,";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { (body) }
+        }
+    };
+    page.into_string()
+}
+
 /// What a run is, in a line.
 fn heading(runs: &[Saved], index: usize) -> Markup {
     let run = &runs[index];

@@ -87,7 +87,7 @@ impl Legend {
     pub fn draw(&self, y: f64) -> String {
         const BOX_WIDTH: f64 = 26.0;
         let cell = latency_text(self.column_s * 1e9);
-        let words = format!("reads in a cell of {cell} and a quarter of an octave, at least");
+        let words = format!("operations in a cell of {cell} and a quarter of an octave, at least");
         let mut out = text((PLOT_LEFT, y + 16.0), "start", FAINT_COLOR, 11, &words);
         for level in 0..self.levels {
             let x = PLOT_LEFT + f64::from(level) * BOX_WIDTH;
