@@ -8,3 +8,4 @@ mod lab_http;
 mod lab_log;
 mod lab_record;
 mod lab_report;
+mod lab_trace;
