@@ -448,7 +448,7 @@ impl EchoServer {
         if pinned {
             command.args(["-c", &first]).arg(&test);
         }
-        command.args(["an_echo_server_for_other_tests", "--exact", "--nocapture"]);
+        command.args(["lab::an_echo_server_for_other_tests", "--exact", "--nocapture"]);
         command.env("RINGWISE_TEST_SERVER", kind).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
