@@ -97,7 +97,9 @@ fn nothing_typed_is_the_quick_suite() {
     assert_eq!((direct.pattern, direct.cache), (Pattern::Random, Cache::Bypassed));
     assert_eq!((buffered.files, buffered.size.most), (10, 120 << 20));
     assert_eq!(direct.depths, [1, 32]);
-    assert_eq!(direct.engines, EngineName::DEFAULT);
+    assert_eq!(buffered.engines, EngineName::DEFAULT);
+    let possible = EngineName::DEFAULT.into_iter().filter(|engine| *engine != EngineName::Mmap);
+    assert!(direct.engines.iter().copied().eq(possible), "a map goes through the page cache");
     let budget = |planned| match suite.extent_of(planned) {
         ExtentChoice::Budget(budget) => budget,
         other => panic!("{other:?}"),
