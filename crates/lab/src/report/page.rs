@@ -41,43 +41,37 @@ pub fn text(runs: &[Saved]) -> String {
         [only] => format!("ringwise lab, {}", day(only)),
         several => format!("ringwise lab, {} runs", several.len()),
     };
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                link rel="icon" href="data:,";
-                title { (title) }
-                style { (PreEscaped(STYLE)) (PreEscaped(LIBRARY_STYLE)) }
-                script { "/*\n" (PreEscaped(LIBRARY_LICENCE)) "*/\n" (PreEscaped(LIBRARY)) }
-                script { (PreEscaped(SCRIPT)) }
-            }
-            body {
-                a.skip href="#summary" { "To the answers" }
-                header { h1 { (title) } @for index in 0..runs.len() { (heading(runs, index)) } }
-                main {
-                    (summary::draw(runs, &topics))
-                    nav aria-label="Contents" {
-                        ul {
-                            @for topic in &topics { li { (topic.link()) } }
-                            li { a href="#machine" { "Machine" } }
-                            li { a href="#method" { "Method" } }
-                        }
-                    }
-                    @for topic in &topics { (parts::draw(topic, runs.len(), &colors, &mut room)) }
-                    (facts::draw(runs))
+    let head = html! {
+        style { (PreEscaped(STYLE)) (PreEscaped(LIBRARY_STYLE)) }
+        script { "/*\n" (PreEscaped(LIBRARY_LICENCE)) "*/\n" (PreEscaped(LIBRARY)) }
+        script { (PreEscaped(SCRIPT)) }
+    };
+    let body = html! {
+        a.skip href="#summary" { "To the answers" }
+        header { h1 { (title) } @for index in 0..runs.len() { (heading(runs, index)) } }
+        main {
+            (summary::draw(runs, &topics))
+            nav aria-label="Contents" {
+                ul {
+                    @for topic in &topics { li { (topic.link()) } }
+                    li { a href="#machine" { "Machine" } }
+                    li { a href="#method" { "Method" } }
                 }
             }
+            @for topic in &topics { (parts::draw(topic, runs.len(), &colors, &mut room)) }
+            (facts::draw(runs))
         }
     };
-    page.into_string()
+    document(&title, &head, &body)
 }
 
 /// A page of another report in the same style, which needs no script.
 pub(crate) fn without_script(title: &str, body: &Markup) -> String {
+    document(title, &html! { style { (PreEscaped(STYLE)) } }, body)
+}
+
+/// A page that fetches nothing. `head` has its style and its scripts.
+fn document(title: &str, head: &Markup, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -88,7 +82,7 @@ pub(crate) fn without_script(title: &str, body: &Markup) -> String {
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 link rel="icon" href="data:,";
                 title { (title) }
-                style { (PreEscaped(STYLE)) }
+                (head)
             }
             body { (body) }
         }

@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     args::Args,
-    engine::{name::EngineName, uring::Switch},
     error::LabError,
     job::Profile,
     plan::{Defaults, typed::unknown},
@@ -116,25 +115,18 @@ pub(crate) fn groups(args: &Args) -> Result<Vec<Group>, LabError> {
         }
     }
     if args.engines.is_none() {
-        groups.iter_mut().for_each(leave_out_impossible);
+        groups.iter_mut().for_each(Group::leave_out_impossible);
     }
     Ok(groups)
-}
-
-/// A memory map cannot go past the page cache, and nothing is polled for through it.
-fn leave_out_impossible(group: &mut Group) {
-    let is_direct = group.profile == Profile::Direct;
-    group.engines.retain(|engine| match engine {
-        EngineName::Mmap => !is_direct,
-        EngineName::Uring(switches) => is_direct || !switches.has(Switch::Iopoll),
-        _ => true,
-    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Cache, Pattern};
+    use crate::{
+        engine::name::EngineName,
+        job::{Cache, Pattern},
+    };
 
     #[test]
     fn latency_is_one_at_a_time_in_each_state_of_the_cache() {

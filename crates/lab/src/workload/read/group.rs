@@ -1,8 +1,8 @@
 //! A group of `read`: what is read, how, and by which engines.
 
-use crate::engine::name::EngineName;
 use crate::{
     dataset::Size,
+    engine::{name::EngineName, uring::Switch},
     job::{Cache, Pattern, Profile},
 };
 
@@ -58,5 +58,16 @@ impl Group {
             Profile::Direct if engine != "mmap" => Cache::Bypassed,
             Profile::Direct | Profile::Buffered => self.cache,
         }
+    }
+
+    /// Leaves out engines that can have no result: a memory map cannot go past the page cache, and nothing is polled
+    /// for through it.
+    pub fn leave_out_impossible(&mut self) {
+        let (is_direct, mapped) = (self.profile == Profile::Direct, self.cache_of("mmap"));
+        self.engines.retain(|engine| match engine {
+            EngineName::Mmap => mapped != Cache::Bypassed,
+            EngineName::Uring(switches) => is_direct || !switches.has(Switch::Iopoll),
+            _ => true,
+        });
     }
 }

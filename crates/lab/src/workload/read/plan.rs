@@ -86,11 +86,10 @@ pub(crate) fn groups(args: &Args, depths: Option<&[usize]>) -> Result<Vec<Group>
         false => Vec::new(),
     };
     for group in groups.iter_mut().filter(|group| !group.is_swept) {
-        let possible = polling.iter().filter(|own| {
-            // Through the page cache nothing is polled for.
-            group.profile == Profile::Direct || !own.has(Switch::Iopoll)
-        });
-        group.engines.extend(possible);
+        group.engines.extend(&polling);
+    }
+    if args.engines.is_none() {
+        groups.iter_mut().for_each(Group::leave_out_impossible);
     }
     if args.cache.is_some() && groups.iter().all(|group| group.cache == Cache::Bypassed) {
         let what = "direct reads go past the page cache; use --profile buffered, or a bounded \
@@ -144,7 +143,7 @@ fn group(
     let threads = number("--threads", args.threads.as_deref(), 1, COUNT_MAX)?;
     let threads =
         threads.map_or_else(|| allowed_cpus().map_or(1, |cpus| cpus.len()), |n| n as usize);
-    let mut engines = engines(args)?;
+    let engines = engines(args)?;
     let (cache, bound_bytes) = cache(args)?;
     let cache = match profile {
         // Only a mapping has nothing else than the page cache.
@@ -153,10 +152,6 @@ fn group(
         }
         _ => cache,
     };
-    if cache == Cache::Bypassed && args.engines.is_none() {
-        // It cannot go past the page cache. A bounded page cache is its counterpart to direct reads.
-        engines.retain(|engine| *engine != EngineName::Mmap);
-    }
     let group = Group {
         set: if is_direct { "direct" } else { "buffered" },
         profile,
