@@ -114,23 +114,19 @@ pub(crate) struct Taken {
 impl Request {
     /// Returns which columns of which row group the ranges are, if they are that.
     fn of(ranges: &[Range<u64>], groups: &[RowGroupMetaData]) -> Option<Request> {
-        let first = ranges.first()?;
-        let is_of = |group: &RowGroupMetaData| {
-            (0..group.num_columns()).any(|column| column_range(group, column) == *first)
+        let start = ranges.first()?.start;
+        // Row groups lie behind each other.
+        let behind = groups.partition_point(|group| {
+            group.num_columns() > 0 && column_range(group, 0).start <= start
+        });
+        let number = behind.checked_sub(1)?;
+        let group = &groups[number];
+        let mut rest = ranges.iter().peekable();
+        let mut is_next = |column: &usize| {
+            rest.next_if(|range| **range == column_range(group, *column)).is_some()
         };
-        let group = groups.iter().position(is_of)?;
-        let columns = (0..groups[group].num_columns())
-            .map(|column| (column_range(&groups[group], column), column))
-            .filter(|(range, _)| ranges.contains(range))
-            .map(|(_, column)| column)
-            .collect();
-        let request = Request { group, columns };
-        let is_whole = request
-            .columns
-            .iter()
-            .map(|column| column_range(&groups[group], *column))
-            .eq(ranges.iter().cloned());
-        is_whole.then_some(request)
+        let columns = (0..group.num_columns()).filter(&mut is_next).collect();
+        rest.next().is_none().then_some(Request { group: number, columns })
     }
 
     fn precedes(&self, other: &Request) -> bool {
@@ -138,9 +134,12 @@ impl Request {
     }
 }
 
+/// Where a column lies. `ColumnChunkMetaData::byte_range` panics if a damaged file has negative numbers.
 fn column_range(group: &RowGroupMetaData, column: usize) -> Range<u64> {
-    let (start, len) = group.column(column).byte_range();
-    start..start.saturating_add(len)
+    let column = group.column(column);
+    let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+    let start = u64::try_from(start).unwrap_or(u64::MAX);
+    start..start.saturating_add(u64::try_from(column.compressed_size()).unwrap_or(0))
 }
 
 /// Awaits a future, and tells whether it had to wait.

@@ -11,8 +11,8 @@ use ringwise::{
 
 use crate::cache::RingId;
 
-/// More than memory is aligned to: a huge page.
-const ALIGNMENT_BYTES_MAX: usize = 2 << 20;
+/// Memory of this length begins at a huge page.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// An open file.
 #[derive(Debug)]
@@ -99,13 +99,12 @@ impl Source {
     }
 }
 
-/// Tries whether there is memory for so many bytes, and for their alignment. `BytesMut` aborts the process if there is
-/// none. The length may come from a damaged file.
+/// Tries whether there is memory for so many bytes, and for their alignment if it is that of a huge page. `BytesMut`
+/// aborts the process if there is none. The length may come from a damaged file.
 fn reserve(len: u64) -> io::Result<usize> {
-    let mut buffer = Vec::<u8>::new();
+    let no_memory = |_| io::Error::from(io::ErrorKind::OutOfMemory);
     let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    buffer
-        .try_reserve_exact(len.saturating_add(ALIGNMENT_BYTES_MAX))
-        .map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let alignment = if len < HUGE_PAGE_BYTES { 0 } else { HUGE_PAGE_BYTES };
+    Vec::<u8>::new().try_reserve_exact(len.saturating_add(alignment)).map_err(no_memory)?;
     Ok(len)
 }
