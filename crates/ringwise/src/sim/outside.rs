@@ -131,6 +131,9 @@ impl Simulation {
     }
 }
 
+/// The longest wait before closed descriptors are looked for again, because close(2) tells nobody.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 /// An endpoint held outside. Dropping this closes the endpoint.
 struct End {
     simulation: Simulation,
@@ -155,7 +158,7 @@ impl End {
             if answer.as_ref().err() != Some(&Stop::NotReady) || left.is_zero() {
                 return answer.map_err(failed);
             }
-            let waited = self.simulation.0.stirred.wait_timeout(world, left);
+            let waited = self.simulation.0.stirred.wait_timeout(world, left.min(LOOK_AGAIN));
             (world, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }

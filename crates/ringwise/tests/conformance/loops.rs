@@ -43,7 +43,7 @@ impl Loop {
                 uring.defer_taskrun(false).single_issuer(false).registered_ring(false)
             }
             Loop::UringByThreads => uring.avoid(&Opcode::ALL),
-            Loop::UringSqpoll => uring.sqpoll(Some(Duration::from_millis(20))),
+            Loop::UringSqpoll => uring.sqpoll(Some(Duration::from_millis(2))),
             Loop::Classic => builder.backend(BackendChoice::Classic),
             Loop::Simulated => builder.simulation(&simulation()),
             Loop::SimulatedReordered => {

@@ -30,7 +30,7 @@ use std::{
     net::{self as standard, SocketAddr},
     os::fd::{AsFd, AsRawFd},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     task::{Context, Poll, Wake, Waker},
     time::{Duration, Instant},
 };
@@ -164,9 +164,19 @@ fn mixed_pair(ring: &Ring) -> (TcpStream, standard::TcpStream) {
 
 /// The bytes at a place of an endless stream: no two places near each other look the same.
 fn pattern(at: usize, len: usize) -> Vec<u8> {
-    (at..at + len)
-        .map(|at| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0])
-        .collect()
+    // A prime number of bytes, so that no two blocks of a size that is used are the same.
+    const PERIOD: usize = 1_048_573;
+    static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let byte = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0];
+        (0..PERIOD as u64).map(byte).collect()
+    });
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        let from = (at + bytes.len()) % PERIOD;
+        let count = (PERIOD - from).min(len - bytes.len());
+        bytes.extend_from_slice(&BYTES[from..from + count]);
+    }
+    bytes
 }
 
 /// Sends back all that comes, until its end.

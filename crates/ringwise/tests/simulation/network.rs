@@ -76,6 +76,20 @@ fn nothing_waits_for_what_is_outside() {
     assert_eq!(outside.read(&mut [0; 8]).unwrap_err().kind(), StdKind::ConnectionReset);
 }
 
+/// Nobody tells the simulation of a descriptor that the program closes.
+#[test]
+fn an_outside_that_waits_notices_a_close() {
+    let simulation = Simulation::new(1);
+    let (own, mut outside) = simulation.connection().unwrap();
+    outside.set_patience(Duration::from_secs(60));
+    let start = Instant::now();
+    let waits = std::thread::spawn(move || outside.read(&mut [0; 8]).unwrap());
+    std::thread::sleep(Duration::from_millis(50));
+    drop(own);
+    assert_eq!(waits.join().unwrap(), 0);
+    assert!(start.elapsed() < Duration::from_secs(20), "after {:?}", start.elapsed());
+}
+
 #[test]
 fn a_full_backlog_keeps_the_next_waiting() {
     let simulation = Simulation::new(1);
