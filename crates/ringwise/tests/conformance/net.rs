@@ -999,7 +999,7 @@ pub fn a_thousand_connections(way: Loop) {
         return crate::loops::skip("fewer than 2100 descriptors are allowed");
     }
     let mut local = way.builder().entries(entries).build().unwrap();
-    let group = BufferGroup::new(&mut local, entries as u16 / 16, 256).unwrap();
+    let group = BufferGroup::new(&mut local, entries as usize / 16, 256).unwrap();
     let (listener, address) = listen(way);
     local.push(Operation::accept_multi(&listener), u64::MAX).unwrap();
     let mut peers = Vec::new();

@@ -5,7 +5,7 @@ use std::{
     io::{ErrorKind as StdKind, Read, Write},
     net::SocketAddr,
     os::fd::AsFd,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::executor::block_on;
