@@ -70,7 +70,7 @@ const FLAGS: [&str; 47] = [
 
 #[test]
 fn random_trees_and_flags() {
-    compare(machine::is_root(), false, 80);
+    compare(machine::is_root(), false, 40);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn random_trees_and_flags_as_another() {
     if !machine::is_root() {
         return machine::skip("only root can become another");
     }
-    compare(true, true, 80);
+    compare(true, true, 40);
 }
 
 fn compare(root: bool, as_nobody: bool, cases: u64) {

@@ -111,6 +111,10 @@ fn records(path: &Path) -> (Header, Vec<Record>, Option<TraceError>) {
     (reader.header().clone(), records, error)
 }
 
+fn count_operations(records: &[Record]) -> usize {
+    records.iter().filter(|record| matches!(record, Record::Operation(_))).count()
+}
+
 fn count(operations: &[Operation], kind: Kind) -> (u64, u64) {
     let of_kind = || operations.iter().filter(|operation| operation.kind == kind);
     (of_kind().count() as u64, of_kind().map(Operation::bytes).sum())
@@ -392,7 +396,11 @@ fn long_recording(directory: &Path, options: &str, script: &str) -> Child {
         .process_group(0)
         .spawn()
         .unwrap();
-    wait_until(|| fs::metadata(directory.join("t")).is_ok_and(|trace| trace.len() > 2000));
+    let trace = directory.join("t");
+    wait_until(|| {
+        fs::metadata(&trace).is_ok_and(|found| found.len() > 2000)
+            && count_operations(&records(&trace).1) > 10
+    });
     recorder
 }
 
@@ -413,8 +421,7 @@ fn a_killed_recorder_leaves_whole_frames_and_no_command() {
     recorder.wait().unwrap();
     let (_, records, error) = records(&directory.path().join("t"));
     assert!(matches!(error, Some(TraceError::Cut { .. })), "{error:?}");
-    let writes = records.iter().filter(|record| matches!(record, Record::Operation(_))).count();
-    assert!(writes > 10, "{writes}");
+    assert!(count_operations(&records) > 10);
     wait_until(|| !Path::new(&format!("/proc/{}", header.pid)).exists());
 }
 

@@ -17,7 +17,7 @@ use super::{LONG, end, mixed_pair, pattern, rings::skip, tokio_runtimes, yield_n
 
 const CONNECTIONS: usize = 6;
 /// A few pieces, more than a socket holds at first, and much more.
-const SIZES: [usize; 3] = [1 << 10, 64 << 10, 1 << 20];
+const SIZES: [usize; 3] = [1 << 10, 64 << 10, 256 << 10];
 /// What a client asks with, in bytes. It fits into one buffer.
 const REQUEST: usize = 57;
 
