@@ -16,7 +16,6 @@ use axum::{
 };
 use futures_util::stream::try_unfold;
 use ringwise::{BufResult, ErrorKind, OpenOptions, Ring, fs::File};
-use rustix::fs::{OFlags, fcntl_setfl};
 
 /// What is read at a time, in bytes.
 pub const CHUNK: usize = 256 << 10;
@@ -41,8 +40,7 @@ async fn answer(State(site): State<Site>, UrlPath(name): UrlPath<String>) -> Res
         return StatusCode::NOT_FOUND.into_response();
     }
     match open(&site, &name).await {
-        Ok(Some((file, len))) => ([(header::CONTENT_LENGTH, len)], body(file, len)).into_response(),
-        Ok(None) => StatusCode::NOT_FOUND.into_response(),
+        Ok((file, len)) => ([(header::CONTENT_LENGTH, len)], body(file, len)).into_response(),
         Err(error) => match error.kind() {
             ErrorKind::NotFound | ErrorKind::InvalidInput => StatusCode::NOT_FOUND.into_response(),
             _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -50,16 +48,12 @@ async fn answer(State(site): State<Site>, UrlPath(name): UrlPath<String>) -> Res
     }
 }
 
-/// Opens a file and returns it with its length. Returns nothing for a directory or a device.
-async fn open(site: &Site, name: &str) -> Result<Option<(File, u64)>, ringwise::Error> {
-    let path = site.directory.join(name);
-    // Otherwise the open of a FIFO waits for a writer.
-    let at_once = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
-    let file = File::open(&site.ring, path, at_once).await?;
-    let about = file.metadata().await?;
-    // A read may wait for the device again.
-    let is_served = about.is_file() && fcntl_setfl(&file, OFlags::empty()).is_ok();
-    Ok(is_served.then(|| (file, about.len())))
+/// Opens a file and returns it with its length. A directory, a FIFO or a device is refused.
+async fn open(site: &Site, name: &str) -> Result<(File, u64), ringwise::Error> {
+    let options = OpenOptions::new().read(true);
+    let file = File::open_regular(&site.ring, site.directory.join(name), options).await?;
+    let len = file.metadata().await?.len();
+    Ok((file, len))
 }
 
 /// Returns the first `len` bytes of a file. Each chunk is read when the connection has taken the one before.

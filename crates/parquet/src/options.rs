@@ -1,19 +1,15 @@
 //! How a file is opened and read.
 
-use std::{io, path::Path};
+use std::path::Path;
 
 use ringwise::{OpenOptions, Ring, fs::File};
-use rustix::{
-    fs::{OFlags, fcntl_getfl, fcntl_setfl},
-    io::Errno,
-};
 
 use crate::{
     cache::MetadataCache,
     error::Error,
     file::{ParquetFile, Setting},
     source::Source,
-    version::{Version, not_a_file},
+    version::Version,
 };
 
 /// Measured: with 16 KiB between the pages that were read, a gap of 32 KiB took 0.71 of the CPU time of 4 KiB, and with
@@ -113,7 +109,8 @@ impl ParquetFileOptions {
     /// If the future is dropped, the file is closed.
     pub async fn open(&self, ring: &Ring, path: impl AsRef<Path>) -> Result<ParquetFile, Error> {
         let path = path.as_ref();
-        let opened = self.open_file(ring, path).await;
+        let options = OpenOptions::new().read(true).direct(self.direct);
+        let opened = File::open_regular(ring, path, options).await;
         let file = opened.map_err(|error| Error::os(path, None, error))?;
         let version = Version::of(&file).map_err(|error| Error::os(path, None, error))?;
         let source = match self.direct {
@@ -128,24 +125,5 @@ impl ParquetFileOptions {
             cache,
         };
         Ok(ParquetFile::new(source, version, setting))
-    }
-
-    /// Opens a file without waiting for the writer of a FIFO.
-    async fn open_file(&self, ring: &Ring, path: &Path) -> io::Result<File> {
-        let options = OpenOptions::new().read(true).direct(self.direct);
-        let at_once = options.custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32);
-        let file = match File::open(ring, path, at_once).await {
-            // Another process has a lease of the file. This waits until the process gives it up (fcntl(2),
-            // F_SETLEASE).
-            Err(error) if error.errno() == Errno::AGAIN.raw_os_error() => {
-                if !ringwise::fs::metadata(ring, path).await?.is_file() {
-                    return Err(not_a_file());
-                }
-                return Ok(File::open(ring, path, options).await?);
-            }
-            opened => opened?,
-        };
-        fcntl_setfl(&file, fcntl_getfl(&file)?.difference(OFlags::NONBLOCK))?;
-        Ok(file)
     }
 }

@@ -28,7 +28,7 @@ impl Version {
     pub(crate) fn of(file: impl AsFd) -> io::Result<Version> {
         let stat = fstat(file)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(not_a_file());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
         Ok(Version {
             id: FileId { device: stat.st_dev, inode: stat.st_ino },
@@ -43,8 +43,4 @@ impl Version {
     pub(crate) fn has_content_of(&self, other: &Version) -> bool {
         Version { changed: other.changed, ..*self } == *other
     }
-}
-
-pub(crate) fn not_a_file() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }

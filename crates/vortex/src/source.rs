@@ -13,7 +13,7 @@ use ringwise::{
     parts::{PART_BYTES, join, split},
 };
 use rustix::{
-    fs::{FileType, OFlags, Stat, fcntl_setfl, fstat},
+    fs::{FileType, fstat},
     io::Errno,
 };
 use vortex_array::buffer::BufferHandle;
@@ -31,9 +31,6 @@ const CONCURRENCY: usize = 32;
 /// time and that the page cache has. Measured: scans of cached tables took 1.5 to 2.0 times as long without tasks, and
 /// as long with 64 KiB as with 256 KiB.
 const TASK_BYTES: usize = 256 << 10;
-
-/// The open of a FIFO does not wait for its writer, and a terminal does not become that of this process.
-const UNLESS_A_FIFO: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 
 /// An open file that Vortex reads. Clones share it.
 ///
@@ -108,14 +105,8 @@ impl FileSource {
     /// If the future is dropped, the file is closed.
     pub async fn open(ring: &Ring, path: impl AsRef<Path>) -> VortexResult<FileSource> {
         let path = path.as_ref();
-        let options = OpenOptions::new().read(true).custom_flags(UNLESS_A_FIFO.bits() as i32);
-        let file = File::open(ring, path, options).await.map_err(io::Error::from)?;
-        if !is_regular(&fstat(&file).map_err(io::Error::from)?) {
-            let text = format!("{}: it is not a regular file", path.display());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text).into());
-        }
-        // Some file systems would refuse a read that has to wait.
-        fcntl_setfl(&file, OFlags::empty()).map_err(io::Error::from)?;
+        let options = OpenOptions::new().read(true);
+        let file = File::open_regular(ring, path, options).await.map_err(io::Error::from)?;
         Ok(FileSource::new(file, path.to_string_lossy()))
     }
 
@@ -176,7 +167,7 @@ impl FileSource {
         }
         let about = fstat(&self.file)?;
         let end = offset.saturating_add(length as u64);
-        if is_regular(&about) && end > about.st_size as u64 {
+        if FileType::from_raw_mode(about.st_mode).is_file() && end > about.st_size as u64 {
             return Err(self.out_of_file(offset..end));
         }
         Ok(())
@@ -200,10 +191,6 @@ async fn in_task(
         JoinOutcome::Panicked(payload) => resume_unwind(payload),
         JoinOutcome::Aborted => Err(io::Error::other("the runtime ended before the read")),
     }
-}
-
-fn is_regular(about: &Stat) -> bool {
-    FileType::from_raw_mode(about.st_mode).is_file()
 }
 
 impl VortexReadAt for FileSource {

@@ -7,6 +7,12 @@ impl OpenOptions {
         self.direct || self.custom_flags & libc::O_DIRECT != 0
     }
 
+    /// The same, without waiting for the writer of a FIFO, and without a terminal for this process.
+    pub(crate) fn without_waiting(mut self) -> OpenOptions {
+        self.custom_flags |= libc::O_NONBLOCK | libc::O_NOCTTY;
+        self
+    }
+
     /// The flags for open(2). Where neither reading nor writing was asked for, reading: the
     /// kernel knows no third way, except for `O_PATH` in the custom flags.
     pub(crate) fn flags(&self) -> i32 {

@@ -103,6 +103,34 @@ fn a_directory_is_opened_to_be_synced() {
 }
 
 #[test]
+fn only_a_regular_file_is_opened_as_such() {
+    for place in places() {
+        block_on(async {
+            place.create("file").await.write_all_at("some", 0).await.into_result().unwrap();
+            let open = |name: &str| File::open_regular(&place.ring, place.path(name), only_read());
+            let error = open("").await.unwrap_err();
+            assert_eq!(error.errno(), libc::EINVAL, "{}: {error}", place.name);
+            assert!(error.to_string().contains("it is not a regular file"), "{error}");
+            let file = open("file").await.unwrap();
+            let flags = rustix::fs::fcntl_getfl(&file).unwrap();
+            assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK), "{}", place.name);
+            assert_eq!(file.read_exact_at([0; 4], 0).await.into_buffer().unwrap(), *b"some");
+        });
+    }
+}
+
+/// A FIFO has no writer here, and an open would wait for one.
+#[test]
+fn a_fifo_is_not_waited_for() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    for place in real_places() {
+        mknodat(CWD, place.path("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let opened = File::open_regular(&place.ring, place.path("fifo"), only_read());
+        assert_eq!(block_on(opened).unwrap_err().errno(), libc::EINVAL, "{}", place.name);
+    }
+}
+
+#[test]
 fn a_read_at_the_end_is_short_and_past_it_empty() {
     for place in places() {
         place.write("file", &[5; 5000]);
