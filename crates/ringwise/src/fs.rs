@@ -23,6 +23,7 @@ mod inline;
 mod journal;
 mod locality;
 mod nature;
+mod regular;
 #[cfg(feature = "tokio")]
 mod tokio;
 mod turn;

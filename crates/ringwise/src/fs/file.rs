@@ -7,8 +7,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-
 use super::{
     abandoned::{Abandoned, EVERYWHERE},
     inline::{Caller, INLINE_BYTES_MAX, Inline},
@@ -108,66 +106,10 @@ impl File {
         Ok(File::with_alignment(ring, descriptor, alignment))
     }
 
-    /// Opens a regular file, and refuses everything else: use it for names that others choose.
-    /// [`open`](Self::open) waits for the writer of a FIFO, and opens directories and devices.
-    ///
-    /// If another process has a lease of the file, this waits until that process gives it up (`F_SETLEASE` in
-    /// fcntl(2)).
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if it is not a regular file; why it could not be opened.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the file is closed, if it was opened at all.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use ringwise::{OpenOptions, Ring, fs::File};
-    ///
-    /// # futures::executor::block_on(async {
-    /// let ring = Ring::new()?;
-    /// let refused = File::open_regular(&ring, "/dev/null", OpenOptions::new().read(true)).await;
-    /// assert_eq!(refused.unwrap_err().errno(), libc::EINVAL);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # }).unwrap();
-    /// ```
-    pub async fn open_regular(
-        ring: &Ring,
-        path: impl AsRef<Path>,
-        options: OpenOptions,
-    ) -> Result<File, Error> {
-        let path = path.as_ref();
-        let refusal = || {
-            let error = Error::new(Opcode::Open, Errno(libc::EINVAL));
-            error.on_path(path).advise("it is not a regular file")
-        };
-        let file = match File::open(ring, path, options.without_waiting()).await {
-            // Another process has a lease.
-            Err(error) if error.errno() == libc::EAGAIN => {
-                if !super::metadata(ring, path).await?.is_file() {
-                    return Err(refusal());
-                }
-                File::open(ring, path, options).await?
-            }
-            opened => opened?,
-        };
-        if !file.metadata().await?.is_file() {
-            return Err(refusal());
-        }
-        // Some file systems would refuse a read that has to wait.
-        let flags = fcntl_getfl(&file.descriptor);
-        flags
-            .and_then(|flags| fcntl_setfl(&file.descriptor, flags.difference(OFlags::NONBLOCK)))
-            .map_err(|error| file.error(Opcode::Open, error.raw_os_error()))?;
-        Ok(file)
-    }
-
     /// Takes over a file that is open already.
     pub fn from_std(ring: &Ring, file: std::fs::File) -> File {
-        let direct = fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
+        let direct = rustix::fs::fcntl_getfl(&file)
+            .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::DIRECT));
         let asked = DirectAlignment::default();
         let alignment = if direct { asked.offset.max(asked.memory) as usize } else { 1 };
         File::with_alignment(ring, Descriptor::from(file), alignment)
