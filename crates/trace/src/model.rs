@@ -285,6 +285,8 @@ pub struct End {
     /// The time that recording adds to a syscall, in ns, measured on this machine after the recording. None: not
     /// measured.
     pub added_ns_per_syscall: Option<u64>,
+    /// The part of it that is in the recorded durations, in ns. None: not measured.
+    pub added_ns_in_duration: Option<u64>,
     /// The most operations in flight at once.
     pub in_flight_max: u64,
     /// The median number of operations in flight, over the begins of operations.

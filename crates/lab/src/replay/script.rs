@@ -83,6 +83,7 @@ pub(crate) struct Step {
     pub after: usize,
     /// The time between the end of the last of them, or the begin of the replay, and the begin of this step.
     pub think_ns: u64,
+    /// How long it took in the recording, without what recording added.
     pub recorded_ns: u64,
     pub is_asynchronous: bool,
 }
@@ -125,7 +126,8 @@ impl LeftOut {
 
 impl Script {
     pub fn of(traced: &Traced, cache: CacheChoice) -> Script {
-        let mut builder = Builder { script: Script::default(), cache, ..Builder::default() };
+        let added_ns = traced.end.as_ref().and_then(|end| end.added_ns_in_duration).unwrap_or(0);
+        let mut builder = Builder { cache, added_ns, ..Builder::default() };
         let mut left_out = LeftOut::default();
         let mut by_thread: HashMap<_, Vec<&Operation>> = HashMap::new();
         for operation in &traced.operations {
@@ -236,6 +238,8 @@ fn is_ordinary(file: &File) -> bool {
 struct Builder {
     script: Script,
     cache: CacheChoice,
+    /// What recording added to the duration of a syscall.
+    added_ns: u64,
     bodies: HashMap<Name, usize>,
     handles: HashMap<FileId, usize>,
     states: Vec<State>,
@@ -246,6 +250,7 @@ impl Default for Builder {
         Builder {
             script: Script::default(),
             cache: CacheChoice::Recorded,
+            added_ns: 0,
             bodies: HashMap::new(),
             handles: HashMap::new(),
             states: Vec::new(),
@@ -335,6 +340,8 @@ impl Builder {
     }
 
     fn steps(&self, operations: &[&Operation], length: &dyn Fn(&Operation) -> usize) -> Vec<Step> {
+        // The program would not have taken it without the recorder.
+        let added_ns = |own: &Operation| if is_asynchronous(own) { 0 } else { self.added_ns };
         let mut ends: Vec<u64> = operations.iter().map(|own| end_ns(own)).collect();
         ends.sort_unstable();
         let step = |operation: &&Operation| {
@@ -356,7 +363,7 @@ impl Builder {
                 bytes: operation.bytes() as usize,
                 after,
                 think_ns: operation.begin_ns.saturating_sub(since),
-                recorded_ns: operation.duration_ns,
+                recorded_ns: operation.duration_ns.saturating_sub(added_ns(operation)),
                 is_asynchronous: is_asynchronous(operation),
             }
         };
@@ -480,6 +487,15 @@ mod tests {
         // In the middle it was short for another reason.
         let middle = script(vec![short(0, 0, 100)]);
         assert_eq!((middle.threads[0][0].length, middle.threads[0][0].bytes), (100, 100));
+    }
+
+    #[test]
+    fn what_recording_added_is_no_time_of_the_program() {
+        let read = |begin, duration| operation(1, Kind::Read, (begin, duration));
+        let ring = Operation { interface: Interface::IoUring, ..read(2000, 900) };
+        let mut trace = traced(vec![read(0, 1500), read(5000, 300), ring]);
+        trace.end = Some(End { added_ns_in_duration: Some(400), ..End::default() });
+        assert_eq!(Script::of(&trace, CacheChoice::Recorded).recorded_ns(), 1100 + 900);
     }
 
     #[test]

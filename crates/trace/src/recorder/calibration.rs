@@ -12,6 +12,7 @@ use std::{
 };
 
 use super::{
+    event::{Event, Stamped},
     perf::{Perf, Start},
     tracee::{CALLS_TIMED, Stops},
     tracer::{self, Tracer},
@@ -21,13 +22,21 @@ use crate::call::Call;
 /// Rings that hold all records of the child.
 const RINGS_BYTES: usize = 16 << 20;
 
-/// The time that recording adds to a syscall, in ns. A command has a filter, a running process has none. None: it could
-/// not be measured.
-pub(super) fn added_ns_per_syscall(
+/// What recording adds to a syscall, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Added {
+    /// In all.
+    pub(super) per_syscall_ns: u64,
+    /// The part that is in the recorded duration. None: it could not be measured.
+    pub(super) in_duration_ns: Option<u64>,
+}
+
+/// Measures what recording adds. A command has a filter, a running process has none. None: it could not be measured.
+pub(super) fn added(
     helper: &[OsString],
     (stops, has_filter): (Stops, bool),
     is_wanted: impl Fn(Call) -> bool,
-) -> Option<u64> {
+) -> Option<Added> {
     let mut command = helper_command(helper)?;
     command.args(["time", stops.word()]).args(has_filter.then_some("filter"));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
@@ -38,27 +47,54 @@ pub(super) fn added_ns_per_syscall(
     found
 }
 
-fn time(child: &mut Child, stops: Stops, is_wanted: impl Fn(Call) -> bool) -> Option<u64> {
+fn time(child: &mut Child, stops: Stops, is_wanted: impl Fn(Call) -> bool) -> Option<Added> {
     let mut lines = BufReader::new(child.stdout.take()?).lines();
-    let mut next = || lines.next()?.ok()?.parse::<u64>().ok();
+    let mut next = || {
+        let ns = lines.next()?.ok()?.parse::<u64>().ok()?;
+        Some(ns / u64::from(CALLS_TIMED))
+    };
     let without_ns = next()?;
-    let with_ns = match stops {
+    let (with_ns, duration_ns) = match stops {
         Stops::Few => {
-            let perf = Perf::open(Start::Now(&[child.id()]), RINGS_BYTES, is_wanted).ok()?;
+            let mut perf = Perf::open(Start::Now(&[child.id()]), RINGS_BYTES, is_wanted).ok()?;
             child.stdin.take()?.write_all(b"\n").ok()?;
             let with_ns = next()?;
-            drop(perf);
-            with_ns
+            perf.stop();
+            let mut events = Vec::new();
+            while perf.drain(&mut events) > 0 {}
+            (with_ns, median_duration_ns(&events))
         }
         Stops::All => {
             tracer::wait_for_stop(child).ok()?;
             // Nobody takes the events.
             let (events, _) = sync_channel(1);
             Tracer::new(child, stops, events).run().ok()?;
-            next()?
+            (next()?, None)
         }
     };
-    Some(with_ns.saturating_sub(without_ns) / u64::from(CALLS_TIMED))
+    Some(Added {
+        per_syscall_ns: with_ns.saturating_sub(without_ns),
+        in_duration_ns: duration_ns.map(|duration_ns| duration_ns.saturating_sub(without_ns)),
+    })
+}
+
+/// The median of the durations that a trace of these events would have. The child has one thread.
+fn median_duration_ns(events: &[Stamped]) -> Option<u64> {
+    let mut durations_ns = Vec::with_capacity(events.len() / 2);
+    let mut begin_ns = None;
+    for event in events {
+        match event.event {
+            Event::Enter { .. } => begin_ns = Some(event.time_ns),
+            Event::Exit { .. } => {
+                let begin_ns = begin_ns.take();
+                durations_ns
+                    .extend(begin_ns.and_then(|begin_ns| event.time_ns.checked_sub(begin_ns)));
+            }
+            _ => {}
+        }
+    }
+    durations_ns.sort_unstable();
+    durations_ns.get(durations_ns.len() / 2).copied()
 }
 
 /// This program, with the words that make it the child of a recording.

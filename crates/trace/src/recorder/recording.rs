@@ -280,11 +280,10 @@ impl<'a> Recording<'a> {
         end.elapsed_ns = ended_ns.saturating_sub(self.began_ns);
         end.recorder_cpu_ns = clock::cpu_ns().saturating_sub(self.cpu_before_ns);
         let (stops, has_filter) = (self.stops, matches!(events, Events::Command(..)));
-        end.added_ns_per_syscall = calibration::added_ns_per_syscall(
-            &self.options.helper,
-            (stops, has_filter),
-            super::is_wanted(stops),
-        );
+        let wanted = super::is_wanted(stops);
+        let added = calibration::added(&self.options.helper, (stops, has_filter), wanted);
+        end.added_ns_per_syscall = added.map(|added| added.per_syscall_ns);
+        end.added_ns_in_duration = added.and_then(|added| added.in_duration_ns);
         match self.sink.take().map(|sink| sink.finish(end.clone())) {
             Some(Ok(end)) => Finished { summary, end, without_end: None },
             Some(Err(failed)) => {
