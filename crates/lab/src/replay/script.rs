@@ -393,7 +393,7 @@ fn is_cached(
 
 #[cfg(test)]
 mod tests {
-    use ringwise_trace::Interface;
+    use ringwise_trace::{End, Interface};
 
     use super::*;
     use crate::traced::tests::{file, operation, traced};
