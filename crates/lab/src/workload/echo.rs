@@ -19,15 +19,17 @@ use ringwise_measure::{
     counters::Counters,
     cpu::{KernelThreads, SystemCpu},
     quantity::size_text,
+    statistics::MINIMUM_DIFFERENCE,
 };
 
 pub(crate) use self::builtin::serve;
-use self::plan::{EchoPlan, EchoServer, Spin};
+use self::plan::{Auto, EchoPlan, EchoServer, Spin};
 use super::{
     columns,
     cost::Samples,
     facts::{Facts, Question, Target, start},
     form::{Context, Entry, Keep, Outcome, Workload, with_control},
+    knee::{self, Knee},
     server::{self, Processors, Server},
     under_load::{self, UnderLoad},
 };
@@ -36,8 +38,8 @@ use crate::{
     error::LabError,
     job::{Extent, Failure, Job, Start, Timing},
     lane::Counts,
-    plan::Defaults,
-    row::RowKind,
+    plan::{Defaults, rate::offered_text},
+    row::{Row, RowKind},
     sample::{Counted, KernelShares},
     section::Section,
 };
@@ -67,9 +69,9 @@ static QUESTION: Question = Question {
 /// Its line in the table.
 pub static ENTRY: Entry = Entry {
     facts: &FACTS,
-    suite_s: 12,
+    suite_s: 18,
     has_files: false,
-    flags: &["engines", "connections", "length", "target"],
+    flags: &["engines", "connections", "length", "target", "rate"],
     defaults: Defaults::of,
     plan: |typed| Ok(Box::new(EchoPlan::new(typed.args)?)),
 };
@@ -78,9 +80,10 @@ pub static ENTRY: Entry = Entry {
 const SERVER: Duration = Duration::from_millis(60);
 
 impl Workload for EchoPlan {
-    /// All servers and one of them again, for each length and number of connections.
+    /// All servers and one of them again, for each length, rate and number of connections.
     fn rows(&self) -> usize {
-        self.connections.len() * self.lengths.len() * (self.servers.len() + 1)
+        let loads = self.rates.len() * self.connections.len() + self.auto_connections().count();
+        loads * self.lengths.len() * (self.servers.len() + 1)
     }
 
     fn time(&self, samples: &Samples) -> Duration {
@@ -88,14 +91,52 @@ impl Workload for EchoPlan {
     }
 
     fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
-        self.lengths.iter().try_for_each(|&length| keep(run(context, self, length)))
+        for &length_bytes in &self.lengths {
+            for &rate_per_s in &self.rates {
+                let load = Load { length_bytes, rate_per_s, knee: None };
+                let outcome = run(context, self, &load);
+                let knees = match rate_per_s {
+                    None => self.knees(&outcome.section.rows),
+                    Some(_) => Vec::new(),
+                };
+                keep(outcome)?;
+                for knee in &knees {
+                    let rate_per_s = Some(knee.rate_per_s);
+                    let load = Load { length_bytes, rate_per_s, knee: Some(knee) };
+                    keep(run(context, self, &load))?;
+                }
+            }
+        }
+        Ok(())
     }
+}
+
+impl EchoPlan {
+    /// The rates that a closed loop gives.
+    fn knees(&self, rows: &[Row]) -> Vec<Knee> {
+        let is_wanted = |connections: &usize| {
+            self.auto == Auto::Always || knee::is_client_bound(rows, *connections)
+        };
+        let wanted = self.auto_connections().filter(is_wanted);
+        wanted.filter_map(|connections| Knee::of(rows, connections)).collect()
+    }
+}
+
+/// What the servers of a section are given.
+#[derive(Clone, Copy, Debug)]
+struct Load<'a> {
+    length_bytes: usize,
+    /// None is a closed loop.
+    rate_per_s: Option<u64>,
+    /// Where the rate is from, if a closed loop gave it.
+    knee: Option<&'a Knee>,
 }
 
 /// A server under load, as the lab's engines are.
 #[derive(Clone, Debug)]
 struct Served {
     server: EchoServer,
+    rate_per_s: Option<u64>,
     processors: Processors,
     timing: Timing,
 }
@@ -149,7 +190,7 @@ impl Served {
             slow: 0,
             length_bytes: job.block_bytes,
             pipeline: 1,
-            rate_per_s: None,
+            rate_per_s: self.rate_per_s,
             warm_up: self.timing.warm_up,
             duration,
             threads: 1,
@@ -186,25 +227,51 @@ impl under_load::Served for Served {
     }
 }
 
-/// Measures all servers at all numbers of connections, with messages of one length.
-fn run(context: &Context<'_>, plan: &EchoPlan, length_bytes: usize) -> Outcome {
+/// Measures all servers under a load at all numbers of connections, or at that of its knee.
+fn run(context: &Context<'_>, plan: &EchoPlan, load: &Load<'_>) -> Outcome {
     let (processors, timing) = (Processors::choose(), context.timing);
-    let all = UnderLoad::new(&plan.connections, &servers(plan), |server| Served {
+    let Load { length_bytes, rate_per_s, knee } = *load;
+    let connections = knee.map_or_else(|| plan.connections.clone(), |knee| vec![knee.connections]);
+    let all = UnderLoad::new(&connections, &servers(plan, knee), |server| Served {
         server: server.clone(),
+        rate_per_s,
         processors,
         timing,
     });
-    let title = format!("echo, {} bytes a message, closed loop", size_text(length_bytes as u64));
+    let length = size_text(length_bytes as u64);
+    let mut title = format!("echo, {length} bytes a message");
+    if let Some(knee) = knee {
+        title += &format!(", {} connections", knee.connections);
+    }
+    title += &match rate_per_s {
+        None => ", closed loop".to_owned(),
+        Some(rate) => format!(", {}", offered_text(rate, FACTS.question.operations)),
+    };
     let mut section = Section::new(&FACTS, title, Vec::new());
-    section.short = format!("{} bytes", size_text(length_bytes as u64));
+    section.short = format!("{length} bytes");
     section.place.block_bytes = length_bytes;
+    section.place.offered_per_s = rate_per_s;
     section.notes.push("every byte checked; CPU time and system calls are the server's".to_owned());
-    all.run(context, section, "request", |_, _| {})
+    section.notes.extend(knee.into_iter().flat_map(|knee| knee.notes.clone()));
+    all.run(context, section, "request", remark)
 }
 
-/// All servers, and what each is for.
-fn servers(plan: &EchoPlan) -> Vec<(&EchoServer, RowKind)> {
-    with_control(plan.servers.iter(), |server| match server {
+/// Says of a row that its server does not keep the rate.
+fn remark(served: &Served, row: &mut Row) {
+    let Some(rate) = served.rate_per_s.filter(|_| row.is_valid()) else { return };
+    let share = row.measured.ops_per_s() / rate as f64;
+    if share < 1.0 - MINIMUM_DIFFERENCE {
+        row.measured.remarks.push(format!("keeps {:.0} % of the rate", share * 100.0));
+    }
+}
+
+/// All servers, or those of a knee, and what each is for.
+fn servers<'a>(plan: &'a EchoPlan, knee: Option<&Knee>) -> Vec<(&'a EchoServer, RowKind)> {
+    let is_compared = |server: &&EchoServer| {
+        knee.is_none_or(|knee| knee.engines.contains(&server.to_string()))
+    };
+    let compared: Vec<&EchoServer> = plan.servers.iter().filter(is_compared).collect();
+    with_control(compared.into_iter(), |server| match server {
         EchoServer::Uring(Spin::Default) => RowKind::Subject,
         EchoServer::Uring(_) => RowKind::Variant,
         EchoServer::Target { .. } => RowKind::Program,
