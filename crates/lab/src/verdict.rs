@@ -8,8 +8,8 @@ mod summary;
 mod switches;
 
 pub use compared::{Finding, Pairing, Verdict, interval_text};
-pub use pair::Decisive;
 pub(crate) use fixed_rate::{best, rate_text};
+pub use pair::Decisive;
 pub(crate) use pair::{Decision, Noise, Pair, cpu, throughput};
 pub use summary::{BLOCK, BreakEven, Detour, deeper, workers};
 pub use switches::{Figure, SwitchCost, costs};

@@ -134,8 +134,13 @@ fn chosen<'a>(seen: &[Seen<'a>]) -> (Seen<'a>, Told, String) {
         return (one, one.gain.finding, String::new());
     };
     let from_there = |one: &&Seen<'_>| one.gain.from == usual.gain.from;
-    let stand_ins: Vec<Seen<'a>> =
-        seen.iter().filter(from_there).filter(told).filter(|one| one.stands_in(seen)).copied().collect();
+    let stand_ins: Vec<Seen<'a>> = seen
+        .iter()
+        .filter(from_there)
+        .filter(told)
+        .filter(|one| one.stands_in(seen))
+        .copied()
+        .collect();
     let usual = stand_ins.first().unwrap_or(usual);
     let answers = |one: &&Seen<'_>| {
         stand_ins.is_empty() || stand_ins.iter().any(|other| other.index == one.index)
@@ -190,9 +195,8 @@ impl Seen<'_> {
         };
         let place = &self.section.place;
         let closed_loop = Place { offered_per_s: None, ..place.clone() };
-        let is_it = |other: &&Seen<'_>| {
-            other.section.place == closed_loop && what(other) == what(self)
-        };
+        let is_it =
+            |other: &&Seen<'_>| other.section.place == closed_loop && what(other) == what(self);
         place.offered_per_s.is_some()
             && seen.iter().filter(is_it).any(|other| other.is(Told::Inconclusive))
     }

@@ -36,8 +36,12 @@ pub fn effect_at_rate_text(question: &Question, gain: &Gain, rate_per_s: u64) ->
     if let (Some(Decisive::Throughput), Some(ratio)) = (gain.decided_by, &gain.ratio) {
         let times = ratio_text(ratio);
         match gain.finding {
-            Told::Gain => return format!("gives {times} times the {operations} if {rate} are offered"),
-            Told::Loss => return format!("does not keep {rate}: only {times} times the {operations}"),
+            Told::Gain => {
+                return format!("gives {times} times the {operations} if {rate} are offered");
+            }
+            Told::Loss => {
+                return format!("does not keep {rate}: only {times} times the {operations}");
+            }
             _ => {}
         }
     }

@@ -53,7 +53,10 @@ mod tests {
     fn rates_are_numbers_and_words() {
         let all = Rate::list("max, 60000,auto,max", true).unwrap();
         assert_eq!(all, [Rate::Max, Rate::PerSecond(60_000), Rate::Auto]);
-        assert_eq!(all.iter().map(|rate| rate.typed()).collect::<Vec<_>>(), [None, Some(60_000), None]);
+        assert_eq!(
+            all.iter().map(|rate| rate.typed()).collect::<Vec<_>>(),
+            [None, Some(60_000), None]
+        );
         assert_eq!(Rate::list("100000000", false).unwrap(), [Rate::PerSecond(RATE_MAX)]);
         for (text, with_auto, reason) in [
             ("0", true, "--rate 0: expected 1 to 100000000, max or auto"),

@@ -76,6 +76,10 @@ pub static ENTRY: Entry = Entry {
     plan: |typed| Ok(Box::new(EchoPlan::new(typed.args)?)),
 };
 
+/// What is said of a section at a fixed rate.
+const NO_SPIN: &str =
+    "uring and epoll do not spin: a spin takes what the requests leave of the processor";
+
 /// A server starts and is connected to in each sample.
 const SERVER: Duration = Duration::from_millis(60);
 
@@ -143,7 +147,7 @@ struct Served {
 
 impl Engine for Served {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
-        let server = command::start(&self.server, self.processors.server, job.depth)?;
+        let server = self.start(job.depth)?;
         // The generator keeps its own time, which begins when its connections are open.
         start.ready()?;
         let (sources, mut edges) = (Sources::default(), Vec::with_capacity(2));
@@ -170,6 +174,11 @@ impl Engine for Served {
 }
 
 impl Served {
+    fn start(&self, connections: usize) -> Result<Server, Failure> {
+        let is_at_rate = self.rate_per_s.is_some();
+        command::start(&self.server, self.processors.server, connections, is_at_rate)
+    }
+
     /// Has the generator at a server.
     fn load(
         &self,
@@ -205,7 +214,7 @@ impl Served {
 
 impl under_load::Served for Served {
     fn count(&self, job: &Arc<Job>, context: &Context<'_>) -> Result<Counted, Failure> {
-        let server = command::start(&self.server, self.processors.server, job.depth)?;
+        let server = self.start(job.depth)?;
         let sources = &context.instruments.sources;
         let mut counters = server.pid.map(|pid| Counters::open_for(sources, pid, &Counted::EVENTS));
         let mut kernel = Vec::with_capacity(2);
@@ -232,7 +241,7 @@ fn run(context: &Context<'_>, plan: &EchoPlan, load: &Load<'_>) -> Outcome {
     let (processors, timing) = (Processors::choose(), context.timing);
     let Load { length_bytes, rate_per_s, knee } = *load;
     let connections = knee.map_or_else(|| plan.connections.clone(), |knee| vec![knee.connections]);
-    let all = UnderLoad::new(&connections, &servers(plan, knee), |server| Served {
+    let all = UnderLoad::new(&connections, &servers(plan, load), |server| Served {
         server: server.clone(),
         rate_per_s,
         processors,
@@ -252,6 +261,9 @@ fn run(context: &Context<'_>, plan: &EchoPlan, load: &Load<'_>) -> Outcome {
     section.place.block_bytes = length_bytes;
     section.place.offered_per_s = rate_per_s;
     section.notes.push("every byte checked; CPU time and system calls are the server's".to_owned());
+    if rate_per_s.is_some() {
+        section.notes.push(NO_SPIN.to_owned());
+    }
     section.notes.extend(knee.into_iter().flat_map(|knee| knee.notes.clone()));
     all.run(context, section, "request", remark)
 }
@@ -265,16 +277,101 @@ fn remark(served: &Served, row: &mut Row) {
     }
 }
 
-/// All servers, or those of a knee, and what each is for.
-fn servers<'a>(plan: &'a EchoPlan, knee: Option<&Knee>) -> Vec<(&'a EchoServer, RowKind)> {
+/// All servers that a load tells apart, and what each is for.
+fn servers<'a>(plan: &'a EchoPlan, load: &Load<'_>) -> Vec<(&'a EchoServer, RowKind)> {
+    let has_default = plan.servers.contains(&EchoServer::Uring(Spin::Default));
     let is_compared = |server: &&EchoServer| {
-        knee.is_none_or(|knee| knee.engines.contains(&server.to_string()))
+        // At a fixed rate the default does not spin either.
+        let is_twice =
+            load.rate_per_s.is_some() && has_default && **server == EchoServer::Uring(Spin::Off);
+        let has_name = |knee: &Knee| knee.engines.contains(&server.to_string());
+        !is_twice && load.knee.is_none_or(has_name)
     };
     let compared: Vec<&EchoServer> = plan.servers.iter().filter(is_compared).collect();
-    with_control(compared.into_iter(), |server| match server {
+    with_control(compared.iter().copied(), |server| match server {
         EchoServer::Uring(Spin::Default) => RowKind::Subject,
         EchoServer::Uring(_) => RowKind::Variant,
         EchoServer::Target { .. } => RowKind::Program,
         _ => RowKind::Rival,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Args,
+        testing::{Figures, row},
+    };
+
+    fn plan(rate: Option<&str>) -> EchoPlan {
+        let args = Args {
+            workload: Some("echo".to_owned()),
+            rate: rate.map(str::to_owned),
+            connections: Some("1,50".to_owned()),
+            ..Args::default()
+        };
+        EchoPlan::new(&args).unwrap()
+    }
+
+    /// A closed loop in which the generator was at its limit with 50 connections, or was not.
+    fn closed_loop(is_client_bound: bool) -> Vec<Row> {
+        let mut rows = vec![
+            row("uring", RowKind::Subject, 1, Figures::DIRECT),
+            row("uring", RowKind::Subject, 50, Figures::DIRECT),
+            row("epoll", RowKind::Rival, 50, Figures::DIRECT),
+        ];
+        rows[1].measured.samples[0].client_bound = is_client_bound;
+        rows
+    }
+
+    #[test]
+    fn a_fixed_rate_follows_a_closed_loop_that_does_not_answer() {
+        let at = |rate: Option<&str>, is_client_bound| {
+            let knees = plan(rate).knees(&closed_loop(is_client_bound));
+            knees.iter().map(|knee| (knee.connections, knee.rate_per_s)).collect::<Vec<_>>()
+        };
+        assert_eq!(at(None, true), [(50, 60_000)]);
+        assert_eq!(at(None, false), []);
+        assert_eq!(at(Some("max"), true), []);
+        assert_eq!(at(Some("auto"), false), [(1, 60_000), (50, 60_000)]);
+    }
+
+    #[test]
+    fn all_rows_that_there_may_be_are_counted() {
+        let each = EchoServer::DEFAULT.len() + 1;
+        assert_eq!(plan(Some("max")).rows(), 2 * each);
+        assert_eq!(plan(None).rows(), 3 * each);
+        assert_eq!(plan(Some("60000,auto")).rows(), 6 * each);
+    }
+
+    #[test]
+    fn at_a_fixed_rate_the_default_is_the_ring_without_a_spin() {
+        let plan = plan(None);
+        let names = |load: Load<'_>| {
+            let all = servers(&plan, &load);
+            all.iter().map(|(server, _)| server.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        let closed = Load { length_bytes: 64, rate_per_s: None, knee: None };
+        assert_eq!(names(closed), "uring uring-spin epoll tokio blocking node uring");
+        let fixed = Load { rate_per_s: Some(60_000), ..closed };
+        assert_eq!(names(fixed), "uring epoll tokio blocking node uring");
+        let knee = plan.knees(&closed_loop(true)).remove(0);
+        assert_eq!(names(Load { knee: Some(&knee), ..fixed }), "uring epoll uring");
+    }
+
+    #[test]
+    fn a_server_that_does_not_keep_the_rate_says_so() {
+        let remarks = |rate_per_s: Option<u64>| {
+            let server = EchoServer::Epoll;
+            let timing =
+                Timing { warm_up: Duration::ZERO, extent: Extent::Time(Duration::from_secs(1)) };
+            let served = Served { server, rate_per_s, processors: Processors::choose(), timing };
+            let mut row = row("epoll", RowKind::Rival, 50, Figures::DIRECT);
+            remark(&served, &mut row);
+            row.measured.remarks
+        };
+        assert_eq!(remarks(Some(200_000)), ["keeps 50 % of the rate"]);
+        assert!(remarks(Some(100_000)).is_empty() && remarks(None).is_empty());
+    }
 }

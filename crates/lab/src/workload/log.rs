@@ -390,10 +390,7 @@ fn run(context: &Context<'_>, plan: &LogPlan, group: LogGroup) -> Outcome {
 
 /// The fields of results files that tell a group.
 fn own_fields(group: LogGroup) -> BTreeMap<&'static str, Value> {
-    BTreeMap::from([
-        ("transport", json!(group.transport)),
-        ("guarantee", json!(group.guarantee)),
-    ])
+    BTreeMap::from([("transport", json!(group.transport)), ("guarantee", json!(group.guarantee))])
 }
 
 /// All daemons of a group, and what each is for.

@@ -226,7 +226,10 @@ mod tests {
             (refused(|a| a.connections = Some("0".into())), ["--connections 0", "1 to 100000"]),
             (refused(|a| a.length = Some("1x".into())), ["--length size \"1x\"", "k, m, g or t"]),
             (refused(|a| a.length = Some("0".into())), ["--length 0", "1 to 16m"]),
-            (refused(|a| a.rate = Some("fast".into())), ["--rate fast", "1 to 100000000, max or auto"]),
+            (
+                refused(|a| a.rate = Some("fast".into())),
+                ["--rate fast", "1 to 100000000, max or auto"],
+            ),
             (refused(|a| a.target = vec!["x".into()]), ["--target \"x\"", "NAME=IP:PORT"]),
             (refused(|a| a.target = vec!["=[::1]:8".into()]), ["--target", "NAME=IP:PORT"]),
             (refused(|a| a.target = vec!["epoll=[::1]:8".into()]), ["--target", "taken"]),
