@@ -70,3 +70,28 @@ fn command(server: &EchoServer, connections: usize, is_at_rate: bool) -> Result<
         EchoServer::Target { .. } => unreachable!("it is running already"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_a_fixed_rate_only_a_spin_that_was_asked_for_spins() {
+        let spin = |server: &EchoServer, is_at_rate: bool| {
+            let command = command(server, 50, is_at_rate).unwrap();
+            let arguments = command.get_args().map(|own| own.to_string_lossy().into_owned());
+            let arguments: Vec<String> = arguments.collect();
+            let at = arguments.iter().position(|own| own == "--spin")?;
+            Some(arguments[at + 1].clone())
+        };
+        for (server, closed_loop, at_rate) in [
+            (EchoServer::Uring(Spin::Default), None, Some("0")),
+            (EchoServer::Epoll, None, Some("0")),
+            (EchoServer::Uring(Spin::On), Some("50"), Some("50")),
+            (EchoServer::Uring(Spin::Off), Some("0"), Some("0")),
+        ] {
+            assert_eq!(spin(&server, false).as_deref(), closed_loop, "{server}");
+            assert_eq!(spin(&server, true).as_deref(), at_rate, "{server}");
+        }
+    }
+}
