@@ -587,7 +587,7 @@ fn echo_offers_the_rate_that_was_typed_and_one_that_it_finds() {
         "echo, 64 bytes a message, 500 requests per second offered",
         "echo, 64 bytes a message, closed loop",
         &format!("echo, 64 bytes a message, 2 connections, {found} requests per second offered"),
-        "the rate is 0.6 of the slowest server's in a closed loop, rounded down",
+        "the rate is 0.3 of the slowest server's in a closed loop, rounded down",
         "uring and epoll do not spin",
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");

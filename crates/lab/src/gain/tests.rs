@@ -310,11 +310,27 @@ fn a_fixed_rate_answers_in_place_of_a_closed_loop_that_could_not() {
     }
 }
 
+/// A tail that a few stalls decide is no figure.
+#[test]
+fn a_tail_that_the_noise_hides_is_not_told() {
+    let mut sections = beside_a_fixed_rate(Figures { cpu_ns: 7000.0, ..rate(60_000.0) });
+    for (sample, p99) in sections[1].rows[1].measured.samples.iter_mut().zip([9, 9, 1, 1, 30, 30]) {
+        sample.latency_ns.p99 *= p99;
+    }
+    sections[1].gains = of(&sections[1], 1);
+    let effect = answers(&sections).remove(0).effect;
+    assert_eq!(
+        effect,
+        "io_uring takes 0.70 [0.70, 0.70] of the CPU at 60 000 requests/s (the noise hides its p99)"
+    );
+}
+
 /// What was not told apart at the fixed rate either leaves what the closed loop told elsewhere.
 #[test]
 fn a_fixed_rate_that_is_client_bound_too_answers_nothing() {
     let mut sections = beside_a_fixed_rate(Figures { cpu_ns: 7000.0, ..rate(60_000.0) });
-    sections[1].rows[0].measured.samples[0].client_bound = true;
+    let samples = &mut sections[1].rows[0].measured.samples;
+    samples.iter_mut().for_each(|sample| sample.client_bound = true);
     sections[1].gains = of(&sections[1], 1);
     assert_eq!(one(&sections[1], "epoll", Column::Ring).finding, Told::Inconclusive);
     let answer = answers(&sections).remove(0);

@@ -8,6 +8,9 @@ use crate::{
     workload::facts::Question,
 };
 
+/// By which factor the ends of an interval of p99 may differ. Beyond that a few stalls of the machine decide.
+const P99_WIDTH_MAX: f64 = 3.0;
+
 /// A ratio with its interval, as short as it can be without hiding a difference: `1.9 [1.8, 2.0]`.
 pub fn ratio_text(ratio: &Ratio) -> String {
     let Ratio { low, mid, high } = *ratio;
@@ -50,12 +53,14 @@ pub fn effect_at_rate_text(question: &Question, gain: &Gain, rate_per_s: u64) ->
         let of = if ratio.mid < 1.0 { "of" } else { "times" };
         Some(format!("{} {of} the {what}", ratio_text(ratio)))
     };
-    let parts = [part(&gain.cpu_ratio, "CPU"), part(&gain.p99_ratio, "p99")];
+    let tail = gain.p99_ratio.filter(|own| own.high / own.low <= P99_WIDTH_MAX);
+    let hides = if tail.is_some() { "" } else { " (the noise hides its p99)" };
+    let parts = [part(&gain.cpu_ratio, "CPU"), part(&tail, "p99")];
     let parts = parts.into_iter().flatten().collect::<Vec<_>>().join(" and ");
     match gain.finding {
         _ if parts.is_empty() => "has no figure".to_owned(),
-        Told::Gain | Told::Loss => format!("takes {parts} at {rate}"),
-        _ => format!("makes no difference: {parts} at {rate}"),
+        Told::Gain | Told::Loss => format!("takes {parts} at {rate}{hides}"),
+        _ => format!("makes no difference: {parts} at {rate}{hides}"),
     }
 }
 

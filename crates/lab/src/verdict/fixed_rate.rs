@@ -142,8 +142,12 @@ mod tests {
     #[test]
     fn a_generator_at_its_limit_at_the_fixed_rate_too_leaves_no_verdict() {
         let mut rows = rows(Figures { cpu_ns: 5000.0, ..KEPT }, KEPT);
-        rows[1].measured.samples[0].client_bound = true;
-        let verdict = at_rate(&rows);
+        let mut bind = |count| {
+            rows[1].measured.samples.iter_mut().take(count).for_each(|own| own.client_bound = true);
+            at_rate(&rows)
+        };
+        assert_eq!(bind(3).verdict, Finding::UseIt, "half of the samples are noise");
+        let verdict = bind(4);
         assert_eq!((verdict.verdict, verdict.winner), (Finding::Inconclusive, None));
         assert!(verdict.reason.starts_with("client-bound: "), "{}", verdict.reason);
     }

@@ -181,11 +181,15 @@ impl<'a> Pair<'a> {
                 hides(noise.throughput) || hides_cpu
             }
         };
-        let mut limits = match (by, by_throughput) {
-            (Decisive::Throughput, Comparison::Faster) => client_limits(&[base]),
-            (Decisive::Throughput, Comparison::Slower) => client_limits(&[candidate]),
-            _ => client_limits(&[candidate, base]),
+        let mut hidden: Vec<&Row> = match (by, by_throughput) {
+            (Decisive::Throughput, Comparison::Faster) => vec![base],
+            (Decisive::Throughput, Comparison::Slower) => vec![candidate],
+            _ => vec![candidate, base],
         };
+        if rule == Rule::FixedRate {
+            hidden.retain(|row| is_mostly_client_bound(row));
+        }
+        let mut limits = client_limits(&hidden);
         // The lab's time is the same beside either: it hides a difference and turns none round.
         if decisive == Comparison::NoDifference {
             limits.extend(harness_limits(candidate, base));
@@ -213,6 +217,12 @@ pub(super) fn client_limits(rows: &[&Row]) -> Vec<String> {
         )
     };
     rows.iter().filter(bound).map(of).collect()
+}
+
+/// Whether the generator was at its limit in most samples of a row. At a fixed rate a few samples in which something
+/// held it up are noise.
+fn is_mostly_client_bound(row: &Row) -> bool {
+    row.measured.client_bound() * 2 > row.measured.samples.len()
 }
 
 /// Where the lab's own time is so much of an operation that it may be what is equal.

@@ -331,10 +331,10 @@ mod tests {
             let knees = plan(rate).knees(&closed_loop(is_client_bound));
             knees.iter().map(|knee| (knee.connections, knee.rate_per_s)).collect::<Vec<_>>()
         };
-        assert_eq!(at(None, true), [(50, 60_000)]);
+        assert_eq!(at(None, true), [(50, 30_000)]);
         assert_eq!(at(None, false), []);
         assert_eq!(at(Some("max"), true), []);
-        assert_eq!(at(Some("auto"), false), [(1, 60_000), (50, 60_000)]);
+        assert_eq!(at(Some("auto"), false), [(1, 30_000), (50, 30_000)]);
     }
 
     #[test]

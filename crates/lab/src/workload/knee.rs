@@ -6,8 +6,10 @@
 use super::columns::grouped;
 use crate::row::{Row, RowKind};
 
-/// The rate as a share of the slowest compared server's in the closed loop.
-const RATE_SHARE: f64 = 0.6;
+/// The rate as a share of the slowest compared server's in the closed loop. `ringwise_load` takes more than twice the
+/// CPU time for a request that a timer begins, so that at 0.6 of a closed loop in which it was at its limit it is at
+/// its limit again (measured with 50 connections).
+const RATE_SHARE: f64 = 0.3;
 /// A server with a smaller share of the fastest one's closed-loop rate is left out: a rate that it keeps would leave
 /// the others idle.
 const COMPARED_SHARE_MIN: f64 = 0.5;
@@ -91,16 +93,16 @@ mod tests {
     #[test]
     fn the_slowest_of_those_that_are_compared_sets_the_rate() {
         let knee = Knee::of(&rows(), 50).unwrap();
-        assert_eq!((knee.connections, knee.rate_per_s), (50, 50_000));
+        assert_eq!((knee.connections, knee.rate_per_s), (50, 25_000));
         assert_eq!(knee.engines, ["uring", "epoll", "tokio"]);
         assert_eq!(
             knee.notes,
             [
-                "the rate is 0.6 of the slowest server's in a closed loop, rounded down (tokio: 90 000/s)",
+                "the rate is 0.3 of the slowest server's in a closed loop, rounded down (tokio: 90 000/s)",
                 "node is left out: it has not half of the fastest one's rate",
             ]
         );
-        assert_eq!(Knee::of(&rows(), 1).unwrap().rate_per_s, 12_000);
+        assert_eq!(Knee::of(&rows(), 1).unwrap().rate_per_s, 6_000);
         assert_eq!(Knee::of(&rows(), 2), None);
     }
 
