@@ -120,8 +120,9 @@ pub struct Args {
     #[arg(long, value_name = "T,T")]
     pub transport: Option<String>,
 
-    /// log: offer this many lines per second, or max [default: 50000,max;
-    /// --quick: max; --full: 200000,max]
+    /// echo, log: offer this many requests or lines per second, or max. echo: auto
+    /// finds a rate that the servers keep [default: echo max, then auto where the
+    /// load was the limit; log 50000,max; --quick: max; --full: 200000,max]
     #[arg(long, value_name = "N,max")]
     pub rate: Option<String>,
 

@@ -17,14 +17,10 @@ pub use self::{
     change::{Column, Gain, Told},
 };
 use crate::{
-    row::{Row, RowKind, SampleFigures},
+    row::{Row, RowKind},
     section::Section,
-    verdict::{Decision, Finding, Noise, Pair},
+    verdict::{self, Decision, Finding, Noise, Pair},
 };
-
-fn p99(sample: &SampleFigures) -> f64 {
-    sample.latency_ns.p99 as f64
-}
 
 /// The gains of a section: for each starting point the columns that it has, by depth.
 pub fn of(section: &Section, seed: u64) -> Vec<Gain> {
@@ -47,7 +43,7 @@ fn of_start(section: &Section, start: &Row, seed: u64) -> Vec<Gain> {
     let columns = [
         (Column::Ring, ring(start.depth)),
         (Column::DeepestRing, is_single.then(deepest).flatten()),
-        (Column::Best, best(rows, start, is_single)),
+        (Column::Best, best(section, start, is_single)),
     ];
     let gain = |(column, other): (Column, Option<&Row>)| {
         let other = other?;
@@ -69,14 +65,14 @@ fn ring<'a>(rows: &'a [Row], to: &str, depth: usize) -> Option<&'a Row> {
 }
 
 /// The fastest row beside a start. What does one thing after another is also beside other depths.
-fn best<'a>(rows: &'a [Row], start: &Row, is_single: bool) -> Option<&'a Row> {
+fn best<'a>(section: &'a Section, start: &Row, is_single: bool) -> Option<&'a Row> {
     let is_ranked = |row: &&Row| {
         let is_near = row.depth == start.depth || is_single;
         let is_ranked = matches!(row.kind, RowKind::Subject | RowKind::Variant | RowKind::Rival);
         row.is_valid() && is_ranked && is_near && !std::ptr::eq(*row, start)
     };
-    let others = rows.iter().filter(is_ranked);
-    others.max_by(|one, other| one.measured.ops_per_s().total_cmp(&other.measured.ops_per_s()))
+    let others = section.rows.iter().filter(is_ranked);
+    verdict::best(others, section.place.offered_per_s.is_some())
 }
 
 fn compared(section: &Section, start: &Row, other: &Row, column: Column, seed: u64) -> Gain {
@@ -108,15 +104,17 @@ fn compared(section: &Section, start: &Row, other: &Row, column: Column, seed: u
     };
     let at = |depth| Noise::at(&section.rows, depth, seed);
     let noise = at(start.depth).or(at(other.depth));
-    let decision = pair.decide(noise);
+    let is_at_rate = section.place.offered_per_s.is_some();
+    let decision = if is_at_rate { pair.decide_at_rate(noise) } else { pair.decide(noise) };
+    let noise_floor = noise.floor(is_at_rate);
     Gain {
         finding: told(decision.finding),
         decided_by: Some(decision.by),
         ratio: Some(pair.ratio),
-        p99_ratio: other.measured.ratio(&start.measured, p99, seed),
+        p99_ratio: pair.p99_ratio,
         cpu_ratio: pair.cpu_ratio,
-        noise_floor: noise.throughput,
-        reason: reason(&decision, noise),
+        noise_floor,
+        reason: reason(&decision, noise_floor),
         ..gain
     }
 }
@@ -131,12 +129,12 @@ fn told(finding: Finding) -> Told {
 }
 
 /// Why nothing may be said of a change, if so.
-fn reason(decision: &Decision, noise: Noise) -> Option<String> {
+fn reason(decision: &Decision, noise: Option<f64>) -> Option<String> {
     if decision.finding != Finding::Inconclusive {
         return None;
     }
     let noise_text = || {
-        let percent = noise.throughput.unwrap_or(0.0) * 100.0;
+        let percent = noise.unwrap_or(0.0) * 100.0;
         format!("the noise of {percent:.0} % hides a difference")
     };
     Some(decision.limits.first().cloned().unwrap_or_else(noise_text))

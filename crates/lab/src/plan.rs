@@ -1,6 +1,7 @@
 //! What holds for every workload of a run: the general flags, checked and with their defaults.
 
 pub mod percentile;
+pub mod rate;
 pub mod scale;
 pub mod typed;
 

@@ -63,6 +63,8 @@ pub struct Place {
     pub pattern: Option<Pattern>,
     /// The state of the page cache.
     pub cache: Option<Cache>,
+    /// Operations per second that servers were offered over all connections; none for a closed loop.
+    pub offered_per_s: Option<u64>,
     /// Bytes of a block, a message or a line; 0 if there is none.
     pub block_bytes: usize,
     /// The files that are copied.

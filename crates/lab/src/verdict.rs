@@ -2,11 +2,13 @@
 //! counted. `switches` says what each switch of a ring costs, `summary` what to do.
 
 mod compared;
+mod fixed_rate;
 mod pair;
 mod summary;
 mod switches;
 
 pub use compared::{Finding, Pairing, Verdict, interval_text};
+pub(crate) use fixed_rate::{best, rate_text};
 pub use pair::Decisive;
 pub(crate) use pair::{Decision, Noise, Pair, cpu, throughput};
 pub use summary::{BLOCK, BreakEven, Detour, deeper, workers};
@@ -64,7 +66,7 @@ pub fn pairings(rows: &[Row], depth: usize, seed: u64) -> Vec<Pairing> {
 
 /// The verdict at a depth. `operation` is what one operation is, such as `4 KiB`.
 pub fn at_depth(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdict {
-    judged(rows, depth, seed, &|subject, rival, cpu_ratio, is_per_core| {
+    judged(rows, depth, None, seed, &|subject, rival, cpu_ratio, is_per_core| {
         let sync = rows.iter().find(|row| row.engine == "sync" && row.is_valid());
         vec![
             cause_text(subject, rival, sync, operation, is_per_core),
@@ -74,16 +76,23 @@ pub fn at_depth(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdi
 }
 
 /// The verdict on servers at a number of connections, or on stores at a depth. `operation` is what they
-/// do, such as `request`.
-pub fn at_connections(rows: &[Row], connections: usize, operation: &str, seed: u64) -> Verdict {
-    judged(rows, connections, seed, &|subject, rival, cpu_ratio, _| {
+/// do, such as `request`, of which they were offered so many per second, if the rate was fixed.
+pub fn at_connections(
+    rows: &[Row],
+    connections: usize,
+    operation: &str,
+    offered_per_s: Option<u64>,
+    seed: u64,
+) -> Verdict {
+    let offered = offered_per_s.map(|rate| rate_text(rate, &format!("{operation}s")));
+    judged(rows, connections, offered.as_deref(), seed, &|subject, rival, cpu_ratio, _| {
         vec![cost_text(subject, rival, cpu_ratio, operation)]
     })
 }
 
 /// The verdict on programs that copy `files` files.
 pub fn of_copies(rows: &[Row], files: usize, seed: u64) -> Verdict {
-    judged(rows, files, seed, &|subject, rival, cpu_ratio, _| {
+    judged(rows, files, None, seed, &|subject, rival, cpu_ratio, _| {
         let mut clauses = vec![cost_text(subject, rival, cpu_ratio, "copy")];
         let gnu = valid(rows, files).find(|row| row.engine == "gnu");
         if let Some(gnu) = gnu.filter(|gnu| !std::ptr::eq(*gnu, rival))
@@ -108,7 +117,7 @@ pub fn of_copies(rows: &[Row], files: usize, seed: u64) -> Verdict {
 
 /// The verdict on calls that wait for no device, such as `stat`, at a depth.
 pub fn of_calls(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdict {
-    judged(rows, depth, seed, &|subject, rival, cpu_ratio, _| {
+    judged(rows, depth, None, seed, &|subject, rival, cpu_ratio, _| {
         vec![
             difference_text(subject, rival, operation),
             cost_text(subject, rival, cpu_ratio, operation),
@@ -118,7 +127,7 @@ pub fn of_calls(rows: &[Row], depth: usize, operation: &str, seed: u64) -> Verdi
 
 /// The verdict on chains at a depth. `barrier` is the ring that waits for whole batches.
 pub fn of_chain(rows: &[Row], depth: usize, barrier: &str, seed: u64) -> Verdict {
-    judged(rows, depth, seed, &|subject, rival, cpu_ratio, _| {
+    judged(rows, depth, None, seed, &|subject, rival, cpu_ratio, _| {
         let mut clauses = Vec::new();
         let times = |row: &Row| {
             let ratio = subject.measured.ratio(&row.measured, throughput, seed)?;
@@ -141,7 +150,14 @@ pub fn of_chain(rows: &[Row], depth: usize, barrier: &str, seed: u64) -> Verdict
 /// time, and whether they were compared per core.
 type Clauses<'a> = dyn Fn(&Row, &Row, Option<&Ratio>, bool) -> Vec<String> + 'a;
 
-fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdict {
+/// `offered` is the rate in words, if it was fixed.
+fn judged(
+    rows: &[Row],
+    depth: usize,
+    offered: Option<&str>,
+    seed: u64,
+    clauses: &Clauses<'_>,
+) -> Verdict {
     let cannot = |reason: String| Verdict {
         depth,
         verdict: Finding::Inconclusive,
@@ -160,26 +176,33 @@ fn judged(rows: &[Row], depth: usize, seed: u64, clauses: &Clauses<'_>) -> Verdi
         return cannot(format!("{}: {reason}", subject.label()));
     }
     let rivals = valid(rows, depth).filter(|row| row.kind == RowKind::Rival);
-    let by_throughput =
-        |a: &&Row, b: &&Row| a.measured.ops_per_s().total_cmp(&b.measured.ops_per_s());
-    let Some(rival) = rivals.max_by(by_throughput) else {
+    let Some(rival) = best(rivals, offered.is_some()) else {
         return cannot("no other engine has a valid result at this depth".into());
     };
     let Some(pair) = Pair::of(subject, rival, seed) else {
         return cannot("too few samples for an interval".into());
     };
     let noise = Noise::at(rows, depth, seed);
-    let Decision { finding, by_throughput, is_per_core, limits, .. } = pair.decide_per_core(noise);
-    let Pair { ratio, cpu_ratio, .. } = pair;
+    let Decision { finding, by_throughput, is_per_core, limits, .. } = match offered {
+        Some(_) => pair.decide_at_rate(noise),
+        None => pair.decide_per_core(noise),
+    };
+    let (ratio, cpu_ratio) = (pair.ratio, pair.cpu_ratio);
     let winner = match finding {
         Finding::UseIt => Some(subject.label()),
         Finding::PureOverhead => Some(rival.label()),
         Finding::NoDifference | Finding::Inconclusive => None,
     };
-    let noise_floor = noise.throughput;
+    let noise_floor = noise.floor(offered.is_some());
     let mut reason = limits;
-    reason.push(comparison_text(rival, &ratio, by_throughput, noise_floor));
+    reason.push(match offered {
+        Some(rate) => fixed_rate::comparison_text(&pair, by_throughput, rate),
+        None => comparison_text(rival, &ratio, by_throughput, noise_floor),
+    });
     reason.extend(clauses(subject, rival, cpu_ratio.as_ref(), is_per_core));
+    if offered.is_some() {
+        reason.extend(fixed_rate::tail_texts(&pair, noise));
+    }
     Verdict {
         depth,
         verdict: finding,
@@ -350,7 +373,7 @@ mod tests {
         for row in &mut rows {
             row.measured.samples.iter_mut().for_each(|sample| sample.device_share = None);
         }
-        let verdict = at_connections(&rows, 50, "request", 1);
+        let verdict = at_connections(&rows, 50, "request", None, 1);
         assert_eq!(verdict.verdict, Finding::UseIt);
         assert_eq!(
             verdict.reason,
@@ -360,9 +383,9 @@ mod tests {
         assert!(verdict.winner.is_some());
         // The faster one could have served even more.
         rows[0].measured.samples[0].client_bound = true;
-        assert_eq!(at_connections(&rows, 50, "request", 1), verdict);
+        assert_eq!(at_connections(&rows, 50, "request", None, 1), verdict);
         rows[1].measured.samples[0].client_bound = true;
-        let bound = at_connections(&rows, 50, "request", 1);
+        let bound = at_connections(&rows, 50, "request", None, 1);
         assert_eq!((bound.verdict, &bound.winner), (Finding::Inconclusive, &None));
         let said = "client-bound: the load was at its limit in 1 of 6 samples of epoll, ";
         assert!(bound.reason.starts_with(said), "{}", bound.reason);

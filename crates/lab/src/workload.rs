@@ -8,6 +8,7 @@ pub mod echo;
 pub mod facts;
 pub mod form;
 pub mod http;
+mod knee;
 pub mod latency;
 pub mod log;
 pub mod nop;

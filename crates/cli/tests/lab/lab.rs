@@ -567,6 +567,39 @@ fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
 }
 
 #[test]
+fn echo_offers_the_rate_that_was_typed_and_one_that_it_finds() {
+    let directory = directory();
+    let mut arguments = vec!["echo", VERBOSE, "--engines", "epoll,tokio", "--connections", "2"];
+    arguments.extend(["--rate", "500,auto", "--duration", "100ms", "--repeats", "1"]);
+    arguments.extend(["--json", "e.json"]);
+    let output = run(directory.path(), &arguments);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let results = conforming(&directory.path().join("e.json"));
+    let rows = results["results"].as_array().unwrap();
+    let offered = |section: usize| {
+        let mut own = rows.iter().filter(|row| row["section"] == section);
+        own.next().unwrap()["offered_per_s"].as_u64()
+    };
+    let found = offered(2).unwrap();
+    assert_eq!((offered(0), offered(1)), (Some(500), None), "{text}");
+    for part in [
+        "echo, 64 bytes a message, 500 requests per second offered",
+        "echo, 64 bytes a message, closed loop",
+        &format!("echo, 64 bytes a message, 2 connections, {found} requests per second offered"),
+        "the rate is 0.3 of the slowest server's in a closed loop, rounded down",
+        "uring and epoll do not spin",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    for row in rows {
+        let rate = row["ops_per_s"].as_f64().unwrap();
+        let offered = row["offered_per_s"].as_f64();
+        assert!(offered.is_none_or(|offered| rate < offered * 1.1), "{row:#}");
+    }
+}
+
+#[test]
 fn an_interrupted_echo_leaves_no_server() {
     let directory = directory();
     let arguments = ["echo", "--engines", "blocking", "--duration", "1s", "--json", "e.json"];

@@ -6,15 +6,24 @@
 //!    that was compared with the ring with a result.
 //! 2. The answer is the largest gain from there, over all sections and depths: the one whose interval
 //!    is farthest from 1. A gain of throughput goes before one of CPU time.
-//! 3. Without a gain from the ring it is the gain from another row, or else the largest loss, or else
+//! 3. If a closed loop could not answer the same and a section at a fixed rate does, the answer is from such sections
+//!    alone.
+//! 4. Without a gain from the ring it is the gain from another row, or else the largest loss, or else
 //!    that there is no difference, or else why nothing may be said.
-//! 4. Beside it stands the largest loss of any starting point: where a reader keeps what there is.
+//! 5. Beside it stands the largest loss of any starting point: where a reader keeps what there is.
 
 use ringwise_measure::statistics::Ratio;
 use serde::{Deserialize, Serialize};
 
-use super::{Column, Gain, Told, words::effect_text};
-use crate::{section::Section, verdict::Decisive, workload::facts::Question};
+use super::{
+    Column, Gain, Told,
+    words::{effect_at_rate_text, effect_text},
+};
+use crate::{
+    section::{Place, Section},
+    verdict::Decisive,
+    workload::facts::Question,
+};
 
 /// What a reader is told of a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,7 +134,18 @@ fn chosen<'a>(seen: &[Seen<'a>]) -> (Seen<'a>, Told, String) {
         return (one, one.gain.finding, String::new());
     };
     let from_there = |one: &&Seen<'_>| one.gain.from == usual.gain.from;
-    let own = || seen.iter().filter(from_there).copied();
+    let stand_ins: Vec<Seen<'a>> = seen
+        .iter()
+        .filter(from_there)
+        .filter(told)
+        .filter(|one| one.stands_in(seen))
+        .copied()
+        .collect();
+    let usual = stand_ins.first().unwrap_or(usual);
+    let answers = |one: &&Seen<'_>| {
+        stand_ins.is_empty() || stand_ins.iter().any(|other| other.index == one.index)
+    };
+    let own = || seen.iter().filter(from_there).filter(answers).copied();
     let to_ring = || own().filter(|one| one.gain.column != Column::Best);
     if let Some(gain) = largest(to_ring().filter(|one| one.is(Told::Gain))) {
         return (gain, Told::Gain, gain.remedy());
@@ -151,6 +171,7 @@ fn largest<'a>(seen: impl Iterator<Item = Seen<'a>>) -> Option<Seen<'a>> {
         };
         match one.gain.decided_by {
             Some(Decisive::Throughput) => (1, log(one.gain.ratio)),
+            Some(Decisive::P99) => (0, log(one.gain.p99_ratio)),
             _ => (0, log(one.gain.cpu_ratio)),
         }
     };
@@ -163,6 +184,21 @@ fn largest<'a>(seen: impl Iterator<Item = Seen<'a>>) -> Option<Seen<'a>> {
 impl Seen<'_> {
     fn is(&self, finding: Told) -> bool {
         self.gain.finding == finding
+    }
+
+    /// Whether it is of a fixed rate, and the same in a closed loop is inconclusive: there the load was the limit, or
+    /// the noise was too large.
+    fn stands_in(&self, seen: &[Seen<'_>]) -> bool {
+        let what = |one: &Seen<'_>| {
+            let Gain { from, column, depth, to_depth, .. } = one.gain;
+            (from.clone(), *column, *depth, *to_depth)
+        };
+        let place = &self.section.place;
+        let closed_loop = Place { offered_per_s: None, ..place.clone() };
+        let is_it =
+            |other: &&Seen<'_>| other.section.place == closed_loop && what(other) == what(self);
+        place.offered_per_s.is_some()
+            && seen.iter().filter(is_it).any(|other| other.is(Told::Inconclusive))
     }
 
     fn question(&self) -> &'static Question {
@@ -201,7 +237,11 @@ impl Seen<'_> {
             true => String::new(),
             false => format!(" with {}", question.depth_text(gain.to_depth)),
         };
-        format!("{}{deeper} {}", question.name_of(&gain.to), effect_text(question, gain))
+        let effect = match self.section.place.offered_per_s {
+            Some(rate) => effect_at_rate_text(question, gain, rate),
+            None => effect_text(question, gain),
+        };
+        format!("{}{deeper} {effect}", question.name_of(&gain.to))
     }
 
     /// Why nothing may be said: "excluded: tokio: a block is wrong".

@@ -20,10 +20,10 @@ pub enum Column {
 /// What may be said of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Told {
-    /// It is faster, or as fast with less CPU time.
+    /// It is faster, or as fast with less CPU time. At a fixed rate also: with the same CPU time and a lower p99.
     #[serde(rename = "gain")]
     Gain,
-    /// It is slower, or as fast with more CPU time.
+    /// It is slower, or as fast with more CPU time. At a fixed rate also: with the same CPU time and a higher p99.
     #[serde(rename = "loss")]
     Loss,
     /// Neither, within the noise.
@@ -74,7 +74,7 @@ pub struct Gain {
     pub p99_ratio: Option<Ratio>,
     /// The CPU time per operation, in the same way.
     pub cpu_ratio: Option<Ratio>,
-    /// The difference that the same engine showed to itself, as a share.
+    /// The difference that the same engine showed to itself, as a share: of throughput, or of CPU time at a fixed rate.
     pub noise_floor: Option<f64>,
     /// Why nothing may be said, where that is so.
     pub reason: Option<String>,

@@ -239,3 +239,113 @@ fn a_server_that_the_user_named_has_its_name() {
         answer.text()
     );
 }
+
+/// Two sections of `echo`: a closed loop that was client-bound with 50 connections, and a fixed rate there.
+fn beside_a_fixed_rate(ring_at_rate: Figures) -> [Section; 2] {
+    let epoll = Figures { cpu_ns: 10_000.0, ..rate(60_000.0) };
+    let mut bound = vec![
+        // More of a gain than at the fixed rate, but not with as many connections.
+        row("epoll", RowKind::Rival, 1, rate(10_000.0)),
+        row("uring", RowKind::Subject, 1, rate(30_000.0)),
+        row("epoll", RowKind::Rival, 50, DIRECT),
+        row("uring", RowKind::Subject, 50, DIRECT),
+    ];
+    for row in bound.iter_mut().filter(|row| row.depth == 50) {
+        row.measured.samples.iter_mut().for_each(|sample| sample.client_bound = true);
+    }
+    let at_rate = vec![
+        row("epoll", RowKind::Rival, 50, epoll),
+        row("uring", RowKind::Subject, 50, ring_at_rate),
+    ];
+    let facts = &crate::workload::echo::FACTS;
+    let closed = section(facts, "64 bytes", bound);
+    let mut fixed = section(facts, "64 bytes", at_rate);
+    fixed.place.offered_per_s = Some(60_000);
+    fixed.gains = of(&fixed, 1);
+    [closed, fixed]
+}
+
+#[test]
+fn a_fixed_rate_answers_in_place_of_a_closed_loop_that_could_not() {
+    let kept = Figures { cpu_ns: 7000.0, latency_ns: 288_000, ..rate(60_000.0) };
+    for (ring, finding, effect, advice) in [
+        (
+            kept,
+            Told::Gain,
+            "takes 0.70 [0.70, 0.70] of the CPU and 0.90 [0.90, 0.90] of the p99 at 60 000 requests/s",
+            "Use ringwise::Local.",
+        ),
+        (
+            Figures { cpu_ns: 15_000.0, ..kept },
+            Told::Loss,
+            "takes 1.50 [1.50, 1.50] times the CPU and 0.90 [0.90, 0.90] of the p99 at 60 000 requests/s",
+            "Keep epoll.",
+        ),
+        (
+            Figures { ops_per_s: 48_000.0, ..kept },
+            Told::Loss,
+            "does not keep 60 000 requests/s: only 0.80 [0.80, 0.80] times the requests",
+            "Keep epoll.",
+        ),
+        (
+            Figures { cpu_ns: 10_000.0, latency_ns: 320_000, ..kept },
+            Told::NoDifference,
+            "makes no difference: 1.00 [1.00, 1.00] times the CPU and 1.00 [1.00, 1.00] times the p99 at \
+             60 000 requests/s",
+            "Change nothing.",
+        ),
+        (
+            Figures { cpu_ns: 10_000.0, ..kept },
+            Told::Gain,
+            "takes 1.00 [1.00, 1.00] times the CPU and 0.90 [0.90, 0.90] of the p99 at 60 000 requests/s",
+            "Use ringwise::Local.",
+        ),
+    ] {
+        let answer = answers(&beside_a_fixed_rate(ring)).remove(0);
+        let text = format!(
+            "You serve with epoll with 50 connections (64 bytes): io_uring {effect}. {advice}"
+        );
+        assert_eq!((answer.finding, answer.text()), (finding, text));
+        assert_eq!(answer.section, Some(1));
+    }
+}
+
+/// A tail that a few stalls decide is no figure.
+#[test]
+fn a_tail_that_the_noise_hides_is_not_told() {
+    let mut sections = beside_a_fixed_rate(Figures { cpu_ns: 7000.0, ..rate(60_000.0) });
+    for (sample, p99) in sections[1].rows[1].measured.samples.iter_mut().zip([9, 9, 1, 1, 30, 30]) {
+        sample.latency_ns.p99 *= p99;
+    }
+    sections[1].gains = of(&sections[1], 1);
+    let effect = answers(&sections).remove(0).effect;
+    assert_eq!(
+        effect,
+        "io_uring takes 0.70 [0.70, 0.70] of the CPU at 60 000 requests/s (the noise hides its p99)"
+    );
+}
+
+/// What was not told apart at the fixed rate either leaves what the closed loop told elsewhere.
+#[test]
+fn a_fixed_rate_that_is_client_bound_too_answers_nothing() {
+    let mut sections = beside_a_fixed_rate(Figures { cpu_ns: 7000.0, ..rate(60_000.0) });
+    let samples = &mut sections[1].rows[0].measured.samples;
+    samples.iter_mut().for_each(|sample| sample.client_bound = true);
+    sections[1].gains = of(&sections[1], 1);
+    assert_eq!(one(&sections[1], "epoll", Column::Ring).finding, Told::Inconclusive);
+    let answer = answers(&sections).remove(0);
+    assert!(answer.text().starts_with("You serve with epoll with one connection (64 bytes): "));
+}
+
+/// Beside a closed loop that does answer, a fixed rate is one section among others.
+#[test]
+fn a_fixed_rate_does_not_stand_in_for_a_closed_loop_that_answers() {
+    let mut sections = beside_a_fixed_rate(Figures { cpu_ns: 7000.0, ..rate(60_000.0) });
+    for row in &mut sections[0].rows {
+        row.measured.samples.iter_mut().for_each(|sample| sample.client_bound = false);
+    }
+    sections[0].gains = of(&sections[0], 1);
+    assert_eq!(answers(&sections).remove(0).section, Some(0));
+    sections[1].place.block_bytes = 4096;
+    assert_eq!(answers(&sections).remove(0).section, Some(0));
+}

@@ -1,7 +1,8 @@
 //! Two rows of one interleaved run, and what may be said of the first beside the second.
 //!
-//! Throughput decides. If both are equally fast, CPU time per operation decides. The words around a
-//! finding are the caller's.
+//! Throughput decides. If both are equally fast, CPU time per operation decides. At a fixed rate all that keep it are
+//! equally fast; if they take the same CPU time too, the 99th percentile of the latencies decides. The words around
+//! a finding are the caller's.
 
 use ringwise_measure::statistics::{Comparison, Ratio, compare};
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,11 @@ pub(crate) fn cpu(sample: &SampleFigures) -> f64 {
     sample.cpu_ns_per_op
 }
 
+/// The 99th percentile of the latencies, for ratios.
+pub(crate) fn p99(sample: &SampleFigures) -> f64 {
+    sample.latency_ns.p99 as f64
+}
+
 /// A row beside another.
 pub(crate) struct Pair<'a> {
     /// The one that is judged.
@@ -37,6 +43,8 @@ pub(crate) struct Pair<'a> {
     pub(crate) ratio: Ratio,
     /// The candidate's CPU time per operation divided by the other's.
     pub(crate) cpu_ratio: Option<Ratio>,
+    /// The candidate's 99th percentile of the latencies divided by the other's.
+    pub(crate) p99_ratio: Option<Ratio>,
 }
 
 /// What the same engine differed by from itself, as shares.
@@ -46,6 +54,8 @@ pub(crate) struct Noise {
     pub(crate) throughput: Option<f64>,
     /// By CPU time per operation.
     pub(crate) cpu: Option<f64>,
+    /// By the 99th percentile of the latencies.
+    pub(crate) p99: Option<f64>,
 }
 
 impl Noise {
@@ -54,6 +64,7 @@ impl Noise {
         Noise {
             throughput: control_noise(rows, depth, throughput, seed),
             cpu: control_noise(rows, depth, cpu, seed),
+            p99: control_noise(rows, depth, p99, seed),
         }
     }
 
@@ -64,7 +75,13 @@ impl Noise {
         Noise {
             throughput: larger(self.throughput, other.throughput),
             cpu: larger(self.cpu, other.cpu),
+            p99: larger(self.p99, other.p99),
         }
+    }
+
+    /// By the figure that tells rows apart first: throughput, or CPU time at a fixed rate.
+    pub(crate) fn floor(self, is_at_rate: bool) -> Option<f64> {
+        if is_at_rate { self.cpu } else { self.throughput }
     }
 }
 
@@ -76,6 +93,19 @@ pub enum Decisive {
     Throughput,
     /// CPU time per operation.
     Cpu,
+    /// The 99th percentile of the latencies, at a fixed rate.
+    P99,
+}
+
+/// Which figures may decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// Throughput, then CPU time.
+    Throughput,
+    /// CPU time.
+    PerCore,
+    /// Throughput if a row does not keep the rate, then CPU time, then p99.
+    FixedRate,
 }
 
 /// What may be said of the candidate.
@@ -98,12 +128,18 @@ impl<'a> Pair<'a> {
     pub(crate) fn of(candidate: &'a Row, base: &'a Row, seed: u64) -> Option<Pair<'a>> {
         let ratio = candidate.measured.ratio(&base.measured, throughput, seed)?;
         let cpu_ratio = candidate.measured.ratio(&base.measured, cpu, seed);
-        Some(Pair { candidate, base, ratio, cpu_ratio })
+        let p99_ratio = candidate.measured.ratio(&base.measured, p99, seed);
+        Some(Pair { candidate, base, ratio, cpu_ratio, p99_ratio })
     }
 
     /// What may be said to one who wants the most operations.
     pub(crate) fn decide(&self, noise: Noise) -> Decision {
-        self.decided(noise, false)
+        self.decided(noise, Rule::Throughput)
+    }
+
+    /// What may be said of two rows that were offered the same number of operations per second.
+    pub(crate) fn decide_at_rate(&self, noise: Noise) -> Decision {
+        self.decided(noise, Rule::FixedRate)
     }
 
     /// What may be said of the two interfaces: if memory is the bound, more processors are faster
@@ -111,28 +147,49 @@ impl<'a> Pair<'a> {
     pub(crate) fn decide_per_core(&self, noise: Noise) -> Decision {
         let Pair { candidate, base, .. } = self;
         let takes_more = cores(base) > MORE_CORES * cores(candidate);
-        self.decided(noise, is_memory_bound(candidate) && takes_more)
+        let is_per_core = is_memory_bound(candidate) && takes_more;
+        self.decided(noise, if is_per_core { Rule::PerCore } else { Rule::Throughput })
     }
 
-    fn decided(&self, noise: Noise, is_per_core: bool) -> Decision {
-        let Pair { candidate, base, ratio, cpu_ratio } = self;
+    fn decided(&self, noise: Noise, rule: Rule) -> Decision {
+        let Pair { candidate, base, ratio, cpu_ratio, p99_ratio } = self;
         let by_throughput = compare(ratio, noise.throughput.unwrap_or(0.0));
+        let less = |ratio: &Option<Ratio>, noise: Option<f64>| {
+            ratio.map(|ratio| compare(&ratio.inverse(), noise.unwrap_or(0.0)))
+        };
         // Of two that are equally fast, the one wins that leaves more of the processor to others.
-        let by_cpu = cpu_ratio.map(|ratio| compare(&ratio.inverse(), noise.cpu.unwrap_or(0.0)));
-        let (decisive, by) = match (by_throughput, by_cpu) {
-            (_, Some(by_cpu)) if is_per_core => (by_cpu, Decisive::Cpu),
-            (Comparison::NoDifference, Some(by_cpu)) => (by_cpu, Decisive::Cpu),
-            (by_throughput, _) => (by_throughput, Decisive::Throughput),
+        let by_cpu = less(cpu_ratio, noise.cpu);
+        let by_p99 = less(p99_ratio, noise.p99).filter(|_| rule == Rule::FixedRate);
+        let (decisive, by) = match (by_throughput, by_cpu, by_p99) {
+            (_, Some(by_cpu), _) if rule == Rule::PerCore => (by_cpu, Decisive::Cpu),
+            (
+                Comparison::NoDifference,
+                None | Some(Comparison::NoDifference),
+                Some(by_p99 @ (Comparison::Faster | Comparison::Slower)),
+            ) => (by_p99, Decisive::P99),
+            (Comparison::NoDifference, Some(by_cpu), _) => (by_cpu, Decisive::Cpu),
+            (by_throughput, ..) => (by_throughput, Decisive::Throughput),
         };
         // That much noise hides a difference of throughput, so CPU time does not decide either.
-        let is_hidden = by_throughput == Comparison::NoDifference
-            && noise.throughput.is_some_and(|noise| noise > NOISE_MAX)
-            && !is_per_core;
-        let mut limits = match (by, by_throughput) {
-            (Decisive::Throughput, Comparison::Faster) => client_limits(&[base]),
-            (Decisive::Throughput, Comparison::Slower) => client_limits(&[candidate]),
-            _ => client_limits(&[candidate, base]),
+        let hides = |noise: Option<f64>| noise.is_some_and(|noise| noise > NOISE_MAX);
+        let is_hidden = match rule {
+            _ if by_throughput != Comparison::NoDifference => false,
+            Rule::PerCore => false,
+            Rule::Throughput => hides(noise.throughput),
+            Rule::FixedRate => {
+                let hides_cpu = decisive == Comparison::NoDifference && hides(noise.cpu);
+                hides(noise.throughput) || hides_cpu
+            }
         };
+        let mut hidden: Vec<&Row> = match (by, by_throughput) {
+            (Decisive::Throughput, Comparison::Faster) => vec![base],
+            (Decisive::Throughput, Comparison::Slower) => vec![candidate],
+            _ => vec![candidate, base],
+        };
+        if rule == Rule::FixedRate {
+            hidden.retain(|row| is_mostly_client_bound(row));
+        }
+        let mut limits = client_limits(&hidden);
         // The lab's time is the same beside either: it hides a difference and turns none round.
         if decisive == Comparison::NoDifference {
             limits.extend(harness_limits(candidate, base));
@@ -143,7 +200,7 @@ impl<'a> Pair<'a> {
             Comparison::Slower => Finding::PureOverhead,
             Comparison::NoDifference => Finding::NoDifference,
         };
-        Decision { finding, by, by_throughput, is_per_core, limits }
+        Decision { finding, by, by_throughput, is_per_core: rule == Rule::PerCore, limits }
     }
 }
 
@@ -160,6 +217,12 @@ pub(super) fn client_limits(rows: &[&Row]) -> Vec<String> {
         )
     };
     rows.iter().filter(bound).map(of).collect()
+}
+
+/// Whether the generator was at its limit in most samples of a row. At a fixed rate a few samples in which something
+/// held it up are noise.
+fn is_mostly_client_bound(row: &Row) -> bool {
+    row.measured.client_bound() * 2 > row.measured.samples.len()
 }
 
 /// Where the lab's own time is so much of an operation that it may be what is equal.

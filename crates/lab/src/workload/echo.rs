@@ -19,15 +19,17 @@ use ringwise_measure::{
     counters::Counters,
     cpu::{KernelThreads, SystemCpu},
     quantity::size_text,
+    statistics::MINIMUM_DIFFERENCE,
 };
 
 pub(crate) use self::builtin::serve;
-use self::plan::{EchoPlan, EchoServer, Spin};
+use self::plan::{Auto, EchoPlan, EchoServer, Spin};
 use super::{
     columns,
     cost::Samples,
     facts::{Facts, Question, Target, start},
     form::{Context, Entry, Keep, Outcome, Workload, with_control},
+    knee::{self, Knee},
     server::{self, Processors, Server},
     under_load::{self, UnderLoad},
 };
@@ -36,8 +38,8 @@ use crate::{
     error::LabError,
     job::{Extent, Failure, Job, Start, Timing},
     lane::Counts,
-    plan::Defaults,
-    row::RowKind,
+    plan::{Defaults, rate::offered_text},
+    row::{Row, RowKind},
     sample::{Counted, KernelShares},
     section::Section,
 };
@@ -67,20 +69,25 @@ static QUESTION: Question = Question {
 /// Its line in the table.
 pub static ENTRY: Entry = Entry {
     facts: &FACTS,
-    suite_s: 12,
+    suite_s: 13,
     has_files: false,
-    flags: &["engines", "connections", "length", "target"],
+    flags: &["engines", "connections", "length", "target", "rate"],
     defaults: Defaults::of,
     plan: |typed| Ok(Box::new(EchoPlan::new(typed.args)?)),
 };
 
-/// A server starts and is connected to in each sample.
-const SERVER: Duration = Duration::from_millis(60);
+/// What is said of a section at a fixed rate.
+const NO_SPIN: &str =
+    "uring and epoll do not spin: a spin takes what the requests leave of the processor";
+
+/// A server starts and is connected to in each sample: 22 ms on average over six servers on the reference machine.
+const SERVER: Duration = Duration::from_millis(35);
 
 impl Workload for EchoPlan {
-    /// All servers and one of them again, for each length and number of connections.
+    /// All servers and one of them again, for each length, rate and number of connections.
     fn rows(&self) -> usize {
-        self.connections.len() * self.lengths.len() * (self.servers.len() + 1)
+        let loads = self.rates.len() * self.connections.len() + self.auto_connections().count();
+        loads * self.lengths.len() * (self.servers.len() + 1)
     }
 
     fn time(&self, samples: &Samples) -> Duration {
@@ -88,21 +95,59 @@ impl Workload for EchoPlan {
     }
 
     fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
-        self.lengths.iter().try_for_each(|&length| keep(run(context, self, length)))
+        for &length_bytes in &self.lengths {
+            for &rate_per_s in &self.rates {
+                let load = Load { length_bytes, rate_per_s, knee: None };
+                let outcome = run(context, self, &load);
+                let knees = match rate_per_s {
+                    None => self.knees(&outcome.section.rows),
+                    Some(_) => Vec::new(),
+                };
+                keep(outcome)?;
+                for knee in &knees {
+                    let rate_per_s = Some(knee.rate_per_s);
+                    let load = Load { length_bytes, rate_per_s, knee: Some(knee) };
+                    keep(run(context, self, &load))?;
+                }
+            }
+        }
+        Ok(())
     }
+}
+
+impl EchoPlan {
+    /// The rates that a closed loop gives.
+    fn knees(&self, rows: &[Row]) -> Vec<Knee> {
+        let is_wanted = |connections: &usize| {
+            self.auto == Auto::Always || knee::is_client_bound(rows, *connections)
+        };
+        let wanted = self.auto_connections().filter(is_wanted);
+        wanted.filter_map(|connections| Knee::of(rows, connections)).collect()
+    }
+}
+
+/// What the servers of a section are given.
+#[derive(Clone, Copy, Debug)]
+struct Load<'a> {
+    length_bytes: usize,
+    /// None is a closed loop.
+    rate_per_s: Option<u64>,
+    /// Where the rate is from, if a closed loop gave it.
+    knee: Option<&'a Knee>,
 }
 
 /// A server under load, as the lab's engines are.
 #[derive(Clone, Debug)]
 struct Served {
     server: EchoServer,
+    rate_per_s: Option<u64>,
     processors: Processors,
     timing: Timing,
 }
 
 impl Engine for Served {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
-        let server = command::start(&self.server, self.processors.server, job.depth)?;
+        let server = self.start(job.depth)?;
         // The generator keeps its own time, which begins when its connections are open.
         start.ready()?;
         let (sources, mut edges) = (Sources::default(), Vec::with_capacity(2));
@@ -129,6 +174,11 @@ impl Engine for Served {
 }
 
 impl Served {
+    fn start(&self, connections: usize) -> Result<Server, Failure> {
+        let is_at_rate = self.rate_per_s.is_some();
+        command::start(&self.server, self.processors.server, connections, is_at_rate)
+    }
+
     /// Has the generator at a server.
     fn load(
         &self,
@@ -149,7 +199,7 @@ impl Served {
             slow: 0,
             length_bytes: job.block_bytes,
             pipeline: 1,
-            rate_per_s: None,
+            rate_per_s: self.rate_per_s,
             warm_up: self.timing.warm_up,
             duration,
             threads: 1,
@@ -164,7 +214,7 @@ impl Served {
 
 impl under_load::Served for Served {
     fn count(&self, job: &Arc<Job>, context: &Context<'_>) -> Result<Counted, Failure> {
-        let server = command::start(&self.server, self.processors.server, job.depth)?;
+        let server = self.start(job.depth)?;
         let sources = &context.instruments.sources;
         let mut counters = server.pid.map(|pid| Counters::open_for(sources, pid, &Counted::EVENTS));
         let mut kernel = Vec::with_capacity(2);
@@ -186,28 +236,142 @@ impl under_load::Served for Served {
     }
 }
 
-/// Measures all servers at all numbers of connections, with messages of one length.
-fn run(context: &Context<'_>, plan: &EchoPlan, length_bytes: usize) -> Outcome {
+/// Measures all servers under a load at all numbers of connections, or at that of its knee.
+fn run(context: &Context<'_>, plan: &EchoPlan, load: &Load<'_>) -> Outcome {
     let (processors, timing) = (Processors::choose(), context.timing);
-    let all = UnderLoad::new(&plan.connections, &servers(plan), |server| Served {
+    let Load { length_bytes, rate_per_s, knee } = *load;
+    let connections = knee.map_or_else(|| plan.connections.clone(), |knee| vec![knee.connections]);
+    let all = UnderLoad::new(&connections, &servers(plan, load), |server| Served {
         server: server.clone(),
+        rate_per_s,
         processors,
         timing,
     });
-    let title = format!("echo, {} bytes a message, closed loop", size_text(length_bytes as u64));
+    let length = size_text(length_bytes as u64);
+    let mut title = format!("echo, {length} bytes a message");
+    if let Some(knee) = knee {
+        title += &format!(", {} connections", knee.connections);
+    }
+    title += &match rate_per_s {
+        None => ", closed loop".to_owned(),
+        Some(rate) => format!(", {}", offered_text(rate, FACTS.question.operations)),
+    };
     let mut section = Section::new(&FACTS, title, Vec::new());
-    section.short = format!("{} bytes", size_text(length_bytes as u64));
+    section.short = format!("{length} bytes");
     section.place.block_bytes = length_bytes;
+    section.place.offered_per_s = rate_per_s;
     section.notes.push("every byte checked; CPU time and system calls are the server's".to_owned());
-    all.run(context, section, "request", |_, _| {})
+    if rate_per_s.is_some() {
+        section.notes.push(NO_SPIN.to_owned());
+    }
+    section.notes.extend(knee.into_iter().flat_map(|knee| knee.notes.clone()));
+    all.run(context, section, "request", remark)
 }
 
-/// All servers, and what each is for.
-fn servers(plan: &EchoPlan) -> Vec<(&EchoServer, RowKind)> {
-    with_control(plan.servers.iter(), |server| match server {
+/// Says of a row that its server does not keep the rate.
+fn remark(served: &Served, row: &mut Row) {
+    let Some(rate) = served.rate_per_s.filter(|_| row.is_valid()) else { return };
+    let share = row.measured.ops_per_s() / rate as f64;
+    if share < 1.0 - MINIMUM_DIFFERENCE {
+        row.measured.remarks.push(format!("keeps {:.0} % of the rate", share * 100.0));
+    }
+}
+
+/// All servers that a load tells apart, and what each is for.
+fn servers<'a>(plan: &'a EchoPlan, load: &Load<'_>) -> Vec<(&'a EchoServer, RowKind)> {
+    let has_default = plan.servers.contains(&EchoServer::Uring(Spin::Default));
+    let is_compared = |server: &&EchoServer| {
+        // At a fixed rate the default does not spin either.
+        let is_twice =
+            load.rate_per_s.is_some() && has_default && **server == EchoServer::Uring(Spin::Off);
+        let has_name = |knee: &Knee| knee.engines.contains(&server.to_string());
+        !is_twice && load.knee.is_none_or(has_name)
+    };
+    let compared: Vec<&EchoServer> = plan.servers.iter().filter(is_compared).collect();
+    with_control(compared.iter().copied(), |server| match server {
         EchoServer::Uring(Spin::Default) => RowKind::Subject,
         EchoServer::Uring(_) => RowKind::Variant,
         EchoServer::Target { .. } => RowKind::Program,
         _ => RowKind::Rival,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Args,
+        testing::{Figures, row},
+    };
+
+    fn plan(rate: Option<&str>) -> EchoPlan {
+        let args = Args {
+            workload: Some("echo".to_owned()),
+            rate: rate.map(str::to_owned),
+            connections: Some("1,50".to_owned()),
+            ..Args::default()
+        };
+        EchoPlan::new(&args).unwrap()
+    }
+
+    /// A closed loop in which the generator was at its limit with 50 connections, or was not.
+    fn closed_loop(is_client_bound: bool) -> Vec<Row> {
+        let mut rows = vec![
+            row("uring", RowKind::Subject, 1, Figures::DIRECT),
+            row("uring", RowKind::Subject, 50, Figures::DIRECT),
+            row("epoll", RowKind::Rival, 50, Figures::DIRECT),
+        ];
+        rows[1].measured.samples[0].client_bound = is_client_bound;
+        rows
+    }
+
+    #[test]
+    fn a_fixed_rate_follows_a_closed_loop_that_does_not_answer() {
+        let at = |rate: Option<&str>, is_client_bound| {
+            let knees = plan(rate).knees(&closed_loop(is_client_bound));
+            knees.iter().map(|knee| (knee.connections, knee.rate_per_s)).collect::<Vec<_>>()
+        };
+        assert_eq!(at(None, true), [(50, 30_000)]);
+        assert_eq!(at(None, false), []);
+        assert_eq!(at(Some("max"), true), []);
+        assert_eq!(at(Some("auto"), false), [(1, 30_000), (50, 30_000)]);
+    }
+
+    #[test]
+    fn all_rows_that_there_may_be_are_counted() {
+        let each = EchoServer::DEFAULT.len() + 1;
+        assert_eq!(plan(Some("max")).rows(), 2 * each);
+        assert_eq!(plan(None).rows(), 3 * each);
+        assert_eq!(plan(Some("60000,auto")).rows(), 6 * each);
+    }
+
+    #[test]
+    fn at_a_fixed_rate_the_default_is_the_ring_without_a_spin() {
+        let plan = plan(None);
+        let names = |load: Load<'_>| {
+            let all = servers(&plan, &load);
+            all.iter().map(|(server, _)| server.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        let closed = Load { length_bytes: 64, rate_per_s: None, knee: None };
+        assert_eq!(names(closed), "uring uring-spin epoll tokio blocking node uring");
+        let fixed = Load { rate_per_s: Some(60_000), ..closed };
+        assert_eq!(names(fixed), "uring epoll tokio blocking node uring");
+        let knee = plan.knees(&closed_loop(true)).remove(0);
+        assert_eq!(names(Load { knee: Some(&knee), ..fixed }), "uring epoll uring");
+    }
+
+    #[test]
+    fn a_server_that_does_not_keep_the_rate_says_so() {
+        let remarks = |rate_per_s: Option<u64>| {
+            let server = EchoServer::Epoll;
+            let timing =
+                Timing { warm_up: Duration::ZERO, extent: Extent::Time(Duration::from_secs(1)) };
+            let served = Served { server, rate_per_s, processors: Processors::choose(), timing };
+            let mut row = row("epoll", RowKind::Rival, 50, Figures::DIRECT);
+            remark(&served, &mut row);
+            row.measured.remarks
+        };
+        assert_eq!(remarks(Some(200_000)), ["keeps 50 % of the rate"]);
+        assert!(remarks(Some(100_000)).is_empty() && remarks(None).is_empty());
+    }
 }

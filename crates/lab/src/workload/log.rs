@@ -374,6 +374,7 @@ fn run(context: &Context<'_>, plan: &LogPlan, group: LogGroup) -> Outcome {
     section.place.block_bytes = plan.line_bytes;
     section.short = group.short();
     section.place.own = own_fields(group);
+    section.place.offered_per_s = group.offered_per_s;
     let flags = plan.switches.flags();
     if !flags.is_empty() {
         // Of what was switched nothing else in the results file tells.
@@ -389,11 +390,7 @@ fn run(context: &Context<'_>, plan: &LogPlan, group: LogGroup) -> Outcome {
 
 /// The fields of results files that tell a group.
 fn own_fields(group: LogGroup) -> BTreeMap<&'static str, Value> {
-    BTreeMap::from([
-        ("transport", json!(group.transport)),
-        ("guarantee", json!(group.guarantee)),
-        ("offered_per_s", json!(group.offered_per_s)),
-    ])
+    BTreeMap::from([("transport", json!(group.transport)), ("guarantee", json!(group.guarantee))])
 }
 
 /// All daemons of a group, and what each is for.

@@ -135,7 +135,7 @@ fn run(context: &Context<'_>, plan: &ObjectsPlan, cache: Cache, range_bytes: usi
     let seed = context.plan.seed;
     section.rows.iter_mut().filter(|row| row.is_valid()).for_each(remark);
     for &depth in &plan.depths {
-        section.verdicts.push(verdict::at_connections(&section.rows, depth, "request", seed));
+        section.verdicts.push(verdict::at_connections(&section.rows, depth, "request", None, seed));
         section.pairings.extend(verdict::pairings(&section.rows, depth, seed));
     }
     section.summarise();

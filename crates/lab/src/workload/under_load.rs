@@ -76,12 +76,13 @@ impl<S: Served> UnderLoad<S> {
             be_frank(row);
             remark(served, row);
         }
-        let seed = context.plan.seed;
+        let (seed, offered) = (context.plan.seed, section.place.offered_per_s);
         let mut counts: Vec<usize> = section.rows.iter().map(|row| row.depth).collect();
         counts.dedup();
         for connections in counts {
             section.pairings.extend(verdict::pairings(&section.rows, connections, seed));
-            let verdict = verdict::at_connections(&section.rows, connections, operation, seed);
+            let rows = &section.rows;
+            let verdict = verdict::at_connections(rows, connections, operation, offered, seed);
             section.verdicts.push(verdict);
         }
         section.summarise();
@@ -158,7 +159,7 @@ mod tests {
         rows.iter_mut().for_each(be_frank);
         assert_eq!(rows[0].measured.remarks, ["client-bound in 2 of 6 samples"]);
         assert!(rows[1].measured.remarks.is_empty());
-        let verdict = verdict::at_connections(&rows, 50, "request", 1);
+        let verdict = verdict::at_connections(&rows, 50, "request", None, 1);
         assert_eq!((verdict.verdict, verdict.winner), (verdict::Finding::Inconclusive, None));
         let clause = "client-bound: the load was at its limit in 2 of 6 samples of uring";
         assert!(verdict.reason.starts_with(clause), "{}", verdict.reason);

@@ -5,11 +5,16 @@ use std::{fmt, net::SocketAddr};
 use crate::{
     args::Args,
     error::LabError,
-    plan::typed::{add_targets, connections, length, list, unknown},
+    plan::{
+        rate::Rate,
+        typed::{add_targets, connections, length, list, unknown},
+    },
 };
 
 /// The most connections at a time.
 const CONNECTIONS_MAX: u64 = 100_000;
+/// With fewer connections a closed loop leaves the generator idle: it waits for the server.
+const CLIENT_BOUND_CONNECTIONS_MIN: usize = 8;
 
 /// What `echo` compares.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +25,22 @@ pub struct EchoPlan {
     pub connections: Vec<usize>,
     /// Bytes of a message.
     pub lengths: Vec<usize>,
+    /// Requests per second over all connections; none is a closed loop.
+    pub rates: Vec<Option<u64>>,
+    /// When a closed loop is followed by a fixed rate that it gives.
+    pub auto: Auto,
+}
+
+/// When a closed loop is followed by a fixed rate that it gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Auto {
+    /// Never: other rates were typed.
+    Never,
+    /// If the generator was at its limit, so that the closed loop does not answer.
+    #[default]
+    IfClientBound,
+    /// Always: it was typed.
+    Always,
 }
 
 /// An echo server.
@@ -121,12 +142,38 @@ impl EchoPlan {
             None if args.full => "64,512,4k,64k",
             None => "64",
         };
+        let (rates, auto) = rates(args.rate.as_deref())?;
         Ok(EchoPlan {
             servers,
             connections: connections(counts, CONNECTIONS_MAX)?,
             lengths: list(lengths, |text| length(text, 1))?,
+            rates,
+            auto,
         })
     }
+
+    /// The numbers of connections at which a fixed rate may follow the closed loop.
+    pub fn auto_connections(&self) -> impl Iterator<Item = usize> {
+        let least = match self.auto {
+            Auto::Never => usize::MAX,
+            Auto::IfClientBound => CLIENT_BOUND_CONNECTIONS_MIN,
+            Auto::Always => 1,
+        };
+        self.connections.iter().copied().filter(move |&connections| connections >= least)
+    }
+}
+
+/// The rates that were typed, each once, and when the lab derives another.
+fn rates(typed: Option<&str>) -> Result<(Vec<Option<u64>>, Auto), LabError> {
+    let Some(text) = typed else { return Ok((vec![None], Auto::IfClientBound)) };
+    let typed = Rate::list(text, true)?;
+    let mut rates = Vec::new();
+    for rate in typed.iter().map(|rate| rate.typed()) {
+        if !rates.contains(&rate) {
+            rates.push(rate);
+        }
+    }
+    Ok((rates, if typed.contains(&Rate::Auto) { Auto::Always } else { Auto::Never }))
 }
 
 #[cfg(test)]
@@ -159,6 +206,19 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_loop_gives_a_rate_if_none_was_typed_or_it_was_asked_for() {
+        let of = |rate: Option<&str>| {
+            let plan = plan(|args| args.rate = rate.map(str::to_owned)).unwrap();
+            (plan.rates.clone(), plan.auto_connections().collect::<Vec<_>>())
+        };
+        assert_eq!(of(None), (vec![None], vec![50, 1000]));
+        assert_eq!(of(Some("max")), (vec![None], vec![]));
+        assert_eq!(of(Some("60000,max")), (vec![Some(60_000), None], vec![]));
+        assert_eq!(of(Some("auto")), (vec![None], vec![1, 2, 50, 1000]));
+        assert_eq!(of(Some("max,9,auto")), (vec![None, Some(9)], vec![1, 2, 50, 1000]));
+    }
+
+    #[test]
     fn bad_input_is_named_with_what_is_accepted() {
         let refused = |change: fn(&mut Args)| plan(change).unwrap_err().to_string();
         for (text, parts) in [
@@ -166,6 +226,10 @@ mod tests {
             (refused(|a| a.connections = Some("0".into())), ["--connections 0", "1 to 100000"]),
             (refused(|a| a.length = Some("1x".into())), ["--length size \"1x\"", "k, m, g or t"]),
             (refused(|a| a.length = Some("0".into())), ["--length 0", "1 to 16m"]),
+            (
+                refused(|a| a.rate = Some("fast".into())),
+                ["--rate fast", "1 to 100000000, max or auto"],
+            ),
             (refused(|a| a.target = vec!["x".into()]), ["--target \"x\"", "NAME=IP:PORT"]),
             (refused(|a| a.target = vec!["=[::1]:8".into()]), ["--target", "NAME=IP:PORT"]),
             (refused(|a| a.target = vec!["epoll=[::1]:8".into()]), ["--target", "taken"]),

@@ -8,6 +8,7 @@ use crate::{
     args::Args,
     error::LabError,
     plan::{
+        rate::{Rate, offered_text},
         scale::Scale,
         typed::{add_targets, connections, length, list, number, unknown},
     },
@@ -17,7 +18,6 @@ use crate::{
 const CONNECTIONS_MAX: u64 = 99_999;
 /// The shortest line that the load can make.
 const LENGTH_MIN: u64 = 40;
-const RATE_MAX: u64 = 100_000_000;
 
 /// What `log` compares.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -215,14 +215,16 @@ impl fmt::Display for LogGroup {
             Guarantee::Durable => "acknowledged when durable",
         };
         match self.offered_per_s {
-            Some(rate) => write!(f, "{transport}, {guarantee}, {rate} lines per second offered"),
+            Some(rate) => {
+                write!(f, "{transport}, {guarantee}, {}", offered_text(rate, "lines"))
+            }
             None => write!(f, "{transport}, {guarantee}, as many lines as are taken"),
         }
     }
 }
 
 impl LogGroup {
-    /// In a few words, for a sentence.
+    /// In a few words, for a sentence that has the rate.
     pub fn short(self) -> String {
         let guarantee = match self.guarantee {
             Guarantee::None => "no acknowledgement",
@@ -230,8 +232,7 @@ impl LogGroup {
             Guarantee::Durable => "durable",
         };
         let transport = if self.transport == Transport::Tls { ", TLS" } else { "" };
-        let rate = self.offered_per_s.map_or_else(String::new, |rate| format!(", {rate}/s"));
-        format!("{guarantee}{transport}{rate}")
+        format!("{guarantee}{transport}")
     }
 }
 
@@ -289,15 +290,13 @@ impl LogPlan {
             "none,written,durable",
         ));
         let rates = args.rate.as_deref().unwrap_or(scaled("max", "50000,max", "200000,max"));
-        let rates = list(rates, |text| match text {
-            "max" => Ok(None),
-            _ => number("--rate", Some(text), 1, RATE_MAX),
-        })?;
+        let rates = Rate::list(rates, false)?;
         let line_bytes = length(args.length.as_deref().unwrap_or("150"), LENGTH_MIN)?;
         let mut groups = Vec::new();
         for transport in list(transports, Transport::parse)? {
             for guarantee in list(guarantees, Guarantee::parse)? {
-                let of = |&offered_per_s| LogGroup { transport, guarantee, offered_per_s };
+                let of =
+                    |rate: &Rate| LogGroup { transport, guarantee, offered_per_s: rate.typed() };
                 groups.extend(rates.iter().map(of));
             }
         }
@@ -377,7 +376,8 @@ mod tests {
             (refused(|a| a.engines = Some("nginx".into())), ["engine \"nginx\"", "rsyslog-imtcp"]),
             (refused(|a| a.guarantee = Some("maybe".into())), ["--guarantee \"maybe\"", "durable"]),
             (refused(|a| a.transport = Some("udp".into())), ["--transport \"udp\"", "plain, tls"]),
-            (refused(|a| a.rate = Some("0".into())), ["--rate 0", "1 to 100000000"]),
+            (refused(|a| a.rate = Some("0".into())), ["--rate 0", "1 to 100000000 or max"]),
+            (refused(|a| a.rate = Some("auto".into())), ["--rate auto", "1 to 100000000 or max"]),
             (refused(|a| a.length = Some("39".into())), ["--length 39", "40 to 16m"]),
             (refused(|a| a.batch = Some("0".into())), ["--batch 0", "1 to 4294967295"]),
             (refused(|a| a.target = vec!["x".into()]), ["--target \"x\"", "NAME=IP:PORT"]),
