@@ -22,18 +22,18 @@ use value::{
 };
 
 use crate::{
-    connection::{Limits, LongLines},
+    clients::names::NameRule,
+    clients::tenants::{self, Rule, TENANTS_MAX},
+    clients::tokens::{Tokens, Transport},
+    disk::segment::{appender::Limits as SegmentLimits, retention::Policy},
     error::LogdError,
-    framing::Framing,
     guarantee::Guarantee,
-    json::{DEPTH_MAX, Field, Rules},
+    lines::framing::Framing,
+    lines::json::{DEPTH_MAX, Field, Rules},
     live::{Care, Live},
-    log::Form,
-    names::NameRule,
-    segment::{appender::Limits as SegmentLimits, retention::Policy},
-    tenants::{self, Rule, TENANTS_MAX},
-    tls::{ClientAuth, Files},
-    tokens::{Tokens, Transport},
+    monitoring::log::Form,
+    session::connection::{Limits, LongLines},
+    session::tls::{ClientAuth, Files},
     tool::Shown,
 };
 

@@ -18,18 +18,18 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{
     args::{Options, ServeArgs},
+    clients::names::Names,
+    clients::tenants::Tenants,
+    disk::keeper::{self, Keeper},
+    disk::segment::reader,
+    disk::space::Floor,
+    disk::storage::{Shared, end_others},
     error::LogdError,
-    http,
-    keeper::{self, Keeper},
     live::Live,
-    log,
-    monitor::{Facts, Monitor},
-    names::Names,
-    segment::reader,
-    space::Floor,
-    stats::Stats,
-    storage::{Shared, end_others},
-    tenants::Tenants,
+    monitoring::http,
+    monitoring::log,
+    monitoring::monitor::{Facts, Monitor},
+    monitoring::stats::Stats,
     worker::{Order, Worker},
 };
 

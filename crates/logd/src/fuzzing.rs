@@ -7,19 +7,19 @@ use std::collections::BTreeMap;
 
 use crate::{
     args,
-    connection::{Batch, Connection, Desk, Limits, LongLines, Step},
-    framing::{Frame, Framer, Framing, octets::Octets},
-    guarantee::Guarantee,
-    json::Rules,
-    names::{Mark, Names},
-    segment::{
+    clients::names::{Mark, Names},
+    clients::tenants::Tenants,
+    disk::segment::{
         entry::{AFTER_SYNC, Entry, Kind},
         reader::read_all,
         source::InMemory,
     },
-    stats::Stats,
-    tenants::Tenants,
-    unfinished::Held,
+    guarantee::Guarantee,
+    lines::framing::{Frame, Framer, Framing, octets::Octets},
+    lines::json::Rules,
+    monitoring::stats::Stats,
+    session::connection::{Batch, Connection, Desk, Limits, LongLines, Step},
+    session::unfinished::Held,
 };
 
 /// Lines are the same in whatever pieces they come, and no more than the limit is kept of any.
@@ -142,7 +142,7 @@ fn limits(piece_bytes: usize, is_counted: bool) -> Limits {
         budget_all: 10_000,
         commit_max: usize::MAX,
         turn_max: usize::MAX,
-        names: (crate::names::NameRule::Anyone, 10),
+        names: (crate::clients::names::NameRule::Anyone, 10),
         tokens: std::sync::Arc::default(),
         address_connections: None,
         idle: None,

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    connection::Limits,
-    segment::{appender::Limits as SegmentLimits, retention::Policy},
+    disk::segment::{appender::Limits as SegmentLimits, retention::Policy},
+    session::connection::Limits,
 };
 
 /// What may change while it runs.

@@ -12,12 +12,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     args::Tool,
-    error::LogdError,
-    segment::{
+    disk::segment::{
         name::{Content, Stream},
         reader::{Piece, Reader, end_of, place_of, verify},
         source::{InDirectory, streams},
     },
+    error::LogdError,
 };
 
 mod shown;

@@ -20,19 +20,19 @@ use ringwise::{Completion, Descriptor, Effect, Local, Operation, Setup, Ticket, 
 use ringwise_serve::{Door, Ear, Request, Seat, loop_room};
 
 use crate::{
-    addresses::{Addresses, Place},
-    connection::{Batch, Connection, Desk, Limits, Step},
+    clients::addresses::{Addresses, Place},
+    clients::names::Names,
+    clients::tenants::Tenants,
+    disk::segment::appender::Fatal,
+    disk::storage::{Shared, Storage, TAGS},
     error::LogdError,
     guarantee::Guarantee,
     live::Live,
-    log,
-    names::Names,
-    segment::appender::Fatal,
-    stats::Stats,
-    storage::{Shared, Storage, TAGS},
-    tenants::Tenants,
-    tls::Session,
-    unfinished::{Held, Kept},
+    monitoring::log,
+    monitoring::stats::Stats,
+    session::connection::{Batch, Connection, Desk, Limits, Step},
+    session::tls::Session,
+    session::unfinished::{Held, Kept},
 };
 use buffers::{Buffers, Choice, SMALL_BYTES};
 use drain::Draining;

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::connection::Batch;
+use crate::session::connection::Batch;
 
 /// A batch of so many bytes begins.
 const GATHERED_BYTES: usize = 512 << 10;

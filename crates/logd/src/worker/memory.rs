@@ -10,8 +10,8 @@ use ringwise::net;
 
 use super::Worker;
 use crate::{
-    log,
-    unfinished::{self, Line},
+    monitoring::log,
+    session::unfinished::{self, Line},
 };
 
 /// How long a client may leave answers unread before its connection can be ended to free memory for others.

@@ -1,0 +1,581 @@
+//! Reads streams for `ringwise logd cat`, `tail` and `verify`, also while a daemon writes them.
+//!
+//! It opens one segment at a time. So a stream may have any number of segments, and the first line is printed as soon
+//! as the first batch is read. `source` finds segments, and `view` decides which batches of a segment are whole.
+//!
+//! Retention may remove a segment between its listing and its opening. The reader then goes on as if it had begun after
+//! that. Retention removes the oldest segments of a stream first, so a segment that is gone while an older one is there
+//! is a loss.
+
+use std::{collections::HashMap, ops::Range, path::Path, sync::Arc, vec::IntoIter};
+
+use super::{
+    entry::Entry,
+    name::Content,
+    record::{Mark, StoredPart},
+    scan::{ByTenant, Origins, Scan},
+    source::{InDirectory, Segments},
+    view::{Judge, Segment, View},
+};
+use crate::error::LogdError;
+
+/// Finds the line at which a segment ends because the next segment has the following lines. It is the first line of the
+/// nearest later segment for which that is known.
+fn until_line(segments: &impl Segments, place: usize) -> Result<u64, LogdError> {
+    for later in place + 1..segments.count() {
+        if let Some(head) = segments.head(later)? {
+            return Ok(head.first_line);
+        }
+        // The head of this segment is damaged, but it may have batches.
+        if let Some(first) = segments.open(later)?.view(0, u64::MAX)?.first_line() {
+            return Ok(first);
+        }
+    }
+    Ok(u64::MAX)
+}
+
+/// Finds the segment that has a line: the last one that does not begin after the line, or else the first.
+pub(crate) fn place_of(segments: &impl Segments, line: u64) -> Result<usize, LogdError> {
+    let mut found = 0;
+    let (mut low, mut high) = (0, segments.count());
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        // Finds the nearest segment at or before the middle that has a valid head.
+        let mut place = middle;
+        let mut head = segments.head(place)?;
+        while head.is_none() && place > low + 1 {
+            place -= 1;
+            head = segments.head(place)?;
+        }
+        match head {
+            Some(head) if head.first_line > line => high = place,
+            head => {
+                found = if head.is_some() { place } else { found };
+                low = middle;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The segments at the start of a stream that retention removed after they were listed.
+#[derive(Default)]
+struct Retired {
+    /// How many.
+    count: usize,
+}
+
+impl Retired {
+    /// Whether a segment is one of them. Segments must be asked for in their order.
+    fn contains(&mut self, segments: &impl Segments, place: usize) -> bool {
+        while self.count <= place && !segments.exists(self.count) {
+            self.count += 1;
+        }
+        place < self.count
+    }
+}
+
+/// A batch of lines for the caller.
+pub(crate) struct Piece {
+    /// When the batch began, in milliseconds since 1970.
+    pub(crate) time_ms: u64,
+    /// The lines that are missing before it.
+    pub(crate) missing: Range<u64>,
+    /// The senders of its lines, if the reader was asked for them.
+    pub(crate) parts: Vec<StoredPart>,
+    bytes: Vec<u8>,
+    /// The number of lines at its start that the caller does not want.
+    before: u64,
+}
+
+impl Piece {
+    /// Returns its lines, from the first wanted one on.
+    pub(crate) fn lines(&self) -> &[u8] {
+        after_lines(&self.bytes, self.before)
+    }
+
+    /// Returns the lines of each part, from the first wanted one on.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&StoredPart, &[u8])> {
+        let (mut rest, mut before) = (&self.bytes[..], self.before);
+        self.parts.iter().map(move |part| {
+            let (own, after) = rest.split_at(rest.len().min(part.bytes as usize));
+            rest = after;
+            let skipped = before.min(part.lines);
+            before -= skipped;
+            (part, after_lines(own, skipped))
+        })
+    }
+}
+
+/// Reads a stream's lines, a batch at a time.
+pub(crate) struct Reader<S: Segments> {
+    segments: S,
+    /// The segment to open next.
+    place: usize,
+    open: Option<Open>,
+    /// The number of the next line.
+    next: u64,
+    judge: Judge,
+    retired: Retired,
+    /// If set, the reader also reads the senders of lines, and skips batches that were written before this time, in
+    /// milliseconds since 1970.
+    origins_since: Option<u64>,
+}
+
+/// The segment that is being read.
+struct Open {
+    segment: Segment,
+    until_line: u64,
+    /// The next batches.
+    batches: IntoIter<Entry>,
+    origins: Origins,
+    /// Whether the batches were checked. Before the check they are the batches that the index lists.
+    are_checked: bool,
+}
+
+impl<S: Segments> Reader<S> {
+    /// Starts in the segment at `place`, with the line `from`.
+    pub(crate) fn new(segments: S, place: usize, from: u64) -> Reader<S> {
+        let (judge, retired) = (Judge::default(), Retired::default());
+        Reader { segments, place, open: None, next: from, judge, retired, origins_since: None }
+    }
+
+    /// If a time is given, also reads the senders of lines, and skips batches that were written before that time.
+    pub(crate) fn with_origins(self, origins_since: Option<u64>) -> Reader<S> {
+        Reader { origins_since, ..self }
+    }
+
+    /// Returns the number of the next line.
+    pub(crate) fn next_line(&self) -> u64 {
+        self.next
+    }
+
+    /// Returns the problems of the segments that were read, a line each.
+    pub(crate) fn problems(&self) -> &[String] {
+        &self.judge.problems
+    }
+
+    /// Reads the next batch that has lines.
+    pub(crate) fn next(&mut self) -> Result<Option<Piece>, LogdError> {
+        let since_ms = self.origins_since.unwrap_or(0);
+        loop {
+            let Some(open) = &mut self.open else {
+                if self.place == self.segments.count() {
+                    return Ok(None);
+                }
+                self.open_next()?;
+                continue;
+            };
+            if let Some((from, batch, bytes)) = open.next(&mut self.next, since_ms)? {
+                let parts = self.origins_since.map_or(Vec::new(), |_| open.origins.of(&batch));
+                return Ok(Some(Piece {
+                    time_ms: batch.time_ms,
+                    missing: from..from.max(batch.first_line),
+                    parts,
+                    bytes,
+                    before: from.saturating_sub(batch.first_line),
+                }));
+            }
+            let is_last = self.place == self.segments.count();
+            if open.are_checked {
+                self.open = None;
+            } else {
+                open.check(self.next, &mut self.judge, is_last)?;
+            }
+        }
+    }
+
+    /// Opens the next segment, unless retention removed it.
+    fn open_next(&mut self) -> Result<(), LogdError> {
+        let open = Open::new(&self.segments, self.place)?;
+        if open.segment.is_absent() && self.retired.contains(&self.segments, self.place) {
+            self.judge.begin_again();
+        } else {
+            self.open = Some(open);
+        }
+        self.place += 1;
+        Ok(())
+    }
+}
+
+impl Open {
+    fn new(segments: &impl Segments, place: usize) -> Result<Open, LogdError> {
+        let until_line = until_line(segments, place)?;
+        let segment = segments.open(place)?;
+        let mut promised = Scan::promised(&segment.index);
+        let batches = std::mem::take(&mut promised.batches).into_iter();
+        let origins = promised.into_origins();
+        Ok(Open { segment, until_line, batches, origins, are_checked: false })
+    }
+
+    /// Reads the next batch, and returns it with the number of the line that was expected. It stops at the first batch
+    /// that is not whole. A [check](Self::check) finds the batches after that one.
+    fn next(
+        &mut self,
+        next: &mut u64,
+        since_ms: u64,
+    ) -> Result<Option<(u64, Entry, Vec<u8>)>, LogdError> {
+        let until_line = self.until_line;
+        let is_wanted = |batch: &Entry| {
+            let is_left = batch.is_before(until_line) && batch.line_end() > *next;
+            if is_left && batch.time_ms < since_ms {
+                *next = batch.line_end();
+                return false;
+            }
+            is_left
+        };
+        let Some(batch) = self.batches.find(is_wanted) else { return Ok(None) };
+        let Some(bytes) = self.segment.bytes_of(&batch)? else {
+            self.batches = Vec::new().into_iter();
+            return Ok(None);
+        };
+        let from = std::mem::replace(next, batch.line_end());
+        Ok(Some((from, batch, bytes)))
+    }
+
+    /// Checks the remaining batches.
+    fn check(&mut self, next: u64, judge: &mut Judge, is_last: bool) -> Result<(), LogdError> {
+        let view = self.segment.view(next, self.until_line)?;
+        judge.look(&view, is_last);
+        self.batches = view.batches().copied().collect::<Vec<_>>().into_iter();
+        self.origins = view.into_origins();
+        self.are_checked = true;
+        Ok(())
+    }
+}
+
+/// Returns the bytes after the first `count` lines.
+fn after_lines(bytes: &[u8], count: u64) -> &[u8] {
+    let Some(last) = count.checked_sub(1) else { return bytes };
+    let ends = memchr::memchr_iter(b'\n', bytes).nth(last as usize);
+    ends.map_or(&[], |end| &bytes[end + 1..])
+}
+
+/// Checks one whole segment of a stream.
+fn look<S: Segments, T>(
+    segments: &S,
+    place: usize,
+    what: impl FnOnce(View<'_>) -> T,
+) -> Result<T, LogdError> {
+    let until_line = until_line(segments, place)?;
+    Ok(what(segments.open(place)?.view(0, until_line)?))
+}
+
+/// Checks a stream. `tell` is called with a line for each segment. Returns the problems, a line each.
+pub(crate) fn verify(
+    segments: &impl Segments,
+    mut tell: impl FnMut(&str) -> Result<(), LogdError>,
+) -> Result<Vec<String>, LogdError> {
+    let (mut judge, mut retired) = (Judge::default(), Retired::default());
+    for place in 0..segments.count() {
+        let is_last = place + 1 == segments.count();
+        let until_line = until_line(segments, place)?;
+        let segment = segments.open(place)?;
+        if segment.is_absent() && retired.contains(segments, place) {
+            judge.begin_again();
+            continue;
+        }
+        tell(&judge.look(&segment.view(0, until_line)?, is_last))?;
+    }
+    Ok(judge.problems)
+}
+
+/// Reads the newest mark of each client's name in each stream. An older mark may have a larger number, because a daemon
+/// may forget a name, which then starts again.
+pub(crate) fn names(directory: &Path) -> Result<Vec<Mark>, LogdError> {
+    let mut names = Vec::new();
+    for segments in InDirectory::all(directory)? {
+        names.extend(names_of_stream(&segments)?);
+    }
+    Ok(names)
+}
+
+/// Counts the bytes of lines of each tenant, for each segment that has lines.
+pub(crate) fn by_tenant(directory: &Path) -> Result<Vec<ByTenant>, LogdError> {
+    let mut all = Vec::new();
+    for segments in InDirectory::all(directory)? {
+        for place in 0..segments.count() {
+            let segment = segments.open(place)?;
+            if segments.stream().content == Content::Lines && segment.data.is_some() {
+                all.push(Scan::by_tenant(&segment.index));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Reads the names of a stream. It goes backwards until a segment has its first batch, which repeats all earlier names.
+pub(super) fn names_of_stream(segments: &impl Segments) -> Result<Vec<Mark>, LogdError> {
+    let mut newest: HashMap<Arc<str>, Mark> = HashMap::new();
+    for place in (0..segments.count()).rev() {
+        let (names, are_all) = look(segments, place, |view| view.into_names())?;
+        let found: HashMap<_, _> =
+            names.into_iter().map(|mark| (mark.name.clone(), mark)).collect();
+        for (name, mark) in found {
+            newest.entry(name).or_insert(mark);
+        }
+        if are_all {
+            break;
+        }
+    }
+    Ok(newest.into_values().collect())
+}
+
+/// Returns the number of the line after the last one of a stream, if it is known.
+pub(crate) fn end_of(segments: &impl Segments) -> Result<Option<u64>, LogdError> {
+    for place in (0..segments.count()).rev() {
+        // No later segment has a line.
+        if let Some(end) = look(segments, place, |view| view.line_end())? {
+            return Ok(Some(end));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads all lines of a stream, and its problems.
+pub(crate) fn read_all(segments: impl Segments) -> Result<(Vec<u8>, Vec<String>), LogdError> {
+    let mut reader = Reader::new(segments, 0, 0);
+    let mut out = Vec::new();
+    while let Some(piece) = reader.next()? {
+        out.extend_from_slice(piece.lines());
+    }
+    Ok((out, reader.judge.problems))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, fs, io::Write, process::Command, rc::Rc, thread};
+
+    use super::*;
+    use crate::{
+        disk::segment::{
+            entry::{BESIDE_SHIFT, Kind, REMOVED},
+            name::{Part, Stream},
+            source::InMemory,
+            tests::{in_memory, index_of_one, lines_of, write_one},
+        },
+        fuzzing::index_of,
+    };
+
+    const STREAM: Stream = Stream { content: Content::Lines, number: 0 };
+
+    fn segment(batches: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
+        let batches: Vec<Vec<u8>> = batches.iter().map(|batch| batch.to_vec()).collect();
+        (index_of(&batches, true, false), batches.concat())
+    }
+
+    /// Cuts or corrupts the last batch at every byte, in the data and in the index. Whole batches are read, others are
+    /// not, and a torn tail is not damage.
+    #[test]
+    fn a_torn_tail_at_every_byte() {
+        let batches: [&[u8]; 2] = [b"{\"a\":1}\n{\"a\":2}\n", b"{\"a\":3}\n{\"a\":44}\n"];
+        let (index, data) = segment(&batches);
+        let whole = ["{\"a\":1}", "{\"a\":2}"];
+        let found = |index: &[u8], data: &[u8]| {
+            let files = vec![(0, Part::Index, index.to_vec()), (0, Part::Data, data.to_vec())];
+            let (lines, problems) = lines_of(files);
+            assert_eq!(problems, Vec::<String>::new());
+            lines
+        };
+        assert_eq!(found(&index, &data).len(), 4);
+        for cut in batches[0].len()..data.len() {
+            assert_eq!(found(&index, &data[..cut]), whole, "data cut at {cut}");
+            let mut spoilt = data.clone();
+            spoilt[cut] ^= 0x10;
+            assert_eq!(found(&index, &spoilt), whole, "data corrupted at {cut}");
+        }
+        for cut in 128..index.len() {
+            assert_eq!(found(&index[..cut], &data), whole, "index cut at {cut}");
+            let mut spoilt = index.clone();
+            spoilt[cut] ^= 0x10;
+            assert_eq!(found(&spoilt, &data), whole, "index corrupted at {cut}");
+        }
+    }
+
+    /// Counts the segments that are opened, and the heads that are read.
+    struct Counted(InMemory, Rc<Cell<(usize, usize)>>);
+
+    impl Segments for Counted {
+        fn count(&self) -> usize {
+            self.0.count()
+        }
+
+        fn exists(&self, place: usize) -> bool {
+            self.0.exists(place)
+        }
+
+        fn open(&self, place: usize) -> Result<Segment, LogdError> {
+            let (opened, heads) = self.1.get();
+            self.1.set((opened + 1, heads));
+            self.0.open(place)
+        }
+
+        fn head(&self, place: usize) -> Result<Option<Entry>, LogdError> {
+            let (opened, heads) = self.1.get();
+            self.1.set((opened, heads + 1));
+            self.0.head(place)
+        }
+    }
+
+    /// All segments were read before the first line was printed.
+    #[test]
+    fn the_first_line_needs_the_first_of_two_thousand_segments_only() {
+        let (index, data) = segment(&[b"1\n", b"2\n"]);
+        let head = Entry { first_line: 2, ..Entry::new(Kind::Head) }.encode().to_vec();
+        let first = [(0, Part::Index, index), (0, Part::Data, data)];
+        let others = (1..2000).map(|at| (at, Part::Index, head.clone()));
+        let looks = Rc::default();
+        let files = first.into_iter().chain(others).collect();
+        let segments = Counted(in_memory(files), Rc::clone(&looks));
+        assert_eq!(Reader::new(segments, 0, 0).next().unwrap().unwrap().lines(), b"1\n");
+        // The head of the second says where the lines of the first end.
+        assert_eq!(looks.get(), (1, 1));
+    }
+
+    #[test]
+    fn the_segment_of_a_line_is_found_although_heads_are_missing() {
+        let head = |first_line| Entry { first_line, ..Entry::new(Kind::Head) }.encode().to_vec();
+        let mut random = fastrand::Rng::with_seed(1);
+        for count in 0..20_u64 {
+            let files: Vec<_> = (0..count)
+                .filter(|_| random.u8(..3) > 0)
+                .map(|serial| (serial, Part::Index, head(serial * 10)))
+                .chain((0..count).map(|serial| (serial, Part::Data, Vec::new())))
+                .collect();
+            let known = |line: u64| {
+                let heads = files.iter().filter(|(_, part, _)| *part == Part::Index);
+                heads.map(|(serial, ..)| *serial).filter(|serial| serial * 10 <= line).max()
+            };
+            for line in 0..count * 10 + 5 {
+                let place = place_of(&in_memory(files.clone()), line).unwrap() as u64;
+                assert_eq!(place, known(line).unwrap_or(0), "line {line} of {count} segments");
+            }
+        }
+    }
+
+    #[test]
+    fn a_corrupted_batch_in_the_middle_is_a_problem_and_hides_no_other() {
+        let batches: [&[u8]; 3] = [b"1\n", b"2\n", b"3\n"];
+        let (index, mut data) = segment(&batches);
+        data[2] = b'9';
+        let (lines, problems) = lines_of(vec![(0, Part::Index, index), (0, Part::Data, data)]);
+        assert_eq!(lines, ["1", "3"]);
+        assert_eq!(problems, ["0: damaged after 1 whole batches, at byte 2"]);
+    }
+
+    /// The daemon of this directory forgot a name, which then started again.
+    #[test]
+    fn the_newest_number_of_a_name_counts_and_not_the_largest() {
+        let directory = tempfile::tempdir().unwrap();
+        let batch = |number: u64| Entry {
+            number,
+            flags: 1 << BESIDE_SHIFT,
+            offset: number * 2,
+            bytes: 2,
+            lines: 1,
+            first_line: number,
+            checksum: crc32fast::hash(b"1\n"),
+            ..Entry::new(Kind::Batch)
+        };
+        let name = |line| Entry::of_name("web", line).next().unwrap();
+        let entries = [Entry::new(Kind::Head), name(1000), batch(0), name(5), batch(1)];
+        let index: Vec<u8> = entries.iter().flat_map(Entry::encode).collect();
+        let path = |part| directory.path().join(STREAM.file(0, part));
+        fs::write(path(Part::Index), index).unwrap();
+        fs::write(path(Part::Data), b"1\n1\n").unwrap();
+        let names = names(directory.path()).unwrap();
+        assert_eq!(
+            names.iter().map(|mark| (&*mark.name, mark.line)).collect::<Vec<_>>(),
+            [("web", 5)]
+        );
+    }
+
+    /// Five segments of a line each, and how they are listed.
+    fn write_five(directory: &Path) -> InDirectory<'_> {
+        (0..5).for_each(|serial| write_one(directory, STREAM, serial));
+        InDirectory::new(directory, STREAM, (0..5).collect())
+    }
+
+    fn remove(directory: &Path, serial: u64) {
+        for part in [Part::Data, Part::Index] {
+            fs::remove_file(directory.join(STREAM.file(serial, part))).unwrap();
+        }
+    }
+
+    /// The lines and the problems of five segments, of which some are removed after the first was read.
+    fn read_while_removed(removed: &[u64]) -> (String, Vec<String>) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut reader = Reader::new(write_five(directory.path()), 0, 0);
+        let mut lines = reader.next().unwrap().unwrap().lines().to_vec();
+        removed.iter().for_each(|serial| remove(directory.path(), *serial));
+        while let Some(piece) = reader.next().unwrap() {
+            lines.extend_from_slice(piece.lines());
+        }
+        (String::from_utf8(lines).unwrap(), reader.judge.problems)
+    }
+
+    /// The problems of five segments, of which some are removed after the first was verified.
+    fn verify_while_removed(removed: &[u64]) -> Vec<String> {
+        let directory = tempfile::tempdir().unwrap();
+        let mut is_first = true;
+        let told = |_: &str| {
+            if std::mem::take(&mut is_first) {
+                removed.iter().for_each(|serial| remove(directory.path(), *serial));
+            }
+            Ok(())
+        };
+        verify(&write_five(directory.path()), told).unwrap()
+    }
+
+    /// Lines that retention removed while `cat` ran were reported as missing.
+    #[test]
+    fn segments_that_retention_removes_meanwhile_are_left_out() {
+        let (lines, problems) = read_while_removed(&[0, 1, 2]);
+        assert_eq!((&*lines, problems), ("0\n3\n4\n", Vec::new()));
+        assert_eq!(verify_while_removed(&[0, 1, 2]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_segment_that_is_gone_while_an_older_one_is_there_is_a_loss() {
+        let lost = |serial, lines| {
+            format!("lines-000-000000000{serial}.ndjson: lines {lines} are missing")
+        };
+        for (removed, left, problem) in [
+            (&[1, 2][..], "0\n3\n4\n", lost(3, "1 to 2")),
+            (&[0, 2][..], "0\n1\n3\n4\n", lost(3, "2 to 2")),
+            (&[3][..], "0\n1\n2\n4\n", lost(4, "3 to 3")),
+        ] {
+            let (lines, problems) = read_while_removed(removed);
+            assert_eq!((&*lines, &*problems), (left, &[problem.clone()][..]));
+            assert_eq!(verify_while_removed(removed), [problem]);
+        }
+    }
+
+    /// The index was read before retention noted the removal in it, and the lines were opened after they had gone.
+    #[test]
+    fn a_removal_between_the_index_and_the_lines_is_no_loss() {
+        let directory = tempfile::tempdir().unwrap();
+        let segments = write_five(directory.path());
+        let path = |part| directory.path().join(STREAM.file(0, part));
+        let (index, noted) = (path(Part::Index), directory.path().join("noted"));
+        fs::write(&noted, index_of_one(0, REMOVED)).unwrap();
+        fs::remove_file(path(Part::Data)).unwrap();
+        // Whoever opens the pipe reads the index as it was.
+        fs::remove_file(&index).unwrap();
+        assert!(Command::new("mkfifo").arg(&index).status().unwrap().success());
+        let retention = thread::spawn(move || {
+            let mut pipe = fs::File::options().write(true).open(&index).unwrap();
+            pipe.write_all(&index_of_one(0, 0)).unwrap();
+            fs::rename(noted, index).unwrap();
+        });
+        assert_eq!(verify(&segments, |_| Ok(())).unwrap(), Vec::<String>::new());
+        retention.join().unwrap();
+    }
+
+    #[test]
+    fn lines_are_skipped_within_a_batch() {
+        assert_eq!(after_lines(b"1\n2\n3\n", 0), b"1\n2\n3\n");
+        assert_eq!(after_lines(b"1\n2\n3\n", 2), b"3\n");
+        assert_eq!(after_lines(b"1\n2\n3\n", 3), b"");
+    }
+}

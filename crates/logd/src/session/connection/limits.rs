@@ -1,0 +1,55 @@
+//! What an operator allows connections, as it was decided from the options. It enforces nothing.
+
+use std::{sync::Arc, time::Duration};
+
+use clap::ValueEnum;
+
+use crate::{
+    clients::names::NameRule, clients::tokens::Tokens, lines::framing::Framing, lines::json::Rules,
+};
+
+/// What applies to all connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) rules: Rules,
+    /// Bytes of a line.
+    pub(crate) line_max: usize,
+    pub(crate) long_lines: LongLines,
+    pub(crate) framing: Framing,
+    /// Uncommitted bytes of a connection from which on nothing more is received.
+    pub(crate) budget_each: usize,
+    /// The same for all connections of a thread.
+    pub(crate) budget_all: usize,
+    /// Bytes of a batch from which on it waits for the one on its way.
+    pub(crate) commit_max: usize,
+    /// Completions that are looked at in a turn; at 1 each answer is a send of its own too.
+    pub(crate) turn_max: usize,
+    /// Who may have names, and how many each may bring.
+    pub(crate) names: (NameRule, usize),
+    pub(crate) tokens: Arc<Tokens>,
+    /// Connections that one address may have, if there is a limit.
+    pub(crate) address_connections: Option<u32>,
+    /// How long nothing may come from a connection, if there is a limit.
+    pub(crate) idle: Option<Duration>,
+}
+
+/// What becomes of lines that are too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LongLines {
+    /// Their beginnings are stored, as dead letters
+    DeadLetter,
+    /// Nothing of them is stored; they are counted, and said with who sent them
+    Refuse,
+}
+
+impl Limits {
+    /// Uncommitted bytes that a connection may have. A line with CR and LF always fits.
+    pub(super) fn of_each(&self) -> usize {
+        self.budget_each.max(self.line_max.saturating_add(2))
+    }
+
+    /// Whether a line without an end, of which so much came, is refused for its length.
+    pub(super) fn refuses(&self, bytes: u64) -> bool {
+        self.long_lines == LongLines::Refuse && bytes > self.line_max as u64
+    }
+}
