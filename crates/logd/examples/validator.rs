@@ -5,7 +5,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use ringwise_logd::json::{Rules, Scanner};
+use ringwise_logd::lines::json::{Rules, Scanner};
 
 const ROUNDS: usize = 7;
 const BYTES: usize = 1 << 20;

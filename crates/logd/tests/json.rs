@@ -2,7 +2,7 @@
 //! and wrong. Where they differ the difference is one that docs/reference/logd.md decides, and is named here.
 
 use proptest::prelude::*;
-use ringwise_logd::json::{Reason, Rules, Scanner};
+use ringwise_logd::lines::json::{Reason, Rules, Scanner};
 
 /// As deep as serde_json goes.
 fn rules() -> Rules {
