@@ -363,7 +363,8 @@ fn exists(reference: &str) -> bool {
     };
     let root = root_directory();
     let library = root.join("crates/ringwise");
-    let bases = [root, library.clone(), library.join("src")];
+    let logd = root.join("crates/logd/src");
+    let bases = [root, library.clone(), library.join("src"), logd];
     let texts = bases.iter().filter_map(|base| fs::read_to_string(base.join(path)).ok());
     texts.into_iter().any(|text| item.is_none_or(|item| defines(&text, item)))
 }
