@@ -1,8 +1,8 @@
 //! How a file is opened and read.
 
-use std::path::Path;
+use std::{io, path::Path};
 
-use ringwise::{OpenOptions, Ring, fs::File};
+use ringwise::{ErrorKind, OpenOptions, Ring, fs::File};
 
 use crate::{
     cache::MetadataCache,
@@ -101,8 +101,8 @@ impl ParquetFileOptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Os`] with the reason why the file cannot be opened. `EINVAL` if its file system has no direct reads
-    /// and they were asked for. `InvalidInput` if it is not a regular file.
+    /// [`Error::Os`] with the reason why the file cannot be opened. Its kind is `InvalidInput` if it is no regular
+    /// file, or if its file system has no direct reads and they were asked for.
     ///
     /// # Cancel safety
     ///
@@ -111,7 +111,13 @@ impl ParquetFileOptions {
         let path = path.as_ref();
         let options = OpenOptions::new().read(true).direct(self.direct);
         let opened = File::open_regular(ring, path, options).await;
-        let file = opened.map_err(|error| Error::os(path, None, error))?;
+        let file = opened.map_err(|error| match error.kind() {
+            // The text says why, and the number alone does not.
+            ErrorKind::InvalidInput => {
+                Error::os(path, None, io::Error::new(io::ErrorKind::InvalidInput, error))
+            }
+            _ => Error::os(path, None, error),
+        })?;
         let version = Version::of(&file).map_err(|error| Error::os(path, None, error))?;
         let source = match self.direct {
             false => Source::buffered(file),

@@ -8,7 +8,7 @@ use futures_util::{
     future::{BoxFuture, poll_fn, try_join_all},
 };
 use ringwise::{
-    OpenOptions, Ring,
+    ErrorKind, OpenOptions, Ring,
     fs::File,
     parts::{PART_BYTES, join, split},
 };
@@ -106,7 +106,12 @@ impl FileSource {
     pub async fn open(ring: &Ring, path: impl AsRef<Path>) -> VortexResult<FileSource> {
         let path = path.as_ref();
         let options = OpenOptions::new().read(true);
-        let file = File::open_regular(ring, path, options).await.map_err(io::Error::from)?;
+        let opened = File::open_regular(ring, path, options).await;
+        let file = opened.map_err(|error| match error.kind() {
+            // What is no regular file: the text says so, and the number alone does not.
+            ErrorKind::InvalidInput => io::Error::new(io::ErrorKind::InvalidInput, error),
+            _ => error.into(),
+        })?;
         Ok(FileSource::new(file, path.to_string_lossy()))
     }
 

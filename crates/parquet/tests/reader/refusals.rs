@@ -40,9 +40,10 @@ async fn names_that_are_no_file_are_refused() {
     assert_eq!(source.kind(), io::ErrorKind::NotFound);
 
     let error = ParquetFile::open(&ring, &directory).await.unwrap_err();
-    assert!(error.to_string().ends_with(": it is not a regular file"), "{error}");
+    assert!(error.to_string().contains("it is not a regular file"), "{error}");
     let error = ParquetFile::open(&ring, "/dev/null").await.unwrap_err();
-    assert_eq!(error.to_string(), "/dev/null: it is not a regular file");
+    assert!(error.to_string().starts_with("/dev/null: "), "{error}");
+    assert!(error.to_string().contains("it is not a regular file"), "{error}");
 }
 
 /// The open waited for a writer.

@@ -85,8 +85,9 @@ async fn names_that_are_no_regular_file_are_refused_at_once() {
         for path in [directory.path(), &path, Path::new("/dev/null")] {
             let open = tokio::time::timeout(Duration::from_secs(20), FileSource::open(&ring, path));
             let error = open.await.expect("a FIFO waits for a writer").unwrap_err();
-            let expected = format!("{}: it is not a regular file", path.display());
-            assert!(error.to_string().contains(&expected), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("it is not a regular file"), "{text}");
+            assert!(text.contains(path.to_str().unwrap()), "{text}");
             assert_eq!(kind(Err::<(), _>(error)), Some(ErrorKind::InvalidInput));
         }
     }
