@@ -13,14 +13,15 @@ pub mod log;
 pub mod nop;
 pub mod objects;
 pub mod read;
+pub mod scale;
 mod server;
 pub mod stat;
 mod under_load;
 
 use self::form::Entry;
 
-/// All workloads, in the order of the suite.
-pub static ALL: [&Entry; 10] = [
+/// All workloads, in the order of the suite. One that is no part of it comes last.
+pub static ALL: [&Entry; 11] = [
     &read::ENTRY,
     &latency::ENTRY,
     &nop::ENTRY,
@@ -31,4 +32,5 @@ pub static ALL: [&Entry; 10] = [
     &objects::ENTRY,
     &copy::ENTRY,
     &log::ENTRY,
+    &scale::ENTRY,
 ];

@@ -4,10 +4,12 @@
 //! network file systems have no device. Only the kind of a device is concluded from its name.
 
 mod mount;
+mod placement;
 mod queue;
 mod usage;
 
 pub use mount::Mount;
+pub use placement::Placement;
 pub use queue::Queue;
 pub use usage::{DeviceCounters, DeviceUse};
 

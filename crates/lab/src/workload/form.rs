@@ -5,6 +5,7 @@
 
 use std::{
     fmt,
+    path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -30,7 +31,7 @@ use crate::{
 pub struct Entry {
     /// Its name, and the words of its tables.
     pub facts: &'static Facts,
-    /// Its share of the suite's time, in seconds of the quick suite.
+    /// Its share of the suite's time, in seconds of the quick suite; 0 if it is no part of it.
     pub suite_s: u64,
     /// Whether it has test files.
     pub has_files: bool,
@@ -74,6 +75,11 @@ pub trait Workload: fmt::Debug {
     /// What a sample is, if it is not measured for a time.
     fn sample_text(&self) -> Option<&'static str> {
         None
+    }
+
+    /// The directories of its test files, if `--dir` is a list of them.
+    fn directories(&self) -> &[PathBuf] {
+        &[]
     }
 
     /// Why it cannot run here at all, if so.
