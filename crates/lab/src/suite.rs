@@ -62,13 +62,13 @@ impl Suite {
         let named = args.workload.as_deref().map(named).transpose()?;
         check_flags(args, named)?;
         let typed = Typed::of(args)?;
-        let entries = workload::ALL.into_iter();
-        let chosen = entries.filter(|entry| match named {
-            Some(own) => std::ptr::eq(own, *entry),
-            None => entry.suite_s > 0,
-        });
+        let chosen = match named {
+            Some(entry) => vec![entry],
+            None => workload::ALL[..workload::SUITE].to_vec(),
+        };
         let planned = |entry: &'static Entry| Ok(Planned { entry, work: (entry.plan)(&typed)? });
-        let workloads: Vec<Planned> = chosen.map(planned).collect::<Result<_, LabError>>()?;
+        let workloads: Vec<Planned> =
+            chosen.into_iter().map(planned).collect::<Result<_, LabError>>()?;
         let defaults = named.map_or_else(|| Defaults::of(args), |entry| (entry.defaults)(args));
         let mut plan = Plan::new(args, defaults)?;
         let listed = workloads.iter().find_map(|planned| planned.work.directories().first());

@@ -20,7 +20,10 @@ mod under_load;
 
 use self::form::Entry;
 
-/// All workloads, in the order of the suite. One that is no part of it comes last.
+/// How many of [`ALL`] make up the suite: the first ones. Others run only by name.
+pub const SUITE: usize = 10;
+
+/// All workloads, in the order of the suite.
 pub static ALL: [&Entry; 11] = [
     &read::ENTRY,
     &latency::ENTRY,

@@ -142,6 +142,7 @@ pub(crate) fn drive(
     rate_per_s: f64,
 ) -> Result<Tally, Failure> {
     let mut open = Open {
+        job,
         lane,
         until_ns: match window.until {
             Until::Time { ns } => ns,
@@ -161,7 +162,7 @@ pub(crate) fn drive(
         open.let_in(now_ns);
         open.take_all(queue, now_ns)?;
         open.hand_over(queue)?;
-        if open.is_over && open.free.len() == job.depth {
+        if open.is_over && open.free.len() == job.depth && open.waiting.is_empty() {
             break;
         }
         open.wait(queue)?;
@@ -170,7 +171,8 @@ pub(crate) fn drive(
     Ok(Tally { figures, ..Tally::of(job, window, [open.lane.into_counts()]) })
 }
 
-struct Open {
+struct Open<'a> {
+    job: &'a Job,
     lane: Lane,
     from_ns: u64,
     until_ns: u64,
@@ -184,26 +186,29 @@ struct Open {
     given_up: u64,
 }
 
-impl Open {
+impl Open<'_> {
     /// Lets in what has come until now, each at its time.
     fn let_in(&mut self, now_ns: u64) {
         while !self.is_over && self.arrivals.next_ns() <= now_ns {
             let came_ns = self.arrivals.next_ns();
             let request = (came_ns < self.until_ns).then(|| self.lane.next_request()).flatten();
-            let Some(request) = request else { return self.end(now_ns) };
+            let Some(request) = request else {
+                self.is_over = true;
+                break;
+            };
             self.lane.begin(1, came_ns);
             self.due += u64::from(came_ns >= self.from_ns);
             self.waiting.push_back((request, came_ns));
             self.arrivals.pass();
         }
-        if now_ns >= self.until_ns {
-            self.end(now_ns);
+        if now_ns >= self.until_ns || self.job.is_stopped() {
+            self.is_over = true;
+            self.give_up(now_ns);
         }
     }
 
-    /// Nothing is let in any more, and what has no slot is given up.
-    fn end(&mut self, now_ns: u64) {
-        self.is_over = true;
+    /// What has no slot when the time is over is given up. A number of reads is made to the last.
+    fn give_up(&mut self, now_ns: u64) {
         for (_, came_ns) in self.waiting.drain(..) {
             self.lane.give_up(came_ns, now_ns);
             self.given_up += 1;

@@ -31,7 +31,7 @@ use crate::{
 pub struct Entry {
     /// Its name, and the words of its tables.
     pub facts: &'static Facts,
-    /// Its share of the suite's time, in seconds of the quick suite; 0 if it is no part of it.
+    /// Its share of the suite's time, in seconds of the quick suite.
     pub suite_s: u64,
     /// Whether it has test files.
     pub has_files: bool,

@@ -6,6 +6,8 @@
 //! where only the lab is at work. For the deepest one it then offers load in an open loop (`knee`). A row's depth is its
 //! number of threads, or the load that is offered to it. It is no part of the suite, because it takes minutes of its own.
 
+mod facts;
+mod ground;
 mod knee;
 mod neighbourhood;
 mod own_cost;
@@ -23,11 +25,15 @@ use ringwise_measure::{
     quantity::bytes_text,
 };
 
-pub use self::knee::OFFERED;
-use self::{plan::ScalePlan, search::RATES_MAX, shares::Place};
+pub use self::facts::{FACTS, OFFERED};
+use self::{
+    ground::{Ground, Shape},
+    plan::ScalePlan,
+    search::RATES_MAX,
+    shares::Place,
+};
 use super::{
     cost::{Samples, writing},
-    facts::{Facts, Question, Target, start},
     form::{Context, Entry, Keep, Workload},
     read::{self, page_cache},
 };
@@ -38,26 +44,6 @@ use crate::{
     job::{Cache, Profile},
     plan::Defaults,
     sample::Instruments,
-};
-
-/// What the rest of the lab knows of this workload.
-pub static FACTS: Facts =
-    Facts { name: "scale", depth_is: "threads", columns: reads::COLUMNS, question: &QUESTION };
-
-/// What programs that read in several threads do today.
-static QUESTION: Question = Question {
-    operations: "reads",
-    alone: "one thread",
-    in_flight: "threads",
-    starts: &[
-        start("sync", "make blocking calls", "blocking calls", ""),
-        start("threads", "start a thread for each read in flight", "a thread for each read", ""),
-    ],
-    targets: &[Target {
-        engine: "uring",
-        name: "a ring in each thread",
-        remedy: "Use ringwise::Local in each thread.",
-    }],
 };
 
 /// Its line in the table.
@@ -72,16 +58,6 @@ pub static ENTRY: Entry = Entry {
 
 /// The name of the set of files.
 const SET: &str = "scale";
-
-/// What all sections of a run share.
-#[derive(Debug)]
-struct Ground {
-    places: Vec<Place>,
-    /// The processors that threads are bound to in turn.
-    processors: Vec<usize>,
-    filesystem: Option<String>,
-    notes: Vec<String>,
-}
 
 impl Workload for ScalePlan {
     fn rows(&self) -> usize {
@@ -136,7 +112,7 @@ fn of_block(
 ) -> Result<(), LabError> {
     let deepest = plan.depths.iter().copied().max();
     for &depth in &plan.depths {
-        let shape = reads::Shape { block_bytes, depth };
+        let shape = Shape { block_bytes, depth };
         let null = own_cost::run(context, &plan.null_threads(), shape, &ground.processors);
         if null.result.is_err() {
             return keep(null);

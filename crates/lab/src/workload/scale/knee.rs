@@ -9,8 +9,8 @@ use std::sync::Arc;
 use ringwise_measure::quantity::{latency_text, size_text};
 
 use super::{
-    Ground,
-    reads::{Shape, job},
+    facts::{KEPT, OFFERED_FACTS},
+    ground::{Ground, Shape},
     search::{self, Knee, Tried, rounded},
     shares::{shares, used},
 };
@@ -32,33 +32,6 @@ use crate::{
         form::{Context, Outcome, remark},
     },
 };
-
-/// What the depth of a row is here: reads offered per second.
-pub const OFFERED: &str = "offered/s";
-/// The share of what was due that was done.
-const KEPT: &str = "kept_share";
-
-/// The same workload, with another meaning of a row's depth.
-static FACTS: Facts =
-    Facts { name: super::FACTS.name, depth_is: OFFERED, columns: COLUMNS, question: &QUESTION };
-
-static QUESTION: Question = Question {
-    in_flight: "reads offered a second",
-    alone: "one read offered a second",
-    ..super::QUESTION
-};
-
-const COLUMNS: &[Column] = &[
-    columns::RATE,
-    Column::Of("kept", |row| {
-        row.measured.figures().get(KEPT).map(|share| format!("{:.1} %", share * 100.0))
-    }),
-    Column::Latencies,
-    columns::CPU,
-    columns::CPU_KINDS,
-    columns::OTHER_CPU,
-    columns::QUEUE,
-];
 
 /// The engines that load is offered to, in the order of their rows.
 pub(super) const ENGINES: [(&str, RowKind); 2] =
@@ -104,7 +77,7 @@ pub(super) fn run(context: &Context<'_>, shape: Shape, ground: &Ground, best: &B
     let threads = best.threads;
     let noun = if threads == 1 { "thread" } else { "threads" };
     let title = format!("scale, offered load on {threads} {noun}, {}", shape.text());
-    let mut section = Section::new(&FACTS, title, Vec::new());
+    let mut section = Section::new(&OFFERED_FACTS, title, Vec::new());
     section.place = shape.place(Some(Cache::Bypassed));
     let block = size_text(shape.block_bytes as u64);
     section.short = format!("O_DIRECT {block}, {threads} {noun}, offered load");
@@ -128,7 +101,7 @@ fn measure(
     section: &mut Section,
 ) -> Result<(), LabError> {
     let files = used(&shares(&ground.places, best.threads, &ground.processors));
-    let of_row = |_: &Row, seed| job(context, shape, files.clone(), seed);
+    let of_row = |_: &Row, seed| shape.job(context, files.clone(), seed);
     let mut rows = Vec::new();
     context.progress.begin((best.rates_per_s.len() * search::RATES_MAX) as u64);
     for &(engine, kind, closed_per_s) in &best.rates_per_s {
@@ -240,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_knee_is_marked_and_said() {
-        let mut section = Section::new(&FACTS, "x".to_owned(), Vec::new());
+        let mut section = Section::new(&OFFERED_FACTS, "x".to_owned(), Vec::new());
         let ring = |rate, done, ns| offered("uring", RowKind::Subject, rate, done, ns);
         section.rows = vec![
             ring(10_000, 10_000.0, 100_000),

@@ -12,7 +12,7 @@ use ringwise_measure::{
     statistics::{Comparison, compare},
 };
 
-use super::{FACTS, reads::Shape};
+use super::{facts::FACTS, ground::Shape};
 use crate::{
     engine::{
         crew::{Crew, Share},

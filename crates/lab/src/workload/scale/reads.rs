@@ -5,9 +5,10 @@ use std::sync::Arc;
 use ringwise_measure::quantity::{latency_text, size_text};
 
 use super::{
-    FACTS, Ground,
+    facts::FACTS,
+    ground::{Ground, Shape},
     own_cost::Costs,
-    scaling::{self, SCALING},
+    scaling,
     shares::{shares, used},
 };
 use crate::{
@@ -24,53 +25,8 @@ use crate::{
     },
 };
 
-/// The columns of reads by threads.
-pub(super) const COLUMNS: &[Column] = &[
-    columns::RATE,
-    Column::Of("scaling", |row| {
-        row.measured.figures().get(SCALING).map(|times| format!("{times:.2}"))
-    }),
-    columns::MIB_RATE,
-    Column::Latencies,
-    columns::CPU,
-    columns::CPU_KINDS,
-    columns::OTHER_CPU,
-    columns::CALLS,
-    columns::QUEUE,
-    columns::DEVICE,
-];
-
 /// The most threads of a row: one for each read in flight may be many.
 const THREADS_MAX: usize = 1024;
-
-/// What all rows of a section have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    /// Bytes per read.
-    pub block_bytes: usize,
-    /// Reads in flight on each thread.
-    pub depth: usize,
-}
-
-impl Shape {
-    /// In words: "4k blocks, 32 in flight on each thread".
-    pub(super) fn text(self) -> String {
-        let block = size_text(self.block_bytes as u64);
-        format!("{block} blocks, {} in flight on each thread", self.depth)
-    }
-
-    /// What it is in a results file.
-    pub(super) fn place(self, cache: Option<Cache>) -> Place {
-        Place {
-            own: [("in_flight_per_thread", self.depth.into())].into(),
-            profile: cache.map(|_| Profile::Direct),
-            pattern: Some(Pattern::Random),
-            cache,
-            block_bytes: self.block_bytes,
-            ..Place::default()
-        }
-    }
-}
 
 /// How a thread reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,17 +90,6 @@ fn rows(threads: &[usize], shape: Shape, ground: &Ground) -> Vec<Row> {
     plans(threads, shape.depth).into_iter().map(make).collect()
 }
 
-/// A sample of a row.
-pub(super) fn job(context: &Context<'_>, shape: Shape, files: Arc<[DataFile]>, seed: u64) -> Job {
-    Job {
-        files,
-        block_bytes: shape.block_bytes,
-        pattern: Pattern::Random,
-        cache: Cache::Bypassed,
-        ..context.job(shape.depth, seed)
-    }
-}
-
 /// Measures all rows of a depth.
 pub(super) fn run(
     context: &Context<'_>,
@@ -166,7 +111,7 @@ pub(super) fn run(
     };
     let of_row = |row: &Row, seed| {
         let files = used(&shares(&ground.places, row.depth, &ground.processors));
-        job(context, shape, files, seed)
+        shape.job(context, files, seed)
     };
     let schedule = context.schedule(&of_row);
     let tell = |row: &Row| format!("{title}: {} on {} threads", row.label(), row.depth);

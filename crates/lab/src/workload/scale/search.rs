@@ -79,11 +79,14 @@ fn between(low: u64, high: u64) -> Option<u64> {
     is_wide.then(|| rounded((low as f64 * high as f64).sqrt()))
 }
 
-/// The wider gap beside the knee.
+/// The wider gap beside the knee. Below the lowest rate there may be a better one.
 fn beside_knee(tried: &[Tried]) -> Option<u64> {
     let knee = knee(tried)?.knee.rate_per_s;
     let rates = || tried.iter().map(|one| one.rate_per_s);
     let below = rates().filter(|&rate| rate < knee).max();
+    if below.is_none() {
+        return Some(knee / 2);
+    }
     let above = rates().filter(|&rate| rate > knee).min();
     let below = below.map(|below| (knee as f64 / below as f64, below, knee));
     let above = above.map(|above| (above as f64 / knee as f64, knee, above));
