@@ -17,7 +17,7 @@ mod scaling;
 mod search;
 mod shares;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use ringwise_measure::{
     cpu::allowed_cpus,
@@ -73,7 +73,7 @@ impl Workload for ScalePlan {
         writing(bytes) + samples.time() + samples.counting * samples.rows
     }
 
-    fn directories(&self) -> &[std::path::PathBuf] {
+    fn directories(&self) -> &[PathBuf] {
         &self.directories
     }
 
@@ -89,10 +89,8 @@ impl Workload for ScalePlan {
         let others = others.collect::<Result<Vec<Directory>, LabError>>()?;
         let directories: Vec<&Directory> =
             std::iter::once(context.directory()).chain(&others).collect();
-        let storages: Vec<Storage> = directories
-            .iter()
-            .map(|directory| Storage::of(&context.instruments.sources, directory.path()))
-            .collect();
+        let storage = |path: &PathBuf| Storage::of(&context.instruments.sources, path);
+        let storages: Vec<Storage> = self.directories.iter().map(storage).collect();
         let ground = ground(self, context, &directories, &storages)?;
         let instruments = instruments(context.instruments, &storages);
         let context = &Context { instruments: &instruments, ..*context };
@@ -120,6 +118,11 @@ fn of_block(
         let costs = own_cost::Costs::of(&null.section.rows);
         let outcome = reads::run(context, &plan.threads, shape, ground, &costs);
         let best = knee::Best::of(&outcome.section.rows).filter(|_| Some(depth) == deepest);
+        if outcome.result.is_err() {
+            // What is measured is kept, and the run ends.
+            keep(null)?;
+            return keep(outcome);
+        }
         keep(outcome)?;
         keep(null)?;
         // A check of the lab with itself is about rows of one engine.
@@ -138,7 +141,7 @@ fn ground(
     storages: &[Storage],
 ) -> Result<Ground, LabError> {
     let mut places = Vec::new();
-    let mut notes = Vec::new();
+    let mut laid = Vec::new();
     for (at, (directory, storage)) in directories.iter().zip(storages).enumerate() {
         if let Some(reason) = gates::storage(Profile::Direct, storage) {
             return Err(LabError::Failed(format!("{}: {reason}", plan.directories[at].display())));
@@ -153,7 +156,7 @@ fn ground(
         files.iter().try_for_each(page_cache::forget)?;
         let (count, bytes) = (files.len(), bytes_text(files[0].bytes));
         let noun = if count == 1 { "file" } else { "files" };
-        notes.push(format!("{}: {count} {noun} of {bytes}", read::storage_note(storage)));
+        laid.push(format!("{count} {noun} of {bytes} in {}", read::storage_note(storage)));
         places.push(Place { files, seed });
     }
     let all = allowed_cpus().unwrap_or_default();
@@ -162,6 +165,7 @@ fn ground(
     let known = |storage: &Storage| storage.device.known().cloned();
     let mut devices: Vec<Device> = storages.iter().filter_map(known).collect();
     devices.dedup();
+    let mut notes = vec![laid.join("; ")];
     notes.extend(neighbourhood::note(&context.instruments.sources, &devices, &processors));
     notes.push("every block read is verified".to_owned());
     let filesystem = storages[0].mount.known().map(|mount| mount.kind.clone());
