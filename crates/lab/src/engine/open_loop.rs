@@ -40,7 +40,8 @@ pub struct OpenRing {
 impl Engine for OpenRing {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
         Uring::default().run_by(job, start, &|queue, window, lane, job| {
-            drive(queue, window, lane, job, self.rate_per_s)
+            let load = Load { rate_per_s: self.rate_per_s, slots: job.depth };
+            drive(queue, window, lane, job, load)
         })
     }
 }
@@ -58,7 +59,8 @@ impl Engine for OpenSync {
         let mut queue = Blocking { job, files, bytes: buffer(job), done: None };
         let window = start.ready()?;
         let lane = Lane::new(job, window, 0, 1);
-        let tally = drive(&mut queue, &window, lane, job, self.rate_per_s)?;
+        let load = Load { rate_per_s: self.rate_per_s, slots: 1 };
+        let tally = drive(&mut queue, &window, lane, job, load)?;
         Ok(Tally { system_calls: Some(tally.counts.completed), ..tally })
     }
 }
@@ -133,13 +135,22 @@ impl Arrivals {
     }
 }
 
-/// Drives a lane with reads that come at a rate, as many at a time as the job's depth.
+/// What one thread is offered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// How much comes.
+    rate_per_s: f64,
+    /// How much can be in flight.
+    slots: usize,
+}
+
+/// Drives a lane with reads that come at a rate. What finds no slot waits for one.
 pub(crate) fn drive(
     queue: &mut impl TimedQueue,
     window: &Window,
     lane: Lane,
     job: &Job,
-    rate_per_s: f64,
+    Load { rate_per_s, slots }: Load,
 ) -> Result<Tally, Failure> {
     let mut open = Open {
         job,
@@ -151,8 +162,8 @@ pub(crate) fn drive(
         from_ns: window.from_ns,
         arrivals: Arrivals::new(rate_per_s, job.order_seed),
         waiting: VecDeque::new(),
-        slots: vec![(Request::default(), 0); job.depth],
-        free: (0..job.depth).collect(),
+        slots: vec![(Request::default(), 0); slots],
+        free: (0..slots).collect(),
         is_over: false,
         due: 0,
         given_up: 0,
@@ -162,7 +173,7 @@ pub(crate) fn drive(
         open.let_in(now_ns);
         open.take_all(queue, now_ns)?;
         open.hand_over(queue)?;
-        if open.is_over && open.free.len() == job.depth && open.waiting.is_empty() {
+        if open.is_over && open.free.len() == slots && open.waiting.is_empty() {
             break;
         }
         open.wait(queue)?;
@@ -326,7 +337,8 @@ mod tests {
             free_from_ns: 0,
             bytes: vec![0; 4096],
         };
-        drive(&mut queue, &window, Lane::new(&job, window, 0, 1), &job, rate_per_s).unwrap()
+        let load = Load { rate_per_s, slots: 1 };
+        drive(&mut queue, &window, Lane::new(&job, window, 0, 1), &job, load).unwrap()
     }
 
     #[test]
@@ -349,6 +361,31 @@ mod tests {
             let counted = tally.counted_in_flight_mean();
             assert!((implied / counted - 1.0).abs() < 0.02, "{implied} {counted}");
         }
+    }
+
+    /// However much a ring has in flight, a thread that blocks has one.
+    #[test]
+    fn a_thread_that_blocks_reads_one_after_the_other() {
+        use crate::{
+            dataset::{Directory, Layout, Size},
+            job::Cache,
+            sample::{self, Instruments},
+        };
+        let parent = testing::directory();
+        let directory = Directory::open(parent.path(), false).unwrap();
+        let layout = Layout { set: "open", files: 1, size: Size::exactly(1 << 20), seed: 1 };
+        let files = layout.lay(&directory, &mut |_| true).unwrap().into();
+        let job = Arc::new(Job { files, cache: Cache::Warm, ..testing::job() });
+        assert_eq!(job.depth, 8);
+        let sources = ringwise_measure::Sources::below("/nonexistent");
+        let instruments = Instruments { sources, device_number: None, idle: None };
+        let extent = Extent::Operations(500);
+        let timing = Timing { warm_up: Duration::ZERO, extent };
+        // Several come while one is read.
+        let engine = OpenSync { rate_per_s: 1e7 };
+        let sample = sample::take(&engine, &job, timing, &instruments).unwrap();
+        let counts = &sample.tally.counts;
+        assert_eq!((counts.operations, counts.issued, counts.completed), (500, 500, 500));
     }
 
     #[test]

@@ -45,7 +45,7 @@ const COLUMNS: &[Column] = &[
 
 /// What the depth of a row is here: reads offered per second.
 pub const OFFERED: &str = "offered/s";
-/// The share of what was due that was done.
+/// The share of what was due that had a slot before the time was over.
 pub(super) const KEPT: &str = "kept_share";
 
 /// The same workload, with another meaning of a row's depth.

@@ -4,7 +4,7 @@
 //! A search offers each engine rates, a sample each (`search`). Then all rates are rows, measured in interleaved blocks
 //! as everything is, and the knee is that of the rows.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use ringwise_measure::quantity::{latency_text, size_text};
 
@@ -18,7 +18,7 @@ use crate::{
     engine::{
         Engine,
         crew::Crew,
-        open_loop::{DUE, OpenRing, OpenSync},
+        open_loop::{DUE, GIVEN_UP, OpenRing, OpenSync},
     },
     error::LabError,
     gain::Told,
@@ -27,8 +27,7 @@ use crate::{
     sample,
     section::Section,
     workload::{
-        columns::{self, Column, grouped},
-        facts::{Facts, Question},
+        columns::grouped,
         form::{Context, Outcome, remark},
     },
 };
@@ -118,7 +117,7 @@ fn measure(
         while let Some(rate) = search::next(&tried, first) {
             let row = offer(rate);
             context.progress.sample(&format!("{}: searching, {engine}", section.title), &row);
-            tried.push(once(context, &row, of_row(&row, context.plan.seed))?);
+            tried.push(offered(context, &row, || of_row(&row, context.plan.seed))?);
         }
         rows.extend(tried.iter().map(|one| offer(one.rate_per_s)));
     }
@@ -130,11 +129,20 @@ fn measure(
     context.take(&context.schedule(&of_row), section, &tell)
 }
 
-/// One sample of a rate.
+/// Offers a rate once, and again if it was not kept: a device may pause.
+fn offered(context: &Context<'_>, row: &Row, job: impl Fn() -> Job) -> Result<Tried, LabError> {
+    let first = once(context, row, job())?;
+    if first.is_kept() {
+        return Ok(first);
+    }
+    let second = once(context, row, job())?;
+    Ok(if second.is_kept() { second } else { first })
+}
+
 fn once(context: &Context<'_>, row: &Row, job: Job) -> Result<Tried, LabError> {
     let job = Arc::new(job);
     let taken = sample::take(&*row.runner, &job, context.timing, context.instruments);
-    if job.interrupt.load(std::sync::atomic::Ordering::Relaxed) {
+    if job.interrupt.load(Ordering::Relaxed) {
         return Err(LabError::Interrupted);
     }
     let taken = taken.map_err(|failure: Failure| LabError::Failed(failure.to_string()))?;
@@ -144,12 +152,13 @@ fn once(context: &Context<'_>, row: &Row, job: Job) -> Result<Tried, LabError> {
     Ok(tried(row.depth, &measured))
 }
 
-/// Gives every sample the share of what was due that was done.
+/// Gives every sample the share of what was due that had a slot before the time was over. What was still in flight then
+/// was kept too.
 fn add_kept(measured: &mut Measured) {
     for sample in &mut measured.samples {
-        let due = sample.figures.get(DUE).copied().unwrap_or(0.0);
-        // What came before the measured time and was done in it is no more than due.
-        sample.figures.insert(KEPT, (sample.operations as f64 / due.max(1.0)).min(1.0));
+        let figure = |name| sample.figures.get(name).copied().unwrap_or(0.0);
+        let kept_share = (1.0 - figure(GIVEN_UP) / figure(DUE).max(1.0)).max(0.0);
+        sample.figures.insert(KEPT, kept_share);
     }
 }
 
@@ -157,7 +166,7 @@ fn tried(rate: usize, measured: &Measured) -> Tried {
     Tried {
         rate_per_s: rate as u64,
         kept_share: measured.figures().get(KEPT).copied().unwrap_or(0.0),
-        p99_ns: measured.median(|sample| Some(sample.latency_ns.p99 as f64)).unwrap_or(0.0),
+        p99_ns: measured.latency.percentiles().p99 as f64,
     }
 }
 
@@ -203,24 +212,24 @@ mod tests {
     use super::*;
     use crate::testing::{Figures, row};
 
-    fn offered(engine: &str, kind: RowKind, rate: usize, done: f64, latency_ns: u64) -> Row {
+    fn row_at(engine: &str, kind: RowKind, rate: usize, done: f64, latency_ns: u64) -> Row {
         let figures = Figures { ops_per_s: done, latency_ns, ..Figures::DIRECT };
         let mut row = row(engine, kind, rate, figures);
-        let due = rate as f64;
-        row.measured.samples.iter_mut().for_each(|own| own.figures.extend([(DUE, due)]));
+        let own = [(DUE, rate as f64), (GIVEN_UP, rate as f64 - done)];
+        row.measured.samples.iter_mut().for_each(|sample| sample.figures.extend(own));
         row
     }
 
     #[test]
     fn the_knee_is_marked_and_said() {
         let mut section = Section::new(&OFFERED_FACTS, "x".to_owned(), Vec::new());
-        let ring = |rate, done, ns| offered("uring", RowKind::Subject, rate, done, ns);
+        let ring = |rate, done, ns| row_at("uring", RowKind::Subject, rate, done, ns);
         section.rows = vec![
             ring(10_000, 10_000.0, 100_000),
             ring(20_000, 20_000.0, 110_000),
             ring(30_000, 29_950.0, 400_000),
             ring(40_000, 33_000.0, 9_000_000),
-            offered("sync", RowKind::Rival, 10_000, 5_000.0, 1_000_000),
+            row_at("sync", RowKind::Rival, 10_000, 5_000.0, 1_000_000),
         ];
         conclude(&mut section);
         let remarks = |at: usize| section.rows[at].measured.remarks.join(", ");
@@ -236,7 +245,7 @@ mod tests {
                 "the knee of uring is at 20 000/s with a p99 of 110 µs; it keeps up to 30 000/s, with 400 µs"
             ]
         );
-        assert_eq!(section.rows[3].measured.figures()[KEPT], 33_000.0 / 40_000.0);
+        assert_eq!(section.rows[3].measured.figures()[KEPT], 1.0 - 7_000.0 / 40_000.0);
     }
 
     #[test]

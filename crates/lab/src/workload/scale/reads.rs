@@ -12,17 +12,13 @@ use super::{
     shares::{shares, used},
 };
 use crate::{
-    dataset::DataFile,
     engine::{Engine, crew::Crew, sync::Sync, threads::Threads, uring::Uring},
     gates,
-    job::{Cache, Job, Pattern, Profile},
+    job::Cache,
     row::{Row, RowKind},
-    section::{Place, Section},
+    section::Section,
     verdict::{self, Detour},
-    workload::{
-        columns::{self, Column},
-        form::{COUNTING, Context, Outcome, remark},
-    },
+    workload::form::{COUNTING, Context, Outcome, remark},
 };
 
 /// The most threads of a row: one for each read in flight may be many.

@@ -1,7 +1,7 @@
 //! What more threads give: each row beside the one of the same engine with the fewest threads, and up to how many
 //! threads more of them are faster.
 
-use ringwise_measure::statistics::{Comparison, Ratio, compare};
+use ringwise_measure::statistics::{Comparison, MINIMUM_DIFFERENCE, Ratio, compare};
 
 use crate::{
     gain::Told,
@@ -63,41 +63,53 @@ pub(super) fn finding(rows: &[Row], seed: u64) -> Option<(Told, String)> {
     if base.depth == last.depth {
         return None;
     }
-    let is_faster = |more: &Row, row: &Row| {
+    let beside = |more: &Row, row: &Row| {
         let noise = Noise::at(rows, more.depth, seed).or(Noise::at(rows, row.depth, seed));
-        let ratio = ratio(more, row, seed);
-        ratio
-            .is_some_and(|own| compare(&own, noise.throughput.unwrap_or(0.0)) == Comparison::Faster)
+        ratio(more, row, seed).map(|ratio| (ratio, noise.throughput.unwrap_or(0.0)))
     };
-    let is_reach = |row: &&&Row| {
-        let more = rings.iter().filter(|more| more.depth > row.depth);
-        more.into_iter().all(|more| !is_faster(more, row))
-    };
+    let more = |row: &Row| rings.iter().filter(move |more| more.depth > row.depth);
+    let is_faster = |(ratio, noise): (Ratio, f64)| compare(&ratio, noise) == Comparison::Faster;
+    let is_reach =
+        |row: &&&Row| more(row).filter_map(|more| beside(more, row)).all(|pair| !is_faster(pair));
     let reach = *rings.iter().find(is_reach)?;
-    let beside = |row: &Row, base: &Row| {
+    let gives = |row: &Row, base: &Row| {
         let times = ratio(row, base, seed).map_or("?".to_owned(), |ratio| interval_text(&ratio));
         format!("{} give {times} times {}", count(row.depth), count(base.depth))
     };
-    let beyond = rings.iter().find(|row| row.depth > reach.depth);
-    let mut text = match reach.depth == base.depth {
-        true => format!("uring does not scale beyond {}", count(reach.depth)),
-        false => format!("uring scales up to {}", count(reach.depth)),
+    let up_to = count(reach.depth);
+    let is_base = reach.depth == base.depth;
+    let gain = if is_base { String::new() } else { format!(": {}", gives(reach, base)) };
+    let Some(next) = more(reach).next() else {
+        return Some((Told::Gain, format!("uring scales up to {up_to}, the most measured{gain}")));
     };
-    if beyond.is_none() {
-        text += ", the most measured";
-    }
-    let told = match reach.depth == base.depth {
-        true => Told::NoDifference,
-        false => {
-            text += &format!(": {}", beside(reach, base));
-            Told::Gain
+    // Faster in the middle, but not beyond the noise.
+    let is_unclear = |(ratio, noise): (Ratio, f64)| ratio.mid > 1.0 + noise.max(MINIMUM_DIFFERENCE);
+    let unclear = more(reach).find(|row| beside(row, reach).is_some_and(is_unclear));
+    Some(match (unclear, is_base) {
+        (Some(row), true) => {
+            let reason = gives(row, reach);
+            (
+                Told::Inconclusive,
+                format!("whether uring scales beyond {up_to} is inconclusive: {reason}"),
+            )
         }
-    };
-    if let Some(beyond) = beyond {
-        let separator = if told == Told::Gain { ", " } else { ": " };
-        text += &format!("{separator}{}", beside(beyond, reach));
-    }
-    Some((told, text))
+        (Some(row), false) => {
+            let reason = gives(row, reach);
+            (
+                Told::Gain,
+                format!(
+                    "uring scales up to {up_to} at least{gain}, {reason}, which is inconclusive"
+                ),
+            )
+        }
+        (None, true) => {
+            let reason = gives(next, reach);
+            (Told::NoDifference, format!("uring does not scale beyond {up_to}: {reason}"))
+        }
+        (None, false) => {
+            (Told::Gain, format!("uring scales up to {up_to}{gain}, {}", gives(next, reach)))
+        }
+    })
 }
 
 fn count(threads: usize) -> String {
@@ -157,6 +169,16 @@ mod tests {
             row("uring", RowKind::Control, 2, Figures { ops_per_s: 94_000.0, ..Figures::DIRECT });
         let (found, text) = finding(&rows, 1).unwrap();
         assert_eq!(found, Told::NoDifference, "{text}");
+        // Twice as fast, and so is the control half of the time.
+        let noisy = Figures { ops_per_s: 250_000.0, wobble: 0.9, ..Figures::DIRECT };
+        rows[4] = row("uring", RowKind::Subject, 2, noisy);
+        rows[5] = row("uring", RowKind::Control, 2, noisy);
+        let (found, text) = finding(&rows, 1).unwrap();
+        assert_eq!(found, Told::Inconclusive, "{text}");
+        assert!(
+            text.starts_with("whether uring scales beyond 1 thread is inconclusive: 2 "),
+            "{text}"
+        );
     }
 
     #[test]

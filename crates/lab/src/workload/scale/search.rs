@@ -9,7 +9,7 @@
 const NEAR: f64 = 1.1;
 /// The most rates that are tried.
 pub const RATES_MAX: usize = 14;
-/// What share of what was due has to be done for a rate to be kept.
+/// What share of what was due must have had a slot in time for a rate to be kept.
 pub const KEPT_SHARE: f64 = 0.99;
 
 /// A rate that was offered.
@@ -17,14 +17,15 @@ pub const KEPT_SHARE: f64 = 0.99;
 pub struct Tried {
     /// Reads offered per second.
     pub rate_per_s: u64,
-    /// The share of what was due that was done.
+    /// The share of what was due that had a slot in time.
     pub kept_share: f64,
     /// The 99th percentile of the latency from the intended start.
     pub p99_ns: f64,
 }
 
 impl Tried {
-    fn is_kept(&self) -> bool {
+    /// Whether as much was done as was due.
+    pub fn is_kept(&self) -> bool {
         self.kept_share >= KEPT_SHARE
     }
 
