@@ -67,10 +67,11 @@ pub(super) fn finding(rows: &[Row], seed: u64) -> Option<(Told, String)> {
         let noise = Noise::at(rows, more.depth, seed).or(Noise::at(rows, row.depth, seed));
         ratio(more, row, seed).map(|ratio| (ratio, noise.throughput.unwrap_or(0.0)))
     };
-    let more = |row: &Row| rings.iter().filter(move |more| more.depth > row.depth);
+    let more = |depth: usize| rings.iter().filter(move |more| more.depth > depth);
     let is_faster = |(ratio, noise): (Ratio, f64)| compare(&ratio, noise) == Comparison::Faster;
-    let is_reach =
-        |row: &&&Row| more(row).filter_map(|more| beside(more, row)).all(|pair| !is_faster(pair));
+    let is_reach = |row: &&&Row| {
+        more(row.depth).filter_map(|more| beside(more, row)).all(|pair| !is_faster(pair))
+    };
     let reach = *rings.iter().find(is_reach)?;
     let gives = |row: &Row, base: &Row| {
         let times = ratio(row, base, seed).map_or("?".to_owned(), |ratio| interval_text(&ratio));
@@ -79,12 +80,12 @@ pub(super) fn finding(rows: &[Row], seed: u64) -> Option<(Told, String)> {
     let up_to = count(reach.depth);
     let is_base = reach.depth == base.depth;
     let gain = if is_base { String::new() } else { format!(": {}", gives(reach, base)) };
-    let Some(next) = more(reach).next() else {
+    let Some(next) = more(reach.depth).next() else {
         return Some((Told::Gain, format!("uring scales up to {up_to}, the most measured{gain}")));
     };
     // Faster in the middle, but not beyond the noise.
     let is_unclear = |(ratio, noise): (Ratio, f64)| ratio.mid > 1.0 + noise.max(MINIMUM_DIFFERENCE);
-    let unclear = more(reach).find(|row| beside(row, reach).is_some_and(is_unclear));
+    let unclear = more(reach.depth).find(|row| beside(row, reach).is_some_and(is_unclear));
     Some(match (unclear, is_base) {
         (Some(row), true) => {
             let reason = gives(row, reach);
