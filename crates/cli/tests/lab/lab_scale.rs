@@ -82,7 +82,7 @@ fn threads_read_in_two_directories_and_load_is_offered_and_nothing_is_left() {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     let page = fs::read_to_string(directory.path().join("s.html")).unwrap();
-    assert!(page.contains("p99 from the intended start, by the load that is offered"));
+    assert!(page.contains("p99 from the intended start, the median over samples, by offered load"));
     let mut left: Vec<String> = fs::read_dir(directory.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())

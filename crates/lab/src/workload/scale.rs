@@ -25,7 +25,7 @@ use ringwise_measure::{
     quantity::bytes_text,
 };
 
-pub use self::facts::{FACTS, OFFERED};
+pub use self::facts::{FACTS, OFFERED, SAMPLE_P99};
 use self::{
     ground::{Ground, Shape},
     plan::ScalePlan,

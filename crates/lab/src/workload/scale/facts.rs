@@ -1,6 +1,8 @@
 //! What the rest of the lab knows of `scale`: the words and columns of its tables. A row's depth is its number of
 //! threads, or the load that is offered to it.
 
+use ringwise_measure::quantity::latency_text;
+
 use super::scaling::SCALING;
 use crate::workload::{
     columns::{self, Column},
@@ -45,6 +47,8 @@ const COLUMNS: &[Column] = &[
 
 /// What the depth of a row is here: reads offered per second.
 pub const OFFERED: &str = "offered/s";
+/// The 99th percentile of a sample.
+pub const SAMPLE_P99: &str = "sample_p99_ns";
 /// The share of what was due that had a slot before the time was over.
 pub(super) const KEPT: &str = "kept_share";
 
@@ -66,6 +70,9 @@ const OFFERED_COLUMNS: &[Column] = &[
     columns::RATE,
     Column::Of("kept", |row| {
         row.measured.figures().get(KEPT).map(|share| format!("{:.1} %", share * 100.0))
+    }),
+    Column::Of("sample p99", |row| {
+        row.measured.figures().get(SAMPLE_P99).map(|&ns| latency_text(ns))
     }),
     Column::Latencies,
     columns::CPU,

@@ -1,7 +1,7 @@
 //! Offered load: the ring and blocking calls in the number of threads that was fastest, with reads that come at a rate
 //! whether earlier ones are done or not.
 //!
-//! A search offers each engine rates, a sample each (`search`). Then all rates are rows, measured in interleaved blocks
+//! A search offers each engine rates, in a few samples each (`search`). Then all rates are rows, measured in interleaved blocks
 //! as everything is, and the knee is that of the rows.
 
 use std::sync::{Arc, atomic::Ordering};
@@ -9,7 +9,7 @@ use std::sync::{Arc, atomic::Ordering};
 use ringwise_measure::quantity::{latency_text, size_text};
 
 use super::{
-    facts::{KEPT, OFFERED_FACTS},
+    facts::{KEPT, OFFERED_FACTS, SAMPLE_P99},
     ground::{Ground, Shape},
     search::{self, Knee, Tried, rounded},
     shares::{shares, used},
@@ -38,6 +38,8 @@ pub(super) const ENGINES: [(&str, RowKind); 2] =
 
 /// A search begins at this part of what the engine does in a closed loop.
 const FIRST_PART: f64 = 0.1;
+/// Samples of a rate in the search, of which the median counts: one pause of a device is not what a rate costs.
+const SEARCH_SAMPLES: usize = 3;
 
 /// The number of threads that was fastest, and what each engine did with it.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,7 +88,7 @@ pub(super) fn run(context: &Context<'_>, shape: Shape, ground: &Ground, best: &B
             .to_owned(),
     );
     section.notes.push(format!(
-        "knee: the largest quotient of rate and p99, among rates of which {:.0} % is kept",
+        "knee: the largest quotient of rate and p99 (the median over samples), among rates of which {:.0} % is kept",
         search::KEPT_SHARE * 100.0
     ));
     let result = measure(context, (shape, ground, best), &mut section);
@@ -129,51 +131,42 @@ fn measure(
     context.take(&context.schedule(&of_row), section, &tell)
 }
 
-/// Offers a rate once, and again if it was not kept: a device may pause.
+/// Offers a rate in a few samples: a device may pause in one of them.
 fn offered(context: &Context<'_>, row: &Row, job: impl Fn() -> Job) -> Result<Tried, LabError> {
-    let first = once(context, row, job())?;
-    if first.is_kept() {
-        return Ok(first);
-    }
-    let second = once(context, row, job())?;
-    Ok(if second.is_kept() { second } else { first })
-}
-
-fn once(context: &Context<'_>, row: &Row, job: Job) -> Result<Tried, LabError> {
-    let job = Arc::new(job);
-    let taken = sample::take(&*row.runner, &job, context.timing, context.instruments);
-    if job.interrupt.load(Ordering::Relaxed) {
-        return Err(LabError::Interrupted);
-    }
-    let taken = taken.map_err(|failure: Failure| LabError::Failed(failure.to_string()))?;
     let mut measured = Measured::default();
-    measured.add(0, &taken, None);
-    add_kept(&mut measured);
+    for block in 0..SEARCH_SAMPLES {
+        let job = Arc::new(job());
+        let taken = sample::take(&*row.runner, &job, context.timing, context.instruments);
+        if job.interrupt.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
+        let taken = taken.map_err(|failure: Failure| LabError::Failed(failure.to_string()))?;
+        measured.add(block, &taken, None);
+    }
+    add_figures(&mut measured);
     Ok(tried(row.depth, &measured))
 }
 
-/// Gives every sample the share of what was due that had a slot before the time was over. What was still in flight then
-/// was kept too.
-fn add_kept(measured: &mut Measured) {
+/// Gives every sample the share of what was due that had a slot before the time was over, and its 99th percentile. What
+/// was still in flight then was kept too.
+fn add_figures(measured: &mut Measured) {
     for sample in &mut measured.samples {
         let figure = |name| sample.figures.get(name).copied().unwrap_or(0.0);
         let kept_share = (1.0 - figure(GIVEN_UP) / figure(DUE).max(1.0)).max(0.0);
         sample.figures.insert(KEPT, kept_share);
+        sample.figures.insert(SAMPLE_P99, sample.latency_ns.p99 as f64);
     }
 }
 
 fn tried(rate: usize, measured: &Measured) -> Tried {
-    Tried {
-        rate_per_s: rate as u64,
-        kept_share: measured.figures().get(KEPT).copied().unwrap_or(0.0),
-        p99_ns: measured.latency.percentiles().p99 as f64,
-    }
+    let figure = |name| measured.figures().get(name).copied().unwrap_or(0.0);
+    Tried { rate_per_s: rate as u64, kept_share: figure(KEPT), p99_ns: figure(SAMPLE_P99) }
 }
 
 /// Marks the knees, and says where they are.
 fn conclude(section: &mut Section) {
     for row in section.rows.iter_mut().filter(|row| row.is_valid()) {
-        add_kept(&mut row.measured);
+        add_figures(&mut row.measured);
         remark(row);
     }
     for (engine, _) in ENGINES {

@@ -16,7 +16,7 @@ use crate::{
         saved::{Saved, SavedRow},
         table::grouped,
     },
-    workload::scale::OFFERED,
+    workload::scale::{OFFERED, SAMPLE_P99},
 };
 
 /// Depths with a chart of latencies: the least, the most, and one between them.
@@ -164,9 +164,9 @@ fn over_depths(rows: &[&SavedRow], depths: &[u64], noun: &str, colors: &Colors) 
 
 /// Where the line turns upwards is the knee.
 fn over_load(rows: &[&SavedRow], depths: &[u64], colors: &Colors) -> Option<Markup> {
-    let p99 = |row: &SavedRow, x| point(x, row.latency_ns.map(|own| own.p99 as f64), None);
+    let p99 = |row: &SavedRow, x| point(x, row.others.get(SAMPLE_P99)?.as_f64(), None);
     let chart = Lines {
-        title: "p99 from the intended start, by the load that is offered".to_owned(),
+        title: "p99 from the intended start, the median over samples, by offered load".to_owned(),
         x_name: OFFERED.to_owned(),
         x_ticks: ticks(depths, |rate| throughput(rate as f64)),
         format: latency_text,
