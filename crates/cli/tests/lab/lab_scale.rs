@@ -17,7 +17,9 @@ fn run(directory: &Path, arguments: &[&str]) -> Output {
 /// A directory with the directories `a` and `b`.
 fn directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    ["a", "b"].map(|name| fs::create_dir(directory.path().join(name)).unwrap());
+    for name in ["a", "b"] {
+        fs::create_dir(directory.path().join(name)).unwrap();
+    }
     directory
 }
 
