@@ -7,6 +7,8 @@ use std::{
     process::{Command, Output},
 };
 
+use serde_json::Value;
+
 use crate::harness::lab_results::conforming;
 
 fn run(directory: &Path, arguments: &[&str]) -> Output {
@@ -72,6 +74,15 @@ fn threads_read_in_two_directories_and_load_is_offered_and_nothing_is_left() {
         let kept = row["figures"]["kept_share"].as_f64().unwrap();
         assert!((0.0..=1.0).contains(&kept) && row["figures"]["due_reads"].as_f64() > Some(0.0));
     }
+    assert_has_findings(&results);
+    for part in ["the lab's own CPU time per read", "every block read is verified", "open loop"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    assert_has_a_page_and_nothing_else(directory.path());
+}
+
+#[track_caller]
+fn assert_has_findings(results: &Value) {
     let answers = results["answers"].as_array().unwrap();
     let effects: Vec<&str> =
         answers.iter().map(|answer| answer["effect"].as_str().unwrap()).collect();
@@ -80,19 +91,20 @@ fn threads_read_in_two_directories_and_load_is_offered_and_nothing_is_left() {
         let is_there = part.split('|').any(|part| effects.iter().any(|own| own.contains(part)));
         assert!(is_there, "{part}: {effects:?}");
     }
-    for part in ["the lab's own CPU time per read", "every block read is verified", "open loop"] {
-        assert!(text.contains(part), "{part:?} is not in:\n{text}");
-    }
-    let page = fs::read_to_string(directory.path().join("s.html")).unwrap();
+}
+
+#[track_caller]
+fn assert_has_a_page_and_nothing_else(directory: &Path) {
+    let page = fs::read_to_string(directory.join("s.html")).unwrap();
     assert!(page.contains("p99 from the intended start, the median over samples, by offered load"));
-    let mut left: Vec<String> = fs::read_dir(directory.path())
+    let mut left: Vec<String> = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
     left.sort();
     assert_eq!(left, ["a", "b", "s.html", "s.json"]);
     for name in ["a", "b"] {
-        assert_eq!(fs::read_dir(directory.path().join(name)).unwrap().count(), 0, "{name}");
+        assert_eq!(fs::read_dir(directory.join(name)).unwrap().count(), 0, "{name}");
     }
 }
 

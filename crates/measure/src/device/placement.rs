@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{disk_of, names_in};
+use super::directory::{disk_of, names_in};
 use crate::fact::{self, Fact, Sources, lowered};
 
 /// The place of a device in the machine.

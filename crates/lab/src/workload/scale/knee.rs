@@ -176,7 +176,7 @@ fn conclude(section: &mut Section) {
         if all.is_empty() {
             continue;
         }
-        let Some(Knee { knee, highest }) = search::knee(&all) else {
+        let Some(Knee { knee, highest, is_limit }) = search::knee(&all) else {
             let text = format!("{engine} keeps none of the rates that were offered");
             section.findings.push((Told::Inconclusive, text));
             continue;
@@ -190,9 +190,10 @@ fn conclude(section: &mut Section) {
         mark(knee.rate_per_s, "the knee");
         mark(highest.rate_per_s, "the highest rate that is kept");
         let text = format!(
-            "the knee of {engine} is at {}/s with a p99 of {}; it keeps up to {}/s, with {}",
+            "the knee of {engine} is at {}/s with a p99 of {}; it keeps {} {}/s, with {}",
             grouped(knee.rate_per_s as f64),
             latency_text(knee.p99_ns),
+            if is_limit { "up to" } else { "at least" },
             grouped(highest.rate_per_s as f64),
             latency_text(highest.p99_ns)
         );

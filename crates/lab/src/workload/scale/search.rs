@@ -41,13 +41,15 @@ pub struct Knee {
     pub knee: Tried,
     /// The highest rate that is kept, of those below the lowest that is not.
     pub highest: Tried,
+    /// Whether a higher rate was not kept.
+    pub is_limit: bool,
 }
 
 /// The knee. None where no rate is kept.
 pub fn knee(tried: &[Tried]) -> Option<Knee> {
     let kept = kept(tried);
     let knee = kept.iter().max_by(|a, b| a.power().total_cmp(&b.power()))?;
-    Some(Knee { knee: *knee, highest: *kept.last()? })
+    Some(Knee { knee: *knee, highest: *kept.last()?, is_limit: kept.len() < tried.len() })
 }
 
 /// The rates below the lowest that is not kept, in ascending order.
@@ -145,7 +147,8 @@ mod tests {
         for first in [10_000, 1_000, 777, 400_000] {
             let tried = search(first);
             assert!(tried.len() <= RATES_MAX, "{first}: {} rates", tried.len());
-            let Knee { knee, highest } = knee(&tried).unwrap();
+            let Knee { knee, highest, is_limit } = knee(&tried).unwrap();
+            assert!(is_limit, "{first}");
             let highest = highest.rate_per_s as f64 / CAPACITY_PER_S;
             assert!((0.88..1.03).contains(&highest), "{first}: {highest} of the capacity");
             assert!(knee.power() > 0.9 * best, "{first}: {knee:?}");
@@ -159,6 +162,7 @@ mod tests {
         let one = |rate_per_s, kept_share| Tried { rate_per_s, kept_share, p99_ns: 1000.0 };
         let found = knee(&[one(100, 1.0), one(400, 0.5), one(200, 1.0), one(800, 1.0)]).unwrap();
         assert_eq!((found.knee.rate_per_s, found.highest.rate_per_s), (200, 200));
+        assert!(found.is_limit && !knee(&[one(100, 1.0)]).unwrap().is_limit);
         assert_eq!(knee(&[one(100, 0.9)]), None);
     }
 
