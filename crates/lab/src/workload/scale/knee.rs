@@ -250,6 +250,7 @@ mod tests {
         let rows = [
             at("sync", RowKind::Rival, 2, 9e4),
             at("uring", RowKind::Subject, 1, 1e5),
+            at("uring", RowKind::Control, 2, 3e5),
             at("uring", RowKind::Subject, 2, 2e5),
             at("uring", RowKind::Control, 4, 9e5),
             at("uring", RowKind::Subject, 4, 1.9e5),
