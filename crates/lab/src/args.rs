@@ -21,7 +21,7 @@ pub struct Args {
     pub action: Option<Action>,
 
     /// Measure one of read, latency, nop, chain, stat, echo, http, objects, copy,
-    /// log [default: the suite of all]
+    /// log [default: the suite of these], or scale
     pub workload: Option<String>,
 
     /// Measure for about two minutes (default)
@@ -36,8 +36,9 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["quick", "standard"])]
     pub full: bool,
 
-    /// Put test files below this directory, on the device to be measured
-    /// [default: the current directory]
+    /// Put test files below this directory, on the device to be measured; scale:
+    /// below several, over which threads are spread, as in A,B,C [default: the
+    /// current directory]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
@@ -71,8 +72,9 @@ pub struct Args {
     #[arg(long)]
     pub ablate: bool,
 
-    /// Keep this many reads, calls or chains in flight; for nop: batch this many
-    /// [default: 1,32; nop: 1,32,256; chain: 170; objects: 1,8]
+    /// Keep this many reads, calls or chains in flight; for nop: batch this many;
+    /// scale: on each thread [default: 1,32; nop: 1,32,256; chain: 170; objects:
+    /// 1,8]
     #[arg(long, value_name = "N,N")]
     pub depth: Option<String>,
 
@@ -155,18 +157,22 @@ pub struct Args {
     #[arg(long, value_name = "STATE")]
     pub cache: Option<String>,
 
-    /// Lay out this many bytes of test files per profile, such as 1g [default:
-    /// 1000m, less if space or time are short; --full: direct 10g]
+    /// Lay out this many bytes of test files per profile, such as 1g; scale: in all
+    /// directories together [default: 1000m, less if space or time are short;
+    /// --full: direct 10g]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
 
     /// Lay out this many test files per profile [default: buffered 10, direct 1;
-    /// objects: 4; stat: 100000, in the quick suite 10000]
+    /// objects: 4; stat: 100000, in the quick suite 10000; scale: in each directory
+    /// one for each thread]
     #[arg(long, value_name = "N")]
     pub files: Option<String>,
 
-    /// Run the engine "threads" also with this many [default: processors]
-    #[arg(long, value_name = "N")]
+    /// read: run the engine "threads" also with this many [default: processors];
+    /// scale: run each engine with these numbers of threads, of which one may be
+    /// all, for all processors [default: 1,2,4,all]
+    #[arg(long, value_name = "N,N")]
     pub threads: Option<String>,
 
     /// Measure each sample for this long, such as 500ms [default: what fits into

@@ -6,11 +6,13 @@
 pub mod aio;
 pub mod bare_ring;
 pub mod chain;
+pub mod crew;
 pub mod fio;
 pub mod handle;
 pub mod mmap;
 pub mod name;
 pub mod null;
+pub mod open_loop;
 
 pub(crate) mod rolling;
 pub mod sync;

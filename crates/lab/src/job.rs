@@ -312,8 +312,13 @@ impl StartControl {
     /// Tells the engine to begin now. None where it has failed.
     pub fn begin(&self, timing: Timing) -> Option<Window> {
         let window = Window::beginning_now(timing);
-        self.window.send(window).ok()?;
+        self.tell(window)?;
         Some(window)
+    }
+
+    /// Tells the engine a window that has begun. None where it has failed.
+    pub fn tell(&self, window: Window) -> Option<()> {
+        self.window.send(window).ok()
     }
 }
 

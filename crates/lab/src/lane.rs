@@ -209,6 +209,18 @@ impl Lane {
         self.place(began_ns, ended_ns, bytes);
     }
 
+    /// An operation that was to begin at `began_ns` is given up, and was never handed over: it counts as
+    /// not issued, and what it waited is no time of one that counts.
+    pub fn give_up(&mut self, began_ns: u64, now_ns: u64) {
+        self.pass_time(now_ns);
+        self.in_flight -= 1;
+        self.requested -= 1;
+        self.counts.issued -= 1;
+        let waited_to_ns = now_ns.min(self.until_ns);
+        let waited_ns = waited_to_ns.saturating_sub(began_ns.max(self.window.from_ns));
+        self.counts.edge_ns -= waited_ns as i64;
+    }
+
     #[inline]
     fn take_back(&mut self, ended_ns: u64) {
         self.pass_time(ended_ns);
@@ -325,6 +337,21 @@ mod tests {
         lane.complete(second, 100, 300, &content(second)).unwrap();
         lane.complete(first, 100, 600, &content(first)).unwrap();
         assert_eq!(lane.into_counts().in_flight_ns, 2 * 200 + 300);
+    }
+
+    #[test]
+    fn what_is_given_up_is_not_issued_and_in_no_average() {
+        let mut lane = lane(Extent::Time(Duration::from_nanos(1000)));
+        let (first, second) = (lane.next_request().unwrap(), lane.next_request().unwrap());
+        assert_ne!(first, second);
+        lane.begin(1, 200);
+        lane.begin(1, 300);
+        lane.complete(first, 200, 500, &content(first)).unwrap();
+        lane.give_up(300, 1200);
+        let counts = lane.into_counts();
+        assert_eq!((counts.issued, counts.completed, counts.operations), (1, 1, 1));
+        // Of the first 300; of the second 800 until the end, which are taken out again.
+        assert_eq!((counts.in_flight_ns, counts.edge_ns), (300 + 800, -800));
     }
 
     #[test]

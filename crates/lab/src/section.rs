@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    gain::Gain,
+    gain::{Gain, Told},
     job::{Cache, Pattern, Profile},
     row::Row,
     verdict::{self, BreakEven, Detour, Pairing, SwitchCost, Verdict},
@@ -49,6 +49,8 @@ pub struct Section {
     pub advice: Vec<String>,
     /// What each way to work today would gain.
     pub gains: Vec<Gain>,
+    /// What the rows show beside gains, a sentence each, for the first screen.
+    pub findings: Vec<(Told, String)>,
 }
 
 /// What distinguishes a section from others of its workload. The names are fields of results files.
@@ -100,6 +102,7 @@ impl Section {
             break_even: None,
             advice: Vec::new(),
             gains: Vec::new(),
+            findings: Vec::new(),
         }
     }
 

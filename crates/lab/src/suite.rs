@@ -62,12 +62,20 @@ impl Suite {
         let named = args.workload.as_deref().map(named).transpose()?;
         check_flags(args, named)?;
         let typed = Typed::of(args)?;
-        let entries = workload::ALL.into_iter();
-        let chosen = entries.filter(|entry| named.is_none_or(|own| std::ptr::eq(own, *entry)));
+        let chosen = match named {
+            Some(entry) => vec![entry],
+            None => workload::ALL[..workload::SUITE].to_vec(),
+        };
         let planned = |entry: &'static Entry| Ok(Planned { entry, work: (entry.plan)(&typed)? });
-        let workloads = chosen.map(planned).collect::<Result<_, LabError>>()?;
+        let workloads: Vec<Planned> =
+            chosen.into_iter().map(planned).collect::<Result<_, LabError>>()?;
         let defaults = named.map_or_else(|| Defaults::of(args), |entry| (entry.defaults)(args));
-        Ok(Suite { plan: Plan::new(args, defaults)?, workloads })
+        let mut plan = Plan::new(args, defaults)?;
+        let listed = workloads.iter().find_map(|planned| planned.work.directories().first());
+        if let Some(first) = listed {
+            plan.directory.clone_from(first);
+        }
+        Ok(Suite { plan, workloads })
     }
 
     /// The workloads of a suite that cannot run here.

@@ -14,14 +14,18 @@ pub mod log;
 pub mod nop;
 pub mod objects;
 pub mod read;
+pub mod scale;
 mod server;
 pub mod stat;
 mod under_load;
 
 use self::form::Entry;
 
+/// How many of [`ALL`] make up the suite: the first ones. Others run only by name.
+pub const SUITE: usize = 10;
+
 /// All workloads, in the order of the suite.
-pub static ALL: [&Entry; 10] = [
+pub static ALL: [&Entry; 11] = [
     &read::ENTRY,
     &latency::ENTRY,
     &nop::ENTRY,
@@ -32,4 +36,5 @@ pub static ALL: [&Entry; 10] = [
     &objects::ENTRY,
     &copy::ENTRY,
     &log::ENTRY,
+    &scale::ENTRY,
 ];

@@ -10,6 +10,7 @@ mod affinity;
 mod foreign;
 mod kernel;
 mod listener;
+mod nodes;
 mod system;
 mod threads;
 
@@ -17,6 +18,7 @@ pub use affinity::{allowed_cpus, pin_current_thread};
 pub use foreign::{ForeignProcess, ForeignUse};
 pub use kernel::{CpuSplit, KernelThreads};
 pub use listener::listening_process;
+pub use nodes::Nodes;
 pub use system::{IdleBaseline, SystemCpu};
 pub use threads::{ContextSwitches, ThreadCpu, ThreadKind, ThreadTime};
 

@@ -3,11 +3,14 @@
 //! It follows the kernel's answers: a partition leads to its disk, a loop device names its file, and tmpfs, overlay and
 //! network file systems have no device. Only the kind of a device is concluded from its name.
 
+mod directory;
 mod mount;
+mod placement;
 mod queue;
 mod usage;
 
 pub use mount::Mount;
+pub use placement::Placement;
 pub use queue::Queue;
 pub use usage::{DeviceCounters, DeviceUse};
 
@@ -16,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use self::directory::{disk_of, names_in};
 use crate::fact::{self, Fact, Sources, lowered};
 use crate::filesystem::Filesystem;
 
@@ -137,14 +141,6 @@ fn device_number(sources: &Sources, mount: &Mount) -> Fact<String> {
     }
 }
 
-/// Returns the disk's directory, which contains that of a partition.
-fn disk_of(directory: PathBuf) -> PathBuf {
-    match directory.parent() {
-        Some(disk) if directory.join("partition").exists() => disk.to_path_buf(),
-        _ => directory,
-    }
-}
-
 fn kind_of(name: &str) -> DeviceKind {
     const KINDS: [(&str, DeviceKind); 16] = [
         ("nvme", DeviceKind::Nvme),
@@ -166,14 +162,6 @@ fn kind_of(name: &str) -> DeviceKind {
     ];
     let known = KINDS.iter().find(|(prefix, _)| name.starts_with(prefix));
     known.map_or(DeviceKind::Other, |(_, kind)| *kind)
-}
-
-fn names_in(directory: &Path) -> Vec<String> {
-    let entries = directory.read_dir().into_iter().flatten().flatten();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort_unstable();
-    names
 }
 
 #[cfg(test)]

@@ -8,4 +8,5 @@ mod lab_http;
 mod lab_log;
 mod lab_record;
 mod lab_report;
+mod lab_scale;
 mod lab_trace;

@@ -8,6 +8,8 @@
 //! together, and completions that were seen after it ended together, since none was known of
 //! before. A latency is thus what a caller sees, not when the device was done.
 
+use std::time::Duration;
+
 use super::Tally;
 use crate::{
     job::{Cache, Failure, Job, Request, Window},
@@ -35,6 +37,12 @@ pub(crate) trait Queue {
 
     /// Gives one completion that is there, with what it brought; nothing where there is none.
     fn reap(&mut self, take: &mut Take<'_>) -> Result<(), Failure>;
+}
+
+/// A queue that can also wait for a time.
+pub(crate) trait TimedQueue: Queue {
+    /// Hands over all that was prepared, and waits until a completion is there, for at most `timeout`.
+    fn submit_and_wait_for(&mut self, timeout: Duration) -> Result<(), Failure>;
 }
 
 /// After how many direct reads to hand over what is fresh. Each one alone costs a system call; all

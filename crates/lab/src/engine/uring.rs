@@ -9,7 +9,7 @@ use ringwise::{
 
 use super::{Engine, Tally, beside_the_ring, buffer, rolling, unavailable};
 use crate::{
-    job::{Cache, Failure, Job, Request, Start},
+    job::{Cache, Failure, Job, Request, Start, Window},
     lane::Lane,
 };
 
@@ -235,15 +235,33 @@ impl Uring {
     }
 }
 
+/// Drives a lane through a queue until it is over.
+pub(crate) type Drive<'a> =
+    dyn Fn(&mut RingQueue<'_>, &Window, Lane, &Job) -> Result<Tally, Failure> + 'a;
+
 impl Engine for Uring {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
+        let rolling: &Drive<'_> =
+            &|queue, window, lane, job| rolling::drive(queue, window, lane, job);
+        self.run_by(job, start, rolling)
+    }
+}
+
+impl Uring {
+    /// Does the job with a lane that is driven so.
+    pub(crate) fn run_by(
+        &self,
+        job: &Arc<Job>,
+        start: Start,
+        drive: &Drive<'_>,
+    ) -> Result<Tally, Failure> {
         let mut ring = self.open(job)?;
         let before = ring.local.stats();
         let window = start.ready()?;
         let lane = Lane::new(job, window, 0, 1);
         let lane = if self.switches.has(Switch::Unverified) { lane.unverified() } else { lane };
         let mut queue = RingQueue { job, ring: &mut ring };
-        let tally = rolling::drive(&mut queue, &window, lane, job)?;
+        let tally = drive(&mut queue, &window, lane, job)?;
         let after = ring.local.stats();
         let fallbacks = after.fallback_operations - before.fallback_operations;
         Ok(Tally {
@@ -265,7 +283,8 @@ struct Ring {
     lacks: Option<String>,
 }
 
-struct RingQueue<'a> {
+/// A ring with what is read through it.
+pub(crate) struct RingQueue<'a> {
     job: &'a Job,
     ring: &'a mut Ring,
 }
@@ -305,6 +324,14 @@ impl rolling::Queue for RingQueue<'_> {
         let taken = take(slot, &buffer.as_slice()[..read]);
         self.ring.buffers[slot] = Some(buffer);
         taken
+    }
+}
+
+impl rolling::TimedQueue for RingQueue<'_> {
+    fn submit_and_wait_for(&mut self, timeout: Duration) -> Result<(), Failure> {
+        let waited = self.ring.local.submit_and_wait_timeout(1, timeout);
+        waited.map_err(|error| Failure::Io(error.to_string()))?;
+        Ok(())
     }
 }
 

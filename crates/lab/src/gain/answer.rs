@@ -78,7 +78,7 @@ struct Seen<'a> {
     gain: &'a Gain,
 }
 
-/// An answer for each workload that has starting points, in the order measured.
+/// An answer for each workload that has starting points, in the order measured, and what else was found.
 pub fn answers(sections: &[Section]) -> Vec<Answer> {
     let mut names: Vec<&str> = Vec::new();
     for section in sections.iter().filter(|section| !section.gains.is_empty()) {
@@ -86,7 +86,24 @@ pub fn answers(sections: &[Section]) -> Vec<Answer> {
             names.push(section.facts.name);
         }
     }
-    names.into_iter().map(|name| answer(name, sections)).collect()
+    let gains = names.into_iter().map(|name| answer(name, sections));
+    gains.chain(findings(sections)).collect()
+}
+
+/// What sections show beside gains.
+fn findings(sections: &[Section]) -> impl Iterator<Item = Answer> {
+    sections.iter().enumerate().flat_map(|(index, section)| {
+        section.findings.iter().map(move |(finding, text)| Answer {
+            workload: section.facts.name.to_owned(),
+            finding: *finding,
+            today: String::new(),
+            place: section.short.clone(),
+            effect: text.clone(),
+            advice: String::new(),
+            loss: None,
+            section: Some(index),
+        })
+    })
 }
 
 fn answer(name: &str, sections: &[Section]) -> Answer {

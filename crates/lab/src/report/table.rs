@@ -56,6 +56,9 @@ pub fn text(section: &Section, percentiles: &[Percentile], seed: u64) -> String 
     for advice in &section.advice {
         let _ = writeln!(text, "  advice: {advice}");
     }
+    for (_, finding) in &section.findings {
+        let _ = writeln!(text, "  {finding}");
+    }
     text
 }
 

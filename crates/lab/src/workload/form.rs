@@ -5,6 +5,7 @@
 
 use std::{
     fmt,
+    path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -74,6 +75,11 @@ pub trait Workload: fmt::Debug {
     /// What a sample is, if it is not measured for a time.
     fn sample_text(&self) -> Option<&'static str> {
         None
+    }
+
+    /// The directories of its test files, if `--dir` is a list of them.
+    fn directories(&self) -> &[PathBuf] {
+        &[]
     }
 
     /// Why it cannot run here at all, if so.

@@ -379,6 +379,27 @@ fn unfit(group: &Group, files: &[DataFile]) -> Result<Option<String>, LabError> 
     }
 }
 
+/// Looks whether blocks of a file can be read past the page cache.
+///
+/// # Errors
+///
+/// Why not.
+pub(super) fn check_direct(file: &DataFile, blocks_bytes: &[usize]) -> Result<(), LabError> {
+    let directory = file.path.parent().unwrap_or(&file.path).display().to_string();
+    let found = metadata(file)?;
+    if found.refuses_direct() {
+        let text = format!("{directory}: the file system has no O_DIRECT; point --dir to another");
+        return Err(LabError::Failed(text));
+    }
+    let needed = found.direct_alignment().map_or(1, |needed| u64::from(needed.offset));
+    let odd = blocks_bytes.iter().find(|&&block| !(block as u64).is_multiple_of(needed));
+    odd.map_or(Ok(()), |block| {
+        let text =
+            format!("--block {block}: direct reads in {directory} take a multiple of {needed}");
+        Err(LabError::Usage(text))
+    })
+}
+
 /// Who typed a block is to type another; one of a sweep is not measurable here.
 fn cannot(group: &Group, text: String) -> Result<Option<String>, LabError> {
     match group.is_swept {

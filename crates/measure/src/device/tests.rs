@@ -174,3 +174,42 @@ fn this_machine_answers() {
         assert!(counters.known().is_some(), "{counters:?}");
     }
 }
+
+#[test]
+fn a_disk_has_the_node_and_the_interrupts_of_its_bus_device() {
+    let (_directory, sources) = tree(ROOT);
+    nvme(&sources);
+    let bus = sources.sys.join("devices/pci0");
+    write(bus.join("numa_node"), "1\n");
+    for number in ["24", "25"] {
+        write(bus.join("msi_irqs").join(number), "msix\n");
+    }
+    let interrupts = "            CPU0       CPU2       CPU9\n\
+         \x20  4:          7          7          7   IO-APIC   4-edge      ttyS0\n\
+         \x20 24:          0          0       1234   PCI-MSIX-0000:00:03.0   0-edge  nvme0q0\n\
+         \x20 25:          5          0          0   PCI-MSIX-0000:00:03.0   1-edge  nvme0q1\n\
+         \x20LOC:          9          9          9   Local timer interrupts\n";
+    write(sources.proc.join("interrupts"), interrupts);
+    // That of a partition is that of its disk.
+    for number in ["259:0", "259:1"] {
+        let placement = Placement::of(&sources, number);
+        assert_eq!(placement.node, Fact::Known(1));
+        assert_eq!(placement.interrupt_cpus, Fact::Known(vec![0, 9]));
+    }
+    write(bus.join("numa_node"), "-1\n");
+    let node = Placement::of(&sources, "259:0").node;
+    assert_eq!(node.reason(), Some("the firmware names no node"));
+}
+
+#[test]
+fn a_device_without_a_bus_has_no_place() {
+    let (_directory, sources) = tree(ROOT);
+    write(sources.sys.join("devices/virtual/block/loop0/dev"), "7:0\n");
+    link(&sources, "7:0", "virtual/block/loop0");
+    let placement = Placement::of(&sources, "7:0");
+    let reason = placement.node.reason().unwrap();
+    assert_eq!(reason, "loop0: no device that it belongs to has numa_node");
+    assert!(placement.interrupt_cpus.reason().unwrap().ends_with("has msi_irqs"));
+    let missing = Placement::of(&sources, "8:0");
+    assert!(missing.node.reason().unwrap().ends_with("dev/block/8:0: no such file or directory"));
+}

@@ -1,5 +1,6 @@
 //! Which charts a section has: throughput over depth, and over block sizes where it was measured
-//! with several; the distribution of latencies; CPU time by whose it is.
+//! with several; with offered load the 99th percentile over that; the distribution of latencies; CPU
+//! time by whose it is.
 
 use maud::{Markup, PreEscaped, html};
 use ringwise_measure::{
@@ -7,12 +8,15 @@ use ringwise_measure::{
     statistics::Ratio,
 };
 
-use crate::report::{
-    chart::{Bar, Bars, Lines, Point, Series},
-    figures,
-    page::topic::Colors,
-    saved::{Saved, SavedRow},
-    table::grouped,
+use crate::{
+    report::{
+        chart::{Bar, Bars, Lines, Point, Series},
+        figures,
+        page::topic::Colors,
+        saved::{Saved, SavedRow},
+        table::grouped,
+    },
+    workload::scale::{OFFERED, SAMPLE_P99},
 };
 
 /// Depths with a chart of latencies: the least, the most, and one between them.
@@ -56,6 +60,7 @@ pub fn of(run: &Saved, section: usize, colors: &Colors) -> Vec<Markup> {
         1 => single(&rows, colors),
         _ => over_depths(&rows, &depths, noun, colors),
     });
+    drawn.extend((noun == OFFERED).then(|| over_load(&rows, &depths, colors)).flatten());
     drawn.extend(over_blocks(run, section, colors));
     for depth in some_of(&depths) {
         drawn.extend(latencies(&rows, depth, noun, colors));
@@ -153,6 +158,21 @@ fn over_depths(rows: &[&SavedRow], depths: &[u64], noun: &str, colors: &Colors) 
         is_log: false,
         is_time: false,
         series: series(rows, colors, |row| row.depth, rate),
+    };
+    lines(&chart)
+}
+
+/// Where the line turns upwards is the knee.
+fn over_load(rows: &[&SavedRow], depths: &[u64], colors: &Colors) -> Option<Markup> {
+    let p99 = |row: &SavedRow, x| point(x, row.others.get(SAMPLE_P99)?.as_f64(), None);
+    let chart = Lines {
+        title: "p99 from the intended start, the median over samples, by offered load".to_owned(),
+        x_name: OFFERED.to_owned(),
+        x_ticks: ticks(depths, |rate| throughput(rate as f64)),
+        format: latency_text,
+        is_log: true,
+        is_time: true,
+        series: series(rows, colors, |row| row.depth, p99),
     };
     lines(&chart)
 }
