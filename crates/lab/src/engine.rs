@@ -27,8 +27,8 @@ use ringwise_measure::{Latency, cpu::CpuSplit};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    job::{Failure, Job, Start, Until, Window},
-    lane::Counts,
+    sampling::job::{Failure, Job, Start, Until, Window},
+    sampling::lane::Counts,
 };
 
 /// What direct reads want of an address; enough for every block device there is.

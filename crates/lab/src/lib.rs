@@ -22,39 +22,16 @@
 // The comparison engines `aio`, `mmap` and the bare ring opt in, each with its contract.
 #![deny(unsafe_code)]
 
-mod accesses;
 pub mod args;
+pub mod checks;
 pub mod dataset;
 pub mod engine;
 pub mod error;
-mod explain;
-pub mod gain;
-pub mod gates;
-pub mod heat;
-pub mod interrupt;
-pub mod job;
-pub mod lane;
-mod memory_group;
-mod needs;
-pub mod offline;
-mod output;
 pub mod plan;
-pub mod progress;
-mod record;
-mod recording;
-mod replay;
-pub mod report;
-pub mod resumed;
-pub mod row;
-mod run;
-pub mod sample;
-pub mod schedule;
-pub mod section;
-pub mod self_check;
-mod suite;
-pub mod suspicions;
-mod traced;
-pub mod verdict;
+mod program;
+pub mod results;
+pub mod sampling;
+pub mod session;
 pub mod workload;
 
 #[cfg(test)]
@@ -64,9 +41,9 @@ use std::io::Write;
 
 use crate::{
     args::Action,
-    resumed::Resumed,
-    run::Run,
-    suite::Suite,
+    results::resumed::Resumed,
+    session::run::Run,
+    session::suite::Suite,
     workload::{echo, http},
 };
 pub use crate::{args::Args, error::LabError};
@@ -78,12 +55,12 @@ pub use crate::{args::Args, error::LabError};
 /// [`LabError`], one line, with the exit status that belongs to it.
 pub fn run(args: Args, out: &mut dyn Write) -> Result<(), LabError> {
     match args.action {
-        Some(Action::Record(args)) => return recording::run(args),
-        Some(Action::RecordTracee(args)) => return recording::become_tracee(&args),
-        Some(Action::Explain(args)) => return explain::run(&args, out),
-        Some(Action::Replay(args)) => return replay::run(&args, out),
-        Some(Action::Report(args)) => return offline::report(&args, out),
-        Some(Action::Compare(args)) => return offline::compare_results(&args, out),
+        Some(Action::Record(args)) => return program::recording::run(args),
+        Some(Action::RecordTracee(args)) => return program::recording::become_tracee(&args),
+        Some(Action::Explain(args)) => return program::explain::run(&args, out),
+        Some(Action::Replay(args)) => return program::replay::run(&args, out),
+        Some(Action::Report(args)) => return results::offline::report(&args, out),
+        Some(Action::Compare(args)) => return results::offline::compare_results(&args, out),
         None => {}
     }
     if let Some(name) = &args.child_server {

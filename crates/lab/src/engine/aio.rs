@@ -15,8 +15,8 @@ use ringwise::AlignedBuf;
 use super::{Engine, Tally, buffer, rolling};
 use crate::{
     error::plain,
-    job::{Failure, Job, Request, Start},
-    lane::Lane,
+    sampling::job::{Failure, Job, Request, Start},
+    sampling::lane::Lane,
 };
 
 /// `struct iocb` of include/uapi/linux/aio_abi.h.

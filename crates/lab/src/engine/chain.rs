@@ -22,8 +22,8 @@ use super::{Engine, Tally, buffer, threads::in_threads};
 use crate::{
     dataset::block::{Mismatch, Stamp},
     error::plain,
-    job::{Cache, Failure, Job, Request, Start},
-    lane::Lane,
+    sampling::job::{Cache, Failure, Job, Request, Start},
+    sampling::lane::Lane,
 };
 
 /// What makes a page durable.
@@ -164,8 +164,8 @@ mod tests {
             DataFile,
             block::{BLOCK_BYTES, verify},
         },
-        job::Pattern,
-        lane::Record,
+        sampling::job::Pattern,
+        sampling::lane::Record,
     };
 
     #[test]

@@ -17,8 +17,8 @@ use super::{Engine, Tally, unavailable};
 use crate::{
     dataset::DataFile,
     error::plain,
-    job::{Failure, Job, Start, StartControl, Until, Window},
-    lane::Record,
+    sampling::job::{Failure, Job, Start, StartControl, Until, Window},
+    sampling::lane::Record,
 };
 
 /// Keeps the orders of threads apart: 2^64 divided by the golden ratio, as splitmix64 counts.
@@ -169,9 +169,9 @@ mod tests {
     use super::*;
     use crate::{
         engine::null::Null,
-        job::{Cache, Extent, Timing},
-        lane::{Counts, Lane},
-        sample::{self, Instruments},
+        sampling::job::{Cache, Extent, Timing},
+        sampling::lane::{Counts, Lane},
+        sampling::sample::{self, Instruments},
         testing::{self, Mock},
     };
 

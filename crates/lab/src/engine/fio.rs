@@ -22,8 +22,8 @@ use serde::Deserialize;
 use super::{Engine, Tally};
 use crate::{
     error::plain,
-    job::{Cache, Extent, Failure, Job, Pattern, Start, Timing},
-    lane::Counts,
+    sampling::job::{Cache, Extent, Failure, Job, Pattern, Start, Timing},
+    sampling::lane::Counts,
 };
 
 /// The engine.
@@ -165,7 +165,7 @@ fn parse(text: &str) -> Result<Tally, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{dataset::DataFile, lane::Record};
+    use crate::{dataset::DataFile, sampling::lane::Record};
 
     #[test]
     fn a_report_is_read() {

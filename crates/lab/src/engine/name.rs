@@ -13,7 +13,7 @@ use super::{
     tokio::Tokio,
     uring::{Switch, Switches, Uring},
 };
-use crate::job::Timing;
+use crate::sampling::job::Timing;
 
 /// An engine as it is named on the command line and in results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

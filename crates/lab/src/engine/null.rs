@@ -11,8 +11,8 @@ use crate::{
         DataFile,
         block::{BLOCK_BYTES, Stamp},
     },
-    job::{Failure, Job, Request, Start},
-    lane::Lane,
+    sampling::job::{Failure, Job, Request, Start},
+    sampling::lane::Lane,
 };
 
 /// The engine, with the memory that stands for the file.

@@ -20,8 +20,8 @@ use super::{
     uring::Uring,
 };
 use crate::{
-    job::{Failure, Job, Request, Start, Until, Window},
-    lane::Lane,
+    sampling::job::{Failure, Job, Request, Start, Until, Window},
+    sampling::lane::Lane,
 };
 
 /// Reads that came in the measured time.
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
     use crate::{
         dataset::DataFile,
-        job::{Extent, Timing},
+        sampling::job::{Extent, Timing},
         testing,
     };
 
@@ -377,7 +377,7 @@ mod tests {
     fn on_file(run: impl FnOnce(&Arc<Job>)) {
         use crate::{
             dataset::{Directory, Layout, Size},
-            job::Cache,
+            sampling::job::Cache,
         };
         let parent = testing::directory();
         let directory = Directory::open(parent.path(), false).unwrap();
@@ -420,7 +420,7 @@ mod tests {
     /// However much a ring has in flight, a thread that blocks has one.
     #[test]
     fn a_thread_that_blocks_reads_one_after_the_other() {
-        use crate::sample::{self, Instruments};
+        use crate::sampling::sample::{self, Instruments};
         let sources = ringwise_measure::Sources::below("/nonexistent");
         let instruments = Instruments { sources, device_number: None, idle: None };
         let timing = Timing { warm_up: Duration::ZERO, extent: Extent::Operations(500) };

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use super::Tally;
 use crate::{
-    job::{Cache, Failure, Job, Request, Window},
-    lane::Lane,
+    sampling::job::{Cache, Failure, Job, Request, Window},
+    sampling::lane::Lane,
 };
 
 /// Takes a completion: the slot, and what the read brought.

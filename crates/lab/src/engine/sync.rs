@@ -4,8 +4,8 @@ use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
 use super::{Engine, Tally, buffer};
 use crate::{
-    job::{Failure, Job, Start},
-    lane::Lane,
+    sampling::job::{Failure, Job, Start},
+    sampling::lane::Lane,
 };
 
 /// The engine. It has no depth but 1.

@@ -9,8 +9,8 @@ use ringwise::{
 
 use super::{Engine, Tally, beside_the_ring, buffer, rolling, unavailable};
 use crate::{
-    job::{Cache, Failure, Job, Request, Start, Window},
-    lane::Lane,
+    sampling::job::{Cache, Failure, Job, Request, Start, Window},
+    sampling::lane::Lane,
 };
 
 /// How long the kernel's submission thread spins without work before it sleeps.

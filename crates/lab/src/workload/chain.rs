@@ -20,19 +20,19 @@ use super::{
     read::page_cache,
 };
 use crate::{
+    checks::gates,
     dataset::{DataFile, Layout},
     engine::{
         Engine,
         chain::{BlockingChain, Flow, RingChain, SyncKind},
     },
     error::LabError,
-    gates,
-    job::{Cache, Job, Profile},
     plan::Defaults,
-    row::{Row, RowKind},
-    schedule::Schedule,
-    section::{Place, Section},
-    verdict::{self, Detour},
+    results::row::{Row, RowKind},
+    results::section::{Place, Section},
+    results::verdict::{self, Detour},
+    sampling::job::{Cache, Job, Profile},
+    sampling::schedule::Schedule,
 };
 
 /// What the rest of the lab knows of this workload.

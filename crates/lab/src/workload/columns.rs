@@ -4,7 +4,7 @@
 
 use ringwise_measure::quantity::latency_text;
 
-use crate::row::Row;
+use crate::results::row::Row;
 
 /// A column. If no row has a cell, the column is left out.
 #[derive(Clone, Copy, Debug)]

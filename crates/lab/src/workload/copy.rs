@@ -36,16 +36,16 @@ use super::{
     form::{Context, Entry, Keep, Outcome, Workload, with_control},
 };
 use crate::{
+    checks::gates,
     engine::{Engine, ProgramTimes, Tally},
     error::{LabError, plain},
-    gates,
-    job::{Cache, Extent, Failure, Job, Start, Timing},
-    lane::Counts,
     plan::Defaults,
-    row::{Row, RowKind},
-    schedule::Schedule,
-    section::{Place, Section},
-    verdict,
+    results::row::{Row, RowKind},
+    results::section::{Place, Section},
+    results::verdict,
+    sampling::job::{Cache, Extent, Failure, Job, Start, Timing},
+    sampling::lane::Counts,
+    sampling::schedule::Schedule,
 };
 
 /// What the rest of the lab knows of this workload.

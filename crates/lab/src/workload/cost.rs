@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::form::{COUNTING, SAMPLE_OVERHEAD};
-use crate::job::{Extent, Timing};
+use crate::sampling::job::{Extent, Timing};
 
 /// What a device takes of test files, a second.
 const WRITTEN_BYTES_PER_S: f64 = 200e6;

@@ -36,12 +36,12 @@ use super::{
 use crate::{
     engine::{Engine, Tally},
     error::LabError,
-    job::{Extent, Failure, Job, Start, Timing},
-    lane::Counts,
     plan::{Defaults, rate::offered_text},
-    row::{Row, RowKind},
-    sample::{Counted, KernelShares},
-    section::Section,
+    results::row::{Row, RowKind},
+    results::section::Section,
+    sampling::job::{Extent, Failure, Job, Start, Timing},
+    sampling::lane::Counts,
+    sampling::sample::{Counted, KernelShares},
 };
 
 /// What the rest of the lab knows of this workload.

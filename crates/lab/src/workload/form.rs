@@ -13,18 +13,18 @@ use std::{
 use super::{cost::Samples, facts::Facts};
 use crate::{
     args::Args,
+    checks::self_check,
     dataset::Directory,
     error::LabError,
-    job::{Cache, Extent, Job, Pattern, Timing},
-    lane::Record,
     plan::{Defaults, ExtentChoice, Plan, typed::Typed},
-    progress::Progress,
-    resumed::Resumed,
-    row::{Row, RowKind},
-    sample::Instruments,
-    schedule::{Schedule, Spare},
-    section::Section,
-    self_check,
+    results::resumed::Resumed,
+    results::row::{Row, RowKind},
+    results::section::Section,
+    sampling::job::{Cache, Extent, Job, Pattern, Timing},
+    sampling::lane::Record,
+    sampling::sample::Instruments,
+    sampling::schedule::{Schedule, Spare},
+    session::progress::Progress,
 };
 
 /// A workload as the command line knows it.
@@ -279,7 +279,7 @@ mod tests {
         });
         let timing = Timing { warm_up: Duration::ZERO, extent: Extent::Operations(1) };
         let job = Arc::new(crate::testing::job());
-        let sample = crate::sample::take(&engine, &job, timing, &instruments).unwrap();
+        let sample = crate::sampling::sample::take(&engine, &job, timing, &instruments).unwrap();
         assert_eq!(sample.kswapd_pages, Some(1000));
         let mut row = row("sync", RowKind::Rival, 1, Figures::DIRECT);
         remark(&mut row);

@@ -47,12 +47,12 @@ use super::{
 use crate::{
     engine::{Engine, Tally},
     error::LabError,
-    job::{Cache, Failure, Job, Start, Timing, Until, Window},
     plan::Defaults,
-    row::{Row, RowKind},
-    sample::{Counted, KernelShares},
-    section::Section,
-    verdict,
+    results::row::{Row, RowKind},
+    results::section::Section,
+    results::verdict,
+    sampling::job::{Cache, Failure, Job, Start, Timing, Until, Window},
+    sampling::sample::{Counted, KernelShares},
 };
 
 /// What the rest of the lab knows of this workload.

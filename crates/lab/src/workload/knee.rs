@@ -4,7 +4,7 @@
 //! are ten in each decade, so that most runs on a machine have the same, and can be compared.
 
 use super::columns::grouped;
-use crate::row::{Row, RowKind};
+use crate::results::row::{Row, RowKind};
 
 /// The rate as a share of the slowest compared server's in the closed loop. A request that a timer begins costs
 /// `ringwise_load` more than one that an answer begins: at 0.6 of a closed loop in which it was at its limit (80 000 of

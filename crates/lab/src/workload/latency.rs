@@ -17,9 +17,9 @@ use super::{
 use crate::{
     args::Args,
     error::LabError,
-    job::Profile,
     plan::{Defaults, typed::unknown},
-    verdict::{self, Figure},
+    results::verdict::{self, Figure},
+    sampling::job::Profile,
 };
 
 /// What the rest of the lab knows of this workload.
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::{
         engine::name::EngineName,
-        job::{Cache, Pattern},
+        sampling::job::{Cache, Pattern},
     };
 
     #[test]

@@ -45,12 +45,12 @@ use crate::{
     args::Args,
     engine::{Engine, Tally},
     error::LabError,
-    job::{Extent, Failure, Job, Start, Timing},
-    lane::Counts,
     plan::{Defaults, ExtentChoice},
-    row::{Row, RowKind},
-    sample::{Counted, KernelShares},
-    section::Section,
+    results::row::{Row, RowKind},
+    results::section::Section,
+    sampling::job::{Extent, Failure, Job, Start, Timing},
+    sampling::lane::Counts,
+    sampling::sample::{Counted, KernelShares},
 };
 
 /// What the rest of the lab knows of this workload.

@@ -22,12 +22,12 @@ use super::{
 use crate::{
     engine::{Engine, Tally, bare_ring::BareRing, beside_the_ring, uring::ENTRIES_MIN},
     error::{LabError, plain},
-    job::{Failure, Job, Start, Until, Window},
-    lane::{Counts, SLICES},
     plan::{Defaults, scale::Scale},
-    row::{Row, RowKind},
-    section::Section,
-    verdict::{self, Figure, Finding, Verdict, interval_text},
+    results::row::{Row, RowKind},
+    results::section::Section,
+    results::verdict::{self, Figure, Finding, Verdict, interval_text},
+    sampling::job::{Failure, Job, Start, Until, Window},
+    sampling::lane::{Counts, SLICES},
 };
 
 /// What the rest of the lab knows of this workload.

@@ -30,12 +30,12 @@ use super::{
 use crate::{
     dataset::{DataFile, Layout},
     error::LabError,
-    job::{Cache, Job, Pattern, Profile, Timing},
     plan::Defaults,
-    row::{Row, RowKind},
-    schedule::Schedule,
-    section::{Place, Section},
-    verdict::{self, Detour},
+    results::row::{Row, RowKind},
+    results::section::{Place, Section},
+    results::verdict::{self, Detour},
+    sampling::job::{Cache, Job, Pattern, Profile, Timing},
+    sampling::schedule::Schedule,
 };
 
 /// What the rest of the lab knows of this workload.

@@ -33,16 +33,16 @@ use super::{
     form::{COUNTING, Context, Entry, Keep, Outcome, Workload},
 };
 use crate::{
+    checks::gates,
+    checks::suspicions,
     dataset::{DataFile, Layout, block::BLOCK_BYTES},
     error::LabError,
-    gates,
-    job::{Cache, Job, Profile, Timing},
     plan::{Defaults, Plan},
-    row::Row,
-    schedule::Schedule,
-    section::{Place, Section},
-    suspicions,
-    verdict::{self, Detour},
+    results::row::Row,
+    results::section::{Place, Section},
+    results::verdict::{self, Detour},
+    sampling::job::{Cache, Job, Profile, Timing},
+    sampling::schedule::Schedule,
 };
 
 /// What the rest of the lab knows of this workload.
@@ -439,7 +439,7 @@ pub fn storage_note(storage: &Storage) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{args::Args, suite::Suite};
+    use crate::{args::Args, session::suite::Suite};
 
     #[test]
     fn a_suite_records_the_direct_reads_of_which_most_are_in_flight() {

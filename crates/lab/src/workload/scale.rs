@@ -38,12 +38,12 @@ use super::{
     read::{self, page_cache},
 };
 use crate::{
+    checks::gates,
     dataset::{Directory, Layout},
     error::LabError,
-    gates,
-    job::{Cache, Profile},
     plan::Defaults,
-    sample::Instruments,
+    sampling::job::{Cache, Profile},
+    sampling::sample::Instruments,
 };
 
 /// Its line in the table.

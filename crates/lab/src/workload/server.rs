@@ -19,7 +19,7 @@ use ringwise_measure::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{engine::ForeignSplit, error::plain, job::Failure};
+use crate::{engine::ForeignSplit, error::plain, sampling::job::Failure};
 
 /// How long a server may take to say where it listens.
 const START_TIME: Duration = Duration::from_secs(10);

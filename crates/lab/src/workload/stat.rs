@@ -24,11 +24,11 @@ use crate::{
     dataset::DataFile,
     engine::Engine,
     error::LabError,
-    job::{Job, Pattern, Timing},
     plan::Defaults,
-    row::{Row, RowKind},
-    section::Section,
-    verdict::{self, Detour},
+    results::row::{Row, RowKind},
+    results::section::Section,
+    results::verdict::{self, Detour},
+    sampling::job::{Job, Pattern, Timing},
 };
 
 /// What the rest of the lab knows of this workload.

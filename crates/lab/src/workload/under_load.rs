@@ -14,12 +14,12 @@ use crate::{
     dataset::DataFile,
     engine::Engine,
     error::LabError,
-    job::{Failure, Job},
-    row::{Row, RowKind},
-    sample::Counted,
-    schedule::Schedule,
-    section::Section,
-    verdict,
+    results::row::{Row, RowKind},
+    results::section::Section,
+    results::verdict,
+    sampling::job::{Failure, Job},
+    sampling::sample::Counted,
+    sampling::schedule::Schedule,
 };
 
 /// A server that can be put under load, as the lab's engines can be put to work.

@@ -7,11 +7,11 @@ use crate::{
     dataset::block::BLOCK_BYTES,
     engine::chain::SyncKind,
     error::LabError,
-    job::{Cache, Pattern, Profile},
     plan::{
         scale::Scale,
         typed::{Typed, list, unknown, usage},
     },
+    sampling::job::{Cache, Pattern, Profile},
     workload::read::{
         group::Group,
         plan::{buffers_fit, profiles},

@@ -6,9 +6,9 @@ use serde::Serialize;
 use crate::{
     args::Args,
     error::LabError,
-    job::Cache,
     plan::typed::{list, number, unknown, usage},
-    row::RowKind,
+    results::row::RowKind,
+    sampling::job::Cache,
 };
 
 /// What `copy` compares.

@@ -13,7 +13,7 @@ use ringwise::Descriptor;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use super::plan::{CopyProgram, DataSet};
-use crate::{error::LabError, job::Cache};
+use crate::{error::LabError, sampling::job::Cache};
 
 const PIECE_BYTES: usize = 1 << 20;
 

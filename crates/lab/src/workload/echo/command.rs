@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::plan::{EchoServer, Spin};
 use crate::{
-    job::Failure,
+    sampling::job::Failure,
     workload::server::{Announced, Server, own},
 };
 

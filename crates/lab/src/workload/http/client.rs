@@ -26,8 +26,8 @@ use tokio::{
 use crate::{
     engine::{Tally, unavailable},
     error::plain,
-    job::{Failure, Job, Until, Window},
-    lane::{Counts, Lane},
+    sampling::job::{Failure, Job, Until, Window},
+    sampling::lane::{Counts, Lane},
 };
 
 /// How long a server may take to accept all connections, and after the measured time for its last answers.
@@ -249,7 +249,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        job::{Cache, Extent, Pattern, Timing},
+        sampling::job::{Cache, Extent, Pattern, Timing},
         testing,
         workload::http::site::Site,
     };

@@ -8,7 +8,7 @@ use crate::{
     args::Args,
     error::LabError,
     plan::typed::{connections, length, list, unknown, usage},
-    row::RowKind,
+    results::row::RowKind,
 };
 
 /// The most connections at a time. A server has as many sockets and as many open files, and most systems

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::plain,
-    job::Failure,
+    sampling::job::Failure,
     workload::server::{Announced, Processors, Server, own},
 };
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::{
     dataset::DataFile,
-    job::{Job, Request},
+    sampling::job::{Job, Request},
 };
 
 /// Ranges of a request.

@@ -8,11 +8,11 @@ use super::geometry::{RANGES, object_bytes_min};
 use crate::{
     dataset::Size,
     error::LabError,
-    job::Cache,
     plan::{
         scale::Scale,
         typed::{COUNT_MAX, Typed, number, unknown, usage},
     },
+    sampling::job::Cache,
     workload::read::plan::blocks,
 };
 

@@ -8,8 +8,8 @@
 use ringwise_measure::statistics::Ratio;
 
 use crate::{
-    row::{Row, RowKind, SampleFigures},
-    verdict::UNVERIFIED,
+    results::row::{Row, RowKind, SampleFigures},
+    results::verdict::UNVERIFIED,
 };
 
 /// By how much two programs may differ that measure the same.

@@ -6,12 +6,12 @@ use ringwise_measure::quantity::{bytes_text, size_text};
 
 use super::{group::Group, page_cache};
 use crate::{
+    checks::gates::{self, Bound},
     dataset::DataFile,
     error::LabError,
-    gates::{self, Bound},
-    job::{Cache, Job},
-    memory_group::MemoryGroup,
-    sample::Sample,
+    sampling::job::{Cache, Job},
+    sampling::memory_group::MemoryGroup,
+    sampling::sample::Sample,
     workload::form::Context,
 };
 

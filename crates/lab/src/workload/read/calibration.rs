@@ -11,10 +11,10 @@ use crate::{
     dataset::block::BLOCK_BYTES,
     engine::null::Null,
     error::LabError,
-    job::{Cache, Extent, Job, Timing},
-    row::RowKind,
-    sample,
-    section::Section,
+    results::row::RowKind,
+    results::section::Section,
+    sampling::job::{Cache, Extent, Job, Timing},
+    sampling::sample,
     workload::form::Context,
 };
 

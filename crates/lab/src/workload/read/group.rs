@@ -3,7 +3,7 @@
 use crate::{
     dataset::Size,
     engine::{name::EngineName, uring::Switch},
-    job::{Cache, Pattern, Profile},
+    sampling::job::{Cache, Pattern, Profile},
 };
 
 /// Engines that are compared with each other in one interleaved run.

@@ -2,9 +2,9 @@
 
 use super::group::Group;
 use crate::{
-    job::Profile,
-    section::Section,
-    verdict::{BLOCK, BreakEven, Verdict},
+    results::section::Section,
+    results::verdict::{BLOCK, BreakEven, Verdict},
+    sampling::job::Profile,
 };
 
 /// The verdicts of sections that differ only in the block. The last of them gets the advice from
@@ -34,7 +34,7 @@ impl OverBlocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{args::Args, testing::read_groups, verdict::Finding};
+    use crate::{args::Args, results::verdict::Finding, testing::read_groups};
 
     fn verdict(depth: usize, verdict: Finding) -> Verdict {
         let reason = String::new();

@@ -5,10 +5,10 @@ use std::{fs::File, io::Read, slice};
 use ringwise::Descriptor;
 
 use crate::{
+    checks::gates,
     dataset::DataFile,
     error::LabError,
-    gates,
-    job::{Cache, Job},
+    sampling::job::{Cache, Job},
 };
 
 /// Brings the page cache into the job's state. Returns the reason why samples would be excluded, if there is one.

@@ -17,11 +17,11 @@ use crate::{
         uring::{Switch, Switches},
     },
     error::LabError,
-    job::{Cache, Pattern, Profile},
     plan::{
         scale::Scale,
         typed::{COUNT_MAX, list, number, unknown, usage},
     },
+    sampling::job::{Cache, Pattern, Profile},
 };
 
 /// The most memory for buffers: what one registered pool can hold.

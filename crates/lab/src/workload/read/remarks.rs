@@ -4,9 +4,9 @@ use ringwise_measure::cpu::allowed_cpus;
 
 use super::group::Group;
 use crate::{
+    checks::gates,
     engine::{name::EngineName, uring::Switch},
-    gates,
-    row::{Row, RowKind},
+    results::row::{Row, RowKind},
     workload::form,
 };
 

@@ -3,7 +3,7 @@
 use super::group::Group;
 use crate::{
     engine::{name::EngineName, uring::Switches},
-    row::RowKind,
+    results::row::RowKind,
 };
 
 /// A row to be made.

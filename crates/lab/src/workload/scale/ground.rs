@@ -7,8 +7,8 @@ use ringwise_measure::quantity::size_text;
 use super::shares::Place as Files;
 use crate::{
     dataset::DataFile,
-    job::{Cache, Job, Pattern, Profile},
-    section::Place,
+    results::section::Place,
+    sampling::job::{Cache, Job, Pattern, Profile},
     workload::form::Context,
 };
 

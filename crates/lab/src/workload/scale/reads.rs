@@ -12,12 +12,12 @@ use super::{
     shares::{shares, used},
 };
 use crate::{
+    checks::gates,
     engine::{Engine, crew::Crew, sync::Sync, threads::Threads, uring::Uring},
-    gates,
-    job::Cache,
-    row::{Row, RowKind},
-    section::Section,
-    verdict::{self, Detour},
+    results::row::{Row, RowKind},
+    results::section::Section,
+    results::verdict::{self, Detour},
+    sampling::job::Cache,
     workload::form::{COUNTING, Context, Outcome, remark},
 };
 

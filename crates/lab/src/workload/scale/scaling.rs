@@ -4,9 +4,9 @@
 use ringwise_measure::statistics::{Comparison, MINIMUM_DIFFERENCE, Ratio, compare};
 
 use crate::{
-    gain::Told,
-    row::{Row, RowKind},
-    verdict::{Noise, interval_text, throughput},
+    results::gain::Told,
+    results::row::{Row, RowKind},
+    results::verdict::{Noise, interval_text, throughput},
 };
 
 /// Throughput in units of that with the fewest threads.

@@ -1,0 +1,207 @@
+//! `replay`: the I/O of a recorded program again, by several engines in interleaved blocks.
+//!
+//! A trace becomes a script (`script`): for each recorded thread its steps, with their order and think time. Files of the
+//! same shape are laid out (`place`), and each engine (`engine`, `rings`) makes all steps in each sample, at the recorded
+//! pace or without think time (`pace`). The lab's schedule takes the samples, its gates look at them, and its statistics
+//! compare them. How near the replay is to the program is told first: the I/O time of the recorded engine, divided by
+//! that of the trace.
+//!
+//! It replays no sockets, pipes or copies inside the kernel: they are counted and said.
+
+mod engine;
+mod pace;
+mod place;
+mod ranges;
+mod rings;
+mod script;
+mod told;
+
+use std::{
+    io::Write,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use ringwise_measure::{
+    Sources,
+    device::Storage,
+    quantity::{bytes_text, latency_text, parse_size},
+};
+
+use self::{
+    engine::{Replay, Way},
+    pace::Pace,
+    place::Place,
+    script::{CacheChoice, Script},
+};
+use crate::{
+    args::{ReplayArgs, ReplayCache, ReplayPace},
+    error::LabError,
+    program::traced::Traced,
+    results::report::lines::all_wrapped,
+    results::row::{Row, RowKind},
+    sampling::job::{Cache, Extent, Job, Pattern, Timing},
+    sampling::lane::Record,
+    sampling::sample::Instruments,
+    sampling::schedule::{Schedule, Spare},
+    session::interrupt,
+    session::output::say,
+    session::progress::Progress,
+};
+
+/// Samples of a row in a block.
+const SAMPLES_PER_BLOCK: u32 = 2;
+
+/// Replays a trace, and prints how near it is and what the engines differ by.
+///
+/// # Errors
+///
+/// [`LabError`]: a trace that cannot be read or has nothing to replay, no room for its files, or a failed call.
+pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError> {
+    let bytes_max = parse_size(&args.size_max)
+        .map_err(|error| LabError::Usage(format!("replay: --size-max: {error}")))?;
+    let traced = Traced::read(&args.trace)?;
+    let script = Arc::new(Script::of(&traced, cache_choice(args.cache)));
+    if script.steps() == 0 {
+        let why = script.left_out.words().join(", ");
+        let path = args.trace.display();
+        return Err(LabError::Failed(format!(
+            "replay: {path}: no operation can be replayed: {why}"
+        )));
+    }
+    let interrupt = interrupt::flag()?;
+    let parent = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
+    let pace = match args.pace {
+        ReplayPace::Recorded => Pace::Recorded,
+        ReplayPace::Asap => Pace::Asap,
+    };
+    say(out, &all_wrapped(&introduction(&traced, &script, args).join("\n"), "  "))?;
+    let place = Arc::new(Place::lay(&script, &parent, bytes_max)?);
+    let mut rows = rows(&script, &place, (pace, args.engines.as_deref()))?;
+    measure(args, (&script, &place), (&mut rows, interrupt))?;
+    say(out, &told::text(&script, &rows, pace, args.seed))
+}
+
+/// Takes all samples of the rows.
+fn measure(
+    args: &ReplayArgs,
+    (script, place): (&Script, &Place),
+    (rows, interrupt): (&mut [Row], Arc<AtomicBool>),
+) -> Result<(), LabError> {
+    let sources = Sources::default();
+    let storage = Storage::of(&sources, place.root());
+    let instruments = Instruments {
+        device_number: storage.device.known().map(|device| device.number.clone()),
+        idle: None,
+        sources,
+    };
+    let files: Arc<[_]> = place.data_files().into();
+    let mean_bytes = script.moved_bytes() as usize / script.steps();
+    let job = |row: &Row, order_seed| Job {
+        files: files.clone(),
+        seed: args.seed,
+        block_bytes: mean_bytes.max(1),
+        depth: row.depth,
+        pattern: Pattern::Sequential,
+        // What comes from the device is the trace's to say.
+        cache: Cache::Bounded,
+        order_seed,
+        heatmap: false,
+        interrupt: interrupt.clone(),
+        failed: false.into(),
+        latency: Record::default(),
+    };
+    let extent = Extent::Operations(script.steps() as u64);
+    let schedule = Schedule {
+        blocks: args.repeats as usize,
+        seed: args.seed,
+        timing: Timing { warm_up: Duration::ZERO, extent },
+        instruments: &instruments,
+        job: &job,
+        prepare: &|_| place.prepare().map(|()| None),
+        inspect: &|_, _| Ok(None),
+        spare: &Spare::default(),
+    };
+    let progress = Progress::new();
+    let samples = rows.len() as u64 * u64::from(args.repeats * SAMPLES_PER_BLOCK);
+    progress.expect(samples);
+    progress.begin(samples);
+    let mut tell = |row: &Row| progress.sample(&format!("replay: {}", row.label()), row);
+    let result = schedule.run(rows, &mut tell);
+    progress.clear();
+    result
+}
+
+fn cache_choice(choice: ReplayCache) -> CacheChoice {
+    match choice {
+        ReplayCache::Recorded => CacheChoice::Recorded,
+        ReplayCache::Warm => CacheChoice::Warm,
+        ReplayCache::Cold => CacheChoice::Cold,
+    }
+}
+
+/// The engines that are wanted. What the program did is the rival of the ring, and is there again to show the noise.
+///
+/// # Errors
+///
+/// A name that is no engine, or one that the trace cannot have.
+fn rows(
+    script: &Arc<Script>,
+    place: &Arc<Place>,
+    (pace, wanted): (Pace, Option<&str>),
+) -> Result<Vec<Row>, LabError> {
+    let row = |name: &str, kind, way| {
+        let (script, place) = (script.clone(), place.clone());
+        let runner = Replay { script, place, way, pace };
+        Row::new(name.to_owned(), kind, runner.script.depth.max(1), Box::new(runner))
+    };
+    let mut rows = vec![
+        row(told::RECORDED, RowKind::Rival, Way::Recorded),
+        row(told::RECORDED, RowKind::Control, Way::Recorded),
+        row("uring", RowKind::Subject, Way::Rings),
+    ];
+    if script.threads.len() > 1 {
+        rows.push(row("uring+one-ring", RowKind::Variant, Way::OneRing));
+    }
+    if script.is_asynchronous() {
+        rows.push(row("sync", RowKind::Rival, Way::Calls));
+    }
+    let Some(wanted) = wanted else { return Ok(rows) };
+    let wanted: Vec<&str> = wanted.split(',').map(str::trim).collect();
+    if let Some(other) = wanted.iter().find(|name| rows.iter().all(|row| row.engine != **name)) {
+        let names: Vec<&str> = rows.iter().skip(1).map(|row| &*row.engine).collect();
+        return Err(LabError::Usage(format!(
+            "replay: --engines {other}: this trace can have {}",
+            names.join(", ")
+        )));
+    }
+    rows.retain(|row| row.engine == told::RECORDED || wanted.contains(&&*row.engine));
+    Ok(rows)
+}
+
+/// What is replayed, what is not, and how long it takes.
+fn introduction(traced: &Traced, script: &Script, args: &ReplayArgs) -> Vec<String> {
+    let mut said = Vec::new();
+    said.extend(traced.cut.iter().map(|cut| format!("missing: {cut}")));
+    let left_out = script.left_out.words();
+    if !left_out.is_empty() {
+        said.push(format!("left out: {}", left_out.join(", ")));
+    }
+    if script.has_unknown_sources && args.cache == ReplayCache::Recorded {
+        said.push(
+            "unknown: whether reads came from the page cache; they are replayed from it, unless --cache cold"
+                .to_owned(),
+        );
+    }
+    said.push(format!(
+        "replaying {} operations of {} threads on {} files, {} moved, {} of I/O time in {}",
+        script.steps(),
+        script.threads.len(),
+        script.bodies.len(),
+        bytes_text(script.moved_bytes()),
+        latency_text(script.recorded_ns() as f64),
+        latency_text(script.span_ns as f64)
+    ));
+    said
+}

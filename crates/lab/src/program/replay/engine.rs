@@ -1,0 +1,358 @@
+//! The engines of a replay: each recorded thread again, by syscalls or by rings.
+//!
+//! Every step passes through a lane, like the operations of all engines of the lab, and has to move as many bytes as the
+//! program moved.
+
+use std::{
+    sync::{Arc, atomic::Ordering, mpsc},
+    thread::{self, ScopedJoinHandle},
+};
+
+use ringwise::{AlignedBuf, Descriptor};
+
+use super::{
+    pace::{Pace, wait_until},
+    place::Place,
+    rings,
+    script::{Script, Step, StepKind, is_mostly_asynchronous},
+};
+use crate::{
+    engine::{BUFFER_ALIGNMENT, Engine, Tally, beside_the_ring},
+    sampling::job::{Failure, Job, Start, Window},
+    sampling::lane::{Counts, Lane},
+};
+
+/// The name of the sum of the durations among the figures of a sample.
+pub(crate) const IO_NS: &str = "io_ns";
+
+/// How the threads of a trace are made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Syscalls for threads of syscalls; a ring for each thread that had io_uring or Linux AIO.
+    Recorded,
+    /// Syscalls, one after the other in each thread.
+    Calls,
+    /// A ring for each thread.
+    Rings,
+    /// One ring, driven by one thread, for all of them.
+    OneRing,
+}
+
+/// An engine.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    pub script: Arc<Script>,
+    pub place: Arc<Place>,
+    pub way: Way,
+    pub pace: Pace,
+}
+
+/// What one thread of the replay did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Done {
+    pub counts: Vec<Counts>,
+    pub io_ns: u64,
+    pub system_calls: u64,
+    pub submitted: Option<u64>,
+    pub fallbacks: u64,
+}
+
+/// What all threads of a sample share.
+pub(crate) struct Shared<'a> {
+    pub job: &'a Arc<Job>,
+    pub window: Window,
+    pub files: &'a [Descriptor],
+    pub pace: Pace,
+}
+
+impl Engine for Replay {
+    fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
+        let files = self.place.open().map_err(|error| Failure::Io(format!("replay: {error}")))?;
+        let threads: Vec<&[Step]> = self.script.threads.iter().map(|steps| &steps[..]).collect();
+        let crews: Vec<&[&[Step]]> = match self.way {
+            Way::OneRing => vec![&threads[..]],
+            _ => threads.chunks(1).collect(),
+        };
+        thread::scope(|scope| {
+            let (ready, is_ready) = mpsc::channel();
+            let mut running = Vec::new();
+            let mut windows = Vec::new();
+            for threads in crews {
+                let (window, told) = mpsc::channel();
+                windows.push(window);
+                let crew = Crew {
+                    threads,
+                    is_ring: self.is_ring(threads),
+                    files: &files,
+                    job,
+                    pace: self.pace,
+                };
+                let ready = ready.clone();
+                running.push(scope.spawn(move || crew.run(&ready, &told)));
+            }
+            drop(ready);
+            // If a crew ends before it is ready, its result says why.
+            let are_ready = running.iter().all(|_| is_ready.recv().unwrap_or(false));
+            let window = are_ready.then(|| start.ready()).transpose();
+            if let Ok(Some(window)) = &window {
+                for own in &windows {
+                    // A crew that has ended needs none.
+                    let _ = own.send(*window);
+                }
+            }
+            drop(windows);
+            // All of them end before the first failure is told.
+            let ended: Vec<Result<Done, Failure>> = running.into_iter().map(join).collect();
+            let window = window?;
+            let cause =
+                ended.iter().filter_map(|own| own.as_ref().err()).find(|own| **own != given_up());
+            if let Some(cause) = cause {
+                return Err(cause.clone());
+            }
+            let done = ended.into_iter().collect::<Result<Vec<Done>, Failure>>()?;
+            Ok(tally(job, &window.ok_or_else(given_up)?, done))
+        })
+    }
+}
+
+impl Replay {
+    fn is_ring(&self, threads: &[&[Step]]) -> bool {
+        match self.way {
+            Way::Calls => false,
+            Way::Rings | Way::OneRing => true,
+            Way::Recorded => threads.iter().any(|steps| is_mostly_asynchronous(steps)),
+        }
+    }
+}
+
+fn join(thread: ScopedJoinHandle<'_, Result<Done, Failure>>) -> Result<Done, Failure> {
+    thread.join().unwrap_or_else(|_| Err(Failure::Io("replay: a thread panicked".to_owned())))
+}
+
+fn given_up() -> Failure {
+    Failure::Io("replay: the sample was given up".to_owned())
+}
+
+/// Threads of the recording that one thread of the replay makes.
+struct Crew<'a> {
+    threads: &'a [&'a [Step]],
+    is_ring: bool,
+    files: &'a [Descriptor],
+    job: &'a Arc<Job>,
+    pace: Pace,
+}
+
+impl Crew<'_> {
+    /// Makes the ring if there is one, says so, and makes the steps when the window is told.
+    fn run(
+        &self,
+        ready: &mpsc::Sender<bool>,
+        told: &mpsc::Receiver<Window>,
+    ) -> Result<Done, Failure> {
+        let Crew { threads, files, job, pace, .. } = *self;
+        let ring = self.is_ring.then(|| rings::Prepared::new(threads, files)).transpose();
+        let _ = ready.send(ring.is_ok());
+        let ring = ring?;
+        let window = told.recv().map_err(|_| given_up())?;
+        let shared = Shared { job, window, files, pace };
+        let done = match ring {
+            Some(ring) => ring.run(&shared),
+            None => threads.iter().try_fold(Done::default(), |mut all, steps| {
+                let done = by_calls(steps, &shared)?;
+                all.counts.extend(done.counts);
+                all.io_ns += done.io_ns;
+                all.system_calls += done.system_calls;
+                all.submitted = Some(all.submitted.unwrap_or(0) + done.submitted.unwrap_or(0));
+                Ok(all)
+            }),
+        };
+        if done.is_err() {
+            job.failed.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+}
+
+fn tally(job: &Job, window: &Window, done: Vec<Done>) -> Tally {
+    let io_ns: u64 = done.iter().map(|own| own.io_ns).sum();
+    let fallbacks: u64 = done.iter().map(|own| own.fallbacks).sum();
+    let submitted: Option<u64> = done.iter().map(|own| own.submitted).sum();
+    let system_calls: u64 = done.iter().map(|own| own.system_calls).sum();
+    let tally = Tally::of(job, window, done.into_iter().flat_map(|own| own.counts));
+    Tally {
+        submitted,
+        system_calls: Some(system_calls),
+        lacks: beside_the_ring(fallbacks),
+        figures: [(IO_NS, io_ns as f64)].into(),
+        ..tally
+    }
+}
+
+/// Makes the steps of a thread by syscalls, one after the other.
+fn by_calls(steps: &[Step], shared: &Shared<'_>) -> Result<Done, Failure> {
+    let Shared { job, window, files, pace } = shared;
+    let longest = steps.iter().map(|step| step.length).max().unwrap_or(0);
+    let mut buffer = AlignedBuf::zeroed(longest, BUFFER_ALIGNMENT);
+    buffer.fill(0xa5);
+    let mut lane = Lane::new(job, *window, 0, 1);
+    let (mut io_ns, mut ended_ns, mut calls) = (0, 0, 0);
+    for step in steps {
+        wait_until(pace.due_ns(step, ended_ns), window, job);
+        if job.is_stopped() {
+            break;
+        }
+        let file = &files[step.handle];
+        let began_ns = lane.clock();
+        lane.begin(1, began_ns);
+        let moved = match step.kind {
+            StepKind::Read => rustix::io::pread(file, &mut buffer[..step.length], step.offset),
+            StepKind::Write => rustix::io::pwrite(file, &buffer[..step.length], step.offset),
+            StepKind::Sync => rustix::fs::fsync(file).map(|()| 0),
+            StepKind::DataSync => rustix::fs::fdatasync(file).map(|()| 0),
+        };
+        ended_ns = lane.clock();
+        let moved =
+            moved.map_err(|error| Failure::Io(format!("replay: {}: {error}", words(step))))?;
+        check(step, moved)?;
+        lane.complete_moved(began_ns, ended_ns, moved);
+        io_ns += ended_ns - began_ns;
+        calls += 1;
+    }
+    let counts = vec![lane.into_counts()];
+    Ok(Done { counts, io_ns, system_calls: calls, submitted: Some(calls), fallbacks: 0 })
+}
+
+/// What a step is, for an error.
+pub(crate) fn words(step: &Step) -> String {
+    let what = match step.kind {
+        StepKind::Read => "a read",
+        StepKind::Write => "a write",
+        StepKind::Sync | StepKind::DataSync => return "a sync".to_owned(),
+    };
+    format!("{what} of {} bytes at {}", step.length, step.offset)
+}
+
+/// A step has to move what it moved in the recording.
+pub(crate) fn check(step: &Step, moved: usize) -> Result<(), Failure> {
+    match moved == step.bytes {
+        true => Ok(()),
+        false => Err(Failure::Unavailable(format!(
+            "{} moved {moved} bytes and not {} as in the trace: threads depend on each other, or a file was cut",
+            words(step),
+            step.bytes
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ringwise_measure::Sources;
+    use ringwise_trace::{Interface, Kind, Operation};
+
+    use super::*;
+    use crate::{
+        program::replay::script::CacheChoice,
+        program::traced::tests::{operation, traced},
+        sampling::job::{Cache, Extent, Timing},
+        sampling::sample::{self, Instruments, Sample},
+    };
+
+    /// Replays operations once.
+    fn sample(
+        operations: Vec<Operation>,
+        (way, pace): (Way, Pace),
+        change: impl FnOnce(&mut Script),
+    ) -> Result<Sample, Failure> {
+        let parent = crate::testing::directory();
+        let mut script = Script::of(&traced(operations), CacheChoice::Recorded);
+        change(&mut script);
+        let script = Arc::new(script);
+        let place = Arc::new(Place::lay(&script, parent.path(), 1 << 30).unwrap());
+        place.prepare().unwrap();
+        let timing =
+            Timing { warm_up: Duration::ZERO, extent: Extent::Operations(script.steps() as u64) };
+        let job = Job {
+            files: place.data_files().into(),
+            cache: Cache::Bounded,
+            block_bytes: 4096,
+            ..crate::testing::job()
+        };
+        let instruments =
+            Instruments { sources: Sources::default(), device_number: None, idle: None };
+        let engine = Replay { script, place, way, pace };
+        sample::take(&engine, &Arc::new(job), timing, &instruments)
+    }
+
+    /// Two threads: reads 300 us apart; writes with a sync. One operation is of a ring.
+    fn operations() -> Vec<Operation> {
+        let mut all = Vec::new();
+        for round in 0..10 {
+            let at = (round * 300_000, 1000);
+            all.push(Operation { offset: Some(round * 4096), ..operation(1, Kind::Read, at) });
+            all.push(operation(2, Kind::Write, at));
+        }
+        all.push(operation(2, Kind::DataSync, (3_000_000, 1000)));
+        all.push(Operation {
+            interface: Interface::IoUring,
+            ..operation(1, Kind::Read, (3_000_000, 1000))
+        });
+        all
+    }
+
+    fn has_ring() -> bool {
+        let is_there =
+            ringwise::Local::builder().backend(ringwise::BackendChoice::Uring).build().is_ok();
+        if !is_there {
+            assert!(std::env::var_os("CI").is_none(), "skipped in CI: no ring");
+            println!("skipped: no ring");
+        }
+        is_there
+    }
+
+    #[test]
+    fn every_way_makes_every_step_and_moves_every_byte() {
+        for way in [Way::Recorded, Way::Calls, Way::Rings, Way::OneRing] {
+            if way != Way::Calls && !has_ring() {
+                continue;
+            }
+            let sample = sample(operations(), (way, Pace::Asap), |_| {}).unwrap();
+            let counts = &sample.tally.counts;
+            assert_eq!((counts.operations, counts.completed), (22, 22), "{way:?}");
+            assert_eq!(counts.bytes, 21 * 4096, "{way:?}");
+            assert_eq!(crate::checks::gates::completeness(&sample), None, "{way:?}");
+            let io_ns = sample.tally.figures[IO_NS];
+            assert!(io_ns > 0.0 && io_ns <= 2.0 * sample.tally.elapsed_ns as f64, "{way:?}");
+        }
+    }
+
+    #[test]
+    fn think_time_is_kept_at_the_recorded_pace_only() {
+        let reads = || {
+            let read = |round| operation(1, Kind::Read, (round * 20_000_000, 1000));
+            (0..6_u64).map(read).collect()
+        };
+        for way in [Way::Calls, Way::Rings, Way::OneRing] {
+            if way != Way::Calls && !has_ring() {
+                continue;
+            }
+            let at = |pace| sample(reads(), (way, pace), |_| {}).unwrap().tally.elapsed_ns;
+            assert!(at(Pace::Recorded) >= 5 * 19_999_000, "{way:?}");
+            let least = (0..5).map(|_| at(Pace::Asap)).min().unwrap();
+            assert!(least < 50_000_000, "{way:?}: {least} ns without think time");
+        }
+    }
+
+    #[test]
+    fn other_bytes_than_recorded_are_a_failure() {
+        for way in [Way::Calls, Way::OneRing] {
+            if way != Way::Calls && !has_ring() {
+                continue;
+            }
+            let longer = |script: &mut Script| script.threads[0][3].bytes = 4097;
+            let failure = sample(operations(), (way, Pace::Asap), longer).unwrap_err().to_string();
+            assert!(failure.contains("moved 4096 bytes and not 4097"), "{way:?}: {failure}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Recorded threads on a ring of the library: the steps of one thread, or of several, are in flight together as far as
+//! their order lets them.
+
+use std::{collections::HashMap, time::Duration};
+
+use ringwise::{AlignedBuf, BackendChoice, Buffer, Descriptor, Local, Operation, Target};
+
+use super::{
+    engine::{Done, Shared, check, words},
+    pace::{SPIN_NS, wait_until},
+    script::{Step, StepKind},
+};
+use crate::{
+    engine::{BUFFER_ALIGNMENT, unavailable},
+    sampling::job::Failure,
+    sampling::lane::Lane,
+};
+
+/// More are not in flight in one ring.
+const ENTRIES_MAX: usize = 4096;
+/// Buffers of so many lengths are kept.
+const LENGTHS_MAX: usize = 64;
+/// How long a wait for completions is at most, so that an interrupt is seen.
+const WAIT_MAX: Duration = Duration::from_millis(10);
+
+/// A ring with its files, before the time begins.
+pub(crate) struct Prepared<'a> {
+    local: Local,
+    targets: Vec<Target>,
+    threads: &'a [&'a [Step]],
+    entries: usize,
+}
+
+/// A recorded thread.
+struct Track<'a> {
+    steps: &'a [Step],
+    next: usize,
+    /// When steps ended, in that order.
+    ends_ns: Vec<u64>,
+    lane: Lane,
+}
+
+/// A step in flight.
+#[derive(Clone, Copy)]
+struct Flight {
+    track: usize,
+    step: Step,
+    began_ns: u64,
+}
+
+impl<'a> Prepared<'a> {
+    pub fn new(threads: &'a [&'a [Step]], files: &[Descriptor]) -> Result<Prepared<'a>, Failure> {
+        let entries = threads.iter().map(|steps| depth(steps)).sum::<usize>().clamp(2, ENTRIES_MAX);
+        let local = Local::builder()
+            .backend(BackendChoice::Uring)
+            .entries(u32::try_from(entries).unwrap_or(u32::MAX))
+            .build()
+            .map_err(unavailable)?;
+        let targets = files.iter().cloned().map(Target::from).collect();
+        Ok(Prepared { local, targets, threads, entries })
+    }
+
+    /// Makes all steps.
+    pub fn run(mut self, shared: &Shared<'_>) -> Result<Done, Failure> {
+        let before = self.local.stats();
+        let track = |steps: &&'a [Step]| Track {
+            steps,
+            next: 0,
+            ends_ns: Vec::with_capacity(steps.len()),
+            lane: Lane::new(shared.job, shared.window, 0, 1),
+        };
+        let mut driver = Driver {
+            tracks: self.threads.iter().map(track).collect(),
+            flights: Vec::new(),
+            free: Vec::new(),
+            in_flight: 0,
+            io_ns: 0,
+            buffers: HashMap::new(),
+            ring: &mut self,
+            shared,
+        };
+        driver.drive()?;
+        let (io_ns, tracks) = (driver.io_ns, driver.tracks);
+        let counts = tracks.into_iter().map(|track| track.lane.into_counts()).collect();
+        let after = self.local.stats();
+        Ok(Done {
+            counts,
+            io_ns,
+            system_calls: after.enters - before.enters,
+            submitted: Some(after.submitted - before.submitted),
+            fallbacks: after.fallback_operations - before.fallback_operations,
+        })
+    }
+}
+
+/// How many steps of a thread can be in flight at once.
+fn depth(steps: &[Step]) -> usize {
+    let open = steps.iter().enumerate().map(|(index, step)| (index + 1).saturating_sub(step.after));
+    open.max().unwrap_or(0)
+}
+
+struct Driver<'a, 'r> {
+    tracks: Vec<Track<'a>>,
+    /// By the tag of the operation.
+    flights: Vec<Option<Flight>>,
+    free: Vec<usize>,
+    in_flight: usize,
+    io_ns: u64,
+    /// Idle buffers by their length.
+    buffers: HashMap<usize, Vec<Buffer>>,
+    ring: &'r mut Prepared<'a>,
+    shared: &'r Shared<'r>,
+}
+
+impl Driver<'_, '_> {
+    fn drive(&mut self) -> Result<(), Failure> {
+        let Shared { job, window, .. } = self.shared;
+        loop {
+            if job.is_stopped() && self.in_flight == 0 {
+                return Ok(());
+            }
+            let due_ns = if job.is_stopped() { None } else { self.push_due()? };
+            if self.in_flight == 0 {
+                match due_ns {
+                    Some(due_ns) => wait_until(due_ns, window, job),
+                    None => return Ok(()),
+                }
+                continue;
+            }
+            let failed = |error: ringwise::Error| Failure::Io(format!("replay: {error}"));
+            let left = due_ns.map(|due_ns| due_ns.saturating_sub(window.now_ns()));
+            let local = &mut self.ring.local;
+            match left {
+                // The kernel may be late by more than that (timer slack, 50 us by default).
+                Some(..SPIN_NS) => local.submit(),
+                Some(left_ns) => {
+                    let timeout = Duration::from_nanos(left_ns - SPIN_NS).min(WAIT_MAX);
+                    local.submit_and_wait_timeout(1, timeout)
+                }
+                None => local.submit_and_wait(1),
+            }
+            .map_err(failed)?;
+            self.reap()?;
+        }
+    }
+
+    /// Pushes every step that may begin. Returns when the next one may that waits only for its time.
+    fn push_due(&mut self) -> Result<Option<u64>, Failure> {
+        let mut next_due_ns: Option<u64> = None;
+        for index in 0..self.tracks.len() {
+            loop {
+                let track = &self.tracks[index];
+                let Some(&step) = track.steps.get(track.next) else { break };
+                if track.ends_ns.len() < step.after || self.in_flight == self.ring.entries {
+                    break;
+                }
+                let since_ns = if step.after == 0 { 0 } else { track.ends_ns[step.after - 1] };
+                let due_ns = self.shared.pace.due_ns(&step, since_ns);
+                if due_ns > self.shared.window.now_ns() {
+                    next_due_ns = Some(next_due_ns.map_or(due_ns, |own| own.min(due_ns)));
+                    break;
+                }
+                self.push(index, step)?;
+            }
+        }
+        Ok(next_due_ns)
+    }
+
+    fn push(&mut self, index: usize, step: Step) -> Result<(), Failure> {
+        let tag = self.free.pop().unwrap_or_else(|| {
+            self.flights.push(None);
+            self.flights.len() - 1
+        });
+        let target = self.ring.targets[step.handle].clone();
+        let track = &mut self.tracks[index];
+        let began_ns = track.lane.clock();
+        let mut buffer = || {
+            let kept = self.buffers.get_mut(&step.length).and_then(Vec::pop);
+            kept.unwrap_or_else(|| {
+                let mut new = AlignedBuf::zeroed(step.length, BUFFER_ALIGNMENT);
+                new.fill(0xa5);
+                new.into()
+            })
+        };
+        let operation = match step.kind {
+            StepKind::Read => Operation::read_at(target, buffer(), step.offset),
+            StepKind::Write => Operation::write_at(target, buffer(), step.offset),
+            StepKind::Sync => Operation::sync_all(target),
+            StepKind::DataSync => Operation::sync_data(target),
+        };
+        self.ring.local.push(operation, tag as u64).map_err(unavailable)?;
+        track.lane.begin(1, began_ns);
+        track.next += 1;
+        self.flights[tag] = Some(Flight { track: index, step, began_ns });
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    fn reap(&mut self) -> Result<(), Failure> {
+        while let Some(completion) = self.ring.local.next_completion() {
+            let tag = completion.tag() as usize;
+            let Some(Flight { track, step, began_ns }) = self.flights[tag].take() else { continue };
+            self.free.push(tag);
+            self.in_flight -= 1;
+            let track = &mut self.tracks[track];
+            let ended_ns = track.lane.clock();
+            let moved = completion
+                .result()
+                .map_err(|error| Failure::Io(format!("replay: {}: {error}", words(&step))))?;
+            let moved = if step.length > 0 { moved } else { 0 };
+            check(&step, moved)?;
+            track.lane.complete_moved(began_ns, ended_ns, moved);
+            track.ends_ns.push(ended_ns);
+            self.io_ns += ended_ns - began_ns;
+            if let Some(buffer) = completion.into_buffer() {
+                if self.buffers.len() > LENGTHS_MAX {
+                    self.buffers.clear();
+                }
+                self.buffers.entry(step.length).or_default().push(buffer);
+            }
+        }
+        Ok(())
+    }
+}

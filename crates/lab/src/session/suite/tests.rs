@@ -1,0 +1,218 @@
+//! What a command line means, what it is refused for, and what happens where there is no ring.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ringwise_measure::Sources;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+
+use super::*;
+use crate::{
+    engine::name::EngineName,
+    sampling::job::{Cache, Pattern},
+    sampling::sample::Instruments,
+    sampling::schedule::Spare,
+    session::progress::Progress,
+    testing::read_groups,
+};
+
+/// Measures no-ops where there is no ring, as part of the suite or by name: what is said, and how it
+/// ends.
+fn without_a_ring(is_suite: bool) -> (String, Result<(), LabError>) {
+    // The filter is this thread's.
+    let rules = BTreeMap::from([(libc::SYS_io_uring_setup, Vec::new())]);
+    let refuse = SeccompAction::Errno(libc::EPERM as u32);
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
+    apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
+    let args = Args { reads: Some("1000".into()), workload: Some("nop".into()), ..Args::default() };
+    let mut suite = Suite::new(&args).unwrap();
+    (suite.plan.is_suite, suite.plan.is_verbose) = (is_suite, true);
+    let sources = Sources::below("/nonexistent");
+    let context = Context {
+        plan: &suite.plan,
+        instruments: &Instruments { sources, device_number: None, idle: None },
+        timing: suite.timing(&suite.workloads[0]),
+        interrupt: &Arc::default(),
+        progress: &Progress::new(),
+        spare: &Spare::default(),
+        resumed: None,
+        directory: None,
+        run: 0,
+    };
+    let mut out = Vec::new();
+    let result = measure(&suite, &context, &mut |_| panic!("nothing was measured"), &mut out);
+    (String::from_utf8(out).unwrap(), result)
+}
+
+#[test]
+fn what_cannot_run_here_is_left_out_of_the_suite_and_an_error_by_name() {
+    let (told, result) = std::thread::spawn(|| without_a_ring(true)).join().unwrap();
+    assert!(told.starts_with("nop: left out: no io_uring: io_uring_setup: "), "{told}");
+    assert!(result.is_ok(), "{result:?}");
+    let (told, result) = std::thread::spawn(|| without_a_ring(false)).join().unwrap();
+    assert_eq!(told, "");
+    let error = result.unwrap_err().to_string();
+    assert!(error.starts_with("nop cannot run here: no io_uring: "), "{error}");
+}
+
+fn args(change: impl FnOnce(&mut Args)) -> Args {
+    let mut args = Args { workload: Some("read".to_owned()), ..Args::default() };
+    change(&mut args);
+    args
+}
+
+fn refused(change: impl FnOnce(&mut Args)) -> String {
+    let error = Suite::new(&args(change)).unwrap_err();
+    assert_eq!(error.exit_status(), 2);
+    let text = error.to_string();
+    assert!(!text.contains('\n'), "{text}");
+    text
+}
+
+#[test]
+fn groups_share_their_files() {
+    let suite = Suite::new(&args(|args| args.full = true)).unwrap();
+    assert_eq!(Needs::of(&suite).space_bytes, (10 << 30) + (1000 << 20));
+}
+
+#[test]
+fn nothing_typed_is_the_quick_suite() {
+    let suite = Suite::new(&Args::default()).unwrap();
+    let names: Vec<&str> = suite.workloads.iter().map(Planned::name).collect();
+    assert_eq!(
+        names,
+        ["read", "latency", "nop", "chain", "stat", "echo", "http", "objects", "copy", "log"]
+    );
+    let log = suite.workloads.iter().find(|planned| planned.name() == "log").unwrap();
+    assert_eq!(
+        log.work.rows(),
+        3,
+        "two daemons and a control, one group, one number of connections"
+    );
+    let plan = &suite.plan;
+    assert_eq!((plan.repeats, plan.seed, plan.keep, plan.is_suite), (5, 1, false, true));
+    let groups = read_groups(&Args::default()).unwrap();
+    let [buffered, direct] = &groups[..] else { panic!("{groups:?}") };
+    assert_eq!((buffered.pattern, buffered.cache), (Pattern::Sequential, Cache::Warm));
+    assert_eq!((direct.pattern, direct.cache), (Pattern::Random, Cache::Bypassed));
+    assert_eq!((buffered.files, buffered.size.most), (10, 120 << 20));
+    assert_eq!(direct.depths, [1, 32]);
+    assert_eq!(buffered.engines, EngineName::DEFAULT);
+    let possible = EngineName::DEFAULT.into_iter().filter(|engine| *engine != EngineName::Mmap);
+    assert!(direct.engines.iter().copied().eq(possible), "a map goes through the page cache");
+    let budget = |planned| match suite.extent_of(planned) {
+        ExtentChoice::Budget(budget) => budget,
+        other => panic!("{other:?}"),
+    };
+    let total: Duration = suite.workloads.iter().map(budget).sum();
+    assert!(total <= Duration::from_secs(105), "{total:?}");
+}
+
+#[test]
+fn what_was_typed_is_not_repeated_further() {
+    let spare = |repeats: Option<&str>| {
+        let args = args(|args| args.repeats = repeats.map(str::to_owned));
+        Suite::new(&args).unwrap().plan.spare
+    };
+    assert_eq!(spare(Some("7")), Duration::ZERO);
+    assert!(spare(None) > Duration::ZERO);
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn bad_input_is_named_with_what_is_accepted() {
+    let set = |text: &str| Some(text.to_owned());
+    for (text, parts) in [
+        (refused(|a| a.workload = set("raed")), ["unknown workload \"raed\"", "expected read, "]),
+        (refused(|a| a.engines = set("sync,uing")), ["unknown engine \"uing\"", "uring"]),
+        (refused(|a| a.engines = set("uring+sqpol")), ["\"uring+sqpol\"", "uring+sqpoll"]),
+        (refused(|a| a.engines = set("")), ["unknown engine \"\"", "uring"]),
+        (refused(|a| a.depth = set("0")), ["--depth 0", "1 to 1024"]),
+        (refused(|a| a.depth = set("1,,2")), ["--depth :", "1 to 1024"]),
+        (refused(|a| a.depth = set("-1")), ["--depth -1", "1 to 1024"]),
+        (refused(|a| a.block = set("3000")), ["--block 3000", "multiple of 512"]),
+        (refused(|a| a.block = set("0")), ["--block 0", "1 to 64m"]),
+        (refused(|a| a.block = set("4kb")), ["--block size \"4kb\"", "k, m, g or t"]),
+        (refused(|a| a.profile = set("fast")), ["--profile \"fast\"", "buffered, direct"]),
+        (refused(|a| a.pattern = set("up")), ["--pattern \"up\"", "seq, random"]),
+        (refused(|a| a.cache = set("hot")), ["--cache \"hot\"", "warm, cold, bounded"]),
+        (refused(|a| a.cache = set("bounded:x")), ["--cache bounded: size \"x\"", "k, m, g or t"]),
+        (refused(|a| a.cache = set("bounded:1m")), ["--cache bounded:1m", "at least"]),
+        (refused(|a| a.cache = set("bounded:2g")), ["--cache bounded:2g", "--size"]),
+        (
+            refused(|a| {
+                a.cache = set("bounded");
+                a.pattern = set("seq")
+            }),
+            ["--pattern seq", "random"],
+        ),
+        (
+            refused(|a| {
+                a.workload = set("chain");
+                a.sync = set("msync")
+            }),
+            ["--sync \"msync\"", "fsync, fdatasync, dsync"],
+        ),
+        (
+            refused(|a| {
+                a.workload = set("chain");
+                a.size = set("1m")
+            }),
+            ["--size 1m", "170 chains in flight"],
+        ),
+        (refused(|a| a.sync = set("fsync")), ["--sync is for", "workload chain"]),
+        (
+            refused(|a| {
+                a.workload = set("nop");
+                a.engines = set("uring")
+            }),
+            ["--engines is for", "read, latency, echo"],
+        ),
+        (refused(|a| a.connections = set("1")), ["--connections is for", "echo"]),
+        (refused(|a| a.percentiles = set("p50,p95")), ["\"p95\"", "p50, p90, p99, p99.9"]),
+        (
+            refused(|a| a.heatmap = Some("/nonexistent/x".into())),
+            ["--heatmap /nonexistent/x", "directory"],
+        ),
+        (
+            refused(|a| {
+                a.heatmap = Some("x".into());
+                a.reads = set("10")
+            }),
+            ["--heatmap", "--duration"],
+        ),
+        (
+            refused(|a| {
+                a.heatmap = Some("x".into());
+                a.workload = set("nop")
+            }),
+            ["--heatmap", "read"],
+        ),
+        (refused(|a| a.size = set("lots")), ["--size size \"lots\"", "k, m, g or t"]),
+        (refused(|a| a.size = set("8k")), ["--size 8k", "need"]),
+        (refused(|a| a.files = set("0")), ["--files 0", "1 to 1024"]),
+        (refused(|a| a.threads = set("x")), ["--threads x", "1 to 1024"]),
+        (refused(|a| a.repeats = set("0")), ["--repeats 0", "1 to 1000"]),
+        (refused(|a| a.reads = set("0")), ["--reads 0", "at least 1"]),
+        (refused(|a| a.seed = set("one")), ["--seed one", "whole number"]),
+        (refused(|a| a.duration = set("1ms")), ["--duration 1ms", "10ms"]),
+        (refused(|a| a.duration = set("soon")), ["--duration duration \"soon\"", "us, ms"]),
+        (refused(|a| a.out = Some("/nonexistent".into())), ["--out /nonexistent", "directory"]),
+        (
+            refused(|a| {
+                a.depth = set("1024");
+                a.block = set("2m")
+            }),
+            ["--depth times --block", "1 GiB"],
+        ),
+        (
+            refused(|a| {
+                a.profile = set("direct");
+                a.cache = set("cold")
+            }),
+            ["--cache", "buffered"],
+        ),
+    ] {
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    }
+}
