@@ -5,8 +5,8 @@ use std::{collections::HashSet, fmt, path::PathBuf, time::Duration};
 use ringwise_lab::{
     LabError,
     dataset::block::BLOCK_BYTES,
-    job::{Cache, Timing},
     plan::ExtentChoice,
+    sampling::job::{Cache, Timing},
     workload::form,
 };
 use ringwise_measure::quantity::{duration_text, parse_duration, parse_size, size_text};

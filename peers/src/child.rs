@@ -22,9 +22,9 @@ use ringwise_lab::{
     dataset::{DataFile, block::BLOCK_BYTES},
     engine::Tally,
     error::plain,
-    job::{Cache, Extent, Failure, Job, Pattern, Timing},
-    lane::{Counts, Record},
-    sample::{self, Instruments, Sample},
+    sampling::job::{Cache, Extent, Failure, Job, Pattern, Timing},
+    sampling::lane::{Counts, Record},
+    sampling::sample::{self, Instruments, Sample},
 };
 use ringwise_measure::{Latency, Sources, quantity::duration_text};
 use serde::{Deserialize, Serialize};

@@ -26,7 +26,7 @@ use std::{
 
 use ringwise_lab::{
     engine::{Engine, name::EngineName},
-    job::{Failure, Job, Timing},
+    sampling::job::{Failure, Job, Timing},
 };
 
 /// Worker threads of tokio's runtime, told to it by `TOKIO_WORKER_THREADS`, which its builder heeds.

@@ -3,7 +3,9 @@
 pub mod json;
 pub mod table;
 
-use ringwise_lab::{LabError, job::Cache, report::json as file, row::SampleFigures};
+use ringwise_lab::{
+    LabError, results::report::json as file, results::row::SampleFigures, sampling::job::Cache,
+};
 use ringwise_measure::{device::Storage, environment::Environment, statistics::Ratio};
 
 use crate::{args::Plan, run::Row, versions};

@@ -16,12 +16,13 @@ use std::{
 
 use ringwise_lab::{
     LabError,
+    checks::gates,
     dataset::{DataFile, Directory, Layout, Size, block::BLOCK_BYTES},
-    gates, interrupt,
-    job::{Cache, Job, Pattern, Profile},
-    lane::Record,
-    progress::Progress,
-    row::Measured,
+    results::row::Measured,
+    sampling::job::{Cache, Job, Pattern, Profile},
+    sampling::lane::Record,
+    session::interrupt,
+    session::progress::Progress,
     workload::read::page_cache,
 };
 use ringwise_measure::{

@@ -13,8 +13,8 @@ use std::{
 
 use ringwise_lab::{
     engine::Tally,
-    job::{Failure, Job, Request, Window},
-    lane::Lane,
+    sampling::job::{Failure, Job, Request, Window},
+    sampling::lane::Lane,
 };
 
 /// The lane, and the failure that ended it, if one did.

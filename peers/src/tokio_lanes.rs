@@ -10,8 +10,8 @@ use std::{
 
 use ringwise_lab::{
     engine::Tally,
-    job::{Failure, Job, Window},
-    lane::{Counts, Lane},
+    sampling::job::{Failure, Job, Window},
+    sampling::lane::{Counts, Lane},
 };
 use tokio::{runtime::Runtime, task::JoinSet};
 

@@ -6,11 +6,11 @@ use std::{sync::Arc, time::Duration};
 use ringwise_lab::{
     dataset::{DataFile, Directory, Layout, Size},
     engine::sync::Sync,
-    job::{Cache, Extent, Job, Pattern, Timing},
-    lane::Record,
-    row::{Row, RowKind},
-    sample::Instruments,
-    schedule::{Schedule, Spare},
+    results::row::{Row, RowKind},
+    sampling::job::{Cache, Extent, Job, Pattern, Timing},
+    sampling::lane::Record,
+    sampling::sample::Instruments,
+    sampling::schedule::{Schedule, Spare},
     workload::read::page_cache,
 };
 use ringwise_measure::{Fact, Sources, process::ProcessIo};

@@ -8,6 +8,7 @@ mod tracefs;
 use std::{fs, os::unix::fs::FileExt, sync::Arc, time::Duration};
 
 use ringwise_lab::{
+    checks::gates,
     dataset::{DataFile, Directory, Layout, Size},
     engine::{
         Engine, Tally,
@@ -21,12 +22,11 @@ use ringwise_lab::{
         tokio::Tokio,
         uring::{Switches, Uring},
     },
-    gates,
-    job::{Cache, Extent, Failure, Job, Pattern, Start, Timing, Window},
-    lane::{Counts, Record},
-    row::{Row, RowKind},
-    sample::{self, Instruments},
-    schedule::{Schedule, Spare},
+    results::row::{Row, RowKind},
+    sampling::job::{Cache, Extent, Failure, Job, Pattern, Start, Timing, Window},
+    sampling::lane::{Counts, Record},
+    sampling::sample::{self, Instruments},
+    sampling::schedule::{Schedule, Spare},
     workload::{
         objects::{RANGES, Store},
         read::page_cache,

@@ -18,7 +18,7 @@ use std::{
 use a10::{AsyncFd, Ring, SubmissionQueue, io::BufMut};
 use ringwise_lab::{
     engine::{Engine, Tally},
-    job::{Failure, Job, Start},
+    sampling::job::{Failure, Job, Start},
 };
 use tokio::runtime::Builder;
 

@@ -15,7 +15,7 @@ use compio::{
 };
 use ringwise_lab::{
     engine::{Engine, Tally},
-    job::{Cache, Failure, Job, Start},
+    sampling::job::{Cache, Failure, Job, Start},
 };
 
 use super::aligned;

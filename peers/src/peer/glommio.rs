@@ -12,7 +12,7 @@ use glommio::{
 };
 use ringwise_lab::{
     engine::{Engine, Tally},
-    job::{Cache, Failure, Job, Start},
+    sampling::job::{Cache, Failure, Job, Start},
 };
 
 use crate::shared_lane::SharedLane;

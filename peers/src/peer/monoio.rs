@@ -9,7 +9,7 @@ use std::{ops::Range, rc::Rc, sync::Arc};
 use monoio::{IoUringDriver, RuntimeBuilder, buf::SliceMut, fs::File};
 use ringwise_lab::{
     engine::{Engine, Tally},
-    job::{Failure, Job, Start},
+    sampling::job::{Failure, Job, Start},
 };
 
 use super::{aligned, refused};

@@ -8,7 +8,7 @@ use std::{fs::File, io, sync::Arc, thread};
 
 use ringwise_lab::{
     engine::{Engine, Tally},
-    job::{Cache, Failure, Job, Start},
+    sampling::job::{Cache, Failure, Job, Start},
 };
 use rustfs_uring::UringDriver;
 use tokio::runtime::Builder;

@@ -15,7 +15,7 @@ use std::{
 
 use ringwise_lab::{
     engine::{Engine, Tally},
-    job::{Cache, Failure, Job, Start},
+    sampling::job::{Cache, Failure, Job, Start},
 };
 use tokio::{
     fs::File,

@@ -9,7 +9,7 @@ use std::{rc::Rc, sync::Arc};
 
 use ringwise_lab::{
     engine::{Engine, Tally},
-    job::{Failure, Job, Start},
+    sampling::job::{Failure, Job, Start},
 };
 use tokio_uring::{
     Runtime,

@@ -8,7 +8,7 @@ use std::{io, mem, sync::Arc};
 
 use ringwise_lab::{
     engine::{Engine, Tally},
-    job::{Cache, Failure, Job, Start},
+    sampling::job::{Cache, Failure, Job, Start},
 };
 use tokio::runtime::Builder;
 use uring_file::uring::{RegisteredFile, Uring, UringCfg};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringwise_lab::row::SampleFigures;
+use ringwise_lab::results::row::SampleFigures;
 use ringwise_measure::{Percentiles, device::Storage, environment::Environment, statistics::Ratio};
 use serde::Serialize;
 

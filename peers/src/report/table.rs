@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use ringwise_lab::job::Cache;
+use ringwise_lab::sampling::job::Cache;
 use ringwise_measure::{
     Fact,
     quantity::{bytes_text, latency_text},

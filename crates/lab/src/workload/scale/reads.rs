@@ -129,7 +129,7 @@ fn conclude(context: &Context<'_>, section: &mut Section, costs: &Costs, process
     let mut counts: Vec<usize> = section.rows.iter().map(|row| row.depth).collect();
     counts.dedup();
     for count in counts {
-        let mut verdict = verdict::at_connections(&section.rows, count, "read", seed);
+        let mut verdict = verdict::at_connections(&section.rows, count, "read", None, seed);
         if let Some(clause) = scaling::clause(&section.rows, count, seed) {
             verdict.reason = format!("{clause}; {}", verdict.reason);
         }
