@@ -118,7 +118,7 @@ fn run(tool: Tool) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail("echo", &error, error.exit_status()),
         },
-        Tool::Lab(args) => match ringwise_lab::session::run(*args, &mut out.lock()) {
+        Tool::Lab(args) => match ringwise_lab::run(*args, &mut out.lock()) {
             Ok(()) | Err(ringwise_lab::LabError::BrokenPipe) => ExitCode::SUCCESS,
             Err(ringwise_lab::LabError::Exited(status)) => ExitCode::from(status),
             Err(error) => fail("lab", &error, error.exit_status()),

@@ -1,18 +1,16 @@
 //! The benchmark lab: measures engines side by side on this machine, and says which one pays.
 //!
-//! The command line (`args`) becomes a suite (`suite`): workloads, which make rows, one engine at one
-//! depth each. All rows of a section are sampled in interleaved blocks (`schedule`). Each sample runs
-//! one engine in a thread, while the controller reads clocks and counters at the edges of the measured
-//! time (`sample`, `job`). Every operation of every engine passes through a `lane`, which times,
-//! verifies and counts it. `gates` exclude what cannot be right; `verdict` says what is left; `report`
-//! prints and writes it.
+//! The command line (`args`) becomes a suite (`session::suite`): workloads, which make rows, one engine at one
+//! depth each. All rows of a section are sampled in interleaved blocks (`sampling::schedule`). Each sample runs
+//! one engine in a thread, while the controller reads clocks and counters at the edges of the measured time
+//! (`sampling::sample`, `sampling::job`). Every operation of every engine passes through a `sampling::lane`, which
+//! times, verifies and counts it. `checks` exclude what cannot be right; `results` say what is left, print and write it.
 //!
 //! A workload is a directory of `workload` and a line in its table. It fills in `workload::form`:
 //! flags, sizes, rows, what it needs, and how it runs. `plan` holds what is the same for all.
 //!
-//! Reading order: `run`, `suite`, [`plan`], [`dataset`], [`job`], [`lane`], [`engine`], [`sample`],
-//! [`schedule`], [`gates`], [`row`], [`verdict`], [`gain`], [`report`], [`workload`]. Beside them: [`heat`],
-//! which latencies came when, and `memory_group`, a bound for the page cache.
+//! Reading order: `session`, [`plan`], [`dataset`], [`sampling`], [`engine`], [`checks`], [`results`], [`workload`].
+//! `program` is about the reader's own program: recorded, explained, replayed.
 //!
 //! Invariant: engines are compared only within one interleaved run and at equal depth, but for the
 //! gain of a program that does one thing at a time, which is also that of more depth.

@@ -363,8 +363,9 @@ fn exists(reference: &str) -> bool {
     };
     let root = root_directory();
     let library = root.join("crates/ringwise");
-    let logd = root.join("crates/logd/src");
-    let bases = [root, library.clone(), library.join("src"), logd];
+    let tools = ["lab", "logd"].map(|tool| root.join("crates").join(tool).join("src"));
+    let mut bases = vec![root, library.clone(), library.join("src")];
+    bases.extend(tools);
     let texts = bases.iter().filter_map(|base| fs::read_to_string(base.join(path)).ok());
     texts.into_iter().any(|text| item.is_none_or(|item| defines(&text, item)))
 }
