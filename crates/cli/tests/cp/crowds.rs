@@ -76,6 +76,7 @@ const CROWD: &str = "mkdir -p s/x/deep s/y && cd s && \
     touch -d 2002-02-02 x/deep x y .";
 
 #[test]
+#[ignore = "slow: bash .ci/scheduled slow"]
 fn what_is_made_and_said_is_gnus_in_its_order() {
     let scene = scene();
     if !machine::has_oracle() {

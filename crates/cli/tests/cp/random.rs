@@ -74,6 +74,7 @@ fn random_trees_and_flags() {
 }
 
 #[test]
+#[ignore = "slow: bash .ci/scheduled slow"]
 fn random_trees_and_flags_as_another() {
     if !machine::is_root() {
         return machine::skip("only root can become another");

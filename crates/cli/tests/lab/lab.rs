@@ -312,6 +312,7 @@ fn the_suite_says_first_what_it_needs_and_ends_on_a_signal_with_what_it_has() {
 
 /// A suite that was interrupted early goes on to its end, with every workload.
 #[test]
+#[ignore = "slow: bash .ci/scheduled slow"]
 fn an_interrupted_suite_goes_on_to_its_end() {
     let directory = directory();
     let path = directory.path();

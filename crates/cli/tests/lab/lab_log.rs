@@ -132,6 +132,7 @@ fn a_target_that_acknowledges_too_much_is_void() {
 }
 
 #[test]
+#[ignore = "slow: bash .ci/scheduled slow"]
 fn other_daemons_take_part_where_they_are_installed() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let arguments = "--engines epoll,rsyslog-imtcp,rsyslog-imptcp,rsyslog-relp,syslog-ng \

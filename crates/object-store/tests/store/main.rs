@@ -19,6 +19,12 @@ use ringwise::{BackendChoice, Builder};
 use ringwise_object_store::RingFileSystem;
 use tempfile::TempDir;
 
+/// Says why a test cannot run here. With `CI` set, that is a failure.
+fn skip(reason: &str) {
+    assert!(std::env::var_os("CI").is_none(), "skipped in CI: {reason}");
+    eprintln!("skipped: {reason}");
+}
+
 /// A store on a new directory, and the directory.
 fn store() -> (RingFileSystem, TempDir) {
     store_on(BackendChoice::Auto)

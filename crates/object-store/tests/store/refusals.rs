@@ -228,7 +228,7 @@ async fn a_copy_of_a_link_is_a_copy_of_what_it_leads_to() {
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_go_to_another_file_system_and_are_whole_there() {
     let Some(disk) = Disk::mount() else {
-        eprintln!("skipped: no small file system can be mounted");
+        crate::skip("no small file system can be mounted");
         return;
     };
     // The store has both: one directory beside the disk, and the disk.
@@ -253,7 +253,7 @@ async fn objects_go_to_another_file_system_and_are_whole_there() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rename_to_the_same_name_behind_another_mount_keeps_the_object() {
     let Some(disk) = Disk::mount() else {
-        eprintln!("skipped: no small file system can be mounted");
+        crate::skip("no small file system can be mounted");
         return;
     };
     for name in ["own", "mounted"] {

@@ -91,7 +91,7 @@ fn stopped_by_get(server: &Server, store: &RingFileSystem, location: &str) -> Du
 fn a_file_system_that_does_not_answer_stops_no_runtime() {
     let Some(server) = Server::mount() else {
         assert!(std::env::var_os("CI").is_none(), "no skips in CI: nbdfuse mounts nothing");
-        eprintln!("skipped: nbdfuse mounts nothing");
+        crate::skip("nbdfuse mounts nothing");
         return;
     };
     let own = RingFileSystem::new_with_prefix(server.place()).unwrap();
@@ -125,7 +125,7 @@ async fn a_file_with_a_lease_is_read_when_the_lease_is_given_up() {
     command.args(["-c", HOLDER]).arg(directory.path().join("object"));
     let started = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let Ok(mut holder) = started else {
-        eprintln!("skipped: no python3");
+        crate::skip("no python3");
         return;
     };
     let mut line = String::new();
@@ -135,6 +135,6 @@ async fn a_file_with_a_lease_is_read_when_the_lease_is_given_up() {
     holder.wait().unwrap();
     match read {
         Some(read) => assert_eq!(read, "content"),
-        None => eprintln!("skipped: no lease can be taken"),
+        None => crate::skip("no lease can be taken"),
     }
 }
