@@ -1,5 +1,4 @@
-//! What makes a figure untrustworthy: gates exclude results, suspicions are told beside them, and the lab measures
-//! itself.
+//! Checks of the results: gates exclude them, suspicions are remarks beside them, and the lab measures itself.
 
 pub mod gates;
 pub mod self_check;

@@ -1,4 +1,4 @@
-//! What the samples of rows say: rows in sections, verdicts, gains, reports, and results that were saved.
+//! Results: rows in sections, verdicts, gains, reports, and saved results files.
 
 pub mod gain;
 pub mod offline;

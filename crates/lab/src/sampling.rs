@@ -1,4 +1,4 @@
-//! How samples are taken: the job of an engine, its lanes, clocks and counters, and the order of samples.
+//! Samples: the job of an engine, its lanes, clocks and counters, and the order of samples.
 
 pub(crate) mod accesses;
 pub mod heat;

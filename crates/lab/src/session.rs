@@ -1,4 +1,4 @@
-//! One run from its begin to its end: what it needs, its suite, its progress, and what ends it early.
+//! One run: its needs, its suite, its progress, and signals that end it early.
 
 pub mod interrupt;
 pub(crate) mod needs;

@@ -1,4 +1,4 @@
-//! Who clients are: their addresses, the names and tokens that they show, and the tenant that each belongs to.
+//! Clients: addresses, names, tokens and tenants.
 //!
 //! Nothing here reads from a socket.
 

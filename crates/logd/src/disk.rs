@@ -1,4 +1,4 @@
-//! What is kept on the disk: segments, who writes, seals and removes them, and how much room there is.
+//! Segments on the disk: the code that writes, seals and removes them, and the floor of free space.
 
 pub(crate) mod keeper;
 pub(crate) mod segment;

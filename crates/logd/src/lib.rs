@@ -3,9 +3,9 @@
 //! It exists because an acknowledgement is worth what stands behind it: here, that the line is on
 //! stable storage. What it does not do: change a line, or answer a client that did not ask.
 //!
-//! Reading order: `args`, `lines` (what a line has to be), `clients` (who sends them), `session` (the rules of a
-//! connection), `disk` (where lines are kept), `worker` (one thread's loop), `daemon` (what is around the threads),
-//! `monitoring` (what is told of it), `tool` (cat, tail, verify), `fuzzing`. Threads and signals are `ringwise-serve`.
+//! Reading order: `args` and `live` (options), `guarantee`, `lines`, `clients`, `session` (the rules of a connection),
+//! `disk`, `worker` (one thread's loop), `daemon` (locks, recovery and the end), `monitoring`, `tool` (cat, tail,
+//! verify), `error`, `fuzzing`. Threads and signals are `ringwise-serve`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Lines: where they end, what they may be, and what becomes of those that are rejected.
+//! Lines: framing, validation, and records of rejected lines.
 //!
 //! Functions of bytes: nothing here does I/O.
 

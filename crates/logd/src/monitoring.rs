@@ -1,4 +1,4 @@
-//! What the daemon tells of itself: remarks, figures and pages. It decides nothing.
+//! Remarks, figures and pages of the daemon. It decides nothing.
 
 pub(crate) mod http;
 pub(crate) mod log;
