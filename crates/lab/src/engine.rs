@@ -26,9 +26,9 @@ use ringwise::AlignedBuf;
 use ringwise_measure::{Latency, cpu::CpuSplit};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    sampling::job::{Failure, Job, Start, Until, Window},
-    sampling::lane::Counts,
+use crate::sampling::{
+    job::{Failure, Job, Start, Until, Window},
+    lane::Counts,
 };
 
 /// What direct reads want of an address; enough for every block device there is.

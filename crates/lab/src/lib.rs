@@ -40,8 +40,7 @@ use std::io::Write;
 use crate::{
     args::Action,
     results::resumed::Resumed,
-    session::run::Run,
-    session::suite::Suite,
+    session::{run::Run, suite::Suite},
     workload::{echo, http},
 };
 pub use crate::{args::Args, error::LabError};

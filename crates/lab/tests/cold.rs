@@ -7,10 +7,12 @@ use ringwise_lab::{
     dataset::{DataFile, Directory, Layout, Size},
     engine::sync::Sync,
     results::row::{Row, RowKind},
-    sampling::job::{Cache, Extent, Job, Pattern, Timing},
-    sampling::lane::Record,
-    sampling::sample::Instruments,
-    sampling::schedule::{Schedule, Spare},
+    sampling::{
+        job::{Cache, Extent, Job, Pattern, Timing},
+        lane::Record,
+        sample::Instruments,
+        schedule::{Schedule, Spare},
+    },
     workload::read::page_cache,
 };
 use ringwise_measure::{Fact, Sources, process::ProcessIo};

@@ -23,10 +23,12 @@ use ringwise_lab::{
         uring::{Switches, Uring},
     },
     results::row::{Row, RowKind},
-    sampling::job::{Cache, Extent, Failure, Job, Pattern, Start, Timing, Window},
-    sampling::lane::{Counts, Record},
-    sampling::sample::{self, Instruments},
-    sampling::schedule::{Schedule, Spare},
+    sampling::{
+        job::{Cache, Extent, Failure, Job, Pattern, Start, Timing, Window},
+        lane::{Counts, Record},
+        sample::{self, Instruments},
+        schedule::{Schedule, Spare},
+    },
     workload::{
         objects::{RANGES, Store},
         read::page_cache,

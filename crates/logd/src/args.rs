@@ -22,18 +22,24 @@ use value::{
 };
 
 use crate::{
-    clients::names::NameRule,
-    clients::tenants::{self, Rule, TENANTS_MAX},
-    clients::tokens::{Tokens, Transport},
+    clients::{
+        names::NameRule,
+        tenants::{self, Rule, TENANTS_MAX},
+        tokens::{Tokens, Transport},
+    },
     disk::segment::{appender::Limits as SegmentLimits, retention::Policy},
     error::LogdError,
     guarantee::Guarantee,
-    lines::framing::Framing,
-    lines::json::{DEPTH_MAX, Field, Rules},
+    lines::{
+        framing::Framing,
+        json::{DEPTH_MAX, Field, Rules},
+    },
     live::{Care, Live},
     monitoring::log::Form,
-    session::connection::{Limits, LongLines},
-    session::tls::{ClientAuth, Files},
+    session::{
+        connection::{Limits, LongLines},
+        tls::{ClientAuth, Files},
+    },
     tool::Shown,
 };
 

@@ -18,18 +18,20 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{
     args::{Options, ServeArgs},
-    clients::names::Names,
-    clients::tenants::Tenants,
-    disk::keeper::{self, Keeper},
-    disk::segment::reader,
-    disk::space::Floor,
-    disk::storage::{Shared, end_others},
+    clients::{names::Names, tenants::Tenants},
+    disk::{
+        keeper::{self, Keeper},
+        segment::reader,
+        space::Floor,
+        storage::{Shared, end_others},
+    },
     error::LogdError,
     live::Live,
-    monitoring::http,
-    monitoring::log,
-    monitoring::monitor::{Facts, Monitor},
-    monitoring::stats::Stats,
+    monitoring::{
+        http, log,
+        monitor::{Facts, Monitor},
+        stats::Stats,
+    },
     worker::{Order, Worker},
 };
 

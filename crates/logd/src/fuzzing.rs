@@ -7,19 +7,25 @@ use std::collections::BTreeMap;
 
 use crate::{
     args,
-    clients::names::{Mark, Names},
-    clients::tenants::Tenants,
+    clients::{
+        names::{Mark, Names},
+        tenants::Tenants,
+    },
     disk::segment::{
         entry::{AFTER_SYNC, Entry, Kind},
         reader::read_all,
         source::InMemory,
     },
     guarantee::Guarantee,
-    lines::framing::{Frame, Framer, Framing, octets::Octets},
-    lines::json::Rules,
+    lines::{
+        framing::{Frame, Framer, Framing, octets::Octets},
+        json::Rules,
+    },
     monitoring::stats::Stats,
-    session::connection::{Batch, Connection, Desk, Limits, LongLines, Step},
-    session::unfinished::Held,
+    session::{
+        connection::{Batch, Connection, Desk, Limits, LongLines, Step},
+        unfinished::Held,
+    },
 };
 
 /// Lines are the same in whatever pieces they come, and no more than the limit is kept of any.

@@ -20,19 +20,24 @@ use ringwise::{Completion, Descriptor, Effect, Local, Operation, Setup, Ticket, 
 use ringwise_serve::{Door, Ear, Request, Seat, loop_room};
 
 use crate::{
-    clients::addresses::{Addresses, Place},
-    clients::names::Names,
-    clients::tenants::Tenants,
-    disk::segment::appender::Fatal,
-    disk::storage::{Shared, Storage, TAGS},
+    clients::{
+        addresses::{Addresses, Place},
+        names::Names,
+        tenants::Tenants,
+    },
+    disk::{
+        segment::appender::Fatal,
+        storage::{Shared, Storage, TAGS},
+    },
     error::LogdError,
     guarantee::Guarantee,
     live::Live,
-    monitoring::log,
-    monitoring::stats::Stats,
-    session::connection::{Batch, Connection, Desk, Limits, Step},
-    session::tls::Session,
-    session::unfinished::{Held, Kept},
+    monitoring::{log, stats::Stats},
+    session::{
+        connection::{Batch, Connection, Desk, Limits, Step},
+        tls::Session,
+        unfinished::{Held, Kept},
+    },
 };
 use buffers::{Buffers, Choice, SMALL_BYTES};
 use drain::Draining;

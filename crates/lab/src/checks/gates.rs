@@ -7,8 +7,10 @@ use ringwise_measure::{device::Storage, quantity::bytes_text, statistics};
 
 use crate::{
     results::row::Measured,
-    sampling::job::{Cache, Failure, Profile},
-    sampling::sample::Sample,
+    sampling::{
+        job::{Cache, Failure, Profile},
+        sample::Sample,
+    },
 };
 
 /// How far operations in flight may be from throughput times latency.

@@ -7,10 +7,10 @@
 
 use ringwise_measure::statistics::{Comparison, compare, noise_floor};
 
-use crate::{
-    results::row::RowKind,
-    results::section::Section,
-    results::verdict::{Finding, interval_text},
+use crate::results::{
+    row::RowKind,
+    section::Section,
+    verdict::{Finding, interval_text},
 };
 
 /// What share of all rows has to show no difference.

@@ -15,8 +15,10 @@ use ringwise::AlignedBuf;
 use super::{Engine, Tally, buffer, rolling};
 use crate::{
     error::plain,
-    sampling::job::{Failure, Job, Request, Start},
-    sampling::lane::Lane,
+    sampling::{
+        job::{Failure, Job, Request, Start},
+        lane::Lane,
+    },
 };
 
 /// `struct iocb` of include/uapi/linux/aio_abi.h.

@@ -22,8 +22,10 @@ use super::{Engine, Tally, buffer, threads::in_threads};
 use crate::{
     dataset::block::{Mismatch, Stamp},
     error::plain,
-    sampling::job::{Cache, Failure, Job, Request, Start},
-    sampling::lane::Lane,
+    sampling::{
+        job::{Cache, Failure, Job, Request, Start},
+        lane::Lane,
+    },
 };
 
 /// What makes a page durable.
@@ -164,8 +166,7 @@ mod tests {
             DataFile,
             block::{BLOCK_BYTES, verify},
         },
-        sampling::job::Pattern,
-        sampling::lane::Record,
+        sampling::{job::Pattern, lane::Record},
     };
 
     #[test]

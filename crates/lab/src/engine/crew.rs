@@ -17,8 +17,10 @@ use super::{Engine, Tally, unavailable};
 use crate::{
     dataset::DataFile,
     error::plain,
-    sampling::job::{Failure, Job, Start, StartControl, Until, Window},
-    sampling::lane::Record,
+    sampling::{
+        job::{Failure, Job, Start, StartControl, Until, Window},
+        lane::Record,
+    },
 };
 
 /// Keeps the orders of threads apart: 2^64 divided by the golden ratio, as splitmix64 counts.
@@ -169,9 +171,11 @@ mod tests {
     use super::*;
     use crate::{
         engine::null::Null,
-        sampling::job::{Cache, Extent, Timing},
-        sampling::lane::{Counts, Lane},
-        sampling::sample::{self, Instruments},
+        sampling::{
+            job::{Cache, Extent, Timing},
+            lane::{Counts, Lane},
+            sample::{self, Instruments},
+        },
         testing::{self, Mock},
     };
 

@@ -22,8 +22,10 @@ use serde::Deserialize;
 use super::{Engine, Tally};
 use crate::{
     error::plain,
-    sampling::job::{Cache, Extent, Failure, Job, Pattern, Start, Timing},
-    sampling::lane::Counts,
+    sampling::{
+        job::{Cache, Extent, Failure, Job, Pattern, Start, Timing},
+        lane::Counts,
+    },
 };
 
 /// The engine.

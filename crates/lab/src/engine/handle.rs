@@ -9,8 +9,10 @@ use tokio::task::JoinSet;
 use super::{Engine, Tally, buffer};
 use crate::{
     error::plain,
-    sampling::job::{Failure, Job, Start},
-    sampling::lane::{Counts, Lane},
+    sampling::{
+        job::{Failure, Job, Start},
+        lane::{Counts, Lane},
+    },
 };
 
 /// Entries of the ring; twice as many reads can be in flight, and more wait their turn.

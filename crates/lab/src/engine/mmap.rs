@@ -36,8 +36,10 @@ use memmap2::{Advice, Mmap};
 use super::{Engine, Tally, threads::in_threads};
 use crate::{
     error::plain,
-    sampling::job::{Failure, Job, Pattern, Request, Start},
-    sampling::lane::Lane,
+    sampling::{
+        job::{Failure, Job, Pattern, Request, Start},
+        lane::Lane,
+    },
 };
 
 /// The smallest page of any machine that Linux runs on.

@@ -11,8 +11,10 @@ use crate::{
         DataFile,
         block::{BLOCK_BYTES, Stamp},
     },
-    sampling::job::{Failure, Job, Request, Start},
-    sampling::lane::Lane,
+    sampling::{
+        job::{Failure, Job, Request, Start},
+        lane::Lane,
+    },
 };
 
 /// The engine, with the memory that stands for the file.

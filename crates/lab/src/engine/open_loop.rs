@@ -19,9 +19,9 @@ use super::{
     rolling::{Queue, Take, TimedQueue},
     uring::Uring,
 };
-use crate::{
-    sampling::job::{Failure, Job, Request, Start, Until, Window},
-    sampling::lane::Lane,
+use crate::sampling::{
+    job::{Failure, Job, Request, Start, Until, Window},
+    lane::Lane,
 };
 
 /// Reads that came in the measured time.

@@ -11,9 +11,9 @@
 use std::time::Duration;
 
 use super::Tally;
-use crate::{
-    sampling::job::{Cache, Failure, Job, Request, Window},
-    sampling::lane::Lane,
+use crate::sampling::{
+    job::{Cache, Failure, Job, Request, Window},
+    lane::Lane,
 };
 
 /// Takes a completion: the slot, and what the read brought.

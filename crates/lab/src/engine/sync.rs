@@ -3,9 +3,9 @@
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
 use super::{Engine, Tally, buffer};
-use crate::{
-    sampling::job::{Failure, Job, Start},
-    sampling::lane::Lane,
+use crate::sampling::{
+    job::{Failure, Job, Start},
+    lane::Lane,
 };
 
 /// The engine. It has no depth but 1.

@@ -11,8 +11,10 @@ use ringwise::AlignedBuf;
 use super::{Engine, Tally, buffer, sync::read_all};
 use crate::{
     error::plain,
-    sampling::job::{Failure, Job, Start, Window},
-    sampling::lane::{Counts, Lane},
+    sampling::{
+        job::{Failure, Job, Start, Window},
+        lane::{Counts, Lane},
+    },
 };
 
 /// Small, since there may be hundreds, and a read needs little.

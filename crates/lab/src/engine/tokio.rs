@@ -8,8 +8,10 @@ use tokio::task::{JoinSet, spawn_blocking};
 use super::{Engine, Tally, buffer};
 use crate::{
     error::plain,
-    sampling::job::{Failure, Job, Start, Window},
-    sampling::lane::{Counts, Lane},
+    sampling::{
+        job::{Failure, Job, Start, Window},
+        lane::{Counts, Lane},
+    },
 };
 
 /// The engine: a task per unit of depth.

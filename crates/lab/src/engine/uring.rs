@@ -8,9 +8,9 @@ use ringwise::{
 };
 
 use super::{Engine, Tally, beside_the_ring, buffer, rolling, unavailable};
-use crate::{
-    sampling::job::{Cache, Failure, Job, Request, Start, Window},
-    sampling::lane::Lane,
+use crate::sampling::{
+    job::{Cache, Failure, Job, Request, Start, Window},
+    lane::Lane,
 };
 
 /// How long the kernel's submission thread spins without work before it sleeps.

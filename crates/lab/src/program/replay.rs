@@ -39,15 +39,17 @@ use crate::{
     args::{ReplayArgs, ReplayCache, ReplayPace},
     error::LabError,
     program::traced::Traced,
-    results::report::lines::all_wrapped,
-    results::row::{Row, RowKind},
-    sampling::job::{Cache, Extent, Job, Pattern, Timing},
-    sampling::lane::Record,
-    sampling::sample::Instruments,
-    sampling::schedule::{Schedule, Spare},
-    session::interrupt,
-    session::output::say,
-    session::progress::Progress,
+    results::{
+        report::lines::all_wrapped,
+        row::{Row, RowKind},
+    },
+    sampling::{
+        job::{Cache, Extent, Job, Pattern, Timing},
+        lane::Record,
+        sample::Instruments,
+        schedule::{Schedule, Spare},
+    },
+    session::{interrupt, output::say, progress::Progress},
 };
 
 /// Samples of a row in a block.

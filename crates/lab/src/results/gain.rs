@@ -16,10 +16,10 @@ pub use self::{
     answer::{Answer, answers},
     change::{Column, Gain, Told},
 };
-use crate::{
-    results::row::{Row, RowKind},
-    results::section::Section,
-    results::verdict::{self, Decision, Finding, Noise, Pair},
+use crate::results::{
+    row::{Row, RowKind},
+    section::Section,
+    verdict::{self, Decision, Finding, Noise, Pair},
 };
 
 /// The gains of a section: for each starting point the columns that it has, by depth.

@@ -15,9 +15,11 @@ use serde_json::{Value, from_value};
 use crate::{
     args::Args,
     error::LabError,
-    results::report::saved::Saved,
-    results::row::{Row, RowKind, SampleFigures},
-    results::section::Section,
+    results::{
+        report::saved::Saved,
+        row::{Row, RowKind, SampleFigures},
+        section::Section,
+    },
     sampling::heat::Heat,
 };
 

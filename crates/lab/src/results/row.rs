@@ -14,9 +14,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::{
     checks::gates,
     engine::{Engine, ProgramTimes},
-    sampling::heat::Heat,
-    sampling::job::Cache,
-    sampling::sample::{Counted, KernelShares, Sample},
+    sampling::{
+        heat::Heat,
+        job::Cache,
+        sample::{Counted, KernelShares, Sample},
+    },
 };
 
 /// The standard deviation of a normal distribution, in medians of absolute distances.

@@ -6,9 +6,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    results::gain::{Gain, Told},
-    results::row::Row,
-    results::verdict::{self, BreakEven, Detour, Pairing, SwitchCost, Verdict},
+    results::{
+        gain::{Gain, Told},
+        row::Row,
+        verdict::{self, BreakEven, Detour, Pairing, SwitchCost, Verdict},
+    },
     sampling::job::{Cache, Pattern, Profile},
     workload::{columns::Column, facts::Facts},
 };

@@ -10,10 +10,12 @@ use std::sync::Arc;
 pub use crate::sampling::record::Record;
 use crate::{
     dataset::block::verify,
-    sampling::accesses::Accesses,
-    sampling::heat::Heat,
-    sampling::job::{Failure, Job, Request, Until, Window},
-    sampling::record::Recent,
+    sampling::{
+        accesses::Accesses,
+        heat::Heat,
+        job::{Failure, Job, Request, Until, Window},
+        record::Recent,
+    },
 };
 
 /// Equal parts of the measured time in which operations are counted, for the test of steadiness.

@@ -12,10 +12,11 @@ use ringwise_measure::statistics::BlockOrder;
 use crate::{
     checks::gates,
     error::LabError,
-    results::row::Row,
-    results::verdict,
-    sampling::job::{Failure, Job, Timing},
-    sampling::sample::{self, Counted, Instruments, Sample},
+    results::{row::Row, verdict},
+    sampling::{
+        job::{Failure, Job, Timing},
+        sample::{self, Counted, Instruments, Sample},
+    },
 };
 
 /// Returns the reason why a sample is excluded, if it is.

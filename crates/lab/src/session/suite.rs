@@ -15,12 +15,13 @@ use crate::{
         Defaults, ExtentChoice, Plan,
         typed::{Typed, unknown, usage},
     },
-    results::gain,
-    results::report::{LeftOut, lines::all_wrapped, table},
-    results::section::Section,
+    results::{
+        gain,
+        report::{LeftOut, lines::all_wrapped, table},
+        section::Section,
+    },
     sampling::job::{Extent, Timing},
-    session::needs::Needs,
-    session::output::say,
+    session::{needs::Needs, output::say},
     workload::{
         self,
         cost::Samples,

@@ -28,11 +28,15 @@ use crate::{
     },
     error::LabError,
     plan::Defaults,
-    results::row::{Row, RowKind},
-    results::section::{Place, Section},
-    results::verdict::{self, Detour},
-    sampling::job::{Cache, Job, Profile},
-    sampling::schedule::Schedule,
+    results::{
+        row::{Row, RowKind},
+        section::{Place, Section},
+        verdict::{self, Detour},
+    },
+    sampling::{
+        job::{Cache, Job, Profile},
+        schedule::Schedule,
+    },
 };
 
 /// What the rest of the lab knows of this workload.

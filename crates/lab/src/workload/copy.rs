@@ -40,12 +40,16 @@ use crate::{
     engine::{Engine, ProgramTimes, Tally},
     error::{LabError, plain},
     plan::Defaults,
-    results::row::{Row, RowKind},
-    results::section::{Place, Section},
-    results::verdict,
-    sampling::job::{Cache, Extent, Failure, Job, Start, Timing},
-    sampling::lane::Counts,
-    sampling::schedule::Schedule,
+    results::{
+        row::{Row, RowKind},
+        section::{Place, Section},
+        verdict,
+    },
+    sampling::{
+        job::{Cache, Extent, Failure, Job, Start, Timing},
+        lane::Counts,
+        schedule::Schedule,
+    },
 };
 
 /// What the rest of the lab knows of this workload.

@@ -37,11 +37,15 @@ use crate::{
     engine::{Engine, Tally},
     error::LabError,
     plan::{Defaults, rate::offered_text},
-    results::row::{Row, RowKind},
-    results::section::Section,
-    sampling::job::{Extent, Failure, Job, Start, Timing},
-    sampling::lane::Counts,
-    sampling::sample::{Counted, KernelShares},
+    results::{
+        row::{Row, RowKind},
+        section::Section,
+    },
+    sampling::{
+        job::{Extent, Failure, Job, Start, Timing},
+        lane::Counts,
+        sample::{Counted, KernelShares},
+    },
 };
 
 /// What the rest of the lab knows of this workload.

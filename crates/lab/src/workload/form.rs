@@ -17,13 +17,17 @@ use crate::{
     dataset::Directory,
     error::LabError,
     plan::{Defaults, ExtentChoice, Plan, typed::Typed},
-    results::resumed::Resumed,
-    results::row::{Row, RowKind},
-    results::section::Section,
-    sampling::job::{Cache, Extent, Job, Pattern, Timing},
-    sampling::lane::Record,
-    sampling::sample::Instruments,
-    sampling::schedule::{Schedule, Spare},
+    results::{
+        resumed::Resumed,
+        row::{Row, RowKind},
+        section::Section,
+    },
+    sampling::{
+        job::{Cache, Extent, Job, Pattern, Timing},
+        lane::Record,
+        sample::Instruments,
+        schedule::{Schedule, Spare},
+    },
     session::progress::Progress,
 };
 

@@ -48,11 +48,15 @@ use crate::{
     engine::{Engine, Tally},
     error::LabError,
     plan::Defaults,
-    results::row::{Row, RowKind},
-    results::section::Section,
-    results::verdict,
-    sampling::job::{Cache, Failure, Job, Start, Timing, Until, Window},
-    sampling::sample::{Counted, KernelShares},
+    results::{
+        row::{Row, RowKind},
+        section::Section,
+        verdict,
+    },
+    sampling::{
+        job::{Cache, Failure, Job, Start, Timing, Until, Window},
+        sample::{Counted, KernelShares},
+    },
 };
 
 /// What the rest of the lab knows of this workload.

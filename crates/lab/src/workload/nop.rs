@@ -23,11 +23,15 @@ use crate::{
     engine::{Engine, Tally, bare_ring::BareRing, beside_the_ring, uring::ENTRIES_MIN},
     error::{LabError, plain},
     plan::{Defaults, scale::Scale},
-    results::row::{Row, RowKind},
-    results::section::Section,
-    results::verdict::{self, Figure, Finding, Verdict, interval_text},
-    sampling::job::{Failure, Job, Start, Until, Window},
-    sampling::lane::{Counts, SLICES},
+    results::{
+        row::{Row, RowKind},
+        section::Section,
+        verdict::{self, Figure, Finding, Verdict, interval_text},
+    },
+    sampling::{
+        job::{Failure, Job, Start, Until, Window},
+        lane::{Counts, SLICES},
+    },
 };
 
 /// What the rest of the lab knows of this workload.

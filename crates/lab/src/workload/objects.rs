@@ -31,11 +31,15 @@ use crate::{
     dataset::{DataFile, Layout},
     error::LabError,
     plan::Defaults,
-    results::row::{Row, RowKind},
-    results::section::{Place, Section},
-    results::verdict::{self, Detour},
-    sampling::job::{Cache, Job, Pattern, Profile, Timing},
-    sampling::schedule::Schedule,
+    results::{
+        row::{Row, RowKind},
+        section::{Place, Section},
+        verdict::{self, Detour},
+    },
+    sampling::{
+        job::{Cache, Job, Pattern, Profile, Timing},
+        schedule::Schedule,
+    },
 };
 
 /// What the rest of the lab knows of this workload.

@@ -33,16 +33,19 @@ use super::{
     form::{COUNTING, Context, Entry, Keep, Outcome, Workload},
 };
 use crate::{
-    checks::gates,
-    checks::suspicions,
+    checks::{gates, suspicions},
     dataset::{DataFile, Layout, block::BLOCK_BYTES},
     error::LabError,
     plan::{Defaults, Plan},
-    results::row::Row,
-    results::section::{Place, Section},
-    results::verdict::{self, Detour},
-    sampling::job::{Cache, Job, Profile, Timing},
-    sampling::schedule::Schedule,
+    results::{
+        row::Row,
+        section::{Place, Section},
+        verdict::{self, Detour},
+    },
+    sampling::{
+        job::{Cache, Job, Profile, Timing},
+        schedule::Schedule,
+    },
 };
 
 /// What the rest of the lab knows of this workload.

@@ -42,8 +42,10 @@ use crate::{
     dataset::{Directory, Layout},
     error::LabError,
     plan::Defaults,
-    sampling::job::{Cache, Profile},
-    sampling::sample::Instruments,
+    sampling::{
+        job::{Cache, Profile},
+        sample::Instruments,
+    },
 };
 
 /// Its line in the table.

@@ -25,9 +25,11 @@ use crate::{
     engine::Engine,
     error::LabError,
     plan::Defaults,
-    results::row::{Row, RowKind},
-    results::section::Section,
-    results::verdict::{self, Detour},
+    results::{
+        row::{Row, RowKind},
+        section::Section,
+        verdict::{self, Detour},
+    },
     sampling::job::{Job, Pattern, Timing},
 };
 

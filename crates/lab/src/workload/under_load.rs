@@ -14,12 +14,16 @@ use crate::{
     dataset::DataFile,
     engine::Engine,
     error::LabError,
-    results::row::{Row, RowKind},
-    results::section::Section,
-    results::verdict,
-    sampling::job::{Failure, Job},
-    sampling::sample::Counted,
-    sampling::schedule::Schedule,
+    results::{
+        row::{Row, RowKind},
+        section::Section,
+        verdict,
+    },
+    sampling::{
+        job::{Failure, Job},
+        sample::Counted,
+        schedule::Schedule,
+    },
 };
 
 /// A server that can be put under load, as the lab's engines can be put to work.

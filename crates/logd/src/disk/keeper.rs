@@ -20,19 +20,20 @@ use ringwise::{BackendChoice, ErrorKind, Local};
 use ringwise_serve::ServeError;
 
 use crate::{
-    clients::names::Names,
-    clients::tenants::Tenants,
-    disk::segment::{
-        call::is_descriptors,
-        entry::{ENTRY_BYTES, Ends},
-        name::{Content, Part, Stream, parse},
-        now_ms,
-        pack::{Outcome, pack},
-        retention::{Kept, overdue, remove},
-        scan::Scan,
-        unsealed::Unsealed,
+    clients::{names::Names, tenants::Tenants},
+    disk::{
+        segment::{
+            call::is_descriptors,
+            entry::{ENTRY_BYTES, Ends},
+            name::{Content, Part, Stream, parse},
+            now_ms,
+            pack::{Outcome, pack},
+            retention::{Kept, overdue, remove},
+            scan::Scan,
+            unsealed::Unsealed,
+        },
+        space::free_bytes,
     },
-    disk::space::free_bytes,
     error::LogdError,
     live::Live,
     monitoring::log,

@@ -15,15 +15,17 @@ use ringwise::{BackendChoice, Completion, Local, Operation};
 
 use crate::{
     clients::names::Names,
-    disk::keeper::Tray,
-    disk::segment::{
-        appender::{Appender, Fatal, Given, Limits, Plan, Progress},
-        call::open_directory,
-        name::{Content, Stream, parse},
-        recovery::{Recovered, recover},
-        writing::{Counts, Retry},
+    disk::{
+        keeper::Tray,
+        segment::{
+            appender::{Appender, Fatal, Given, Limits, Plan, Progress},
+            call::open_directory,
+            name::{Content, Stream, parse},
+            recovery::{Recovered, recover},
+            writing::{Counts, Retry},
+        },
+        space::Floor,
     },
-    disk::space::Floor,
     error::LogdError,
     guarantee::Guarantee,
     monitoring::log,

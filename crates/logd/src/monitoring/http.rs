@@ -17,7 +17,10 @@ use std::{
 
 use ringwise_serve::ServeError;
 
-use crate::{error::LogdError, monitoring::log, monitoring::monitor::Monitor};
+use crate::{
+    error::LogdError,
+    monitoring::{log, monitor::Monitor},
+};
 
 mod metrics;
 mod page;

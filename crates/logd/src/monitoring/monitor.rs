@@ -18,7 +18,9 @@ use ringwise_serve::{Panel, ServeError};
 use sd_notify::NotifyState;
 
 use crate::{
-    clients::tenants::Tenants, error::LogdError, monitoring::log, monitoring::stats::Stats,
+    clients::tenants::Tenants,
+    error::LogdError,
+    monitoring::{log, stats::Stats},
 };
 
 /// How often it takes a sample.

@@ -10,17 +10,22 @@ use std::{
 };
 
 use crate::{
-    clients::names::{Claim, Mark, Names},
-    clients::refusal::Refusal,
-    clients::tenants::{Account, Tenants},
+    clients::{
+        names::{Claim, Mark, Names},
+        refusal::Refusal,
+        tenants::{Account, Tenants},
+    },
     disk::segment::record::Origin,
     guarantee::Guarantee,
-    lines::framing::{Frame, Framer, Framing, octets::Octets},
-    lines::letter::{Cause, Fault, Letter},
-    monitoring::log,
-    monitoring::stats::Stats,
-    session::tls::{Session, Taken},
-    session::unfinished::Held,
+    lines::{
+        framing::{Frame, Framer, Framing, octets::Octets},
+        letter::{Cause, Fault, Letter},
+    },
+    monitoring::{log, stats::Stats},
+    session::{
+        tls::{Session, Taken},
+        unfinished::Held,
+    },
 };
 
 mod batch;

@@ -8,8 +8,10 @@ use ringwise::{BackendChoice, Buffer, Completion, Local, Operation, RegisteredFi
 use super::{SyncKind, compare, failed, open, stamp};
 use crate::{
     engine::{Engine, Tally, beside_the_ring, buffer, rolling, unavailable},
-    sampling::job::{Failure, Job, Request, Start},
-    sampling::lane::Lane,
+    sampling::{
+        job::{Failure, Job, Request, Start},
+        lane::Lane,
+    },
 };
 
 /// When a chain that is done is replaced.

@@ -10,8 +10,10 @@ use ringwise_trace::Kind;
 use super::analysis::{Analysis, Counted, Group, share};
 use crate::{
     program::traced::Traced,
-    results::report::saved::{Saved, SavedPairing},
-    results::verdict::interval_text,
+    results::{
+        report::saved::{Saved, SavedPairing},
+        verdict::interval_text,
+    },
 };
 
 /// A group with less than this share of the waiting is not looked up in results.

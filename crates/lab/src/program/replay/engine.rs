@@ -18,8 +18,10 @@ use super::{
 };
 use crate::{
     engine::{BUFFER_ALIGNMENT, Engine, Tally, beside_the_ring},
-    sampling::job::{Failure, Job, Start, Window},
-    sampling::lane::{Counts, Lane},
+    sampling::{
+        job::{Failure, Job, Start, Window},
+        lane::{Counts, Lane},
+    },
 };
 
 /// The name of the sum of the durations among the figures of a sample.
@@ -253,10 +255,14 @@ mod tests {
 
     use super::*;
     use crate::{
-        program::replay::script::CacheChoice,
-        program::traced::tests::{operation, traced},
-        sampling::job::{Cache, Extent, Timing},
-        sampling::sample::{self, Instruments, Sample},
+        program::{
+            replay::script::CacheChoice,
+            traced::tests::{operation, traced},
+        },
+        sampling::{
+            job::{Cache, Extent, Timing},
+            sample::{self, Instruments, Sample},
+        },
     };
 
     /// Replays operations once.

@@ -206,9 +206,9 @@ mod tests {
     use ringwise_trace::Kind;
 
     use super::*;
-    use crate::{
-        program::replay::script::CacheChoice,
-        program::traced::tests::{operation, traced},
+    use crate::program::{
+        replay::script::CacheChoice,
+        traced::tests::{operation, traced},
     };
 
     fn script() -> Script {

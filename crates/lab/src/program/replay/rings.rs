@@ -12,8 +12,7 @@ use super::{
 };
 use crate::{
     engine::{BUFFER_ALIGNMENT, unavailable},
-    sampling::job::Failure,
-    sampling::lane::Lane,
+    sampling::{job::Failure, lane::Lane},
 };
 
 /// More are not in flight in one ring.

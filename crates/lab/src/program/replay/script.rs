@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use ringwise_trace::{File, FileId, FileKind, Kind, Name, OpenFlags, Operation, Outcome, Source};
 
 use super::ranges::Ranges;
-use crate::{
-    program::explain::in_flight::InFlight,
-    program::traced::{Traced, end_ns, is_asynchronous, is_sync},
+use crate::program::{
+    explain::in_flight::InFlight,
+    traced::{Traced, end_ns, is_asynchronous, is_sync},
 };
 
 /// No syscall moves more (MAX_RW_COUNT in include/linux/fs.h).

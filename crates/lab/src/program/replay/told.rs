@@ -7,10 +7,12 @@ use ringwise_measure::{
 
 use super::{engine::IO_NS, pace::Pace, script::Script};
 use crate::{
-    results::report::{lines::all_wrapped, table},
-    results::row::{Measured, Row, RowKind, SampleFigures},
-    results::section::Section,
-    results::verdict::{self, interval_text},
+    results::{
+        report::{lines::all_wrapped, table},
+        row::{Measured, Row, RowKind, SampleFigures},
+        section::Section,
+        verdict::{self, interval_text},
+    },
     workload::{
         columns::{self, Column},
         facts::{Facts, Question, Start, Target},

@@ -20,8 +20,10 @@ use super::{
     words::{effect_at_rate_text, effect_text},
 };
 use crate::{
-    results::section::{Place, Section},
-    results::verdict::Decisive,
+    results::{
+        section::{Place, Section},
+        verdict::Decisive,
+    },
     workload::facts::Question,
 };
 

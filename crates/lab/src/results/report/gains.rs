@@ -4,9 +4,9 @@
 use ringwise_measure::statistics::Ratio;
 
 use super::figures::Cells;
-use crate::{
-    results::gain::{Column, Gain},
-    results::verdict::interval_text,
+use crate::results::{
+    gain::{Column, Gain},
+    verdict::interval_text,
 };
 
 /// The cells. `noun` is what a depth is called. A column in which no gain has anything is left out.

@@ -19,8 +19,10 @@ use super::{Section, json};
 use crate::{
     error::LabError,
     results::row::{Row, RowKind},
-    sampling::heat::{BUCKETS, Heat, SLICES},
-    sampling::job::{Extent, Timing},
+    sampling::{
+        heat::{BUCKETS, Heat, SLICES},
+        job::{Extent, Timing},
+    },
 };
 use svg::{HEADER_HEIGHT, LEGEND_HEIGHT, Legend, PANEL_HEIGHT, PANEL_WIDTH};
 

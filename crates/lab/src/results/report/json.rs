@@ -24,12 +24,13 @@ use crate::{
     checks::gates,
     engine::ProgramTimes,
     error::LabError,
-    results::gain::{Answer, Gain},
-    results::row::{CpuKinds, Row, RowKind, SampleFigures},
-    results::section::Place,
-    results::verdict::{BreakEven, Pairing, SwitchCost, Verdict, ratio_to_sync},
-    sampling::heat::Heat,
-    sampling::job::Cache,
+    results::{
+        gain::{Answer, Gain},
+        row::{CpuKinds, Row, RowKind, SampleFigures},
+        section::Place,
+        verdict::{BreakEven, Pairing, SwitchCost, Verdict, ratio_to_sync},
+    },
+    sampling::{heat::Heat, job::Cache},
 };
 
 /// The version of the schema.

@@ -14,8 +14,10 @@ use serde_json::{Map, Value};
 use super::{LeftOut, json::SCHEMA};
 use crate::{
     error::LabError,
-    results::gain::{Answer, Gain},
-    results::verdict::{BreakEven, Finding, SwitchCost},
+    results::{
+        gain::{Answer, Gain},
+        verdict::{BreakEven, Finding, SwitchCost},
+    },
     sampling::heat::Heat,
 };
 

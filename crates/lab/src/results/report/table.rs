@@ -10,8 +10,10 @@ use super::{Section, figures::Cells, gains};
 pub use crate::workload::columns::grouped;
 use crate::{
     plan::percentile::Percentile,
-    results::row::{Row, RowKind},
-    results::verdict::{Finding, Pairing, Verdict, interval_text, ratio_to_sync},
+    results::{
+        row::{Row, RowKind},
+        verdict::{Finding, Pairing, Verdict, interval_text, ratio_to_sync},
+    },
     workload::columns::Column,
 };
 

@@ -69,8 +69,10 @@ pub(super) fn tail_texts(pair: &Pair<'_>, noise: Noise) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use crate::{
-        results::row::{Row, RowKind},
-        results::verdict::{Finding, Verdict, at_connections},
+        results::{
+            row::{Row, RowKind},
+            verdict::{Finding, Verdict, at_connections},
+        },
         testing::{Figures, row},
     };
 

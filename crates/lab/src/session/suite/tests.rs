@@ -8,9 +8,11 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 use super::*;
 use crate::{
     engine::name::EngineName,
-    sampling::job::{Cache, Pattern},
-    sampling::sample::Instruments,
-    sampling::schedule::Spare,
+    sampling::{
+        job::{Cache, Pattern},
+        sample::Instruments,
+        schedule::Spare,
+    },
     session::progress::Progress,
     testing::read_groups,
 };

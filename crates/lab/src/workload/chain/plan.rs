@@ -3,8 +3,7 @@
 use ringwise_measure::quantity::{parse_size, size_text};
 
 use crate::{
-    dataset::Size,
-    dataset::block::BLOCK_BYTES,
+    dataset::{Size, block::BLOCK_BYTES},
     engine::chain::SyncKind,
     error::LabError,
     plan::{

@@ -261,8 +261,7 @@ fn is_same(one: &Path, other: &Path, pieces: &mut (Vec<u8>, Vec<u8>)) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing;
-    use crate::workload::copy::plan::Part;
+    use crate::{testing, workload::copy::plan::Part};
 
     fn scene(directory: &Path, directories: usize) -> (Scene, Stage) {
         lay(directory, directories, false)

@@ -26,8 +26,10 @@ use tokio::{
 use crate::{
     engine::{Tally, unavailable},
     error::plain,
-    sampling::job::{Failure, Job, Until, Window},
-    sampling::lane::{Counts, Lane},
+    sampling::{
+        job::{Failure, Job, Until, Window},
+        lane::{Counts, Lane},
+    },
 };
 
 /// How long a server may take to accept all connections, and after the measured time for its last answers.

@@ -24,8 +24,10 @@ use crate::{
     dataset::DataFile,
     engine::{Engine, Tally, unavailable},
     error::plain,
-    sampling::job::{Failure, Job, Start},
-    sampling::lane::{Counts, Lane},
+    sampling::{
+        job::{Failure, Job, Start},
+        lane::{Counts, Lane},
+    },
 };
 
 /// Who reads the ranges of a request.

@@ -7,9 +7,9 @@
 
 use ringwise_measure::statistics::Ratio;
 
-use crate::{
-    results::row::{Row, RowKind, SampleFigures},
-    results::verdict::UNVERIFIED,
+use crate::results::{
+    row::{Row, RowKind, SampleFigures},
+    verdict::UNVERIFIED,
 };
 
 /// By how much two programs may differ that measure the same.

@@ -9,9 +9,11 @@ use crate::{
     checks::gates::{self, Bound},
     dataset::DataFile,
     error::LabError,
-    sampling::job::{Cache, Job},
-    sampling::memory_group::MemoryGroup,
-    sampling::sample::Sample,
+    sampling::{
+        job::{Cache, Job},
+        memory_group::MemoryGroup,
+        sample::Sample,
+    },
     workload::form::Context,
 };
 

@@ -11,10 +11,11 @@ use crate::{
     dataset::block::BLOCK_BYTES,
     engine::null::Null,
     error::LabError,
-    results::row::RowKind,
-    results::section::Section,
-    sampling::job::{Cache, Extent, Job, Timing},
-    sampling::sample,
+    results::{row::RowKind, section::Section},
+    sampling::{
+        job::{Cache, Extent, Job, Timing},
+        sample,
+    },
     workload::form::Context,
 };
 

@@ -2,8 +2,10 @@
 
 use super::group::Group;
 use crate::{
-    results::section::Section,
-    results::verdict::{BLOCK, BreakEven, Verdict},
+    results::{
+        section::Section,
+        verdict::{BLOCK, BreakEven, Verdict},
+    },
     sampling::job::Profile,
 };
 

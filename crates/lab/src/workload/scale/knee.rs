@@ -21,11 +21,15 @@ use crate::{
         open_loop::{DUE, GIVEN_UP, OpenRing, OpenSync},
     },
     error::LabError,
-    results::gain::Told,
-    results::row::{Measured, Row, RowKind},
-    results::section::Section,
-    sampling::job::{Cache, Failure, Job},
-    sampling::sample,
+    results::{
+        gain::Told,
+        row::{Measured, Row, RowKind},
+        section::Section,
+    },
+    sampling::{
+        job::{Cache, Failure, Job},
+        sample,
+    },
     workload::{
         columns::grouped,
         form::{Context, Outcome, remark},

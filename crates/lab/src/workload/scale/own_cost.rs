@@ -18,9 +18,11 @@ use crate::{
         crew::{Crew, Share},
         null::Null,
     },
-    results::row::{Row, RowKind},
-    results::section::Section,
-    results::verdict::{self, Finding, Noise, Verdict, interval_text},
+    results::{
+        row::{Row, RowKind},
+        section::Section,
+        verdict::{self, Finding, Noise, Verdict, interval_text},
+    },
     sampling::job::{Cache, Job, Pattern},
     workload::{
         columns::{self, Column},

@@ -14,9 +14,11 @@ use super::{
 use crate::{
     checks::gates,
     engine::{Engine, crew::Crew, sync::Sync, threads::Threads, uring::Uring},
-    results::row::{Row, RowKind},
-    results::section::Section,
-    results::verdict::{self, Detour},
+    results::{
+        row::{Row, RowKind},
+        section::Section,
+        verdict::{self, Detour},
+    },
     sampling::job::Cache,
     workload::form::{COUNTING, Context, Outcome, remark},
 };

@@ -3,10 +3,10 @@
 
 use ringwise_measure::statistics::{Comparison, MINIMUM_DIFFERENCE, Ratio, compare};
 
-use crate::{
-    results::gain::Told,
-    results::row::{Row, RowKind},
-    results::verdict::{Noise, interval_text, throughput},
+use crate::results::{
+    gain::Told,
+    row::{Row, RowKind},
+    verdict::{Noise, interval_text, throughput},
 };
 
 /// Throughput in units of that with the fewest threads.

@@ -8,8 +8,10 @@ use ringwise::{BackendChoice, Local, Operation};
 use crate::{
     engine::{Engine, Tally, beside_the_ring, threads::in_threads, unavailable, uring},
     error::plain,
-    sampling::job::{Failure, Job, Request, Start},
-    sampling::lane::Lane,
+    sampling::{
+        job::{Failure, Job, Request, Start},
+        lane::Lane,
+    },
 };
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> Failure {

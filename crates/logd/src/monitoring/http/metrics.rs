@@ -7,8 +7,10 @@ use std::{
 
 use crate::{
     clients::tenants::{Account, Tenants},
-    monitoring::monitor::{Monitor, Sample},
-    monitoring::stats::{BOUNDS, COUNTERS, GAUGES},
+    monitoring::{
+        monitor::{Monitor, Sample},
+        stats::{BOUNDS, COUNTERS, GAUGES},
+    },
 };
 
 /// Formats all metrics.

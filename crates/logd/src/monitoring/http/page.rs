@@ -6,8 +6,10 @@ use ringwise_measure::quantity::bytes_text;
 
 use crate::{
     disk::segment::source::streams,
-    monitoring::monitor::{Monitor, Sample},
-    monitoring::stats::Stats,
+    monitoring::{
+        monitor::{Monitor, Sample},
+        stats::Stats,
+    },
 };
 
 const HEAD: &str = "<!DOCTYPE html>

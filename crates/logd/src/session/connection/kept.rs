@@ -8,8 +8,10 @@ use super::{Connection, Stage};
 use crate::{
     clients::tenants::Tenants,
     disk::segment::record::Origin,
-    session::tls::Session,
-    session::unfinished::{FREE_BYTES, Held, Kept, Owner, network},
+    session::{
+        tls::Session,
+        unfinished::{FREE_BYTES, Held, Kept, Owner, network},
+    },
 };
 
 impl Connection {

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use clap::ValueEnum;
 
 use crate::{
-    clients::names::NameRule, clients::tokens::Tokens, lines::framing::Framing, lines::json::Rules,
+    clients::{names::NameRule, tokens::Tokens},
+    lines::{framing::Framing, json::Rules},
 };
 
 /// What applies to all connections.

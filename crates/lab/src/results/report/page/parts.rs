@@ -7,14 +7,14 @@ mod charts;
 use maud::{Markup, PreEscaped, html};
 
 use super::topic::{Colors, Topic, folded, list, verdict_word, wide};
-use crate::{
-    results::report::{
+use crate::results::{
+    report::{
         figures::{self, Cells},
         gains,
         heatmap::{self, Recorded},
         saved::{Saved, SavedRow, SavedVerdict, run_name},
     },
-    results::verdict::interval_text,
+    verdict::interval_text,
 };
 
 /// Draws it. `room` is how many bytes drawings from cells may still take.

@@ -5,13 +5,13 @@ use maud::{Markup, PreEscaped, html};
 use ringwise_measure::statistics::Ratio;
 
 use super::topic::{Topic, folded, list, verdict_word, wide};
-use crate::{
-    results::report::{
+use crate::results::{
+    report::{
         chart,
         saved::{Saved, SavedVerdict, run_name},
         screen::{self, Said},
     },
-    results::verdict::interval_text,
+    verdict::interval_text,
 };
 
 /// The verdicts there are, with what each means.

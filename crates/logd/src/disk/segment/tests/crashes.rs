@@ -16,18 +16,21 @@ use ringwise::{
     sim::{Fault, Simulation, When},
 };
 
-use crate::disk::segment::{
-    appender::{Appender, Given, Limits, Plan, Progress},
-    call::open_directory,
-    entry::{ENTRY_BYTES, Ends},
-    name::{Content, Part, Stream, parse},
-    pack::pack,
-    record::{Mark, Origin, Part as Sent},
-    recovery::recover,
-    retention::{Kept, remove},
-    tests::{lines_of, names_of, origins_of},
+use crate::{
+    clients::names::Names,
+    disk::segment::{
+        appender::{Appender, Given, Limits, Plan, Progress},
+        call::open_directory,
+        entry::{ENTRY_BYTES, Ends},
+        name::{Content, Part, Stream, parse},
+        pack::pack,
+        record::{Mark, Origin, Part as Sent},
+        recovery::recover,
+        retention::{Kept, remove},
+        tests::{lines_of, names_of, origins_of},
+    },
+    guarantee::Guarantee,
 };
-use crate::{clients::names::Names, guarantee::Guarantee};
 
 const DIRECTORY: &str = "/log";
 /// A client with a name.
