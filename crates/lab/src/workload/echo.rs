@@ -27,9 +27,9 @@ use self::plan::{Auto, EchoPlan, EchoServer, Spin};
 use super::{
     columns,
     cost::Samples,
+    derived_rate::{self, DerivedRate},
     facts::{Facts, Question, Target, start},
     form::{Context, Entry, Keep, Outcome, Workload, with_control},
-    knee::{self, Knee},
     server::{self, Processors, Server},
     under_load::{self, UnderLoad},
 };
@@ -101,16 +101,16 @@ impl Workload for EchoPlan {
     fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
         for &length_bytes in &self.lengths {
             for &rate_per_s in &self.rates {
-                let load = Load { length_bytes, rate_per_s, knee: None };
+                let load = Load { length_bytes, rate_per_s, derived: None };
                 let outcome = run(context, self, &load);
-                let knees = match rate_per_s {
-                    None => self.knees(&outcome.section.rows),
+                let derived_rates = match rate_per_s {
+                    None => self.derived_rates(&outcome.section.rows),
                     Some(_) => Vec::new(),
                 };
                 keep(outcome)?;
-                for knee in &knees {
-                    let rate_per_s = Some(knee.rate_per_s);
-                    let load = Load { length_bytes, rate_per_s, knee: Some(knee) };
+                for derived in &derived_rates {
+                    let rate_per_s = Some(derived.rate_per_s);
+                    let load = Load { length_bytes, rate_per_s, derived: Some(derived) };
                     keep(run(context, self, &load))?;
                 }
             }
@@ -121,12 +121,12 @@ impl Workload for EchoPlan {
 
 impl EchoPlan {
     /// The rates that a closed loop gives.
-    fn knees(&self, rows: &[Row]) -> Vec<Knee> {
+    fn derived_rates(&self, rows: &[Row]) -> Vec<DerivedRate> {
         let is_wanted = |connections: &usize| {
-            self.auto == Auto::Always || knee::is_client_bound(rows, *connections)
+            self.auto == Auto::Always || derived_rate::is_client_bound(rows, *connections)
         };
         let wanted = self.auto_connections().filter(is_wanted);
-        wanted.filter_map(|connections| Knee::of(rows, connections)).collect()
+        wanted.filter_map(|connections| DerivedRate::of(rows, connections)).collect()
     }
 }
 
@@ -137,7 +137,7 @@ struct Load<'a> {
     /// None is a closed loop.
     rate_per_s: Option<u64>,
     /// Where the rate is from, if a closed loop gave it.
-    knee: Option<&'a Knee>,
+    derived: Option<&'a DerivedRate>,
 }
 
 /// A server under load, as the lab's engines are.
@@ -240,11 +240,12 @@ impl under_load::Served for Served {
     }
 }
 
-/// Measures all servers under a load at all numbers of connections, or at that of its knee.
+/// Measures all servers under a load at all numbers of connections, or at that which its rate is for.
 fn run(context: &Context<'_>, plan: &EchoPlan, load: &Load<'_>) -> Outcome {
     let (processors, timing) = (Processors::choose(), context.timing);
-    let Load { length_bytes, rate_per_s, knee } = *load;
-    let connections = knee.map_or_else(|| plan.connections.clone(), |knee| vec![knee.connections]);
+    let Load { length_bytes, rate_per_s, derived } = *load;
+    let connections =
+        derived.map_or_else(|| plan.connections.clone(), |derived| vec![derived.connections]);
     let all = UnderLoad::new(&connections, &servers(plan, load), |server| Served {
         server: server.clone(),
         rate_per_s,
@@ -253,8 +254,8 @@ fn run(context: &Context<'_>, plan: &EchoPlan, load: &Load<'_>) -> Outcome {
     });
     let length = size_text(length_bytes as u64);
     let mut title = format!("echo, {length} bytes a message");
-    if let Some(knee) = knee {
-        title += &format!(", {} connections", knee.connections);
+    if let Some(derived) = derived {
+        title += &format!(", {} connections", derived.connections);
     }
     title += &match rate_per_s {
         None => ", closed loop".to_owned(),
@@ -268,7 +269,7 @@ fn run(context: &Context<'_>, plan: &EchoPlan, load: &Load<'_>) -> Outcome {
     if rate_per_s.is_some() {
         section.notes.push(NO_SPIN.to_owned());
     }
-    section.notes.extend(knee.into_iter().flat_map(|knee| knee.notes.clone()));
+    section.notes.extend(derived.into_iter().flat_map(|derived| derived.notes.clone()));
     all.run(context, section, "request", remark)
 }
 
@@ -288,8 +289,8 @@ fn servers<'a>(plan: &'a EchoPlan, load: &Load<'_>) -> Vec<(&'a EchoServer, RowK
         // At a fixed rate the default does not spin either.
         let is_twice =
             load.rate_per_s.is_some() && has_default && **server == EchoServer::Uring(Spin::Off);
-        let has_name = |knee: &Knee| knee.engines.contains(&server.to_string());
-        !is_twice && load.knee.is_none_or(has_name)
+        let has_name = |derived: &DerivedRate| derived.engines.contains(&server.to_string());
+        !is_twice && load.derived.is_none_or(has_name)
     };
     let compared: Vec<&EchoServer> = plan.servers.iter().filter(is_compared).collect();
     with_control(compared.iter().copied(), |server| match server {
@@ -332,8 +333,11 @@ mod tests {
     #[test]
     fn a_fixed_rate_follows_a_closed_loop_that_does_not_answer() {
         let at = |rate: Option<&str>, is_client_bound| {
-            let knees = plan(rate).knees(&closed_loop(is_client_bound));
-            knees.iter().map(|knee| (knee.connections, knee.rate_per_s)).collect::<Vec<_>>()
+            let derived_rates = plan(rate).derived_rates(&closed_loop(is_client_bound));
+            derived_rates
+                .iter()
+                .map(|derived| (derived.connections, derived.rate_per_s))
+                .collect::<Vec<_>>()
         };
         assert_eq!(at(None, true), [(50, 30_000)]);
         assert_eq!(at(None, false), []);
@@ -356,12 +360,12 @@ mod tests {
             let all = servers(&plan, &load);
             all.iter().map(|(server, _)| server.to_string()).collect::<Vec<_>>().join(" ")
         };
-        let closed = Load { length_bytes: 64, rate_per_s: None, knee: None };
+        let closed = Load { length_bytes: 64, rate_per_s: None, derived: None };
         assert_eq!(names(closed), "uring uring-spin epoll tokio blocking node uring");
         let fixed = Load { rate_per_s: Some(60_000), ..closed };
         assert_eq!(names(fixed), "uring epoll tokio blocking node uring");
-        let knee = plan.knees(&closed_loop(true)).remove(0);
-        assert_eq!(names(Load { knee: Some(&knee), ..fixed }), "uring epoll uring");
+        let derived = plan.derived_rates(&closed_loop(true)).remove(0);
+        assert_eq!(names(Load { derived: Some(&derived), ..fixed }), "uring epoll uring");
     }
 
     #[test]

@@ -18,7 +18,7 @@ const STEPS: [f64; 10] = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0];
 
 /// A rate, and where it is from.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Knee {
+pub(super) struct DerivedRate {
     /// The number of connections that it is for.
     pub connections: usize,
     /// Operations per second over all connections.
@@ -34,9 +34,9 @@ pub(super) fn is_client_bound(rows: &[Row], connections: usize) -> bool {
     servers(rows, connections).any(|row| row.measured.client_bound() > 0)
 }
 
-impl Knee {
+impl DerivedRate {
     /// A rate for so many connections. None if the closed loop has no result.
-    pub(super) fn of(rows: &[Row], connections: usize) -> Option<Knee> {
+    pub(super) fn of(rows: &[Row], connections: usize) -> Option<DerivedRate> {
         let rate = |row: &Row| row.measured.ops_per_s();
         let fastest = servers(rows, connections).map(rate).max_by(f64::total_cmp)?;
         let least = fastest * COMPARED_SHARE_MIN;
@@ -53,7 +53,7 @@ impl Knee {
             format!("{} is left out: it has not half of the fastest one's rate", row.engine)
         }));
         let engines = compared.iter().map(|row| row.engine.clone()).collect();
-        (rate_per_s > 0).then_some(Knee { connections, rate_per_s, engines, notes })
+        (rate_per_s > 0).then_some(DerivedRate { connections, rate_per_s, engines, notes })
     }
 }
 
@@ -92,18 +92,18 @@ mod tests {
 
     #[test]
     fn the_slowest_of_those_that_are_compared_sets_the_rate() {
-        let knee = Knee::of(&rows(), 50).unwrap();
-        assert_eq!((knee.connections, knee.rate_per_s), (50, 25_000));
-        assert_eq!(knee.engines, ["uring", "epoll", "tokio"]);
+        let derived = DerivedRate::of(&rows(), 50).unwrap();
+        assert_eq!((derived.connections, derived.rate_per_s), (50, 25_000));
+        assert_eq!(derived.engines, ["uring", "epoll", "tokio"]);
         assert_eq!(
-            knee.notes,
+            derived.notes,
             [
                 "the rate is 0.3 of the slowest server's in a closed loop, rounded down (tokio: 90 000/s)",
                 "node is left out: it has not half of the fastest one's rate",
             ]
         );
-        assert_eq!(Knee::of(&rows(), 1).unwrap().rate_per_s, 6_000);
-        assert_eq!(Knee::of(&rows(), 2), None);
+        assert_eq!(DerivedRate::of(&rows(), 1).unwrap().rate_per_s, 6_000);
+        assert_eq!(DerivedRate::of(&rows(), 2), None);
     }
 
     #[test]
