@@ -240,7 +240,7 @@ impl under_load::Served for Served {
     }
 }
 
-/// Measures all servers under a load at all numbers of connections, or at that which its rate is for.
+/// Measures all servers under a load at all numbers of connections, or at the one that a derived rate is for.
 fn run(context: &Context<'_>, plan: &EchoPlan, load: &Load<'_>) -> Outcome {
     let (processors, timing) = (Processors::choose(), context.timing);
     let Load { length_bytes, rate_per_s, derived } = *load;
