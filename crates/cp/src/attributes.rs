@@ -18,10 +18,12 @@ use rustix::{
 };
 
 use crate::{
-    options::Options,
-    place::{Place, kind},
-    quoting::Locale,
-    report::{Line, compose, errno_text},
+    command::options::Options,
+    messages::{
+        quoting::Locale,
+        report::{Line, compose, errno_text},
+    },
+    names::place::{Place, kind},
 };
 
 /// Bits that chmod(2) sets.

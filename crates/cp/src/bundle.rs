@@ -14,16 +14,20 @@ use rustix::fs::{OFlags, Stat, fstat};
 
 use crate::{
     attributes::Caller,
+    command::options::Options,
     data::{self, ahead},
     job::{Job, Outcome, Permissions, plan_text},
-    listing::Run,
     memory::Memory,
-    options::Options,
-    pair::{Landed, Pair, Spent},
-    place::{Place, kind, stat_of_copy},
-    progress::Meter,
-    quoting::Locale,
-    report::{Item, Line, compose},
+    messages::{
+        progress::Meter,
+        quoting::Locale,
+        report::{Item, Line, compose},
+    },
+    names::{
+        listing::Run,
+        pair::{Landed, Pair, Spent},
+        place::{Place, kind, stat_of_copy},
+    },
     way::{self, SMALL_BYTES},
 };
 

@@ -29,12 +29,10 @@ use rustix::{
 
 use crate::{
     attributes::Caller,
-    events,
+    command::options::{Backup, Dereference, Making, Options},
     flight::{Descriptors, Flight},
-    options::{Backup, Dereference, Making, Options},
-    place::{Identity, Place, kind},
-    progress::Meter,
-    report::Report,
+    messages::{events, progress::Meter, report::Report},
+    names::place::{Identity, Place, kind},
 };
 pub(crate) use state::Copier;
 use state::{Bundles, Existed, Root, Visit, Visited};

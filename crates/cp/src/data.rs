@@ -11,7 +11,7 @@ pub(crate) mod past;
 mod pipe;
 pub(crate) mod verify;
 
-use crate::{job::Job, report::Line, way::Way};
+use crate::{job::Job, messages::report::Line, way::Way};
 pub(crate) use calls::{BLOCK_BYTES, copy_again};
 use verify::Checksums;
 

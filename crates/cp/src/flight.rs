@@ -16,13 +16,15 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::{
     bundle::Bundle,
+    command::options::{EngineChoice, Options, Reflink, Sparse},
     data::{self, ahead},
     job::{Job, Outcome, plan_text},
     memory::Memory,
-    options::{EngineChoice, Options, Reflink, Sparse},
-    pair::Landed,
-    place::{Identity, kind},
-    report::{Line, Report},
+    messages::report::{Line, Report},
+    names::{
+        pair::Landed,
+        place::{Identity, kind},
+    },
     way::{self, Chosen, Pairs, SMALL_BYTES, Way},
 };
 use ring::RingEngine;

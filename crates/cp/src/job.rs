@@ -13,14 +13,18 @@ use rustix::{
 
 use crate::{
     attributes::{Caller, Copied, Finish, Of, Otherwise, To, omitted_at_first, set_mode},
-    events,
-    options::Options,
-    pair::Landed,
-    place::{Identity, retry},
-    progress::Meter,
-    quoting::Locale,
-    report::{Item, Line, compose},
-    temporary::Temporary,
+    command::options::Options,
+    messages::{
+        events,
+        progress::Meter,
+        quoting::Locale,
+        report::{Item, Line, compose},
+    },
+    names::{
+        pair::Landed,
+        place::{Identity, retry},
+        temporary::Temporary,
+    },
 };
 
 /// A regular file to copy.

@@ -3,10 +3,10 @@
 //! A run has one walk, which decides what becomes of each name, in the order of the sources. Threads
 //! or a ring move the content of several files meanwhile. Messages and results are the same with each.
 //!
-//! Reading order, which is the path of the data: `options` and `command_line` (what was typed), `copier`
+//! Reading order, which is the path of the data: `command` (what was typed), `copier`
 //! (what becomes of a name), `copier/tree` (the walk), `job` (a regular file), `bundle` (many small ones),
 //! `flight` (who copies them), `way` (how the content of each goes), `data` (moves it), `attributes`,
-//! `temporary` (the name of a copy), `report` (messages).
+//! `names` (the name of a copy among them), `messages`.
 //!
 //! Invariant: a copy that was interrupted is shorter than its source, or longer by a part of a block.
 //!
@@ -16,32 +16,26 @@
 
 mod attributes;
 mod bundle;
-mod command_line;
+mod command;
 mod copier;
 mod data;
-mod events;
 mod flight;
-mod help;
 mod job;
-mod listing;
 mod memory;
-mod options;
-mod pair;
-mod place;
-mod progress;
-mod quoting;
-mod report;
-mod temporary;
+mod messages;
+mod names;
 mod way;
 
 use std::{ffi::OsString, io::Write, process::ExitCode, sync::Arc};
 
-use command_line::{Misuse, Typed};
+use command::command_line::{Misuse, Typed};
+pub use command::help::HELP;
 use copier::Copier;
-pub use help::HELP;
-use progress::{Meter, Progress};
-use quoting::Locale;
-use report::{Line, Report};
+use messages::{
+    progress::{Meter, Progress},
+    quoting::Locale,
+    report::{Line, Report},
+};
 
 /// Runs `cp` with the words after its name. Everything is said by the time it returns.
 ///
@@ -50,10 +44,10 @@ use report::{Line, Report};
 pub fn run(words: Vec<OsString>) -> ExitCode {
     let locale = Locale::from_environment();
     let mut report = Report::new(locale);
-    let (options, warnings) = match command_line::read(words, locale) {
+    let (options, warnings) = match command::command_line::read(words, locale) {
         Ok(Typed::Copy(options, warnings)) => (Arc::new(*options), warnings),
         Ok(Typed::Help) => return print(report, HELP),
-        Ok(Typed::Version) => return print(report, &help::version()),
+        Ok(Typed::Version) => return print(report, &command::help::version()),
         Err(misuse) => return refuse(report, misuse),
     };
     for warning in warnings {
@@ -63,13 +57,13 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
     let progress = Progress::start(options.progress, &options.sources, &meter);
     let bar = progress.as_ref().map(Progress::bar);
     if (options.atomic || bar.is_some())
-        && let Err(reason) = temporary::remove_on_signals(bar.clone())
+        && let Err(reason) = names::temporary::remove_on_signals(bar.clone())
     {
         return refuse(report, Misuse { text: reason.into(), hint: false });
     }
     report.present(options.json, bar);
     if options.json {
-        report.say(events::start(&options));
+        report.say(messages::events::start(&options));
     }
     let mut copier = match Copier::new(options, report, meter) {
         Ok(copier) => copier,

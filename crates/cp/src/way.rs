@@ -25,8 +25,8 @@ use rustix::{
 };
 
 use crate::{
+    command::options::{EngineChoice, Options, Reflink, Sparse},
     job::Job,
-    options::{EngineChoice, Options, Reflink, Sparse},
 };
 
 /// The longest file that is copied at once, with the fewest syscalls.

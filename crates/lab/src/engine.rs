@@ -27,7 +27,7 @@ use ringwise_measure::{Latency, cpu::CpuSplit};
 use serde::{Deserialize, Serialize};
 
 use crate::sampling::{
-    job::{Failure, Job, Start, Until, Window},
+    job::{Failure, Job, Start, Timing, Until, Window},
     lane::Counts,
 };
 
@@ -42,6 +42,32 @@ pub trait Engine: Send + Sync {
     ///
     /// [`Failure`]: the engine is not to be had here, or something went wrong in it.
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure>;
+}
+
+/// What the name of an engine says after the family's name: its switches, which most have not.
+pub trait Named: Copy {
+    /// What the family's name alone means.
+    const DEFAULT: Self;
+
+    /// Whether it can have no more than one read in flight.
+    const IS_SINGLE: bool = false;
+
+    /// Reads what follows the family's name. None where that is not understood.
+    fn parse(text: &str) -> Option<Self> {
+        text.is_empty().then_some(Self::DEFAULT)
+    }
+
+    /// Writes what differs from the default, as it is typed.
+    ///
+    /// # Errors
+    ///
+    /// Those of the formatter.
+    fn write(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+
+    /// The engine. `timing` is for those that keep their own time.
+    fn engine(self, timing: Timing) -> Box<dyn Engine>;
 }
 
 /// What a program that was run to its end took, beside the time until it returned.

@@ -1,12 +1,8 @@
-//! Workloads, one directory each.
+//! Workloads, a file or a directory each, the form that they fill in, and what servers share.
 
 pub mod chain;
-pub mod columns;
 pub mod copy;
-pub mod cost;
-mod derived_rate;
 pub mod echo;
-pub mod facts;
 pub mod form;
 pub mod http;
 pub mod latency;
@@ -15,7 +11,6 @@ pub mod nop;
 pub mod objects;
 pub mod read;
 pub mod scale;
-mod server;
 pub mod stat;
 mod under_load;
 

@@ -11,7 +11,7 @@ use ringwise_lab::{
     checks::gates,
     dataset::{DataFile, Directory, Layout, Size},
     engine::{
-        Engine, Tally,
+        Engine, Named, Tally,
         aio::Aio,
         chain::{Flow, RingChain, SyncKind},
         fio::Fio,

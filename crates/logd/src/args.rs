@@ -27,7 +27,7 @@ use crate::{
         tenants::{self, Rule, TENANTS_MAX},
         tokens::{Tokens, Transport},
     },
-    disk::segment::{appender::Limits as SegmentLimits, retention::Policy},
+    disk::segment::{retention::Policy, writing::appender::Limits as SegmentLimits},
     error::LogdError,
     guarantee::Guarantee,
     lines::{

@@ -21,7 +21,7 @@ use crate::{
     clients::{names::Names, tenants::Tenants},
     disk::{
         keeper::{self, Keeper},
-        segment::reader,
+        segment::reading::reader,
         space::Floor,
         storage::{Shared, end_others},
     },

@@ -12,9 +12,8 @@ use crate::{
         tenants::Tenants,
     },
     disk::segment::{
-        entry::{AFTER_SYNC, Entry, Kind},
-        reader::read_all,
-        source::InMemory,
+        format::entry::{AFTER_SYNC, Entry, Kind},
+        reading::{reader::read_all, source::InMemory},
     },
     guarantee::Guarantee,
     lines::{

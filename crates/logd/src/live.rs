@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    disk::segment::{appender::Limits as SegmentLimits, retention::Policy},
+    disk::segment::{retention::Policy, writing::appender::Limits as SegmentLimits},
     session::connection::Limits,
 };
 

@@ -13,9 +13,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::{
     args::Tool,
     disk::segment::{
-        name::{Content, Stream},
-        reader::{Piece, Reader, end_of, place_of, verify},
-        source::{InDirectory, streams},
+        format::name::{Content, Stream},
+        reading::{
+            reader::{Piece, Reader, end_of, place_of, verify},
+            source::{InDirectory, streams},
+        },
     },
     error::LogdError,
 };

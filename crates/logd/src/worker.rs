@@ -26,7 +26,7 @@ use crate::{
         tenants::Tenants,
     },
     disk::{
-        segment::appender::Fatal,
+        segment::writing::appender::Fatal,
         storage::{Shared, Storage, TAGS},
     },
     error::LogdError,

@@ -463,7 +463,7 @@ fn the_daemon_stores_every_line_once() {
         for arguments in [
             "-c 3 -d 300ms --ack durable --rate 5000 --idle 20",
             "-c 2 -d 200ms --ack written --rate 5000 --burst 100",
-            "-c 3 -d 100ms",
+            "-c 3 -d 1s",
         ] {
             let result = good(daemon.address, &format!("{arguments} --stored {stored}"));
             assert_eq!(result["stored"]["lines"], result["sent"], "{arguments}");

@@ -20,13 +20,13 @@ mod meanwhile;
 mod oracle;
 mod piped;
 mod random;
+mod reports;
 mod resumed;
 mod scripts;
 mod shared;
 mod snapshot;
 mod swapped;
 mod to_device;
-mod told;
 mod trees_to_device;
 mod world;
 

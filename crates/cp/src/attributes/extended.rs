@@ -9,7 +9,7 @@ use rustix::{
 };
 
 use super::{Copied, Finish, Of, To, through};
-use crate::report::{Line, compose};
+use crate::messages::report::{Line, compose};
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";

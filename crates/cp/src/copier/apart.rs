@@ -17,7 +17,7 @@ use rustix::{
 };
 
 use super::held::Held;
-use crate::{place::Identity, report::Report};
+use crate::{messages::report::Report, names::place::Identity};
 
 /// A shorter row is taken as it is.
 pub(super) const LEAST: usize = 8;

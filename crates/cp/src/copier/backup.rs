@@ -7,9 +7,11 @@ use rustix::{
 
 use super::state::{Copier, Existed, Visit};
 use crate::{
-    listing::Listing,
-    options::Backup,
-    place::{Identity, Place, open_to_go_through, split},
+    command::options::Backup,
+    names::{
+        listing::Listing,
+        place::{Identity, Place, open_to_go_through, split},
+    },
 };
 
 /// A name of this length fits into any file system (POSIX, _POSIX_NAME_MAX).

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     bundle::Bundle,
-    options::{Dereference, EngineChoice, Making, Options, Reflink},
-    pair::{Landed, Pair, Spent},
+    command::options::{Dereference, EngineChoice, Making, Options, Reflink},
+    names::pair::{Landed, Pair, Spent},
     way::SMALL_BYTES,
 };
 

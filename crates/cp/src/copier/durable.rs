@@ -15,7 +15,7 @@ use super::{
     regular::behind_links,
     state::{Copier, Written},
 };
-use crate::place::{Place, kind};
+use crate::names::place::{Place, kind};
 
 impl Copier {
     /// A file that is open was written to.

@@ -13,8 +13,8 @@ use super::{
     state::{Copier, Existed, Visit, Visited},
 };
 use crate::{
-    options::{Backup, Dereference, Existing, Making, Update},
-    place::{Identity, Place, kind, split},
+    command::options::{Backup, Dereference, Existing, Making, Update},
+    names::place::{Identity, Place, kind, split},
 };
 
 impl Copier {

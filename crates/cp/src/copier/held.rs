@@ -12,8 +12,10 @@ use rustix::{
 
 use crate::{
     attributes::To,
-    listing::Listing,
-    place::{Identity, Place, retry},
+    names::{
+        listing::Listing,
+        place::{Identity, Place, retry},
+    },
 };
 
 /// A directory, and which one it is while it is not open.

@@ -14,9 +14,11 @@ use super::{
 };
 use crate::{
     attributes::{Copied, Finish, MODE_BITS, Of, Otherwise, To, omitted_at_first, set_mode},
-    options::{Making, Options},
-    place::{Identity, Place, kind},
-    temporary,
+    command::options::{Making, Options},
+    names::{
+        place::{Identity, Place, kind},
+        temporary,
+    },
 };
 
 impl Copier {
@@ -35,7 +37,7 @@ impl Copier {
             Making::SymbolicLink => return self.make_symbolic(visit, stat, existed),
             Making::HardLink => {
                 let replace = self.options.remove_after_failure
-                    || self.options.existing == crate::options::Existing::Ask;
+                    || self.options.existing == crate::command::options::Existing::Ask;
                 let follow = self.options.follows(visit.is_named);
                 let linking = Linking { replace, follow, says_removed: false };
                 let linked = self.link(&visit.source, &visit.target, linking);
@@ -137,7 +139,7 @@ impl Copier {
         if !visit.source.path.starts_with(b"/") && !is_in_current_directory(target) {
             let mut text = self.report.locale.bare(&target.path);
             text.extend_from_slice(b": can make relative symbolic links only in current directory");
-            self.report.say(crate::report::Line::Error(text));
+            self.report.say(crate::messages::report::Line::Error(text));
             self.failed = true;
             return Visited::Failed;
         }
@@ -164,8 +166,8 @@ impl Copier {
         };
         let target = &visit.target;
         if let Err(errno) = symlink(&content, target, self.options.remove_after_failure) {
-            let may_be_there =
-                self.options.resume || self.options.update == crate::options::Update::Older;
+            let may_be_there = self.options.resume
+                || self.options.update == crate::command::options::Update::Older;
             let is_there = may_be_there
                 && existed.stat.is_some()
                 && target.read_link().is_ok_and(|there| there == content);

@@ -16,8 +16,8 @@ use super::{
     state::{Copier, Named},
 };
 use crate::{
-    options::{Backup, Target},
-    place::{Place, join, kind, open_to_go_through, split},
+    command::options::{Backup, Target},
+    names::place::{Place, join, kind, open_to_go_through, split},
 };
 
 /// Why nothing is copied at all: a message, and whether to point to the help.
@@ -50,7 +50,7 @@ impl Copier {
 
     fn refused(&self, template: &str, name: &OsStr, errno: Errno) -> Refusal {
         let names = [name.as_bytes()];
-        (crate::report::compose(self.report.locale, template, &names, Some(errno)), false)
+        (crate::messages::report::compose(self.report.locale, template, &names, Some(errno)), false)
     }
 
     fn copy_into(&mut self, directory: &OsStr) {

@@ -13,7 +13,7 @@ use rustix::{
 use super::{held::Held, state::Copier};
 use crate::{
     attributes::{Copied, Finish, MODE_BITS, Of, Otherwise, set_mode},
-    place::{Place, join, kind, split},
+    names::place::{Place, join, kind, split},
 };
 
 /// A directory on the way, and what it is to become in the end.
@@ -136,7 +136,7 @@ fn make(copier: &mut Copier, source: Place, target: Place, is_new: &mut bool) ->
     }
     if copier.options.verbose {
         let line = [&source.path[..], b" -> ", &target.path].concat();
-        copier.report.say(crate::report::Line::Out(line));
+        copier.report.say(crate::messages::report::Line::Out(line));
     }
     let (held, made) = open(copier, &target, OFlags::NOFOLLOW)?;
     copier.note_directory(&held, &target.path);

@@ -19,8 +19,10 @@ use crate::{
     attributes::{MODE_BITS, Of, To, extended, set_mode},
     data::verify,
     job::{Job, Permissions},
-    place::{Identity, Place, kind, stat_of_copy},
-    temporary::{Existing, Temporary},
+    names::{
+        place::{Identity, Place, kind, stat_of_copy},
+        temporary::{Existing, Temporary},
+    },
 };
 
 /// The destination, open.

@@ -7,8 +7,8 @@ use rustix::fs::{FileType, Stat};
 
 use super::state::{Copier, Visit};
 use crate::{
-    options::{Backup, Making},
-    place::{Identity, Place, kind},
+    command::options::{Backup, Making},
+    names::place::{Identity, Place, kind},
 };
 
 /// What follows from source and destination being one file, or not.

@@ -14,13 +14,14 @@ use rustix::{fs::Stat, io::Errno};
 use super::{apart::Apart, held::Held};
 use crate::{
     attributes::Caller,
+    command::options::Options,
     flight::{Descriptors, Flight},
-    listing::Listing,
-    options::Options,
-    pair::Pair,
-    place::{Identity, Place},
-    progress::Meter,
-    report::Report,
+    messages::{progress::Meter, report::Report},
+    names::{
+        listing::Listing,
+        pair::Pair,
+        place::{Identity, Place},
+    },
 };
 
 /// One run of `cp`.

@@ -14,9 +14,11 @@ use super::{
 };
 use crate::{
     attributes::{Copied, Finish, Of},
-    listing::Listing,
-    place::{Identity, Place},
-    report::Report,
+    messages::report::Report,
+    names::{
+        listing::Listing,
+        place::{Identity, Place},
+    },
 };
 
 /// The walk.

@@ -11,8 +11,8 @@ use rustix::{
 use super::verify::Checksums;
 use crate::{
     job::Job,
-    place::{retry, set_direct},
-    report::Line,
+    messages::report::Line,
+    names::place::{retry, set_direct},
     way,
 };
 

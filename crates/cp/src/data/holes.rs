@@ -13,7 +13,7 @@ use super::{
     calls::{BLOCK_BYTES, read, write_all},
     verify::Checksums,
 };
-use crate::{job::Job, options::Sparse, place::retry, report::Line, way};
+use crate::{command::options::Sparse, job::Job, messages::report::Line, names::place::retry, way};
 
 /// Moves the content of a regular file.
 pub(super) fn copy(job: &Job, sums: &mut Option<Checksums>) -> Result<(), Line> {

@@ -29,8 +29,8 @@ use super::{
 };
 use crate::{
     job::Job,
-    place::{retry, set_direct},
-    report::Line,
+    messages::report::Line,
+    names::place::{retry, set_direct},
     way::{DIRECT_ALIGNMENT_BYTES, Sides},
 };
 

@@ -12,7 +12,7 @@ use rustix::{
     pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice},
 };
 
-use crate::{place::retry, way::DIRECT_ALIGNMENT_BYTES};
+use crate::{names::place::retry, way::DIRECT_ALIGNMENT_BYTES};
 
 /// What a pipe is asked to hold: as much as anybody may ask for (`fs.pipe-max-size`; pipe(7)).
 pub(super) const PIPE_BYTES: u64 = 1 << 20;

@@ -15,8 +15,8 @@ use rustix::{
 
 use crate::{
     job::Job,
-    place::{retry, set_direct},
-    report::Line,
+    messages::report::Line,
+    names::place::{retry, set_direct},
     way::DIRECT_ALIGNMENT_BYTES,
 };
 

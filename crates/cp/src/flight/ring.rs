@@ -10,13 +10,13 @@ use ringwise::{BackendChoice, Buffer, Completion, ErrorKind, Local, Operation, P
 use rustix::io::Errno;
 
 use crate::{
+    command::options::Options,
     data::{
         self, copy_again,
         verify::{self, Checksums},
     },
     job::{Job, Outcome},
-    options::Options,
-    report::Line,
+    messages::report::Line,
 };
 
 const DEPTH: usize = 64;

@@ -240,9 +240,8 @@ mod tests {
     use super::*;
     use crate::{
         attributes::Caller,
-        command_line::{Typed, read},
-        progress::Meter,
-        quoting::Locale,
+        command::command_line::{Typed, read},
+        messages::{progress::Meter, quoting::Locale},
     };
 
     /// Copies what a descriptor gives to nowhere, by blocks of so many bytes.

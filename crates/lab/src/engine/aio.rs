@@ -12,11 +12,11 @@ use std::{fs::File, io, os::fd::AsRawFd, ptr, sync::Arc};
 
 use ringwise::AlignedBuf;
 
-use super::{Engine, Tally, buffer, rolling};
+use super::{Engine, Named, Tally, buffer, rolling};
 use crate::{
     error::plain,
     sampling::{
-        job::{Failure, Job, Request, Start},
+        job::{Failure, Job, Request, Start, Timing},
         lane::Lane,
     },
 };
@@ -57,8 +57,16 @@ const _: () = assert!(size_of::<ControlBlock>() == 64 && size_of::<Event>() == 3
 const IOCB_CMD_PREAD: u16 = 0;
 
 /// The engine.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Aio;
+
+impl Named for Aio {
+    const DEFAULT: Aio = Aio;
+
+    fn engine(self, _: Timing) -> Box<dyn Engine> {
+        Box::new(self)
+    }
+}
 
 impl Engine for Aio {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {

@@ -11,6 +11,7 @@
 //! nothing for it.
 
 use std::{
+    fmt,
     process::{Command, Stdio},
     sync::Arc,
     time::Duration,
@@ -19,7 +20,7 @@ use std::{
 use ringwise_measure::Latency;
 use serde::Deserialize;
 
-use super::{Engine, Tally};
+use super::{Engine, Named, Tally};
 use crate::{
     error::plain,
     sampling::{
@@ -27,6 +28,26 @@ use crate::{
         lane::Counts,
     },
 };
+
+/// Whether fio registers its buffers and files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Registered(pub bool);
+
+impl Named for Registered {
+    const DEFAULT: Registered = Registered(false);
+
+    fn parse(text: &str) -> Option<Registered> {
+        matches!(text, "" | "+fixed").then_some(Registered(!text.is_empty()))
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0 { "+fixed" } else { "" })
+    }
+
+    fn engine(self, timing: Timing) -> Box<dyn Engine> {
+        Box::new(Fio { fixed: self.0, timing })
+    }
+}
 
 /// The engine.
 #[derive(Debug)]

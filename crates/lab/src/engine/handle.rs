@@ -6,11 +6,11 @@ use std::{fmt, sync::Arc};
 use ringwise::{BufResult, Local, Ring, RingStats, fs::File};
 use tokio::task::JoinSet;
 
-use super::{Engine, Tally, buffer};
+use super::{Engine, Named, Tally, buffer};
 use crate::{
     error::plain,
     sampling::{
-        job::{Failure, Job, Start},
+        job::{Failure, Job, Start, Timing},
         lane::{Counts, Lane},
     },
 };
@@ -29,13 +29,11 @@ pub struct Ringwise {
     pub unverified: bool,
 }
 
-impl Ringwise {
-    /// As it comes.
-    pub const DEFAULT: Ringwise =
+impl Named for Ringwise {
+    const DEFAULT: Ringwise =
         Ringwise { driver_thread: false, one_worker: false, unverified: false };
 
-    /// Reads what follows `ringwise` in an engine's name. None where that is not understood.
-    pub fn parse(text: &str) -> Option<Ringwise> {
+    fn parse(text: &str) -> Option<Ringwise> {
         let mut switches = Ringwise::default();
         let mut names = text.split('+');
         // Before the first plus stands nothing.
@@ -49,6 +47,14 @@ impl Ringwise {
             }
         }
         Some(switches)
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+
+    fn engine(self, _: Timing) -> Box<dyn Engine> {
+        Box::new(self)
     }
 }
 

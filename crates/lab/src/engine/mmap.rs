@@ -33,11 +33,11 @@ use std::{
 
 use memmap2::{Advice, Mmap};
 
-use super::{Engine, Tally, threads::in_threads};
+use super::{Engine, Named, Tally, threads::in_threads};
 use crate::{
     error::plain,
     sampling::{
-        job::{Failure, Job, Pattern, Request, Start},
+        job::{Failure, Job, Pattern, Request, Start, Timing},
         lane::Lane,
     },
 };
@@ -48,8 +48,16 @@ const PAGE_BYTES: usize = 4096;
 const WATCHED_MAX: usize = 1024;
 
 /// The engine: a thread per unit of depth, since a thread that touches a page waits for it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mapped;
+
+impl Named for Mapped {
+    const DEFAULT: Mapped = Mapped;
+
+    fn engine(self, _: Timing) -> Box<dyn Engine> {
+        Box::new(self)
+    }
+}
 
 impl Engine for Mapped {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {

@@ -2,15 +2,24 @@
 
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
-use super::{Engine, Tally, buffer};
+use super::{Engine, Named, Tally, buffer};
 use crate::sampling::{
-    job::{Failure, Job, Start},
+    job::{Failure, Job, Start, Timing},
     lane::Lane,
 };
 
 /// The engine. It has no depth but 1.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sync;
+
+impl Named for Sync {
+    const DEFAULT: Sync = Sync;
+    const IS_SINGLE: bool = true;
+
+    fn engine(self, _: Timing) -> Box<dyn Engine> {
+        Box::new(self)
+    }
+}
 
 impl Engine for Sync {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {

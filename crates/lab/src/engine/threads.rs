@@ -8,11 +8,11 @@ use std::{
 
 use ringwise::AlignedBuf;
 
-use super::{Engine, Tally, buffer, sync::read_all};
+use super::{Engine, Named, Tally, buffer, sync::read_all};
 use crate::{
     error::plain,
     sampling::{
-        job::{Failure, Job, Start, Window},
+        job::{Failure, Job, Start, Timing, Window},
         lane::{Counts, Lane},
     },
 };
@@ -21,8 +21,16 @@ use crate::{
 const STACK_BYTES: usize = 256 << 10;
 
 /// The engine: a thread per unit of depth.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Threads;
+
+impl Named for Threads {
+    const DEFAULT: Threads = Threads;
+
+    fn engine(self, _: Timing) -> Box<dyn Engine> {
+        Box::new(self)
+    }
+}
 
 impl Engine for Threads {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {

@@ -5,18 +5,26 @@ use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::{Engine, Tally, buffer};
+use super::{Engine, Named, Tally, buffer};
 use crate::{
     error::plain,
     sampling::{
-        job::{Failure, Job, Start, Window},
+        job::{Failure, Job, Start, Timing, Window},
         lane::{Counts, Lane},
     },
 };
 
 /// The engine: a task per unit of depth.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tokio;
+
+impl Named for Tokio {
+    const DEFAULT: Tokio = Tokio;
+
+    fn engine(self, _: Timing) -> Box<dyn Engine> {
+        Box::new(self)
+    }
+}
 
 impl Engine for Tokio {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {

@@ -7,9 +7,9 @@ use ringwise::{
     BackendChoice, Buffer, Builder, Descriptor, Effect, Local, Operation, SetupFlags, Target,
 };
 
-use super::{Engine, Tally, beside_the_ring, buffer, rolling, unavailable};
+use super::{Engine, Named, Tally, beside_the_ring, buffer, rolling, unavailable};
 use crate::sampling::{
-    job::{Cache, Failure, Job, Request, Start, Window},
+    job::{Cache, Failure, Job, Request, Start, Timing, Window},
     lane::Lane,
 };
 
@@ -80,27 +80,6 @@ impl Default for Switches {
 }
 
 impl Switches {
-    /// Registered buffers and files and deferred completion work.
-    pub const DEFAULT: Switches = Switches([true, true, true, false, false, false, false]);
-
-    /// Reads what follows `uring` in an engine's name: `+sqpoll`, `-registered-files+coop-taskrun`.
-    /// None where that is not understood.
-    pub fn parse(mut text: &str) -> Option<Switches> {
-        let mut switches = Switches::default();
-        while !text.is_empty() {
-            let on = match text.as_bytes()[0] {
-                b'+' => true,
-                b'-' => false,
-                _ => return None,
-            };
-            let rest = &text[1..];
-            let switch = Switch::ALL.into_iter().find(|switch| rest.starts_with(switch.name()))?;
-            switches = switches.with(switch, on);
-            text = &rest[switch.name().len()..];
-        }
-        Some(switches)
-    }
-
     /// The same with one switch changed.
     #[must_use]
     pub fn with(mut self, switch: Switch, on: bool) -> Switches {
@@ -131,6 +110,36 @@ impl Switches {
     /// (io_uring_setup(2) refuses both with EINVAL), so that a ring that gets the one loses the other.
     pub fn loses_defer_taskrun(self) -> bool {
         self.has(Switch::Sqpoll) && self.has(Switch::DeferTaskrun)
+    }
+}
+
+impl Named for Switches {
+    /// Registered buffers and files and deferred completion work.
+    const DEFAULT: Switches = Switches([true, true, true, false, false, false, false]);
+
+    /// Reads `+sqpoll`, `-registered-files+coop-taskrun`.
+    fn parse(mut text: &str) -> Option<Switches> {
+        let mut switches = Switches::default();
+        while !text.is_empty() {
+            let on = match text.as_bytes()[0] {
+                b'+' => true,
+                b'-' => false,
+                _ => return None,
+            };
+            let rest = &text[1..];
+            let switch = Switch::ALL.into_iter().find(|switch| rest.starts_with(switch.name()))?;
+            switches = switches.with(switch, on);
+            text = &rest[switch.name().len()..];
+        }
+        Some(switches)
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+
+    fn engine(self, _: Timing) -> Box<dyn Engine> {
+        Box::new(Uring { switches: self })
     }
 }
 

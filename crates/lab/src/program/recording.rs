@@ -1,4 +1,4 @@
-//! `record`: which I/O a command or a running process makes, written as a trace, and told in a table.
+//! `record`: which I/O a command or a running process makes, written as a trace, and shows in a table.
 //!
 //! The crate `ringwise-trace` records. This file reads the options, connects signals, and prints. It prints on standard
 //! error, because standard output belongs to the command.

@@ -3,7 +3,7 @@
 //! A trace becomes a script (`script`): for each recorded thread its steps, with their order and think time. Files of the
 //! same shape are laid out (`place`), and each engine (`engine`, `rings`) makes all steps in each sample, at the recorded
 //! pace or without think time (`pace`). The lab's schedule takes the samples, its gates look at them, and its statistics
-//! compare them. How near the replay is to the program is told first: the I/O time of the recorded engine, divided by
+//! compare them. The first line says how near the replay is to the program: the I/O time of the recorded engine, divided by
 //! that of the trace.
 //!
 //! It replays no sockets, pipes or copies inside the kernel: they are counted and said.

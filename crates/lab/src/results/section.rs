@@ -12,8 +12,13 @@ use crate::{
         verdict::{self, BreakEven, Detour, Pairing, SwitchCost, Verdict},
     },
     sampling::job::{Cache, Pattern, Profile},
-    workload::{columns::Column, facts::Facts},
+    workload::form::{columns::Column, facts::Facts},
 };
+
+/// What the depth of a row is called if it is the operations that were offered per second.
+pub const OFFERED: &str = "offered/s";
+/// The figure of a sample that is its 99th percentile.
+pub const SAMPLE_P99: &str = "sample_p99_ns";
 
 /// Rows that were measured in one interleaved run, and what they show together.
 pub struct Section {

@@ -76,7 +76,7 @@ mod tests {
         workload::{
             chain,
             copy::plan::{CopyPlan, DataSet},
-            cost::writing,
+            form::cost::writing,
             latency,
             read::group::Group,
         },

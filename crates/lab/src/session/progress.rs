@@ -12,7 +12,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ringwise_measure::quantity::duration_text;
 
-use crate::{results::row::Row, workload::columns::rate};
+use crate::{results::row::Row, workload::form::columns::rate};
 
 /// What is being done, on standard error.
 #[derive(Debug)]

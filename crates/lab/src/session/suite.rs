@@ -24,8 +24,7 @@ use crate::{
     session::{needs::Needs, output::say},
     workload::{
         self,
-        cost::Samples,
-        form::{self, Context, Entry, Outcome, Workload},
+        form::{self, Context, Entry, Outcome, Workload, cost::Samples},
         read::storage_note,
     },
 };

@@ -13,9 +13,6 @@ use ringwise_measure::{device::Storage, quantity::bytes_text};
 
 use self::plan::ChainGroup;
 use super::{
-    columns,
-    cost::{Samples, writing},
-    facts::{Facts, Question, Start, Target, start},
     form::{COUNTING, Context, Entry, Keep, Outcome, Workload, remark},
     read::page_cache,
 };
@@ -36,6 +33,11 @@ use crate::{
     sampling::{
         job::{Cache, Job, Profile},
         schedule::Schedule,
+    },
+    workload::form::{
+        columns,
+        cost::{Samples, writing},
+        facts::{Facts, Question, Start, Target, start},
     },
 };
 

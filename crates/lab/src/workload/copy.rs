@@ -29,12 +29,7 @@ use self::{
     plan::{CopyPlan, CopyProgram, DataSet},
     scene::Scene,
 };
-use super::{
-    columns::{self, Column},
-    cost::{Samples, writing},
-    facts::{Facts, Question, Target, start},
-    form::{Context, Entry, Keep, Outcome, Workload, with_control},
-};
+use super::form::{Context, Entry, Keep, Outcome, Workload, with_control};
 use crate::{
     checks::gates,
     engine::{Engine, ProgramTimes, Tally},
@@ -49,6 +44,11 @@ use crate::{
         job::{Cache, Extent, Failure, Job, Start, Timing},
         lane::Counts,
         schedule::Schedule,
+    },
+    workload::form::{
+        columns::{self, Column},
+        cost::{Samples, writing},
+        facts::{Facts, Question, Target, start},
     },
 };
 

@@ -25,12 +25,7 @@ use ringwise_measure::{
 pub(crate) use self::builtin::serve;
 use self::plan::{Auto, EchoPlan, EchoServer, Spin};
 use super::{
-    columns,
-    cost::Samples,
-    derived_rate::{self, DerivedRate},
-    facts::{Facts, Question, Target, start},
     form::{Context, Entry, Keep, Outcome, Workload, with_control},
-    server::{self, Processors, Server},
     under_load::{self, UnderLoad},
 };
 use crate::{
@@ -45,6 +40,17 @@ use crate::{
         job::{Extent, Failure, Job, Start, Timing},
         lane::Counts,
         sample::{Counted, KernelShares},
+    },
+    workload::{
+        form::{
+            columns,
+            cost::Samples,
+            facts::{Facts, Question, Target, start},
+        },
+        under_load::{
+            derived_rate::{self, DerivedRate},
+            server::{self, Processors, Server},
+        },
     },
 };
 

@@ -1,7 +1,11 @@
 //! The form that every workload fills in: its entry in the table, and what it does when it runs.
 //!
-//! A workload is a directory with its flags and sizes (`plan`), its engines, and what it verifies and
-//! counts. The rest of the lab knows no workload by name.
+//! A workload is a file or a directory with its flags and sizes (`plan`), its engines, and what it verifies
+//! and counts. The rest of the lab knows no workload by name.
+
+pub mod columns;
+pub mod cost;
+pub mod facts;
 
 use std::{
     fmt,
@@ -10,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-use super::{cost::Samples, facts::Facts};
 use crate::{
     args::Args,
     checks::self_check,
@@ -29,6 +32,7 @@ use crate::{
         schedule::{Schedule, Spare},
     },
     session::progress::Progress,
+    workload::form::{cost::Samples, facts::Facts},
 };
 
 /// A workload as the command line knows it.

@@ -37,11 +37,7 @@ use self::{
     site::{FILES, Site},
 };
 use super::{
-    columns::{self, Column},
-    cost::Samples,
-    facts::{Facts, Question, Target, start},
     form::{Context, Entry, Keep, Outcome, Workload, with_control},
-    server::{self as process, Announced, Processors, Server, own},
     under_load::{self, UnderLoad},
 };
 use crate::{
@@ -56,6 +52,16 @@ use crate::{
     sampling::{
         job::{Cache, Failure, Job, Start, Timing, Until, Window},
         sample::{Counted, KernelShares},
+    },
+    workload::{
+        form::{
+            columns::{self, Column},
+            cost::Samples,
+            facts::{Facts, Question, Target, start},
+        },
+        under_load::server::{
+            Announced, Processors, Server, own, {self as process},
+        },
     },
 };
 

@@ -4,9 +4,6 @@
 use std::time::Duration;
 
 use super::{
-    columns,
-    cost::Samples,
-    facts::Facts,
     form::{Context, Entry, Keep, Workload},
     read::{
         self, QUESTION,
@@ -20,6 +17,7 @@ use crate::{
     plan::{Defaults, typed::unknown},
     results::verdict::{self, Figure},
     sampling::job::Profile,
+    workload::form::{columns, cost::Samples, facts::Facts},
 };
 
 /// What the rest of the lab knows of this workload.

@@ -34,11 +34,7 @@ use self::{
     scratch::Scratch,
 };
 use super::{
-    columns::{self, Column, grouped},
-    cost::Samples,
-    facts::{Facts, Question, Target, start},
     form::{Context, Entry, Keep, Outcome, Workload, with_control},
-    server::{self, Processors},
     under_load::{self, UnderLoad},
 };
 use crate::{
@@ -54,6 +50,14 @@ use crate::{
         job::{Extent, Failure, Job, Start, Timing},
         lane::Counts,
         sample::{Counted, KernelShares},
+    },
+    workload::{
+        form::{
+            columns::{self, Column, grouped},
+            cost::Samples,
+            facts::{Facts, Question, Target, start},
+        },
+        under_load::server::{self, Processors},
     },
 };
 

@@ -13,12 +13,7 @@ use ringwise_measure::{
     statistics::{Comparison, compare},
 };
 
-use super::{
-    columns,
-    cost::Samples,
-    facts::{Facts, Question, Target, start},
-    form::{Context, Entry, Keep, Outcome, Workload, remark},
-};
+use super::form::{Context, Entry, Keep, Outcome, Workload, remark};
 use crate::{
     engine::{Engine, Tally, bare_ring::BareRing, beside_the_ring, uring::ENTRIES_MIN},
     error::{LabError, plain},
@@ -31,6 +26,11 @@ use crate::{
     sampling::{
         job::{Failure, Job, Start, Until, Window},
         lane::{Counts, SLICES},
+    },
+    workload::form::{
+        columns,
+        cost::Samples,
+        facts::{Facts, Question, Target, start},
     },
 };
 

@@ -21,9 +21,6 @@ use self::{
     plan::ObjectsPlan,
 };
 use super::{
-    columns,
-    cost::{Samples, writing},
-    facts::{Facts, Question, Target, start},
     form::{COUNTING, Context, Entry, Keep, Outcome, Workload, remark, with_control},
     read::{self, page_cache},
 };
@@ -39,6 +36,11 @@ use crate::{
     sampling::{
         job::{Cache, Job, Pattern, Profile, Timing},
         schedule::Schedule,
+    },
+    workload::form::{
+        columns,
+        cost::{Samples, writing},
+        facts::{Facts, Question, Target, start},
     },
 };
 

@@ -26,12 +26,7 @@ use ringwise_measure::{
 };
 
 use self::{bounded::Bounded, group::Group, over_blocks::OverBlocks, rows::RowPlan};
-use super::{
-    columns::{self, Column, grouped},
-    cost::{Samples, writing},
-    facts::{Facts, Question, Start, Target, start},
-    form::{COUNTING, Context, Entry, Keep, Outcome, Workload},
-};
+use super::form::{COUNTING, Context, Entry, Keep, Outcome, Workload};
 use crate::{
     checks::{gates, suspicions},
     dataset::{DataFile, Layout, block::BLOCK_BYTES},
@@ -45,6 +40,11 @@ use crate::{
     sampling::{
         job::{Cache, Job, Profile, Timing},
         schedule::Schedule,
+    },
+    workload::form::{
+        columns::{self, Column, grouped},
+        cost::{Samples, writing},
+        facts::{Facts, Question, Start, Target, start},
     },
 };
 

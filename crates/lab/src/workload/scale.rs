@@ -25,7 +25,7 @@ use ringwise_measure::{
     quantity::bytes_text,
 };
 
-pub use self::facts::{FACTS, OFFERED, SAMPLE_P99};
+pub use self::facts::FACTS;
 use self::{
     ground::{Ground, Shape},
     plan::ScalePlan,
@@ -33,7 +33,6 @@ use self::{
     shares::Place,
 };
 use super::{
-    cost::{Samples, writing},
     form::{Context, Entry, Keep, Workload},
     read::{self, page_cache},
 };
@@ -46,6 +45,7 @@ use crate::{
         job::{Cache, Profile},
         sample::Instruments,
     },
+    workload::form::cost::{Samples, writing},
 };
 
 /// Its line in the table.

@@ -14,12 +14,7 @@ use self::{
     plan::StatPlan,
     tree::Tree,
 };
-use super::{
-    columns,
-    cost::Samples,
-    facts::{Facts, Question, Start, Target, start},
-    form::{COUNTING, Context, Entry, Keep, Outcome, Workload, remark},
-};
+use super::form::{COUNTING, Context, Entry, Keep, Outcome, Workload, remark};
 use crate::{
     dataset::DataFile,
     engine::Engine,
@@ -31,6 +26,11 @@ use crate::{
         verdict::{self, Detour},
     },
     sampling::job::{Job, Pattern, Timing},
+    workload::form::{
+        columns,
+        cost::Samples,
+        facts::{Facts, Question, Start, Target, start},
+    },
 };
 
 /// What the rest of the lab knows of this workload.

@@ -3,12 +3,14 @@
 //!
 //! What a server speaks, and how it is started and loaded, is its workload's.
 
+pub(super) mod derived_rate;
+pub(super) mod server;
+
 use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     form::{Context, Outcome},
     read::page_cache,
-    server::Processors,
 };
 use crate::{
     dataset::DataFile,
@@ -24,6 +26,7 @@ use crate::{
         sample::Counted,
         schedule::Schedule,
     },
+    workload::under_load::server::Processors,
 };
 
 /// A server that can be put under load, as the lab's engines can be put to work.

@@ -28,7 +28,7 @@ mod expired;
 
 use expired::{Expired, Ledger};
 
-pub(crate) use crate::disk::segment::record::Mark;
+pub(crate) use crate::disk::segment::format::record::Mark;
 use crate::{
     clients::refusal::Refusal, disk::segment::now_ms, error::LogdError, session::unfinished::Owner,
 };

@@ -24,13 +24,15 @@ use crate::{
     disk::{
         segment::{
             call::is_descriptors,
-            entry::{ENTRY_BYTES, Ends},
-            name::{Content, Part, Stream, parse},
+            format::{
+                entry::{ENTRY_BYTES, Ends},
+                name::{Content, Part, Stream, parse},
+            },
             now_ms,
             pack::{Outcome, pack},
             retention::{Kept, overdue, remove},
             scan::Scan,
-            unsealed::Unsealed,
+            writing::unsealed::Unsealed,
         },
         space::free_bytes,
     },

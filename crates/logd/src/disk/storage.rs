@@ -18,11 +18,13 @@ use crate::{
     disk::{
         keeper::Tray,
         segment::{
-            appender::{Appender, Fatal, Given, Limits, Plan, Progress},
             call::open_directory,
-            name::{Content, Stream, parse},
+            format::name::{Content, Stream, parse},
             recovery::{Recovered, recover},
-            writing::{Counts, Retry},
+            writing::{
+                appender::{Appender, Fatal, Given, Limits, Plan, Progress},
+                commit::{Counts, Retry},
+            },
         },
         space::Floor,
     },

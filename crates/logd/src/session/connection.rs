@@ -15,7 +15,7 @@ use crate::{
         refusal::Refusal,
         tenants::{Account, Tenants},
     },
-    disk::segment::record::Origin,
+    disk::segment::format::record::Origin,
     guarantee::Guarantee,
     lines::{
         framing::{Frame, Framer, Framing, octets::Octets},

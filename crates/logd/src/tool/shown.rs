@@ -7,7 +7,7 @@ use std::{
 
 use ringwise_measure::quantity;
 
-use crate::disk::segment::{now_ms, reader::Piece, record::Origin};
+use crate::disk::segment::{format::record::Origin, now_ms, reading::reader::Piece};
 
 /// What is shown of stored lines. Without any of it: all lines, as they came.
 #[derive(Clone, Debug, Default, clap::Args)]

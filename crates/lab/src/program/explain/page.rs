@@ -19,7 +19,7 @@ use crate::{
         heatmap::{Recorded, for_page},
         page::without_script,
     },
-    workload::columns::grouped,
+    workload::form::columns::grouped,
 };
 
 /// So many threads are drawn.

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     program::traced::Traced,
     results::report::lines::{WIDTH, all_wrapped, cut, wrapped_within},
-    workload::columns::grouped,
+    workload::form::columns::grouped,
 };
 
 /// So many threads have a line of their own.

@@ -13,7 +13,7 @@ use crate::{
         section::Section,
         verdict::{self, interval_text},
     },
-    workload::{
+    workload::form::{
         columns::{self, Column},
         facts::{Facts, Question, Start, Target},
     },

@@ -24,7 +24,7 @@ use crate::{
         section::{Place, Section},
         verdict::Decisive,
     },
-    workload::facts::Question,
+    workload::form::facts::Question,
 };
 
 /// What a reader is told of a workload.

@@ -1,4 +1,4 @@
-//! What is told of each way to work today, and what is not.
+//! Tests of the gain of each way to work today, and of the gains that are left out.
 
 use ringwise_measure::statistics::Ratio;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     results::verdict::Decisive,
     testing::{Figures, row},
-    workload::{facts::Facts, read, stat},
+    workload::{form::facts::Facts, read, stat},
 };
 
 const DIRECT: Figures = Figures::DIRECT;

@@ -5,7 +5,7 @@ use ringwise_measure::statistics::Ratio;
 use super::{Gain, Told};
 use crate::{
     results::verdict::{Decisive, rate_text},
-    workload::facts::Question,
+    workload::form::facts::Question,
 };
 
 /// By which factor the ends of an interval of p99 may differ. Beyond that a few stalls of the machine decide.

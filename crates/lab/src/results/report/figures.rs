@@ -12,7 +12,7 @@ use super::{
     table::grouped,
 };
 use crate::results::verdict::interval_text;
-pub use crate::workload::columns::rate;
+pub use crate::workload::form::columns::rate;
 
 /// Cells of text. The first column names the row.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -7,14 +7,14 @@ use comfy_table::{CellAlignment, Table, presets};
 use ringwise_measure::{Percentiles, quantity::latency_text};
 
 use super::{Section, figures::Cells, gains};
-pub use crate::workload::columns::grouped;
+pub use crate::workload::form::columns::grouped;
 use crate::{
     plan::percentile::Percentile,
     results::{
         row::{Row, RowKind},
         verdict::{Finding, Pairing, Verdict, interval_text, ratio_to_sync},
     },
-    workload::columns::Column,
+    workload::form::columns::Column,
 };
 
 /// A section as text.

@@ -12,7 +12,7 @@ use super::{
     compared::interval_text,
     pair::{NOISE_MAX, Noise, Pair},
 };
-use crate::{results::row::Row, workload::columns::grouped};
+use crate::{results::row::Row, workload::form::columns::grouped};
 
 /// The rate in a sentence: `60 000 requests/s`.
 pub(crate) fn rate_text(rate_per_s: u64, operations: &str) -> String {

@@ -5,7 +5,7 @@ use std::process::Command;
 use super::plan::{EchoServer, Spin};
 use crate::{
     sampling::job::Failure,
-    workload::server::{Announced, Server, own},
+    workload::under_load::server::{Announced, Server, own},
 };
 
 /// The usual echo server of node; it ends with the lab.

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     error::plain,
     sampling::job::Failure,
-    workload::server::{Announced, Processors, Server, own},
+    workload::under_load::server::{Announced, Processors, Server, own},
 };
 
 /// Where Debian and others keep daemons, which is not in everyone's path.

@@ -65,7 +65,7 @@ impl Group {
     pub fn leave_out_impossible(&mut self) {
         let (is_direct, mapped) = (self.profile == Profile::Direct, self.cache_of("mmap"));
         self.engines.retain(|engine| match engine {
-            EngineName::Mmap => mapped != Cache::Bypassed,
+            EngineName::Mmap(_) => mapped != Cache::Bypassed,
             EngineName::Uring(switches) => is_direct || !switches.has(Switch::Iopoll),
             _ => true,
         });

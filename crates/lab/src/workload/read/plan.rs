@@ -12,7 +12,9 @@ use crate::{
     args::Args,
     dataset::{Size, block::BLOCK_BYTES},
     engine::{
+        Named,
         handle::Ringwise,
+        mmap::Mapped,
         name::EngineName,
         uring::{Switch, Switches},
     },
@@ -147,7 +149,9 @@ fn group(
     let (cache, bound_bytes) = cache(args)?;
     let cache = match profile {
         // Only a mapping has nothing else than the page cache.
-        Profile::Direct if cache != Cache::Bounded || !engines.contains(&EngineName::Mmap) => {
+        Profile::Direct
+            if cache != Cache::Bounded || !engines.contains(&EngineName::Mmap(Mapped)) =>
+        {
             Cache::Bypassed
         }
         _ => cache,
@@ -262,11 +266,13 @@ fn engines(args: &Args) -> Result<Vec<EngineName>, LabError> {
         None => engines.extend(EngineName::DEFAULT),
         Some(text) => {
             for name in text.split(',').map(str::trim) {
-                let accepted = "sync, threads, mmap, tokio, aio, ringwise, ringwise+driver-thread, \
-                                ringwise+one-worker, fio, fio+fixed, or uring with switches such as uring+sqpoll or \
-                                uring-registered-buffers";
+                let accepted = format!(
+                    "{}; the last three take switches, such as ringwise+one-worker, uring+sqpoll, \
+                     uring-registered-buffers and fio+fixed",
+                    EngineName::FAMILIES.join(", ")
+                );
                 let engine =
-                    EngineName::parse(name).ok_or_else(|| unknown("engine", name, accepted))?;
+                    EngineName::parse(name).ok_or_else(|| unknown("engine", name, &accepted))?;
                 engines.push(engine);
             }
         }
@@ -276,7 +282,7 @@ fn engines(args: &Args) -> Result<Vec<EngineName>, LabError> {
         engines.extend(Switches::ablations().into_iter().map(EngineName::Uring));
     }
     // fio looks at nothing that it reads; its counterpart must not either.
-    let has_fio = engines.iter().any(|engine| matches!(engine, EngineName::Fio { .. }));
+    let has_fio = engines.iter().any(|engine| matches!(engine, EngineName::Fio(_)));
     if has_fio && engines.iter().any(|engine| engine.is_uring()) {
         let unverified = Switches::DEFAULT.with(Switch::Unverified, true);
         engines.push(EngineName::Uring(unverified));

@@ -2,7 +2,7 @@
 
 use super::group::Group;
 use crate::{
-    engine::{name::EngineName, uring::Switches},
+    engine::{Named, name::EngineName, threads::Threads, uring::Switches},
     results::row::RowKind,
 };
 
@@ -21,7 +21,7 @@ pub struct RowPlan {
 pub fn rows(group: &Group) -> Vec<RowPlan> {
     let subject = subject(&group.engines);
     let kind = |engine: EngineName| match engine {
-        EngineName::Fio { .. } => RowKind::Program,
+        EngineName::Fio(_) => RowKind::Program,
         _ if Some(engine) == subject => RowKind::Subject,
         _ if engine.is_uring() || engine.is_handle() => RowKind::Variant,
         _ => RowKind::Rival,
@@ -34,7 +34,7 @@ pub fn rows(group: &Group) -> Vec<RowPlan> {
     for &depth in &depths {
         let many = group.engines.iter().filter(|engine| !engine.is_single());
         // One thread is what `sync` is.
-        let many = many.filter(|engine| depth > 1 || **engine != EngineName::Threads);
+        let many = many.filter(|engine| depth > 1 || !matches!(engine, EngineName::Threads(_)));
         rows.extend(many.map(|&engine| row(engine, depth)));
         let twin = |row: &&RowPlan| row.depth == depth && row.kind != RowKind::Program;
         let original = rows.iter().find(|row| row.depth == depth && row.kind == RowKind::Subject);
@@ -42,7 +42,7 @@ pub fn rows(group: &Group) -> Vec<RowPlan> {
             rows.push(RowPlan { kind: RowKind::Control, ..*original });
         }
     }
-    let threads = EngineName::Threads;
+    let threads = EngineName::Threads(Threads);
     if group.engines.contains(&threads) && group.threads > 1 && !depths.contains(&group.threads) {
         rows.push(row(threads, group.threads));
     }

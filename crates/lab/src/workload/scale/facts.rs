@@ -4,7 +4,8 @@
 use ringwise_measure::quantity::latency_text;
 
 use super::scaling::SCALING;
-use crate::workload::{
+use crate::results::section::{OFFERED, SAMPLE_P99};
+use crate::workload::form::{
     columns::{self, Column},
     facts::{Facts, Question, Target, start},
 };
@@ -45,10 +46,6 @@ const COLUMNS: &[Column] = &[
     columns::DEVICE,
 ];
 
-/// What the depth of a row is here: reads offered per second.
-pub const OFFERED: &str = "offered/s";
-/// The 99th percentile of a sample.
-pub const SAMPLE_P99: &str = "sample_p99_ns";
 /// The share of what was due that had a slot before the time was over.
 pub(super) const KEPT: &str = "kept_share";
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, atomic::Ordering};
 use ringwise_measure::quantity::{latency_text, size_text};
 
 use super::{
-    facts::{KEPT, OFFERED_FACTS, SAMPLE_P99},
+    facts::{KEPT, OFFERED_FACTS},
     ground::{Ground, Shape},
     search::{self, Knee, Tried, rounded},
     shares::{shares, used},
@@ -24,16 +24,13 @@ use crate::{
     results::{
         gain::Told,
         row::{Measured, Row, RowKind},
-        section::Section,
+        section::{SAMPLE_P99, Section},
     },
     sampling::{
         job::{Cache, Failure, Job},
         sample,
     },
-    workload::{
-        columns::grouped,
-        form::{Context, Outcome, remark},
-    },
+    workload::form::{Context, Outcome, columns::grouped, remark},
 };
 
 /// The engines that load is offered to, in the order of their rows.

@@ -24,9 +24,10 @@ use crate::{
         verdict::{self, Finding, Noise, Verdict, interval_text},
     },
     sampling::job::{Cache, Job, Pattern},
-    workload::{
+    workload::form::{
+        Context, Outcome,
         columns::{self, Column},
-        form::{Context, Outcome, remark},
+        remark,
     },
 };
 

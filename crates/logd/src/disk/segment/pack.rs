@@ -13,9 +13,11 @@ use ringwise::{Descriptor, Local, OpenOptions, Operation};
 
 use super::{
     call::{open, read, read_all, run, sync, sync_directory, unlink, write_all},
+    scan::{Scan, State},
+};
+use crate::disk::segment::format::{
     entry::Entry,
     name::{Part, Stream},
-    scan::{Scan, State},
 };
 
 /// Bytes to pack before the next check whether to stop.

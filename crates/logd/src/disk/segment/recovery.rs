@@ -13,13 +13,18 @@ use ringwise::{Descriptor, ErrorKind, Local, OpenOptions, Operation};
 
 use super::{
     call::{is_space, open, read, read_all, run, sync, sync_directory, unlink, write_all},
-    entry::{ENTRY_BYTES, Ends},
-    name::{Part, Stream, parse},
     scan::{Scan, State},
-    staging::FILLER,
-    unsealed::Unsealed,
 };
-use crate::error::LogdError;
+use crate::{
+    disk::segment::{
+        format::{
+            entry::{ENTRY_BYTES, Ends},
+            name::{Part, Stream, parse},
+        },
+        writing::{staging::FILLER, unsealed::Unsealed},
+    },
+    error::LogdError,
+};
 
 /// The point at which a stream continues.
 #[derive(Debug, Default, PartialEq, Eq)]

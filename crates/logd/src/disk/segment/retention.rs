@@ -19,12 +19,14 @@ use std::{
 
 use ringwise::{ErrorKind, Local, OpenOptions};
 
-use super::{
-    call::{is_space, open, read_all, sync, sync_directory, unlink, write_all},
-    entry::{ENTRY_BYTES, Entry, Kind, REMOVED},
-    name::{Content, Part, Stream},
+use super::call::{is_space, open, read_all, sync, sync_directory, unlink, write_all};
+use crate::{
+    clients::tenants::Tenants,
+    disk::segment::format::{
+        entry::{ENTRY_BYTES, Entry, Kind, REMOVED},
+        name::{Content, Part, Stream},
+    },
 };
-use crate::clients::tenants::Tenants;
 
 /// How much is kept, and for how long. Without any limit everything is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -200,7 +202,9 @@ mod tests {
 
     use super::*;
     use crate::disk::segment::{
-        name::Content, reader::verify, source::InDirectory, tests::write_one,
+        format::name::Content,
+        reading::{reader::verify, source::InDirectory},
+        tests::write_one,
     };
 
     fn kept(number: u32, serial: u64, ended_ms: Option<u64>, is_last: bool) -> Kept {

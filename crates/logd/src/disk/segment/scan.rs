@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, iter::Peekable, sync::Arc, vec::IntoIter};
 
-use super::{
+use crate::disk::segment::format::{
     entry::{AFTER_SYNC, ENTRY_BYTES, Entry, Kind, REMOVED},
     record::{Mark, Records, Said, StoredPart},
 };
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn a_batch_without_its_names_is_not_whole() {
         let named = |number: u64, count: u32| {
-            batch(number, AFTER_SYNC | count << crate::disk::segment::entry::BESIDE_SHIFT)
+            batch(number, AFTER_SYNC | count << crate::disk::segment::format::entry::BESIDE_SHIFT)
         };
         let name = |sequence| Entry::of_name("web", sequence).next().unwrap();
         let whole = [batch(0, AFTER_SYNC), name(5), named(1, 1), named(2, 0)];
@@ -360,7 +360,7 @@ mod tests {
         let names_only = Entry {
             bytes: 0,
             lines: 0,
-            ..batch(1, AFTER_SYNC | 1 << crate::disk::segment::entry::BESIDE_SHIFT)
+            ..batch(1, AFTER_SYNC | 1 << crate::disk::segment::format::entry::BESIDE_SHIFT)
         };
         let mut seen = scan(&index(&[batch(0, AFTER_SYNC), name, names_only]), &[]);
         assert_eq!((seen.state(), seen.end(), seen.next_line()), (State::Open, 10, 102));
@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn losing_more_than_the_last_batch_is_damage() {
         let name = Entry::of_name("web", 6).next().unwrap();
-        let named = batch(0, AFTER_SYNC | 1 << crate::disk::segment::entry::BESIDE_SHIFT);
+        let named = batch(0, AFTER_SYNC | 1 << crate::disk::segment::format::entry::BESIDE_SHIFT);
         let index = index(&[name, named, batch(1, AFTER_SYNC), batch(2, AFTER_SYNC)]);
         let lost = scan(&index, &[0, 1, 2]);
         assert_eq!((lost.state(), lost.next_line()), (State::Damaged, 104));

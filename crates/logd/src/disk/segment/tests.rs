@@ -4,12 +4,16 @@ mod crashes;
 
 use std::path::Path;
 
-use super::{
-    entry::{ENTRY_BYTES, Entry, Kind},
-    name::{Part, Stream},
-    reader::{Reader, names_of_stream, read_all, verify},
-    record::{Mark, Origin},
-    source::InMemory,
+use crate::disk::segment::{
+    format::{
+        entry::{ENTRY_BYTES, Entry, Kind},
+        name::{Part, Stream},
+        record::{Mark, Origin},
+    },
+    reading::{
+        reader::{Reader, names_of_stream, read_all, verify},
+        source::InMemory,
+    },
 };
 
 pub(super) fn in_memory(files: Vec<(u64, Part, Vec<u8>)>) -> InMemory {

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::Path, time::Duration};
 use ringwise_measure::quantity::bytes_text;
 
 use crate::{
-    disk::segment::source::streams,
+    disk::segment::reading::source::streams,
     monitoring::{
         monitor::{Monitor, Sample},
         stats::Stats,

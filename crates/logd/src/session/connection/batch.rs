@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     clients::names::Mark,
-    disk::segment::record::{Origin, Part},
+    disk::segment::format::record::{Origin, Part},
     lines::letter,
 };
 

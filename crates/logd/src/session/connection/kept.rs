@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc, time::Instant};
 use super::{Connection, Stage};
 use crate::{
     clients::tenants::Tenants,
-    disk::segment::record::Origin,
+    disk::segment::format::record::Origin,
     session::{
         tls::Session,
         unfinished::{FREE_BYTES, Held, Kept, Owner, network},

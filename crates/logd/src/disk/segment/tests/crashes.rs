@@ -19,15 +19,17 @@ use ringwise::{
 use crate::{
     clients::names::Names,
     disk::segment::{
-        appender::{Appender, Given, Limits, Plan, Progress},
         call::open_directory,
-        entry::{ENTRY_BYTES, Ends},
-        name::{Content, Part, Stream, parse},
+        format::{
+            entry::{ENTRY_BYTES, Ends},
+            name::{Content, Part, Stream, parse},
+            record::{Mark, Origin, Part as Sent},
+        },
         pack::pack,
-        record::{Mark, Origin, Part as Sent},
         recovery::recover,
         retention::{Kept, remove},
         tests::{lines_of, names_of, origins_of},
+        writing::appender::{Appender, Given, Limits, Plan, Progress},
     },
     guarantee::Guarantee,
 };

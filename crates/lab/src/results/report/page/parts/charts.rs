@@ -8,15 +8,15 @@ use ringwise_measure::{
     statistics::Ratio,
 };
 
-use crate::{
-    results::report::{
+use crate::results::{
+    report::{
         chart::{Bar, Bars, Lines, Point, Series},
         figures,
         page::topic::Colors,
         saved::{Saved, SavedRow},
         table::grouped,
     },
-    workload::scale::{OFFERED, SAMPLE_P99},
+    section::{OFFERED, SAMPLE_P99},
 };
 
 /// Depths with a chart of latencies: the least, the most, and one between them.

@@ -5,7 +5,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{options::Options, progress::Meter, report::Line};
+use crate::{
+    command::options::Options,
+    messages::{progress::Meter, report::Line},
+};
 
 const SCHEMA: &str = "ringwise.cp/1";
 

@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-use crate::progress::When;
+use crate::messages::progress::When;
 
 /// Everything that the flags decide.
 #[derive(Clone, Debug, Default)]

@@ -31,7 +31,7 @@ const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFI
 const LISTENING: &str = "listening on ";
 
 /// CPU time of a server told apart, with the interrupts of its processor between two edges.
-pub(super) fn split(used: &ForeignUse, edges: &[Fact<SystemCpu>]) -> Option<ForeignSplit> {
+pub(crate) fn split(used: &ForeignUse, edges: &[Fact<SystemCpu>]) -> Option<ForeignSplit> {
     let process = used.split.known().copied()?;
     let [before, after] = edges else { return None };
     let interrupts = after.zip(before).map(|(after, before)| after.since(before).interrupt_ns());
@@ -39,7 +39,7 @@ pub(super) fn split(used: &ForeignUse, edges: &[Fact<SystemCpu>]) -> Option<Fore
 }
 
 /// What the kernel's own threads took between two looks at them.
-pub(super) fn between(looks: &[Fact<KernelThreads>]) -> Fact<u64> {
+pub(crate) fn between(looks: &[Fact<KernelThreads>]) -> Fact<u64> {
     match looks {
         [before, after] => after.zip(before).map(|(after, before)| after.since_ns(before)),
         _ => Fact::Unknown("the kernel's threads were not looked at".to_owned()),
@@ -48,20 +48,20 @@ pub(super) fn between(looks: &[Fact<KernelThreads>]) -> Fact<u64> {
 
 /// Which processors the two sides have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Processors {
+pub(crate) struct Processors {
     pub server: usize,
     pub load: usize,
 }
 
 impl Processors {
-    pub(super) fn choose() -> Processors {
+    pub(crate) fn choose() -> Processors {
         let allowed = allowed_cpus().unwrap_or_default();
         let server = allowed.first().copied().unwrap_or(0);
         Processors { server, load: allowed.get(1).copied().unwrap_or(server) }
     }
 
     /// What is to be said of them.
-    pub(super) fn note(self) -> String {
+    pub(crate) fn note(self) -> String {
         if self.server == self.load {
             return "one processor for servers and load: figures say little".to_owned();
         }
@@ -71,7 +71,7 @@ impl Processors {
 
 /// A server that is running.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     /// Where it listens.
     pub address: SocketAddr,
     /// Its process. None: on another machine, or not to be seen.
@@ -82,7 +82,7 @@ pub(super) struct Server {
 
 /// How it is known that a server listens.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Announced {
+pub(crate) enum Announced {
     /// It prints "listening on ADDRESS".
     Printed,
     /// It takes connections at an address that it was told.
@@ -95,7 +95,7 @@ impl Server {
     /// # Errors
     ///
     /// [`Failure::Unavailable`], with what it said.
-    pub(super) fn start(
+    pub(crate) fn start(
         mut command: Command,
         processor: usize,
         announced: Announced,
@@ -134,7 +134,7 @@ impl Server {
     /// # Errors
     ///
     /// [`Failure::Unavailable`] where it runs on other processors.
-    pub(super) fn running(address: SocketAddr, processor: usize) -> Result<Server, Failure> {
+    pub(crate) fn running(address: SocketAddr, processor: usize) -> Result<Server, Failure> {
         let pid = match address.ip().is_loopback() {
             true => listening_process(&Sources::default(), address.port()).known().copied(),
             false => None,
@@ -181,7 +181,7 @@ impl Server {
     }
 
     /// Ends it: what it had to say on standard error.
-    pub(super) fn end(mut self) -> String {
+    pub(crate) fn end(mut self) -> String {
         self.stop();
         let errors = self.errors.take();
         errors.and_then(|errors| errors.join().ok()).unwrap_or_default()
@@ -209,7 +209,7 @@ impl Drop for Server {
 }
 
 /// This program, as a server of its own.
-pub(super) fn own() -> Result<Command, String> {
+pub(crate) fn own() -> Result<Command, String> {
     let path = std::env::current_exe();
     path.map(Command::new).map_err(|error| format!("this program: {}", plain(&error)))
 }

@@ -27,7 +27,7 @@ use signal_hook::{
     low_level::emulate_default_handler,
 };
 
-use crate::place::Place;
+use crate::names::place::Place;
 
 /// Temporary names that are there. Whoever holds it keeps any from being made or renamed.
 static NAMES: Mutex<BTreeMap<u64, Place>> = Mutex::new(BTreeMap::new());

@@ -14,12 +14,11 @@ use std::{
 };
 
 use crate::{
-    options::{
+    command::options::{
         Backup, Dereference, EngineChoice, Existing, Making, Options, Preserve, Reflink, Sparse,
         Target, Update,
     },
-    progress::When,
-    quoting::Locale,
+    messages::{progress::When, quoting::Locale},
 };
 use choice::Choice;
 use scan::{Flag, Scanner, Takes};

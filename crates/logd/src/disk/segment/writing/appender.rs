@@ -6,14 +6,19 @@
 
 use ringwise::{Completion, Descriptor, Local, OpenOptions, Operation};
 
-pub(crate) use super::writing::{Given, Limits, Plan, Retry};
-use super::{
-    call::{open, open_data, unlink},
-    name::Part,
-    unsealed::Unsealed,
-    writing::{Counts, Files, Step, Writing},
+pub(crate) use crate::disk::segment::writing::commit::{Given, Limits, Plan, Retry};
+use crate::{
+    disk::segment::{
+        call::{open, open_data, unlink},
+        format::name::Part,
+        writing::{
+            commit::{Counts, Files, Step, Writing},
+            unsealed::Unsealed,
+        },
+    },
+    guarantee::Guarantee,
+    monitoring::log,
 };
-use crate::{guarantee::Guarantee, monitoring::log};
 
 /// A write to a file opened with `O_DSYNC` is durable when it completes.
 const DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;

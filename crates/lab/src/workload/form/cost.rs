@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::form::{COUNTING, SAMPLE_OVERHEAD};
-use crate::sampling::job::{Extent, Timing};
+use crate::{
+    sampling::job::{Extent, Timing},
+    workload::form::{COUNTING, SAMPLE_OVERHEAD},
+};
 
 /// What a device takes of test files, a second.
 const WRITTEN_BYTES_PER_S: f64 = 200e6;

@@ -4,27 +4,27 @@ use std::path::{Path, PathBuf};
 
 use ringwise::{Descriptor, Local, Operation};
 
-use super::{
+use crate::disk::segment::{
     call::{run, sync, write_all},
-    entry::{Entry, Kind},
+    format::entry::{Entry, Kind},
 };
 
 /// A segment that is no longer written.
 #[derive(Debug)]
 pub(crate) struct Unsealed {
-    pub(super) name: PathBuf,
-    pub(super) data: Descriptor,
-    pub(super) index: Descriptor,
-    pub(super) is_synced: bool,
-    pub(super) index_bytes: u64,
+    pub(crate) name: PathBuf,
+    pub(crate) data: Descriptor,
+    pub(crate) index: Descriptor,
+    pub(crate) is_synced: bool,
+    pub(crate) index_bytes: u64,
     /// Whether spaces follow the last line.
-    pub(super) is_filled: bool,
+    pub(crate) is_filled: bool,
     /// Whether parts of a batch follow that was written to another segment instead.
-    pub(super) is_torn: bool,
-    pub(super) batches: u64,
-    pub(super) bytes: u64,
-    pub(super) lines: u64,
-    pub(super) next_line: u64,
+    pub(crate) is_torn: bool,
+    pub(crate) batches: u64,
+    pub(crate) bytes: u64,
+    pub(crate) lines: u64,
+    pub(crate) next_line: u64,
 }
 
 impl Unsealed {
@@ -68,7 +68,8 @@ impl Unsealed {
     /// Makes one without lines, in new files.
     pub(crate) fn in_new_files(local: &mut Local) -> Unsealed {
         let options = ringwise::OpenOptions::new().write(true).create(true);
-        let mut create = |path| super::call::open(local, Path::new(path), options).unwrap();
+        let mut create =
+            |path| crate::disk::segment::call::open(local, Path::new(path), options).unwrap();
         Unsealed {
             name: PathBuf::from("/data"),
             data: create("/data"),

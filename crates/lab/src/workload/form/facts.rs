@@ -1,7 +1,7 @@
 //! What the rest of the lab knows of a workload: its name, the words and columns of its tables, and
 //! what its readers do today.
 
-use super::columns::Column;
+use crate::workload::form::columns::Column;
 
 /// What the rest of the lab knows of a workload.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub struct Target {
 }
 
 /// A start that is no single one.
-pub(super) const fn start(
+pub(crate) const fn start(
     engine: &'static str,
     you: &'static str,
     it: &'static str,

@@ -9,15 +9,21 @@
 
 use std::{collections::HashMap, ops::Range, path::Path, sync::Arc, vec::IntoIter};
 
-use super::{
-    entry::Entry,
-    name::Content,
-    record::{Mark, StoredPart},
-    scan::{ByTenant, Origins, Scan},
-    source::{InDirectory, Segments},
-    view::{Judge, Segment, View},
+use crate::{
+    disk::segment::{
+        format::{
+            entry::Entry,
+            name::Content,
+            record::{Mark, StoredPart},
+        },
+        reading::{
+            source::{InDirectory, Segments},
+            view::{Judge, Segment, View},
+        },
+        scan::{ByTenant, Origins, Scan},
+    },
+    error::LogdError,
 };
-use crate::error::LogdError;
 
 /// Finds the line at which a segment ends because the next segment has the following lines. It is the first line of the
 /// nearest later segment for which that is known.
@@ -305,7 +311,7 @@ pub(crate) fn by_tenant(directory: &Path) -> Result<Vec<ByTenant>, LogdError> {
 }
 
 /// Reads the names of a stream. It goes backwards until a segment has its first batch, which repeats all earlier names.
-pub(super) fn names_of_stream(segments: &impl Segments) -> Result<Vec<Mark>, LogdError> {
+pub(crate) fn names_of_stream(segments: &impl Segments) -> Result<Vec<Mark>, LogdError> {
     let mut newest: HashMap<Arc<str>, Mark> = HashMap::new();
     for place in (0..segments.count()).rev() {
         let (names, are_all) = look(segments, place, |view| view.into_names())?;
@@ -349,9 +355,11 @@ mod tests {
     use super::*;
     use crate::{
         disk::segment::{
-            entry::{BESIDE_SHIFT, Kind, REMOVED},
-            name::{Part, Stream},
-            source::InMemory,
+            format::{
+                entry::{BESIDE_SHIFT, Kind, REMOVED},
+                name::{Part, Stream},
+            },
+            reading::source::InMemory,
             tests::{in_memory, index_of_one, lines_of, write_one},
         },
         fuzzing::index_of,

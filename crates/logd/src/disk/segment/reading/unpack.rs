@@ -80,11 +80,10 @@ mod tests {
 
     use crate::{
         disk::segment::{
-            name::{Content, Part, Stream},
+            format::name::{Content, Part, Stream},
             pack::{Outcome, pack},
-            reader::Reader,
+            reading::{reader::Reader, source::InDirectory},
             recovery::recover,
-            source::InDirectory,
         },
         fuzzing::index_of,
     };

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::place::{Identity, Place};
+use crate::names::place::{Identity, Place};
 
 /// A directory of the source and the one that was made for it.
 #[derive(Debug)]

@@ -10,13 +10,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    entry::{ENTRY_BYTES, Entry, Kind},
-    name::{Part, Stream, parse},
-    unpack::Unpacker,
-    view::{Lines, Segment},
+use crate::{
+    disk::segment::{
+        format::{
+            entry::{ENTRY_BYTES, Entry, Kind},
+            name::{Part, Stream, parse},
+        },
+        reading::{
+            unpack::Unpacker,
+            view::{Lines, Segment},
+        },
+    },
+    error::LogdError,
 };
-use crate::error::LogdError;
 
 /// The segments of a stream, in order.
 pub(crate) trait Segments {
@@ -86,14 +92,14 @@ impl<'a> InDirectory<'a> {
     }
 
     /// Lists all streams of a directory.
-    pub(super) fn all(
+    pub(crate) fn all(
         directory: &'a Path,
     ) -> Result<impl Iterator<Item = InDirectory<'a>>, LogdError> {
         let new = move |(stream, serials)| InDirectory { directory, stream, serials };
         Ok(streams(directory)?.into_iter().map(new))
     }
 
-    pub(super) fn stream(&self) -> Stream {
+    pub(crate) fn stream(&self) -> Stream {
         self.stream
     }
 
@@ -210,7 +216,7 @@ impl Segments for InMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::segment::name::Content;
+    use crate::disk::segment::format::name::Content;
 
     #[test]
     fn a_segment_that_was_not_listed_is_found_between_others() {

@@ -14,7 +14,7 @@ use ringwise::StandardStream;
 use ringwise_measure::plain;
 use rustix::io::Errno;
 
-use crate::{events, quoting::Locale};
+use crate::messages::{events, quoting::Locale};
 
 /// One line, without its newline.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,13 +5,14 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::PathBuf};
 
-use super::{
-    entry::Entry,
-    record::Mark,
-    scan::{Origins, Scan, State, adds_up},
-    unpack::Unpacker,
+use crate::{
+    disk::segment::{
+        format::{entry::Entry, record::Mark},
+        reading::unpack::Unpacker,
+        scan::{Origins, Scan, State, adds_up},
+    },
+    error::LogdError,
 };
-use crate::error::LogdError;
 
 /// The lines of a segment.
 pub(crate) enum Lines {

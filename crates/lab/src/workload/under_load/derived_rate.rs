@@ -3,8 +3,10 @@
 //! It follows from a closed loop of the same servers, connections and run. It is rounded down to a rate of which there
 //! are ten in each decade, so that most runs on a machine have the same, and can be compared.
 
-use super::columns::grouped;
-use crate::results::row::{Row, RowKind};
+use crate::{
+    results::row::{Row, RowKind},
+    workload::form::columns::grouped,
+};
 
 /// The rate as a share of the slowest compared server's in the closed loop. A request that a timer begins costs
 /// `ringwise_load` more than one that an answer begins: at 0.6 of a closed loop in which it was at its limit (80 000 of
@@ -18,7 +20,7 @@ const STEPS: [f64; 10] = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0];
 
 /// A rate, and where it is from.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct DerivedRate {
+pub(crate) struct DerivedRate {
     /// The number of connections that it is for.
     pub connections: usize,
     /// Operations per second over all connections.
@@ -30,13 +32,13 @@ pub(super) struct DerivedRate {
 }
 
 /// Whether the generator was at its limit with so many connections.
-pub(super) fn is_client_bound(rows: &[Row], connections: usize) -> bool {
+pub(crate) fn is_client_bound(rows: &[Row], connections: usize) -> bool {
     servers(rows, connections).any(|row| row.measured.client_bound() > 0)
 }
 
 impl DerivedRate {
     /// A rate for so many connections. None if the closed loop has no result.
-    pub(super) fn of(rows: &[Row], connections: usize) -> Option<DerivedRate> {
+    pub(crate) fn of(rows: &[Row], connections: usize) -> Option<DerivedRate> {
         let rate = |row: &Row| row.measured.ops_per_s();
         let fastest = servers(rows, connections).map(rate).max_by(f64::total_cmp)?;
         let least = fastest * COMPARED_SHARE_MIN;

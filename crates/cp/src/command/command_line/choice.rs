@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
 use super::Misuse;
-use crate::quoting::Locale;
+use crate::messages::quoting::Locale;
 
 /// The names of one value; the first is the proper one.
 pub(super) struct Choice<T>(pub(super) &'static [&'static str], pub(super) T);

@@ -2,7 +2,7 @@
 //!
 //! Entries lie at multiples of their size. So none crosses a sector, and a damaged entry does not hide others.
 
-use super::now_ms;
+use crate::disk::segment::now_ms;
 
 /// The size of an entry in bytes.
 pub(crate) const ENTRY_BYTES: usize = 64;
@@ -168,7 +168,7 @@ impl Entry {
         Some(Entry::read(kind, bytes))
     }
 
-    pub(super) fn read(kind: Kind, bytes: &[u8; ENTRY_BYTES]) -> Entry {
+    pub(crate) fn read(kind: Kind, bytes: &[u8; ENTRY_BYTES]) -> Entry {
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|place| bytes[at + place]));
         let number = |place: usize| {
             let at = 8 + place * 8;

@@ -1,4 +1,4 @@
-//! `--json` and `--progress`: what is told, where, and what is left of it.
+//! `--json` and `--progress`: what a run reports, where, and what survives an interrupted run.
 
 use std::{
     fs,
