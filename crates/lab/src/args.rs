@@ -365,6 +365,11 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "STATE", default_value = "recorded", hide_possible_values = true)]
     pub cache: ReplayCache,
 
+    /// Record the replay too, with the same recorder, which slows both down: so the I/O
+    /// times of the program and of the replay can be compared
+    #[arg(long)]
+    pub recorder: bool,
+
     /// Refuse a trace whose files take more than this
     #[arg(long, value_name = "SIZE", default_value = "4g")]
     pub size_max: String,

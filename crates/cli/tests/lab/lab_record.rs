@@ -329,6 +329,39 @@ fn children_inherit_descriptors_and_positions() {
 }
 
 #[test]
+fn a_replay_can_be_recorded_too() {
+    if !has_tracepoints() {
+        return;
+    }
+    let directory = directory();
+    file(directory.path(), "f", 1 << 20);
+    let output = record(directory.path(), "--out t", &["dd", "if=f", "of=/dev/null", "bs=4k"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let replay = |trace: &str| {
+        let words =
+            ["lab", "replay", trace, "--engines", "recorded", "--repeats", "2", "--recorder"];
+        let mut replay = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+        replay.args(words).current_dir(directory.path()).output().unwrap()
+    };
+    let output = replay("t");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("both with the recorder"), "{text}");
+    let left: Vec<_> =
+        fs::read_dir(directory.path()).unwrap().map(|own| own.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}: the program's file and the trace");
+    // A recording by ptrace has another cost than one by perf.
+    fs::write(
+        directory.path().join("s"),
+        "1 0.000001 pread64(3</f>, \"\"..., 4096, 0) = 4096 <0.000010>\n",
+    )
+    .unwrap();
+    let output = replay("s");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--recorder: s: it is no whole trace"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_running_process_is_recorded_for_a_time() {
     if !has_program("fio") || !has_tracepoints() {
         return;

@@ -4,11 +4,12 @@
 //! same shape are laid out (`place`), and each engine (`engine`, `rings`) makes all steps in each sample, at the recorded
 //! pace or without think time (`pace`). The lab's schedule takes the samples, its gates look at them, and its statistics
 //! compare them. The first line says how near the replay is to the program: the I/O time of the recorded engine, divided by
-//! that of the trace.
+//! that of the trace. With `--recorder` both have the recorder's cost (`observer`).
 //!
 //! It replays no sockets, pipes or copies inside the kernel: they are counted and said.
 
 mod engine;
+mod observer;
 mod pace;
 mod place;
 mod ranges;
@@ -31,6 +32,7 @@ use ringwise_measure::{
 
 use self::{
     engine::{Replay, Way},
+    observer::Observer,
     pace::Pace,
     place::Place,
     script::{CacheChoice, Script},
@@ -64,7 +66,12 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError
     let bytes_max = parse_size(&args.size_max)
         .map_err(|error| LabError::Usage(format!("replay: --size-max: {error}")))?;
     let traced = Traced::read(&args.trace)?;
-    let script = Arc::new(Script::of(&traced, cache_choice(args.cache)));
+    if args.recorder && traced.end.as_ref().is_none_or(|end| end.added_ns_in_duration.is_none()) {
+        let path = args.trace.display();
+        let why = "it is no whole trace of `ringwise lab record` by perf";
+        return Err(LabError::Usage(format!("replay: --recorder: {path}: {why}")));
+    }
+    let script = Arc::new(Script::of(&traced, cache_choice(args.cache), args.recorder));
     if script.steps() == 0 {
         let why = script.left_out.words().join(", ");
         let path = args.trace.display();
@@ -81,7 +88,9 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError
     say(out, &all_wrapped(&introduction(&traced, &script, args).join("\n"), "  "))?;
     let place = Arc::new(Place::lay(&script, &parent, bytes_max)?);
     let mut rows = rows(&script, &place, (pace, args.engines.as_deref()))?;
+    let observer = args.recorder.then(|| Observer::start(place.root())).transpose()?;
     measure(args, (&script, &place), (&mut rows, interrupt))?;
+    drop(observer);
     say(out, &told::text(&script, &rows, pace, args.seed))
 }
 

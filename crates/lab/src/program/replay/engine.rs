@@ -272,7 +272,7 @@ mod tests {
         change: impl FnOnce(&mut Script),
     ) -> Result<Sample, Failure> {
         let parent = crate::testing::directory();
-        let mut script = Script::of(&traced(operations), CacheChoice::Recorded);
+        let mut script = Script::of(&traced(operations), CacheChoice::Recorded, false);
         change(&mut script);
         let script = Arc::new(script);
         let place = Arc::new(Place::lay(&script, parent.path(), 1 << 30).unwrap());

@@ -217,7 +217,7 @@ mod tests {
             ..operation(1, Kind::Write, (10, 1))
         };
         let trace = traced(vec![operation(1, Kind::Read, (0, 1)), write]);
-        Script::of(&trace, CacheChoice::Recorded)
+        Script::of(&trace, CacheChoice::Recorded, false)
     }
 
     #[test]

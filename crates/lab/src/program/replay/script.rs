@@ -43,6 +43,8 @@ pub(crate) struct Script {
     pub depth: usize,
     /// From the begin of the first step to the end of the last.
     pub span_ns: u64,
+    /// Whether its times have the recorder's cost, as those of a replay that is recorded.
+    pub is_recorded_too: bool,
     /// Whether the source of any read was unknown, and so taken for the page cache.
     pub has_unknown_sources: bool,
 }
@@ -125,8 +127,10 @@ impl LeftOut {
 }
 
 impl Script {
-    pub fn of(traced: &Traced, cache: CacheChoice) -> Script {
-        let added_ns = traced.end.as_ref().and_then(|end| end.added_ns_in_duration).unwrap_or(0);
+    /// The script of a trace. The recorder's cost is not part of its durations, unless the replay has it too.
+    pub fn of(traced: &Traced, cache: CacheChoice, is_recorded_too: bool) -> Script {
+        let added_ns = traced.end.as_ref().filter(|_| !is_recorded_too);
+        let added_ns = added_ns.and_then(|end| end.added_ns_in_duration).unwrap_or(0);
         let mut builder = Builder { cache, added_ns, ..Builder::default() };
         let mut left_out = LeftOut::default();
         let mut by_thread: HashMap<_, Vec<&Operation>> = HashMap::new();
@@ -157,6 +161,7 @@ impl Script {
             builder.script.threads.push(steps);
         }
         builder.script.left_out = left_out;
+        builder.script.is_recorded_too = is_recorded_too;
         let steps = || traced.operations.iter().filter(|own| reason(traced, own).is_none());
         let first_ns = steps().map(|own| own.begin_ns).min().unwrap_or(0);
         let last_ns = steps().map(end_ns).max().unwrap_or(0);
@@ -403,7 +408,7 @@ mod tests {
     }
 
     fn script(operations: Vec<Operation>) -> Script {
-        Script::of(&traced(operations), CacheChoice::Recorded)
+        Script::of(&traced(operations), CacheChoice::Recorded, false)
     }
 
     #[test]
@@ -464,7 +469,7 @@ mod tests {
             read(20, 65536, Source::Cache),
         ];
         let cached = |cache| {
-            let script = Script::of(&traced(operations.clone()), cache);
+            let script = Script::of(&traced(operations.clone()), cache, false);
             script.bodies[0].cached.clone()
         };
         let mut expected = Ranges::default();
@@ -495,7 +500,8 @@ mod tests {
         let ring = Operation { interface: Interface::IoUring, ..read(2000, 900) };
         let mut trace = traced(vec![read(0, 1500), read(5000, 300), ring]);
         trace.end = Some(End { added_ns_in_duration: Some(400), ..End::default() });
-        assert_eq!(Script::of(&trace, CacheChoice::Recorded).recorded_ns(), 1100 + 900);
+        assert_eq!(Script::of(&trace, CacheChoice::Recorded, false).recorded_ns(), 1100 + 900);
+        assert_eq!(Script::of(&trace, CacheChoice::Recorded, true).recorded_ns(), 1500 + 300 + 900);
     }
 
     #[test]
@@ -509,12 +515,12 @@ mod tests {
             Operation { outcome: Outcome::Unfinished, ..operation(1, Kind::Read, (5, 1)) },
         ]);
         let counted = LeftOut { sockets: 1, pipes: 0, copies: 1, unknown: 2, failed: 1 };
-        let replayed = Script::of(&trace, CacheChoice::Recorded);
+        let replayed = Script::of(&trace, CacheChoice::Recorded, false);
         assert_eq!((replayed.left_out, replayed.steps()), (counted, 1));
         assert_eq!(counted.words()[0], "1 on sockets");
         trace.files[0] = File { name: Name::Path("/proc/self/stat".into()), ..file(1, 0) };
-        assert_eq!(Script::of(&trace, CacheChoice::Recorded).steps(), 0);
+        assert_eq!(Script::of(&trace, CacheChoice::Recorded, false).steps(), 0);
         trace.files[0] = File { kind: FileKind::Pipe, ..file(1, 0) };
-        assert_eq!(Script::of(&trace, CacheChoice::Recorded).left_out.pipes, 3);
+        assert_eq!(Script::of(&trace, CacheChoice::Recorded, false).left_out.pipes, 3);
     }
 }

@@ -106,6 +106,9 @@ fn conclusions(script: &Script, rows: &[Row], pace: Pace, seed: u64) -> Vec<Stri
         let both: Vec<&Measured> =
             [Some(recorded), again].into_iter().flatten().map(|row| &row.measured).collect();
         said.push(fidelity(script.recorded_ns(), &both, seed));
+        if script.is_recorded_too {
+            said.push("both with the recorder: it slowed the program and the replay".to_owned());
+        }
     }
     let control = rows.iter().find(|row| row.kind == RowKind::Control && row.is_valid());
     for row in rows.iter().filter(|row| row.is_valid() && row.engine != RECORDED) {
