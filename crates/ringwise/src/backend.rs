@@ -18,16 +18,18 @@ use uring::Uring;
 
 use crate::{
     buf::{Entries, Token},
-    call::Call,
     descriptor::Blocking,
     error::Errno,
+    flight::call::Call,
     op::Opcode,
-    restriction::Guard,
-    setup::{
-        Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
+    settings::{
+        restriction::Guard,
+        setup::{
+            Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
+        },
+        stats::Stats,
     },
     sim::driver::Simulated,
-    stats::Stats,
 };
 
 /// Entries of the completion queue that the loop keeps for itself: the poll by which threads wake

@@ -9,6 +9,7 @@ mod control;
 mod file;
 mod flags;
 mod manner;
+pub(crate) mod metadata;
 mod net;
 mod opcode;
 mod options;
@@ -17,18 +18,18 @@ mod space;
 mod witness;
 mod worker;
 
-use std::path::PathBuf;
 use std::{
     ffi::CString,
     os::fd::{AsRawFd, RawFd},
+    path::PathBuf,
     sync::Arc,
 };
 
-use crate::net::Address;
 use crate::{
     buf::{Buffer, BufferGroup, MappedPart, Received},
     descriptor::{Descriptor, RegisteredFile, Target},
-    slot::Ticket,
+    flight::slot::Ticket,
+    net::Address,
     sys::{
         address::RawAddress, message::Message, statx::RawStatx, time::Timespec, vector::Vectors,
     },

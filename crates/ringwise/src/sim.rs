@@ -76,20 +76,14 @@
 //! - It says nothing about speed.
 
 mod action;
-mod address;
 mod disk;
 pub(crate) mod driver;
-mod endpoint;
 mod fault;
 mod files;
-mod inspect;
 mod network;
-mod outside;
 mod perform;
 mod random;
-pub(crate) mod socket;
 mod trace;
-mod traffic;
 mod world;
 
 use std::{
@@ -101,7 +95,8 @@ use std::{
 use action::FileId;
 pub use fault::{Fault, When};
 use files::Files;
-pub use outside::{Outside, OutsideDatagrams, OutsideListener};
+pub use network::outside::{Outside, OutsideDatagrams, OutsideListener};
+pub(crate) use network::socket;
 use world::World;
 
 use crate::{descriptor::Descriptor, sync::lock};

@@ -13,8 +13,10 @@ use crate::{
     buf::OwnedBuffer,
     descriptor::Descriptor,
     error::{Errno, Error, ErrorKind},
-    metadata::{FileType, Metadata},
-    op::{Opcode, OpenOptions, Operation},
+    op::{
+        Opcode, OpenOptions, Operation,
+        metadata::{FileType, Metadata},
+    },
     ring::Ring,
 };
 

@@ -12,8 +12,7 @@ use crate::{
     buf::Buffer,
     descriptor::Descriptor,
     error::OFFSET_MAX,
-    metadata::Metadata,
-    op::Opcode,
+    op::{Opcode, metadata::Metadata},
     ring::Ring,
     sys::{statx::RawStatx, vector::read_into},
 };
@@ -127,7 +126,7 @@ impl Caller<'_> {
     #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "told to `tracing`"))]
     fn trace(&self, opcode: Opcode, offset: Option<u64>, bytes: usize, count: usize) {
         #[cfg(feature = "tracing")]
-        crate::ring::span::tell_inline(opcode, self.descriptor, offset, bytes, count);
+        crate::ring::future::span::tell_inline(opcode, self.descriptor, offset, bytes, count);
     }
 
     /// The flags with which this thread moves so many bytes, or nothing if the ring has to do it.

@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use crate::{
     buf::{Buffer, OwnedBuffer, OwnedBufferMut},
-    completion::Completion,
     descriptor::Descriptor,
     error::Error,
+    flight::completion::Completion,
     op::{Opcode, Operation},
 };
 
@@ -331,7 +331,7 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{buf::AlignedBuf, slot::Ticket};
+    use crate::{buf::AlignedBuf, flight::slot::Ticket};
 
     fn completed(operation: Operation, result: i32) -> Completion {
         Completion::new(Ticket::NONE, 0, result, operation)

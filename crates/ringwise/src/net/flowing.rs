@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{
     buf::{Buffer, BufferGroup},
-    completion::Completion,
     descriptor::Descriptor,
     error::{AcceptFailure, Error},
+    flight::completion::Completion,
     op::Operation,
     ring::{Flow, Ring},
 };

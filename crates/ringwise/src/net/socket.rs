@@ -15,7 +15,7 @@ use crate::{
     ring::Ring,
     sim::{
         Simulation,
-        socket::{self, SimulatedSocket},
+        network::socket::{self, SimulatedSocket},
     },
 };
 

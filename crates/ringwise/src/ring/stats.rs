@@ -1,6 +1,6 @@
 //! The statistics of a ring.
 
-use crate::{
+use crate::settings::{
     setup::{Backend, FallbackReason},
     stats::Stats,
 };

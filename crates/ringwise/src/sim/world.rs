@@ -20,10 +20,9 @@ use crate::{
         disk::{Disk, Left, content::Remains},
         fault::{Fault, Faults, When},
         files::Files,
-        network::Network,
+        network::{Network, traffic::Lane},
         random::Random,
         trace::Trace,
-        traffic::Lane,
     },
 };
 

@@ -14,12 +14,16 @@ use super::{
 };
 use crate::{
     descriptor::{Descriptor, RegisteredFile},
+    flight::{
+        refusal::{LinkError, PushError},
+        slot::Ticket,
+    },
     net::Address,
     op::Opcode,
-    refusal::{LinkError, PushError},
-    setup::{Builder, Effect, Setup, SetupError},
-    slot::Ticket,
-    stats::Stats,
+    settings::{
+        setup::{Builder, Effect, Setup, SetupError},
+        stats::Stats,
+    },
 };
 
 absent! {

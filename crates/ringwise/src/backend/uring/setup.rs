@@ -19,7 +19,7 @@ use super::{entry::push_tested, supported::Supported};
 use crate::{
     error::Errno,
     op::Opcode,
-    setup::{Builder, FallbackReason, SetupFlags},
+    settings::setup::{Builder, FallbackReason, SetupFlags},
     sys::ring::EnterHandle,
 };
 

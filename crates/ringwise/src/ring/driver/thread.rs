@@ -17,15 +17,15 @@ use rustix::event::{EventfdFlags, eventfd};
 
 #[cfg(feature = "tokio")]
 use super::portable::Portable;
-use super::{
-    driver::{BELL_TAG, Driver},
-    hub::Hub,
-};
 use crate::{
     descriptor::Descriptor,
     error::Error,
     op::Operation,
-    setup::{Builder, Setup, SetupError},
+    ring::{
+        driver::{BELL_TAG, Driver},
+        hub::Hub,
+    },
+    settings::setup::{Builder, Setup, SetupError},
 };
 
 /// Writes to the eventfd that the thread reads.
@@ -44,7 +44,7 @@ impl Wake for Doorbell {
 
 /// Starts the thread. The thread builds its loop itself, since only the thread that built a loop
 /// may enter it.
-pub(super) fn start(builder: Builder, hub: Arc<Hub>) -> Result<Setup, SetupError> {
+pub(crate) fn start(builder: Builder, hub: Arc<Hub>) -> Result<Setup, SetupError> {
     let (tell, told) = mpsc::sync_channel(1);
     let bell =
         eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| SetupError::Driver(errno.into()))?;
@@ -65,7 +65,7 @@ pub(super) fn start(builder: Builder, hub: Arc<Hub>) -> Result<Setup, SetupError
 /// Continues a driver that lost its runtime, on a thread of its own. If no thread can be started,
 /// nobody can wait for the operations in flight, and they are leaked (invariant 7).
 #[cfg(feature = "tokio")]
-pub(super) fn adopt(driver: Portable) {
+pub(crate) fn adopt(driver: Portable) {
     let mut driver = std::mem::ManuallyDrop::new(driver);
     let hub = driver.get_mut().hub.clone();
     hub.let_callers_hand_over(false);

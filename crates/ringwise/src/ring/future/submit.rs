@@ -2,10 +2,10 @@
 
 use std::{future::Future, task::Waker, time::Duration};
 
-use super::{Pending, Ring, Timer, order::Together};
 use crate::{
     error::Error,
     op::{Opcode, Operation},
+    ring::{Pending, Ring, Timer, hub::order::Together},
 };
 
 impl Ring {

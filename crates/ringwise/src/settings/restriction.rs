@@ -115,9 +115,10 @@ fn bit(opcode: Opcode) -> u64 {
 
 /// Whether it works on a file that is open already and opens none, or on no file at all.
 fn moves_data(opcode: Opcode) -> bool {
-    use Opcode::{Allocate, Read, ReadVectored, SetLen, Sync, Write, WriteVectored};
-    use Opcode::{Cancel, Connect, Nop, Timeout};
-    use Opcode::{Receive, ReceiveMessage, ReceiveMulti, Send, SendMessage, SendZeroCopy};
+    use Opcode::{
+        Allocate, Cancel, Connect, Nop, Read, ReadVectored, Receive, ReceiveMessage, ReceiveMulti,
+        Send, SendMessage, SendZeroCopy, SetLen, Sync, Timeout, Write, WriteVectored,
+    };
     matches!(opcode, Read | ReadVectored | Write | WriteVectored | Sync | Allocate | SetLen)
         || matches!(opcode, Receive | ReceiveMessage | ReceiveMulti)
         || matches!(opcode, Send | SendMessage | SendZeroCopy | Connect)

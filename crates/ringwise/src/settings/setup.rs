@@ -9,7 +9,7 @@ use crate::{
     descriptor::{Descriptor, RegisteredFile},
     error::Errno,
     op::Opcode,
-    restriction::{Guard, Restriction},
+    settings::restriction::{Guard, Restriction},
     sim::Simulation,
 };
 
@@ -372,7 +372,7 @@ pub struct Builder {
     pub(crate) restriction: Restriction,
     pub(crate) files: Vec<Descriptor>,
     pub(crate) simulation: Option<Simulation>,
-    /// Where nobody said, the runtime decides (`ring/task.rs`).
+    /// Where nobody said, the runtime decides (`ring/driver/task.rs`).
     pub(crate) driver_thread: Option<bool>,
     /// A runtime drives it, whose threads sleep on its descriptor.
     pub(crate) is_portable: bool,

@@ -8,10 +8,10 @@
 
 use std::ptr::NonNull;
 
-use super::AlignedBuf;
+use crate::buf::AlignedBuf;
 
 /// See the header.
-pub(super) struct Region {
+pub(crate) struct Region {
     base: NonNull<u8>,
     _memory: AlignedBuf,
 }
@@ -22,11 +22,11 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    pub(super) fn new(mut memory: AlignedBuf) -> Region {
+    pub(crate) fn new(mut memory: AlignedBuf) -> Region {
         Region { base: NonNull::from(&mut *memory).cast(), _memory: memory }
     }
 
-    pub(super) fn base(&self) -> *mut u8 {
+    pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 }

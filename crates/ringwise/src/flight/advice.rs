@@ -3,8 +3,8 @@
 use crate::{
     descriptor::{Blocking, Target},
     error::{Errno, Error, OFFSET_MAX, moves_bytes},
+    flight::refusal::{PushError, PushRefusal},
     op::{Closing, Kind, Opcode, Operation},
-    refusal::{PushError, PushRefusal},
 };
 
 impl Error {

@@ -1,15 +1,18 @@
 //! A submitted operation that has several results.
 //!
-//! Like [`Pending`](super::Pending) it is only a number, and may be dropped at any moment. Then the
+//! Like [`Pending`](crate::ring::Pending) it is only a number, and may be dropped at any moment. Then the
 //! operation is cancelled, and results that nobody took are freed.
 
 use std::task::{Context, Poll};
 
-use super::{
-    Ring,
-    order::{Admission, Key},
+use crate::{
+    flight::completion::Completion,
+    op::Operation,
+    ring::{
+        Ring,
+        hub::order::{Admission, Key},
+    },
 };
-use crate::{completion::Completion, op::Operation};
 
 /// A submitted operation with several results.
 pub(crate) struct Flow {

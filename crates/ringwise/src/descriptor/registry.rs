@@ -8,8 +8,8 @@
 use std::os::fd::AsRawFd;
 
 use crate::{
-    call::File,
     descriptor::{Descriptor, RegisteredFile},
+    flight::call::File,
 };
 
 /// The table of one loop.

@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
-use super::{Pending, Ring};
 use crate::{
-    completion::Completion,
     error::{Errno, Error},
+    flight::completion::Completion,
     op::{Opcode, Operation},
+    ring::{Pending, Ring},
 };
 
 #[derive(Debug)]

@@ -15,10 +15,9 @@ use crate::{
     buf::{Buffer, Received},
     descriptor::{Descriptor, RegisteredFile, closing},
     error::{Errno, Error},
-    metadata::Metadata,
+    flight::slot::{MORE, Ticket},
     net::Address,
-    op::{Closing, Kind, Opcode, Opened, Operation},
-    slot::{MORE, Ticket},
+    op::{Closing, Kind, Opcode, Opened, Operation, metadata::Metadata},
 };
 
 /// A completed operation.

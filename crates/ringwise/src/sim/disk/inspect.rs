@@ -12,8 +12,7 @@ use std::{
 
 use crate::{
     descriptor::Descriptor,
-    metadata::Metadata,
-    op::OpenOptions,
+    op::{OpenOptions, metadata::Metadata},
     sim::{
         Simulation,
         disk::{Disk, Ending, Inode},

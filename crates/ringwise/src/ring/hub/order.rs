@@ -6,27 +6,27 @@ use crate::{local::Local, op::Operation};
 
 /// The number of one submitted operation of a ring. It is the driver's tag for the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key {
-    pub(super) index: u32,
-    pub(super) generation: u32,
+pub(crate) struct Key {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
 }
 
 impl Key {
-    pub(super) fn tag(self) -> u64 {
+    pub(crate) fn tag(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    pub(super) fn from_tag(tag: u64) -> Key {
+    pub(crate) fn from_tag(tag: u64) -> Key {
         Key { index: tag as u32, generation: (tag >> 32) as u32 }
     }
 
-    pub(super) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.index as usize
     }
 }
 
 /// An order to the driver.
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Start this operation. Its result goes to the key.
     Start(Key, Operation),
     /// Start this operation, which has several results.
@@ -41,7 +41,7 @@ pub(super) enum Order {
 
 /// The relation of operations that are submitted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Together {
+pub(crate) enum Together {
     /// In no order.
     Batch,
     /// Each after the one before it.
@@ -50,11 +50,11 @@ pub(super) enum Together {
 
 /// A function of the library that runs with the loop. It returns the waker for its answer, to be
 /// woken outside all locks.
-pub(super) type Visit = Box<dyn FnOnce(&mut Local) -> Option<Waker> + Send>;
+pub(crate) type Visit = Box<dyn FnOnce(&mut Local) -> Option<Waker> + Send>;
 
 /// Whether the ring takes work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     Open,
     /// The ring takes no new work. Operations in flight have this long to end.
     Closing(Duration),
@@ -63,7 +63,7 @@ pub(super) enum Phase {
 }
 
 /// The hub's answer to a submitted operation.
-pub(super) enum Admission {
+pub(crate) enum Admission {
     /// The operation was taken. The caller has this step left to do.
     Taken(Key, Next),
     /// The ring is closing, so the operation comes back.
@@ -71,7 +71,7 @@ pub(super) enum Admission {
 }
 
 /// The caller's next step, so that the driver gets an order.
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Nothing: the driver looks for orders before it sleeps.
     Nothing,
     /// Wake the driver.

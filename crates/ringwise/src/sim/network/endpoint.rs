@@ -19,7 +19,7 @@ const UNANSWERED_NS: u64 = 924_600_000_000;
 
 /// One end of a connection, or a socket that is not yet connected.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     is_unix: bool,
     name: Address,
     /// The address that it is, or was, connected to.
@@ -43,7 +43,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(is_unix: bool) -> Stream {
+    pub(crate) fn new(is_unix: bool) -> Stream {
         let any = || Address::Ip(([0, 0, 0, 0], 0).into());
         Stream {
             is_unix,
@@ -64,41 +64,41 @@ impl Stream {
         }
     }
 
-    pub(super) fn connect(&mut self, other: (EndpointId, Address), name: Address) {
+    pub(crate) fn connect(&mut self, other: (EndpointId, Address), name: Address) {
         self.other = Some(other.0);
         self.remote = Some(other.1);
         self.name = name;
     }
 
-    pub(super) fn is_unix(&self) -> bool {
+    pub(crate) fn is_unix(&self) -> bool {
         self.is_unix
     }
 
-    pub(super) fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         self.remote.is_some()
     }
 
-    pub(super) fn name(&self) -> Address {
+    pub(crate) fn name(&self) -> Address {
         self.name.clone()
     }
 
-    pub(super) fn remote(&self) -> Option<Address> {
+    pub(crate) fn remote(&self) -> Option<Address> {
         self.remote
             .clone()
             .filter(|_| self.other.is_some() || self.has_ended || self.lost.is_some())
     }
 
     /// Returns the other end while it exists.
-    pub(super) fn other(&self) -> Option<EndpointId> {
+    pub(crate) fn other(&self) -> Option<EndpointId> {
         self.other
     }
 
-    pub(super) fn incoming(&self) -> usize {
+    pub(crate) fn incoming(&self) -> usize {
         self.incoming.len()
     }
 
     /// Receives bytes. Bytes that have arrived come before an error.
-    pub(super) fn receive(&mut self, len: usize) -> Answer<Vec<u8>> {
+    pub(crate) fn receive(&mut self, len: usize) -> Answer<Vec<u8>> {
         if len == 0 {
             return Ok(Vec::new());
         }
@@ -117,7 +117,7 @@ impl Stream {
     }
 
     /// Returns the room on this side for bytes to send.
-    pub(super) fn room_to_send(&mut self) -> Answer<usize> {
+    pub(crate) fn room_to_send(&mut self) -> Answer<usize> {
         if let Some(errno) = self.error.take() {
             return Err(Stop::Failed(errno));
         }
@@ -131,11 +131,11 @@ impl Stream {
     }
 
     /// Returns the room for bytes to receive, including the room at the sender.
-    pub(super) fn room_to_receive(&self, sender: usize) -> usize {
+    pub(crate) fn room_to_receive(&self, sender: usize) -> usize {
         (self.receive_room + sender).saturating_sub(self.incoming.len())
     }
 
-    pub(super) fn take_in(&mut self, bytes: &[u8]) {
+    pub(crate) fn take_in(&mut self, bytes: &[u8]) {
         // Bytes that nobody will read are thrown away.
         if !self.reads_no_more {
             self.incoming.extend(bytes);
@@ -144,7 +144,7 @@ impl Stream {
 
     /// Sends to the other end when it is gone. Over TCP the first send succeeds, and a reset
     /// answers it (RFC 9293, 3.10.7.1).
-    pub(super) fn send_to_nobody(&mut self, len: usize) -> Answer<usize> {
+    pub(crate) fn send_to_nobody(&mut self, len: usize) -> Answer<usize> {
         if let Some(lost) = &mut self.lost {
             let len = len.min(self.send_room.saturating_sub(*lost));
             *lost += len;
@@ -157,7 +157,7 @@ impl Stream {
         Ok(len)
     }
 
-    pub(super) fn shut(&mut self, reads: bool, writes: bool) -> Result<(), i32> {
+    pub(crate) fn shut(&mut self, reads: bool, writes: bool) -> Result<(), i32> {
         if !self.is_connected() {
             return Err(libc::ENOTCONN);
         }
@@ -167,12 +167,12 @@ impl Stream {
     }
 
     /// Notes that the other end sends no more.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.has_ended = true;
     }
 
     /// Notes that the other end is gone; `hard` means by a reset.
-    pub(super) fn lose_other(&mut self, hard: bool) {
+    pub(crate) fn lose_other(&mut self, hard: bool) {
         self.other = None;
         self.has_ended = true;
         if hard {
@@ -181,36 +181,36 @@ impl Stream {
         }
     }
 
-    pub(super) fn reset_on_close(&mut self) {
+    pub(crate) fn reset_on_close(&mut self) {
         self.resets = true;
     }
 
     /// Returns whether closing it resets the connection. Received bytes that were not read cause a
     /// reset too (RFC 2525, 2.17).
-    pub(super) fn closes_hard(&self) -> bool {
+    pub(crate) fn closes_hard(&self) -> bool {
         self.resets || !self.incoming.is_empty()
     }
 
     /// Cuts the connection: nothing passes any more, and this end is not told.
-    pub(super) fn cut(&mut self) {
+    pub(crate) fn cut(&mut self) {
         self.lost.get_or_insert(0);
         self.other = None;
     }
 
     /// Sets the room to send. The kernel doubles the requested size (socket(7)).
-    pub(super) fn set_send_room(&mut self, bytes: usize) {
+    pub(crate) fn set_send_room(&mut self, bytes: usize) {
         self.send_room = bytes.saturating_mul(2).max(ROOM_BYTES_MIN);
     }
 
-    pub(super) fn set_receive_room(&mut self, bytes: usize) {
+    pub(crate) fn set_receive_room(&mut self, bytes: usize) {
         self.receive_room = bytes.saturating_mul(2).max(ROOM_BYTES_MIN);
     }
 
-    pub(super) fn set_user_timeout(&mut self, timeout: Duration) {
+    pub(crate) fn set_user_timeout(&mut self, timeout: Duration) {
         self.user_timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
     }
 
-    pub(super) fn set_keepalive(&mut self, keepalive: Option<KeepAlive>) {
+    pub(crate) fn set_keepalive(&mut self, keepalive: Option<KeepAlive>) {
         self.keepalive_ns = keepalive.map(|KeepAlive { idle, interval, count }| {
             let total = idle.saturating_add(interval.saturating_mul(count));
             u64::try_from(total.as_nanos()).unwrap_or(u64::MAX)
@@ -218,7 +218,7 @@ impl Stream {
     }
 
     /// Returns how long from now silence becomes an error, or nothing if it never does.
-    pub(super) fn patience_ns(&self) -> Option<u64> {
+    pub(crate) fn patience_ns(&self) -> Option<u64> {
         let unanswered = match self.user_timeout_ns {
             0 => UNANSWERED_NS,
             timeout => timeout,
@@ -230,7 +230,7 @@ impl Stream {
     }
 
     /// Turns silence into an error, if the connection was cut.
-    pub(super) fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         if self.lost.is_some() && !self.sends_no_more {
             self.error = Some(libc::ETIMEDOUT);
             self.sends_no_more = true;

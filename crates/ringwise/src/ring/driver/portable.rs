@@ -11,11 +11,13 @@
 
 use std::sync::Arc;
 
-use super::{driver::Driver, hub::Hub};
-use crate::setup::{Builder, SetupError};
+use crate::{
+    ring::{driver::Driver, hub::Hub},
+    settings::setup::{Builder, SetupError},
+};
 
 /// A driver whose loop any thread may use, one at a time.
-pub(super) struct Portable(Driver);
+pub(crate) struct Portable(Driver);
 
 // SAFETY: see the header; the builder below keeps to it, and no reference to the driver leaves
 // but through `&mut self`.
@@ -23,7 +25,7 @@ unsafe impl Send for Portable {}
 
 impl Portable {
     /// Builds a loop that is not tied to a thread.
-    pub(super) fn build(builder: Builder, hub: &Arc<Hub>) -> Result<Portable, SetupError> {
+    pub(crate) fn build(builder: Builder, hub: &Arc<Hub>) -> Result<Portable, SetupError> {
         let untied = builder.single_issuer(false).defer_taskrun(false).registered_ring(false);
         let local = Builder { is_portable: true, ..untied }.build()?;
         let (setup, hub) = (local.setup(), hub.clone());
@@ -33,11 +35,11 @@ impl Portable {
         Ok(Portable(driver))
     }
 
-    pub(super) fn into_inner(self) -> Driver {
+    pub(crate) fn into_inner(self) -> Driver {
         self.0
     }
 
-    pub(super) fn get_mut(&mut self) -> &mut Driver {
+    pub(crate) fn get_mut(&mut self) -> &mut Driver {
         &mut self.0
     }
 }

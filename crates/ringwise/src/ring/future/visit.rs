@@ -6,13 +6,13 @@ use std::{
     task::{Poll, Waker},
 };
 
-use super::{Ring, contained::wake};
 use crate::{
     buf::{BufferGroup, Pool},
     descriptor::{Descriptor, RegisteredFile},
     error::{Errno, Error},
     local::Local,
     op::Opcode,
+    ring::{Ring, contained::wake},
     sync::lock,
 };
 

@@ -18,8 +18,8 @@ use std::{
 use crate::{
     backend::Cqe,
     buf::{BufferGroup, MOVED_BYTES_MAX, RawBuffer},
-    call::{Call, File, RawName},
     descriptor::Blocking,
+    flight::call::{Call, File, RawName},
     net::Address,
     op::Manner,
     sim::{
@@ -35,14 +35,14 @@ const VECTORS_MAX: u32 = 1024;
 
 /// A call that the loop has handed to its backend.
 #[derive(Debug)]
-pub(super) struct Lent {
-    pub(super) user_data: u64,
-    pub(super) call: Call,
-    pub(super) blocking: Blocking,
+pub(crate) struct Lent {
+    pub(crate) user_data: u64,
+    pub(crate) call: Call,
+    pub(crate) blocking: Blocking,
 }
 
 /// The backend that a call is for.
-pub(super) enum Whose {
+pub(crate) enum Whose {
     /// The simulation.
     Simulated(Action),
     /// The classic backend: the simulation did not open the file.
@@ -59,7 +59,7 @@ enum Where {
 
 impl Lent {
     /// Copies everything that the call needs. `files` are the simulation's files.
-    pub(super) fn take_in(&self, files: &Files) -> Whose {
+    pub(crate) fn take_in(&self, files: &Files) -> Whose {
         let find = |identity| files.find(identity);
         let opcode = self.call.opcode();
         let deed = match self.call {
@@ -235,7 +235,7 @@ impl Lent {
     }
 
     /// Copies the call's results back into the operation, and returns its completion.
-    pub(super) fn bring_back(&self, outcome: Outcome) -> Cqe {
+    pub(crate) fn bring_back(&self, outcome: Outcome) -> Cqe {
         if let Payload::NeverRan = outcome.payload {
             return Cqe::cancelled(self.user_data);
         }

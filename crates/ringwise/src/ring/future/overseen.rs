@@ -10,8 +10,10 @@ use std::{
     time::Duration,
 };
 
-use super::{Pending, Timer};
-use crate::sync::lock;
+use crate::{
+    ring::{Pending, Timer},
+    sync::lock,
+};
 
 /// Sees an operation in flight to its end, cancels it after this time, and drops `kept` when it has ended.
 ///

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// A lane: the endpoint, and whether the calls that wait there go outwards.
-pub(super) type Lane = (EndpointId, bool);
+pub(crate) type Lane = (EndpointId, bool);
 
 /// The result of one attempt.
 enum Step {
@@ -31,7 +31,7 @@ enum Step {
 
 impl World {
     /// Performs a call on a socket, or lets it wait.
-    pub(super) fn begin_exchange(&mut self, pending: Pending) {
+    pub(crate) fn begin_exchange(&mut self, pending: Pending) {
         let Deed::Exchange { endpoint, ref exchange } = pending.action.deed else {
             unreachable!("asked for exchanges only")
         };
@@ -75,13 +75,13 @@ impl World {
     }
 
     /// Makes the other end of a connection vanish. Only a timeout notices.
-    pub(super) fn cut(&mut self, endpoint: EndpointId) {
+    pub(crate) fn cut(&mut self, endpoint: EndpointId) {
         self.network.cut(endpoint);
         self.expect_silence(endpoint);
     }
 
     /// Schedules the timeout that ends silence, if there is one.
-    pub(super) fn expect_silence(&mut self, endpoint: EndpointId) {
+    pub(crate) fn expect_silence(&mut self, endpoint: EndpointId) {
         let patience = self.network.stream(endpoint).ok().and_then(|stream| stream.patience_ns());
         if let Some(after_ns) = patience {
             let action = Action { opcode: Opcode::Timeout, deed: Deed::GiveUp { endpoint } };
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    pub(super) fn give_up(&mut self, endpoint: EndpointId) {
+    pub(crate) fn give_up(&mut self, endpoint: EndpointId) {
         if let Ok(stream) = self.network.stream(endpoint) {
             stream.give_up();
         }
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Tries waiting calls again at the endpoints that changed, until nothing more changes.
-    pub(super) fn settle_network(&mut self) {
+    pub(crate) fn settle_network(&mut self) {
         let mut has_changed = false;
         loop {
             let mut touched = self.network.take_touched();
@@ -119,7 +119,7 @@ impl World {
     }
 
     /// Closes the endpoints whose descriptors were closed.
-    pub(super) fn notice_closed(&mut self, thoroughly: bool) {
+    pub(crate) fn notice_closed(&mut self, thoroughly: bool) {
         for endpoint in self.files.take_closed(thoroughly) {
             self.network.close(endpoint);
         }
@@ -289,7 +289,7 @@ impl World {
     }
 
     /// Removes a waiting call. For a send, also returns how many bytes it has sent.
-    pub(super) fn take_waiting(
+    pub(crate) fn take_waiting(
         &mut self,
         is_it: impl Fn(&Pending) -> bool,
     ) -> Option<(Pending, usize)> {
@@ -311,12 +311,12 @@ impl World {
     }
 
     /// Removes all waiting calls, lane by lane.
-    pub(super) fn take_all_waiting(&mut self) -> impl Iterator<Item = Pending> + use<> {
+    pub(crate) fn take_all_waiting(&mut self) -> impl Iterator<Item = Pending> + use<> {
         std::mem::take(&mut self.waiting).into_values().flat_map(VecDeque::into_iter)
     }
 
     /// Resets all connections, because the power fails.
-    pub(super) fn lose_network(&mut self) {
+    pub(crate) fn lose_network(&mut self) {
         let endpoints: Vec<_> = self.files.endpoints().collect();
         endpoints.into_iter().for_each(|endpoint| self.network.reset(endpoint));
         self.settle_network();

@@ -9,14 +9,14 @@ use std::os::fd::AsRawFd;
 use tracing::{Span, field::Empty};
 
 use crate::{
-    completion::Completion,
     descriptor::Descriptor,
+    flight::completion::Completion,
     op::{Opcode, Operation},
-    setup::{FallbackReason, Setup},
+    settings::setup::{FallbackReason, Setup},
 };
 
 /// Makes the span of an operation that is submitted.
-pub(super) fn of(operation: &Operation) -> Span {
+pub(crate) fn of(operation: &Operation) -> Span {
     tracing::trace_span!(
         "operation",
         name = operation.opcode().name(),
@@ -29,7 +29,7 @@ pub(super) fn of(operation: &Operation) -> Span {
 }
 
 /// Records the result of an operation.
-pub(super) fn end(span: &Span, completion: &Completion) {
+pub(crate) fn end(span: &Span, completion: &Completion) {
     span.record("result", completion.raw_result());
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn tell_inline(
 }
 
 /// Warns that a ring runs on classic syscalls although nobody chose that.
-pub(super) fn warn_fallback(setup: &Setup) {
+pub(crate) fn warn_fallback(setup: &Setup) {
     match setup.fallback() {
         None | Some(FallbackReason::Chosen) => {}
         Some(reason) => tracing::warn!(%reason, "the ring runs on classic calls"),
@@ -62,7 +62,7 @@ pub(super) fn warn_fallback(setup: &Setup) {
 }
 
 /// Warns that operations wait for room in their loop. No lock may be held.
-pub(super) fn warn_full(count: usize) {
+pub(crate) fn warn_full(count: usize) {
     tracing::warn!(
         count,
         reason = "as many operations work at once as the completion queue has room for",

@@ -115,13 +115,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        completion::Completion,
+        flight::completion::Completion,
         op::Operation,
-        ring::{
-            hub::turns::{By, Spread},
+        ring::hub::{
             order::Admission,
+            turns::{By, Spread},
         },
-        stats::Stats,
+        settings::stats::Stats,
     };
 
     struct Told(Mutex<Sender<()>>);

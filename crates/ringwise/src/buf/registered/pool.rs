@@ -20,7 +20,7 @@ use std::{
 };
 
 use crate::{
-    buf::{AlignedBuf, Memory, Registered, region::Region},
+    buf::{AlignedBuf, Memory, Registered, registered::region::Region},
     error::{Errno, Error},
     op::Opcode,
     sync::lock,

@@ -10,11 +10,14 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    Ring, Timer,
-    order::{Admission, Key},
+use crate::{
+    flight::completion::Completion,
+    op::Operation,
+    ring::{
+        Ring, Timer,
+        hub::order::{Admission, Key},
+    },
 };
-use crate::{completion::Completion, op::Operation};
 
 /// An operation as a future of its [`Completion`].
 ///
@@ -55,13 +58,13 @@ enum Stage {
 }
 
 impl Pending {
-    pub(super) fn new(ring: Ring, operation: Operation) -> Pending {
+    pub(crate) fn new(ring: Ring, operation: Operation) -> Pending {
         Pending::of(ring, &operation).with(operation)
     }
 
     /// Makes the future of an operation. The operation itself comes by [`with`](Self::with), or is
     /// [`submitted`](Self::submitted) to the driver.
-    pub(super) fn of(ring: Ring, operation: &Operation) -> Pending {
+    pub(crate) fn of(ring: Ring, operation: &Operation) -> Pending {
         Pending {
             ring,
             stage: Stage::Over,
@@ -72,13 +75,13 @@ impl Pending {
     }
 
     /// Gives it the operation, which is submitted at the first poll.
-    pub(super) fn with(mut self, operation: Operation) -> Pending {
+    pub(crate) fn with(mut self, operation: Operation) -> Pending {
         self.stage = Stage::New(operation);
         self
     }
 
     /// Gives it the key of an operation that the driver has.
-    pub(super) fn submitted(mut self, key: Key) -> Pending {
+    pub(crate) fn submitted(mut self, key: Key) -> Pending {
         self.stage = Stage::Submitted(key);
         self
     }
@@ -111,13 +114,13 @@ impl Pending {
         Deadline { operation: self, timer }
     }
 
-    pub(super) fn ring(&self) -> &Ring {
+    pub(crate) fn ring(&self) -> &Ring {
         &self.ring
     }
 
     /// For a timeout: returns whether its time is over. A ring that closes also ends the timeout,
     /// and then this is false.
-    pub(super) fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+    pub(crate) fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         Pin::new(self).poll(context).map(|ended| ended.result().is_ok())
     }
 

@@ -7,7 +7,7 @@
 //! do.
 //!
 //! A caller that brings an order while the driver sleeps hands it over itself, and no other task is
-//! woken for it. If several results are ready, one task is woken at a time ([`turns`](super::hub)),
+//! woken for it. If several results are ready, one task is woken at a time ([`turns`](crate::ring::hub)),
 //! and the orders of these tasks are taken together. To keep the device busy meanwhile, every few
 //! orders the task that brought the last one hands them over. The loop thus moves between the
 //! runtime's threads, and its ring promises the kernel nothing about the threads that enter it.
@@ -46,19 +46,18 @@ use tokio::{
     runtime::{Handle, RuntimeFlavor},
 };
 
-use super::{
-    contained::wake,
-    driver::Driver,
-    hub::{
-        Hub,
-        turns::{By, Spread},
-    },
-    order::Key,
-    portable::Portable,
-    thread,
-};
+use super::{portable::Portable, thread};
 use crate::{
-    setup::{Builder, Setup, SetupError},
+    ring::{
+        contained::wake,
+        driver::Driver,
+        hub::{
+            Hub,
+            order::Key,
+            turns::{By, Spread},
+        },
+    },
+    settings::setup::{Builder, Setup, SetupError},
     sync::lock,
     sys::fork::ProcessMark,
 };
@@ -68,7 +67,7 @@ use crate::{
 const ROW_TIME_MAX: Duration = Duration::from_micros(50);
 
 /// The driver, where both its task and callers with orders reach it.
-pub(super) struct SharedDriver {
+pub(crate) struct SharedDriver {
     /// Empty when the driver runs on a thread of its own.
     driver: Mutex<Option<Portable>>,
     bell: Arc<Bell>,
@@ -124,7 +123,7 @@ impl SharedDriver {
     }
 
     /// Hands over all orders if nobody else uses the loop. Otherwise wakes the driver.
-    pub(super) fn hand_over(&self, hub: &Arc<Hub>, own: Option<Key>) {
+    pub(crate) fn hand_over(&self, hub: &Arc<Hub>, own: Option<Key>) {
         if !self.has_gone_round(hub, By::Caller(own)) {
             hub.wake_driver();
         }
@@ -173,7 +172,7 @@ impl SharedDriver {
 /// runtime or it has no I/O, if the loop is simulated, or if the driver gets a thread of its own.
 /// The builder decides about the thread; by default the driver gets one if the runtime runs only
 /// while somebody is inside its `block_on`.
-pub(super) fn start(
+pub(crate) fn start(
     builder: &Builder,
     hub: &Arc<Hub>,
     process: &Arc<ProcessMark>,
