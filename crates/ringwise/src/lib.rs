@@ -143,9 +143,8 @@ pub use local::{Leaked, Local};
 pub use op::{AllocateMode, Opcode, OpenOptions, Operation};
 pub use ring::{Deadline, Pending, Ring, RingStats};
 pub use settings::{
+    failure::{FallbackReason, SetupError},
     restriction::{Guard, REGISTER_OPCODES},
-    setup::{
-        Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
-    },
+    setup::{Backend, BackendChoice, Builder, Effect, Setup, SetupFlags},
     stats::Stats,
 };

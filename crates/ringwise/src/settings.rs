@@ -3,6 +3,8 @@
 //! It decides nothing about the kernel: `backend/uring/setup.rs` tries flags and features.
 
 #[cfg_attr(not(all(target_os = "linux", target_pointer_width = "64")), allow(dead_code))]
+pub(crate) mod failure;
+#[cfg_attr(not(all(target_os = "linux", target_pointer_width = "64")), allow(dead_code))]
 pub(crate) mod restriction;
 #[cfg_attr(not(all(target_os = "linux", target_pointer_width = "64")), allow(dead_code))]
 pub(crate) mod setup;

@@ -7,6 +7,8 @@ extern crate self as ringwise;
 
 #[path = "../examples/portable.rs"]
 mod portable;
+#[path = "../src/settings/failure.rs"]
+mod failure;
 #[path = "../src/flight/refusal.rs"]
 mod refusal;
 #[path = "../src/settings/restriction.rs"]
@@ -25,13 +27,14 @@ mod flight {
 
 /// As `settings.rs` has them.
 mod settings {
-    pub(crate) use crate::{restriction, setup, stats};
+    pub(crate) use crate::{failure, restriction, setup, stats};
 }
 
 // As `lib.rs` names them.
 pub use buf::*;
 pub use descriptor::*;
 pub use error::{Error, ErrorKind};
+pub use failure::*;
 pub use local::*;
 pub use op::*;
 pub use restriction::*;

@@ -36,6 +36,23 @@ pub struct PushError {
 }
 
 /// What stood in the way of a push.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Descriptor, Local, Operation, PushRefusal};
+///
+/// let (mut local, mut other) = (Local::new()?, Local::new()?);
+/// let file = Descriptor::from(std::fs::File::open("/proc/self/comm")?);
+/// let of_other = other.register_file(&file)?;
+/// let refused = local.push(Operation::read_at(of_other, vec![0; 64], 0), 0).unwrap_err();
+/// match refused.reason {
+///     PushRefusal::Full => println!("take completions, and push again"),
+///     PushRefusal::Rejected(error) => assert_eq!(error.errno(), libc::EBADF),
+///     reason => println!("submit later: {reason:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub enum PushRefusal {
@@ -64,6 +81,19 @@ impl fmt::Display for PushError {
 impl std::error::Error for PushError {}
 
 /// Why a loop did not take a chain. Its operations come back unharmed.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Local, OpenOptions, Operation};
+///
+/// let open = Operation::open_registered("/dev/null", OpenOptions::new().read(true));
+/// let chain = vec![(Operation::nop(), 1), (open, 2)];
+/// let refused = Local::new()?.push_linked(chain).unwrap_err();
+/// assert_eq!((refused.place, refused.operations.len()), (1, 2));
+/// assert!(!refused.is_full());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct LinkError {

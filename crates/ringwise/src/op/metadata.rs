@@ -9,10 +9,43 @@ use std::{
 use crate::sys::statx::RawStatx;
 
 /// A file's metadata. Times are nanoseconds since 1970, negative before.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::SystemTime;
+/// use ringwise::{Ring, fs};
+///
+/// # futures::executor::block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("file");
+/// # let ring = Ring::new()?;
+/// fs::write(&ring, &path, "text").await.into_result()?;
+/// let metadata = fs::metadata(&ring, &path).await?;
+/// assert!(metadata.is_file() && metadata.len() == 4);
+/// println!("changed {:?} ago", SystemTime::now().duration_since(metadata.modified()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Metadata(pub(crate) RawStatx);
 
 /// What direct I/O on a file needs. All in bytes, powers of two.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{AlignedBuf, Ring, fs};
+///
+/// # futures::executor::block_on(async {
+/// let metadata = fs::metadata(&Ring::new()?, "/proc/self/exe").await?;
+/// let needs = metadata.direct_alignment().unwrap_or_default();
+/// let len = 65536_usize.next_multiple_of(needs.offset as usize);
+/// let buffer = AlignedBuf::zeroed(len, needs.memory as usize);
+/// assert!(buffer.as_ptr().addr().is_multiple_of(needs.memory as usize));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirectAlignment {
@@ -155,6 +188,17 @@ impl Metadata {
 }
 
 /// The kind of a file, from [`Metadata::file_type`] or [`fs::DirEntry::file_type`](crate::fs::DirEntry::file_type).
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Local, Operation};
+///
+/// let done = Local::new()?.run(Operation::statx("/dev/null"))?;
+/// let kind = done.metadata()?.file_type();
+/// assert!(kind.is_char_device() && !kind.is_file());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileType(u32);
 

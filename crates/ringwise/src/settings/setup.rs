@@ -1,19 +1,34 @@
-//! What a loop was asked to be, what the kernel granted, and why it fell back if it did.
+//! What a loop was asked to be, and what the kernel granted.
 //!
 //! Nothing is silently dropped: a flag that the kernel refused is missing from
 //! [`Setup::granted`], a polling mode that does not poll says so, and a fallback keeps its reason.
 
-use std::{fmt, io, time::Duration};
+use std::{fmt, time::Duration};
 
 use crate::{
     descriptor::{Descriptor, RegisteredFile},
-    error::Errno,
     op::Opcode,
-    settings::restriction::{Guard, Restriction},
+    settings::{
+        failure::FallbackReason,
+        restriction::{Guard, Restriction},
+    },
     sim::Simulation,
 };
 
 /// Which backend a loop is to run on.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Backend, BackendChoice, Local, SetupError};
+///
+/// match Local::builder().backend(BackendChoice::Uring).build() {
+///     Ok(local) => assert_eq!(local.setup().backend(), Backend::Uring),
+///     Err(SetupError::NoRing(reason)) => println!("this machine has no ring: {reason}"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BackendChoice {
@@ -28,6 +43,17 @@ pub enum BackendChoice {
 }
 
 /// The backend that a loop runs on.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Backend, BackendChoice, Local};
+///
+/// let local = Local::builder().backend(BackendChoice::Classic).build()?;
+/// assert_eq!(local.setup().backend(), Backend::Classic);
+/// assert_eq!(local.setup().backend().to_string(), "classic");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
@@ -50,6 +76,20 @@ impl fmt::Display for Backend {
 }
 
 /// Whether something that was asked for has its effect.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use ringwise::{Effect, Local};
+///
+/// let local = Local::builder().sqpoll(Some(Duration::from_millis(50))).build()?;
+/// if let Effect::Ineffective(reason) = local.setup().sqpoll() {
+///     println!("no thread polls for submissions: {reason}");
+/// }
+/// assert_eq!(local.setup().iopoll(), &Effect::NotAsked);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -76,6 +116,19 @@ impl fmt::Display for Effect {
 }
 
 /// A set of ring setup flags (`IORING_SETUP_*`).
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::Local;
+///
+/// let local = Local::new()?;
+/// let (asked, granted) = (local.setup().asked(), local.setup().granted());
+/// for flag in asked.iter().filter(|flag| !granted.has(flag)) {
+///     println!("the kernel refused {flag}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetupFlags(pub(crate) u32);
 
@@ -132,104 +185,6 @@ impl fmt::Display for SetupFlags {
         f.write_str(&names.join(" "))
     }
 }
-
-/// Why a loop does not run on a ring.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FallbackReason {
-    /// The caller chose classic calls.
-    Chosen,
-    /// The kernel refused to set a ring up.
-    Refused(Errno),
-    /// The ring lacks what the library relies on (Linux 5.11 has it all).
-    Lacks(&'static str),
-    /// The ring opened, and a real operation through it went wrong.
-    SelfTest(String),
-    /// The kernel did not restrict the ring as the builder asked, so the ring is not used.
-    Unrestricted(Errno),
-}
-
-impl fmt::Display for FallbackReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FallbackReason::Chosen => f.write_str("classic calls were chosen"),
-            FallbackReason::Refused(errno) => {
-                write!(f, "io_uring_setup: {errno}")?;
-                match setup_advice(*errno) {
-                    Some(advice) => write!(f, "; {advice}"),
-                    None => Ok(()),
-                }
-            }
-            FallbackReason::Lacks(feature) => {
-                write!(f, "the kernel's io_uring lacks {feature}; Linux 5.11 or later has it")
-            }
-            FallbackReason::SelfTest(what) => {
-                write!(f, "a ring opened but does not work: {what}")
-            }
-            FallbackReason::Unrestricted(errno) => write!(
-                f,
-                "the kernel did not restrict the ring: io_uring_register: {errno}; allow \
-                 IORING_REGISTER_RESTRICTIONS and IORING_REGISTER_ENABLE_RINGS in the seccomp filter"
-            ),
-        }
-    }
-}
-
-/// What a user can do about a refused setup.
-fn setup_advice(errno: Errno) -> Option<&'static str> {
-    Some(match errno.raw() {
-        libc::EPERM | libc::EACCES => {
-            "forbidden by a seccomp filter (containers do by default), by a security module, or by \
-             kernel.io_uring_disabled: allow io_uring_setup, io_uring_enter and io_uring_register"
-        }
-        libc::ENOSYS => {
-            "the kernel has no io_uring, or a seccomp filter or emulated kernel hides it"
-        }
-        libc::ENOMEM => "raise the locked-memory limit (ulimit -l) or ask for fewer entries",
-        libc::EMFILE | libc::ENFILE => "raise the limit on open files (ulimit -n)",
-        _ => return None,
-    })
-}
-
-/// A loop that could not be built.
-#[non_exhaustive]
-#[derive(Debug)]
-pub enum SetupError {
-    /// A ring was demanded and is not to be had.
-    NoRing(FallbackReason),
-    /// The number of entries is not between 1 and 32768.
-    Entries(u32),
-    /// The classic backend could not make its wake-up descriptor.
-    Classic(io::Error),
-    /// The driver of a [`Ring`](crate::Ring) could not be started.
-    Driver(io::Error),
-    /// The target is not a 64-bit Linux.
-    Unsupported,
-}
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SetupError::NoRing(reason) => write!(f, "no io_uring: {reason}"),
-            SetupError::Entries(entries) => {
-                write!(f, "{entries} submission entries: a ring has 1 to 32768")
-            }
-            SetupError::Classic(error) => write!(f, "classic backend: eventfd: {error}"),
-            SetupError::Driver(error) => write!(f, "the driver of a ring: {error}"),
-            SetupError::Unsupported => f.write_str("ringwise needs a 64-bit Linux"),
-        }?;
-        match self {
-            SetupError::Classic(error) | SetupError::Driver(error)
-                if error.raw_os_error() == Some(libc::EMFILE) =>
-            {
-                write!(f, "; raise the limit on open files (ulimit -n) or close some")
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl std::error::Error for SetupError {}
 
 /// What the builder of a loop asked for, and what the kernel granted.
 ///
@@ -647,11 +602,5 @@ mod tests {
         assert!(!builder.flags.has("DEFER_TASKRUN"));
         assert!(builder.flags.has("COOP_TASKRUN"));
         assert_eq!(SetupFlags::default().to_string(), "none");
-    }
-
-    #[test]
-    fn a_refusal_says_what_to_do() {
-        let text = FallbackReason::Refused(Errno(libc::EPERM)).to_string();
-        assert!(text.contains("seccomp") && text.contains("kernel.io_uring_disabled"), "{text}");
     }
 }

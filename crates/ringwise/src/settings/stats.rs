@@ -10,6 +10,22 @@
 /// outside, for a process or the machine, at the tracepoint `io_uring:io_uring_queue_async_work`;
 /// `ringwise doctor` and `ringwise lab` do so where they may. What the library itself gave to threads
 /// is [`fallback_operations`](Self::fallback_operations).
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Local, Operation};
+///
+/// let mut local = Local::new()?;
+/// for tag in 0..8 {
+///     local.push(Operation::nop(), tag)?;
+/// }
+/// local.submit_and_wait(8)?;
+/// let stats = local.stats();
+/// assert_eq!((stats.submitted, stats.in_flight), (8, 8));
+/// println!("operations for each entry of the kernel: {:?}", stats.operations_per_enter());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {

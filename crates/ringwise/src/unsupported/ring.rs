@@ -21,10 +21,11 @@ use super::{
     local::{Completion, Leaked},
     op::Operation,
 };
-use crate::{
-    descriptor::{Descriptor, RegisteredFile},
-    settings::setup::{Builder, Setup, SetupError},
-};
+use crate::descriptor::Descriptor;
+use crate::descriptor::RegisteredFile;
+use crate::settings::setup::Builder;
+use crate::settings::setup::Setup;
+use crate::settings::failure::SetupError;
 
 absent! {
     Ring [Clone] {

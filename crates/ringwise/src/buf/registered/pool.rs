@@ -53,6 +53,19 @@ const PAGE_BYTES: usize = 4096;
 pub struct Pool(Arc<Shared>);
 
 /// Whether the kernel holds a pool's pages registered.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Local, Registration};
+///
+/// let pool = Local::new()?.register_pool(8, 4096)?;
+/// match pool.registration() {
+///     Registration::Unregistered(reason) => println!("ordinary memory: {reason}"),
+///     _ => assert!(pool.is_registered()),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Registration {
@@ -149,6 +162,21 @@ impl fmt::Debug for Shared {
 ///
 /// It holds the pool's memory alive, so it is valid even after the loop that registered it is
 /// gone. Its content is whatever the last user left.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::Local;
+///
+/// let mut local = Local::new()?;
+/// let pool = local.register_pool(1, 4096)?;
+/// let mut buffer = pool.take().expect("it is free");
+/// buffer[..5].copy_from_slice(b"hello");
+/// assert!(pool.take().is_none());
+/// drop(buffer);
+/// assert!(pool.take().is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PoolBuf {
     shared: Arc<Shared>,
     index: u32,

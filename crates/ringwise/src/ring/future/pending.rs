@@ -225,6 +225,24 @@ impl Drop for Pending {
 
 /// An operation with a deadline. Made by [`Pending::deadline`]. Dropping it has the same effect as
 /// dropping the operation's own future.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use futures::future::join_all;
+/// use ringwise::{Deadline, Operation, Ring};
+///
+/// # futures::executor::block_on(async {
+/// let ring = Ring::new()?;
+/// let limited = |ms| -> Deadline {
+///     ring.submit(Operation::timeout(Duration::from_millis(ms))).deadline(Duration::from_millis(20))
+/// };
+/// let done = join_all([limited(1), limited(60_000)]).await;
+/// assert!(done[0].result().is_ok() && done[1].result().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Deadline {
