@@ -126,7 +126,7 @@ impl Caller<'_> {
     #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "told to `tracing`"))]
     fn trace(&self, opcode: Opcode, offset: Option<u64>, bytes: usize, count: usize) {
         #[cfg(feature = "tracing")]
-        crate::ring::future::span::tell_inline(opcode, self.descriptor, offset, bytes, count);
+        crate::ring::span::tell_inline(opcode, self.descriptor, offset, bytes, count);
     }
 
     /// The flags with which this thread moves so many bytes, or nothing if the ring has to do it.

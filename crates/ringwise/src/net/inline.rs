@@ -72,7 +72,7 @@ impl Connection {
             Ok(count) => {
                 self.ring.count_inline_hit();
                 #[cfg(feature = "tracing")]
-                crate::ring::future::span::tell_inline(opcode, &self.socket, None, bytes(), count);
+                crate::ring::span::tell_inline(opcode, &self.socket, None, bytes(), count);
                 Some(Ok(count))
             }
             Err(RawErrno::AGAIN | RawErrno::INTR) => None,

@@ -15,7 +15,7 @@ use crate::{
     ring::Ring,
     sim::{
         Simulation,
-        network::socket::{self, SimulatedSocket},
+        socket::{self, SimulatedSocket},
     },
 };
 
