@@ -16,23 +16,20 @@ pub(crate) use cqe::Cqe;
 pub(crate) use driver::Driver;
 use uring::Uring;
 
-use crate::buf::Entries;
-use crate::buf::Token;
-use crate::descriptor::Blocking;
-use crate::error::Errno;
-use crate::flight::call::Call;
-use crate::op::Opcode;
-use crate::settings::restriction::Guard;
-use crate::settings::setup::Backend;
-use crate::settings::setup::BackendChoice;
-use crate::settings::setup::Builder;
-use crate::settings::setup::Effect;
-use crate::settings::failure::FallbackReason;
-use crate::settings::setup::Setup;
-use crate::settings::failure::SetupError;
-use crate::settings::setup::SetupFlags;
-use crate::settings::stats::Stats;
-use crate::sim::driver::Simulated;
+use crate::{
+    buf::{Entries, Token},
+    descriptor::Blocking,
+    error::Errno,
+    flight::call::Call,
+    op::Opcode,
+    settings::{
+        failure::{FallbackReason, SetupError},
+        restriction::Guard,
+        setup::{Backend, BackendChoice, Builder, Effect, Setup, SetupFlags},
+        stats::Stats,
+    },
+    sim::driver::Simulated,
+};
 
 /// Entries of the completion queue that the loop keeps for itself: the poll by which threads wake
 /// a ring, and a cancel.

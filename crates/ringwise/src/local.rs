@@ -29,41 +29,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::backend::AnyDriver;
-use crate::backend::Cqe;
-use crate::backend::Driver;
-use crate::backend::OWN_ENTRIES;
-use crate::buf::Registrations;
-use crate::descriptor::Blocking;
-use crate::descriptor::Descriptor;
-use crate::descriptor::RegisteredFile;
-use crate::descriptor::Target;
-use crate::descriptor::registry::Registry;
-use crate::error::Errno;
-use crate::error::Error;
-use crate::error::OFFSET_MAX;
-use crate::flight::call::Call;
-use crate::flight::call::Context;
-use crate::flight::call::File;
-use crate::flight::completion::{self};
-use crate::flight::completion::Completion;
-use crate::flight::refusal::PushError;
-use crate::flight::refusal::PushRefusal;
-use crate::flight::slot::Freed;
-use crate::flight::slot::Room;
-use crate::flight::slot::Slots;
-use crate::flight::slot::Ticket;
-use crate::op::Closing;
-use crate::op::Hint;
-use crate::op::Kind;
-use crate::op::Opcode;
-use crate::op::Open;
-use crate::op::Opened;
-use crate::op::Operation;
-use crate::settings::setup::Builder;
-use crate::settings::setup::Setup;
-use crate::settings::failure::SetupError;
-use crate::settings::stats::Stats;
+use crate::{
+    backend::{AnyDriver, Cqe, Driver, OWN_ENTRIES},
+    buf::Registrations,
+    descriptor::{Blocking, Descriptor, RegisteredFile, Target, registry::Registry},
+    error::{Errno, Error, OFFSET_MAX},
+    flight::{
+        call::{Call, Context, File},
+        completion::{self, Completion},
+        refusal::{PushError, PushRefusal},
+        slot::{Freed, Room, Slots, Ticket},
+    },
+    op::{Closing, Hint, Kind, Opcode, Open, Opened, Operation},
+    settings::{
+        failure::SetupError,
+        setup::{Builder, Setup},
+        stats::Stats,
+    },
+};
 
 use chains::Chains;
 use parked::{Part, Streams};

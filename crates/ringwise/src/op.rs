@@ -18,18 +18,18 @@ mod space;
 mod witness;
 mod worker;
 
+use std::path::PathBuf;
 use std::{
     ffi::CString,
     os::fd::{AsRawFd, RawFd},
-    path::PathBuf,
     sync::Arc,
 };
 
+use crate::net::Address;
 use crate::{
     buf::{Buffer, BufferGroup, MappedPart, Received},
     descriptor::{Descriptor, RegisteredFile, Target},
     flight::slot::Ticket,
-    net::Address,
     sys::{
         address::RawAddress, message::Message, statx::RawStatx, time::Timespec, vector::Vectors,
     },

@@ -83,6 +83,7 @@ mod files;
 mod network;
 mod perform;
 mod random;
+pub(crate) mod socket;
 mod trace;
 mod world;
 
@@ -96,7 +97,6 @@ use action::FileId;
 pub use fault::{Fault, When};
 use files::Files;
 pub use network::outside::{Outside, OutsideDatagrams, OutsideListener};
-pub(crate) use network::socket;
 use world::World;
 
 use crate::{descriptor::Descriptor, sync::lock};

@@ -5,10 +5,10 @@
 
 extern crate self as ringwise;
 
-#[path = "../examples/portable.rs"]
-mod portable;
 #[path = "../src/settings/failure.rs"]
 mod failure;
+#[path = "../examples/portable.rs"]
+mod portable;
 #[path = "../src/flight/refusal.rs"]
 mod refusal;
 #[path = "../src/settings/restriction.rs"]

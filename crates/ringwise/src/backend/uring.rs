@@ -37,24 +37,24 @@ use reaped::Reaped;
 use rustix::io_uring::IoringEnterFlags;
 use supported::Supported;
 
-use crate::backend::Cqe;
-use crate::backend::Driver;
-use crate::backend::classic::Classic;
-use crate::backend::classic::pool::Job;
-use crate::buf::Token;
-use crate::descriptor::Blocking;
-use crate::error::Errno;
-use crate::flight::call::Call;
-use crate::flight::slot::OWN_POLL;
-use crate::op::Opcode;
-use crate::settings::restriction::Guard;
-use crate::settings::setup::Builder;
-use crate::settings::setup::Effect;
-use crate::settings::failure::FallbackReason;
-use crate::settings::setup::Setup;
-use crate::settings::setup::SetupFlags;
-use crate::settings::stats::Stats;
-use crate::sys::ring::EnterHandle;
+use crate::{
+    backend::{
+        Cqe, Driver,
+        classic::{Classic, pool::Job},
+    },
+    buf::Token,
+    descriptor::Blocking,
+    error::Errno,
+    flight::{call::Call, slot::OWN_POLL},
+    op::Opcode,
+    settings::{
+        failure::FallbackReason,
+        restriction::Guard,
+        setup::{Builder, Effect, Setup, SetupFlags},
+        stats::Stats,
+    },
+    sys::ring::EnterHandle,
+};
 
 /// The most pools that are registered at a time. Each has one entry in the table of registered
 /// buffers.

@@ -13,10 +13,10 @@ pub(crate) mod task;
 pub(crate) mod thread;
 mod wholes;
 
+use std::task::Waker;
 use std::{
     collections::VecDeque,
     sync::Arc,
-    task::Waker,
     time::{Duration, Instant},
 };
 

@@ -20,15 +20,17 @@ use super::{
 use crate::ring::driver::task;
 #[cfg(feature = "tracing")]
 use crate::ring::future::span;
-use crate::local::Leaked;
-use crate::op::Opcode;
-use crate::ring::driver::thread;
-use crate::ring::hub::order::Next;
-use crate::settings::setup::Builder;
-use crate::settings::setup::Setup;
-use crate::settings::failure::SetupError;
-use crate::sim::Simulation;
-use crate::sys::fork::ProcessMark;
+use crate::{
+    local::Leaked,
+    op::Opcode,
+    ring::{driver::thread, hub::order::Next},
+    settings::{
+        failure::SetupError,
+        setup::{Builder, Setup},
+    },
+    sim::Simulation,
+    sys::fork::ProcessMark,
+};
 
 /// How long operations in flight have when the last handle is dropped.
 const DROP_DEADLINE: Duration = Duration::from_secs(5);

@@ -8,12 +8,12 @@
 mod flow;
 #[cfg(all(ringwise_loom, test))]
 mod interleavings;
-#[cfg(feature = "tokio")]
 pub(crate) mod order;
 #[cfg(feature = "tokio")]
 mod runtime;
 #[cfg(all(not(ringwise_loom), test))]
 mod tests;
+#[cfg(feature = "tokio")]
 pub(super) mod turns;
 
 use std::{

@@ -1,8 +1,6 @@
 //! The statistics of a ring.
 
-use crate::settings::setup::Backend;
-use crate::settings::failure::FallbackReason;
-use crate::settings::stats::Stats;
+use crate::settings::{failure::FallbackReason, setup::Backend, stats::Stats};
 
 /// Counts of a ring's work. They are totals since the ring was built.
 ///

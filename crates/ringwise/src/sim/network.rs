@@ -9,7 +9,6 @@
 pub(crate) mod address;
 pub(crate) mod endpoint;
 pub(crate) mod outside;
-pub(crate) mod socket;
 pub(crate) mod traffic;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

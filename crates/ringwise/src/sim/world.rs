@@ -28,7 +28,7 @@ use crate::{
 
 /// An operation in flight.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(crate) struct Pending {
     pub(super) number: u64,
     pub(super) owner: u32,
     pub(super) action: Action,

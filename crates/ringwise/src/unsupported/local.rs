@@ -12,18 +12,20 @@ use super::{
     error::Error,
     op::{Metadata, Operation},
 };
-use crate::descriptor::Descriptor;
-use crate::descriptor::RegisteredFile;
-use crate::flight::refusal::LinkError;
-use crate::flight::refusal::PushError;
-use crate::flight::slot::Ticket;
-use crate::net::Address;
-use crate::op::Opcode;
-use crate::settings::setup::Builder;
-use crate::settings::setup::Effect;
-use crate::settings::setup::Setup;
-use crate::settings::failure::SetupError;
-use crate::settings::stats::Stats;
+use crate::{
+    descriptor::{Descriptor, RegisteredFile},
+    flight::{
+        refusal::{LinkError, PushError},
+        slot::Ticket,
+    },
+    net::Address,
+    op::Opcode,
+    settings::{
+        failure::SetupError,
+        setup::{Builder, Effect, Setup},
+        stats::Stats,
+    },
+};
 
 absent! {
     Local {

@@ -21,11 +21,13 @@ use super::{
     local::{Completion, Leaked},
     op::Operation,
 };
-use crate::descriptor::Descriptor;
-use crate::descriptor::RegisteredFile;
-use crate::settings::setup::Builder;
-use crate::settings::setup::Setup;
-use crate::settings::failure::SetupError;
+use crate::{
+    descriptor::{Descriptor, RegisteredFile},
+    settings::{
+        failure::SetupError,
+        setup::{Builder, Setup},
+    },
+};
 
 absent! {
     Ring [Clone] {

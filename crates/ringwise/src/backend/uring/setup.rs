@@ -16,12 +16,15 @@ use io_uring::{IoUring, opcode, squeue::Flags, types};
 use rustix::io_uring::IoringEnterFlags;
 
 use super::{entry::push_tested, supported::Supported};
-use crate::error::Errno;
-use crate::op::Opcode;
-use crate::settings::setup::Builder;
-use crate::settings::failure::FallbackReason;
-use crate::settings::setup::SetupFlags;
-use crate::sys::ring::EnterHandle;
+use crate::{
+    error::Errno,
+    op::Opcode,
+    settings::{
+        failure::FallbackReason,
+        setup::{Builder, SetupFlags},
+    },
+    sys::ring::EnterHandle,
+};
 
 /// The time limit of the self-test. A loaded machine needs milliseconds.
 const SELF_TEST_TIME: Duration = Duration::from_secs(5);

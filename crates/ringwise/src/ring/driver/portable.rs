@@ -11,10 +11,10 @@
 
 use std::sync::Arc;
 
-use crate::ring::driver::Driver;
-use crate::ring::hub::Hub;
-use crate::settings::setup::Builder;
-use crate::settings::failure::SetupError;
+use crate::{
+    ring::{driver::Driver, hub::Hub},
+    settings::{failure::SetupError, setup::Builder},
+};
 
 /// A driver whose loop any thread may use, one at a time.
 pub(crate) struct Portable(Driver);

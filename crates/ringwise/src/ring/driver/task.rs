@@ -47,17 +47,23 @@ use tokio::{
 };
 
 use super::{portable::Portable, thread};
-use crate::ring::contained::wake;
-use crate::ring::driver::Driver;
-use crate::ring::hub::Hub;
-use crate::ring::hub::order::Key;
-use crate::ring::hub::turns::By;
-use crate::ring::hub::turns::Spread;
-use crate::settings::setup::Builder;
-use crate::settings::setup::Setup;
-use crate::settings::failure::SetupError;
-use crate::sync::lock;
-use crate::sys::fork::ProcessMark;
+use crate::{
+    ring::{
+        contained::wake,
+        driver::Driver,
+        hub::{
+            Hub,
+            order::Key,
+            turns::{By, Spread},
+        },
+    },
+    settings::{
+        failure::SetupError,
+        setup::{Builder, Setup},
+    },
+    sync::lock,
+    sys::fork::ProcessMark,
+};
 
 /// The time to wake a thread of the runtime and let it run, including two context switches
 /// (docs/notes/library/waking-tasks.md).

@@ -17,15 +17,19 @@ use rustix::event::{EventfdFlags, eventfd};
 
 #[cfg(feature = "tokio")]
 use super::portable::Portable;
-use crate::descriptor::Descriptor;
-use crate::error::Error;
-use crate::op::Operation;
-use crate::ring::driver::BELL_TAG;
-use crate::ring::driver::Driver;
-use crate::ring::hub::Hub;
-use crate::settings::setup::Builder;
-use crate::settings::setup::Setup;
-use crate::settings::failure::SetupError;
+use crate::{
+    descriptor::Descriptor,
+    error::Error,
+    op::Operation,
+    ring::{
+        driver::{BELL_TAG, Driver},
+        hub::Hub,
+    },
+    settings::{
+        failure::SetupError,
+        setup::{Builder, Setup},
+    },
+};
 
 /// Writes to the eventfd that the thread reads.
 struct Doorbell(Descriptor);

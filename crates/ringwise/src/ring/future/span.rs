@@ -8,12 +8,12 @@ use std::os::fd::AsRawFd;
 
 use tracing::{Span, field::Empty};
 
-use crate::descriptor::Descriptor;
-use crate::flight::completion::Completion;
-use crate::op::Opcode;
-use crate::op::Operation;
-use crate::settings::failure::FallbackReason;
-use crate::settings::setup::Setup;
+use crate::{
+    descriptor::Descriptor,
+    flight::completion::Completion,
+    op::{Opcode, Operation},
+    settings::{failure::FallbackReason, setup::Setup},
+};
 
 /// Makes the span of an operation that is submitted.
 pub(crate) fn of(operation: &Operation) -> Span {
