@@ -18,16 +18,17 @@ use uring::Uring;
 
 use crate::{
     buf::{Entries, Token},
-    call::Call,
     descriptor::Blocking,
     error::Errno,
+    flight::call::Call,
     op::Opcode,
-    restriction::Guard,
-    setup::{
-        Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
+    settings::{
+        failure::{FallbackReason, SetupError},
+        restriction::Guard,
+        setup::{Backend, BackendChoice, Builder, Effect, Setup, SetupFlags},
+        stats::Stats,
     },
     sim::driver::Simulated,
-    stats::Stats,
 };
 
 /// Entries of the completion queue that the loop keeps for itself: the poll by which threads wake

@@ -12,13 +12,12 @@ pub(crate) mod aligned;
 mod buffer;
 mod custom;
 mod gathered;
-mod group;
 mod kinds;
 mod mapping;
 mod owned;
 mod part;
-mod pool;
-mod region;
+#[cfg(feature = "bytes")]
+pub mod parts;
 mod registered;
 mod result;
 mod room;
@@ -29,15 +28,19 @@ pub use buffer::Buffer;
 pub(crate) use buffer::MOVED_BYTES_MAX;
 pub use custom::Custom;
 pub(crate) use gathered::gather;
-pub use group::{BufferGroup, Received};
-pub(crate) use group::{Entries, Group};
 pub(crate) use kinds::from_buffers;
 pub(crate) use mapping::MappedPart;
 pub use mapping::Mapping;
 pub use owned::{OwnedBuffer, OwnedBufferMut};
 pub use part::{Part, Spare};
-pub use pool::{Pool, PoolBuf, Registration};
-pub(crate) use registered::{Memory, Registered, Registrations, Token};
+pub(crate) use registered::{
+    Memory, Registered, Registrations, Token,
+    group::{Entries, Group},
+};
+pub use registered::{
+    group::{BufferGroup, Received},
+    pool::{Pool, PoolBuf, Registration},
+};
 pub use result::BufResult;
 pub(crate) use room::RawBuffer;
 pub use stable::{StableBytes, StableBytesMut};

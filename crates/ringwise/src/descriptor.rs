@@ -6,6 +6,7 @@
 //! and carries a generation so that an entry used again is not mistaken for the old one.
 
 pub(crate) mod closing;
+pub(crate) mod registry;
 mod target;
 
 use std::{

@@ -43,8 +43,7 @@ pub use locality::is_local;
 use crate::{
     buf::{BufResult, OwnedBuffer},
     error::{Errno, Error, ErrorKind},
-    metadata::Metadata,
-    op::{Opcode, OpenOptions, Operation},
+    op::{Opcode, OpenOptions, Operation, metadata::Metadata},
     ring::Ring,
 };
 

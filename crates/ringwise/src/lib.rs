@@ -85,49 +85,39 @@
 
 #![deny(unsafe_code)]
 
-#[cfg(feature = "bytes")]
-pub mod parts;
-mod refusal;
-#[cfg_attr(not(all(target_os = "linux", target_pointer_width = "64")), allow(dead_code))]
-mod restriction;
-#[cfg_attr(not(all(target_os = "linux", target_pointer_width = "64")), allow(dead_code))]
-mod setup;
-mod stats;
+mod flight;
+mod settings;
 
 cfg_if::cfg_if! {
     if #[cfg(all(target_os = "linux", target_pointer_width = "64"))] {
-        mod advice;
         mod backend;
         mod buf;
-        mod call;
-        mod completion;
         mod descriptor;
         #[cfg(all(doctest, feature = "tokio", feature = "sim"))]
         mod documents;
         mod error;
         pub mod fs;
         mod local;
-        mod metadata;
         pub mod net;
         mod op;
-        mod registry;
         mod ring;
         #[cfg(feature = "sim")]
         pub mod sim;
         #[cfg(not(feature = "sim"))]
         #[path = "sim/absent.rs"]
         mod sim;
-        mod slot;
         mod sync;
         mod sys;
 
+        #[cfg(feature = "bytes")]
+        pub use buf::parts;
         pub use buf::{
             AlignedBuf, Custom, Mapping, Part, PoolBuf, Received, Registration, Spare, StableBytes,
             StableBytesMut,
         };
-        pub use completion::Completion;
+        pub use flight::completion::Completion;
         pub use local::{Steps, Turn};
-        pub use metadata::{DirectAlignment, FileType, Metadata};
+        pub use op::metadata::{DirectAlignment, FileType, Metadata};
         #[cfg(feature = "standard-streams")]
         pub use sys::streams::{StandardStream, was_closed_at_start};
         pub use sys::{
@@ -137,7 +127,7 @@ cfg_if::cfg_if! {
     } else {
         mod unsupported;
 
-        use unsupported::{buf, descriptor, error, local, op, ring, sim, slot};
+        use unsupported::{buf, descriptor, error, local, op, ring, sim};
         pub use unsupported::{fs, local::Completion, net, op::{FileType, Metadata}};
     }
 }
@@ -145,13 +135,16 @@ cfg_if::cfg_if! {
 pub use buf::{BufResult, Buffer, BufferGroup, OwnedBuffer, OwnedBufferMut, Pool};
 pub use descriptor::{Descriptor, RegisteredFile, Target};
 pub use error::{AcceptFailure, Errno, Error, ErrorKind};
+pub use flight::{
+    refusal::{LinkError, PushError, PushRefusal},
+    slot::Ticket,
+};
 pub use local::{Leaked, Local};
 pub use op::{AllocateMode, Opcode, OpenOptions, Operation};
-pub use refusal::{LinkError, PushError, PushRefusal};
-pub use restriction::{Guard, REGISTER_OPCODES};
 pub use ring::{Deadline, Pending, Ring, RingStats};
-pub use setup::{
-    Backend, BackendChoice, Builder, Effect, FallbackReason, Setup, SetupError, SetupFlags,
+pub use settings::{
+    failure::{FallbackReason, SetupError},
+    restriction::{Guard, REGISTER_OPCODES},
+    setup::{Backend, BackendChoice, Builder, Effect, Setup, SetupFlags},
+    stats::Stats,
 };
-pub use slot::Ticket;
-pub use stats::Stats;

@@ -32,16 +32,20 @@ use std::{
 use crate::{
     backend::{AnyDriver, Cqe, Driver, OWN_ENTRIES},
     buf::Registrations,
-    call::{Call, Context, File},
-    completion::{self, Completion},
-    descriptor::{Blocking, Descriptor, RegisteredFile, Target},
+    descriptor::{Blocking, Descriptor, RegisteredFile, Target, registry::Registry},
     error::{Errno, Error, OFFSET_MAX},
+    flight::{
+        call::{Call, Context, File},
+        completion::{self, Completion},
+        refusal::{PushError, PushRefusal},
+        slot::{Freed, Room, Slots, Ticket},
+    },
     op::{Closing, Hint, Kind, Opcode, Open, Opened, Operation},
-    refusal::{PushError, PushRefusal},
-    registry::Registry,
-    setup::{Builder, Setup, SetupError},
-    slot::{Freed, Room, Slots, Ticket},
-    stats::Stats,
+    settings::{
+        failure::SetupError,
+        setup::{Builder, Setup},
+        stats::Stats,
+    },
 };
 
 use chains::Chains;

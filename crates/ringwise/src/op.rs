@@ -9,6 +9,7 @@ mod control;
 mod file;
 mod flags;
 mod manner;
+pub(crate) mod metadata;
 mod net;
 mod opcode;
 mod options;
@@ -28,7 +29,7 @@ use crate::net::Address;
 use crate::{
     buf::{Buffer, BufferGroup, MappedPart, Received},
     descriptor::{Descriptor, RegisteredFile, Target},
-    slot::Ticket,
+    flight::slot::Ticket,
     sys::{
         address::RawAddress, message::Message, statx::RawStatx, time::Timespec, vector::Vectors,
     },

@@ -4,33 +4,18 @@
 //! driver, which wakes them when results are ready. They own no memory that the kernel may touch,
 //! so they can be dropped at any moment (invariant 1). Any executor can poll them.
 
-mod boxed;
 mod contained;
 mod driver;
-mod flow;
+mod future;
 mod handle;
 mod hits;
 mod hub;
-mod order;
-mod overseen;
-mod pending;
-#[cfg(feature = "tokio")]
-mod portable;
-#[cfg(feature = "tracing")]
-pub(crate) mod span;
 mod stats;
-mod submit;
-#[cfg(feature = "tokio")]
-mod task;
-mod thread;
-mod timer;
-mod visit;
 
-pub(crate) use boxed::BoxFuture;
 pub(crate) use contained::wake;
-pub(crate) use flow::Flow;
+pub use future::pending::{Deadline, Pending};
+#[cfg(feature = "tracing")]
+pub(crate) use future::span;
+pub(crate) use future::{boxed::BoxFuture, flow::Flow, overseen::oversee, timer::Timer};
 pub use handle::Ring;
-pub(crate) use overseen::oversee;
-pub use pending::{Deadline, Pending};
 pub use stats::RingStats;
-pub(crate) use timer::Timer;

@@ -76,20 +76,15 @@
 //! - It says nothing about speed.
 
 mod action;
-mod address;
 mod disk;
 pub(crate) mod driver;
-mod endpoint;
 mod fault;
 mod files;
-mod inspect;
 mod network;
-mod outside;
 mod perform;
 mod random;
 pub(crate) mod socket;
 mod trace;
-mod traffic;
 mod world;
 
 use std::{
@@ -101,12 +96,26 @@ use std::{
 use action::FileId;
 pub use fault::{Fault, When};
 use files::Files;
-pub use outside::{Outside, OutsideDatagrams, OutsideListener};
+pub use network::outside::{Outside, OutsideDatagrams, OutsideListener};
 use world::World;
 
 use crate::{descriptor::Descriptor, sync::lock};
 
 /// A simulated machine, shared by the loops that run on it. Cloning gives another handle.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Local, OpenOptions, Operation, sim::Simulation};
+///
+/// let simulation = Simulation::new(7);
+/// simulation.write("/settings", "text")?;
+/// let mut local = Local::builder().simulation(&simulation).build()?;
+/// let open = Operation::open("/settings", OpenOptions::new().read(true));
+/// let file = local.run(open)?.into_descriptor()?;
+/// assert_eq!(local.run(Operation::read_at(&file, vec![0; 64], 0))?.result()?, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Simulation(Arc<Shared>);
 
@@ -237,6 +246,19 @@ impl fmt::Debug for Simulation {
 }
 
 /// The settings of a [`Simulation`]. Made by [`Simulation::builder`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use ringwise::sim::{Fault, Simulation, When};
+///
+/// let simulation = Simulation::builder(7)
+///     .fault(Fault::Delay, When::rate(0.1))
+///     .latency(Duration::from_millis(5))
+///     .build();
+/// assert_eq!(simulation.seed(), 7);
+/// ```
 #[derive(Debug)]
 #[must_use = "a simulation is made by `build`"]
 pub struct SimulationBuilder {

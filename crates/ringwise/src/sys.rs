@@ -5,12 +5,12 @@
 //! Files below this one opt in to unsafe code, each under a header that states its contract. Beside them
 //! only these do:
 //!
-//! - memory: `buf/aligned.rs`, `buf/region.rs`, `buf/pool.rs`, `buf/group.rs`, `buf/mapping.rs`,
-//!   `buf/room.rs`, `buf/stable.rs`;
+//! - memory: `buf/aligned.rs`, `buf/mapping.rs`, `buf/room.rs`, `buf/stable.rs`, and `region.rs`, `pool.rs` and
+//!   `group.rs` in `buf/registered/`;
 //! - the queues of a ring: `backend/uring.rs` and `buffers.rs`, `entry.rs` and `reaped.rs` below it;
 //! - calls handed to threads, and descriptors of waiting calls: `backend/classic/pool.rs`, and
 //!   `readiness.rs` and `net.rs` beside it;
-//! - descriptors that come out of results: `completion.rs`.
+//! - descriptors that come out of results: `flight/completion.rs`.
 
 pub(crate) mod address;
 pub(crate) mod cache;

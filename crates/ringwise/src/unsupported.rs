@@ -2,7 +2,7 @@
 //!
 //! A constructor answers `Unsupported`. The types that it would make have no values, so their methods
 //! have no code. Whatever is made without the kernel (a builder, options, an operation) exists and
-//! holds nothing. The simulated machine, mappings, journals and the page cache's state are left out.
+//! holds nothing. The simulated machine, mappings, journals, `parts` and the page cache's state are left out.
 
 /// Types without a value. Each method is its signature; `self` stands before it for hygiene.
 macro_rules! absent {
@@ -34,7 +34,7 @@ pub mod net;
 pub(crate) mod op;
 #[path = "unsupported/ring.rs"]
 pub(crate) mod ring;
-#[path = "slot/ticket.rs"]
+#[path = "flight/slot/ticket.rs"]
 #[allow(dead_code)]
 pub(crate) mod slot;
 

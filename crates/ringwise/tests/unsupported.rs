@@ -5,23 +5,36 @@
 
 extern crate self as ringwise;
 
+#[path = "../src/settings/failure.rs"]
+mod failure;
 #[path = "../examples/portable.rs"]
 mod portable;
-#[path = "../src/refusal.rs"]
+#[path = "../src/flight/refusal.rs"]
 mod refusal;
-#[path = "../src/restriction.rs"]
+#[path = "../src/settings/restriction.rs"]
 mod restriction;
-#[path = "../src/setup.rs"]
+#[path = "../src/settings/setup.rs"]
 mod setup;
-#[path = "../src/stats.rs"]
+#[path = "../src/settings/stats.rs"]
 mod stats;
 #[path = "../src/unsupported.rs"]
 mod unsupported;
+
+/// As `flight.rs` has them.
+mod flight {
+    pub(crate) use crate::{refusal, unsupported::slot};
+}
+
+/// As `settings.rs` has them.
+mod settings {
+    pub(crate) use crate::{failure, restriction, setup, stats};
+}
 
 // As `lib.rs` names them.
 pub use buf::*;
 pub use descriptor::*;
 pub use error::{Error, ErrorKind};
+pub use failure::*;
 pub use local::*;
 pub use op::*;
 pub use restriction::*;

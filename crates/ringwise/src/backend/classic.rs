@@ -33,12 +33,11 @@ use timers::Timers;
 
 use crate::{
     backend::{Cqe, Driver},
-    call::Call,
     descriptor::Blocking,
     error::Errno,
+    flight::{call::Call, slot::OWN_NUDGE},
     op::Opcode,
-    slot::OWN_NUDGE,
-    stats::Stats,
+    settings::stats::Stats,
 };
 
 /// The classic backend of one loop.

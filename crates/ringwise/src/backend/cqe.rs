@@ -2,7 +2,7 @@
 //!
 //! It is a number, a count and flags. The loop decides what they mean for an operation.
 
-use crate::slot::{BY_THREAD, NEVER_RAN};
+use crate::flight::slot::{BY_THREAD, NEVER_RAN};
 
 /// The result of one call, laid out as the kernel's `struct io_uring_cqe`.
 #[repr(C)]

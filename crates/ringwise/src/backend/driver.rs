@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::{backend::Cqe, call::Call, descriptor::Blocking, error::Errno, op::Opcode};
+use crate::{backend::Cqe, descriptor::Blocking, error::Errno, flight::call::Call, op::Opcode};
 
 /// Takes calls and gives results.
 pub(crate) trait Driver {

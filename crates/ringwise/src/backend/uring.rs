@@ -43,14 +43,16 @@ use crate::{
         classic::{Classic, pool::Job},
     },
     buf::Token,
-    call::Call,
     descriptor::Blocking,
     error::Errno,
+    flight::{call::Call, slot::OWN_POLL},
     op::Opcode,
-    restriction::Guard,
-    setup::{Builder, Effect, FallbackReason, Setup, SetupFlags},
-    slot::OWN_POLL,
-    stats::Stats,
+    settings::{
+        failure::FallbackReason,
+        restriction::Guard,
+        setup::{Builder, Effect, Setup, SetupFlags},
+        stats::Stats,
+    },
     sys::ring::EnterHandle,
 };
 
@@ -602,7 +604,7 @@ fn describe(
         Effect::Ineffective("a ring that a runtime drives does not poll".into())
     };
     Setup {
-        backend: crate::setup::Backend::Uring,
+        backend: crate::settings::setup::Backend::Uring,
         fallback: None,
         asked: builder.flags,
         granted,

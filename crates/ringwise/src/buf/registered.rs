@@ -5,6 +5,10 @@
 //! a [`Registered`] between them. When that is dropped nobody can name the memory to the kernel any
 //! more, so the loop takes it out of the ring the next time that it is driven (invariant 13).
 
+pub(crate) mod group;
+pub(crate) mod pool;
+mod region;
+
 use std::{
     any::Any,
     fmt,

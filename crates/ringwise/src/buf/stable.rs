@@ -19,6 +19,26 @@ use std::{
 ///
 /// `bytes` gives the same bytes every time, initialised, at an address (not within the value itself) and
 /// of a length that do not change while the value is moved and nobody uses it. The kernel reads them meanwhile.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Custom, Descriptor, Local, Operation, StableBytes};
+///
+/// struct Line(String);
+///
+/// // SAFETY: the bytes of a string are on the heap, and nothing changes this one.
+/// unsafe impl StableBytes for Line {
+///     fn bytes(&self) -> &[u8] {
+///         self.0.as_bytes()
+///     }
+/// }
+///
+/// let file = Descriptor::from(std::fs::File::create("/dev/null")?);
+/// let write = Operation::write_at(&file, Custom(Line("text".to_owned())), 0);
+/// assert_eq!(Local::new()?.run(write)?.result()?, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub unsafe trait StableBytes: Send + 'static {
     /// The bytes.
     fn bytes(&self) -> &[u8];
@@ -30,6 +50,34 @@ pub unsafe trait StableBytes: Send + 'static {
 ///
 /// As for [`StableBytes`], of [`memory`](Self::memory) too, which begins with the bytes and is this
 /// value's alone to write. The kernel writes it meanwhile.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Custom, Descriptor, Local, Operation, OwnedBuffer, StableBytes, StableBytesMut};
+///
+/// struct Page(Vec<u8>);
+///
+/// // SAFETY: the bytes of a vector are on the heap, and nothing changes this one.
+/// unsafe impl StableBytes for Page {
+///     fn bytes(&self) -> &[u8] {
+///         &self.0
+///     }
+/// }
+///
+/// // SAFETY: the same, and the page alone owns them.
+/// unsafe impl StableBytesMut for Page {
+///     fn bytes_mut(&mut self) -> &mut [u8] {
+///         &mut self.0
+///     }
+/// }
+///
+/// let file = Descriptor::from(std::fs::File::open("/dev/zero")?);
+/// let done = Local::new()?.run(Operation::read_at(&file, Custom(Page(vec![1; 4096])), 0))?;
+/// let Custom(page) = Custom::<Page>::from_buffer(done.into_buffer().unwrap());
+/// assert_eq!(page.0, [0; 4096]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub unsafe trait StableBytesMut: StableBytes {
     /// The same bytes.
     fn bytes_mut(&mut self) -> &mut [u8];

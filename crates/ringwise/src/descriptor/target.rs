@@ -32,6 +32,22 @@ pub struct RegisteredFile {
 }
 
 /// The file that an operation works on.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Descriptor, Local, Operation, Target};
+///
+/// let mut local = Local::new()?;
+/// let file = Descriptor::from(std::fs::File::open("/proc/self/comm")?);
+/// let target = match local.register_file(&file) {
+///     Ok(registered) => Target::from(registered),
+///     Err(_) => Target::from(file), // the table has no free entry
+/// };
+/// let read = local.run(Operation::read_at(target, vec![0; 64], 0))?;
+/// assert!(read.result()? > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Target {

@@ -3,6 +3,17 @@
 use std::{fmt, io};
 
 /// A kernel error number, positive, as in `errno(3)`.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Errno, FallbackReason};
+///
+/// let errno = Errno::from_raw(1);
+/// assert_eq!(errno.to_string(), "Operation not permitted (os error 1)");
+/// let reason = FallbackReason::Refused(errno);
+/// assert!(reason.to_string().contains("seccomp"));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub(crate) i32);
 

@@ -1,6 +1,24 @@
 //! What an error means to a program. It knows no number: `error.rs` sorts those.
 
 /// What an error means to a program that has to decide what to do next.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{ErrorKind, Ring, fs};
+///
+/// # futures::executor::block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("settings");
+/// let ring = Ring::new()?;
+/// let settings = match fs::read(&ring, &path).await {
+///     Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+///     read => read?,
+/// };
+/// assert!(settings.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -59,6 +77,18 @@ pub enum ErrorKind {
 }
 
 /// What a failed accept says of the listener.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{AcceptFailure, Local, Operation, net};
+///
+/// let socket = net::unix_socket()?; // it does not listen
+/// let accepted = Local::new()?.run(Operation::accept(&socket))?;
+/// let error = accepted.into_descriptor().unwrap_err();
+/// assert_eq!(error.accept_failure(), AcceptFailure::Listener);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptFailure {

@@ -19,8 +19,8 @@ use std::{
 
 use super::File;
 use crate::{
-    completion::Completion,
     error::{Error, ErrorKind},
+    flight::completion::Completion,
     op::{Opcode, Operation},
     ring::{Pending, Timer, wake},
     sync::lock,

@@ -15,6 +15,25 @@ use crate::{
 };
 
 /// Steps on one file. Each starts when the one before has been done in full. Made by [`File::chain`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use ringwise::{OpenOptions, Ring, fs::File};
+///
+/// # futures::executor::block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("file");
+/// # let ring = Ring::new()?;
+/// # let options = OpenOptions::new().read(true).write(true).create(true);
+/// let file = File::open(&ring, &path, options).await?;
+/// let chain = file.chain().write_at("record", 64).sync_data().write_at("header", 0).sync_data();
+/// let steps = chain.deadline(Duration::from_secs(5)).run().await;
+/// assert!(steps.iter().all(|step| step.result.is_ok()), "both are durable");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "a chain does nothing until it is run"]
 pub struct Chain {
@@ -24,6 +43,26 @@ pub struct Chain {
 }
 
 /// The result of a step of a [`Chain`].
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{ErrorKind, OpenOptions, Ring, fs::File};
+///
+/// # futures::executor::block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("file");
+/// # let ring = Ring::new()?;
+/// # let options = OpenOptions::new().read(true).write(true).create(true);
+/// let file = File::open(&ring, &path, options).await?;
+/// let mut steps = file.chain().read_at(vec![0; 8], 0).write_at("next", 8).run().await;
+/// let (write, read) = (steps.pop().unwrap(), steps.pop().unwrap());
+/// assert_eq!(read.result.unwrap(), 0, "the file is empty, which ends the chain");
+/// assert_eq!(write.result.as_ref().unwrap_err().kind(), ErrorKind::Cancelled);
+/// assert_eq!(write.into_buffer::<&str>(), "next");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "a step may have failed"]
 #[non_exhaustive]

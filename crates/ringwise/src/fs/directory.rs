@@ -13,8 +13,10 @@ use crate::{
     buf::OwnedBuffer,
     descriptor::Descriptor,
     error::{Errno, Error, ErrorKind},
-    metadata::{FileType, Metadata},
-    op::{Opcode, OpenOptions, Operation},
+    op::{
+        Opcode, OpenOptions, Operation,
+        metadata::{FileType, Metadata},
+    },
     ring::Ring,
 };
 
@@ -29,6 +31,28 @@ const REMOVED_TOGETHER: usize = 64;
 ///
 /// If a future of [`next_entry`](Self::next_entry) is dropped, names that were being read may be left
 /// out. Drop the whole `ReadDir` then.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Ring, fs};
+///
+/// # futures::executor::block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path();
+/// # let ring = Ring::new()?;
+/// # fs::write(&ring, path.join("a"), "text").await.into_result()?;
+/// # fs::create_dir(&ring, path.join("b")).await?;
+/// let mut entries = fs::read_dir(&ring, path).await?;
+/// let mut names = Vec::new();
+/// while let Some(entry) = entries.next_entry().await? {
+///     names.push(entry.file_name());
+/// }
+/// names.sort();
+/// assert_eq!(names, ["a", "b"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct ReadDir {
     ring: Ring,
@@ -40,6 +64,29 @@ pub struct ReadDir {
 }
 
 /// A name in a directory.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Ring, fs};
+///
+/// # futures::executor::block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path();
+/// # let ring = Ring::new()?;
+/// # fs::write(&ring, path.join("a"), "text").await.into_result()?;
+/// # fs::create_dir(&ring, path.join("b")).await?;
+/// let mut entries = fs::read_dir(&ring, path).await?;
+/// let mut bytes = 0;
+/// while let Some(entry) = entries.next_entry().await? {
+///     if entry.file_type().await?.is_file() {
+///         bytes += entry.metadata().await?.len();
+///     }
+/// }
+/// assert_eq!(bytes, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct DirEntry {
     ring: Ring,

@@ -15,11 +15,13 @@ use super::{
 };
 use crate::{
     buf::{AlignedBuf, BufResult, Buffer, OwnedBuffer, OwnedBufferMut, from_buffers},
-    completion::Completion,
     descriptor::Descriptor,
     error::{Errno, Error, OFFSET_MAX},
-    metadata::{DirectAlignment, Metadata},
-    op::{AllocateMode, Hint, Opcode, OpenOptions, Operation, Witness},
+    flight::completion::Completion,
+    op::{
+        AllocateMode, Hint, Opcode, OpenOptions, Operation, Witness,
+        metadata::{DirectAlignment, Metadata},
+    },
     ring::{Ring, Timer},
     sys::cache::page_cache,
 };

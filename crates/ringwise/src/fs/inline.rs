@@ -12,8 +12,7 @@ use crate::{
     buf::Buffer,
     descriptor::Descriptor,
     error::OFFSET_MAX,
-    metadata::Metadata,
-    op::Opcode,
+    op::{Opcode, metadata::Metadata},
     ring::Ring,
     sys::{statx::RawStatx, vector::read_into},
 };

@@ -66,10 +66,10 @@ mod tests {
     use super::*;
     use crate::{
         buf::BufferGroup,
-        completion::Completion,
         descriptor::Descriptor,
+        flight::completion::Completion,
         op::{OpenOptions, Operation},
-        setup::{BackendChoice, Builder},
+        settings::setup::{BackendChoice, Builder},
     };
 
     /// Builds a loop as a runtime drives one. If this is impossible, returns nothing and prints

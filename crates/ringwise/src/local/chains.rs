@@ -7,11 +7,9 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::{
     backend::Cqe,
-    call::Call,
-    completion::Completion,
     descriptor::Blocking,
+    flight::{call::Call, completion::Completion, slot::Ticket},
     op::{Opcode, Operation},
-    slot::Ticket,
 };
 
 /// The result of a member that is complete.

@@ -3,6 +3,19 @@
 use std::fmt;
 
 /// Operations that the kernel did not give back in time. Their memory is leaked.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use ringwise::Local;
+///
+/// let local = Local::new()?;
+/// if let Err(leaked) = local.shutdown(Duration::from_secs(5)) {
+///     eprintln!("a device does not answer {} operations", leaked.operations);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leaked {

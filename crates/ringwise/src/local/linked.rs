@@ -17,12 +17,14 @@ use super::{
 use crate::{
     backend::{Cqe, Driver},
     buf::MOVED_BYTES_MAX,
-    call::{Call, Context, File},
     descriptor::{Blocking, Target},
     error::{Errno, Error},
+    flight::{
+        call::{Call, Context, File},
+        refusal::{LinkError, PushRefusal},
+        slot::{BY_THREAD, NEVER_RAN, OWN_CANCEL, Room, Ticket},
+    },
     op::{Closing, Kind, Opcode, Operation},
-    refusal::{LinkError, PushRefusal},
-    slot::{BY_THREAD, NEVER_RAN, OWN_CANCEL, Room, Ticket},
 };
 
 impl Local {

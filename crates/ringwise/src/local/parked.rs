@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use crate::{
     backend::Cqe,
     error::AcceptFailure,
+    flight::slot::{Slots, Ticket},
     op::{Kind, Manner, Operation},
-    slot::{Slots, Ticket},
 };
 
 /// A loop's operations of this kind.

@@ -1,19 +1,18 @@
 //! Registers files and memory with a loop's ring, and finds out whether the ring polls.
 //!
 //! Registering makes operations cheaper and does not change their meaning. If the kernel refuses or
-//! there is no ring, the same names still work. `registry.rs` knows which entries of the table may
-//! be used again.
+//! there is no ring, the same names still work. `descriptor/registry.rs` knows which
+//! entries of the table may be used again.
 
 use std::os::fd::AsRawFd;
 
 use super::{Local, TABLE_IS_FULL, restricted::SEALED, streams::no_waker};
 use crate::{
     buf::{AlignedBuf, BufferGroup, Pool, Token},
-    descriptor::{Descriptor, RegisteredFile},
+    descriptor::{Descriptor, RegisteredFile, registry::Release},
     error::{Errno, Error},
     op::{Opcode, Operation},
-    registry::Release,
-    setup::Effect,
+    settings::setup::Effect,
 };
 
 impl BufferGroup {

@@ -12,12 +12,13 @@ use std::{
 use super::{Leaked, Local};
 use crate::{
     backend::Driver,
-    call::Call,
-    completion::Completion,
-    descriptor::Blocking,
+    descriptor::{Blocking, registry::Registry},
+    flight::{
+        call::Call,
+        completion::Completion,
+        slot::{OWN_CANCEL, Slots, Ticket},
+    },
     op::Opcode,
-    registry::Registry,
-    slot::{OWN_CANCEL, Slots, Ticket},
 };
 
 /// How long a dropped loop waits for operations in flight before it leaks them.

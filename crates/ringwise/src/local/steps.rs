@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use crate::{
     buf::{Buffer, OwnedBuffer, OwnedBufferMut},
-    completion::Completion,
     descriptor::Descriptor,
     error::Error,
+    flight::completion::Completion,
     op::{Opcode, Operation},
 };
 
@@ -57,6 +57,22 @@ pub struct Steps {
 }
 
 /// The next thing to do for [`Steps`].
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Descriptor, Local, Steps, Turn};
+///
+/// let mut local = Local::new()?;
+/// let file = Descriptor::from(std::fs::File::open("/dev/null")?);
+/// let mut steps = Steps::default().read_at(vec![0; 8], 0);
+/// let (place, read) = steps.operations(&file).remove(0);
+/// match steps.take(place, local.run(read)?) {
+///     Turn::Ended => assert_eq!(steps.moved(), 0),
+///     turn => panic!("an empty file ends at once: {turn:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "it says whether the steps are done"]
 pub enum Turn {
@@ -331,7 +347,7 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{buf::AlignedBuf, slot::Ticket};
+    use crate::{buf::AlignedBuf, flight::slot::Ticket};
 
     fn completed(operation: Operation, result: i32) -> Completion {
         Completion::new(Ticket::NONE, 0, result, operation)

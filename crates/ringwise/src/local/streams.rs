@@ -6,7 +6,7 @@
 //! descriptors have run out, a multishot ended by itself, or a send was taken whole. If an
 //! operation ended because something ran out, it is parked, and handed over again when that has
 //! come back, never in a loop or by a timer. A nudge wakes a loop that sleeps
-//! (`descriptor/closing.rs`, `buf/group.rs`).
+//! (`descriptor/closing.rs`, `buf/registered/group.rs`).
 
 use std::{io, time::Instant};
 
@@ -18,13 +18,15 @@ use super::{
 use crate::{
     backend::{AnyDriver, Cqe, Driver},
     buf::Group,
-    call::{Call, Context},
-    completion,
     descriptor::{Blocking, Target, closing},
     error::{Errno, Error},
+    flight::{
+        call::{Call, Context},
+        completion,
+        refusal::PushRefusal,
+        slot::{BY_THREAD, OWN_NUDGE, Slots, Ticket},
+    },
     op::{Hint, Kind, Manner, Opcode, Operation},
-    refusal::PushRefusal,
-    slot::{BY_THREAD, OWN_NUDGE, Slots, Ticket},
 };
 
 impl Local {

@@ -14,8 +14,8 @@
 use super::Local;
 use crate::{
     descriptor::{Blocking, Target},
+    flight::slot::Room,
     op::{Kind, Manner, Operation},
-    slot::Room,
 };
 
 impl Local {

@@ -7,6 +7,19 @@ use std::{
 };
 
 /// The address of a socket.
+///
+/// # Examples
+///
+/// ```
+/// use std::path::Path;
+/// use ringwise::net::{self, Address};
+///
+/// let socket = net::udp_bind(&"127.0.0.1:0".parse()?)?;
+/// let address = net::local_address(&socket)?;
+/// assert!(address.ip().is_some_and(|ip| ip.port() > 0));
+/// assert_eq!(Address::from(Path::new("/run/log")).to_string(), "unix:/run/log");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Address {

@@ -35,6 +35,22 @@ const BUFFER_BYTES: usize = 17 << 10;
 const CALLS_MAX: u8 = 128;
 
 /// A stream on a ring that a [`Buffered`] can be made of: [`TcpStream`] or [`UnixStream`].
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Ring, net::{Address, Buffered, Stream, UnixStream}};
+///
+/// /// Uses as little memory for a TCP stream as for a Unix stream.
+/// fn small<S: Stream>(stream: S) -> Buffered<S> {
+///     Buffered::with_capacity(stream, 1024, 1024)
+/// }
+///
+/// let (one, _other) = std::os::unix::net::UnixStream::pair()?;
+/// let stream = small(UnixStream::from_std(&Ring::new()?, one)?);
+/// assert_eq!(stream.get_ref().peer_address()?, Address::UnixUnnamed);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Stream: sealed::Connected + Unpin {}
 
 impl Stream for TcpStream {}

@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{
     buf::{BufResult, Buffer, BufferGroup},
-    completion::Completion,
     descriptor::Descriptor,
     error::{Errno, Error},
+    flight::completion::Completion,
     op::{Opcode, Operation},
     ring::{Ring, Timer, oversee},
 };

@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{
     buf::{Buffer, BufferGroup},
-    completion::Completion,
     descriptor::Descriptor,
     error::{AcceptFailure, Error},
+    flight::completion::Completion,
     op::Operation,
     ring::{Flow, Ring},
 };
@@ -75,6 +75,27 @@ impl<T> Drop for Lasting<'_, T> {
 
 /// The data of a stream, piece by piece. Made by [`TcpStream::recv_multi`](super::TcpStream::recv_multi),
 /// which has an example.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Ring, net::{Shutdown, UnixStream}};
+///
+/// # futures::executor::block_on(async {
+/// let ring = Ring::new()?;
+/// let group = ring.buffer_group(8, 2048).await?;
+/// # let (client, server) = std::os::unix::net::UnixStream::pair()?;
+/// # let (client, server) = (UnixStream::from_std(&ring, client)?, UnixStream::from_std(&ring, server)?);
+/// client.send_all("question").await.into_result()?;
+/// client.shutdown(Shutdown::Write).await?;
+/// let (mut pieces, mut bytes) = (server.recv_multi(&group, 4), 0);
+/// while let Some(piece) = pieces.next().await {
+///     bytes += piece?.as_slice().len();
+/// }
+/// assert_eq!(bytes, 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[must_use = "nothing is received but by `next`"]
 pub struct Receiving<'a> {
     connection: &'a Connection,

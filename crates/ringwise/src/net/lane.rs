@@ -14,7 +14,7 @@ use std::{
 };
 
 use crate::{
-    completion::Completion,
+    flight::completion::Completion,
     ring::{self, Flow, Pending, Timer},
     sync::lock,
 };

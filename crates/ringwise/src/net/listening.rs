@@ -6,9 +6,9 @@ use std::{collections::VecDeque, sync::Arc};
 
 use super::lane::{Lane, Turn, is_of_the_ring};
 use crate::{
-    completion::Completion,
     descriptor::Descriptor,
     error::{AcceptFailure, Error},
+    flight::completion::Completion,
     op::Operation,
     ring::Ring,
 };

@@ -56,6 +56,19 @@ impl ListenOptions {
 }
 
 /// When the kernel closes a connection whose other end is silent.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use ringwise::net::{self, KeepAlive};
+///
+/// let socket = net::tcp_socket(&"127.0.0.1:80".parse::<std::net::SocketAddr>()?)?;
+/// let (idle, interval) = (Duration::from_secs(30), Duration::from_secs(5));
+/// // The connection ends after 30 + 3 * 5 seconds of silence.
+/// net::set_keepalive(&socket, Some(KeepAlive { idle, interval, count: 3 }))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
     /// Silence before the first probe, in whole seconds, at least one.
@@ -67,6 +80,25 @@ pub struct KeepAlive {
 }
 
 /// Which direction of a connection ends.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Ring, net::{Shutdown, UnixStream}};
+///
+/// # futures::executor::block_on(async {
+/// # let ring = Ring::new()?;
+/// # let (client, server) = std::os::unix::net::UnixStream::pair()?;
+/// # let (client, server) = (UnixStream::from_std(&ring, client)?, UnixStream::from_std(&ring, server)?);
+/// client.send_all("all").await.into_result()?;
+/// client.shutdown(Shutdown::Write).await?;
+/// let (count, buffer) = server.recv(vec![0; 64]).await.into_result()?;
+/// assert_eq!(&buffer[..count], b"all");
+/// let (count, _) = server.recv(buffer).await.into_result()?;
+/// assert_eq!(count, 0, "the end");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
     /// Nothing more is received.

@@ -13,9 +13,9 @@ use super::{
 };
 use crate::{
     buf::{BufResult, Buffer, OwnedBuffer, OwnedBufferMut},
-    completion::Completion,
     descriptor::Descriptor,
     error::Error,
+    flight::completion::Completion,
     op::Operation,
     ring::Ring,
     sim::Simulation,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
+    flight::slot::Ticket,
     op::{Kind, Operation},
-    slot::Ticket,
     sys::time::Timespec,
 };
 

@@ -205,7 +205,7 @@ fn sync(target: Target, data_only: bool) -> Operation {
 #[cfg(all(not(ringwise_loom), test))]
 mod tests {
     use super::*;
-    use crate::{local::Local, setup::BackendChoice};
+    use crate::{local::Local, settings::setup::BackendChoice};
 
     /// How many reads this thread has made.
     fn reads_of_this_thread() -> u64 {

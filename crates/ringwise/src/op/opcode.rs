@@ -3,6 +3,20 @@
 use std::fmt;
 
 /// Which operation. The name it displays is the system call's.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Local, Opcode, Operation};
+///
+/// assert_eq!(Operation::nop().opcode(), Opcode::Nop);
+/// // These syncs are made by threads of the loop, not by the ring.
+/// let local = Local::builder().avoid(&[Opcode::Sync]).build()?;
+/// if !local.supports(Opcode::SendZeroCopy) {
+///     println!("the kernel cannot {}", Opcode::SendZeroCopy);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Opcode {

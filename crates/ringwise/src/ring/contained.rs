@@ -6,7 +6,7 @@ use std::{
     task::Waker,
 };
 
-use crate::completion::Completion;
+use crate::flight::completion::Completion;
 
 /// Wakes a task.
 pub(crate) fn wake(waker: Option<Waker>) {

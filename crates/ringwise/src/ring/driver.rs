@@ -1,17 +1,22 @@
 //! The driver of a ring: takes orders, keeps the loop busy, hands results out.
 //!
 //! One turn takes all orders, hands them over with one syscall and delivers all results. A thread
-//! (`ring/thread.rs`) or a task of a runtime (`ring/task.rs`) calls the turns.
+//! (`ring/driver/thread.rs`) or a task of a runtime (`ring/driver/task.rs`) calls the turns.
 
 mod chains;
 mod losses;
+#[cfg(feature = "tokio")]
+pub(crate) mod portable;
 mod syncs;
+#[cfg(feature = "tokio")]
+pub(crate) mod task;
+pub(crate) mod thread;
 mod wholes;
 
+use std::task::Waker;
 use std::{
     collections::VecDeque,
     sync::Arc,
-    task::Waker,
     time::{Duration, Instant},
 };
 
@@ -22,20 +27,18 @@ use wholes::Wholes;
 
 #[cfg(feature = "tokio")]
 use super::hub::turns::By;
-#[cfg(feature = "tracing")]
-use super::span;
 use super::{
     contained::{contain_drop, wake},
     hub::Hub,
-    order::{Key, Order, Phase},
 };
+#[cfg(feature = "tracing")]
+use crate::ring::future::span;
 use crate::{
-    completion::Completion,
+    flight::{completion::Completion, refusal::PushRefusal, slot::Ticket},
     local::{Leaked, Local},
     op::{Opcode, Operation},
-    refusal::PushRefusal,
-    slot::Ticket,
-    stats::Stats,
+    ring::hub::order::{Key, Order, Phase},
+    settings::stats::Stats,
 };
 
 /// The tag of the driver's own cancels. No key equals this or `BELL_TAG`, since there are never

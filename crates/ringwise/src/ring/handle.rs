@@ -10,22 +10,24 @@ use std::{
     time::Duration,
 };
 
-#[cfg(feature = "tracing")]
-use super::span;
-#[cfg(feature = "tokio")]
-use super::task;
 use super::{
     contained::wake,
     hits::Hits,
     hub::{Counts, Hub},
-    order::Next,
     stats::RingStats,
-    thread,
 };
+#[cfg(feature = "tokio")]
+use crate::ring::driver::task;
+#[cfg(feature = "tracing")]
+use crate::ring::future::span;
 use crate::{
     local::Leaked,
     op::Opcode,
-    setup::{Builder, Setup, SetupError},
+    ring::{driver::thread, hub::order::Next},
+    settings::{
+        failure::SetupError,
+        setup::{Builder, Setup},
+    },
     sim::Simulation,
     sys::fork::ProcessMark,
 };

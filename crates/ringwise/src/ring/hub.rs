@@ -8,6 +8,7 @@
 mod flow;
 #[cfg(all(ringwise_loom, test))]
 mod interleavings;
+pub(crate) mod order;
 #[cfg(feature = "tokio")]
 mod runtime;
 #[cfg(all(not(ringwise_loom), test))]
@@ -28,15 +29,13 @@ use flow::Flow;
 #[cfg(feature = "tokio")]
 use turns::Turns;
 
-use super::{
-    contained::{contain_drop, wake},
-    order::{Admission, Key, Next, Order, Phase, Together, Visit},
-};
+use super::contained::{contain_drop, wake};
 use crate::{
-    completion::Completion,
+    flight::completion::Completion,
     local::Leaked,
     op::Operation,
-    stats::Stats,
+    ring::hub::order::{Admission, Key, Next, Order, Phase, Together, Visit},
+    settings::stats::Stats,
     sync::{Mutex, MutexGuard},
 };
 

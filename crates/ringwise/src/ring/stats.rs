@@ -1,11 +1,24 @@
 //! The statistics of a ring.
 
-use crate::{
-    setup::{Backend, FallbackReason},
-    stats::Stats,
-};
+use crate::settings::{failure::FallbackReason, setup::Backend, stats::Stats};
 
 /// Counts of a ring's work. They are totals since the ring was built.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Operation, Ring};
+///
+/// # futures::executor::block_on(async {
+/// let ring = Ring::new()?;
+/// ring.submit(Operation::nop()).await.result()?;
+/// drop(ring.submit(Operation::nop()));
+/// let stats = ring.stats();
+/// assert_eq!((stats.submitted, stats.delivered), (1, 1));
+/// assert_eq!(stats.waiting_for_room, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct RingStats {

@@ -22,11 +22,11 @@ pub(crate) mod driver {
     use super::Simulation;
     use crate::{
         backend::{Cqe, Driver},
-        call::Call,
         descriptor::Blocking,
         error::Errno,
+        flight::call::Call,
         op::Opcode,
-        stats::Stats,
+        settings::stats::Stats,
     };
 
     pub(crate) enum Simulated {}

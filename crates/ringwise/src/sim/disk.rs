@@ -7,6 +7,7 @@
 
 pub(crate) mod content;
 mod files;
+mod inspect;
 mod journal;
 mod names;
 mod path;

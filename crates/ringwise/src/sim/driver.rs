@@ -14,18 +14,20 @@ use std::{
 
 use crate::{
     backend::{Cqe, Driver, classic::Classic},
-    call::Call,
     descriptor::Blocking,
     error::Errno,
+    flight::{
+        call::Call,
+        slot::{BY_THREAD, NEVER_RAN, OWN_NUDGE},
+    },
     op::Opcode,
+    settings::stats::Stats,
     sim::{
         Simulation,
         action::{Action, Deed},
-        address::{Lent, Whose},
+        network::address::{Lent, Whose},
         world::World,
     },
-    slot::{BY_THREAD, NEVER_RAN, OWN_NUDGE},
-    stats::Stats,
 };
 
 /// The simulated time of one submit. It lets time pass for a loop that only polls.

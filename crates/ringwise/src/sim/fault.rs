@@ -8,6 +8,21 @@ use crate::{op::Opcode, sim::random::Random};
 /// Something that goes wrong in a [`Simulation`](super::Simulation).
 ///
 /// Kernels and disks do each of these. A program that cannot stand one is wrong, not unlucky.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Local, Opcode, fs, sim::{Fault, Simulation, When}};
+///
+/// # futures::executor::block_on(async {
+/// let full = When::nth(1).of(Opcode::Write);
+/// let simulation = Simulation::builder(7).fault(Fault::NoSpace, full).build();
+/// let ring = Local::builder().simulation(&simulation).build_ring()?;
+/// let written = fs::write(&ring, "/log", "text").await.into_result();
+/// assert_eq!(written.unwrap_err().errno(), libc::ENOSPC);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {

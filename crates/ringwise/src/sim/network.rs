@@ -6,9 +6,14 @@
 //! again when [`take_touched`](Network::take_touched) returns it. Nothing here fails by itself: the
 //! world has the faults.
 
+pub(crate) mod address;
+pub(crate) mod endpoint;
+pub(crate) mod outside;
+pub(crate) mod traffic;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use crate::{net::Address, sim::endpoint::Stream};
+use crate::{net::Address, sim::network::endpoint::Stream};
 
 /// The number of an endpoint, in the order in which they were made.
 pub(crate) type EndpointId = u64;

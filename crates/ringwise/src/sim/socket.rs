@@ -17,9 +17,8 @@ use crate::{
     net::{Address, KeepAlive, ListenOptions, Shutdown},
     sim::{
         Shared, Simulation,
-        endpoint::Stream,
         files::identity,
-        network::{EndpointId, Network},
+        network::{EndpointId, Network, endpoint::Stream},
         world::World,
     },
     sync::lock,
@@ -65,7 +64,7 @@ impl Simulation {
     }
 
     /// Makes an endpoint and returns its descriptor.
-    pub(super) fn open_endpoint(
+    pub(crate) fn open_endpoint(
         &self,
         make: impl FnOnce(&mut Network) -> Result<EndpointId, i32>,
     ) -> Result<Descriptor, i32> {

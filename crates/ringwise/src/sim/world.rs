@@ -20,16 +20,15 @@ use crate::{
         disk::{Disk, Left, content::Remains},
         fault::{Fault, Faults, When},
         files::Files,
-        network::Network,
+        network::{Network, traffic::Lane},
         random::Random,
         trace::Trace,
-        traffic::Lane,
     },
 };
 
 /// An operation in flight.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(crate) struct Pending {
     pub(super) number: u64,
     pub(super) owner: u32,
     pub(super) action: Action,

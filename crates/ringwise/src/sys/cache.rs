@@ -23,6 +23,20 @@ const SYS_CACHESTAT: libc::c_long = 451;
 
 /// How many pages of a range the page cache holds, and in what state. One page is 4 KiB on
 /// x86-64; a range that is wholly cached has as many as it touches.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Descriptor, page_cache};
+///
+/// let file = Descriptor::from(std::fs::File::open("/proc/self/exe")?);
+/// match page_cache(&file, 0, 0) {
+///     Ok(state) if state.dirty_pages > 0 => println!("a sync has work to do"),
+///     Ok(state) => println!("{} pages cached, all of them clean", state.cached_pages),
+///     Err(error) => println!("unknown: {error}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheState {

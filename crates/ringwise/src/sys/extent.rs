@@ -13,6 +13,22 @@ use std::{io, os::fd::AsRawFd};
 use crate::descriptor::Descriptor;
 
 /// A contiguous part of a file on its device. All in bytes.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Descriptor, extents};
+///
+/// let file = Descriptor::from(std::fs::File::open("/proc/self/exe")?);
+/// match extents(&file) {
+///     Ok(extents) => {
+///         let bytes: u64 = extents.iter().map(|extent| extent.length).sum();
+///         println!("{bytes} bytes in {} extents", extents.len());
+///     }
+///     Err(error) => println!("the file system does not tell: {error}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {

@@ -16,9 +16,9 @@ use libc::{c_int, off_t};
 
 use crate::{
     buf::MOVED_BYTES_MAX,
-    call::{Call, File, RawName},
     descriptor::Blocking,
     error::Errno,
+    flight::call::{Call, File, RawName},
     sys::socket::perform_socket,
 };
 

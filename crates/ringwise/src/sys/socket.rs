@@ -17,7 +17,7 @@ use rustix::{
 use super::perform::{decode, fd, retry};
 use crate::{
     buf::{Group, RawBuffer},
-    call::{Call, File},
+    flight::call::{Call, File},
     op::Manner,
 };
 

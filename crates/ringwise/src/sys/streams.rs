@@ -36,6 +36,18 @@ extern "C" fn look() {
 }
 
 /// A stream that a process has from its start.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "standard-streams")] {
+/// use ringwise::{StandardStream, was_closed_at_start};
+///
+/// if was_closed_at_start(StandardStream::Output) {
+///     eprintln!("nobody can read the output");
+/// }
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StandardStream {
     /// Descriptor 0.

@@ -14,12 +14,17 @@ use super::{
 };
 use crate::{
     descriptor::{Descriptor, RegisteredFile},
+    flight::{
+        refusal::{LinkError, PushError},
+        slot::Ticket,
+    },
     net::Address,
     op::Opcode,
-    refusal::{LinkError, PushError},
-    setup::{Builder, Effect, Setup, SetupError},
-    slot::Ticket,
-    stats::Stats,
+    settings::{
+        failure::SetupError,
+        setup::{Builder, Effect, Setup},
+        stats::Stats,
+    },
 };
 
 absent! {

@@ -18,8 +18,8 @@ pub use space::AllocateMode;
 use super::buf::{Buffer, BufferGroup, OwnedBuffer, OwnedBufferMut};
 use crate::{
     descriptor::{Descriptor, Target},
+    flight::slot::Ticket,
     net::Address,
-    slot::Ticket,
 };
 
 /// An operation that cannot be made.

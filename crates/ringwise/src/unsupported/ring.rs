@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-#[path = "../ring/boxed.rs"]
+#[path = "../ring/future/boxed.rs"]
 mod boxed;
 #[path = "../ring/stats.rs"]
 mod stats;
@@ -23,7 +23,10 @@ use super::{
 };
 use crate::{
     descriptor::{Descriptor, RegisteredFile},
-    setup::{Builder, Setup, SetupError},
+    settings::{
+        failure::SetupError,
+        setup::{Builder, Setup},
+    },
 };
 
 absent! {

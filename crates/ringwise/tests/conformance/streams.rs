@@ -3,8 +3,10 @@
 use std::{
     fs::File,
     io::{PipeWriter, Write},
-    os::fd::{AsFd, OwnedFd},
-    os::unix::fs::FileExt,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::FileExt,
+    },
     time::{Duration, Instant},
 };
 

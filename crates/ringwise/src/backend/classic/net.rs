@@ -30,7 +30,7 @@ use rustix::{
 use super::pool::{Attempt, Job, SocketName};
 use crate::{
     backend::Cqe,
-    call::Call,
+    flight::call::Call,
     op::Manner,
     sys::socket::{
         begin_connect, end_connect, is_tcp, make_nonblocking, receive_chosen, remaining, send,

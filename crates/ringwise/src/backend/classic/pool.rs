@@ -32,8 +32,8 @@ use rustix::{
 
 use crate::{
     backend::Cqe,
-    call::{Call, File},
     descriptor::Blocking,
+    flight::call::{Call, File},
     sync::lock,
     sys::{
         perform::{perform, perform_cached, perform_stream, timeout_of},

@@ -10,7 +10,7 @@ use io_uring::{
 
 use crate::{
     buf::RawBuffer,
-    call::{Call, File, RawName},
+    flight::call::{Call, File, RawName},
     op::Manner,
 };
 

@@ -7,7 +7,7 @@
 use io_uring::{IoUring, opcode as code, register::Restriction as Entry, squeue::Flags};
 
 use super::supported::{Supported, kernel_code};
-use crate::{error::Errno, op::Opcode, restriction::Restriction};
+use crate::{error::Errno, op::Opcode, settings::restriction::Restriction};
 
 /// Registrations of a ring that is sealed, by their numbers in `enum io_uring_register_op`: asking what it
 /// knows (8), and giving its entry in the thread's table back (21, Linux 5.18), without which it could not
@@ -74,10 +74,12 @@ mod tests {
     use crate::{
         backend::{Driver, uring::Uring},
         buf::RawBuffer,
-        call::{Call, File as Target},
         descriptor::{Blocking, Descriptor},
-        restriction::{Guard, REGISTER_OPCODES},
-        setup::Builder,
+        flight::call::{Call, File as Target},
+        settings::{
+            restriction::{Guard, REGISTER_OPCODES},
+            setup::Builder,
+        },
     };
 
     fn open(builder: Builder) -> Option<Uring> {

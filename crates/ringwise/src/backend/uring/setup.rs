@@ -19,7 +19,10 @@ use super::{entry::push_tested, supported::Supported};
 use crate::{
     error::Errno,
     op::Opcode,
-    setup::{Builder, FallbackReason, SetupFlags},
+    settings::{
+        failure::FallbackReason,
+        setup::{Builder, SetupFlags},
+    },
     sys::ring::EnterHandle,
 };
 

@@ -6,7 +6,10 @@
 use io_uring::{IoUring, Probe, opcode};
 
 use super::entry;
-use crate::{op::Opcode, restriction::Restriction, setup::SetupFlags};
+use crate::{
+    op::Opcode,
+    settings::{restriction::Restriction, setup::SetupFlags},
+};
 
 /// A set of operations that the ring makes.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,23 @@ use super::{
 use crate::{error::Error, op::OpenOptions};
 
 /// A record of a [`Journal`](super::Journal), read back.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Ring, fs::{Journal, JournalOptions}};
+///
+/// # futures::executor::block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// # let ring = Ring::new()?;
+/// let (journal, _) = Journal::open(&ring, directory, JournalOptions::default()).await?;
+/// let number = journal.append("one").await?;
+/// let record = journal.records(number).next_record().await?.expect("it is durable");
+/// assert_eq!((record.number, record.bytes), (number, b"one".to_vec()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
@@ -28,6 +45,28 @@ pub struct Record {
 /// # Cancel safety
 ///
 /// No record is left out if a future of [`next_record`](Self::next_record) is dropped.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Ring, fs::{Journal, JournalOptions}};
+///
+/// # futures::executor::block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// # let ring = Ring::new()?;
+/// let (journal, _) = Journal::open(&ring, directory, JournalOptions::default()).await?;
+/// for record in ["one", "two", "three"] {
+///     journal.append(record).await?;
+/// }
+/// let (mut records, mut bytes) = (journal.records(1), Vec::new());
+/// while let Some(record) = records.next_record().await? {
+///     bytes.extend(record.bytes);
+/// }
+/// assert_eq!(bytes, b"twothree");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 pub struct Records {
     catalog: Arc<Catalog>,
     /// Segments that are not open yet.

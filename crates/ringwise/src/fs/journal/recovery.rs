@@ -16,6 +16,27 @@ use super::{
 use crate::{error::Error, fs::File, op::OpenOptions};
 
 /// What [`Journal::open`](super::Journal::open) found.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Ring, fs::{Journal, JournalOptions}};
+///
+/// # futures::executor::block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// # let ring = Ring::new()?;
+/// let options = JournalOptions::default();
+/// let (journal, recovery) = Journal::open(&ring, directory, options).await?;
+/// assert_eq!(recovery.records, 0..0, "it is new");
+/// journal.append("one").await?;
+/// journal.close().await?;
+///
+/// let (_journal, recovery) = Journal::open(&ring, directory, options).await?;
+/// assert_eq!((recovery.records, recovery.torn), (0..1, None));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
@@ -27,6 +48,32 @@ pub struct Recovery {
 
 /// The end of a segment that a crash had left, and that was cut off: a part of the last commit, of which no
 /// record was acknowledged.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise::{Ring, fs::{Journal, JournalOptions}};
+///
+/// # futures::executor::block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// # let ring = Ring::new()?;
+/// # let options = JournalOptions::default();
+/// # let (journal, _) = Journal::open(&ring, directory, options).await?;
+/// # journal.append("one").await?;
+/// # journal.close().await?;
+/// # let segment = std::fs::read_dir(directory)?.next().unwrap()?.path();
+/// // A power loss left all but one byte of the last commit.
+/// let file = std::fs::OpenOptions::new().write(true).open(&segment)?;
+/// file.set_len(file.metadata()?.len() - 1)?;
+///
+/// let (_journal, recovery) = Journal::open(&ring, directory, options).await?;
+/// let torn = recovery.torn.expect("the commit is cut off");
+/// assert_eq!(torn.path, segment);
+/// assert_eq!(file.metadata()?.len(), torn.offset);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TornTail {

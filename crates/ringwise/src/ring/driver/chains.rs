@@ -8,7 +8,10 @@ use std::collections::HashMap;
 
 use super::{Driver, Work};
 use crate::{
-    completion::Completion, local::is_whole, op::Operation, refusal::PushRefusal, ring::order::Key,
+    flight::{completion::Completion, refusal::PushRefusal},
+    local::is_whole,
+    op::Operation,
+    ring::hub::order::Key,
 };
 
 /// A place in a chain.

@@ -10,12 +10,12 @@
 //!   such operations from then on.
 
 use crate::{
-    completion::Completion,
     descriptor::{Blocking, Target},
+    flight::completion::Completion,
     local::Local,
     op::{Opcode, Operation},
-    ring::order::Key,
-    setup::Backend,
+    ring::hub::order::Key,
+    settings::setup::Backend,
 };
 
 /// How often an operation that needs a worker may be lost before its user gets the error. A ring
@@ -66,8 +66,10 @@ impl Losses {
 /// Returns whether this operation was cancelled and can run again, whatever the first attempt did.
 /// Operations on names cannot: the first attempt may have made or removed the name.
 fn is_lost(completion: &Completion) -> bool {
-    use Opcode::{Accept, Receive, ReceiveMessage, Send, SendMessage};
-    use Opcode::{Allocate, Read, ReadVectored, SetLen, Statx, Sync, Write, WriteVectored};
+    use Opcode::{
+        Accept, Allocate, Read, ReadVectored, Receive, ReceiveMessage, Send, SendMessage, SetLen,
+        Statx, Sync, Write, WriteVectored,
+    };
     // A connect is not among them: once a connect has started, the socket takes no second one
     // (`net::TcpStream`).
     completion.raw_result() == -libc::ECANCELED

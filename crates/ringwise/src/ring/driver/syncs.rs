@@ -7,10 +7,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::ring::order::Key;
 use crate::{
-    completion::Completion,
+    flight::completion::Completion,
     op::{Operation, Witness},
+    ring::hub::order::Key,
 };
 
 #[derive(Default)]
@@ -138,7 +138,7 @@ impl FileSyncs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slot::Ticket;
+    use crate::flight::slot::Ticket;
 
     struct File {
         witness: Arc<Witness>,

@@ -8,11 +8,11 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use crate::ring::order::Key;
 use crate::{
     buf::{Buffer, MOVED_BYTES_MAX},
-    completion::Completion,
+    flight::completion::Completion,
     op::{Opcode, Operation},
+    ring::hub::order::Key,
 };
 
 /// The sends of which a part was sent.

@@ -9,11 +9,11 @@ use std::{collections::VecDeque, task::Waker};
 
 use super::{Hub, Stage, State};
 use crate::{
-    completion::Completion,
+    flight::completion::Completion,
     op::Operation,
     ring::{
         contained::wake,
-        order::{Admission, Key, Next, Order, Phase},
+        hub::order::{Admission, Key, Next, Order, Phase},
     },
 };
 

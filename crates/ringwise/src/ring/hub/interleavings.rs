@@ -194,7 +194,7 @@ fn a_visit_is_heard() {
 }
 
 /// A ring in a runtime: a caller hands its order over unless another thread is in the loop, and
-/// tasks with results are woken in turn (`ring/task.rs`).
+/// tasks with results are woken in turn (`ring/driver/task.rs`).
 #[cfg(feature = "tokio")]
 mod in_turn {
     use super::{

@@ -3,14 +3,16 @@
 use std::task::Waker;
 
 use super::{
-    super::{
-        contained::{contain_drop, wake},
-        order::{Key, Order, Phase},
-    },
+    super::contained::{contain_drop, wake},
     Hub, Stage, Waiter,
     turns::{By, Held, Spread},
 };
-use crate::{completion::Completion, local::Leaked, stats::Stats};
+use crate::{
+    flight::completion::Completion,
+    local::Leaked,
+    ring::hub::order::{Key, Order, Phase},
+    settings::stats::Stats,
+};
 
 impl Hub {
     /// Sets whether callers may hand over orders themselves: each order at once while the driver

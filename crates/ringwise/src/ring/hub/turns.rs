@@ -9,7 +9,7 @@
 
 use std::{collections::VecDeque, task::Waker};
 
-use crate::ring::order::Key;
+use crate::ring::hub::order::Key;
 
 /// The number of tasks that a thread of tokio runs in a row when each wakes the next
 /// (`MAX_LIFO_POLLS_PER_TICK`, tokio/src/runtime/scheduler/multi_thread/worker.rs). Any thread may
