@@ -27,7 +27,8 @@ fn directory_of(directory: usize) -> String {
 }
 
 fn object(directory: usize, file: usize) -> String {
-    format!("{}/below/{file:02}", directory_of(directory))
+    let below = if file % 4 < 2 { "" } else { "below/" };
+    format!("{}/{below}{file:02}", directory_of(directory))
 }
 
 fn objects() -> impl Iterator<Item = (usize, usize)> {
@@ -41,7 +42,7 @@ fn fill(root: &TempDir) {
         fs::create_dir_all(below).unwrap();
     }
     for (directory, file) in objects() {
-        fs::write(root.path().join(object(directory, file)), "object").unwrap();
+        fs::write(root.path().join(object(directory, file)), "").unwrap();
     }
 }
 
@@ -161,7 +162,7 @@ async fn a_listing_is_deleted_while_others_delete() {
         let (store, root) = store();
         let store = store.with_automatic_cleanup(true);
         fill(&root);
-        let locations = store.list(None).map_ok(|meta| meta.location).boxed();
+        let locations = store.list(None).map(|meta| Ok(meta.unwrap().location)).boxed();
         let mut deletions = store.delete_stream(locations);
         let mut deleted = BTreeSet::from([deletions.next().await.unwrap().unwrap()]);
         // Some of them the stream has deleted by now.
