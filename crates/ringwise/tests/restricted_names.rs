@@ -22,8 +22,11 @@ use ringwise::{
 };
 use tempfile::TempDir;
 
-/// What refuses names: its name, and the builder that it makes of another.
-const REFUSING: [(&str, fn(Builder) -> Builder); 4] = [
+/// Restricts a loop that is built.
+type Restricting = fn(Builder) -> Builder;
+
+/// The restrictions that refuse names, with a name each.
+const REFUSING: [(&str, Restricting); 4] = [
     ("data-only", |builder| builder.data_only(true)),
     ("a list", |builder| builder.restrict(DATA)),
     ("data-only and sealed", |builder| builder.data_only(true).seal(true)),
