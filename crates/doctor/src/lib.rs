@@ -29,6 +29,7 @@ pub use examination::{DoctorError, examine};
 pub use finding::{Finding, Status};
 pub use report::{Color, Report, SCHEMA};
 pub use ringwise_measure::Sources;
+pub use seccomp::Program;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -47,9 +48,10 @@ pub struct Args {
     pub json: bool,
 
     /// Examine nothing, and print the rules that a container's seccomp profile
-    /// needs for io_uring, as JSON
-    #[arg(long, conflicts_with_all = ["json", "path"])]
-    pub seccomp_profile: bool,
+    /// needs for io_uring, as JSON; without a value, for any program
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["json", "path"])]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "any")]
+    pub seccomp_profile: Option<Program>,
 }
 
 /// Examines this machine and writes the report to `out`, or writes the seccomp
@@ -59,8 +61,8 @@ pub struct Args {
 /// that closed the pipe included), and 1 where the path cannot be examined or the
 /// report not be written.
 pub fn run(args: &Args, out: &mut impl Write, color: Color) -> ExitCode {
-    if args.seccomp_profile {
-        return finish(seccomp::write_profile(out), out);
+    if let Some(program) = args.seccomp_profile {
+        return finish(seccomp::write_profile(program, out), out);
     }
     let report = match examine(&args.path, &Sources::default()) {
         Ok(report) => report,

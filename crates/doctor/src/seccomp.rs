@@ -3,13 +3,36 @@
 //!
 //! A filter sees the number of a syscall and its arguments. It does not see what a
 //! ring is asked to do, so the rules allow whole syscalls, except that they list the
-//! operations of io_uring_register(2). `docs/explanation/restrictions.md` says what
-//! closes the rest.
+//! operations of io_uring_register(2). Only this list depends on the program.
+//! `docs/explanation/restrictions.md` says what closes the rest.
 
 use std::io::{self, Write};
 
 use ringwise::REGISTER_OPCODES;
 use serde::Serialize;
+
+/// The program that a profile is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Program {
+    /// Any program on ringwise, and ringwise's tools
+    Any,
+    /// A program that seals every ring
+    Sealed,
+}
+
+/// What registers buffers and groups of buffers after the setup, which a sealed ring
+/// refuses: `IORING_REGISTER_BUFFERS2`, `IORING_REGISTER_BUFFERS_UPDATE` and both
+/// operations of `PBUF_RING`.
+const AFTER_SEAL: [u8; 4] = [15, 16, 22, 23];
+
+impl Program {
+    fn registers(self, opcode: u8) -> bool {
+        match self {
+            Program::Any => true,
+            Program::Sealed => !AFTER_SEAL.contains(&opcode),
+        }
+    }
+}
 
 /// Part of a profile as Docker, Podman, containerd and the OCI's runtime
 /// specification have it.
@@ -42,18 +65,19 @@ impl Rule {
     }
 }
 
-fn profile() -> Profile {
+fn profile(program: Program) -> Profile {
     let calls = ["io_uring_setup", "io_uring_enter"];
     let mut syscalls = vec![Rule::allow(&calls, Vec::new(), "rings of ringwise".to_owned())];
-    syscalls.extend(REGISTER_OPCODES.iter().map(|(number, name)| {
+    let registered = REGISTER_OPCODES.iter().filter(|(number, _)| program.registers(*number));
+    syscalls.extend(registered.map(|(number, name)| {
         let opcode = Argument { index: 1, value: u64::from(*number), op: "SCMP_CMP_EQ" };
         Rule::allow(&["io_uring_register"], vec![opcode], (*name).to_owned())
     }));
     Profile { syscalls }
 }
 
-/// Writes the rules as JSON.
-pub(crate) fn write_profile(out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &profile())?;
+/// Writes the rules for a program as JSON.
+pub(crate) fn write_profile(program: Program, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &profile(program))?;
     writeln!(out)
 }

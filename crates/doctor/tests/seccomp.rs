@@ -7,7 +7,7 @@ use std::process::Command;
 use ringwise::{
     Backend, BackendChoice, BufferGroup, Builder, Descriptor, Guard, Local, Opcode, Operation,
 };
-use ringwise_doctor::{Args, Color, run};
+use ringwise_doctor::{Args, Color, Program, run};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, apply_filter,
@@ -16,9 +16,9 @@ use seccompiler::{
 /// `IORING_REGISTER_PBUF_RING`.
 const BUFFER_RING: u64 = 22;
 
-/// The operations of io_uring_register(2) that the profile allows.
-fn allowed() -> Vec<u64> {
-    let args = Args { path: ".".into(), json: false, seccomp_profile: true };
+/// The operations of io_uring_register(2) that the profile of a program allows.
+fn allowed(program: Program) -> Vec<u64> {
+    let args = Args { path: ".".into(), json: false, seccomp_profile: Some(program) };
     let mut printed = Vec::new();
     let _ = run(&args, &mut printed, Color::Never);
     let profile: serde_json::Value = serde_json::from_slice(&printed).unwrap();
@@ -71,7 +71,7 @@ fn the_library_does_all_it_can_under_the_printed_rules() {
     in_child("the_library_does_all_it_can_under_the_printed_rules", || {
         let Some(builder) = ring() else { return };
         let unfiltered = builder.clone().build().unwrap();
-        allow_only(&allowed());
+        allow_only(&allowed(Program::Any));
 
         let file = Descriptor::from(std::fs::File::open("/proc/self/exe").unwrap());
         let mut local = builder.clone().build().unwrap();
@@ -102,11 +102,48 @@ fn the_library_does_all_it_can_under_the_printed_rules() {
 fn a_missing_rule_shows() {
     in_child("a_missing_rule_shows", || {
         let Some(builder) = ring() else { return };
-        let mut fewer = allowed();
+        let mut fewer = allowed(Program::Any);
         fewer.retain(|operation| *operation != BUFFER_RING);
         allow_only(&fewer);
         let mut local = builder.build().unwrap();
         let group = BufferGroup::new(&mut local, 4, 64).unwrap();
+        assert!(group.refusal().unwrap().contains("Operation not permitted"));
+    });
+}
+
+/// A sealed ring loses nothing under its own rules. Another ring runs without registered buffers.
+#[test]
+fn a_sealed_ring_needs_fewer_rules() {
+    in_child("a_sealed_ring_needs_fewer_rules", || {
+        let Some(builder) = ring() else { return };
+        let file = Descriptor::from(std::fs::File::open("/proc/self/exe").unwrap());
+        let sealed = builder.clone().data_only(true).seal(true).files([file]);
+        let unfiltered = sealed.clone().build().unwrap();
+        allow_only(&allowed(Program::Sealed));
+
+        let mut local = sealed.clone().build().unwrap();
+        for program_ring in [&unfiltered, &local] {
+            assert_eq!(program_ring.setup().guard(), Guard::Kernel);
+            assert!(program_ring.setup().is_sealed());
+        }
+        assert_eq!(local.setup().granted(), unfiltered.setup().granted());
+        assert_eq!(local.setup().is_ring_registered(), unfiltered.setup().is_ring_registered());
+        for opcode in Opcode::ALL {
+            assert_eq!(local.supports(opcode), unfiltered.supports(opcode), "{opcode}");
+        }
+        let name = local.setup().files()[0];
+        let read = local.run(Operation::read_at(name, vec![0; 4], 0)).unwrap();
+        assert_eq!(read.into_buffer().unwrap().as_slice(), b"\x7fELF");
+        drop(local);
+        // A closed ring gives its entry in the thread's table back: there are 16.
+        for _ in 0..32 {
+            let again = sealed.clone().build().unwrap();
+            assert_eq!(again.setup().is_ring_registered(), unfiltered.setup().is_ring_registered());
+        }
+
+        let mut open = builder.build().unwrap();
+        assert!(!open.register_pool(1, 4096).unwrap().is_registered());
+        let group = BufferGroup::new(&mut open, 4, 64).unwrap();
         assert!(group.refusal().unwrap().contains("Operation not permitted"));
     });
 }

@@ -60,8 +60,28 @@ fn the_seccomp_profile_allows_three_syscalls() {
     }
     assert_eq!(rules.len(), registered.len() + 1);
     assert!(registered.contains(&11) && registered.is_sorted(), "{registered:?}");
+    assert_eq!(doctor(&["--seccomp-profile=any"]).stdout, output.stdout);
     let both = doctor(&["--seccomp-profile", "--json"]);
     assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn the_seccomp_profile_is_for_a_program() {
+    let rules = |program: &str| {
+        let output = doctor(&[&format!("--seccomp-profile={program}")]);
+        assert!(output.status.success());
+        let profile: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        profile["syscalls"].as_array().unwrap().clone()
+    };
+    let (any, sealed) = (rules("any"), rules("sealed"));
+    assert!(sealed.len() < any.len() && sealed.iter().all(|rule| any.contains(rule)));
+
+    let unknown = doctor(&["--seccomp-profile=seald"]);
+    assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(2), 0));
+    let told = String::from_utf8(unknown.stderr).unwrap();
+    let expected = "--seccomp-profile: invalid value 'seald': did you mean 'sealed'?";
+    assert!(told.contains(expected), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
 }
 
 #[test]

@@ -335,7 +335,7 @@ fn a_replay_can_be_recorded_too() {
     }
     let directory = directory();
     file(directory.path(), "f", 1 << 20);
-    let output = record(directory.path(), "--out t", &["dd", "if=f", "of=/dev/null", "bs=4k"]);
+    let output = record(directory.path(), "", &["dd", "if=f", "of=/dev/null", "bs=4k"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let replay = |trace: &str| {
         let words =

@@ -68,12 +68,19 @@ fn operations(by_ring: Supported) -> impl Iterator<Item = u8> {
 
 #[cfg(all(not(ringwise_loom), test))]
 mod tests {
-    use std::{fs::File, os::fd::AsRawFd};
+    use std::{
+        fs::File,
+        os::fd::{AsRawFd, IntoRawFd},
+    };
 
     use super::*;
     use crate::{
         backend::{Driver, uring::Uring},
         buf::RawBuffer,
+<<<<<<< HEAD
+=======
+        call::{Call, File as Target, RawName},
+>>>>>>> 62898136aaf149c3af5fb3f806e53bfa9f827b72
         descriptor::{Blocking, Descriptor},
         flight::call::{Call, File as Target},
         settings::{
@@ -138,6 +145,52 @@ mod tests {
         uring.required = Flags::empty();
         assert_eq!(forced(&mut uring, read(Target::Fd(fd))), -libc::EACCES);
         assert_eq!(forced(&mut uring, Call::Nop), -libc::EACCES);
+    }
+
+    /// Calls that open, accept or close a file, or take a name. Nothing has these names, so that a call that is
+    /// made by mistake fails, too. The last one closes the file.
+    fn calls_that_move_no_data(file: Target) -> Vec<Call> {
+        let path = c"/nowhere/at/all".as_ptr();
+        let name = RawName { directory: libc::AT_FDCWD, path };
+        let out = Box::leak(Box::new(std::mem::MaybeUninit::uninit())).as_mut_ptr();
+        vec![
+            Call::Open { name, flags: libc::O_RDONLY, mode: 0, entry: None },
+            Call::Open { name, flags: libc::O_RDONLY, mode: 0, entry: Some(0) },
+            Call::Accept { file, multi: false },
+            Call::Accept { file, multi: true },
+            Call::Statx { name, flags: 0, mask: 0, out },
+            Call::Unlink { name, flags: 0 },
+            Call::Unlink { name, flags: libc::AT_REMOVEDIR },
+            Call::CreateDirectory { name, mode: 0o700 },
+            Call::Rename { from: name, to: name, flags: 0 },
+            Call::Link { from: name, to: name, flags: 0 },
+            Call::Symlink { target: path, name },
+            Call::Close { file },
+        ]
+    }
+
+    #[test]
+    fn the_kernel_refuses_to_open_to_accept_to_close_and_to_change_names() {
+        let file = || File::open("/proc/self/exe").unwrap();
+        let table = || [Descriptor::from(file())];
+        let restricted = [
+            Builder::default().restrict([Opcode::Read]).files(table()),
+            Builder::default().data_only(true).files(table()),
+            Builder::default().data_only(true).seal(true).files(table()),
+        ];
+        for builder in restricted {
+            let Some(mut uring) = open(builder.clone()) else { return };
+            for call in calls_that_move_no_data(Target::Fixed(0)) {
+                assert_eq!(forced(&mut uring, call), -libc::EACCES, "{builder:?}: {call:?}");
+            }
+            assert_eq!(forced(&mut uring, read(Target::Fixed(0))), 4, "it is still in the table");
+        }
+        let Some(mut only_reads) = open(Builder::default().restrict([Opcode::Read])) else { return };
+        let (mut unrestricted, _) = Uring::open(&Builder::default()).unwrap();
+        for call in calls_that_move_no_data(Target::Fd(file().into_raw_fd())) {
+            assert_eq!(forced(&mut only_reads, call), -libc::EACCES, "{call:?}");
+            assert_ne!(forced(&mut unrestricted, call), -libc::EACCES, "{call:?}");
+        }
     }
 
     #[test]
