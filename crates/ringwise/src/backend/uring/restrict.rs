@@ -77,12 +77,8 @@ mod tests {
     use crate::{
         backend::{Driver, uring::Uring},
         buf::RawBuffer,
-<<<<<<< HEAD
-=======
-        call::{Call, File as Target, RawName},
->>>>>>> 62898136aaf149c3af5fb3f806e53bfa9f827b72
         descriptor::{Blocking, Descriptor},
-        flight::call::{Call, File as Target},
+        flight::call::{Call, File as Target, RawName},
         settings::{
             restriction::{Guard, REGISTER_OPCODES},
             setup::Builder,
@@ -185,7 +181,9 @@ mod tests {
             }
             assert_eq!(forced(&mut uring, read(Target::Fixed(0))), 4, "it is still in the table");
         }
-        let Some(mut only_reads) = open(Builder::default().restrict([Opcode::Read])) else { return };
+        let Some(mut only_reads) = open(Builder::default().restrict([Opcode::Read])) else {
+            return;
+        };
         let (mut unrestricted, _) = Uring::open(&Builder::default()).unwrap();
         for call in calls_that_move_no_data(Target::Fd(file().into_raw_fd())) {
             assert_eq!(forced(&mut only_reads, call), -libc::EACCES, "{call:?}");
