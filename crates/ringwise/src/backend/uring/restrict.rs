@@ -179,7 +179,9 @@ mod tests {
             }
             assert_eq!(forced(&mut uring, read(Target::Fixed(0))), 4, "it is still in the table");
         }
-        let Some(mut only_reads) = open(Builder::default().restrict([Opcode::Read])) else { return };
+        let Some(mut only_reads) = open(Builder::default().restrict([Opcode::Read])) else {
+            return;
+        };
         let (mut unrestricted, _) = Uring::open(&Builder::default()).unwrap();
         for call in calls_that_move_no_data(Target::Fd(file().into_raw_fd())) {
             assert_eq!(forced(&mut only_reads, call), -libc::EACCES, "{call:?}");
