@@ -83,7 +83,8 @@ fn message(error: &clap::Error, tool: &Tool) -> String {
         }
         ErrorKind::InvalidValue => {
             let option = text(ContextKind::InvalidArg).unwrap_or_default();
-            let option = option.split(' ').next().unwrap_or_default();
+            // clap writes `--option <VALUE>`, or `--option[=<VALUE>]` if the value may be left out.
+            let option = option.split([' ', '=']).next().unwrap_or_default().trim_end_matches('[');
             let accepted = text(ContextKind::ValidValue).unwrap_or_default();
             match text(ContextKind::InvalidValue).filter(|value| !value.is_empty()) {
                 Some(value) => {
