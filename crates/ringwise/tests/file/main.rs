@@ -1,11 +1,14 @@
 //! [`ringwise::fs`]: every function, on every kind of ring, with what can go wrong with it.
 
 mod buffers;
+mod cursor;
 mod deadlines;
 mod direct;
 mod durability;
+mod durable;
 mod inline;
 mod limits;
+mod names;
 #[path = "../shared/rings.rs"]
 mod rings;
 

@@ -1,8 +1,5 @@
 //! Each count that a loop and a ring keep of themselves, against a number that is known.
 
-#[path = "shared/rings.rs"]
-mod rings;
-
 use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
     os::fd::OwnedFd,
@@ -11,8 +8,8 @@ use std::{
     time::Duration,
 };
 
+use crate::rings::{places, real_places, skip};
 use futures::executor::block_on;
-use rings::{places, real_places, skip};
 use ringwise::{
     Backend, BackendChoice, Builder, Descriptor, Local, Opcode, OpenOptions, Operation, Ring,
 };

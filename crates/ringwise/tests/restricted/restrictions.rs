@@ -3,9 +3,6 @@
 //! What the kernel refuses by itself is tested beside the code that restricts a ring
 //! (`src/backend/uring/restrict.rs`).
 
-#[path = "shared/rings.rs"]
-mod rings;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -14,8 +11,8 @@ use std::{
     time::Duration,
 };
 
+use crate::rings::{in_child, skip};
 use futures::{executor::block_on, future::poll_immediate};
-use rings::{in_child, skip};
 use ringwise::{
     Backend, BackendChoice, BufferGroup, Builder, Descriptor, Error, ErrorKind, FallbackReason,
     Guard, Local, Opcode, OpenOptions, Operation, PushRefusal, Registration, Ring, SetupError,

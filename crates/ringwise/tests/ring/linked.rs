@@ -1,8 +1,5 @@
 //! Chains of a ring, on every kind of ring: order, parts, and what ends one.
 
-#[path = "shared/rings.rs"]
-mod rings;
-
 use std::{
     future::Future,
     os::fd::OwnedFd,
@@ -10,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::rings::places;
 use futures::{executor::block_on, future::join_all};
-use rings::places;
 use ringwise::{Completion, Descriptor, ErrorKind, Local, Operation};
 
 fn pipe() -> (Descriptor, std::io::PipeWriter) {

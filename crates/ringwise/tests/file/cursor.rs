@@ -2,14 +2,12 @@
 //!
 //! RINGWISE_SEEDS: how many random programs are made of each kind (100 unless set).
 
-#[path = "shared/rings.rs"]
-mod rings;
-
+use crate::rings;
 use std::{io::SeekFrom, pin::Pin};
 
+use crate::rings::{Place, places, simulated};
 use fastrand::Rng;
 use futures::{StreamExt, executor::block_on, future::poll_immediate};
-use rings::{Place, places, simulated};
 use ringwise::{
     Error, ErrorKind, Opcode,
     fs::{Chunks, Cursor, File},

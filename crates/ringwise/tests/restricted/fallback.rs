@@ -3,12 +3,9 @@
 //! Each test runs itself again as a child under a seccomp filter, since a filter cannot be taken
 //! off.
 
-#[path = "shared/rings.rs"]
-mod rings;
-
 use std::collections::BTreeMap;
 
-use rings::{in_child, may_have_threads};
+use crate::rings::{in_child, may_have_threads};
 use ringwise::{
     Backend, BackendChoice, Builder, Descriptor, Effect, FallbackReason, Local, Opcode, Operation,
     PushRefusal, SetupError,

@@ -4,9 +4,6 @@
 //! The public API cannot reach the kernel's refusal, because the library refuses the same operations before.
 //! The tests in `src/backend/uring/restrict.rs` pass them to the kernel.
 
-#[path = "shared/rings.rs"]
-mod rings;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::Permissions,
@@ -14,8 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::rings::skip;
 use futures::executor::block_on;
-use rings::skip;
 use ringwise::{
     BackendChoice, Builder, Descriptor, Error, ErrorKind, Local, Opcode, OpenOptions, Operation,
     PushRefusal, Ring, fs,

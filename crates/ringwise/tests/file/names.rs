@@ -1,12 +1,9 @@
 //! The functions of `fs` on names and directories, on every kind of ring.
 
-#[path = "shared/rings.rs"]
-mod rings;
-
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
+use crate::rings::places;
 use futures::executor::block_on;
-use rings::places;
 use ringwise::{ErrorKind, fs};
 
 #[test]

@@ -1,9 +1,6 @@
 //! Those that wait take no room from those that work: a thousand silent receives, sends that nobody
 //! reads, accepts, pipes and timeouts beside reads of files and deadlines.
 
-#[path = "shared/rings.rs"]
-mod rings;
-
 use std::{
     io::{Read, Write},
     os::{
@@ -14,12 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::rings::skip;
 use futures::{
     channel::oneshot,
     executor::block_on,
     future::{Either, join_all, poll_immediate, select},
 };
-use rings::skip;
 use ringwise::{BackendChoice, Completion, Descriptor, ErrorKind, Local, Operation, Pending, Ring};
 
 /// Longer than anything here takes that does not hang.
