@@ -7,10 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-#[path = "shared/daemon.rs"]
-mod daemon;
-
-use daemon::{Daemon, command, skip, stored};
+use crate::daemon::{Daemon, command, skip, stored};
 
 /// A cgroup that bounds how many threads are in it; it goes when they have gone.
 struct Group(PathBuf);

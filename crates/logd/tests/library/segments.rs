@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-#[path = "shared/daemon.rs"]
-mod daemon;
-
-use daemon::{Daemon, command, stored, tool, wait_until};
+use crate::daemon::{Daemon, command, stored, tool, wait_until};
 
 /// Old segments, and how long each is: packing one takes a second or so.
 const SEGMENTS: u64 = 6;

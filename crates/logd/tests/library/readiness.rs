@@ -5,13 +5,8 @@ use std::{
     process::Command,
 };
 
-#[path = "shared/daemon.rs"]
-mod daemon;
-#[path = "../../cli/tests/harness/disk.rs"]
-mod disk;
-
-use daemon::{Daemon, command, skip, stored, wait_until};
-use disk::{Device, Disk};
+use crate::daemon::{Daemon, command, skip, stored, wait_until};
+use crate::disk::{Device, Disk};
 
 const ENGINES: [&str; 2] = ["uring", "epoll"];
 

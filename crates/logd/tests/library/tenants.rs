@@ -8,10 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-#[path = "shared/daemon.rs"]
-mod daemon;
-
-use daemon::{Daemon, command, skip, tool, wait_until};
+use crate::daemon::{Daemon, command, skip, tool, wait_until};
 
 const ENGINES: [&str; 2] = ["uring", "epoll"];
 
