@@ -74,6 +74,7 @@ fn paced_rounds(stream: &mut TcpStream, count: u32) {
 /// A connection that is alone is received from while its thread looks for work, and as all are when it
 /// sleeps or another one comes.
 #[test]
+#[ignore = "slow: bash .ci/scheduled slow"]
 fn one_that_is_alone_is_received_from_by_looking() {
     for engine in ENGINES {
         let Some(server) = start(engine, &["--spin", "10ms"]) else { continue };

@@ -144,6 +144,7 @@ fn vanish_from(engine: &str) {
 /// clients get their bytes back, memory stays bounded, and when the hostile ones have gone no descriptor and no
 /// thread is left of them.
 #[test]
+#[ignore = "slow: bash .ci/scheduled slow"]
 fn a_long_siege_changes_nothing() {
     for engine in ENGINES {
         let flags = ["--threads", "2", "--max-connections", "200"];

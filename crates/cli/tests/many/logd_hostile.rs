@@ -551,6 +551,7 @@ const FLOORS: [(&str, u64); 2] = [("16m", 4 << 20), ("0", 0)];
 /// accepts that fail: honest clients are served and lose nothing, memory stays within its limit, and when the
 /// hostile ones have gone no descriptor and no thread is left of them.
 #[test]
+#[ignore = "slow: bash .ci/scheduled slow"]
 fn a_long_siege_changes_nothing() {
     for (engine, (min_free, left)) in
         ENGINES.into_iter().flat_map(|engine| FLOORS.map(|floor| (engine, floor)))

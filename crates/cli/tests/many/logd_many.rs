@@ -173,6 +173,7 @@ fn on_a_full_disk_the_budget_holds_and_senders_wait() {
 
 /// Who does not read its answers is ended where they take the memory of those who do.
 #[test]
+#[ignore = "slow: bash .ci/scheduled slow"]
 fn answers_that_nobody_reads_hold_up_nobody() {
     const CLIENTS: usize = 8;
     // Nothing of such a line is stored, and each has an answer.

@@ -206,6 +206,7 @@ fn dead_letters_have_a_limit_of_their_own_and_lines_stay() {
 
 /// All segments were opened before the first line, and those of 42 days were more than there may be descriptors.
 #[test]
+#[ignore = "slow: bash .ci/scheduled slow"]
 fn cat_opens_segments_when_their_turn_comes() {
     const SEGMENTS: u64 = 2000;
     let traced = Command::new("strace").args(["-e", "trace=none", "true"]).output();
