@@ -33,6 +33,7 @@ fn without_a_ring(is_suite: bool) -> (String, Result<(), LabError>) {
     let context = Context {
         plan: &suite.plan,
         instruments: &Instruments { sources, device_number: None, idle: None },
+        warmth: &Default::default(),
         timing: suite.timing(&suite.workloads[0]),
         interrupt: &Arc::default(),
         progress: &Progress::new(),
