@@ -48,6 +48,40 @@ fn without_a_ring(is_suite: bool) -> (String, Result<(), LabError>) {
 }
 
 #[test]
+fn a_section_says_that_processors_were_throttled_meanwhile() {
+    let root = tempfile::tempdir().unwrap();
+    let sources = Sources::below(root.path());
+    let directory = sources.sys.join("devices/system/cpu/cpu0/thermal_throttle");
+    std::fs::create_dir_all(&directory).unwrap();
+    let suite = Suite::new(&Args::default()).unwrap();
+    let instruments = Instruments { sources, device_number: None, idle: None };
+    let count = directory.join("core_throttle_count");
+    std::fs::write(&count, "7\n").unwrap();
+    let context = Context {
+        plan: &suite.plan,
+        instruments: &instruments,
+        warmth: &instruments.warmth(),
+        timing: suite.timing(&suite.workloads[0]),
+        interrupt: &Arc::default(),
+        progress: &Progress::new(),
+        spare: &Spare::default(),
+        resumed: None,
+        directory: None,
+        run: 0,
+    };
+    let mut told = Vec::new();
+    for throttles in ["7\n", "9\n"] {
+        std::fs::write(&count, throttles).unwrap();
+        let outcome = Outcome { section: crate::testing::section(), result: Ok(()) };
+        let mut done = |section: Section| {
+            told.push(section.notes.iter().filter(|note| note.contains("too hot")).count());
+        };
+        keep(&context, &mut done, &mut Vec::new(), outcome).unwrap();
+    }
+    assert_eq!(told, [0, 1]);
+}
+
+#[test]
 fn what_cannot_run_here_is_left_out_of_the_suite_and_an_error_by_name() {
     let (told, result) = std::thread::spawn(|| without_a_ring(true)).join().unwrap();
     assert!(told.starts_with("nop: left out: no io_uring: io_uring_setup: "), "{told}");
