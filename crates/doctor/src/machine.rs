@@ -15,6 +15,7 @@ pub(crate) fn judge(
     vec![
         cores(environment),
         governor(environment),
+        frequency(environment),
         virtualisation(environment),
         container(environment),
         clock(environment),
@@ -52,6 +53,38 @@ fn governor(environment: &Environment) -> Finding {
         Finding::limited(NAME, format!("{evidence}; the clock rate follows the load"))
             .remedy("cpupower frequency-set -g performance, while measuring")
     })
+}
+
+/// Frequencies are told if they are known. What was throttled since boot may be throttled again.
+fn frequency(environment: &Environment) -> Finding {
+    const NAME: &str = "machine.frequency";
+    let frequency = &environment.frequency;
+    let mhz = |khz: &Fact<u64>| khz.known().map(|khz| khz / 1000);
+    let current = mhz(&frequency.current_least_khz).zip(mhz(&frequency.current_greatest_khz));
+    let range = mhz(&frequency.least_khz).zip(mhz(&frequency.greatest_khz));
+    let mut told = Vec::new();
+    if let Some((least, greatest)) = current {
+        told.push(format!("cpufreq/scaling_cur_freq: {least} to {greatest} MHz"));
+    }
+    if let Some((least, greatest)) = range {
+        told.push(format!("cpuinfo_min_freq {least} MHz, cpuinfo_max_freq {greatest} MHz"));
+    }
+    match &frequency.core_throttles {
+        Fact::Known(0) => told.push("never throttled since boot".to_owned()),
+        Fact::Known(count) => {
+            told.push(format!("thermal_throttle/core_throttle_count: {count} since boot"));
+            return Finding::limited(
+                NAME,
+                format!("{}; the processors were too hot", told.join("; ")),
+            )
+            .remedy("cool the machine, and look whether the count grows while measuring");
+        }
+        Fact::Unknown(reason) if told.is_empty() => {
+            return Finding::unknown(NAME, reason);
+        }
+        Fact::Unknown(reason) => told.push(reason.clone()),
+    }
+    Finding::ok(NAME, told.join("; "))
 }
 
 fn virtualisation(environment: &Environment) -> Finding {
@@ -197,6 +230,18 @@ mod tests {
     }
 
     #[test]
+    fn frequencies_and_throttling_are_told() {
+        const CURRENT: &str = "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq";
+        const COUNT: &str = "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count";
+        let cool = frequency(&environment(&[(CURRENT, "2400000"), (COUNT, "0")]));
+        let told = "cpufreq/scaling_cur_freq: 2400 to 2400 MHz; never throttled since boot";
+        assert_eq!((cool.status, cool.evidence.as_str()), (Status::Ok, told));
+        let hot = frequency(&environment(&[(COUNT, "5")]));
+        assert_eq!((hot.status, hot.remedy.is_some()), (Status::Limited, true));
+        assert!(hot.evidence.contains("core_throttle_count: 5 since boot"), "{hot:?}");
+    }
+
+    #[test]
     fn a_machine_that_disturbs() {
         let mut environment = environment(&[
             (GOVERNOR, "schedutil"),
@@ -217,7 +262,7 @@ mod tests {
     #[test]
     fn unreadable_sources_are_unknown() {
         let environment = environment(&[]);
-        for judge in [cores, governor, virtualisation, clock] {
+        for judge in [cores, governor, frequency, virtualisation, clock] {
             assert_eq!(judge(&environment).status, Status::Unknown);
         }
         let empty = tempfile::tempdir().unwrap();

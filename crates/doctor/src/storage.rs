@@ -12,6 +12,8 @@ pub(crate) fn judge(storage: &Storage, file: &ProbeFile) -> Vec<Finding> {
     let mut findings = vec![filesystem(storage), device(storage)];
     if let Fact::Known(device) = &storage.device {
         findings.extend(queue(device));
+        findings.push(discard(device, storage));
+        findings.extend(temperature(device));
     }
     findings.push(direct_alignment(&metadata(file)));
     findings
@@ -159,6 +161,31 @@ fn queue(device: &Device) -> Vec<Finding> {
     ];
     findings.extend(queue.nvme_poll_queues.as_ref().map(nvme_poll_queues));
     findings
+}
+
+/// Without discard a flash device takes blocks of removed files for data, and slows down as it fills up.
+fn discard(device: &Device, storage: &Storage) -> Finding {
+    const NAME: &str = "queue.discard_max_bytes";
+    Finding::of(NAME, &device.queue.discard_max_bytes, |bytes| {
+        let evidence = format!("/sys/block/{}/queue/discard_max_bytes: {bytes}", device.name);
+        let mount = storage.mount.known().map(Mount::discards);
+        let what = match (bytes, mount) {
+            (0, _) => "the device has no discard",
+            (_, Some(true)) => "and the mount has the option discard",
+            (_, Some(false)) => {
+                "the mount has no option discard: free blocks are told by fstrim(8) only"
+            }
+            (_, None) => "the mount is not known",
+        };
+        Finding::ok(NAME, format!("{evidence}, {what}"))
+    })
+}
+
+/// Few devices tell it: an unknown one is no finding.
+fn temperature(device: &Device) -> Option<Finding> {
+    let degrees = device.temperature_millidegrees.known()? / 1000;
+    let evidence = format!("hwmon, temp1_input: {} has {degrees} degrees Celsius", device.name);
+    Some(Finding::ok("storage.temperature", evidence))
 }
 
 /// Less than the greatest depth that the lab measures by default.

@@ -31,6 +31,7 @@ fn this_machine() {
         "io_uring.iopoll",
         "machine.cores",
         "machine.governor",
+        "machine.frequency",
         "machine.virtualisation",
         "counters.hardware",
         "counters.energy",

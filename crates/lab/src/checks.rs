@@ -3,3 +3,4 @@
 pub mod gates;
 pub mod self_check;
 pub mod suspicions;
+pub mod warmth;

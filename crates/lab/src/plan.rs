@@ -24,6 +24,8 @@ const SELF_CHECKS_MAX: u64 = 100;
 pub struct Plan {
     /// Whether the whole suite runs, which leaves out what cannot run here.
     pub is_suite: bool,
+    /// Whether it is as large as published studies, which measure drives in their steady state.
+    pub is_full: bool,
     /// Whether every table is printed.
     pub is_verbose: bool,
     /// Time for further blocks where intervals are wide.
@@ -94,6 +96,7 @@ impl Plan {
         let here = || PathBuf::from(".");
         let plan = Plan {
             is_suite: args.workload.is_none(),
+            is_full: Scale::of(args) == Scale::Full,
             is_verbose: args.verbose,
             spare: spare(args),
             directory: args.dir.clone().unwrap_or_else(here),

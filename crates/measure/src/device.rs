@@ -7,6 +7,7 @@ mod directory;
 mod mount;
 mod placement;
 mod queue;
+mod temperature;
 mod usage;
 
 pub use mount::Mount;
@@ -86,6 +87,8 @@ pub struct Device {
     pub backing_file: Option<PathBuf>,
     /// The devices that this one is made of (device mapper, RAID).
     pub parts: Vec<String>,
+    /// Its temperature in thousandths of a degree Celsius.
+    pub temperature_millidegrees: Fact<i64>,
     /// The facts of its queue.
     pub queue: Queue,
 }
@@ -117,6 +120,7 @@ impl Device {
                 .known()
                 .map(PathBuf::from),
             parts: names_in(&directory.join("slaves")),
+            temperature_millidegrees: temperature::millidegrees(&directory),
             queue: Queue::read(sources, &directory, kind),
             kind,
             name,

@@ -3,10 +3,12 @@
 //!
 //! It contains no name of the host, of its users or of its addresses.
 
+mod frequency;
 mod limits;
 mod quota;
 mod virtualisation;
 
+pub use frequency::{Frequency, core_throttles};
 pub use limits::{Limit, Limits};
 pub use quota::Quota;
 pub use virtualisation::Virtualisation;
@@ -33,6 +35,8 @@ pub struct Environment {
     pub cores_allowed: Fact<u64>,
     /// The frequency governors in use.
     pub governors: Fact<Vec<String>>,
+    /// The processors' frequencies, and how often they were throttled.
+    pub frequency: Frequency,
     /// The clock source of the kernel.
     pub clock_source: Fact<String>,
     /// Memory of the machine.
@@ -70,6 +74,7 @@ impl Environment {
                 Err(error) => Fact::Unknown(format!("sched_getaffinity: {}", lowered(&error))),
             },
             governors: governors(sources),
+            frequency: Frequency::read(sources),
             clock_source: sources
                 .sys_text("devices/system/clocksource/clocksource0/current_clocksource"),
             memory_total_bytes: memory_bytes(&memory, "MemTotal"),

@@ -9,11 +9,13 @@ mod order;
 mod quantile;
 mod ratio;
 mod steadiness;
+mod steady_state;
 
 pub use order::BlockOrder;
 pub use quantile::{Quartiles, median, quartiles};
 pub use ratio::{Comparison, MINIMUM_DIFFERENCE, Ratio, compare, noise_floor, paired_log_ratios};
 pub use steadiness::{TREND_SAMPLES_MIN, Trend, trend};
+pub use steady_state::{STEADY_STATE_ROUNDS_MAX, SteadyWindow, WINDOW_ROUNDS};
 
 use serde::Serialize;
 

@@ -80,6 +80,30 @@ fn a_virtual_disk_is_the_hosts() {
 }
 
 #[test]
+fn discard_is_told_with_the_mount() {
+    let evidence = |options: &str, bytes: &str| {
+        let mount = format!("1 0 8:0 / / rw - ext4 /dev/sda {options}\n");
+        let found = judged(&mount, "sda", &[("discard_max_bytes", bytes)]);
+        find(&found, "queue.discard_max_bytes").evidence.clone()
+    };
+    assert!(
+        evidence("rw,discard", "4096").ends_with(": 4096, and the mount has the option discard")
+    );
+    assert!(evidence("rw", "4096").contains("fstrim(8)"));
+    assert!(evidence("rw,discard", "0").ends_with(": 0, the device has no discard"));
+}
+
+#[test]
+fn a_temperature_is_told_if_hwmon_has_it() {
+    let mount = "1 0 8:0 / / rw - ext4 /dev/sda rw\n";
+    let found = judged(mount, "sda", &[("../device/hwmon/hwmon0/temp1_input", "41900")]);
+    let finding = find(&found, "storage.temperature");
+    assert_eq!(finding.evidence, "hwmon, temp1_input: sda has 41 degrees Celsius");
+    let found = judged(mount, "sda", &[]);
+    assert!(found.iter().all(|finding| finding.name != "storage.temperature"));
+}
+
+#[test]
 fn loop_memory_overlay_and_network_say_where_to_go() {
     let found = judged("1 0 8:0 / / rw - ext4 /dev/loop0 rw\n", "loop0", &[]);
     assert_eq!(find(&found, "storage.device").status, Status::Limited);

@@ -19,6 +19,7 @@ use ringwise_measure::{
 };
 
 use crate::{
+    checks::warmth::Warmth,
     engine::{Engine, ForeignSplit, Tally},
     sampling::job::{Extent, Failure, Job, Start, Timing, Until},
 };
@@ -38,6 +39,11 @@ pub struct Instruments {
 }
 
 impl Instruments {
+    /// How hot the processors and the device are.
+    pub(crate) fn warmth(&self) -> Warmth {
+        Warmth::read(&self.sources, self.device_number.as_deref())
+    }
+
     /// What the device has done so far.
     pub(crate) fn device(&self) -> Option<DeviceCounters> {
         let number = self.device_number.as_ref()?;

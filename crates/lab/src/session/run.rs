@@ -120,6 +120,7 @@ impl<'a> Run<'a> {
         // Not the process's own account (/proc/self/io): a page of 4 KiB that is written within a
         // larger folio is the whole folio there (folio_account_dirtied, Linux 6.18).
         let device_before = self.instruments.device();
+        let warmth = self.instruments.warmth();
         let (suite, plan, resumed) = (self.suite, &self.suite.plan, self.resumed);
         let before_s = resumed.map_or(0.0, Resumed::lasted_s);
         let lasted_s = |began: Instant| before_s + began.elapsed().as_secs_f64();
@@ -130,6 +131,7 @@ impl<'a> Run<'a> {
             let context = Context {
                 plan,
                 instruments: &self.instruments,
+                warmth: &warmth,
                 // Each workload has its own.
                 timing: suite.timing(&suite.workloads[0]),
                 interrupt: &self.interrupt,

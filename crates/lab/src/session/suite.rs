@@ -252,6 +252,7 @@ fn keep(
             let note = format!("{blocks} blocks, {more} more than planned: intervals were wide");
             outcome.section.notes.push(note);
         }
+        outcome.section.notes.extend(context.warmth.notes(&context.instruments.warmth()));
         let (percentiles, seed) = (&context.plan.percentiles, context.plan.seed);
         outcome.section.gains = gain::of(&outcome.section, seed);
         if context.plan.is_verbose {

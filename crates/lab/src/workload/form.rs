@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     args::Args,
-    checks::self_check,
+    checks::{self_check, warmth::Warmth},
     dataset::Directory,
     error::LabError,
     plan::{Defaults, ExtentChoice, Plan, typed::Typed},
@@ -121,6 +121,8 @@ pub struct Context<'a> {
     pub plan: &'a Plan,
     /// What is read around each sample.
     pub instruments: &'a Instruments,
+    /// How hot the machine was when the run began.
+    pub warmth: &'a Warmth,
     /// How long each sample takes.
     pub timing: Timing,
     /// Set by a signal.

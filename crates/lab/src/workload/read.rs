@@ -9,6 +9,7 @@ pub mod page_cache;
 pub mod plan;
 mod remarks;
 mod rows;
+mod steady_state;
 
 pub use rows::rows;
 
@@ -113,12 +114,50 @@ impl Workload for Read {
 
     fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
         let mut over = OverBlocks::default();
-        self.groups.iter().try_for_each(|group| {
+        // All direct groups have the same files.
+        let first = self.groups.iter().position(|group| group.profile == Profile::Direct);
+        let first = first.filter(|_| context.plan.is_full && context.run == 0);
+        self.groups.iter().enumerate().try_for_each(|(index, group)| {
+            let note = match first == Some(index) {
+                true => precondition(context, group)?,
+                false => None,
+            };
             let mut outcome = run(context, &FACTS, group);
+            outcome.section.notes.extend(note);
             over.add(group, &self.groups, &mut outcome.section);
             keep(outcome)
         })
     }
+}
+
+/// Brings the device below a group's files into its steady state if that can be done, and says what was done or why
+/// nothing was.
+fn precondition(context: &Context<'_>, group: &Group) -> Result<Option<String>, LabError> {
+    let sources = &context.instruments.sources;
+    let storage = Storage::of(sources, context.directory().path());
+    if gates::storage(group.profile, &storage).is_some() {
+        // The section says why nothing is measured at all.
+        return Ok(None);
+    }
+    if let Some(reason) = steady_state::unsuited(&Environment::read(sources), &storage.device) {
+        return Ok(Some(format!("nothing was preconditioned: {reason}")));
+    }
+    let files = lay(context, group.cache, layout(context, group))?;
+    if unfit(group, &files)?.is_some() {
+        return Ok(None);
+    }
+    context.progress.begin(1);
+    context.progress.tell("preconditioning the device".to_owned());
+    let (seed, interrupt) = (context.plan.seed, context.interrupt);
+    let writer = steady_state::Writer { files: &files, seed, interrupt };
+    let result = writer.precondition(group.block_bytes, steady_state::ROUND_TIME);
+    context.progress.clear();
+    result.map(Some)
+}
+
+/// The test files of a group.
+fn layout(context: &Context<'_>, group: &Group) -> Layout<'static> {
+    Layout { set: group.set, files: group.files, size: group.size, seed: context.plan.seed }
 }
 
 /// How long reads of these groups take.
@@ -212,9 +251,7 @@ fn measure(context: &Context<'_>, group: &Group, section: &mut Section) -> Resul
         return Ok(());
     }
     let memory = Bounded::make(context, group)?;
-    let layout =
-        Layout { set: group.set, files: group.files, size: group.size, seed: context.plan.seed };
-    let files = lay(context, group.cache, layout)?;
+    let files = lay(context, group.cache, layout(context, group))?;
     section.notes.push(files_note(&files, group));
     if let Some(reason) = unfit(group, &files)? {
         section.void_all(&reason);

@@ -50,6 +50,13 @@ impl Mount {
         sources.proc_text("self/mountinfo").map(|text| text.lines().filter_map(parse).collect())
     }
 
+    /// Returns whether the file system tells the device at once which blocks are free (the option `discard`). Without it
+    /// the device learns of them only by fstrim(8).
+    pub fn discards(&self) -> bool {
+        // btrfs writes `discard=async`.
+        self.options.split(',').any(|option| option == "discard" || option.starts_with("discard="))
+    }
+
     /// Returns the file system's type, and mentions a missing journal.
     pub fn kind_text(&self) -> String {
         let without = if self.has_journal == Some(false) { " without a journal" } else { "" };
@@ -132,6 +139,15 @@ mod tests {
         assert_eq!(mount.point, Path::new("/mnt/my disk\\"));
         assert_eq!((mount.kind.as_str(), mount.device_number.as_str()), ("ext4", "259:1"));
         assert_eq!(mount.options, "rw,noatime,rw,errors=continue");
+    }
+
+    #[test]
+    fn the_option_discard_is_found_by_its_whole_name() {
+        let discards = |options: &str| {
+            parse(&format!("36 35 8:1 / / rw - ext4 /dev/sda1 {options}")).unwrap().discards()
+        };
+        assert!(discards("rw,discard") && discards("rw,discard=async,ssd"));
+        assert!(!discards("rw,nodiscard") && !discards("rw"));
     }
 
     #[test]

@@ -28,6 +28,10 @@ pub struct Queue {
     pub logical_block_size: Fact<u64>,
     /// 0 merges neighbouring requests, 1 only simple ones, 2 none.
     pub nomerges: Fact<u64>,
+    /// The most bytes that one discard can name; 0 means that the device has no discard.
+    pub discard_max_bytes: Fact<u64>,
+    /// The unit in bytes that the device can discard.
+    pub discard_granularity: Fact<u64>,
     /// The nvme module's `poll_queues`, on NVMe only. 0 means that there are no queues for polling.
     pub nvme_poll_queues: Option<Fact<u64>>,
 }
@@ -47,6 +51,8 @@ impl Queue {
             max_sectors_kb: number("max_sectors_kb"),
             logical_block_size: number("logical_block_size"),
             nomerges: number("nomerges"),
+            discard_max_bytes: number("discard_max_bytes"),
+            discard_granularity: number("discard_granularity"),
             nvme_poll_queues: (kind == DeviceKind::Nvme)
                 .then(|| fact::value(&sources.sys.join("module/nvme/parameters/poll_queues"))),
         }

@@ -40,6 +40,8 @@ fn nvme(sources: &Sources) {
         ("max_sectors_kb", "128"),
         ("logical_block_size", "512"),
         ("nomerges", "0"),
+        ("discard_max_bytes", "2199023255040"),
+        ("discard_granularity", "512"),
     ] {
         write(disk.join("queue").join(name), &format!("{value}\n"));
     }
@@ -64,6 +66,8 @@ fn a_partition_leads_to_its_nvme_disk() {
     assert_eq!(device.queue.scheduler, Fact::Known("none".into()));
     assert_eq!(device.queue.nvme_poll_queues, Some(Fact::Known(4)));
     assert_eq!(device.queue.has_volatile_cache(), Some(false));
+    assert_eq!(device.queue.discard_max_bytes, Fact::Known(2_199_023_255_040));
+    assert_eq!(device.queue.discard_granularity, Fact::Known(512));
     assert!(DeviceCounters::read(&sources, &device.number).known().is_some());
 }
 
@@ -199,6 +203,24 @@ fn a_disk_has_the_node_and_the_interrupts_of_its_bus_device() {
     write(bus.join("numa_node"), "-1\n");
     let node = Placement::of(&sources, "259:0").node;
     assert_eq!(node.reason(), Some("the firmware names no node"));
+}
+
+#[test]
+fn a_temperature_is_read_where_hwmon_has_it() {
+    let disk = "devices/pci0/nvme/nvme0/nvme0n1";
+    let temperature = |sources: &Sources| {
+        Device::numbered(sources, "259:1").known().unwrap().temperature_millidegrees.clone()
+    };
+    for own in ["device/hwmon3/temp1_input", "device/hwmon/hwmon3/temp1_input"] {
+        let (_directory, sources) = tree(ROOT);
+        nvme(&sources);
+        let reason = temperature(&sources);
+        assert_eq!(reason.reason(), Some("nvme0n1: no hwmon tells its temperature"));
+        write(sources.sys.join(disk).join(own), "38850\n");
+        assert_eq!(temperature(&sources), Fact::Known(38_850), "{own}");
+        write(sources.sys.join(disk).join(own), "warm\n");
+        assert!(temperature(&sources).reason().unwrap().contains("not understood"));
+    }
 }
 
 #[test]

@@ -30,12 +30,25 @@ fn a_virtual_machine_with_a_container() {
         ("sys/devices/system/cpu/online", "0-3,8\n"),
         ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),
         ("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance\n"),
+        ("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2400000\n"),
+        ("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3100000\n"),
+        ("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_min_freq", "800000\n"),
+        ("sys/devices/system/cpu/cpu1/cpufreq/cpuinfo_min_freq", "900000\n"),
+        ("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3600000\n"),
+        ("sys/devices/system/cpu/cpu1/cpufreq/cpuinfo_max_freq", "3500000\n"),
+        ("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "7\n"),
+        ("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "2\n"),
     ]);
     let environment = Environment::read(&sources);
     assert_eq!(environment.cpu_model, Fact::Known("AMD EPYC".into()));
     assert_eq!(environment.memory_available_bytes, Fact::Known(1 << 20));
     assert_eq!(environment.cores_online, Fact::Known(5));
     assert_eq!(environment.governors, Fact::Known(vec!["performance".into(), "powersave".into()]));
+    assert_eq!(environment.frequency.current_least_khz, Fact::Known(2_400_000));
+    assert_eq!(environment.frequency.current_greatest_khz, Fact::Known(3_100_000));
+    assert_eq!(environment.frequency.least_khz, Fact::Known(800_000));
+    assert_eq!(environment.frequency.greatest_khz, Fact::Known(3_600_000));
+    assert_eq!(environment.frequency.core_throttles, Fact::Known(9));
     assert_eq!(environment.seccomp_mode, Fact::Known(2));
     assert_eq!(environment.io_uring_disabled, Fact::Known(1));
     assert_eq!(environment.io_uring_group, Fact::Known(-1));
@@ -64,6 +77,8 @@ fn garbage_and_nothing_are_reasons() {
         ("proc/thread-self/status", garbage),
         ("proc/sys/kernel/io_uring_disabled", garbage),
         ("sys/devices/system/cpu/online", "3-1"),
+        ("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "<unknown>\n"),
+        ("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", garbage),
     ]);
     let empty = tempfile::tempdir().unwrap();
     for sources in [sources, Sources::below(empty.path())] {
@@ -72,6 +87,13 @@ fn garbage_and_nothing_are_reasons() {
         assert!(environment.memory_total_bytes.reason().is_some());
         assert!(environment.cores_online.reason().is_some());
         assert!(environment.governors.reason().is_some());
+        let frequency = &environment.frequency;
+        assert!(frequency.current_least_khz.reason().is_some());
+        assert_eq!(
+            frequency.greatest_khz.reason(),
+            Some("no processor has cpufreq/cpuinfo_max_freq")
+        );
+        assert!(frequency.core_throttles.reason().is_some());
         assert!(environment.limits.open_files.reason().is_some());
         assert!(environment.io_uring_disabled.reason().is_some());
         assert!(environment.seccomp_mode.reason().is_some());

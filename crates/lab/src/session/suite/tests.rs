@@ -33,6 +33,7 @@ fn without_a_ring(is_suite: bool) -> (String, Result<(), LabError>) {
     let context = Context {
         plan: &suite.plan,
         instruments: &Instruments { sources, device_number: None, idle: None },
+        warmth: &Default::default(),
         timing: suite.timing(&suite.workloads[0]),
         interrupt: &Arc::default(),
         progress: &Progress::new(),
@@ -44,6 +45,40 @@ fn without_a_ring(is_suite: bool) -> (String, Result<(), LabError>) {
     let mut out = Vec::new();
     let result = measure(&suite, &context, &mut |_| panic!("nothing was measured"), &mut out);
     (String::from_utf8(out).unwrap(), result)
+}
+
+#[test]
+fn a_section_says_that_processors_were_throttled_meanwhile() {
+    let root = tempfile::tempdir().unwrap();
+    let sources = Sources::below(root.path());
+    let directory = sources.sys.join("devices/system/cpu/cpu0/thermal_throttle");
+    std::fs::create_dir_all(&directory).unwrap();
+    let suite = Suite::new(&Args::default()).unwrap();
+    let instruments = Instruments { sources, device_number: None, idle: None };
+    let count = directory.join("core_throttle_count");
+    std::fs::write(&count, "7\n").unwrap();
+    let context = Context {
+        plan: &suite.plan,
+        instruments: &instruments,
+        warmth: &instruments.warmth(),
+        timing: suite.timing(&suite.workloads[0]),
+        interrupt: &Arc::default(),
+        progress: &Progress::new(),
+        spare: &Spare::default(),
+        resumed: None,
+        directory: None,
+        run: 0,
+    };
+    let mut told = Vec::new();
+    for throttles in ["7\n", "9\n"] {
+        std::fs::write(&count, throttles).unwrap();
+        let outcome = Outcome { section: crate::testing::section(), result: Ok(()) };
+        let mut done = |section: Section| {
+            told.push(section.notes.iter().filter(|note| note.contains("too hot")).count());
+        };
+        keep(&context, &mut done, &mut Vec::new(), outcome).unwrap();
+    }
+    assert_eq!(told, [0, 1]);
 }
 
 #[test]
