@@ -90,7 +90,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError
     let mut rows = rows(&script, &place, (pace, args.engines.as_deref()))?;
     let observer = args.recorder.then(|| Observer::start(place.root())).transpose()?;
     measure(args, (&script, &place), (&mut rows, interrupt))?;
-    drop(observer);
+    observer.map_or(Ok(()), Observer::finish)?;
     say(out, &told::text(&script, &rows, pace, args.seed))
 }
 

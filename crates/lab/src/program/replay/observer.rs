@@ -41,17 +41,33 @@ impl Observer {
         let mut observer = Observer { recorder, trace };
         let begin = Instant::now();
         while !observer.has_begun() {
-            if let Ok(Some(_)) = observer.recorder.try_wait() {
-                let text = observer.recorder.stderr.take().map(io::read_to_string);
-                let text = text.and_then(Result::ok).unwrap_or_default();
-                return Err(failed(text.trim().trim_start_matches("ringwise: lab: ")));
-            }
+            observer.check()?;
             if begin.elapsed() > BEGIN_MAX {
                 return Err(failed("it did not begin within 30 s"));
             }
             thread::sleep(LOOK);
         }
         Ok(observer)
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    ///
+    /// It had ended before, so that a part of the replay was not recorded: what it said.
+    pub(super) fn finish(mut self) -> Result<(), LabError> {
+        self.check()
+    }
+
+    /// Fails if it has ended.
+    fn check(&mut self) -> Result<(), LabError> {
+        if !matches!(self.recorder.try_wait(), Ok(Some(_))) {
+            return Ok(());
+        }
+        let text = self.recorder.stderr.take().map(io::read_to_string);
+        let text = text.and_then(Result::ok).unwrap_or_default();
+        let text = text.trim().trim_start_matches("ringwise: lab: ");
+        Err(failed(if text.is_empty() { "it ended too early" } else { text }))
     }
 
     /// Whether the head of the trace is written, which happens when all is observed.
@@ -73,4 +89,24 @@ impl Drop for Observer {
 
 fn failed(what: &str) -> LabError {
     LabError::Failed(format!("replay: the recorder beside it: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn observer(script: &str) -> Observer {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stderr(Stdio::piped());
+        Observer { recorder: command.spawn().unwrap(), trace: PathBuf::from("/nonexistent") }
+    }
+
+    #[test]
+    fn a_recorder_that_ended_before_the_replay_is_an_error() {
+        observer("exec sleep 60").finish().unwrap();
+        let mut ended = observer("echo 'ringwise: lab: record: no space' >&2");
+        while let Ok(None) = ended.recorder.try_wait() {}
+        let text = ended.finish().unwrap_err().to_string();
+        assert_eq!(text, "replay: the recorder beside it: record: no space");
+    }
 }
