@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::harness::load;
 
-use load::{ECHO, error_line, latency_ns, server};
+use load::{ECHO, closed_port, error_line, latency_ns, server};
 
 /// Echoes until the end, with `change` made to the bytes of each read. It gets the number of bytes
 /// echoed before; where it says no, the connection ends.
@@ -331,7 +331,7 @@ fn slow_readers_get_all_in_the_end() {
 
 #[test]
 fn what_cannot_be_reached_is_said_in_one_line() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_bound, closed) = closed_port();
     for arguments in ["-c 5 -t 1", "-c 5 -t 60 --mode connect-storm"] {
         let line = error_line(&run(closed, arguments), 1);
         let part = format!("connecting to {closed}: Connection refused: is a server listening");

@@ -19,7 +19,7 @@ use crate::harness::daemon;
 use crate::harness::load;
 
 use daemon::{Daemon, ENGINES};
-use load::{LOG, error_line, latency_ns, server};
+use load::{LOG, closed_port, error_line, latency_ns, server};
 
 /// Greets, and gives each line with its number, from 1, to `each`, whose answer is sent. Ends with
 /// the client, or where the answer is none.
@@ -214,7 +214,7 @@ fn what_the_daemon_promises_has_to_do() {
 
 #[test]
 fn nobody_listening_is_one_line() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_bound, closed) = closed_port();
     for arguments in [SHORT, "-c 2 -d 100ms --search", "-d 1s --protocol relp"] {
         let line = error_line(&run(closed, arguments), 1);
         let expected =

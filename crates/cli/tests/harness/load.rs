@@ -2,11 +2,13 @@
 
 use std::{
     net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::OwnedFd,
     process::{Command, Output},
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
 
+use rustix::net::{self, AddressFamily, SocketType};
 use serde_json::Value;
 
 use super::conform::conform;
@@ -24,6 +26,14 @@ pub fn server(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Socke
         }
     });
     address
+}
+
+/// An address where nobody listens. No other test gets it while the descriptor is open.
+pub fn closed_port() -> (OwnedFd, SocketAddr) {
+    let bound = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    net::bind(&bound, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = net::getsockname(&bound).unwrap().try_into().unwrap();
+    (bound, address)
 }
 
 /// A generator: its name, the flag that takes the server, and what its documents look like.

@@ -60,7 +60,7 @@ fn falls_back(reason: &str) {
 
 #[test]
 fn a_filter_that_answers_eperm() {
-    in_child("a_filter_that_answers_eperm", || {
+    in_child("fallback::a_filter_that_answers_eperm", || {
         forbid(SETUP, libc::EPERM);
         falls_back("io_uring_setup: Operation not permitted");
         falls_back("seccomp");
@@ -69,7 +69,7 @@ fn a_filter_that_answers_eperm() {
 
 #[test]
 fn a_filter_that_answers_enosys() {
-    in_child("a_filter_that_answers_enosys", || {
+    in_child("fallback::a_filter_that_answers_enosys", || {
         forbid(SETUP, libc::ENOSYS);
         falls_back("io_uring_setup: Function not implemented");
     });
@@ -78,7 +78,7 @@ fn a_filter_that_answers_enosys() {
 /// Rings count against the limit of locked memory before Linux 5.12.
 #[test]
 fn a_filter_that_answers_enomem() {
-    in_child("a_filter_that_answers_enomem", || {
+    in_child("fallback::a_filter_that_answers_enomem", || {
         forbid(SETUP, libc::ENOMEM);
         falls_back("io_uring_setup: Cannot allocate memory");
         falls_back("ulimit -l");
@@ -88,7 +88,7 @@ fn a_filter_that_answers_enomem() {
 /// A smaller ring may be within the limit, and a smaller one is better than none.
 #[test]
 fn a_ring_of_which_only_a_part_is_granted() {
-    in_child("a_ring_of_which_only_a_part_is_granted", || {
+    in_child("fallback::a_ring_of_which_only_a_part_is_granted", || {
         let Some(whole) = ring(Local::builder().entries(256)) else { return };
         let more_than_64 =
             SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Gt, 64).unwrap();
@@ -103,7 +103,7 @@ fn a_ring_of_which_only_a_part_is_granted() {
 
 #[test]
 fn a_ring_that_opens_and_does_not_work() {
-    in_child("a_ring_that_opens_and_does_not_work", || {
+    in_child("fallback::a_ring_that_opens_and_does_not_work", || {
         forbid(ENTER, libc::EPERM);
         falls_back("a ring opened but does not work: io_uring_enter: Operation not permitted");
     });
@@ -112,7 +112,7 @@ fn a_ring_that_opens_and_does_not_work() {
 /// The self-test once waited for ever.
 #[test]
 fn a_ring_whose_calls_do_nothing() {
-    in_child("a_ring_whose_calls_do_nothing", || {
+    in_child("fallback::a_ring_whose_calls_do_nothing", || {
         forbid(ENTER, 0);
         falls_back("a ring opened but does not work: io_uring_enter: returned without taking");
     });
@@ -121,7 +121,7 @@ fn a_ring_whose_calls_do_nothing() {
 /// A full queue that the kernel did not empty was a panic.
 #[test]
 fn a_queue_that_stays_full() {
-    in_child("a_queue_that_stays_full", || {
+    in_child("fallback::a_queue_that_stays_full", || {
         let Some(mut local) = ring(Local::builder().entries(8)) else { return };
         for tag in 0..4 {
             local.push(Operation::nop(), tag).unwrap();
@@ -143,7 +143,7 @@ fn a_queue_that_stays_full() {
 /// Where no thread can be started, the loop's own makes the calls: a loop beside a ring hung.
 #[test]
 fn no_thread_can_be_started() {
-    in_child("no_thread_can_be_started", || {
+    in_child("fallback::no_thread_can_be_started", || {
         let avoiding = Local::builder().backend(BackendChoice::Uring).avoid(&[Opcode::Read]);
         let classic = Local::builder().backend(BackendChoice::Classic);
         let loops: Vec<Local> = [avoiding, classic].into_iter().flat_map(Builder::build).collect();
@@ -167,7 +167,7 @@ fn no_thread_can_be_started() {
 /// (io_uring/io-wq.c, io_wq_enqueue); the rest works.
 #[test]
 fn no_submission_thread_can_be_started() {
-    in_child("no_submission_thread_can_be_started", || {
+    in_child("fallback::no_submission_thread_can_be_started", || {
         let Some(plain) = ring(Local::builder()) else { return };
         let mut file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         std::io::Write::write_all(&mut file, b"a line\n").unwrap();
@@ -191,7 +191,7 @@ fn no_submission_thread_can_be_started() {
 /// It was told with each file, as `ENXIO`.
 #[test]
 fn a_table_of_files_beyond_the_limit() {
-    in_child("a_table_of_files_beyond_the_limit", || {
+    in_child("fallback::a_table_of_files_beyond_the_limit", || {
         use rustix::process::{Resource, Rlimit, setrlimit};
         let limit = Rlimit { current: Some(256), maximum: Some(256) };
         setrlimit(Resource::Nofile, limit).unwrap();
@@ -205,7 +205,7 @@ fn a_table_of_files_beyond_the_limit() {
 
 #[test]
 fn descriptors_exhausted() {
-    in_child("descriptors_exhausted", || {
+    in_child("fallback::descriptors_exhausted", || {
         use rustix::process::{Resource, Rlimit, setrlimit};
         let held = std::fs::File::open("/proc/self/comm").unwrap();
         let limit = std::os::fd::AsRawFd::as_raw_fd(&held) as u64 + 3;
@@ -240,7 +240,7 @@ fn classic_can_be_demanded() {
 
 #[test]
 fn a_failed_enter_frees_nothing() {
-    in_child("a_failed_enter_frees_nothing", || {
+    in_child("fallback::a_failed_enter_frees_nothing", || {
         let Some(mut local) = ring(Local::builder()) else { return };
         let pool = local.register_pool(1, 4096).unwrap();
         let file = Descriptor::from(std::fs::File::open("/proc/self/comm").unwrap());

@@ -216,7 +216,7 @@ fn a_sealed_loop_registers_nothing() {
 /// Once it is built, a sealed ring needs one syscall of io_uring's.
 #[test]
 fn a_sealed_ring_works_without_setup_and_register() {
-    in_child("a_sealed_ring_works_without_setup_and_register", || {
+    in_child("restrictions::a_sealed_ring_works_without_setup_and_register", || {
         let file = Descriptor::from(fs::File::open("/proc/self/exe").unwrap());
         let builder = Local::builder().backend(BackendChoice::Uring).restrict([Opcode::Read]);
         let mut local = match builder.data_only(true).seal(true).files([file]).build() {
@@ -237,7 +237,7 @@ fn a_sealed_ring_works_without_setup_and_register() {
 /// An unrestricted ring in place of a restricted one would be worse than none.
 #[test]
 fn a_ring_that_cannot_be_restricted_is_not_used() {
-    in_child("a_ring_that_cannot_be_restricted_is_not_used", || {
+    in_child("restrictions::a_ring_that_cannot_be_restricted_is_not_used", || {
         if let Err(error) = Local::builder().backend(BackendChoice::Uring).build() {
             return skip(&error.to_string());
         }
@@ -389,7 +389,7 @@ fn a_sealed_data_only_ring_is_shared() {
 /// Its own read of what wakes it was refused like a user's, so that it had nothing to sleep on.
 #[test]
 fn a_driver_without_reads_sleeps() {
-    in_child("a_driver_without_reads_sleeps", || {
+    in_child("restrictions::a_driver_without_reads_sleeps", || {
         for ring in restricted_rings(|builder| builder.restrict([Opcode::Write])) {
             block_on(ring.submit(Operation::nop())).result().unwrap();
             let before = processor_time();

@@ -3,7 +3,6 @@
 #[path = "../shared/rings.rs"]
 mod rings;
 
-mod close;
 mod handle;
 mod linked;
 mod ownership;
