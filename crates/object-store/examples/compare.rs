@@ -66,20 +66,28 @@ struct Row {
     calls: u64,
     /// The page cache has none of the objects before a sample.
     is_cold: bool,
+    /// The ring's store makes direct reads.
+    is_direct: bool,
 }
 
 const fn row(name: &'static str, call: Call, calls: u64) -> Row {
-    Row { name, call, calls, is_cold: false }
+    Row { name, call, calls, is_cold: false, is_direct: false }
 }
 
 const fn cold(name: &'static str, call: Call, calls: u64) -> Row {
-    Row { name, call, calls, is_cold: true }
+    Row { name, call, calls, is_cold: true, is_direct: false }
 }
 
-const ROWS: [Row; 15] = [
+const fn direct(name: &'static str, call: Call, calls: u64) -> Row {
+    Row { name, call, calls, is_cold: true, is_direct: true }
+}
+
+const ROWS: [Row; 17] = [
     cold("64 ranges of 64 KiB, not cached", Call::Ranges(64, 64 << 10), 8),
+    direct("64 ranges of 64 KiB, direct", Call::Ranges(64, 64 << 10), 8),
     row("64 ranges of 64 KiB, cached", Call::Ranges(64, 64 << 10), 64),
     cold("8 ranges of 1 MiB, not cached", Call::Ranges(8, 1 << 20), 8),
+    direct("8 ranges of 1 MiB, direct", Call::Ranges(8, 1 << 20), 8),
     row("8 ranges of 1 MiB, cached", Call::Ranges(8, 1 << 20), 64),
     cold("1 range of 4 KiB, not cached", Call::Range(4 << 10), 200),
     row("1 range of 4 KiB, cached", Call::Range(4 << 10), 4000),
@@ -117,9 +125,10 @@ async fn main() -> Result<(), Failure> {
         std::fs::create_dir_all(&above)?;
         std::fs::write(above.join(number.to_string()), "")?;
     }
-    let ring = Arc::new(RingFileSystem::new_with_prefix(&directory)?);
-    let local = Arc::new(LocalFileSystem::new_with_prefix(&directory)?);
-    let stores: [(&str, Store); 2] = [("LocalFileSystem", local), ("RingFileSystem", ring)];
+    let ring = RingFileSystem::new_with_prefix(&directory)?;
+    let direct: Store = Arc::new(ring.clone().with_direct_reads(true));
+    let ring: Store = Arc::new(ring);
+    let local: Store = Arc::new(LocalFileSystem::new_with_prefix(&directory)?);
     println!("{:<33} {:<16} {:>25} {:>25}", "", "", "us (min..max)", "CPU us (min..max)");
     for row in &ROWS {
         if !chosen.is_empty() && !chosen.iter().any(|name| row.name.starts_with(name)) {
@@ -130,6 +139,7 @@ async fn main() -> Result<(), Failure> {
                 std::io::copy(&mut File::open(directory.join(name))?, &mut std::io::sink())?;
             }
         }
+        let stores = [&local, if row.is_direct { &direct } else { &ring }];
         let mut samples = [Vec::new(), Vec::new()];
         for pair in 0..=pairs {
             // Every other pair begins with the other store.
@@ -139,7 +149,7 @@ async fn main() -> Result<(), Failure> {
                         drop_page_cache(file, 0, len)?;
                     }
                 }
-                let sample = measure(stores[which].1.clone(), row.call, pair, row.calls);
+                let sample = measure(stores[which].clone(), row.call, pair, row.calls);
                 let sample = tokio::spawn(sample).await??;
                 // The first pair warms both up.
                 if pair > 0 {

@@ -24,6 +24,8 @@ pub(crate) enum Failure {
     Unsettled { location: String, source: io::Error },
     /// An object would have to be a directory.
     BelowObject { location: String, source: io::Error },
+    /// Direct reads on a file system that has none.
+    NotDirect { location: String },
     /// The runtime was shut down.
     RuntimeEnded,
 }
@@ -49,6 +51,12 @@ impl fmt::Display for Failure {
             }
             Failure::BelowObject { location, .. } => {
                 write!(f, "{location}: a part of the path is an object and no directory")
+            }
+            Failure::NotDirect { location } => {
+                write!(
+                    f,
+                    "{location}: its file system has no direct reads; make a store without them"
+                )
             }
             Failure::RuntimeEnded => f.write_str("the tokio runtime was shut down"),
         }

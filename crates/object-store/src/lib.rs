@@ -34,6 +34,7 @@ mod filesystem;
 mod list;
 mod location;
 mod object;
+mod offered;
 mod read;
 mod root;
 mod staged;

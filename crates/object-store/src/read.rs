@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::{
     StreamExt, TryStreamExt,
     future::{ready, try_join_all},
@@ -20,13 +20,17 @@ use ringwise::{
     fs::File,
     parts::{self, PART_BYTES},
 };
-use rustix::fs::{OFlags, fcntl_setfl, fstat};
+use rustix::{
+    fs::{OFlags, fcntl_setfl, fstat},
+    io::Errno,
+};
 
 use crate::{
     attributes,
     failure::{Failure, changed, failed, not_an_object},
     location::name,
     object,
+    offered::{self, Offered},
     root::Root,
     threads::blocking,
 };
@@ -40,6 +44,11 @@ const CHUNKS_AHEAD: usize = 4;
 /// Ranges that do not overlap are one read only up to this length. So a part of it keeps little more memory
 /// than its own, and long ranges are in flight together.
 const MERGED_BYTES_MAX: u64 = 1 << 20;
+/// Ranges are offered to other threads in shares of this length. Measured: twice to three times as fast as on one thread
+/// if the page cache has 64 ranges of 64 KiB, and within the noise the same with shares of 64 KiB to 1 MiB.
+const SHARE_BYTES: u64 = 256 << 10;
+/// Direct reads begin and end at multiples of this. It suits nearly every device.
+const BLOCK_BYTES: u64 = 4096;
 /// Without O_NONBLOCK the open of a FIFO waits for its writer.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
@@ -48,16 +57,29 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY
 pub(crate) struct Object {
     file: File,
     meta: Arc<ObjectMeta>,
+    is_direct: bool,
 }
 
 impl Object {
-    /// Opens an object for reading.
-    pub(crate) async fn open(ring: &Ring, root: &Arc<Root>, location: &Path) -> Result<Object> {
+    /// Opens an object for reading, past the page cache or through it.
+    pub(crate) async fn open(
+        ring: &Ring,
+        root: &Arc<Root>,
+        location: &Path,
+        is_direct: bool,
+    ) -> Result<Object> {
         let ring = ring.clone();
+        let direct = if is_direct { OFlags::DIRECT } else { OFlags::empty() };
         let open = move |file: OwnedFd, meta: ObjectMeta| {
-            let clear = fcntl_setfl(&file, OFlags::empty());
-            clear.map_err(|error| failed(&meta.location, error))?;
-            Ok(Object { file: File::from_std(&ring, file.into()), meta: Arc::new(meta) })
+            fcntl_setfl(&file, direct).map_err(|error| match error {
+                // What fcntl(2) says if the file system has no direct reads.
+                Errno::INVAL if is_direct => {
+                    Failure::NotDirect { location: meta.location.to_string() }.into()
+                }
+                error => failed(&meta.location, error),
+            })?;
+            let file = File::from_std(&ring, file.into());
+            Ok(Object { file, meta: Arc::new(meta), is_direct })
         };
         find(root, location, READ, open).await
     }
@@ -109,22 +131,32 @@ impl Object {
         chunks.chain(check).try_filter(|chunk| ready(!chunk.is_empty())).boxed()
     }
 
-    /// Reads ranges, all of them in flight together. Those that are at most `gap` bytes apart are one read.
+    /// Reads ranges, all of them in flight together. Those that are at most `gap` bytes apart are one read. Other
+    /// threads of the runtime may read some of them.
     pub(crate) async fn ranges(&self, ranges: &[Range<u64>], gap: u64) -> Result<Vec<Bytes>> {
         for range in ranges {
             self.check(range)?;
         }
         let merged = merge(ranges, gap);
-        let read = try_join_all(merged.iter().map(|range| self.read(range.clone()))).await?;
-        let part = |range: &Range<u64>| {
-            if range.is_empty() {
-                return Bytes::new();
-            }
-            let at = merged.partition_point(|whole| whole.start <= range.start) - 1;
-            let skipped = merged[at].start;
-            read[at].slice((range.start - skipped) as usize..(range.end - skipped) as usize)
+        let Some(runtime) = offered::several_threads() else {
+            let read = self.clone().read_share(merged.clone()).await?;
+            return Ok(parts_of(&merged, &read, ranges));
         };
-        Ok(ranges.iter().map(part).collect())
+        let mut shares = shares(&merged).map(|share| self.clone().read_share(share.to_vec()));
+        let own = shares.next();
+        let others: Vec<_> = shares.map(|share| Offered::new(share, &runtime)).collect();
+        let mut read = match own {
+            Some(own) => own.await?,
+            None => Vec::new(),
+        };
+        for share in try_join_all(others.into_iter().map(Offered::done)).await? {
+            read.extend(share);
+        }
+        Ok(parts_of(&merged, &read, ranges))
+    }
+
+    async fn read_share(self, ranges: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
+        try_join_all(ranges.into_iter().map(|range| self.read(range))).await
     }
 
     /// Refuses a range that the object does not have all of.
@@ -142,16 +174,15 @@ impl Object {
         let location = &self.meta.location;
         let bytes = range.end - range.start;
         let mut buffer = Vec::new();
-        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if buffer.try_reserve_exact(len).is_err() {
+        if buffer.try_reserve_exact(usize::try_from(bytes).unwrap_or(usize::MAX)).is_err() {
             return Err(Failure::Memory { location: location.to_string(), bytes }.into());
         }
-        let read = if len <= PART_BYTES {
+        let read = if range.is_empty() || bytes <= PART_BYTES as u64 && !self.is_direct {
             let read = self.file.read_exact_at(buffer, range.start).await;
             read.into_result().map(|((), buffer)| Bytes::from(buffer))
         } else {
             drop(buffer);
-            self.read_parts(range.start, len).await
+            self.read_parts(range).await
         };
         read.map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => changed(location),
@@ -159,14 +190,40 @@ impl Object {
         })
     }
 
-    /// Reads a long range, all parts of it in flight together.
-    async fn read_parts(&self, start: u64, len: usize) -> Result<Bytes, ringwise::Error> {
+    /// Reads a range that is not empty, all parts of it in flight together. If reads are direct, it reads all blocks that
+    /// the range touches.
+    async fn read_parts(&self, range: Range<u64>) -> Result<Bytes, ringwise::Error> {
+        let block_bytes = if self.is_direct { BLOCK_BYTES } else { 1 };
+        let start = range.start - range.start % block_bytes;
+        let len = (range.end.next_multiple_of(block_bytes) - start) as usize;
         let offsets = (start..).step_by(PART_BYTES);
-        let reads =
-            parts::split(len, 1).into_iter().zip(offsets).map(|(part, offset)| async move {
-                self.file.read_exact_at(part, offset).await.into_buffer()
-            });
-        Ok(parts::join(try_join_all(reads).await?))
+        let parts = parts::split(len, block_bytes as usize).into_iter().zip(offsets);
+        let reads = parts.map(|(part, offset)| {
+            // The object may end within the last block.
+            let least = part.capacity().min((range.end - offset) as usize);
+            self.read_part(part, offset, least)
+        });
+        let whole = parts::join(try_join_all(reads).await?);
+        Ok(whole.slice((range.start - start) as usize..(range.end - start) as usize))
+    }
+
+    /// Reads a part, and at least so many bytes of it.
+    async fn read_part(
+        &self,
+        mut part: BytesMut,
+        offset: u64,
+        least: usize,
+    ) -> Result<BytesMut, ringwise::Error> {
+        while part.len() < least {
+            let at = offset + part.len() as u64;
+            let (count, read) = self.file.read_at(part, at).await.into_result()?;
+            if count == 0 {
+                // This fails, since the file ends here, unless it has grown again.
+                self.file.read_exact_at(vec![0], at).await.into_buffer()?;
+            }
+            part = read;
+        }
+        Ok(part)
     }
 }
 
@@ -263,6 +320,32 @@ fn merge(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
     merged
 }
 
+/// Cuts a list of ranges into shares of at least [`SHARE_BYTES`], but for the last one.
+fn shares(ranges: &[Range<u64>]) -> impl Iterator<Item = &[Range<u64>]> {
+    let mut bytes = 0;
+    ranges.chunk_by(move |range, _| {
+        bytes += range.end - range.start;
+        let goes_on = bytes < SHARE_BYTES;
+        if !goes_on {
+            bytes = 0;
+        }
+        goes_on
+    })
+}
+
+/// The bytes of ranges, out of what was read.
+fn parts_of(merged: &[Range<u64>], read: &[Bytes], ranges: &[Range<u64>]) -> Vec<Bytes> {
+    let part = |range: &Range<u64>| {
+        if range.is_empty() {
+            return Bytes::new();
+        }
+        let at = merged.partition_point(|whole| whole.start <= range.start) - 1;
+        let skipped = merged[at].start;
+        read[at].slice((range.start - skipped) as usize..(range.end - skipped) as usize)
+    };
+    ranges.iter().map(part).collect()
+}
+
 /// Whether a range that begins at or behind the end of another is near it, and both are short together.
 fn are_near(first: &Range<u64>, second: &Range<u64>, gap: u64) -> bool {
     second.start <= first.end.saturating_add(gap) && second.end - first.start <= MERGED_BYTES_MAX
@@ -279,6 +362,18 @@ mod tests {
         assert_eq!(merge(&ranges, 2), [0..15, 20..40]);
         assert_eq!(merge(&ranges, 5), vec![0..40; 1]);
         assert!(merge(&ranges[4..], 0).is_empty());
+    }
+
+    #[test]
+    fn shares_are_of_whole_ranges_and_in_their_order() {
+        let share = SHARE_BYTES;
+        let ranges = [0..1, 2..share, share..3 * share, 4 * share..4 * share + 1];
+        let cut: Vec<_> = shares(&ranges).collect();
+        assert_eq!(cut, [&ranges[..3], &ranges[3..]]);
+        assert_eq!(shares(&[]).count(), 0);
+        let equal: Vec<_> = (0..8).map(|at| at * share..at * share + share / 4).collect();
+        assert!(shares(&equal).all(|part| part.len() == 4));
+        assert_eq!(shares(&equal).count(), 2);
     }
 
     #[test]

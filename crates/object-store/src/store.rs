@@ -95,6 +95,7 @@ pub struct RingFileSystem {
     durable: bool,
     attributes: bool,
     gap_bytes: u64,
+    direct: bool,
 }
 
 impl RingFileSystem {
@@ -139,6 +140,7 @@ impl RingFileSystem {
             durable: false,
             attributes: false,
             gap_bytes: 0,
+            direct: false,
         })
     }
 
@@ -185,6 +187,28 @@ impl RingFileSystem {
         self
     }
 
+    /// Makes reads direct (`O_DIRECT`): they go to the device, past the page cache. Off unless set.
+    ///
+    /// Turn it on for objects that are much longer than memory together and that are read at random. Measured, 64 ranges
+    /// of 64 KiB out of 2 GiB then took less than half of the CPU time. But nothing keeps what was read: a second read
+    /// goes to the device again, and what the page cache has is not used.
+    ///
+    /// A read takes all blocks of 4096 bytes that its range touches. If the file system has no direct reads, reads fail.
+    /// Writes are not direct.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// let store = ringwise_object_store::RingFileSystem::new_with_prefix(&directory)?.with_direct_reads(true);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_direct_reads(mut self, direct: bool) -> Self {
+        self.direct = direct;
+        self
+    }
+
     /// The file of an object, below the path that the directory had when the store was made.
     ///
     /// # Errors
@@ -202,6 +226,10 @@ impl RingFileSystem {
     fn refuse<T>(&self, operation: &str) -> Result<T> {
         let (operation, implementer) = (operation.to_owned(), self.to_string());
         Err(Error::NotImplemented { operation, implementer })
+    }
+
+    async fn open(&self, location: &Path) -> Result<Object> {
+        Object::open(&self.ring, &self.root, location, self.direct).await
     }
 
     /// Runs a change of names on a thread that may block.
@@ -258,12 +286,12 @@ impl ObjectStore for RingFileSystem {
         if options.head {
             return read::head(&self.root, location, &options, self.attributes).await;
         }
-        let object = Object::open(&self.ring, &self.root, location).await?;
+        let object = self.open(location).await?;
         object.get(&options, self.attributes).await
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let object = Object::open(&self.ring, &self.root, location).await?;
+        let object = self.open(location).await?;
         object.ranges(ranges, self.gap_bytes).await
     }
 
