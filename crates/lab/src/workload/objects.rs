@@ -57,11 +57,14 @@ static QUESTION: Question = Question {
         start("local", "use LocalFileSystem", "LocalFileSystem", ""),
         start("pool", "use spawn_blocking for each range", "spawn_blocking", ""),
     ],
-    targets: &[Target {
-        engine: "ringwise",
-        name: "io_uring",
-        remedy: "Use ringwise-object-store.",
-    }],
+    targets: &[
+        Target { engine: "ringwise", name: "io_uring", remedy: "Use ringwise-object-store." },
+        Target {
+            engine: "ringwise-direct",
+            name: "io_uring with direct reads",
+            remedy: "Use ringwise-object-store with direct reads, if the objects do not fit into memory.",
+        },
+    ],
 };
 
 /// Its line in the table.
@@ -77,15 +80,23 @@ pub static ENTRY: Entry = Entry {
 /// The name of the set of files.
 const SET: &str = "objects";
 /// The stores that are compared, each with the role that it has.
-const STORES: [(Store, RowKind); 3] = [
+const STORES: [(Store, RowKind); 4] = [
     (Store::Local, RowKind::Rival),
     (Store::Pool, RowKind::Rival),
     (Store::Ring, RowKind::Subject),
+    (Store::Direct, RowKind::Variant),
 ];
+
+/// Those that take part. What a direct read reads is not in the page cache.
+fn stores(cache: Cache) -> impl Iterator<Item = (Store, RowKind)> + Clone {
+    STORES.into_iter().filter(move |(store, _)| *store != Store::Direct || cache == Cache::Cold)
+}
 
 impl Workload for ObjectsPlan {
     fn rows(&self) -> usize {
-        self.caches.len() * self.ranges_bytes.len() * self.depths.len() * (STORES.len() + 1)
+        let of_depth = |&cache: &Cache| stores(cache).count() + 1;
+        let rows: usize = self.caches.iter().map(of_depth).sum();
+        rows * self.ranges_bytes.len() * self.depths.len()
     }
 
     fn time(&self, samples: &Samples) -> Duration {
@@ -109,9 +120,9 @@ impl Workload for ObjectsPlan {
 }
 
 /// Every store at every depth, and the library's once more.
-fn rows(plan: &ObjectsPlan) -> Vec<Row> {
+fn rows(plan: &ObjectsPlan, cache: Cache) -> Vec<Row> {
     let of_depth = |&depth: &usize| {
-        let contestants = STORES.iter().map(|(store, _)| *store);
+        let contestants = stores(cache).map(|(store, _)| store);
         let kind = |store: Store| STORES.iter().find(|(own, _)| *own == store).expect("listed").1;
         with_control(contestants, kind).into_iter().map(move |(store, kind)| {
             Row::new(store.name().to_owned(), kind, depth, Box::new(store))
@@ -124,7 +135,7 @@ fn rows(plan: &ObjectsPlan) -> Vec<Row> {
 fn run(context: &Context<'_>, plan: &ObjectsPlan, cache: Cache, range_bytes: usize) -> Outcome {
     let range = size_text(range_bytes as u64);
     let title = format!("objects, {RANGES} ranges of {range} a request, {cache}");
-    let mut section = Section::new(&FACTS, title, rows(plan));
+    let mut section = Section::new(&FACTS, title, rows(plan, cache));
     section.place = Place {
         profile: Some(Profile::Buffered),
         pattern: Some(Pattern::Random),

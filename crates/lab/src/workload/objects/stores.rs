@@ -39,6 +39,8 @@ pub enum Store {
     Pool,
     /// `RingFileSystem` of `ringwise-object-store`: all of them at once, by a ring.
     Ring,
+    /// The same, past the page cache.
+    Direct,
 }
 
 impl Store {
@@ -48,6 +50,7 @@ impl Store {
             Store::Local => "local",
             Store::Pool => "pool",
             Store::Ring => "ringwise",
+            Store::Direct => "ringwise-direct",
         }
     }
 
@@ -59,10 +62,10 @@ impl Store {
                 Reader { store: Some(Arc::new(store)), ring: None }
             }
             Store::Pool => Reader { store: None, ring: None },
-            Store::Ring => {
+            Store::Ring | Store::Direct => {
                 let ring = Ring::new().map_err(unavailable)?;
                 let store = RingFileSystem::with_ring(ring.clone(), directory);
-                let store = store.map_err(unavailable)?;
+                let store = store.map_err(unavailable)?.with_direct_reads(self == Store::Direct);
                 Reader { store: Some(Arc::new(store)), ring: Some(ring) }
             }
         })
