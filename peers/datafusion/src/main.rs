@@ -8,8 +8,8 @@
 //! all stores alternate. All answers to a row have to be the same. CPU time is that of the whole process, with
 //! the kernel's threads for the ring and without interrupts.
 //!
-//! STORES is a list such as `local,ring,ring:65536`. The number is the gap up to which ranges become one read,
-//! in bytes. Rows are named by their first words; without names, all are run.
+//! STORES is a list such as `local,ring,ring:65536,direct`. The number is the gap up to which ranges become one read,
+//! in bytes; `direct` reads past the page cache. Rows are named by their first words; without names, all are run.
 
 mod table;
 
@@ -86,6 +86,9 @@ fn store(name: &str, directory: &Path) -> Result<Store, Failure> {
     let store: Arc<dyn ObjectStore> = match name.split_once(':') {
         None if name == "local" => Arc::new(LocalFileSystem::new_with_prefix(directory)?),
         None if name == "ring" => Arc::new(RingFileSystem::new_with_prefix(directory)?),
+        None if name == "direct" => {
+            Arc::new(RingFileSystem::new_with_prefix(directory)?.with_direct_reads(true))
+        }
         Some(("ring", gap)) => {
             Arc::new(RingFileSystem::new_with_prefix(directory)?.with_gap(gap.parse()?))
         }

@@ -84,7 +84,19 @@ impl From<PathBuf> for Address {
     }
 }
 
-/// A borrowed address.
+/// A borrowed address, for functions that only look at it.
+///
+/// # Examples
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use ringwise::net::{Address, tcp_socket};
+///
+/// let address: SocketAddr = "[::1]:80".parse()?;
+/// let of_std = tcp_socket(&address)?;
+/// let of_ringwise = tcp_socket(&Address::from(&address))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum AddressRef<'a> {
