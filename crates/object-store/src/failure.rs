@@ -55,7 +55,7 @@ impl fmt::Display for Failure {
             Failure::NotDirect { location } => {
                 write!(
                     f,
-                    "{location}: its file system has no direct reads; make a store without them"
+                    "{location}: its file system has no direct reads of blocks of 4096 bytes; use with_direct_reads(false)"
                 )
             }
             Failure::RuntimeEnded => f.write_str("the tokio runtime was shut down"),

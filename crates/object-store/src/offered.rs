@@ -1,8 +1,10 @@
 //! [`Offered`]: work that a task may take over, so that several threads do parts of one call.
 //!
-//! A call whose data the page cache has is a copy, and one thread would make all of it. The caller does what no task
-//! has begun: it waits neither for threads that are busy with something else, nor for a task that is queued behind
-//! itself because a program blocks this thread until the call is done.
+//! If the page cache has the data, a call is only a copy, and one thread would do all of it. So the tasks of the runtime
+//! share it. The caller does what no task has begun: it waits neither for threads that are busy with something else, nor
+//! for a task that is queued behind itself because a program blocks this thread until the call is done.
+//!
+//! Of a call with two shares the caller does both: tokio keeps the last task that a worker thread spawned for this thread.
 
 use std::{
     panic::resume_unwind,
@@ -13,14 +15,15 @@ use futures_util::{FutureExt, future::BoxFuture};
 use object_store::Result;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
-    task::JoinSet,
+    task::{JoinSet, unconstrained},
 };
 
 use crate::failure::Failure;
 
 type Work<T> = BoxFuture<'static, Result<T>>;
 
-/// Work that has begun, or that nobody has begun. Dropping it cancels it.
+/// Work that a task has begun, or that nobody has begun. A drop cancels it: at once if nobody has begun it, and otherwise
+/// as soon as the task is polled.
 pub(crate) struct Offered<T> {
     work: Arc<Mutex<Option<Work<T>>>>,
     task: JoinSet<Option<Result<T>>>,
@@ -49,7 +52,9 @@ impl<T: Send + 'static> Offered<T> {
         if let Some(work) = take(&self.work) {
             return work.await;
         }
-        match self.task.join_next().await {
+        // Without the budget of the task that polls: where it is used up, tokio defers the waker until this thread goes
+        // on, and this thread may be blocked until the work is done.
+        match unconstrained(self.task.join_next()).await {
             Some(Ok(Some(result))) => result,
             Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
             _ => Err(Failure::RuntimeEnded.into()),
@@ -60,7 +65,15 @@ impl<T: Send + 'static> Offered<T> {
 /// The runtime that polls, if it has several threads that could take over work.
 pub(crate) fn several_threads() -> Option<Handle> {
     let runtime = Handle::try_current().ok()?;
-    (runtime.runtime_flavor() != RuntimeFlavor::CurrentThread).then_some(runtime)
+    let has_several = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread
+        && runtime.metrics().num_workers() > 1;
+    has_several.then_some(runtime)
+}
+
+impl<T> Drop for Offered<T> {
+    fn drop(&mut self) {
+        drop(take(&self.work));
+    }
 }
 
 fn take<T>(work: &Mutex<Option<Work<T>>>) -> Option<Work<T>> {
@@ -76,6 +89,7 @@ mod tests {
             mpsc,
         },
         thread::ThreadId,
+        time::Duration,
     };
 
     use futures_util::future::pending;
@@ -119,14 +133,53 @@ mod tests {
         assert_eq!(done, worker);
     }
 
+    /// The budget of the task was used up, and the waker was kept until the blocked thread would go on.
+    #[test]
+    fn a_thread_that_is_blocked_until_the_work_is_done_is_woken() {
+        let runtime = threads(2);
+        let task = runtime.spawn(async {
+            for _ in 0..300 {
+                let (began, begins) = mpsc::channel();
+                let work = async move {
+                    began.send(()).unwrap();
+                    std::thread::sleep(Duration::from_micros(100));
+                    Ok(())
+                };
+                let handle = Handle::current();
+                let offered = std::thread::scope(|scope| {
+                    // Not from a worker thread, which would keep the task.
+                    scope.spawn(|| Offered::new(work, &handle)).join().unwrap()
+                });
+                begins.recv().unwrap();
+                futures::executor::block_on(offered.done()).unwrap();
+            }
+        });
+        runtime.block_on(task).unwrap();
+    }
+
+    struct Guard(Arc<AtomicBool>);
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    #[test]
+    fn a_drop_frees_at_once_what_nobody_has_begun() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let is_dropped = Arc::new(AtomicBool::new(false));
+        let guard = Guard(is_dropped.clone());
+        let work = async move {
+            let _guard = guard;
+            Ok(())
+        };
+        drop(Offered::new(work, runtime.handle()));
+        assert!(is_dropped.load(Ordering::Acquire));
+    }
+
     #[test]
     fn a_drop_cancels_it() {
-        struct Guard(Arc<AtomicBool>);
-        impl Drop for Guard {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::Release);
-            }
-        }
         let runtime = threads(1);
         let is_dropped = Arc::new(AtomicBool::new(false));
         let (began, begins) = mpsc::channel();

@@ -189,12 +189,13 @@ impl RingFileSystem {
 
     /// Makes reads direct (`O_DIRECT`): they go to the device, past the page cache. Off unless set.
     ///
-    /// Turn it on for objects that are much longer than memory together and that are read at random. Measured, 64 ranges
-    /// of 64 KiB out of 2 GiB then took less than half of the CPU time. But nothing keeps what was read: a second read
-    /// goes to the device again, and what the page cache has is not used.
+    /// Turn it on if the objects together are much larger than memory and are read at random. Measured, 64 ranges of
+    /// 64 KiB out of 2 GiB then took less than half of the CPU time. But nothing keeps what was read: a second read goes to
+    /// the device again, and the store does not use data that the page cache has.
     ///
-    /// A read takes all blocks of 4096 bytes that its range touches. If the file system has no direct reads, reads fail.
-    /// Writes are not direct.
+    /// A read takes all blocks of 4096 bytes that its range touches, and the bytes that it gives keep the memory of these
+    /// blocks. If the file system refuses direct reads, every read fails; some file systems accept them and use the page
+    /// cache all the same (ext4 with `data=journal`, tmpfs). Writes are not direct.
     ///
     /// # Examples
     ///

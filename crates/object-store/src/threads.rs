@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use object_store::Result;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, task::unconstrained};
 
 use crate::failure::Failure;
 
@@ -16,7 +16,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let Ok(runtime) = Handle::try_current() else { return work() };
-    match runtime.spawn_blocking(work).await {
+    // Without the budget of the task, so that a thread that is blocked until this ends is woken.
+    match unconstrained(runtime.spawn_blocking(work)).await {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

@@ -5,6 +5,7 @@ use std::{io, ops::Range};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
 use ringwise::{
+    OwnedBufferMut, Spare,
     fs::File,
     parts::{PART_BYTES, join, room, split},
 };
@@ -88,8 +89,8 @@ impl Source {
     ) -> io::Result<BytesMut> {
         while part.len() < least {
             let done = part.len();
-            let (count, read) =
-                self.file.read_at(part, offset + done as u64).await.into_result()?;
+            let (count, Spare(read)) =
+                self.file.read_at(part.spare(), offset + done as u64).await.into_result()?;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

@@ -87,7 +87,7 @@ const STORES: [(Store, RowKind); 4] = [
     (Store::Direct, RowKind::Variant),
 ];
 
-/// Those that take part. What a direct read reads is not in the page cache.
+/// Those that take part. Direct reads do not use the page cache, so they do so only if it is cold.
 fn stores(cache: Cache) -> impl Iterator<Item = (Store, RowKind)> + Clone {
     STORES.into_iter().filter(move |(store, _)| *store != Store::Direct || cache == Cache::Cold)
 }

@@ -7,6 +7,7 @@
 extern crate object_store_0_13 as object_store;
 
 mod attributes;
+mod direct;
 mod listings;
 mod model;
 mod reads;

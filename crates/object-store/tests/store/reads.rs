@@ -5,12 +5,10 @@ use std::{fs, io::Write};
 use futures::TryStreamExt;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutPayload, local::LocalFileSystem};
 
-use ringwise_object_store::RingFileSystem;
-
 use crate::{content, path, refused, store};
 
 /// More than one chunk, and different at each offset.
-fn long() -> Vec<u8> {
+pub fn long() -> Vec<u8> {
     (0..9 << 20).map(|at: u32| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
@@ -86,47 +84,13 @@ async fn long_and_near_ranges_are_answered_with_every_gap() {
         7_115_500..8_600_000,
         9_000_000..bytes.len() as u64,
     ];
-    for (gap, direct) in
-        [0, 4096, 5000, 1 << 20, u64::MAX].map(|gap| [(gap, false), (gap, true)]).concat()
-    {
-        let store = store.clone().with_gap(gap).with_direct_reads(direct);
-        let read = store.get_ranges(&location, &ranges).await.unwrap();
+    for gap in [0, 4096, 5000, 1 << 20, u64::MAX] {
+        let read = store.clone().with_gap(gap).get_ranges(&location, &ranges).await.unwrap();
         for (range, read) in ranges.iter().zip(read) {
             let expected = &bytes[range.start as usize..range.end as usize];
-            assert!(read == expected, "{range:?} with a gap of {gap}, direct: {direct}");
+            assert!(read == expected, "{range:?} with a gap of {gap}");
         }
     }
-}
-
-/// How many bytes of a file the page cache has.
-fn cached_bytes(file: &std::path::Path) -> usize {
-    let output = std::process::Command::new("fincore").args(["-bno", "RES"]).arg(file).output();
-    let text = String::from_utf8(output.unwrap().stdout).unwrap();
-    text.trim().parse().unwrap()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn direct_reads_leave_nothing_in_the_page_cache() {
-    let (store, directory) = store();
-    let (location, bytes) = (path("long"), long());
-    let file = directory.path().join("long");
-    store.put(&location, PutPayload::from(bytes.clone())).await.unwrap();
-    let descriptor = fs::File::open(&file).unwrap();
-    descriptor.sync_all().unwrap();
-    ringwise::drop_page_cache(&descriptor.into(), 0, bytes.len() as u64).unwrap();
-    for direct in [true, false] {
-        let store = store.clone().with_direct_reads(direct);
-        assert!(store.get(&location).await.unwrap().bytes().await.unwrap() == bytes);
-        let cached = cached_bytes(&file);
-        assert_eq!(cached > 0, !direct, "{cached} bytes");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn direct_reads_are_refused_where_there_are_none() {
-    let store = RingFileSystem::new_with_prefix("/proc/self").unwrap().with_direct_reads(true);
-    let error = store.get(&path("status")).await.unwrap_err().to_string();
-    assert!(error.contains("status: its file system has no direct reads"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

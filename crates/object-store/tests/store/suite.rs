@@ -4,15 +4,15 @@ use object_store::integration::*;
 use ringwise::{BackendChoice, Builder};
 use ringwise_object_store::RingFileSystem;
 
-/// All that `LocalFileSystem` passes, and the response's extensions, which it has none of.
 async fn whole_suite(choice: BackendChoice, fsync: bool) {
-    whole_suite_of(choice, |store| store.with_fsync(fsync).with_attributes(fsync)).await;
-}
-
-async fn whole_suite_of(choice: BackendChoice, set: impl FnOnce(RingFileSystem) -> RingFileSystem) {
     let directory = tempfile::tempdir().unwrap();
     let ring = Builder::default().backend(choice).build_ring().unwrap();
-    let store = set(RingFileSystem::with_ring(ring, &directory).unwrap());
+    let store = RingFileSystem::with_ring(ring, &directory).unwrap();
+    passes(store.with_fsync(fsync).with_attributes(fsync)).await;
+}
+
+/// All that `LocalFileSystem` passes, and the response's extensions, which it has none of.
+pub async fn passes(store: RingFileSystem) {
     put_get_delete_list(&store).await;
     list_with_offset_exclusivity(&store).await;
     get_opts(&store).await;
@@ -39,13 +39,6 @@ async fn the_suite_passes_on_classic_syscalls() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_suite_passes_with_durable_writes_and_attributes() {
     whole_suite(BackendChoice::Auto, true).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_suite_passes_with_direct_reads() {
-    for choice in [BackendChoice::Auto, BackendChoice::Classic] {
-        whole_suite_of(choice, |store| store.with_direct_reads(true)).await;
-    }
 }
 
 #[tokio::test]
