@@ -8,9 +8,9 @@ use std::{
     process::Command,
 };
 
-use crate::{
+use crate::oracle::{
     machine::{self, Ran, Setting, Which},
-    oracle::scene,
+    scene,
 };
 
 fn ours(engine: &'static str, line: &str, at: &Path) -> Ran {

@@ -11,9 +11,11 @@ use std::{
 
 use crate::{
     edges::shell,
-    faults::{place, threads_that, tree_traced},
-    machine::{self, Setting, Which},
-    oracle::{outcome, same, scene},
+    failures::faults::{place, threads_that, tree_traced},
+    oracle::{
+        machine::{self, Setting, Which},
+        outcome, same, scene,
+    },
 };
 
 /// Copies the tree `s`, with each call that makes a file written down: its thread.

@@ -12,10 +12,10 @@ use std::{
 
 use rustix::fs::{XattrFlags, lsetxattr};
 
-use crate::{
+use crate::oracle::{
+    self, Outcome,
     machine::{self, Setting, Which},
-    oracle::{self, Outcome, scene},
-    snapshot,
+    scene, snapshot,
 };
 
 /// What is mounted, for as long as this lives.

@@ -1,5 +1,11 @@
 //! Runs both on the same world and compares all that can be seen afterwards.
 
+pub mod machine;
+pub mod random;
+pub mod scripts;
+pub mod snapshot;
+pub mod world;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -9,10 +15,7 @@ use std::{
     time::SystemTime,
 };
 
-use crate::{
-    machine::{self, Ran, Setting, Which},
-    snapshot, world,
-};
+use self::machine::{Ran, Setting, Which};
 
 /// What one run left.
 #[derive(Clone, Debug, PartialEq, Eq)]

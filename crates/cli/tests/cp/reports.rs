@@ -11,8 +11,10 @@ use serde_json::Value;
 
 use crate::{
     conform::conform,
-    machine::{self, Setting, Which},
-    oracle::scene,
+    oracle::{
+        machine::{self, Setting, Which},
+        scene,
+    },
 };
 
 fn events(text: &str) -> Vec<Value> {

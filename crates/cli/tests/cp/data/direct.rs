@@ -10,12 +10,14 @@ use std::{
 };
 
 use crate::{
-    cold::{forget, is_past_memory},
+    data::cold::{forget, is_past_memory},
     disk::{Device, Disk},
     edges::{SMALL_EXT4, mount_made, shell},
-    kills,
-    machine::{self, Ran, Setting, Which},
-    oracle::scene,
+    failures::kills,
+    oracle::{
+        machine::{self, Ran, Setting, Which},
+        scene,
+    },
 };
 
 const MIB: usize = 1 << 20;

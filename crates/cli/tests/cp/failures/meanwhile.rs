@@ -9,9 +9,9 @@ use std::{
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::{
+use crate::oracle::{
     machine::{self, Setting, Which},
-    oracle::scene,
+    scene,
 };
 
 /// Does something over and over while `body` runs.

@@ -7,10 +7,9 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{
+use crate::oracle::{
     machine::{self, Setting, Which},
-    oracle::scene,
-    snapshot,
+    scene, snapshot,
 };
 
 fn build(source: &Path) {

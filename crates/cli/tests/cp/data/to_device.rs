@@ -12,10 +12,14 @@ use std::{
 
 use crate::{
     edges::{SMALL_EXT4, mount_made, shell},
-    faults::{place, threads_that, tree_traced},
-    kills,
-    machine::{self, Ran, Setting, Which},
-    oracle::scene,
+    failures::{
+        faults::{place, threads_that, tree_traced},
+        kills,
+    },
+    oracle::{
+        machine::{self, Ran, Setting, Which},
+        scene,
+    },
 };
 
 const AUTO: Which = Which::Ours("--engine=auto");

@@ -11,8 +11,10 @@ use std::{
 
 use crate::{
     edges::{SMALL_EXT4, mount_made, shell},
-    machine::{self, Ran, Setting, Which},
-    oracle::scene,
+    oracle::{
+        machine::{self, Ran, Setting, Which},
+        scene,
+    },
 };
 
 const WORDS: [&str; 6] = ["--reflink=never", "--durable", "--jobs=2", "-r", "s", "d"];

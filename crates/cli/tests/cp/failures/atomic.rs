@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{
+use crate::oracle::{
     machine::{self, Ran, Setting, Which},
-    oracle::scene,
+    scene,
 };
 
 fn bytes(seed: u64, len: usize) -> Vec<u8> {
@@ -207,7 +207,7 @@ fn trees_come_out_as_without_it() {
             assert!(same.status.success(), "{engine} {flags}: {same:?}");
         }
     }
-    crate::world::open_up(at);
+    crate::oracle::world::open_up(at);
 }
 
 #[test]

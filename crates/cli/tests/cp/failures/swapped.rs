@@ -14,8 +14,8 @@ use std::{
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, chownat, mknodat};
 
 use crate::{
-    faults::{injected, place},
-    machine,
+    failures::faults::{injected, place},
+    oracle::machine,
 };
 
 const OTHER: u32 = 1000;

@@ -9,9 +9,11 @@ use std::{
 use ringwise::Descriptor;
 
 use crate::{
-    faults::{place, threads_that, tree_traced},
-    machine::{self, Setting, Which},
-    oracle::scene,
+    failures::faults::{place, threads_that, tree_traced},
+    oracle::{
+        machine::{self, Setting, Which},
+        scene,
+    },
 };
 
 /// Has the kernel forget a file that is on its device. False: it does not, or does not tell.

@@ -11,8 +11,8 @@ use std::{
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::{
-    faults::place,
-    machine::{self, Setting, Which},
+    failures::faults::place,
+    oracle::machine::{self, Setting, Which},
 };
 
 /// What the run synced, by its path.

@@ -5,7 +5,7 @@
 
 use std::{fs, ops::Range, path::Path};
 
-use crate::cold::forget;
+use crate::data::cold::forget;
 
 const BLOCK_BYTES: usize = 4096;
 

@@ -17,7 +17,7 @@ use rustix::fs::{
     mknodat, utimensat,
 };
 
-use crate::machine::NOBODY;
+use crate::oracle::machine::NOBODY;
 
 const NAMES: [&[u8]; 14] = [
     b"a",

@@ -4,9 +4,11 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::{
     edges::{mount_made, shell},
-    faults::{place, threads_that, tree_traced},
-    machine::{self, Setting, Which},
-    oracle::{outcome, same},
+    failures::faults::{place, threads_that, tree_traced},
+    oracle::{
+        machine::{self, Setting, Which},
+        outcome, same,
+    },
 };
 
 /// Copies a tree under strace; the threads that asked for shared blocks.

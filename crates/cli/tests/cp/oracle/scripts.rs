@@ -7,9 +7,9 @@ use std::{
     path::Path,
 };
 
-use crate::{
+use crate::oracle::{
     machine::{self, Setting, Which},
-    oracle::{outcome, same, scene},
+    outcome, same, scene,
 };
 
 /// A little world with one of each.

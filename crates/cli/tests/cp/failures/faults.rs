@@ -14,8 +14,10 @@ use std::{
 use crate::{
     disk::{Device, Disk},
     edges::shell,
-    machine::{self, Setting, Which},
-    oracle::scene,
+    oracle::{
+        machine::{self, Setting, Which},
+        scene,
+    },
 };
 
 const BYTES: usize = 300_000;

@@ -11,13 +11,19 @@ use std::{
 };
 
 use crate::{
-    cold::is_past_memory,
-    direct::{is_laid, random_bytes},
+    data::{
+        cold::is_past_memory,
+        direct::{is_laid, random_bytes},
+    },
     edges::{mount_made, shell},
-    faults::{injected, place, threads_that, tree_traced},
-    kills,
-    machine::{self, Ran, Setting, Which},
-    oracle::scene,
+    failures::{
+        faults::{injected, place, threads_that, tree_traced},
+        kills,
+    },
+    oracle::{
+        machine::{self, Ran, Setting, Which},
+        scene,
+    },
 };
 
 const KIB: usize = 1 << 10;

@@ -6,9 +6,10 @@ use std::{fs, path::Path};
 use fastrand::Rng;
 use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat};
 
-use crate::{
+use crate::oracle::{
+    differences,
     machine::{self, NOBODY, Setting, Which},
-    oracle::{differences, outcome, scene},
+    outcome, scene,
     world::{self, Kinds},
 };
 
