@@ -23,6 +23,7 @@ mod scarcity;
 #[path = "../../examples/tls_echo.rs"]
 #[allow(dead_code, reason = "the example's own main")]
 mod tls_echo;
+mod vanished;
 
 use std::{
     future::Future,

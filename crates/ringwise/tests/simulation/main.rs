@@ -7,7 +7,9 @@ mod faults;
 mod network;
 #[path = "../shared/rings.rs"]
 mod rings;
+mod simulated_disk;
 mod time;
+mod write_ahead_log;
 
 use std::time::Duration;
 

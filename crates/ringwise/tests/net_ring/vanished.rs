@@ -12,10 +12,10 @@ use ringwise::{
     net::{self, KeepAlive, ListenOptions},
 };
 
-#[path = "shared/deaf.rs"]
+#[path = "../shared/deaf.rs"]
 mod deaf;
 
-use deaf::deafen;
+use self::deaf::deafen;
 
 /// Longer than any of it takes.
 const PATIENCE: Duration = Duration::from_secs(20);

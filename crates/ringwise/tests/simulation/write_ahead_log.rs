@@ -1,11 +1,11 @@
 //! The worked example keeps its word: the simulator finds each log that forgets a sync, and never
 //! finds fault with the one that does not.
 
-#[path = "../examples/write_ahead_log.rs"]
+#[path = "../../examples/write_ahead_log.rs"]
 #[allow(dead_code, reason = "the example's own main")]
 mod write_ahead_log;
 
-use write_ahead_log::{Care, check};
+use self::write_ahead_log::{Care, check};
 
 #[test]
 fn a_missing_sync_is_found_within_a_hundred_seeds() {
