@@ -3,9 +3,9 @@
 
 #[path = "../../examples/write_ahead_log.rs"]
 #[allow(dead_code, reason = "the example's own main")]
-mod write_ahead_log;
+mod example;
 
-use self::write_ahead_log::{Care, check};
+use self::example::{Care, check};
 
 #[test]
 fn a_missing_sync_is_found_within_a_hundred_seeds() {
