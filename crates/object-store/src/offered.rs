@@ -4,7 +4,7 @@
 //! share it. The caller does what no task has begun: it waits neither for threads that are busy with something else, nor
 //! for a task that is queued behind itself because a program blocks this thread until the call is done.
 //!
-//! Of a call with two shares the caller does both: tokio keeps the last task that a worker thread spawned for this thread.
+//! If a call has two shares, the caller does both: tokio keeps the last task that a worker thread spawned for that thread.
 
 use std::{
     panic::resume_unwind,
