@@ -9,4 +9,3 @@ mod ownership;
 mod setup;
 mod stats;
 mod waiting;
-mod wakers;
