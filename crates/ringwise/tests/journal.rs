@@ -1,6 +1,6 @@
 //! Journals on every backend: what was acknowledged is there, what was not disturbs nobody, and damage is told.
 //!
-//! RINGWISE_SEEDS: how many programs with crashes are run (60 unless set); RINGWISE_SEED: the first of them.
+//! RINGWISE_SEEDS: how many programs with crashes are run (200 unless set); RINGWISE_SEED: the first of them.
 
 #[path = "journal/crashes.rs"]
 mod crashes;

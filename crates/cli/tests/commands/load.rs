@@ -310,8 +310,7 @@ fn silent_connections_are_held_and_still_there_at_the_end() {
     // A thread each has a stack.
     assert!(server["bytes_per_idle_connection"].as_f64().unwrap() > 1000.0, "{server}");
     assert!(server["cpu_ns_per_op"].as_f64().unwrap() > 0.0, "{server}");
-    // The kernel counts those of the first thread, which may have had none.
-    assert!(server["context_switches"]["voluntary"].is_u64(), "{server}");
+    assert!(server["context_switches"]["voluntary"].as_u64().unwrap() > 0, "{server}");
 }
 
 #[test]

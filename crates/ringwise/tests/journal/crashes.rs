@@ -221,5 +221,5 @@ fn what_was_acknowledged_survives_every_crash() {
         std::env::var(variable).map_or(otherwise, |text: String| text.parse::<u64>().unwrap())
     };
     let first = asked("RINGWISE_SEED", 1);
-    (first..first + asked("RINGWISE_SEEDS", 60)).for_each(run_in_time);
+    (first..first + asked("RINGWISE_SEEDS", 200)).for_each(run_in_time);
 }
