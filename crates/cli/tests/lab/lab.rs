@@ -244,12 +244,12 @@ fn stat_compares_lengths_and_leaves_nothing() {
 #[test]
 fn objects_verify_every_range_and_have_a_verdict_for_each_state_of_the_cache() {
     let directory = directory();
-    let mut arguments = vec!["objects", VERBOSE, "--size", "8m", "--files", "2", "--block", "16k"];
+    let mut arguments = vec!["objects", VERBOSE, "--size", "8m", "--files", "2", "--block", "4k"];
     arguments.extend([
         "--depth",
         "1,2",
         "--duration",
-        "60ms",
+        "120ms",
         "--repeats",
         "2",
         "--json",
@@ -263,12 +263,12 @@ fn objects_verify_every_range_and_have_a_verdict_for_each_state_of_the_cache() {
     let rows = results["results"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * (4 + 5), "{text}");
     for row in rows {
-        assert_eq!((&row["workload"], &row["block_bytes"]), (&"objects".into(), &(1 << 20).into()));
+        assert_eq!((&row["workload"], &row["block_bytes"]), (&"objects".into(), &(256 << 10).into()));
         let is_told = row["void"].is_null() || row["cache"] == "cold";
         assert!(is_told && row["ops_per_s"].as_f64().unwrap() > 0.0, "{row:#}");
     }
     for cache in ["warm", "cold"] {
-        assert!(text.contains(&format!("objects, 64 ranges of 16k a request, {cache}")), "{text}");
+        assert!(text.contains(&format!("objects, 64 ranges of 4k a request, {cache}")), "{text}");
     }
     let verdicts = results["verdicts"].as_array().unwrap();
     assert_eq!(verdicts.len(), 4, "{text}");

@@ -188,28 +188,28 @@ impl Hub {
 
     /// Takes the result, or registers `waker` for it.
     pub(super) fn poll(&self, key: Key, waker: &Waker) -> Option<Completion> {
-        let mut state = self.lock();
-        if let Stage::Waiting(waiting) = &state.waiters[key.index()].stage {
+        // Cloned and dropped outside the lock, since a waker runs code of the user.
+        let mut fresh = None;
+        loop {
+            let mut state = self.lock();
+            let Stage::Waiting(waiting) = &mut state.waiters[key.index()].stage else {
+                let completion = state.take_done(key)?;
+                state.counts.delivered += 1;
+                let next = state.next_in_turn();
+                drop(state);
+                wake(next);
+                return Some(completion);
+            };
             if waiting.will_wake(waker) {
                 return None;
             }
-            drop(state);
-            // A waker runs code of the user.
-            let fresh = waker.clone();
-            state = self.lock();
-            if let Stage::Waiting(waiting) = &mut state.waiters[key.index()].stage {
-                let old = std::mem::replace(waiting, fresh);
-                drop(state);
-                drop(old);
+            if let Some(fresh) = &mut fresh {
+                std::mem::swap(waiting, fresh);
                 return None;
             }
+            drop(state);
+            fresh = Some(waker.clone());
         }
-        let completion = state.take_done(key)?;
-        state.counts.delivered += 1;
-        let next = state.next_in_turn();
-        drop(state);
-        wake(next);
-        Some(completion)
     }
 
     /// Notes that a future was dropped. With `cancel`, its operation is cancelled. Returns the

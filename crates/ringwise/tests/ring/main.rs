@@ -9,3 +9,4 @@ mod ownership;
 mod setup;
 mod stats;
 mod waiting;
+mod wakers;

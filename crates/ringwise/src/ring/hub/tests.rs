@@ -3,7 +3,8 @@
 //!
 //! # Safety
 //!
-//! A buffer of these tests has no bytes, so there are none to move.
+//! A buffer of these tests has no bytes, so there are none to move. A waker made of a pointer points
+//! to a value that outlives it.
 #![allow(unsafe_code)]
 
 use std::{
@@ -11,7 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    task::Wake,
+    task::{RawWaker, RawWakerVTable, Wake},
 };
 
 use super::{
@@ -368,6 +369,40 @@ fn a_waker_that_uses_the_ring_when_dropped() {
     let refused = hub.submit(Operation::nop(), reentrant());
     assert!(matches!(refused, Admission::Refused(_)));
     assert_eq!(dropped.get(), 6);
+}
+
+/// A result comes while a future clones its waker. The clone is too late, and its drop must not find
+/// the lock held.
+#[test]
+fn a_result_that_comes_while_a_waker_is_cloned() {
+    struct Early {
+        hub: Hub,
+        key: Key,
+        drops: Count,
+    }
+    static TABLE: RawWakerVTable = RawWakerVTable::new(deliver, look, look, look);
+    fn early<'a>(pointer: *const ()) -> &'a Early {
+        // SAFETY: the test's own value, which outlives its wakers.
+        unsafe { &*pointer.cast() }
+    }
+    fn deliver(pointer: *const ()) -> RawWaker {
+        let Early { hub, key, .. } = early(pointer);
+        let done = (*key, Completion::refused(Operation::nop(), 0));
+        hub.deliver(&mut vec![done], Stats::default());
+        RawWaker::new(pointer, &TABLE)
+    }
+    fn look(pointer: *const ()) {
+        let Early { hub, drops, .. } = early(pointer);
+        assert!(hub.state.try_lock().is_ok(), "the lock is held");
+        drops.0.fetch_add(1, Relaxed);
+    }
+    let hub = Hub::new();
+    let (key, _) = submit(&hub, Operation::nop(), waker().1);
+    let early = Early { hub, key, drops: Count::default() };
+    // SAFETY: the functions accept the pointer, which none of them frees.
+    let waker = unsafe { Waker::from_raw(RawWaker::new((&raw const early).cast(), &TABLE)) };
+    assert!(early.hub.poll(key, &waker).is_some());
+    assert_eq!(early.drops.get(), 1);
 }
 
 /// Five results are ready, and one task is woken. Each task wakes the next when it takes its
