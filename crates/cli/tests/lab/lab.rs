@@ -263,7 +263,10 @@ fn objects_verify_every_range_and_have_a_verdict_for_each_state_of_the_cache() {
     let rows = results["results"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * (4 + 5), "{text}");
     for row in rows {
-        assert_eq!((&row["workload"], &row["block_bytes"]), (&"objects".into(), &(256 << 10).into()));
+        assert_eq!(
+            (&row["workload"], &row["block_bytes"]),
+            (&"objects".into(), &(256 << 10).into())
+        );
         let is_told = row["void"].is_null() || row["cache"] == "cold";
         assert!(is_told && row["ops_per_s"].as_f64().unwrap() > 0.0, "{row:#}");
     }
