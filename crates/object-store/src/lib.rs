@@ -34,12 +34,10 @@ mod filesystem;
 mod list;
 mod location;
 mod object;
-mod offered;
 mod read;
 mod root;
 mod staged;
 mod store;
 mod threads;
-mod upload;
 
 pub use store::RingFileSystem;

@@ -1,5 +1,7 @@
 //! Reads of one object: whole, in a stream of chunks, or many ranges at once.
 
+mod offered;
+
 use std::{
     ops::Range,
     os::fd::{AsFd, OwnedFd},
@@ -25,12 +27,12 @@ use rustix::{
     io::Errno,
 };
 
+use self::offered::Offered;
 use crate::{
     attributes,
     failure::{Failure, changed, failed, not_an_object},
     location::name,
     object,
-    offered::{self, Offered},
     root::Root,
     threads::blocking,
 };

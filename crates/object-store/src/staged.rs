@@ -4,6 +4,8 @@
 //! this store nor of `LocalFileSystem`. A file that does not become an object is removed when it is
 //! dropped. After a crash it stays.
 
+pub(crate) mod upload;
+
 use std::{
     fs::File,
     io::{self, Write},

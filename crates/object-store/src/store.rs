@@ -19,9 +19,8 @@ use crate::{
     location::name,
     read::{self, Object},
     root::Root,
-    staged::{self, Publication, Staged},
+    staged::{self, Publication, Staged, upload::Upload},
     threads::blocking,
-    upload::Upload,
 };
 
 /// Objects that are deleted together.

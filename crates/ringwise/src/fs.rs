@@ -16,12 +16,10 @@ mod chunks;
 mod cursor;
 mod directory;
 mod file;
-mod filesystem;
 #[cfg(feature = "futures-io")]
 mod futures_io;
 mod inline;
 mod journal;
-mod locality;
 mod nature;
 mod regular;
 #[cfg(feature = "tokio")]
@@ -38,7 +36,7 @@ pub use directory::{
 };
 pub use file::File;
 pub use journal::{Journal, JournalOptions, Record, Records, Recovery, TornTail};
-pub use locality::is_local;
+pub use nature::locality::is_local;
 
 use crate::{
     buf::{BufResult, OwnedBuffer},

@@ -52,7 +52,7 @@ pub struct Header {
     pub blind_spots: Vec<String>,
 }
 
-/// A file, socket or pipe, as it was opened. A file that was opened with other flags has another record.
+/// A file, socket or pipe, as it was opened. It has another record for other flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// Its number in this trace.
@@ -65,6 +65,9 @@ pub struct File {
     pub size_bytes: Option<u64>,
     /// The flags it was opened with that change how operations work.
     pub flags: OpenFlags,
+    /// When the file was made, in ns since the trace began, by the coarse clock of file systems. None: before the trace, or
+    /// unknown. A file that was removed and made again has another record.
+    pub made_ns: Option<u64>,
 }
 
 /// What a file is called.

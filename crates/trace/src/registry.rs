@@ -13,9 +13,18 @@ const NAME_BYTES_MAX: usize = 16 << 20;
 /// The most threads that are kept.
 const THREADS_MAX: usize = 1 << 16;
 
+/// What makes a file another one for the trace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Opened {
+    pub(crate) name: Name,
+    pub(crate) kind: FileKind,
+    pub(crate) flags: OpenFlags,
+    pub(crate) made_ns: Option<u64>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    files: HashMap<(Name, FileKind, OpenFlags), FileId>,
+    files: HashMap<Opened, FileId>,
     name_bytes: usize,
     files_count: u32,
     threads: HashMap<u32, ThreadId>,
@@ -26,27 +35,27 @@ impl Registry {
     /// The number of a file. If it is new, its record goes to `new`. None: there are 2^32 files.
     pub(crate) fn file(
         &mut self,
-        (name, kind, flags): (Name, FileKind, OpenFlags),
+        opened: Opened,
         size_bytes: Option<u64>,
         new: &mut impl Extend<Record>,
     ) -> Option<FileId> {
-        let key = (name, kind, flags);
-        if let Some(id) = self.files.get(&key) {
+        if let Some(id) = self.files.get(&opened) {
             return Some(*id);
         }
         self.files_count = self.files_count.checked_add(1)?;
         let id = FileId(NonZeroU32::new(self.files_count)?);
-        new.extend([Record::File(File { id, name: key.0.clone(), kind, size_bytes, flags })]);
-        let name_bytes = match &key.0 {
+        let Opened { name, kind, flags, made_ns } = opened.clone();
+        new.extend([Record::File(File { id, name, kind, size_bytes, flags, made_ns })]);
+        let name_bytes = match &opened.name {
             Name::Path(path) => path.len(),
             Name::Hash(_) => 0,
-        } + size_of_val(&key);
+        } + size_of_val(&opened);
         if self.name_bytes + name_bytes > NAME_BYTES_MAX {
             self.files.clear();
             self.name_bytes = 0;
         }
         self.name_bytes += name_bytes;
-        self.files.insert(key, id);
+        self.files.insert(opened, id);
         Some(id)
     }
 
@@ -82,14 +91,16 @@ impl Registry {
 mod tests {
     use super::*;
 
+    fn opened(name: &str, flags: OpenFlags, made_ns: Option<u64>) -> Opened {
+        Opened { name: Name::Path(name.into()), kind: FileKind::Regular, flags, made_ns }
+    }
+
     #[test]
     fn a_file_has_a_number_for_each_set_of_flags() {
         let (mut registry, mut new) = (Registry::default(), Vec::new());
-        let path = |name: &str| Name::Path(name.into());
         let direct = OpenFlags { is_direct: true, ..OpenFlags::default() };
         let mut number = |name: &str, flags| {
-            let key = (path(name), FileKind::Regular, flags);
-            registry.file(key, Some(1), &mut new).unwrap().0.get()
+            registry.file(opened(name, flags, None), Some(1), &mut new).unwrap().0.get()
         };
         let numbers = [number("/a", direct), number("/b", direct), number("/a", direct)];
         assert_eq!(numbers, [1, 2, 1]);
@@ -98,16 +109,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_made_again_has_another_number() {
+        let (mut registry, mut new) = (Registry::default(), Vec::new());
+        let mut number = |made_ns| {
+            let opened = opened("/a", OpenFlags::default(), made_ns);
+            registry.file(opened, Some(1), &mut new).unwrap().0.get()
+        };
+        let numbers = [number(None), number(Some(7)), number(Some(9)), number(Some(7))];
+        assert_eq!(numbers, [1, 2, 3, 2]);
+    }
+
+    #[test]
     fn many_names_are_forgotten_and_numbers_go_on() {
         let (mut registry, mut new) = (Registry::default(), Vec::new());
         let name = "x".repeat(1 << 20);
         for number in 0..40 {
-            let key = (
-                Name::Path(format!("{name}{number}").into()),
-                FileKind::Other,
-                OpenFlags::default(),
-            );
-            assert_eq!(registry.file(key, None, &mut new).unwrap().0.get(), number + 1);
+            let opened = opened(&format!("{name}{number}"), OpenFlags::default(), None);
+            assert_eq!(registry.file(opened, None, &mut new).unwrap().0.get(), number + 1);
             assert!(registry.name_bytes <= NAME_BYTES_MAX);
             new.clear();
         }

@@ -20,7 +20,7 @@ type Numbers = (
 
 #[derive(Clone, Debug)]
 enum Step {
-    File(Name, FileKind, Option<u64>, OpenFlags),
+    File(Name, FileKind, (Option<u64>, Option<u64>), OpenFlags),
     Thread(u32, u32, String),
     Operation(Numbers),
     Lost(Lost),
@@ -63,8 +63,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     use FileKind::{Block, Other, Pipe, Regular, Socket, Unknown};
     let kinds = select(vec![Regular, Block, Socket, Pipe, Other, Unknown]);
     let step = prop_oneof![
-        1 => (names(), kinds, option::of(any::<u64>()), flags())
-            .prop_map(|(name, kind, size, flags)| Step::File(name, kind, size, flags)),
+        1 => (names(), kinds, (option::of(any::<u64>()), option::of(any::<u64>())), flags())
+            .prop_map(|(name, kind, numbers, flags)| Step::File(name, kind, numbers, flags)),
         1 => any::<(u32, u32, String)>().prop_map(|(tid, pid, name)| Step::Thread(tid, pid, name)),
         6 => numbers().prop_map(Step::Operation),
         1 => any::<(u64, u64)>().prop_map(|(at_ns, events)| Step::Lost(Lost { at_ns, events })),
@@ -77,10 +77,10 @@ fn records(steps: &[Step]) -> Vec<Record> {
     let (mut files, mut threads) = (0, 0);
     let known = |number: u32, count: u32| NonZeroU32::new(number % (count + 1));
     let record = |step: &Step| match step.clone() {
-        Step::File(name, kind, size_bytes, flags) => {
+        Step::File(name, kind, (size_bytes, made_ns), flags) => {
             files += 1;
             let id = FileId(NonZeroU32::new(files).unwrap());
-            Some(Record::File(File { id, name, kind, size_bytes, flags }))
+            Some(Record::File(File { id, name, kind, size_bytes, flags, made_ns }))
         }
         Step::Thread(tid, pid, name) => {
             threads += 1;
@@ -189,6 +189,7 @@ fn sample() -> Vec<Record> {
             kind: FileKind::Regular,
             size_bytes: Some(1 << 30),
             flags: OpenFlags { is_direct: true, ..OpenFlags::default() },
+            made_ns: None,
         }),
         Record::Thread(Thread { id: ThreadId(number(1)), tid: 7, pid: 7, name: "dd".to_owned() }),
         Record::Operation(operation),
@@ -284,8 +285,16 @@ fn a_newer_version_is_refused_in_plain_words() {
     let (_, error) = read(&bytes);
     assert_eq!(
         error.unwrap().to_string(),
-        "the trace has version 2 of the format, and this program reads versions up to 1: use a newer ringwise"
+        "the trace has version 3 of the format, and this program reads versions up to 2: use a newer ringwise"
     );
+}
+
+#[test]
+fn version_1_differs_in_nothing_but_the_times_at_which_files_were_made() {
+    let (mut bytes, _) = written(&sample(), 2);
+    bytes[8..10].copy_from_slice(&1_u16.to_le_bytes());
+    let (found, error) = read(&bytes);
+    assert!(error.is_none() && found[..sample().len()] == sample(), "{error:?}");
 }
 
 #[test]

@@ -55,6 +55,7 @@ fn file(id: u32, path: &str, kind: FileKind, size_bytes: Option<u64>) -> Record 
         kind,
         size_bytes,
         flags: OpenFlags::default(),
+        made_ns: None,
     })
 }
 

@@ -174,6 +174,7 @@ pub(crate) mod tests {
             kind: FileKind::Regular,
             size_bytes: Some(size_bytes),
             flags: OpenFlags::default(),
+            made_ns: None,
         }
     }
 

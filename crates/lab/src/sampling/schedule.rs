@@ -14,7 +14,7 @@ use crate::{
     error::LabError,
     results::{row::Row, verdict},
     sampling::{
-        job::{Failure, Job, Timing},
+        job::{Cache, Failure, Job, Timing},
         sample::{self, Counted, Instruments, Sample},
     },
 };
@@ -24,7 +24,7 @@ pub type Inspect<'a> = dyn Fn(&Job, &Sample) -> Result<Option<String>, LabError>
 
 /// How many times the blocks that were planned there may be.
 const BLOCKS_TIMES_MAX: usize = 3;
-/// How often a sample is taken in which no operation completes.
+/// How often a sample is taken that says nothing.
 const TRIES_MAX: u32 = 3;
 
 /// Time for further blocks, of all sections together.
@@ -130,8 +130,9 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Takes a sample, with the reason of an exclusion that is known before. A sample without a completed operation is
-    /// repeated: on a busy machine a short sample may get no processor time at all.
+    /// Takes a sample, with the reason of an exclusion that is known before. Two kinds of samples are repeated. On a busy
+    /// machine a short sample may get no processor time at all. And a kernel that reclaims idle pages may take some of a
+    /// file that was cached just now.
     fn take(&self, row: &Row, order_seed: u64) -> Result<Taken, LabError> {
         let mut tries = 0;
         loop {
@@ -142,8 +143,12 @@ impl Schedule<'_> {
                 return Err(LabError::Interrupted);
             }
             tries += 1;
-            let is_empty = taken.as_ref().is_ok_and(|sample| gates::presence(sample).is_some());
-            if !is_empty || tries == TRIES_MAX {
+            let is_spoilt = taken.as_ref().is_ok_and(|sample| {
+                let has_lost_pages = job.cache == Cache::Warm
+                    && (unready.is_some() || gates::device(job.cache, sample).is_some());
+                has_lost_pages || gates::presence(sample).is_some()
+            });
+            if !is_spoilt || tries == TRIES_MAX {
                 return Ok((job, unready, taken));
             }
         }
@@ -179,5 +184,57 @@ impl Schedule<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use ringwise_measure::Sources;
+
+    use super::*;
+    use crate::{
+        engine::Tally,
+        results::row::RowKind,
+        sampling::{job::Extent, lane::Counts},
+        testing::{self, Mock},
+    };
+
+    /// How often a sample is taken whose files are ready after so many attempts, and why it is excluded.
+    fn tries(cache: Cache, ready_after: u32) -> (u32, Option<String>) {
+        let tries = Cell::new(0);
+        let engine = Mock(|_: &Arc<Job>, _| {
+            let counts = Counts { operations: 1, completed: 1, ..Counts::default() };
+            Ok(Tally { counts, elapsed_ns: 1, ..Tally::default() })
+        });
+        let instruments =
+            Instruments { sources: Sources::default(), device_number: None, idle: None };
+        let schedule = Schedule {
+            blocks: 1,
+            seed: 1,
+            timing: Timing { warm_up: Duration::ZERO, extent: Extent::Operations(1) },
+            instruments: &instruments,
+            job: &|_, _| Job { cache, ..testing::job() },
+            prepare: &|_| {
+                tries.set(tries.get() + 1);
+                Ok((tries.get() <= ready_after).then(|| "pages are gone".to_owned()))
+            },
+            inspect: &|_, _| Ok(None),
+            spare: &Spare::default(),
+        };
+        let row = Row::new("mock".to_owned(), RowKind::Rival, 1, Box::new(engine));
+        let (_, unready, _) = schedule.take(&row, 1).unwrap();
+        (tries.get(), unready)
+    }
+
+    #[test]
+    fn a_sample_that_lost_cached_pages_is_taken_again() {
+        let gone = || Some("pages are gone".to_owned());
+        assert_eq!(tries(Cache::Warm, 0), (1, None));
+        assert_eq!(tries(Cache::Warm, 1), (2, None));
+        assert_eq!(tries(Cache::Warm, 9), (TRIES_MAX, gone()));
+        // Pages that a cold cache has are no accident.
+        assert_eq!(tries(Cache::Cold, 1), (1, gone()));
     }
 }

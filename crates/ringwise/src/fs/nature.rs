@@ -1,5 +1,8 @@
 //! What a file is, as far as that decides the way to it; found out when it is opened. What its file
-//! system can do is known from the use of others on it, or learned (`filesystem.rs`).
+//! system can do is known from the use of others on it, or learned (`nature/filesystem.rs`).
+
+mod filesystem;
+pub(super) mod locality;
 
 use std::sync::Arc;
 
@@ -8,7 +11,7 @@ use rustix::{
     io::Errno as RawErrno,
 };
 
-use super::{filesystem::Filesystem, locality::is_local_magic};
+use self::{filesystem::Filesystem, locality::is_local_magic};
 use crate::{
     descriptor::{Blocking, Descriptor},
     op::Hint,

@@ -1105,6 +1105,8 @@ pub fn a_flood_leaves_room_for_others(way: Loop) {
             }
         }
     }
+    // Without this, the flooder may wait two minutes until it asks again whether the window is still closed.
+    net::set_reset_on_close(&flooded).unwrap();
     net::shutdown(&flooded, net::Shutdown::Both).unwrap();
     drop((flooded, local));
     flood.join().unwrap();

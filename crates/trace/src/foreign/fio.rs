@@ -16,7 +16,7 @@ use crate::{
     model::{
         End, FileKind, Header, Interface, Kind, Name, OpenFlags, Operation, Outcome, Record, Source,
     },
-    registry::Registry,
+    registry::{Opened, Registry},
 };
 
 /// The version in the first line of an iolog.
@@ -129,12 +129,13 @@ impl Log {
         if bytes > i64::MAX.cast_unsigned() {
             return Err("the length is too large".to_owned());
         }
-        let key = (
-            Name::Path(OsString::from_vec(name.to_vec())),
-            FileKind::Unknown,
-            OpenFlags::default(),
-        );
-        let file = self.registry.file(key, None, records);
+        let opened = Opened {
+            name: Name::Path(OsString::from_vec(name.to_vec())),
+            kind: FileKind::Unknown,
+            flags: OpenFlags::default(),
+            made_ns: None,
+        };
+        let file = self.registry.file(opened, None, records);
         let thread = self.registry.thread(0, || (0, String::new()), records);
         records.push_back(Record::Operation(Operation {
             thread,

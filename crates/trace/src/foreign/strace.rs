@@ -21,7 +21,7 @@ use crate::{
         End, FileId, FileKind, Header, Interface, Kind, Name, OpenFlags, Operation, Outcome,
         Record, Source,
     },
-    registry::Registry,
+    registry::{Opened, Registry},
 };
 
 /// Whether strace writes such lines with `-ttt`.
@@ -324,8 +324,13 @@ impl Output {
         let open = self.descriptors.get(returned.pid, number);
         let state = open.map(std::cell::Cell::get).unwrap_or_default();
         let file = annotation.and_then(|annotation| {
-            let key = (Name::Path(annotation.name.clone()), kind_of(&annotation), state.flags);
-            self.registry.file(key, None, records)
+            let opened = Opened {
+                name: Name::Path(annotation.name.clone()),
+                kind: kind_of(&annotation),
+                flags: state.flags,
+                made_ns: None,
+            };
+            self.registry.file(opened, None, records)
         });
         // If another file has the number by now, a call was missed, and its flags and position are unknown.
         let is_same = open.is_some() && (state.file.is_none() || state.file == file);

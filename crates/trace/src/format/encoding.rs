@@ -58,10 +58,11 @@ impl Context {
             FileKind::Other => 5,
         });
         let OpenFlags { is_direct, is_append, is_sync, is_data_sync } = file.flags;
-        let flags = [is_direct, is_append, is_sync, is_data_sync, file.size_bytes.is_some()];
+        let optional = [file.size_bytes.is_some(), file.made_ns.is_some()];
+        let flags = [is_direct, is_append, is_sync, is_data_sync, optional[0], optional[1]];
         out.push(flags.iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(*flag)));
-        if let Some(size) = file.size_bytes {
-            put(out, size);
+        for number in [file.size_bytes, file.made_ns].into_iter().flatten() {
+            put(out, number);
         }
         match &file.name {
             Name::Path(path) => {
@@ -237,11 +238,14 @@ fn take_file(bytes: &mut &[u8]) -> Option<File> {
         is_sync: bits & 4 != 0,
         is_data_sync: bits & 8 != 0,
     };
-    let size_bytes = match bits {
-        0..16 => None,
-        16..32 => Some(take(bytes)?),
-        _ => return None,
+    if bits >= 64 {
+        return None;
+    }
+    let mut optional = |bit: u8| match bits & bit {
+        0 => Some(None),
+        _ => take(bytes).map(Some),
     };
+    let (size_bytes, made_ns) = (optional(16)?, optional(32)?);
     let name = match take_byte(bytes)? {
         0 => Name::Path(OsString::from_vec(take_bytes(bytes)?.to_vec())),
         1 => {
@@ -251,7 +255,7 @@ fn take_file(bytes: &mut &[u8]) -> Option<File> {
         }
         _ => return None,
     };
-    Some(File { id, name, kind, size_bytes, flags })
+    Some(File { id, name, kind, size_bytes, flags, made_ns })
 }
 
 fn take_thread(bytes: &mut &[u8]) -> Option<Thread> {

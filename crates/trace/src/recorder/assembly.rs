@@ -22,7 +22,7 @@ use crate::{
         End, FileId, FileKind, Interface, Kind, Lost, Name, OpenFlags, Operation, Outcome, Record,
         Source, ThreadId,
     },
-    registry::Registry,
+    registry::{Opened, Registry},
 };
 
 /// The bytes of a page in the page cache.
@@ -41,6 +41,8 @@ type ThreadName = fn(u32, u32) -> String;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation {
     pub(super) began_ns: u64,
+    /// The same moment since 1970, to tell which files were made later.
+    pub(super) began_unix_ns: u64,
     pub(super) is_private: bool,
     /// Whether events tell when pages come into the page cache and when a thread waits.
     pub(super) sees_pages: bool,
@@ -361,8 +363,13 @@ impl Assembly {
             }
             Call::Socket => {
                 // A busy server has too many of them to look at each.
-                let key = (self.name("socket".as_ref()), FileKind::Socket, OpenFlags::default());
-                let file = self.registry.file(key, None, &mut self.records);
+                let socket = Opened {
+                    name: self.name("socket".as_ref()),
+                    kind: FileKind::Socket,
+                    flags: OpenFlags::default(),
+                    made_ns: None,
+                };
+                let file = self.registry.file(socket, None, &mut self.records);
                 let open = OpenFile { file, since_ns: time_ns, ..OpenFile::default() };
                 self.descriptors.open(pid, new, open, true);
             }
@@ -465,10 +472,13 @@ impl Assembly {
     }
 
     fn opened(&mut self, (pid, descriptor): (u32, i32), described: Described, since_ns: u64) {
-        let Described { name, kind, size_bytes, flags, is_close_on_exec, position, identity } =
-            described;
-        let key = (self.name(&name), kind, flags);
-        let file = self.registry.file(key, size_bytes, &mut self.records);
+        let Described { name, kind, size_bytes, flags, is_close_on_exec, position, .. } = described;
+        let identity = described.identity;
+        let made_ns = described
+            .made_unix_ns
+            .and_then(|made_ns| made_ns.checked_sub(self.situation.began_unix_ns));
+        let opened = Opened { name: self.name(&name), kind, flags, made_ns };
+        let file = self.registry.file(opened, size_bytes, &mut self.records);
         if let Some(file) = file {
             if self.identities.len() >= IDENTITIES_MAX {
                 self.identities.clear();

@@ -70,6 +70,8 @@ pub(crate) struct Described {
     pub(crate) is_close_on_exec: bool,
     pub(crate) position: Option<u64>,
     pub(crate) identity: Identity,
+    /// When the file was made, by the clock of its file system, in ns since 1970. None: unknown.
+    pub(crate) made_unix_ns: Option<u64>,
 }
 
 /// A control block of Linux AIO (`struct iocb` in linux/aio_abi.h).

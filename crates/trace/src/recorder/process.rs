@@ -6,6 +6,7 @@ use std::{
     fs,
     io::{self, Read},
     os::{linux::fs::MetadataExt, unix::fs::FileTypeExt},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use super::event::Described;
@@ -57,7 +58,12 @@ pub(crate) fn describe(pid: u32, descriptor: i32) -> Option<Described> {
         is_close_on_exec: is_set(libc::O_CLOEXEC),
         position,
         identity,
+        made_unix_ns: metadata.created().ok().and_then(since_1970_ns).filter(|_| has_position),
     })
+}
+
+fn since_1970_ns(time: SystemTime) -> Option<u64> {
+    u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()
 }
 
 fn block_device_bytes(device: u64) -> Option<u64> {

@@ -143,6 +143,7 @@ impl<'a> Recording<'a> {
     pub(super) fn run(mut self, events: Events, signal: &AtomicUsize) -> Report {
         let mut assembly = Assembly::new(Situation {
             began_ns: self.began_ns,
+            began_unix_ns: self.header.began_unix_ms.saturating_mul(1_000_000),
             is_private: self.options.is_private,
             sees_pages: self.perf.as_ref().is_some_and(Perf::sees_pages),
             has_opens: matches!(events, Events::Command(..)),

@@ -245,7 +245,8 @@ struct Builder {
     cache: CacheChoice,
     /// What recording added to the duration of a syscall.
     added_ns: u64,
-    bodies: HashMap<Name, usize>,
+    /// By name, and by the time at which a file was made.
+    bodies: HashMap<(Name, Option<u64>), usize>,
     handles: HashMap<FileId, usize>,
     states: Vec<State>,
 }
@@ -280,8 +281,12 @@ impl Builder {
         if let Some(handle) = self.handles.get(&file.id) {
             return *handle;
         }
-        let body = *self.bodies.entry(file.name.clone()).or_insert_with(|| {
-            let bytes = file.size_bytes.filter(|_| file.kind != FileKind::Block);
+        let body = *self.bodies.entry((file.name.clone(), file.made_ns)).or_insert_with(|| {
+            let bytes = match file.made_ns {
+                // What it had when the recorder looked, the program had written.
+                Some(_) => Some(0),
+                None => file.size_bytes.filter(|_| file.kind != FileKind::Block),
+            };
             self.script.bodies.push(Body { bytes: bytes.unwrap_or(0), ..Body::default() });
             self.states.push(State {
                 bytes: bytes.unwrap_or(0),
@@ -401,7 +406,7 @@ mod tests {
     use ringwise_trace::{End, Interface};
 
     use super::*;
-    use crate::program::traced::tests::{file, operation, traced};
+    use crate::program::traced::tests::{file, number, operation, traced};
 
     fn at(operation: Operation, offset: u64) -> Operation {
         Operation { offset: Some(offset), ..operation }
@@ -455,6 +460,22 @@ mod tests {
         assert_eq!(body.cached.bytes(), 4096, "what is read back after a write is not prepared");
         assert_eq!(script.space_bytes(), 8192 + 4096);
         assert!(script.has_unknown_sources);
+    }
+
+    #[test]
+    fn a_file_that_was_made_again_is_empty_again() {
+        let write = |begin| operation(1, Kind::Write, (begin, 1));
+        let again = Operation { file: Some(FileId(number(2))), ..write(10) };
+        let mut trace = traced(vec![write(0), again]);
+        let made = |id, made_ns| File {
+            name: Name::Path("/journal".into()),
+            made_ns: Some(made_ns),
+            ..file(id, 4096)
+        };
+        trace.files = vec![made(1, 0), made(2, 9)];
+        let script = Script::of(&trace, CacheChoice::Recorded, false);
+        let lengths = |body: &Body| (body.bytes, body.bytes_max);
+        assert_eq!(script.bodies.iter().map(lengths).collect::<Vec<_>>(), [(0, 4096); 2]);
     }
 
     #[test]

@@ -25,6 +25,7 @@ fn described(name: &str, flags: OpenFlags) -> Described {
         is_close_on_exec: false,
         position: Some(0),
         identity: (1, 2),
+        made_unix_ns: Some(999_999),
     }
 }
 
@@ -36,6 +37,7 @@ impl Scene {
     fn with(change: impl FnOnce(&mut Situation)) -> Scene {
         let mut situation = Situation {
             began_ns: 0,
+            began_unix_ns: 1_000_000,
             is_private: false,
             sees_pages: true,
             has_opens: true,
@@ -78,6 +80,25 @@ impl Scene {
 
 fn offsets(operations: &[Operation]) -> Vec<Option<u64>> {
     operations.iter().map(|operation| operation.offset).collect()
+}
+
+#[test]
+fn a_file_that_is_removed_and_made_again_is_another_one() {
+    let mut scene = Scene::new();
+    let mut open = |made_unix_ns| {
+        let described =
+            Box::new(Described { made_unix_ns, ..described("/j", OpenFlags::default()) });
+        scene.event(PID, Event::Opened { descriptor: 3, described, since_ns: 0 });
+    };
+    for made_unix_ns in [None, Some(999_999), Some(1_000_500), Some(1_000_700), Some(1_000_500)] {
+        open(made_unix_ns);
+    }
+    let made = |record: Record| match record {
+        Record::File(file) => Some(file.made_ns),
+        _ => None,
+    };
+    let made: Vec<_> = scene.assembly.take_records().into_iter().filter_map(made).collect();
+    assert_eq!(made, [None, Some(500), Some(700)]);
 }
 
 #[test]

@@ -16,9 +16,9 @@ use std::{
 use futures_util::FutureExt;
 use object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart, path::Path};
 
+use super::{Publication, Staged};
 use crate::{
     failure::{Failure, failed},
-    staged::{Publication, Staged},
     threads::blocking,
 };
 

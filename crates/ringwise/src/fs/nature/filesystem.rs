@@ -24,7 +24,7 @@ struct Remembered(Vec<(Identity, Arc<Filesystem>)>);
 static REMEMBERED: Mutex<Remembered> = Mutex::new(Remembered(Vec::new()));
 
 #[derive(Debug, Default)]
-pub(super) struct Filesystem {
+pub(in crate::fs) struct Filesystem {
     reads_wait: AtomicBool,
     writes_wait: AtomicBool,
 }
@@ -44,27 +44,27 @@ impl Remembered {
 
 impl Filesystem {
     /// What is known of the file system with this device number and this magic number.
-    pub(super) fn of(device: u64, magic: u64) -> Arc<Filesystem> {
+    pub(in crate::fs) fn of(device: u64, magic: u64) -> Arc<Filesystem> {
         lock(&REMEMBERED).of((device, magic))
     }
 
     /// Whether each read waits: it knows none that must not.
-    pub(super) fn reads_wait(&self) -> bool {
+    pub(in crate::fs) fn reads_wait(&self) -> bool {
         self.reads_wait.load(Ordering::Relaxed)
     }
 
     /// Whether each write waits. A ring hands such a write to a worker of the kernel.
-    pub(super) fn writes_wait(&self) -> bool {
+    pub(in crate::fs) fn writes_wait(&self) -> bool {
         self.writes_wait.load(Ordering::Relaxed)
     }
 
     /// A read that must not wait was refused as such.
-    pub(super) fn learn_that_reads_wait(&self) {
+    pub(in crate::fs) fn learn_that_reads_wait(&self) {
         self.reads_wait.store(true, Ordering::Relaxed);
     }
 
     /// A write that must not wait was refused as such.
-    pub(super) fn learn_that_writes_wait(&self) {
+    pub(in crate::fs) fn learn_that_writes_wait(&self) {
         self.writes_wait.store(true, Ordering::Relaxed);
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use rustix::fs::fstatfs;
 
-use super::nature::{EXT4, RAMFS, TMPFS};
+use super::{EXT4, RAMFS, TMPFS};
 
 /// The numbers of others (statfs(2), include/uapi/linux/magic.h). The layers of an overlay are local, except in
 /// rare setups.
@@ -36,6 +36,6 @@ pub fn is_local(file: impl AsFd) -> bool {
 }
 
 /// The same by the number of the file system.
-pub(super) fn is_local_magic(magic: u64) -> bool {
+pub(in crate::fs) fn is_local_magic(magic: u64) -> bool {
     matches!(magic, EXT4 | TMPFS | RAMFS) || OTHERS.contains(&magic)
 }
