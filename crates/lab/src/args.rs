@@ -351,8 +351,8 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
-    /// Compare these engines: recorded, uring, uring+one-ring, sync [default: all that
-    /// the trace can have]; recorded takes part in any case
+    /// Compare these engines: recorded, uring, uring+one-ring, sync, tokio, ringwise
+    /// [default: all that the trace can have]; recorded takes part in any case
     #[arg(long, value_name = "A,B")]
     pub engines: Option<String>,
 

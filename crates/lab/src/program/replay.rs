@@ -1,7 +1,7 @@
 //! `replay`: the I/O of a recorded program again, by several engines in interleaved blocks.
 //!
 //! A trace becomes a script (`script`): for each recorded thread its steps, with their order and think time. Files of the
-//! same shape are laid out (`place`), and each engine (`engine`, `rings`) makes all steps in each sample, at the recorded
+//! same shape are laid out (`place`), and each engine (`engine`, `rings`, `tasks`) makes all steps in each sample, at the recorded
 //! pace or without think time (`pace`). The lab's schedule takes the samples, its gates look at them, and its statistics
 //! compare them. The first line says how near the replay is to the program: the I/O time of the recorded engine, divided by
 //! that of the trace. With `--recorder` both have the recorder's cost (`observer`).
@@ -15,6 +15,7 @@ mod place;
 mod ranges;
 mod rings;
 mod script;
+mod tasks;
 mod told;
 
 use std::{
@@ -36,6 +37,7 @@ use self::{
     pace::Pace,
     place::Place,
     script::{CacheChoice, Script},
+    tasks::By,
 };
 use crate::{
     args::{ReplayArgs, ReplayCache, ReplayPace},
@@ -178,6 +180,8 @@ fn rows(
     if script.is_asynchronous() {
         rows.push(row("sync", RowKind::Rival, Way::Calls));
     }
+    rows.push(row("tokio", RowKind::Rival, Way::Tasks(By::Pool)));
+    rows.push(row("ringwise", RowKind::Variant, Way::Tasks(By::Files)));
     let Some(wanted) = wanted else { return Ok(rows) };
     let wanted: Vec<&str> = wanted.split(',').map(str::trim).collect();
     if let Some(other) = wanted.iter().find(|name| rows.iter().all(|row| row.engine != **name)) {

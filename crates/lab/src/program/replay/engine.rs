@@ -15,6 +15,7 @@ use super::{
     place::Place,
     rings,
     script::{Script, Step, StepKind, is_mostly_asynchronous},
+    tasks::{self, By},
 };
 use crate::{
     engine::{BUFFER_ALIGNMENT, Engine, Tally, beside_the_ring},
@@ -38,6 +39,8 @@ pub(crate) enum Way {
     Rings,
     /// One ring, driven by one thread, for all of them.
     OneRing,
+    /// A task of tokio for each thread.
+    Tasks(By),
 }
 
 /// An engine.
@@ -70,6 +73,13 @@ pub(crate) struct Shared<'a> {
 impl Engine for Replay {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
         let files = self.place.open().map_err(|error| Failure::Io(format!("replay: {error}")))?;
+        if let Way::Tasks(by) = self.way {
+            let prepared = tasks::Prepared::new(by, files)?;
+            let window = start.ready()?;
+            let done = prepared.run(&self.script.threads, (job, window), self.pace)?;
+            return Ok(tally(job, &window, done));
+        }
+        let files: Vec<Descriptor> = files.into_iter().map(Descriptor::from).collect();
         let threads: Vec<&[Step]> = self.script.threads.iter().map(|steps| &steps[..]).collect();
         let crews: Vec<&[&[Step]]> = match self.way {
             Way::OneRing => vec![&threads[..]],
@@ -120,7 +130,7 @@ impl Engine for Replay {
 impl Replay {
     fn is_ring(&self, threads: &[&[Step]]) -> bool {
         match self.way {
-            Way::Calls => false,
+            Way::Calls | Way::Tasks(_) => false,
             Way::Rings | Way::OneRing => true,
             Way::Recorded => threads.iter().any(|steps| is_mostly_asynchronous(steps)),
         }
@@ -319,7 +329,8 @@ mod tests {
 
     #[test]
     fn every_way_makes_every_step_and_moves_every_byte() {
-        for way in [Way::Recorded, Way::Calls, Way::Rings, Way::OneRing] {
+        let tasks = [Way::Tasks(By::Pool), Way::Tasks(By::Files)];
+        for way in [Way::Recorded, Way::Calls, Way::Rings, Way::OneRing].into_iter().chain(tasks) {
             if way != Way::Calls && !has_ring() {
                 continue;
             }
@@ -339,7 +350,7 @@ mod tests {
             let read = |round| operation(1, Kind::Read, (round * 20_000_000, 1000));
             (0..6_u64).map(read).collect()
         };
-        for way in [Way::Calls, Way::Rings, Way::OneRing] {
+        for way in [Way::Calls, Way::Rings, Way::OneRing, Way::Tasks(By::Files)] {
             if way != Way::Calls && !has_ring() {
                 continue;
             }
@@ -352,7 +363,7 @@ mod tests {
 
     #[test]
     fn other_bytes_than_recorded_are_a_failure() {
-        for way in [Way::Calls, Way::OneRing] {
+        for way in [Way::Calls, Way::OneRing, Way::Tasks(By::Pool)] {
             if way != Way::Calls && !has_ring() {
                 continue;
             }

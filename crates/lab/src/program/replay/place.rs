@@ -10,7 +10,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ringwise::Descriptor;
 use ringwise_measure::{filesystem::Filesystem, quantity::bytes_text};
 use rustix::{
     fs::Advice,
@@ -145,7 +144,7 @@ impl Place {
     /// # Errors
     ///
     /// What open(2) reports, with the path.
-    pub fn open(&self) -> io::Result<Vec<Descriptor>> {
+    pub fn open(&self) -> io::Result<Vec<File>> {
         let open = |handle: &Handle| {
             let flags = handle.flags;
             let bits = [
@@ -160,7 +159,6 @@ impl Place {
                 .write(self.bodies[handle.body].is_written)
                 .custom_flags(custom.fold(0, |all, bit| all | bit))
                 .open(self.path(handle.body))
-                .map(Descriptor::from)
         };
         self.handles.iter().map(open).collect()
     }

@@ -97,7 +97,7 @@ fn a_file_that_is_removed_and_made_again_is_another_one() {
         Record::File(file) => Some(file.made_ns),
         _ => None,
     };
-    let made: Vec<_> = scene.assembly.take_records().into_iter().filter_map(made).collect();
+    let made: Vec<_> = scene.assembly.take_records().filter_map(made).collect();
     assert_eq!(made, [None, Some(500), Some(700)]);
 }
 

@@ -1,0 +1,219 @@
+//! Recorded threads as tasks of tokio: what the program would be with `tokio::fs`, or with the library's files.
+//!
+//! A task has as many operations in flight as its thread had. Tokio's timer counts milliseconds, so the rest of a think
+//! time is spent yielding to other tasks.
+
+use std::{
+    os::unix::fs::FileExt,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use futures_util::{
+    StreamExt,
+    future::{Either, select},
+    stream::FuturesUnordered,
+};
+use ringwise::{AlignedBuf, BufResult, Local, Ring, fs::File};
+use tokio::{
+    runtime::Runtime,
+    task::{JoinSet, spawn_blocking, yield_now},
+    time::sleep,
+};
+
+use super::{
+    engine::{Done, check, words},
+    pace::Pace,
+    script::{Step, StepKind},
+};
+use crate::{
+    engine::{BUFFER_ALIGNMENT, unavailable},
+    sampling::{
+        job::{Failure, Job, Window},
+        lane::Lane,
+    },
+};
+
+/// More than tokio's timer is late by.
+const TIMER_NS: u64 = 2_000_000;
+
+/// Who makes the calls of the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// Blocking threads, as of `tokio::fs`.
+    Pool,
+    /// The library's files.
+    Files,
+}
+
+/// A runtime with its files, before the time begins.
+pub(crate) struct Prepared {
+    runtime: Runtime,
+    files: Files,
+    ring: Option<Ring>,
+}
+
+#[derive(Clone)]
+enum Files {
+    Pool(Arc<[std::fs::File]>),
+    Ring(Arc<[File]>),
+}
+
+/// What a task needs beside its steps.
+#[derive(Clone)]
+struct Scene {
+    job: Arc<Job>,
+    window: Window,
+    pace: Pace,
+    files: Files,
+}
+
+impl Prepared {
+    pub fn new(by: By, files: Vec<std::fs::File>) -> Result<Prepared, Failure> {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.enable_all().build().map_err(|error| {
+            Failure::Unavailable(format!("starting the runtime: {}", crate::error::plain(&error)))
+        })?;
+        if by == By::Pool {
+            return Ok(Prepared { runtime, files: Files::Pool(files.into()), ring: None });
+        }
+        let context = runtime.enter();
+        let ring = Local::builder().build_ring().map_err(unavailable)?;
+        drop(context);
+        let files = files.into_iter().map(|file| File::from_std(&ring, file)).collect();
+        Ok(Prepared { runtime, files: Files::Ring(files), ring: Some(ring) })
+    }
+
+    /// Makes all steps.
+    pub fn run(
+        self,
+        threads: &[Vec<Step>],
+        (job, window): (&Arc<Job>, Window),
+        pace: Pace,
+    ) -> Result<Vec<Done>, Failure> {
+        let scene = Scene { job: job.clone(), window, pace, files: self.files };
+        let done = self.runtime.block_on(async {
+            let mut tasks = JoinSet::new();
+            for steps in threads {
+                let (steps, scene) = (steps.as_slice().into(), scene.clone());
+                tasks.spawn(async move {
+                    let done = all_steps(steps, &scene).await;
+                    if done.is_err() {
+                        scene.job.failed.store(true, Ordering::Relaxed);
+                    }
+                    done
+                });
+            }
+            tasks.join_all().await
+        });
+        let mut done = done.into_iter().collect::<Result<Vec<Done>, Failure>>()?;
+        if let (Some(ring), Some(first)) = (&self.ring, done.first_mut()) {
+            let stats = ring.stats();
+            // Those of the ring are of all tasks.
+            first.system_calls = stats.local.enters + stats.inline_hits;
+            first.fallbacks = stats.local.fallback_operations;
+        } else {
+            done.iter_mut().for_each(|own| own.system_calls = own.submitted.unwrap_or(0));
+        }
+        Ok(done)
+    }
+}
+
+/// Makes the steps of a thread.
+async fn all_steps(steps: Arc<[Step]>, scene: &Scene) -> Result<Done, Failure> {
+    let Scene { job, window, pace, .. } = scene;
+    let mut lane = Lane::new(job, *window, 0, 1);
+    let (mut ends_ns, mut io_ns, mut next) = (Vec::with_capacity(steps.len()), 0, 0);
+    let mut flights = FuturesUnordered::new();
+    loop {
+        let due_ns = steps.get(next).and_then(|step: &Step| {
+            let since_ns = match step.after {
+                0 => 0,
+                after => *ends_ns.get(after - 1)?,
+            };
+            (!job.is_stopped()).then(|| pace.due_ns(step, since_ns))
+        });
+        let ended = match due_ns {
+            Some(due_ns) if due_ns <= window.now_ns() => {
+                let began_ns = lane.clock();
+                lane.begin(1, began_ns);
+                flights.push(make(&scene.files, steps[next], began_ns));
+                next += 1;
+                continue;
+            }
+            None if flights.is_empty() => break,
+            None => flights.next().await,
+            Some(due_ns) if flights.is_empty() => {
+                wait_for(due_ns, scene).await;
+                continue;
+            }
+            Some(due_ns) => {
+                match select(flights.next(), std::pin::pin!(wait_for(due_ns, scene))).await {
+                    Either::Left((ended, _)) => ended,
+                    Either::Right(_) => continue,
+                }
+            }
+        };
+        let Some((step, began_ns, moved)) = ended else { continue };
+        let ended_ns = lane.clock();
+        let moved =
+            moved.map_err(|error| Failure::Io(format!("replay: {}: {error}", words(&step))))?;
+        check(&step, moved)?;
+        lane.complete_moved(began_ns, ended_ns, moved);
+        ends_ns.push(ended_ns);
+        io_ns += ended_ns - began_ns;
+    }
+    drop(flights);
+    let submitted = Some(ends_ns.len() as u64);
+    Ok(Done { counts: vec![lane.into_counts()], io_ns, submitted, ..Done::default() })
+}
+
+/// Makes one step. The answer has the step, when it began, and how many bytes it moved.
+fn make(
+    files: &Files,
+    step: Step,
+    began_ns: u64,
+) -> impl Future<Output = (Step, u64, std::io::Result<usize>)> + Send + use<> {
+    let files = files.clone();
+    let mut buffer = AlignedBuf::zeroed(step.length, BUFFER_ALIGNMENT);
+    buffer.fill(0xa5);
+    async move {
+        let moved = match files {
+            Files::Pool(files) => {
+                let call = move || by_call(&files[step.handle], step, buffer);
+                spawn_blocking(call).await.unwrap_or_else(|error| Err(error.into()))
+            }
+            Files::Ring(files) => by_file(&files[step.handle], step, buffer).await,
+        };
+        (step, began_ns, moved)
+    }
+}
+
+fn by_call(file: &std::fs::File, step: Step, mut buffer: AlignedBuf) -> std::io::Result<usize> {
+    match step.kind {
+        StepKind::Read => file.read_at(&mut buffer, step.offset),
+        StepKind::Write => file.write_at(&buffer, step.offset),
+        StepKind::Sync => file.sync_all().map(|()| 0),
+        StepKind::DataSync => file.sync_data().map(|()| 0),
+    }
+}
+
+async fn by_file(file: &File, step: Step, buffer: AlignedBuf) -> std::io::Result<usize> {
+    let BufResult(moved, _) = match step.kind {
+        StepKind::Read => file.read_at(buffer, step.offset).await,
+        StepKind::Write => file.write_at(buffer, step.offset).await,
+        StepKind::Sync => return Ok(file.sync_all().await.map(|()| 0)?),
+        StepKind::DataSync => return Ok(file.sync_data().await.map(|()| 0)?),
+    };
+    Ok(moved?)
+}
+
+async fn wait_for(due_ns: u64, scene: &Scene) {
+    while !scene.job.is_stopped() {
+        match due_ns.saturating_sub(scene.window.now_ns()) {
+            0 => return,
+            1..=TIMER_NS => yield_now().await,
+            left_ns => sleep(Duration::from_nanos((left_ns - TIMER_NS).min(10_000_000))).await,
+        }
+    }
+}
