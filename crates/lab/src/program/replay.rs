@@ -8,6 +8,7 @@
 //!
 //! It replays no sockets, pipes or copies inside the kernel: they are counted and said.
 
+mod done;
 mod engine;
 mod observer;
 mod pace;

@@ -11,6 +11,7 @@ use std::{
 use ringwise::{AlignedBuf, Descriptor};
 
 use super::{
+    done::{Done, Shared, check, words},
     pace::{Pace, wait_until},
     place::Place,
     rings,
@@ -21,7 +22,7 @@ use crate::{
     engine::{BUFFER_ALIGNMENT, Engine, Tally, beside_the_ring},
     sampling::{
         job::{Failure, Job, Start, Window},
-        lane::{Counts, Lane},
+        lane::Lane,
     },
 };
 
@@ -49,24 +50,6 @@ pub(crate) struct Replay {
     pub script: Arc<Script>,
     pub place: Arc<Place>,
     pub way: Way,
-    pub pace: Pace,
-}
-
-/// What one thread of the replay did.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Done {
-    pub counts: Vec<Counts>,
-    pub io_ns: u64,
-    pub system_calls: u64,
-    pub submitted: Option<u64>,
-    pub fallbacks: u64,
-}
-
-/// What all threads of a sample share.
-pub(crate) struct Shared<'a> {
-    pub job: &'a Arc<Job>,
-    pub window: Window,
-    pub files: &'a [Descriptor],
     pub pace: Pace,
 }
 
@@ -232,28 +215,6 @@ fn by_calls(steps: &[Step], shared: &Shared<'_>) -> Result<Done, Failure> {
     }
     let counts = vec![lane.into_counts()];
     Ok(Done { counts, io_ns, system_calls: calls, submitted: Some(calls), fallbacks: 0 })
-}
-
-/// What a step is, for an error.
-pub(crate) fn words(step: &Step) -> String {
-    let what = match step.kind {
-        StepKind::Read => "a read",
-        StepKind::Write => "a write",
-        StepKind::Sync | StepKind::DataSync => return "a sync".to_owned(),
-    };
-    format!("{what} of {} bytes at {}", step.length, step.offset)
-}
-
-/// A step has to move what it moved in the recording.
-pub(crate) fn check(step: &Step, moved: usize) -> Result<(), Failure> {
-    match moved == step.bytes {
-        true => Ok(()),
-        false => Err(Failure::Unavailable(format!(
-            "{} moved {moved} bytes and not {} as in the trace: threads depend on each other, or a file was cut",
-            words(step),
-            step.bytes
-        ))),
-    }
 }
 
 #[cfg(test)]

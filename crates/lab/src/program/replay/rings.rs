@@ -6,7 +6,7 @@ use std::{collections::HashMap, time::Duration};
 use ringwise::{AlignedBuf, BackendChoice, Buffer, Descriptor, Local, Operation, Target};
 
 use super::{
-    engine::{Done, Shared, check, words},
+    done::{Done, Shared, check, words},
     pace::{SPIN_NS, wait_until},
     script::{Step, StepKind},
 };

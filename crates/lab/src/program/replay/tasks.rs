@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    engine::{Done, check, words},
+    done::{Done, check, words},
     pace::Pace,
     script::{Step, StepKind},
 };

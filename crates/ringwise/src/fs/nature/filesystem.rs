@@ -24,7 +24,7 @@ struct Remembered(Vec<(Identity, Arc<Filesystem>)>);
 static REMEMBERED: Mutex<Remembered> = Mutex::new(Remembered(Vec::new()));
 
 #[derive(Debug, Default)]
-pub(in crate::fs) struct Filesystem {
+pub(crate) struct Filesystem {
     reads_wait: AtomicBool,
     writes_wait: AtomicBool,
 }
@@ -44,27 +44,27 @@ impl Remembered {
 
 impl Filesystem {
     /// What is known of the file system with this device number and this magic number.
-    pub(in crate::fs) fn of(device: u64, magic: u64) -> Arc<Filesystem> {
+    pub(crate) fn of(device: u64, magic: u64) -> Arc<Filesystem> {
         lock(&REMEMBERED).of((device, magic))
     }
 
     /// Whether each read waits: it knows none that must not.
-    pub(in crate::fs) fn reads_wait(&self) -> bool {
+    pub(crate) fn reads_wait(&self) -> bool {
         self.reads_wait.load(Ordering::Relaxed)
     }
 
     /// Whether each write waits. A ring hands such a write to a worker of the kernel.
-    pub(in crate::fs) fn writes_wait(&self) -> bool {
+    pub(crate) fn writes_wait(&self) -> bool {
         self.writes_wait.load(Ordering::Relaxed)
     }
 
     /// A read that must not wait was refused as such.
-    pub(in crate::fs) fn learn_that_reads_wait(&self) {
+    pub(crate) fn learn_that_reads_wait(&self) {
         self.reads_wait.store(true, Ordering::Relaxed);
     }
 
     /// A write that must not wait was refused as such.
-    pub(in crate::fs) fn learn_that_writes_wait(&self) {
+    pub(crate) fn learn_that_writes_wait(&self) {
         self.writes_wait.store(true, Ordering::Relaxed);
     }
 }

@@ -36,6 +36,6 @@ pub fn is_local(file: impl AsFd) -> bool {
 }
 
 /// The same by the number of the file system.
-pub(in crate::fs) fn is_local_magic(magic: u64) -> bool {
+pub(crate) fn is_local_magic(magic: u64) -> bool {
     matches!(magic, EXT4 | TMPFS | RAMFS) || OTHERS.contains(&magic)
 }
