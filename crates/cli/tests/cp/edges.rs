@@ -7,7 +7,8 @@ use std::{
     os::unix::fs::{FileExt, PermissionsExt},
     path::Path,
     process::Command,
-    time::SystemTime,
+    thread,
+    time::{Duration, SystemTime},
 };
 
 use rustix::fs::{XattrFlags, lsetxattr};
@@ -20,6 +21,22 @@ use crate::oracle::{
 
 /// What is mounted, for as long as this lives.
 pub struct Mounted<'a>(&'a Path);
+
+impl Mounted<'_> {
+    /// Unmounts it, which fails if anything in it is still open. The child of another test has every open file of this
+    /// process until it runs its own program.
+    pub fn unmount(self) {
+        let unmounted = || Command::new("umount").arg(self.0).status().unwrap().success();
+        let is_done = (0..50).any(|_| {
+            unmounted() || {
+                thread::sleep(Duration::from_millis(100));
+                false
+            }
+        });
+        assert!(is_done, "{}: something is still open", self.0.display());
+        std::mem::forget(self);
+    }
+}
 
 impl Drop for Mounted<'_> {
     fn drop(&mut self) {

@@ -199,7 +199,7 @@ fn killed_at_any_moment_it_is_shorter_or_whole() {
 fn no_space_is_an_error_of_each_file_that_finds_none() {
     let scene = scene();
     let small = scene.path().join("small");
-    let Some(_mounted) = mount_made(scene.path(), SMALL_EXT4, &small) else { return };
+    let Some(mounted) = mount_made(scene.path(), SMALL_EXT4, &small) else { return };
     let content = vec![7; 3 * MIB + 100];
     let names: Vec<String> = (0..12).map(|name| name.to_string()).collect();
     let files: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &content[..])).collect();
@@ -224,7 +224,7 @@ fn no_space_is_an_error_of_each_file_that_finds_none() {
         );
         fs::remove_dir_all(target).unwrap();
     }
-    assert!(shell(scene.path(), "umount small"));
+    mounted.unmount();
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
         cold::is_past_memory,
         direct::{is_laid, random_bytes},
     },
-    edges::{mount_made, shell},
+    edges::mount_made,
     failures::{
         faults::{injected, place, threads_that, tree_traced},
         kills,
@@ -220,7 +220,7 @@ fn where_no_blocks_can_be_allocated_before_it_comes_out_whole() {
     let scene = scene();
     let other = scene.path().join("other");
     let made = "truncate -s 24M image && mkfs.ext2 -q -F image";
-    let Some(_mounted) = mount_made(scene.path(), made, &other) else { return };
+    let Some(mounted) = mount_made(scene.path(), made, &other) else { return };
     let content = random_bytes(3 * MIB + 100);
     if !is_laid(scene.path(), &[("f", &content)]) {
         return;
@@ -233,14 +233,14 @@ fn where_no_blocks_can_be_allocated_before_it_comes_out_whole() {
     assert!(fs::read(other.join("e")).unwrap() == content, "it differs");
     // It was read past the page cache: nobody began again.
     assert!(is_past_memory(&scene.path().join("s/f")), "it was read again");
-    assert!(shell(scene.path(), "umount other"));
+    mounted.unmount();
 }
 
 #[test]
 fn no_space_is_an_error_and_nothing_looks_whole() {
     let scene = scene();
     let small = scene.path().join("small");
-    let Some(_mounted) = mount_made(scene.path(), crate::edges::SMALL_EXT4, &small) else {
+    let Some(mounted) = mount_made(scene.path(), crate::edges::SMALL_EXT4, &small) else {
         return;
     };
     let content = random_bytes(40 * MIB);
@@ -251,5 +251,5 @@ fn no_space_is_an_error_and_nothing_looks_whole() {
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert_eq!(ran.err, "cp: error writing 'small/e': No space left on device\n");
     assert!(fs::metadata(small.join("e")).unwrap().len() < content.len() as u64);
-    assert!(shell(scene.path(), "umount small"));
+    mounted.unmount();
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    edges::{SMALL_EXT4, mount_made, shell},
+    edges::{SMALL_EXT4, mount_made},
     failures::{
         faults::{place, threads_that, tree_traced},
         kills,
@@ -153,7 +153,7 @@ fn killed_at_any_moment_it_is_shorter_or_whole() {
 fn no_space_is_an_error_of_that_file_and_leaves_it_shorter() {
     let scene = scene();
     let small = scene.path().join("small");
-    let Some(_mounted) = mount_made(scene.path(), SMALL_EXT4, &small) else { return };
+    let Some(mounted) = mount_made(scene.path(), SMALL_EXT4, &small) else { return };
     fs::create_dir(small.join("s")).unwrap();
     fs::write(small.join("s/big"), vec![1; 12 << 20]).unwrap();
     fs::write(small.join("s/after"), "").unwrap();
@@ -161,7 +161,7 @@ fn no_space_is_an_error_of_that_file_and_leaves_it_shorter() {
     let ran = machine::run(AUTO, &words, &small, &Setting::default());
     let big = fs::metadata(small.join("d/big")).map(|found| found.len());
     let after = small.join("d/after").exists();
-    assert!(shell(scene.path(), "umount small"));
+    mounted.unmount();
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(after && ran.err.lines().count() == 1, "{ran:?}");
     assert!(ran.err.contains("'d/big': No space left on device"), "{ran:?}");

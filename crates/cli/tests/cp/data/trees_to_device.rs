@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    edges::{SMALL_EXT4, mount_made, shell},
+    edges::{SMALL_EXT4, mount_made},
     oracle::{
         machine::{self, Ran, Setting, Which},
         scene,
@@ -138,7 +138,7 @@ fn sources_that_change_their_length_are_copied_as_they_were_at_some_moment() {
 fn no_space_is_an_error_of_each_file_that_finds_none() {
     let scene = scene();
     let small = scene.path().join("small");
-    let Some(_mounted) = mount_made(scene.path(), SMALL_EXT4, &small) else { return };
+    let Some(mounted) = mount_made(scene.path(), SMALL_EXT4, &small) else { return };
     let files: Vec<_> = (0..12).map(|name| (format!("{name}"), vec![7; MIB + 100])).collect();
     let is_direct = is_to_be_had(&small, &files);
     let ran = copy(&[], &small);
@@ -149,7 +149,7 @@ fn no_space_is_an_error_of_each_file_that_finds_none() {
     let are_good = files.iter().zip(&lens).all(|((name, content), len)| {
         *len != content.len() as u64 || fs::read(small.join("d").join(name)).unwrap() == *content
     });
-    assert!(shell(scene.path(), "umount small"));
+    mounted.unmount();
     if !is_direct {
         return;
     }
