@@ -77,9 +77,9 @@ pub fn shell(at: &Path, script: &str) -> bool {
 /// Runs a command line by both, in the same place, `prepare` before each; `seen` is compared.
 fn same(at: &Path, line: &str, setting: &Setting, seen: &str, prepare: &dyn Fn()) {
     let words: Vec<&str> = line.split(' ').collect();
+    // What is prepared is new in all runs, and what was there before is as old in all, however long they take.
+    let since = SystemTime::now();
     let run = |which| {
-        // What is prepared is new in both runs, however long a busy machine takes for it.
-        let since = SystemTime::now();
         prepare();
         let ran = machine::run(which, &words, at, setting);
         let seen = at.join(seen);
