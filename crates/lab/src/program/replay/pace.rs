@@ -31,6 +31,15 @@ impl Pace {
             Pace::Asap => since_ns,
         }
     }
+
+    /// The same, if the steps that have ended did so at these times. None: too few have.
+    pub fn due_after_ns(self, step: &Step, ends_ns: &[u64]) -> Option<u64> {
+        let since_ns = match step.after {
+            0 => 0,
+            after => *ends_ns.get(after - 1)?,
+        };
+        Some(self.due_ns(step, since_ns))
+    }
 }
 
 /// Waits until a time of the window, or until the sample is stopped.

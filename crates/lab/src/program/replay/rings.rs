@@ -150,11 +150,11 @@ impl Driver<'_, '_> {
             loop {
                 let track = &self.tracks[index];
                 let Some(&step) = track.steps.get(track.next) else { break };
-                if track.ends_ns.len() < step.after || self.in_flight == self.ring.entries {
+                if self.in_flight == self.ring.entries {
                     break;
                 }
-                let since_ns = if step.after == 0 { 0 } else { track.ends_ns[step.after - 1] };
-                let due_ns = self.shared.pace.due_ns(&step, since_ns);
+                let due_ns = self.shared.pace.due_after_ns(&step, &track.ends_ns);
+                let Some(due_ns) = due_ns else { break };
                 if due_ns > self.shared.window.now_ns() {
                     next_due_ns = Some(next_due_ns.map_or(due_ns, |own| own.min(due_ns)));
                     break;

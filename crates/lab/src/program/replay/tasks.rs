@@ -4,6 +4,7 @@
 //! time is spent yielding to other tasks.
 
 use std::{
+    collections::HashMap,
     os::unix::fs::FileExt,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -34,6 +35,8 @@ use crate::{
     },
 };
 
+/// Buffers of so many lengths are kept.
+const LENGTHS_MAX: usize = 64;
 /// More than tokio's timer is late by.
 const TIMER_NS: u64 = 2_000_000;
 
@@ -125,19 +128,23 @@ async fn all_steps(steps: Arc<[Step]>, scene: &Scene) -> Result<Done, Failure> {
     let mut lane = Lane::new(job, *window, 0, 1);
     let (mut ends_ns, mut io_ns, mut next) = (Vec::with_capacity(steps.len()), 0, 0);
     let mut flights = FuturesUnordered::new();
+    // Idle ones by their length.
+    let mut buffers: HashMap<usize, Vec<AlignedBuf>> = HashMap::new();
     loop {
-        let due_ns = steps.get(next).and_then(|step: &Step| {
-            let since_ns = match step.after {
-                0 => 0,
-                after => *ends_ns.get(after - 1)?,
-            };
-            (!job.is_stopped()).then(|| pace.due_ns(step, since_ns))
-        });
+        let step = steps.get(next).filter(|_| !job.is_stopped());
+        let due_ns = step.and_then(|step| pace.due_after_ns(step, &ends_ns));
         let ended = match due_ns {
             Some(due_ns) if due_ns <= window.now_ns() => {
+                let step = steps[next];
+                let kept = buffers.get_mut(&step.length).and_then(Vec::pop);
+                let buffer = kept.unwrap_or_else(|| {
+                    let mut new = AlignedBuf::zeroed(step.length, BUFFER_ALIGNMENT);
+                    new.fill(0xa5);
+                    new
+                });
                 let began_ns = lane.clock();
                 lane.begin(1, began_ns);
-                flights.push(make(&scene.files, steps[next], began_ns));
+                flights.push(make(scene.files.clone(), (step, buffer), began_ns));
                 next += 1;
                 continue;
             }
@@ -154,7 +161,7 @@ async fn all_steps(steps: Arc<[Step]>, scene: &Scene) -> Result<Done, Failure> {
                 }
             }
         };
-        let Some((step, began_ns, moved)) = ended else { continue };
+        let Some((step, began_ns, (moved, buffer))) = ended else { continue };
         let ended_ns = lane.clock();
         let moved =
             moved.map_err(|error| Failure::Io(format!("replay: {}: {error}", words(&step))))?;
@@ -162,50 +169,53 @@ async fn all_steps(steps: Arc<[Step]>, scene: &Scene) -> Result<Done, Failure> {
         lane.complete_moved(began_ns, ended_ns, moved);
         ends_ns.push(ended_ns);
         io_ns += ended_ns - began_ns;
+        if buffers.len() > LENGTHS_MAX {
+            buffers.clear();
+        }
+        buffers.entry(step.length).or_default().push(buffer);
     }
     drop(flights);
     let submitted = Some(ends_ns.len() as u64);
     Ok(Done { counts: vec![lane.into_counts()], io_ns, submitted, ..Done::default() })
 }
 
-/// Makes one step. The answer has the step, when it began, and how many bytes it moved.
-fn make(
-    files: &Files,
-    step: Step,
+/// What a call moved, with its buffer.
+type Moved = (std::io::Result<usize>, AlignedBuf);
+
+/// Makes one step. The answer has the step and when it began.
+async fn make(
+    files: Files,
+    (step, buffer): (Step, AlignedBuf),
     began_ns: u64,
-) -> impl Future<Output = (Step, u64, std::io::Result<usize>)> + Send + use<> {
-    let files = files.clone();
-    let mut buffer = AlignedBuf::zeroed(step.length, BUFFER_ALIGNMENT);
-    buffer.fill(0xa5);
-    async move {
-        let moved = match files {
-            Files::Pool(files) => {
-                let call = move || by_call(&files[step.handle], step, buffer);
-                spawn_blocking(call).await.unwrap_or_else(|error| Err(error.into()))
-            }
-            Files::Ring(files) => by_file(&files[step.handle], step, buffer).await,
-        };
-        (step, began_ns, moved)
-    }
+) -> (Step, u64, Moved) {
+    let moved = match files {
+        Files::Pool(files) => {
+            let call = move || by_call(&files[step.handle], step, buffer);
+            spawn_blocking(call).await.expect("a call does not panic")
+        }
+        Files::Ring(files) => by_file(&files[step.handle], step, buffer).await,
+    };
+    (step, began_ns, moved)
 }
 
-fn by_call(file: &std::fs::File, step: Step, mut buffer: AlignedBuf) -> std::io::Result<usize> {
-    match step.kind {
+fn by_call(file: &std::fs::File, step: Step, mut buffer: AlignedBuf) -> Moved {
+    let moved = match step.kind {
         StepKind::Read => file.read_at(&mut buffer, step.offset),
         StepKind::Write => file.write_at(&buffer, step.offset),
         StepKind::Sync => file.sync_all().map(|()| 0),
         StepKind::DataSync => file.sync_data().map(|()| 0),
-    }
+    };
+    (moved, buffer)
 }
 
-async fn by_file(file: &File, step: Step, buffer: AlignedBuf) -> std::io::Result<usize> {
-    let BufResult(moved, _) = match step.kind {
+async fn by_file(file: &File, step: Step, buffer: AlignedBuf) -> Moved {
+    let BufResult(moved, buffer) = match step.kind {
         StepKind::Read => file.read_at(buffer, step.offset).await,
         StepKind::Write => file.write_at(buffer, step.offset).await,
-        StepKind::Sync => return Ok(file.sync_all().await.map(|()| 0)?),
-        StepKind::DataSync => return Ok(file.sync_data().await.map(|()| 0)?),
+        StepKind::Sync => BufResult(file.sync_all().await.map(|()| 0), buffer),
+        StepKind::DataSync => BufResult(file.sync_data().await.map(|()| 0), buffer),
     };
-    Ok(moved?)
+    (moved.map_err(Into::into), buffer)
 }
 
 async fn wait_for(due_ns: u64, scene: &Scene) {
