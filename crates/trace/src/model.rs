@@ -52,7 +52,7 @@ pub struct Header {
     pub blind_spots: Vec<String>,
 }
 
-/// A file, socket or pipe, as it was opened. It has another record for other flags.
+/// A file, socket or pipe, as it was opened. A file that was opened with other flags has another record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// Its number in this trace.

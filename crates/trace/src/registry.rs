@@ -22,6 +22,13 @@ pub(crate) struct Opened {
     pub(crate) made_ns: Option<u64>,
 }
 
+impl Opened {
+    /// A file of which nobody knows when it was made.
+    pub(crate) fn new(name: Name, kind: FileKind, flags: OpenFlags) -> Opened {
+        Opened { name, kind, flags, made_ns: None }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     files: HashMap<Opened, FileId>,
@@ -92,7 +99,7 @@ mod tests {
     use super::*;
 
     fn opened(name: &str, flags: OpenFlags, made_ns: Option<u64>) -> Opened {
-        Opened { name: Name::Path(name.into()), kind: FileKind::Regular, flags, made_ns }
+        Opened { made_ns, ..Opened::new(Name::Path(name.into()), FileKind::Regular, flags) }
     }
 
     #[test]

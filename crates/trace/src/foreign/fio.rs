@@ -129,12 +129,8 @@ impl Log {
         if bytes > i64::MAX.cast_unsigned() {
             return Err("the length is too large".to_owned());
         }
-        let opened = Opened {
-            name: Name::Path(OsString::from_vec(name.to_vec())),
-            kind: FileKind::Unknown,
-            flags: OpenFlags::default(),
-            made_ns: None,
-        };
+        let name = Name::Path(OsString::from_vec(name.to_vec()));
+        let opened = Opened::new(name, FileKind::Unknown, OpenFlags::default());
         let file = self.registry.file(opened, None, records);
         let thread = self.registry.thread(0, || (0, String::new()), records);
         records.push_back(Record::Operation(Operation {

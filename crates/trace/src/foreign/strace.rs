@@ -324,12 +324,8 @@ impl Output {
         let open = self.descriptors.get(returned.pid, number);
         let state = open.map(std::cell::Cell::get).unwrap_or_default();
         let file = annotation.and_then(|annotation| {
-            let opened = Opened {
-                name: Name::Path(annotation.name.clone()),
-                kind: kind_of(&annotation),
-                flags: state.flags,
-                made_ns: None,
-            };
+            let name = Name::Path(annotation.name.clone());
+            let opened = Opened::new(name, kind_of(&annotation), state.flags);
             self.registry.file(opened, None, records)
         });
         // If another file has the number by now, a call was missed, and its flags and position are unknown.

@@ -363,12 +363,8 @@ impl Assembly {
             }
             Call::Socket => {
                 // A busy server has too many of them to look at each.
-                let socket = Opened {
-                    name: self.name("socket".as_ref()),
-                    kind: FileKind::Socket,
-                    flags: OpenFlags::default(),
-                    made_ns: None,
-                };
+                let name = self.name("socket".as_ref());
+                let socket = Opened::new(name, FileKind::Socket, OpenFlags::default());
                 let file = self.registry.file(socket, None, &mut self.records);
                 let open = OpenFile { file, since_ns: time_ns, ..OpenFile::default() };
                 self.descriptors.open(pid, new, open, true);
