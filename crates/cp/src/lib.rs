@@ -1,12 +1,12 @@
 //! `ringwise cp`: GNU cp's flags, messages and exit status, with many files in flight.
 //!
-//! A run has one walk, which decides what becomes of each name, in the order of the sources. Threads
-//! or a ring move the content of several files meanwhile. Messages and results are the same with each.
+//! One walk decides what becomes of each name. Threads or a ring move the content of several files
+//! meanwhile. Messages keep the order of the sources, and results are the same with each.
 //!
-//! Reading order, which is the path of the data: `command` (what was typed), `copier`
-//! (what becomes of a name), `copier/tree` (the walk), `job` (a regular file), `bundle` (many small ones),
-//! `flight` (who copies them), `way` (how the content of each goes), `data` (moves it), `attributes`,
-//! `names` (the name of a copy among them), `messages`.
+//! Reading order: `command` (the command line), `copier` (decides about each name), `copier/tree` (the walk), `job`
+//! (one regular file), `bundle` (many small ones), `flight` (files in flight), `memory` (which sources are in the
+//! page cache), `way` (chooses how to move content), `data` (moves it), `attributes`, `names` (opens and makes
+//! names), `messages`.
 //!
 //! Invariant: a copy that was interrupted is shorter than its source, or longer by a part of a block.
 //!

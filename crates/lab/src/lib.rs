@@ -2,18 +2,19 @@
 //!
 //! The command line (`args`) becomes a suite (`session::suite`): workloads, which make rows, one engine at one
 //! depth each. All rows of a section are sampled in interleaved blocks (`sampling::schedule`). Each sample runs
-//! one engine in a thread, while the controller reads clocks and counters at the edges of the measured time
-//! (`sampling::sample`, `sampling::job`). Every operation of every engine passes through a `sampling::lane`, which
-//! times, verifies and counts it. `checks` exclude what cannot be right; `results` say what is left, print and write it.
+//! one engine, while the controller reads clocks and counters at the edges of the measured time
+//! (`sampling::sample`, `sampling::job`). Operations pass through a `sampling::lane`, which times, verifies and counts
+//! them; `nop`, `copy`, `fio`, `echo` and `log` are counted elsewhere. `checks` exclude results that cannot be right.
+//! `results` compare the rest, and print and write them.
 //!
-//! A workload is a directory of `workload` and a line in its table. It fills in `workload::form`:
+//! A workload is a file or a directory below `workload`, and a line in its table. It fills in `workload::form`:
 //! flags, sizes, rows, what it needs, and how it runs. `plan` holds what is the same for all.
 //!
 //! Reading order: `session`, [`plan`], [`dataset`], [`sampling`], [`engine`], [`checks`], [`results`], [`workload`].
 //! `program` is about the reader's own program: recorded, explained, replayed.
 //!
-//! Invariant: engines are compared only within one interleaved run and at equal depth, but for the
-//! gain of a program that does one thing at a time, which is also that of more depth.
+//! Invariant: engines are compared only within one interleaved run and at equal depth. A program that does
+//! one thing at a time is also compared with the ring at the greatest depth.
 //!
 //! It judges nothing that it has not measured in the same run, and it does not tune the machine.
 

@@ -1,11 +1,11 @@
-//! `ringwise logd`: newline-delimited JSON over TCP, validated, appended, durable, acknowledged.
+//! `ringwise logd`: takes lines of JSON over TCP or TLS, validates them, stores them, and acknowledges them.
 //!
-//! It exists because an acknowledgement is worth what stands behind it: here, that the line is on
-//! stable storage. What it does not do: change a line, or answer a client that did not ask.
+//! An acknowledgement means that the line is on stable storage, unless `--ack` asks for less. The daemon never
+//! changes a line. It sends nothing to a client that did not ask for acknowledgements.
 //!
 //! Reading order: `args` and `live` (options), `guarantee`, `lines`, `clients`, `session` (the rules of a connection),
 //! `disk`, `worker` (one thread's loop), `daemon` (locks, recovery and the end), `monitoring`, `tool` (cat, tail,
-//! verify), `error`, `fuzzing`. Threads and signals are `ringwise-serve`.
+//! verify), `error`, `fuzzing`. `ringwise-serve` has the threads and signals.
 
 #![forbid(unsafe_code)]
 

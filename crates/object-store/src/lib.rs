@@ -1,5 +1,5 @@
-//! An [`object_store::ObjectStore`] on local files: reads go through a [`ringwise::Ring`], writes and
-//! names through a pool of threads.
+//! An [`object_store::ObjectStore`] on local files. Reads go through a [`ringwise::Ring`]. A pool of
+//! threads writes, lists and renames.
 //!
 #![cfg_attr(not(feature = "object_store_0_13"), doc = "```")]
 #![cfg_attr(feature = "object_store_0_13", doc = "```ignore")]
@@ -18,9 +18,9 @@
 //! # }).unwrap();
 //! ```
 //!
-//! [`RingFileSystem`] has the constructors and options of `object_store::local::LocalFileSystem`, names
-//! files in the same way and gives the same entity tags. So one can take the place of the other, also on
-//! a directory that both use.
+//! [`RingFileSystem`] has the constructors and options of `object_store::local::LocalFileSystem`, the same
+//! names of files and the same entity tags. One can replace the other, also on a directory that both use.
+//! Two things differ: `new` can fail, and a link that leads out of the store is refused.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! Files and names, through a [`Ring`]: what most programs call.
 //!
-//! A [`File`] chooses the cheapest way. If the page cache can serve a read or take a small write at once,
-//! the polling thread makes it. Everything else goes through the ring. The functions beside it are for
-//! whole files and names, as in [`std::fs`]; docs/reference/fs.md has the table of all.
+//! A [`File`] chooses the cheapest way. If the page cache can serve a read, or take a write of at most 1 MiB,
+//! without waiting, the polling thread makes the syscall. The ring or a thread makes all others. The other
+//! functions are for whole files and names, as in [`std::fs`]; docs/reference/fs.md says who makes each syscall.
 //!
 //! # Cancel safety
 //!

@@ -54,20 +54,22 @@
 //!
 //! # Threads
 //!
-//! - A [`Ring`] that is built in a multi-threaded tokio runtime (feature `tokio`) is driven by that
-//!   runtime. Any other ring starts one thread, `ringwise-driver`. [`Builder::driver_thread`] chooses.
-//! - Threads named `ringwise-worker` make the syscalls that block: all of them on classic syscalls, and
-//!   those that the ring cannot make otherwise. They start on demand, are at most
+//! - A multi-threaded tokio runtime with I/O drives the rings that are built in it (feature `tokio`). Such a
+//!   ring starts a thread `ringwise-lookout` when it first holds tasks back, and a thread `ringwise-driver`
+//!   for what is in flight when the ring or the runtime ends. Any other ring starts one thread,
+//!   `ringwise-driver`. [`Builder::driver_thread`] chooses.
+//! - Threads named `ringwise-worker` make syscalls that block. On classic syscalls they make all of them,
+//!   except one that a [`Local`] waits for alone; on a ring those that it cannot make. They start on demand, are at most
 //!   [`Builder::classic_threads`], and end after ten idle seconds.
 //! - The kernel starts worker threads for a ring, at most [`Builder::worker_threads`] for files and as
 //!   many for the rest.
 //!
 //! # Cancel safety
 //!
-//! Every future may be dropped at any moment. The kernel keeps the buffer until it has finished with it.
-//! A read or a timeout is then cancelled. A write or a sync that has begun goes on to its end, and later
-//! overlapping writes wait for it. A received byte or an accepted connection is not lost: the next
-//! receive or accept gets it. The exceptions are written under *Cancel safety* at each type.
+//! Every future may be dropped at any moment. The library keeps the buffer until the kernel has finished with it.
+//! A read or a timeout is then cancelled. A write or a sync that has begun goes on to its end; later
+//! overlapping writes of the same [`fs::File`] wait for it. On the sockets of [`net`], a received byte or an
+//! accepted connection is not lost: the next receive or accept gets it. The exceptions are written under *Cancel safety* at each type.
 //!
 //! # Limits
 //!
