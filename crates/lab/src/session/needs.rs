@@ -17,7 +17,7 @@ const REST: Duration = Duration::from_secs(3);
 pub struct Needs {
     /// How long it takes, without further blocks where intervals are wide.
     pub time: Duration,
-    /// The most that its files take at once, where there is room for all.
+    /// The most that its files take at once in a directory, where there is room for all.
     pub space_bytes: u64,
     /// The least that they take where room is short.
     pub space_bytes_least: u64,
@@ -40,6 +40,15 @@ impl Needs {
             time: REST + once.saturating_mul(runs),
             space_bytes: space(false),
             space_bytes_least: space(true),
+        }
+    }
+
+    /// What the files of so many directories take, if a run has as many on one file system.
+    pub fn times(&self, directories: u64) -> Needs {
+        Needs {
+            space_bytes: self.space_bytes * directories,
+            space_bytes_least: self.space_bytes_least * directories,
+            ..*self
         }
     }
 

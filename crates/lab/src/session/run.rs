@@ -82,9 +82,11 @@ impl<'a> Run<'a> {
         let began = Instant::now();
         let open = || Directory::open(&plan.directory, plan.keep);
         let directory = suite.has_files().then(open).transpose()?;
-        let storage = Storage::of(&sources, &plan.directory);
-        let measurable = Measurable::probe(&sources, &storage.device);
-        say(out, &suite::header(suite, &storage, &measurable))?;
+        let storage = |path: &PathBuf| Storage::of(&sources, path);
+        let mut storages: Vec<Storage> = suite.directories().iter().map(storage).collect();
+        let measurable = Measurable::probe(&sources, &storages[0].device);
+        say(out, &suite::header(suite, &storages, &measurable))?;
+        let storage = storages.swap_remove(0);
         let instruments = Instruments {
             device_number: storage.device.known().map(|device| device.number.clone()),
             idle: IdleBaseline::measure(&sources, IDLE_TIME).known().copied(),

@@ -1,6 +1,6 @@
 //! One workload after the other: which ones, how long each may take, and what is said before.
 
-use std::{io::Write, time::Duration};
+use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
 use ringwise_measure::{
     device::Storage,
@@ -78,6 +78,13 @@ impl Suite {
         Ok(Suite { plan, workloads })
     }
 
+    /// Where test files are: the directories that a workload lists, or the plan's.
+    pub fn directories(&self) -> &[PathBuf] {
+        let mut listed = self.workloads.iter().map(|planned| planned.work.directories());
+        let own = std::slice::from_ref(&self.plan.directory);
+        listed.find(|listed| !listed.is_empty()).unwrap_or(own)
+    }
+
     /// The workloads of a suite that cannot run here.
     pub fn left_out(&self) -> Vec<LeftOut> {
         let left_out = |planned: &Planned| {
@@ -149,11 +156,12 @@ fn check_flags(args: &Args, named: Option<&Entry>) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What is said before anything is measured.
-pub fn header(suite: &Suite, storage: &Storage, measurable: &Measurable) -> String {
+/// What is said before anything is measured. There is a storage for each directory of test files.
+pub fn header(suite: &Suite, storages: &[Storage], measurable: &Measurable) -> String {
     let (mut text, plan) = (String::new(), &suite.plan);
     if suite.has_files() {
-        text += &format!("test files in {}\n", storage_note(storage));
+        let each = |storage| format!("test files in {}\n", storage_note(storage));
+        text.extend(storages.iter().map(each));
     }
     for planned in &suite.workloads {
         let samples = suite.sample_count(planned);
@@ -177,22 +185,33 @@ pub fn header(suite: &Suite, storage: &Storage, measurable: &Measurable) -> Stri
         );
     }
     measurable.missing().iter().for_each(|line| text += &format!("{line}\n"));
-    text += &needs_text(&Needs::of(suite), plan, storage);
+    text += &needs_text(&Needs::of(suite), plan, storages);
     all_wrapped(&text, "  ") + "\n"
 }
 
-/// How long it takes, and the space that it needs.
-fn needs_text(needs: &Needs, plan: &Plan, storage: &Storage) -> String {
+/// How long it takes, and the space that it needs on each file system.
+fn needs_text(needs: &Needs, plan: &Plan, storages: &[Storage]) -> String {
     let mut text = format!(
         "about {} in all, and up to {} more where intervals are wide\n",
         needs.time_text(),
         duration_text(plan.spare)
     );
-    if needs.space_bytes > 0 {
-        let free = storage.filesystem.known().map(|found| found.free_bytes);
+    let number = |storage: &Storage| storage.mount.known().map(|own| own.device_number.clone());
+    let mut file_systems: BTreeMap<Option<String>, Vec<&Storage>> = BTreeMap::new();
+    for storage in storages {
+        file_systems.entry(number(storage)).or_default().push(storage);
+    }
+    for storages in file_systems.values().filter(|_| needs.space_bytes > 0) {
+        let needs = needs.times(storages.len() as u64);
+        let place = match file_systems.len() {
+            1 => String::new(),
+            _ => format!(" in {}", storages[0].path.display()),
+        };
+        let free = storages[0].filesystem.known().map(|found| found.free_bytes);
         let are = free
             .map_or("not known how much is".to_owned(), |free| format!("{} are", bytes_text(free)));
-        text += &format!("up to {} of test files, {are} free\n", bytes_text(needs.space_bytes));
+        let most = bytes_text(needs.space_bytes);
+        text += &format!("up to {most} of test files{place}, {are} free\n");
         if let Some(lack) = free.and_then(|free| needs.lack(free)) {
             text += &format!("not enough, unless they are there from an earlier run: {lack}\n");
         }

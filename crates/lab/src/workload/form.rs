@@ -68,7 +68,7 @@ pub trait Workload: fmt::Debug {
     /// How long it takes.
     fn time(&self, samples: &Samples) -> Duration;
 
-    /// Bytes of test files that stay until the run ends. `least`: if room is short.
+    /// Bytes of test files in each directory that stay until the run ends. `least`: if room is short.
     fn kept_bytes(&self, least: bool) -> u64 {
         let _ = least;
         0

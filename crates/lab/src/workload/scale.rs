@@ -79,7 +79,7 @@ impl Workload for ScalePlan {
         &self.directories
     }
 
-    /// Those of the first directory: room is looked for there.
+    /// Those of one directory: each has as many.
     fn kept_bytes(&self, least: bool) -> u64 {
         self.size.of(least)
     }

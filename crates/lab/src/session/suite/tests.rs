@@ -1,8 +1,8 @@
 //! What a command line means, what it is refused for, and what happens where there is no ring.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use ringwise_measure::Sources;
+use ringwise_measure::{Fact, Sources};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 use super::*;
@@ -253,4 +253,41 @@ fn bad_input_is_named_with_what_is_accepted() {
     ] {
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
     }
+}
+
+#[test]
+fn room_is_told_for_each_file_system() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let args = Args {
+        workload: Some("scale".to_owned()),
+        dir: Some(format!("{},{}", one.path().display(), other.path().display()).into()),
+        size: Some("64m".to_owned()),
+        ..Args::default()
+    };
+    let suite = Suite::new(&args).unwrap();
+    let storage = |path: &PathBuf| Storage::of(&Sources::default(), path);
+    let mut storages: Vec<Storage> = suite.directories().iter().map(storage).collect();
+    let told = |storages: &[Storage]| {
+        let text = needs_text(&Needs::of(&suite), &suite.plan, storages);
+        text.lines().skip(1).map(str::to_owned).collect::<Vec<String>>()
+    };
+    let together = told(&storages);
+    assert!(together[0].starts_with("up to 64.0 MiB of test files, "), "{together:?}");
+    // The second one is a small file system of its own.
+    if let Fact::Known(mount) = &mut storages[1].mount {
+        mount.device_number = "4095:1".to_owned();
+    }
+    if let Fact::Known(found) = &mut storages[1].filesystem {
+        found.free_bytes = 1 << 20;
+    }
+    let apart = told(&storages);
+    let of = |path: &Path| {
+        let begin = format!("up to 32.0 MiB of test files in {}, ", path.display());
+        apart.iter().position(|line| line.starts_with(&begin))
+    };
+    let (first, second) = (of(one.path()).unwrap(), of(other.path()).unwrap());
+    assert_ne!(first, second);
+    assert!(apart[second].ends_with("1.0 MiB are free"), "{apart:?}");
+    assert!(apart[second + 1].starts_with("not enough"), "{apart:?}");
+    assert_eq!(apart.len(), 3, "there is room in the first: {apart:?}");
 }
