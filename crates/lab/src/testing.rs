@@ -143,7 +143,8 @@ pub fn section() -> Section {
     let mut uring = row("uring", RowKind::Subject, 32, direct);
     uring.measured.remarks.push("lab's own time 12 %".to_owned());
     let mut mmap = row("mmap", RowKind::Rival, 1, direct);
-    mmap.measured.void = Some("n/a: a mapping always goes through the page cache".to_owned());
+    mmap.measured.void =
+        Some("not measurable here: a mapping always goes through the page cache".to_owned());
     let threads = Figures { ops_per_s: 80_000.0, cpu_ns: 7000.0, ..direct };
     let rows = vec![
         row("sync", RowKind::Rival, 1, sync),

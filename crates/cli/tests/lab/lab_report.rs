@@ -1,7 +1,7 @@
 //! What the lab says of results that were saved: pages, tables, comparisons, and of files that are
 //! none. The page is also looked at in a browser, and walked through by its keys.
 
-mod keyboard;
+pub mod keyboard;
 
 use std::{
     fs,
@@ -179,7 +179,7 @@ fn size_of_picture(bytes: &[u8]) -> (u32, u32) {
     (number(16), number(20))
 }
 
-fn has_browser() -> bool {
+pub fn has_browser() -> bool {
     let is_there = Command::new("chromium").arg("--version").output();
     let is_there = is_there.is_ok_and(|output| output.status.success());
     if !is_there {
@@ -263,6 +263,7 @@ fn keys_alone_lead_through_the_page() {
     let directory = directory();
     measured(directory.path());
     let mut page = keyboard::Page::open(directory.path(), "r.html");
+    page.is_for_everybody(6);
     let count = stops(&mut page);
     let mut at = 0;
     while at < count {

@@ -7,10 +7,13 @@
 
 use ringwise_measure::statistics::{Comparison, compare, noise_floor};
 
-use crate::results::{
-    row::RowKind,
-    section::Section,
-    verdict::{Finding, interval_text},
+use crate::{
+    results::{
+        row::RowKind,
+        section::Section,
+        verdict::{Finding, interval_text},
+    },
+    sampling::job::NOT_HERE,
 };
 
 /// What share of all rows has to show no difference.
@@ -30,7 +33,7 @@ pub fn level(section: &mut Section, run: usize) {
         let row = &mut section.rows[index];
         row.runner = runner;
         if is_another {
-            row.measured.void = Some("n/a: another job than the ring's".to_owned());
+            row.measured.void = Some(format!("{NOT_HERE}another job than the ring's"));
         }
     }
     section.title += &format!(", run {run} of a check of the lab with itself");

@@ -9,7 +9,7 @@ use ringwise::{
 
 use super::{Engine, Named, Tally, beside_the_ring, buffer, rolling, unavailable};
 use crate::sampling::{
-    job::{Cache, Failure, Job, Request, Start, Timing, Window},
+    job::{Cache, Failure, Job, NOT_HERE, Request, Start, Timing, Window},
     lane::Lane,
 };
 
@@ -209,7 +209,7 @@ impl Uring {
             match local.probe_iopoll(&files[0]).map_err(unavailable)? {
                 Effect::Effective => {}
                 effect => {
-                    let text = format!("not measurable here: IOPOLL is {effect}");
+                    let text = format!("{NOT_HERE}IOPOLL is {effect}");
                     return Err(unavailable(text));
                 }
             }

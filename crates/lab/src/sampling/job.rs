@@ -178,6 +178,9 @@ pub enum Failure {
     Io(String),
 }
 
+/// What a reason begins with if no run on this machine could measure the result.
+pub const NOT_HERE: &str = "not measurable here: ";
+
 impl Failure {
     fn on(what: &str, file: &DataFile, error: &io::Error) -> Failure {
         Failure::Io(format!("{what} {}: {}", file.path.display(), plain(error)))

@@ -39,7 +39,7 @@ use crate::{
         verdict::{self, Detour},
     },
     sampling::{
-        job::{Cache, Job, Profile, Timing},
+        job::{Cache, Job, NOT_HERE, Profile, Timing},
         schedule::Schedule,
     },
     workload::form::{
@@ -460,7 +460,7 @@ fn void_impossible(group: &Group, rows: &mut [Row]) {
     for row in rows {
         if row.engine == "mmap" && group.cache_of("mmap") == Cache::Bypassed {
             row.measured.void =
-                Some("n/a: a mapping always goes through the page cache".to_owned());
+                Some(format!("{NOT_HERE}a mapping always goes through the page cache"));
         }
     }
 }

@@ -33,7 +33,7 @@ impl Page {
     pub fn open(directory: &Path, name: &str) -> Page {
         // The protocol is spoken on descriptors 3 and 4.
         let program = format!(
-            "exec timeout 120 {BROWSER} --window-size=390,844 --remote-debugging-pipe \
+            "exec timeout 120 {BROWSER} --remote-debugging-pipe \
              \"--user-data-dir=$0\" 3<&0 4>&1 0</dev/null 1>&2"
         );
         let mut browser = Command::new("sh")
@@ -52,6 +52,9 @@ impl Page {
         let attach = json!({ "targetId": target, "flatten": true });
         let session = page.ask("Target.attachToTarget", attach)["sessionId"].clone();
         page.session = session.as_str().map(str::to_owned);
+        // No window of a desktop is as narrow as that.
+        let phone = json!({ "width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": true });
+        page.ask("Emulation.setDeviceMetricsOverride", phone);
         page.wait_for("location.protocol == 'file:' && document.readyState == 'complete'");
         page
     }
@@ -92,6 +95,29 @@ impl Page {
         let answer = self.ask("Runtime.evaluate", parameters);
         assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
         answer["result"]["value"].clone()
+    }
+
+    /// What a screen reader says of each picture.
+    pub fn pictures(&mut self) -> Vec<String> {
+        let tree = self.ask("Accessibility.getFullAXTree", json!({}));
+        let nodes = tree["nodes"].as_array().unwrap().iter();
+        let pictures = nodes.filter(|node| {
+            node["ignored"] == false
+                && ["img", "image"].map(Value::from).contains(&node["role"]["value"])
+        });
+        pictures.map(|node| node["name"]["value"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Fails if the page is wider than its screen, or has a picture of which a screen reader says nothing.
+    #[track_caller]
+    pub fn is_for_everybody(&mut self, pictures_min: usize) {
+        assert_eq!(self.look("document.documentElement.clientWidth"), 390);
+        let beyond = "[...document.querySelectorAll('body *')].filter(own => !own.closest('.wide, .skip, svg *') \
+                      && own.getBoundingClientRect().right > 391).map(own => own.outerHTML.slice(0, 80)).join('; ')";
+        assert_eq!(self.look(beyond), "", "wider than the screen");
+        let pictures = self.pictures();
+        assert!(pictures.len() >= pictures_min, "{pictures:?}");
+        assert!(pictures.iter().all(|name| !name.is_empty()), "{pictures:?}");
     }
 
     /// Waits until an expression is true: scrolling is not done when the key is.

@@ -65,6 +65,11 @@ impl Answer {
         self.sentences(&today)
     }
 
+    /// Only what a change gives, and what to do.
+    pub fn effect_and_advice(&self) -> String {
+        self.sentences("")
+    }
+
     fn sentences(&self, today: &str) -> String {
         let advice =
             if self.advice.is_empty() { String::new() } else { format!(" {}", self.advice) };

@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(cells.head, head);
         let lines: Vec<String> = cells.lines.iter().map(|line| line.join("|")).collect();
         let gain = "6.67 [6.67, 6.67]|4.85 [4.85, 4.85]|1.00 [1.00, 1.00]|-";
-        let mmap = "n/a: a mapping always goes through the page cache";
+        let mmap = "not measurable here: a mapping always goes through the page cache";
         assert_eq!(
             lines,
             [

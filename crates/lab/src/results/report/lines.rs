@@ -65,6 +65,19 @@ pub fn wrapped_within(text: &str, indent: &str, most: usize) -> Vec<String> {
     lines
 }
 
+/// A text in at most `most` lines whose end stays: words before it are left out, with a mark.
+pub fn cut_before(text: &str, end: &str, (indent, most): (&str, usize)) -> Vec<String> {
+    let before = text.strip_suffix(end).filter(|_| !end.is_empty()).unwrap_or_default();
+    let mut words: Vec<&str> = before.split_whitespace().collect();
+    while words.pop().is_some() {
+        let lines = wrapped(&format!("{}{CUT} {end}", words.join(" ")), indent);
+        if lines.len() <= most {
+            return lines;
+        }
+    }
+    wrapped_within(text, indent, most)
+}
+
 /// Several lines, each wrapped by itself.
 pub fn all_wrapped(text: &str, indent: &str) -> String {
     let lines = text.lines().flat_map(|line| match line.is_empty() {
@@ -107,6 +120,17 @@ mod tests {
         let lines = wrapped(&format!("a {}", "ä".repeat(200)), "  ");
         assert_eq!(lines.iter().map(|line| width(line)).collect::<Vec<_>>(), [1, 80, 80, 46]);
         assert_eq!(wrapped("", "  "), [""]);
+    }
+
+    #[test]
+    fn the_end_of_a_text_stays() {
+        let text = format!("{}Use this.", "word ".repeat(100));
+        let lines = cut_before(&text, "Use this.", ("  ", 2));
+        assert_eq!(lines.len(), 2);
+        assert!(lines[1].ends_with("word… Use this.") && width(&lines[1]) <= WIDTH, "{lines:?}");
+        for (text, end) in [(&text[..], ""), (&text, &text)] {
+            assert_eq!(cut_before(text, end, ("", 1)), wrapped_within(text, "", 1));
+        }
     }
 
     #[test]

@@ -139,7 +139,7 @@ mod tests {
             "\n- iopoll: not measurable here: ",
             "| read direct random, 4k blocks, O_DIRECT | depth 32 | **use it** | 1.25 [1.25, 1.25] |",
             "| a\\|b &lt;c | 32 | 80 000 |",
-            "- excluded: mmap at depth 1: n/a",
+            "- excluded: mmap at depth 1: not measurable here",
             "- depth 32: **use it**: 1.25 [1.25, 1.25] times threads; keeps",
         ] {
             assert!(text.contains(part), "{part:?} is not in:\n{text}");

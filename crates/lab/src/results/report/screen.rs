@@ -5,17 +5,21 @@
 //! a file. Losses are shown as far as there is room; the page has all. It is drawn from saved results and measures nothing.
 
 use super::{
-    lines::{WIDTH, cut, wrapped_within},
+    lines::{WIDTH, cut, cut_before, wrapped, wrapped_within},
     saved::Saved,
 };
-use crate::results::gain::{Column, Gain, Told};
+use crate::{
+    results::gain::{Column, Gain, Told},
+    sampling::job::NOT_HERE,
+};
 
 /// How many lines a terminal has room for.
 pub const LINES: usize = 30;
-/// Lines of an answer, of one in fewer words, and of a loss.
+/// Lines of an answer, of one in fewer words, of a loss, and of a limit.
 const ANSWER_LINES: usize = 3;
 const SHORT_LINES: usize = 2;
 const LOSS_LINES: usize = 2;
+const LIMIT_LINES: usize = 2;
 /// What lines after the first begin with.
 const INDENT: &str = "  ";
 
@@ -26,8 +30,10 @@ pub struct Said {
     pub workload: String,
     /// The answer.
     pub text: String,
-    /// The same in fewer words.
-    pub short_text: String,
+    /// The same in fewer words, and in fewer still.
+    pub shorter: Vec<String>,
+    /// What to do: the end of all of them, which is never cut.
+    pub advice: String,
     /// Where a program keeps what it has.
     pub loss: Option<String>,
 }
@@ -37,13 +43,15 @@ pub fn said(run: &Saved) -> Vec<Said> {
     let answers = run.answers.iter().map(|answer| Said {
         workload: answer.workload.clone(),
         text: answer.text(),
-        short_text: answer.short_text(),
+        shorter: vec![answer.short_text(), answer.effect_and_advice()],
+        advice: answer.advice.clone(),
         loss: answer.loss.clone(),
     });
     let left_out = run.left_out.iter().map(|own| Said {
         workload: own.workload.clone(),
         text: format!("left out: {}", own.reason),
-        short_text: format!("left out: {}", own.reason),
+        shorter: Vec::new(),
+        advice: String::new(),
         loss: None,
     });
     answers.chain(left_out).collect()
@@ -52,10 +60,12 @@ pub fn said(run: &Saved) -> Vec<Said> {
 /// What limits the results of this machine, a line for each: results that are excluded, comparisons
 /// that say nothing, and what cannot be measured here.
 pub fn limits(run: &Saved) -> Vec<String> {
-    let reasons: Vec<&str> = run.results.iter().filter_map(|row| row.void.as_deref()).collect();
+    let reasons = run.results.iter().filter_map(|row| row.void.as_deref());
+    let (not_here, reasons): (Vec<&str>, Vec<&str>) =
+        reasons.partition(|reason| reason.starts_with(NOT_HERE));
     let mut limits = Vec::new();
     if let Some((reason, count)) = most_frequent(&reasons) {
-        let (excluded, all) = (reasons.len(), run.results.len());
+        let (excluded, all) = (reasons.len(), run.results.len() - not_here.len());
         limits.push(format!(
             "{excluded} of {all} results are excluded, {count} for this reason: {reason}"
         ));
@@ -83,8 +93,10 @@ fn name_of(name: &str) -> String {
     name.replace("nvme", "NVMe").replace("iopoll", "IOPOLL")
 }
 
+/// The most frequent reason, and how many are the same but for their figures.
 fn most_frequent<'a>(reasons: &[&'a str]) -> Option<(&'a str, usize)> {
-    let count = |reason: &str| reasons.iter().filter(|own| **own == reason).count();
+    let words = |reason: &str| reason.replace(|letter: char| !letter.is_alphabetic(), "");
+    let count = |reason: &str| reasons.iter().filter(|own| words(own) == words(reason)).count();
     // Of several the first: what fails first explains most.
     let counted = reasons.iter().rev().map(|reason| (*reason, count(reason)));
     counted.max_by_key(|(_, count)| *count)
@@ -97,8 +109,8 @@ const FOOTNOTE: &str =
 /// The screen as text. `places` are lines about files, the caller's, each of at most [`WIDTH`].
 pub fn text(run: &Saved, places: &[String]) -> String {
     let said = said(run);
-    let limits = limits(run).into_iter().map(|line| cut(&line, WIDTH));
-    let mut end: Vec<String> = limits.collect();
+    let limit = |line: &String| wrapped_within(line, INDENT, LIMIT_LINES);
+    let mut end: Vec<String> = limits(run).iter().flat_map(limit).collect();
     if !said.is_empty() {
         end.push(FOOTNOTE.to_owned());
     }
@@ -113,19 +125,23 @@ pub fn text(run: &Saved, places: &[String]) -> String {
     lines.into_iter().map(|line| line + "\n").collect()
 }
 
+/// An answer in at most so many lines, in the most words for which they have room.
+fn block(own: &Said, most: usize) -> Vec<String> {
+    let line = |text: &String| format!("{}: {text}", own.workload);
+    let texts: Vec<String> = std::iter::once(&own.text).chain(&own.shorter).map(line).collect();
+    let whole = texts.iter().map(|text| wrapped(text, INDENT)).find(|lines| lines.len() <= most);
+    whole.unwrap_or_else(|| cut_before(&texts[texts.len() - 1], &own.advice, (INDENT, most)))
+}
+
 /// The answers in at most `room` lines: each has one at least. What is longest is said in fewer words
 /// first, and losses come where room is left.
 fn answer_lines(said: &[Said], room: usize) -> Vec<String> {
-    let block = |own: &Said, text: &str, most| {
-        wrapped_within(&format!("{}: {text}", own.workload), INDENT, most)
-    };
-    let mut blocks: Vec<Vec<String>> =
-        said.iter().map(|own| block(own, &own.text, ANSWER_LINES)).collect();
+    let mut blocks: Vec<Vec<String>> = said.iter().map(|own| block(own, ANSWER_LINES)).collect();
     let used = |blocks: &[Vec<String>]| blocks.iter().map(Vec::len).sum::<usize>();
     for most in [SHORT_LINES, 1] {
         for (index, own) in said.iter().enumerate().rev() {
             if used(&blocks) > room && blocks[index].len() > most {
-                blocks[index] = block(own, &own.short_text, most);
+                blocks[index] = block(own, most);
             }
         }
     }
@@ -148,7 +164,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        results::row::RowKind,
+        results::{report::saved::SavedRow, row::RowKind},
         testing::{Figures, row, saved, saved_text, section},
         workload,
     };
@@ -182,7 +198,6 @@ read: You use a thread pool with 32 reads in flight (O_DIRECT 4k): io_uring
   gives 1.25 [1.25, 1.25] times the reads at 0.43 of the CPU. Use
   ringwise::Local.
 
-1 of 6 results are excluded, 1 for this reason: n/a: a mapping always goes thro…
 not measurable here: energy, hardware counters, IOPOLL, NVMe passthrough
 Brackets are 95 % intervals. CPU is that of an operation. All tables: --verbose
 results: r.json
@@ -191,6 +206,30 @@ report: r.html
         let places = ["results: r.json".to_owned(), "report: r.html".to_owned()];
         let text = text(&run, &places);
         assert_eq!(text, expected, "\n{text}");
+    }
+
+    #[test]
+    fn an_excluded_result_has_its_remedy_and_what_no_run_could_measure_is_not_one() {
+        let mut run = Saved::parse(&saved_text()).unwrap();
+        let of_fixture =
+            |row: &&SavedRow| row.void.as_ref().is_some_and(|own| own.starts_with(NOT_HERE));
+        assert_eq!(run.results.iter().filter(of_fixture).count(), 1);
+        let valid = run.results.iter_mut().filter(|row| row.void.is_none());
+        for (row, change) in valid.zip(["-62", "+58"]) {
+            row.void = Some(format!(
+                "not steady: throughput moved by {change} % over the measured time; use a longer --duration"
+            ));
+        }
+        let lines = lines_of(&run, &[]);
+        assert_fits(&lines);
+        let at = lines.iter().position(|line| line.contains("excluded")).unwrap();
+        assert_eq!(
+            lines[at..at + 2],
+            [
+                "2 of 5 results are excluded, 2 for this reason: not steady: throughput moved by",
+                "  -62 % over the measured time; use a longer --duration",
+            ]
+        );
     }
 
     /// A run of the suite with every workload, whose engines have names without end, and in which much
@@ -235,6 +274,11 @@ report: r.html
             for entry in &workload::ALL[..workload::SUITE] {
                 let name = format!("{}: ", entry.facts.name);
                 assert!(lines.iter().any(|line| line.starts_with(&name)), "{name}{lines:#?}");
+            }
+            let all: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();
+            let all = all.join(" ");
+            for answer in &run.answers {
+                assert!(!answer.advice.is_empty() && all.contains(&answer.advice), "{lines:#?}");
             }
             let last = lines.last().map(String::as_str);
             assert_eq!(last, Some("place 2"), "files come last");

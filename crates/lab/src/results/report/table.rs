@@ -176,7 +176,7 @@ read direct random, 4k blocks, O_DIRECT
    uring                      32  100 000    391   320 µs   320 µs   320 µs   320 µs  3.00 µs     1.00*   31.0   100 %  6.67 [6.67, 6.67]  lab's own time 12 %
    uring (again)              32  100 000    391   320 µs   320 µs   320 µs   320 µs  3.00 µs     1.00*   31.0   100 %  6.67 [6.67, 6.67]
    uring-registered-files     32   80 000    312   320 µs   320 µs   320 µs   320 µs  7.00 µs     1.00*   31.0   100 %  5.33 [5.33, 5.33]
-  excluded: mmap at depth 1: n/a: a mapping always goes through the page cache
+  excluded: mmap at depth 1: not measurable here: a mapping always goes through the page cache
   * counted by the engine itself
   depth 32: use it (uring wins)
       1.25 [1.25, 1.25] times threads
@@ -188,7 +188,7 @@ read direct random, 4k blocks, O_DIRECT
    today    depth  change to                    finding   throughput         p99                CPU/op             reason
    sync     1      uring at depth 32            gain      6.67 [6.67, 6.67]  4.85 [4.85, 4.85]  1.00 [1.00, 1.00]  -
    sync     1      the best: uring at depth 32  gain      6.67 [6.67, 6.67]  4.85 [4.85, 4.85]  1.00 [1.00, 1.00]  -
-   mmap     1      the best: sync               excluded  -                  -                  -                  mmap: n/a: a mapping always goes through the page cache
+   mmap     1      the best: sync               excluded  -                  -                  -                  mmap: not measurable here: a mapping always goes through the page cache
    threads  32     uring                        gain      1.25 [1.25, 1.25]  1.00 [1.00, 1.00]  0.43 [0.43, 0.43]  -
    threads  32     the best: uring              gain      1.25 [1.25, 1.25]  1.00 [1.00, 1.00]  0.43 [0.43, 0.43]  -
   depth 32: uring is 1.25 [1.25, 1.25] times uring-registered-files, at 0.43 [0.43, 0.43] times its CPU per operation
