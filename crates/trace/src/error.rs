@@ -44,7 +44,7 @@ impl fmt::Display for TraceError {
             TraceError::Io(error) => write!(f, "{error}"),
             TraceError::NotATrace => f.write_str(
                 "not a trace: expected a trace of `ringwise lab record`, output of `strace -f -ttt -T -y`, \
-                 or a fio iolog of version 2 or 3",
+                 a fio iolog of version 2 or 3, or binary events of blktrace",
             ),
             TraceError::Newer { version, supported } => write!(
                 f,

@@ -2,6 +2,7 @@
 //!
 //! Traces of other programs say less than one of `ringwise lab record`: [`Header::blind_spots`] says what is missing.
 
+mod blktrace;
 mod fio;
 mod lines;
 mod strace;
@@ -26,8 +27,8 @@ pub struct AnyReader {
 impl AnyReader {
     /// Finds out the format and reads what comes before the first record.
     ///
-    /// It takes traces of `ringwise lab record`, fio's iologs of version 2 and 3, and the output of
-    /// `strace -f -ttt -T -y` (or `-yy`).
+    /// It takes traces of `ringwise lab record`, fio's iologs of version 2 and 3, the output of
+    /// `strace -f -ttt -T -y` (or `-yy`), and binary events of blktrace (`blkparse -d`).
     ///
     /// # Errors
     ///
@@ -48,7 +49,12 @@ impl AnyReader {
         let version = fio::version(first);
         let is_strace = lines().any(strace::is_meant);
         let is_own = !start.is_empty() && MAGIC.starts_with(&start[..start.len().min(MAGIC.len())]);
+        let is_block = blktrace::is_meant(&start);
         let input = std::io::Cursor::new(start).chain(input);
+        if is_block {
+            let records = Box::new(blktrace::records(input));
+            return Ok(AnyReader { header: blktrace::header(), records });
+        }
         if is_own {
             let reader = Reader::new(input)?;
             return Ok(AnyReader { header: reader.header().clone(), records: Box::new(reader) });

@@ -149,6 +149,9 @@ pub struct Operation {
     pub source: Source,
     /// How the program asked for it.
     pub interface: Interface,
+    /// How long its thread computed before it, in ns: had a processor since its last operation by a syscall ended. None:
+    /// unknown, the thread's first operation, or no syscall.
+    pub computed_ns: Option<u64>,
 }
 
 impl Operation {
@@ -243,6 +246,8 @@ pub enum Interface {
     IoUring,
     /// Linux AIO: io_submit(2).
     LinuxAio,
+    /// Unknown: the request was seen in the kernel's block layer.
+    BlockLayer,
 }
 
 /// Events that the recorder did not see, because it could not keep up.

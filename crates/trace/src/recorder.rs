@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
 
 pub use self::{error::RecordError, tracee::run_tracee};
 use self::{
@@ -129,7 +129,7 @@ fn record_command(
     let probe = match options.method {
         Method::Ptrace => Err(None),
         // The tracepoints of this thread stand for those of the command.
-        _ => Perf::probe().map_err(Some),
+        _ => Perf::probe(options.memory_bytes / 2).map_err(Some),
     };
     let (stops, fallback) = match (probe, options.method) {
         (Ok(()), _) => (Stops::Few, None),
@@ -183,9 +183,13 @@ fn record_process(
             "a running process can be recorded only by tracepoints: leave out --method ptrace";
         return Err(RecordError::Failed(what.to_owned()));
     }
-    let threads = process::threads(pid).map_err(|error| error::process(pid, &error))?;
+    let mut threads = process::threads(pid).map_err(|error| error::process(pid, &error))?;
     // Asks for permission before anything is written.
     process::descriptors(pid).map_err(|error| error::process(pid, &error))?;
+    let children = process::descendants(pid);
+    // One that ends meanwhile is missed by nobody.
+    threads.extend(children.iter().filter_map(|child| process::threads(*child).ok()).flatten());
+    raise_descriptors();
     let handle = Pid::from_raw(pid.cast_signed())
         .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
         .ok_or_else(|| error::process(pid, &io::ErrorKind::NotFound.into()))?;
@@ -197,7 +201,21 @@ fn record_process(
     let since_ns = clock::now_ns();
     let mut recording = Recording::begin(options, (pid, Stops::Few), Some(perf))?;
     recording.begin_with(pid, table, (began_ns, since_ns));
+    for child in children {
+        let asked_ns = clock::now_ns();
+        if let Ok(table) = process::descriptors(child) {
+            recording.knows(child, table, (asked_ns, clock::now_ns()));
+        }
+    }
     Ok(recording.run(Events::Process(handle), signal))
+}
+
+/// Allows as many open files as the hard limit does: each thread needs several.
+fn raise_descriptors() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // If they do not suffice, the open that fails says so.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 fn exists(options: &Options) -> RecordError {

@@ -180,6 +180,71 @@ fn fio_logs_tell_operations_in_both_versions() {
     assert!(told(&records).contains(&"read /srv/data/ff @45056 4096 = 4096".to_owned()));
 }
 
+/// An event of blktrace: its time, action, first sector, bytes and error.
+fn block_event(time_ns: u64, action: u32, place: (u64, u32), error: u16) -> Vec<u8> {
+    let mut bytes = b"\x07tae\0\0\0\0".to_vec();
+    bytes.extend(time_ns.to_le_bytes());
+    bytes.extend(place.0.to_le_bytes());
+    [place.1, action, 41, 7 << 20 | 3, 0].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+    bytes.extend(error.to_le_bytes());
+    // What a driver says, which nobody needs.
+    bytes.extend(2_u16.to_le_bytes());
+    bytes.extend(b"xy");
+    bytes
+}
+
+#[test]
+fn a_block_trace_tells_requests_from_their_queueing_to_their_completion() {
+    let (reads, write, flush, discard) = (1 << 16, 1 << 17, 1 << 18, 1 << 29);
+    let (queue, complete, process) = (1, 8, 1 << 26);
+    let events = [
+        block_event(4000, process, (0, 0), 0),
+        block_event(5000, queue | reads, (8, 4096), 0),
+        block_event(5100, queue | write, (100, 1024), 0),
+        block_event(5200, queue | write, (102, 512), 0),
+        block_event(5300, queue | write | flush, (0, 0), 0),
+        block_event(5400, queue | write | discard, (900, 512), 0),
+        // Two writes were merged.
+        block_event(6000, complete | write, (100, 1536), 0),
+        block_event(6500, complete | write | flush, (0, 0), 0),
+        block_event(7000, complete | reads, (8, 4096), 5),
+        block_event(7100, complete | reads, (70_000, 512), 0),
+        block_event(8000, queue | reads, (16, 512), 0),
+    ];
+    let bytes = events.concat();
+    let records = whole(&bytes);
+    let expected = [
+        "write /dev/block/7:3 @51200 1024 = 1024",
+        "write /dev/block/7:3 @52224 512 = 512",
+        "sync /dev/block/7:3 @? 0 = 0",
+        "read /dev/block/7:3 @4096 4096 = error 5",
+        "read /dev/block/7:3 @8192 512 = unfinished",
+    ];
+    assert_eq!(told(&records), expected);
+    let times = records.iter().filter_map(|record| match record {
+        Record::Operation(one) => Some((one.begin_ns, one.duration_ns)),
+        _ => None,
+    });
+    let times: Vec<_> = times.collect();
+    assert_eq!(times, [(100, 900), (200, 800), (300, 1200), (0, 2000), (3000, 0)]);
+    let Some(Record::End(end)) = records.last() else { panic!("no end") };
+    assert_eq!((end.unseen_requests, end.elapsed_ns), (1, 3000), "the discard");
+    // Cut anywhere: an end of an event is an end, and everything before is whole.
+    for at in 4..bytes.len() {
+        let (found, error) = read(&bytes[..at]);
+        match error {
+            None => assert_eq!(at % 50, 0),
+            Some(TraceError::Cut { at_byte }) => assert_eq!(at_byte, at as u64 / 50 * 50),
+            Some(other) => panic!("byte {at}: {other}"),
+        }
+        assert!(found.len() <= records.len() + 4);
+    }
+    let mut damaged = bytes.clone();
+    damaged[50] = 8;
+    let error = read(&damaged).1.unwrap().to_string();
+    assert!(error.contains("corrupt at byte 50: expected an event of blktrace"), "{error}");
+}
+
 #[test]
 fn a_text_cut_anywhere_yields_records_of_whole_lines() {
     for text in [STRACE_Y, STRACE_YY, FIO_2, FIO_3] {

@@ -368,19 +368,25 @@ fn a_running_process_is_recorded_for_a_time() {
     }
     let directory = directory();
     let path = file(directory.path(), "f", 4 << 20);
-    let job = "--name=j --filename=f --size=4m --rw=randread --ioengine=psync --thread --rate_iops=2000 \
+    // Its reads are made by a child, which is there before the recording begins.
+    let job = "--name=j --filename=f --size=4m --rw=randread --ioengine=psync --rate_iops=2000 \
                --time_based --runtime=10 --output=o";
-    let mut fio =
-        Command::new("fio").args(words(job)).current_dir(directory.path()).spawn().unwrap();
+    let mut fio = Command::new("fio");
+    fio.args(words(job)).current_dir(directory.path()).process_group(0);
+    let mut fio = fio.spawn().unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", fio.id());
     wait_until(|| {
-        let links = fs::read_dir(format!("/proc/{}/fd", fio.id())).unwrap();
-        links.filter_map(|link| fs::read_link(link.ok()?.path()).ok()).any(|link| link == path)
+        let children = fs::read_to_string(&children).unwrap();
+        let open = |child: &str| fs::read_dir(format!("/proc/{child}/fd")).into_iter().flatten();
+        let links = children.split_whitespace().flat_map(open);
+        links.flatten().any(|link| fs::read_link(link.path()).is_ok_and(|link| link == path))
     });
     let options = format!("--pid {} --duration 500ms --out t", fio.id());
     let begin = Instant::now();
     let output = command(directory.path(), &options).output().unwrap();
     let elapsed = begin.elapsed();
-    fio.kill().unwrap();
+    let group = format!("-{}", fio.id());
+    assert!(Command::new("kill").args(["-KILL", "--", &group]).status().unwrap().success());
     fio.wait().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(elapsed >= Duration::from_millis(500));

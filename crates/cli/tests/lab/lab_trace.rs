@@ -15,6 +15,8 @@ use ringwise_trace::{
     Source, Thread, ThreadId, Writer,
 };
 
+use crate::lab_report::{has_browser, keyboard::Page};
+
 /// A directory on the device that the target is on, because a tmpfs has no direct I/O.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
@@ -74,6 +76,7 @@ fn operation(thread: u32, file: u32, kind: Kind, begin_ns: u64) -> Operation {
         is_direct: false,
         source: Source::Unknown,
         interface: Interface::Syscall,
+        computed_ns: None,
     }
 }
 
@@ -112,6 +115,9 @@ fn a_trace_is_explained_as_text_and_as_a_page() {
     assert!(text.lines().count() <= 32, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let page = fs::read_to_string(directory.path().join("t.html")).unwrap();
+    if has_browser() {
+        Page::open(directory.path(), "t.html").is_for_everybody(4);
+    }
     assert!(page.contains("Operations in flight over time") && !page.contains("<script"), "{page}");
 }
 

@@ -198,8 +198,8 @@ fn rows(
 
 /// What is replayed, what is not, and how long it takes.
 fn introduction(traced: &Traced, script: &Script, args: &ReplayArgs) -> Vec<String> {
-    let mut said = Vec::new();
-    said.extend(traced.cut.iter().map(|cut| format!("missing: {cut}")));
+    let missing = traced.missing().into_iter();
+    let mut said: Vec<String> = missing.map(|what| format!("missing: {what}")).collect();
     let left_out = script.left_out.words();
     if !left_out.is_empty() {
         said.push(format!("left out: {}", left_out.join(", ")));

@@ -117,7 +117,7 @@ impl Traced {
         let counted = [
             (self.lost_events.max(end.lost_events), "events are lost: an operation has up to two"),
             (end.dropped_records, "operations were dropped at the end: the disk was full"),
-            (end.unseen_requests, "requests of io_uring or Linux AIO were not seen"),
+            (end.unseen_requests, "requests were not seen (io_uring, Linux AIO, discards)"),
             (self.without_file(), "operations have no known file"),
         ];
         let told = counted.into_iter().filter(|(count, _)| *count > 0);
@@ -198,6 +198,7 @@ pub(crate) mod tests {
             is_direct: false,
             source: Source::Unknown,
             interface: Interface::Syscall,
+            computed_ns: None,
         }
     }
 

@@ -146,6 +146,7 @@ impl Log {
             is_direct: false,
             source: Source::Unknown,
             interface: Interface::Syscall,
+            computed_ns: None,
         }));
         Ok(())
     }

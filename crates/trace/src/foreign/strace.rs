@@ -307,6 +307,7 @@ impl Output {
             is_direct: flags.is_direct,
             source,
             interface: Interface::Syscall,
+            computed_ns: None,
         }));
     }
 

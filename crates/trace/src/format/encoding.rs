@@ -27,6 +27,8 @@ mod bit {
     pub(super) const SOURCE_SHIFT: u8 = 3;
     pub(super) const INTERFACE_SHIFT: u8 = 5;
     pub(super) const UNFINISHED: u8 = 128;
+    /// In the byte of the kind.
+    pub(super) const COMPUTED: u8 = 128;
 }
 
 /// A record that stands in a frame of records.
@@ -88,15 +90,19 @@ impl Context {
         out.push(OPERATION);
         put(out, u64::from(operation.thread.0.get()));
         put(out, file_number(operation.file));
-        out.push(match operation.kind {
-            Kind::Read => 0,
-            Kind::Write => 1,
-            Kind::Sync => 2,
-            Kind::DataSync => 3,
-            Kind::Send => 4,
-            Kind::Receive => 5,
-            Kind::Copy => 6,
-        });
+        let computed = if operation.computed_ns.is_some() { bit::COMPUTED } else { 0 };
+        out.push(
+            computed
+                | match operation.kind {
+                    Kind::Read => 0,
+                    Kind::Write => 1,
+                    Kind::Sync => 2,
+                    Kind::DataSync => 3,
+                    Kind::Send => 4,
+                    Kind::Receive => 5,
+                    Kind::Copy => 6,
+                },
+        );
         out.push(operation_flags(operation));
         let step = operation.begin_ns.wrapping_sub(self.begin_ns).cast_signed();
         self.begin_ns = operation.begin_ns;
@@ -115,6 +121,9 @@ impl Context {
         }
         if operation.kind == Kind::Copy {
             put(out, file_number(operation.target));
+        }
+        if let Some(computed_ns) = operation.computed_ns {
+            put(out, computed_ns);
         }
     }
 
@@ -138,7 +147,9 @@ impl Context {
     fn take_operation(&mut self, bytes: &mut &[u8]) -> Option<Operation> {
         let thread = ThreadId(take_number(bytes)?);
         let file = take_file_number(bytes)?;
-        let kind = match take_byte(bytes)? {
+        let kind = take_byte(bytes)?;
+        let has_computed = kind & bit::COMPUTED != 0;
+        let kind = match kind & !bit::COMPUTED {
             0 => Kind::Read,
             1 => Kind::Write,
             2 => Kind::Sync,
@@ -165,6 +176,7 @@ impl Context {
             _ => Outcome::Unfinished,
         };
         let target = if kind == Kind::Copy { take_file_number(bytes)? } else { None };
+        let computed_ns = if has_computed { Some(take(bytes)?) } else { None };
         let source = match flags >> bit::SOURCE_SHIFT & 3 {
             0 => Source::Unknown,
             1 => Source::Cache,
@@ -175,7 +187,7 @@ impl Context {
             0 => Interface::Syscall,
             1 => Interface::IoUring,
             2 => Interface::LinuxAio,
-            _ => return None,
+            _ => Interface::BlockLayer,
         };
         let is_direct = flags & bit::DIRECT != 0;
         Some(Operation {
@@ -191,6 +203,7 @@ impl Context {
             is_direct,
             source,
             interface,
+            computed_ns,
         })
     }
 }
@@ -205,6 +218,7 @@ fn operation_flags(operation: &Operation) -> u8 {
         Interface::Syscall => 0,
         Interface::IoUring => 1,
         Interface::LinuxAio => 2,
+        Interface::BlockLayer => 3,
     };
     let mut flags = source << bit::SOURCE_SHIFT | interface << bit::INTERFACE_SHIFT;
     for (is_set, bit) in [

@@ -1,7 +1,7 @@
 //! What a frame is: its limits, its kinds and its checksum. It knows nothing of records.
 
 /// The version that `Writer` writes, and the latest that `Reader` reads.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// The first bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"RWTRACE\n";

@@ -46,6 +46,8 @@ pub(super) struct Situation {
     pub(super) is_private: bool,
     /// Whether events tell when pages come into the page cache and when a thread waits.
     pub(super) sees_pages: bool,
+    /// Whether events tell when a thread has a processor.
+    pub(super) sees_processors: bool,
     /// Whether opens come as [`Event::Opened`], so that nobody has to ask.
     pub(super) has_opens: bool,
     pub(super) thread_name: ThreadName,
@@ -64,6 +66,8 @@ pub(super) struct Assembly {
     /// Processes whose syscalls have other numbers.
     foreign: HashSet<u32>,
     calls: HashMap<u32, InCall>,
+    /// What threads do since their last operation by a syscall.
+    pauses: HashMap<u32, Pause>,
     requests: Requests,
     /// By process and address: the thread, the begin and the request.
     aio: HashMap<(u32, u64), (u32, u64, AioRequest)>,
@@ -90,7 +94,19 @@ struct InCall {
     pid: u32,
     arguments: [u64; 6],
     begin_ns: u64,
+    /// How long the thread computed before it.
+    computed_ns: Option<u64>,
     watch: Watch,
+}
+
+/// The time of a thread after an operation.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    since_ns: u64,
+    /// How much of it the thread had no processor.
+    away_ns: u64,
+    /// Since when it has none.
+    left_ns: Option<u64>,
 }
 
 /// What was seen of the page cache and of the device during a read.
@@ -160,6 +176,7 @@ impl Assembly {
             identities: HashMap::new(),
             foreign: HashSet::new(),
             calls: HashMap::new(),
+            pauses: HashMap::new(),
             requests: Requests::default(),
             aio: HashMap::new(),
             in_flight: InFlight::default(),
@@ -190,7 +207,10 @@ impl Assembly {
             Event::Waited => {
                 self.watch(tid, |watch| watch.has_waited = true);
                 self.requests.submission_ended(tid);
+                self.left(tid, time_ns);
             }
+            Event::Preempted => self.left(tid, time_ns),
+            Event::Resumed => self.resumed(tid, time_ns),
             Event::AioSubmit(_) | Event::AioRefused(_) | Event::AioReap(_) => {
                 self.aio_event(event, (time_ns, pid, tid));
             }
@@ -287,6 +307,21 @@ impl Assembly {
         std::mem::take(&mut self.end)
     }
 
+    /// A thread has no processor from now on.
+    fn left(&mut self, tid: u32, time_ns: u64) {
+        if let Some(pause) = self.pauses.get_mut(&tid) {
+            pause.left_ns.get_or_insert(time_ns);
+        }
+    }
+
+    fn resumed(&mut self, tid: u32, time_ns: u64) {
+        if let Some(pause) = self.pauses.get_mut(&tid)
+            && let Some(left_ns) = pause.left_ns.take()
+        {
+            pause.away_ns += time_ns.saturating_sub(left_ns);
+        }
+    }
+
     fn watch(&mut self, tid: u32, change: impl FnOnce(&mut Watch)) {
         if let Some(call) = self.calls.get_mut(&tid)
             && matches!(CALLS[usize::from(call.place)].2, Call::Io(_))
@@ -302,14 +337,17 @@ impl Assembly {
         if self.foreign.contains(&pid) {
             return;
         }
-        let mut watch = Watch::default();
+        let (mut watch, mut computed_ns) = (Watch::default(), None);
         if let Call::Io(io) = call {
             self.in_flight.begin();
+            let pause = self.pauses.remove(&tid);
+            computed_ns =
+                pause.map(|own| time_ns.saturating_sub(own.since_ns).saturating_sub(own.away_ns));
             if io.kind == Kind::Read && self.situation.sees_pages {
                 watch.wanted = self.wanted(*io, pid, &arguments);
             }
         }
-        let entered = InCall { place, pid, arguments, begin_ns: time_ns, watch };
+        let entered = InCall { place, pid, arguments, begin_ns: time_ns, computed_ns, watch };
         if let Some(before) = self.calls.insert(tid, entered)
             && matches!(CALLS[usize::from(before.place)].2, Call::Io(_))
         {
@@ -340,6 +378,10 @@ impl Assembly {
         match (CALLS[usize::from(call.place)].2, outcome) {
             (Call::Io(io), outcome) => {
                 self.in_flight.end();
+                if self.situation.sees_processors {
+                    let pause = Pause { since_ns: time_ns, away_ns: 0, left_ns: None };
+                    self.pauses.insert(tid, pause);
+                }
                 self.syscall((io, call), outcome, (time_ns, tid));
             }
             (Call::AioSubmit | Call::RingEnter, Outcome::Done { bytes }) => {
@@ -443,6 +485,7 @@ impl Assembly {
             is_direct: open.flags.is_direct,
             source,
             interface: Interface::Syscall,
+            computed_ns: call.computed_ns,
         };
         self.add(operation);
     }
@@ -510,6 +553,7 @@ impl Assembly {
     fn thread_ended(&mut self, time_ns: u64, pid: u32, tid: u32) {
         self.unfinished(time_ns, tid);
         self.requests.submission_ended(tid);
+        self.pauses.remove(&tid);
         self.registry.forget_thread(tid);
         if pid == tid {
             self.foreign.remove(&pid);
@@ -533,6 +577,7 @@ impl Assembly {
         self.records.push(Record::Lost(Lost { at_ns, events }));
         // An end can be among them, and the begin after it: the next end is not that of the begin before.
         self.calls.clear();
+        self.pauses.clear();
         self.requests.forget();
         self.in_flight.now = self.aio.len() as u64;
         // A close, a seek or an open can be among them too.
@@ -571,6 +616,7 @@ impl Assembly {
             is_direct: open.flags.is_direct,
             source,
             interface: Interface::LinuxAio,
+            computed_ns: None,
         };
         self.add(operation);
     }

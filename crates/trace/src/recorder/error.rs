@@ -1,6 +1,6 @@
 //! Why a recording could not begin or go on: what failed, which permission is missing, and the remedy.
 
-use std::{fmt, fs, io, path::Path};
+use std::{fmt, fs, io, os::unix::fs::MetadataExt, path::Path};
 
 /// Why a program could not be recorded, in one line.
 #[derive(Debug)]
@@ -114,10 +114,58 @@ pub(crate) fn process(pid: u32, error: &io::Error) -> RecordError {
     let why = match error.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH) => "no such process".to_owned(),
         Some(libc::EACCES | libc::EPERM) => {
-            "it belongs to another user; run as that user, as root, or with CAP_SYS_PTRACE"
-                .to_owned()
+            let owner = fs::metadata(format!("/proc/{pid}")).map(|process| process.uid());
+            denied(owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw()))
         }
         _ => plain(error),
     };
     RecordError::Failed(format!("process {pid}: {why}"))
+}
+
+fn denied(is_own: bool) -> String {
+    match is_own {
+        // It changed its rights, or asked for it (PR_SET_DUMPABLE in prctl(2)).
+        true => "it may not be looked at; run as root or with CAP_SYS_PTRACE".to_owned(),
+        false => "it belongs to another user; run as that user, as root, or with CAP_SYS_PTRACE"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_names_what_is_missing_and_the_remedy() {
+        let of = |errno| io::Error::from_raw_os_error(errno);
+        let told = |error: RecordError| error.to_string();
+        for (message, parts) in [
+            (told(tracefs(&of(libc::ENOENT))), ["tracefs: No such file", "mount -t tracefs"]),
+            (
+                told(tracefs(&of(libc::EACCES))),
+                ["Permission denied", "run as root, or let your group"],
+            ),
+            (
+                told(tracefs(&io::ErrorKind::Unsupported.into())),
+                ["tracefs", "CONFIG_FTRACE_SYSCALLS"],
+            ),
+            (told(perf(&of(libc::EACCES))), ["perf_event_open: Permission denied", "CAP_PERFMON"]),
+            (told(perf(&of(libc::EPERM))), ["kernel.perf_event_paranoid (now ", "to -1"]),
+            (told(perf(&of(libc::ESRCH))), ["the process has ended", ""]),
+            (told(perf(&of(libc::EMFILE))), ["too many open files", "ulimit -n"]),
+            (told(perf(&of(libc::ENOSYS))), ["seccomp filter of the container", "allow it there"]),
+            (told(ring(&of(libc::EPERM))), ["a ring of perf events", "less with --memory"]),
+            (told(ring(&of(libc::ENOMEM))), ["Cannot allocate", "kernel.perf_event_mlock_kb"]),
+            (
+                told(ptrace(nix::errno::Errno::EPERM)),
+                ["ptrace: Operation not permitted", "run as root"],
+            ),
+            (told(process(1, &of(libc::ESRCH))), ["process 1: no such process", ""]),
+            (denied(false), ["belongs to another user", "CAP_SYS_PTRACE"]),
+            (denied(true), ["may not be looked at", "CAP_SYS_PTRACE"]),
+        ] {
+            assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+            assert!(!message.contains('\n'), "one line: {message}");
+        }
+    }
 }

@@ -39,6 +39,10 @@ pub(crate) enum Event {
     DirectBegin { identity: Identity, offset: u64, bytes: u64 },
     /// The thread waits: it gave its processor away.
     Waited,
+    /// The thread lost its processor to another one.
+    Preempted,
+    /// The thread has a processor again.
+    Resumed,
     /// The process begins, as a copy of another one.
     Forked { parent: u32 },
     /// The process runs another program.

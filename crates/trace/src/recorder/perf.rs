@@ -122,14 +122,14 @@ impl Perf {
         Ok(perf)
     }
 
-    /// Finds out whether tracepoints are allowed, by those of this thread.
+    /// Finds out whether tracepoints and rings of so many bytes are allowed, by those of this thread.
     ///
     /// # Errors
     ///
     /// Those of [`open`](Perf::open).
-    pub(super) fn probe() -> Result<(), RecordError> {
+    pub(super) fn probe(rings_bytes: usize) -> Result<(), RecordError> {
         let own = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-        Perf::open(Start::Now(&[own]), 1 << 16, |call| call == Call::Seek).map(drop)
+        Perf::open(Start::Now(&[own]), rings_bytes, |call| call == Call::Seek).map(drop)
     }
 
     fn enable(&mut self) -> Result<(), RecordError> {
@@ -233,11 +233,9 @@ impl Decoder {
         match kind {
             kind::LOST => stamped(Event::Lost { events: long(8)? }),
             kind::COMM if misc & misc::COMM_EXEC != 0 => stamped(Event::Executed),
-            kind::SWITCH
-                if misc & misc::SWITCH_OUT != 0 && misc & misc::SWITCH_OUT_PREEMPT == 0 =>
-            {
-                stamped(Event::Waited)
-            }
+            kind::SWITCH if misc & misc::SWITCH_OUT == 0 => stamped(Event::Resumed),
+            kind::SWITCH if misc & misc::SWITCH_OUT_PREEMPT != 0 => stamped(Event::Preempted),
+            kind::SWITCH => stamped(Event::Waited),
             // The process, its parent, the thread, its parent, the time.
             kind::FORK | kind::EXIT => {
                 let (pid, parent, tid, time_ns) = (word(0)?, word(4)?, word(8)?, long(16)?);

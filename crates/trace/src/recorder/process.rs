@@ -12,6 +12,9 @@ use std::{
 use super::event::Described;
 use crate::model::{FileKind, OpenFlags};
 
+/// The most processes that are followed from one.
+const PROCESSES_MAX: usize = 4096;
+
 /// What a descriptor of a process refers to. None: it is closed, or may not be looked at.
 pub(crate) fn describe(pid: u32, descriptor: i32) -> Option<Described> {
     let link = format!("/proc/{pid}/fd/{descriptor}");
@@ -97,6 +100,22 @@ pub(crate) fn is_foreign(pid: u32) -> bool {
 /// The threads of a process.
 pub(crate) fn threads(pid: u32) -> io::Result<Vec<u32>> {
     numbers(&format!("/proc/{pid}/task"))
+}
+
+/// The processes that a process has started, and those that they have, as far as they still run. Needs
+/// `CONFIG_PROC_CHILDREN` (proc(5)); without it there are none.
+pub(crate) fn descendants(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut at = 0;
+    while let Some(parent) = found.get(at).copied().filter(|_| found.len() < PROCESSES_MAX) {
+        for thread in threads(parent).unwrap_or_default() {
+            let path = format!("/proc/{parent}/task/{thread}/children");
+            let children = fs::read_to_string(path).unwrap_or_default();
+            found.extend(children.split_whitespace().filter_map(|own| own.parse::<u32>().ok()));
+        }
+        at += 1;
+    }
+    found.split_off(1)
 }
 
 fn numbers(directory: &str) -> io::Result<Vec<u32>> {

@@ -134,8 +134,18 @@ impl<'a> Recording<'a> {
         (began_ns, since_ns): (u64, u64),
     ) {
         self.began_ns = began_ns;
+        self.knows(pid, table, (began_ns, since_ns));
+    }
+
+    /// The descriptors of a process, and the times before and after they were read.
+    pub(super) fn knows(
+        &mut self,
+        pid: u32,
+        table: Vec<(i32, Described)>,
+        (time_ns, since_ns): (u64, u64),
+    ) {
         let event = Event::Table { table, since_ns, is_foreign: process::is_foreign(pid) };
-        self.pending.push(Stamped { time_ns: began_ns, pid, tid: pid, event });
+        self.pending.push(Stamped { time_ns, pid, tid: pid, event });
     }
 
     /// Records until the target ends, the time is over, a signal comes, or the disk is full. It then finishes the trace,
@@ -146,6 +156,7 @@ impl<'a> Recording<'a> {
             began_unix_ns: self.header.began_unix_ms.saturating_mul(1_000_000),
             is_private: self.options.is_private,
             sees_pages: self.perf.as_ref().is_some_and(Perf::sees_pages),
+            sees_processors: self.perf.is_some(),
             has_opens: matches!(events, Events::Command(..)),
             thread_name: process::thread_name,
         });
@@ -243,9 +254,7 @@ impl<'a> Recording<'a> {
         for pid in questions.processes {
             let time_ns = clock::now_ns();
             if let Ok(table) = process::descriptors(pid) {
-                let (since_ns, is_foreign) = (clock::now_ns(), process::is_foreign(pid));
-                let event = Event::Table { table, since_ns, is_foreign };
-                self.pending.push(Stamped { time_ns, pid, tid: pid, event });
+                self.knows(pid, table, (time_ns, clock::now_ns()));
             }
         }
         for (pid, descriptor) in questions.descriptors.into_iter().take(QUESTIONS_MAX) {

@@ -127,6 +127,18 @@ impl ThreadTime {
     }
 }
 
+/// What is between two syncs of the same thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SyncGaps {
+    /// From the end of a sync to the begin of the next one: the median.
+    pub median_ns: Option<u64>,
+    /// Bytes written between them: the median.
+    pub median_bytes: Option<u64>,
+    /// Gaps by the power of two of their time, and by that of the bytes written.
+    pub times: BTreeMap<u32, u64>,
+    pub sizes: BTreeMap<u32, u64>,
+}
+
 /// The figures.
 #[derive(Debug)]
 pub(crate) struct Analysis {
@@ -140,10 +152,10 @@ pub(crate) struct Analysis {
     pub for_rings: InFlight,
     /// The waiting time of operations that already are on a ring or Linux AIO.
     pub asynchronous_ns: u64,
-    /// From the end of a sync to the begin of the next one of the same thread: the median.
-    pub sync_gap_ns: Option<u64>,
-    /// Bytes written between two syncs: the median.
-    pub sync_gap_bytes: Option<u64>,
+    /// What is between two syncs of a thread.
+    pub sync_gaps: SyncGaps,
+    /// How long threads computed between operations, as far as the trace says so.
+    pub computed_ns: Option<u64>,
     /// Which latencies came when.
     pub heat: Heat,
     /// All latencies.
@@ -163,8 +175,8 @@ impl Analysis {
                 elapsed_ns,
             ),
             asynchronous_ns: 0,
-            sync_gap_ns: None,
-            sync_gap_bytes: None,
+            sync_gaps: SyncGaps::default(),
+            computed_ns: None,
             heat: Heat::new(),
             latency: Latency::new(),
         };
@@ -185,7 +197,9 @@ impl Analysis {
         }
         analysis.threads = threads.into_iter().collect();
         analysis.threads.sort_by_key(|(id, time)| (std::cmp::Reverse(time.waited_ns), id.0));
-        (analysis.sync_gap_ns, analysis.sync_gap_bytes) = sync_gaps(traced);
+        analysis.sync_gaps = SyncGaps::of(traced);
+        let computed = traced.operations.iter().filter_map(|operation| operation.computed_ns);
+        analysis.computed_ns = computed.reduce(|all, own| all.saturating_add(own));
         analysis
     }
 
@@ -233,7 +247,7 @@ impl Counted {
             Some(false) => self.random += 1,
             None => {}
         }
-        *self.sizes.entry(u64::BITS - bytes.leading_zeros()).or_default() += 1;
+        *self.sizes.entry(power(bytes)).or_default() += 1;
         self.latency.record_ns(duration_ns);
     }
 
@@ -286,27 +300,38 @@ fn is_sequential(
     Some(is_next)
 }
 
-/// The medians of the time and of the bytes written between two syncs of a thread.
-fn sync_gaps(traced: &Traced) -> (Option<u64>, Option<u64>) {
-    let (mut times, mut sizes) = (Vec::new(), Vec::new());
-    let mut since: HashMap<ThreadId, (u64, u64)> = HashMap::new();
-    for operation in &traced.operations {
-        match Group::of(traced, operation) {
-            Group::Writes => {
-                since.entry(operation.thread).and_modify(|own| own.1 += operation.bytes());
-            }
-            Group::Syncs => {
-                let now = (end_ns(operation), 0);
-                if let Some((last_ns, bytes)) = since.insert(operation.thread, now) {
-                    times.push(operation.begin_ns.saturating_sub(last_ns) as f64);
-                    sizes.push(bytes as f64);
+/// The power of two of a number: 0, 1, 2 to 3, 4 to 7 and so on.
+fn power(number: u64) -> u32 {
+    u64::BITS - number.leading_zeros()
+}
+
+impl SyncGaps {
+    fn of(traced: &Traced) -> SyncGaps {
+        let (mut times, mut sizes) = (Vec::new(), Vec::new());
+        let mut gaps = SyncGaps::default();
+        let mut since: HashMap<ThreadId, (u64, u64)> = HashMap::new();
+        for operation in &traced.operations {
+            match Group::of(traced, operation) {
+                Group::Writes => {
+                    since.entry(operation.thread).and_modify(|own| own.1 += operation.bytes());
                 }
+                Group::Syncs => {
+                    let now = (end_ns(operation), 0);
+                    if let Some((last_ns, bytes)) = since.insert(operation.thread, now) {
+                        let time_ns = operation.begin_ns.saturating_sub(last_ns);
+                        *gaps.times.entry(power(time_ns)).or_default() += 1;
+                        *gaps.sizes.entry(power(bytes)).or_default() += 1;
+                        times.push(time_ns as f64);
+                        sizes.push(bytes as f64);
+                    }
+                }
+                _ => {}
             }
-            _ => {}
         }
+        let whole = |values: &[f64]| median(values).map(|value| value as u64);
+        (gaps.median_ns, gaps.median_bytes) = (whole(&times), whole(&sizes));
+        gaps
     }
-    let whole = |values: &[f64]| median(values).map(|value| value as u64);
-    (whole(&times), whole(&sizes))
 }
 
 #[cfg(test)]
@@ -368,7 +393,10 @@ mod tests {
             operation(1, Kind::DataSync, (300, 50)),
         ]);
         let analysis = Analysis::of(&trace);
-        assert_eq!((analysis.sync_gap_ns, analysis.sync_gap_bytes), (Some(200), Some(8192)));
+        assert_eq!(
+            (analysis.sync_gaps.median_ns, analysis.sync_gaps.median_bytes),
+            (Some(200), Some(8192))
+        );
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! The page fetches nothing and has no script. Every mark of a drawing has its figure as a title, and the table has the
 //! figures for those who cannot see the drawings.
 
+use std::collections::BTreeMap;
+
 use maud::{Markup, PreEscaped, html};
 use ringwise_measure::quantity::{bytes_text, latency_text, size_text};
 
@@ -92,7 +94,7 @@ fn drawings(traced: &Traced, analysis: &Analysis) -> Vec<Markup> {
     let bars = [threads(traced, analysis), order(analysis), sources(analysis)];
     let mut drawn: Vec<Markup> = in_flight(analysis).into_iter().collect();
     drawn.extend(bars.iter().filter_map(figure));
-    drawn.extend(sizes(analysis).iter().filter_map(figure));
+    drawn.extend(sizes(analysis).iter().chain(&sync_gaps(analysis)).filter_map(figure));
     drawn
 }
 
@@ -182,21 +184,40 @@ fn sources(analysis: &Analysis) -> Bars {
 fn sizes(analysis: &Analysis) -> Vec<Bars> {
     let moving = analysis.groups().filter(|(group, own)| *group != Group::Syncs && own.bytes > 0);
     let of = |(group, own): (Group, &super::analysis::Counted)| {
-        let bar = |(power, count): (&u32, &u64)| Bar {
-            name: match power {
-                0 => "0 bytes".to_owned(),
-                power => format!("from {} bytes", size_text(1 << (power - 1))),
-            },
-            parts: vec![("operations", *count as f64, group as usize)],
-            interval: None,
-        };
-        Bars {
-            title: format!("Sizes of {}, by powers of two", group.name()),
-            format: grouped,
-            bars: own.sizes.iter().map(bar).collect(),
-        }
+        let title = format!("Sizes of {}, by powers of two", group.name());
+        powers(title, &own.sizes, ("operations", group), bytes_from)
     };
     moving.map(of).collect()
+}
+
+/// What is between two syncs of a thread: the time, and the bytes written.
+fn sync_gaps(analysis: &Analysis) -> [Bars; 2] {
+    let of = |what: &str, counts, from| {
+        let title = format!("{what} between two syncs of a thread, by powers of two");
+        powers(title, counts, ("gaps", Group::Syncs), from)
+    };
+    let time_from = |from: u64| format!("from {}", latency_text(from as f64));
+    let gaps = &analysis.sync_gaps;
+    [of("Time", &gaps.times, time_from), of("Bytes written", &gaps.sizes, bytes_from)]
+}
+
+fn bytes_from(from: u64) -> String {
+    if from == 0 { "0 bytes".to_owned() } else { format!("from {} bytes", size_text(from)) }
+}
+
+/// A bar for each power of two, with the number that it begins with.
+fn powers(
+    title: String,
+    counts: &BTreeMap<u32, u64>,
+    (what, group): (&'static str, Group),
+    name: fn(u64) -> String,
+) -> Bars {
+    let bar = |(power, count): (&u32, &u64)| Bar {
+        name: name(power.checked_sub(1).map_or(0, |power| 1 << power)),
+        parts: vec![(what, *count as f64, group as usize)],
+        interval: None,
+    };
+    Bars { title, format: grouped, bars: counts.iter().map(bar).collect() }
 }
 
 fn heatmap(analysis: &Analysis) -> Markup {
@@ -204,7 +225,13 @@ fn heatmap(analysis: &Analysis) -> Markup {
     let seconds = analysis.elapsed_ns as f64 / 1e9;
     let latency = analysis.latency.percentiles();
     let recorded = Recorded::of(titles, std::slice::from_ref(&analysis.heat), seconds, latency);
-    html! { @for drawing in for_page(&[recorded]) { (PreEscaped(drawing)) } }
+    html! {
+        div.heats {
+            @for drawing in for_page(&[recorded]) {
+                div.wide tabindex="0" role="region" aria-label="Latency over time" { (PreEscaped(drawing)) }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -220,6 +247,7 @@ mod tests {
             operation(1, Kind::Read, (0, 500_000)),
             operation(2, Kind::Write, (100, 500_000)),
             operation(1, Kind::Sync, (600_000, 100_000)),
+            operation(1, Kind::Sync, (900_000, 100_000)),
         ]);
         trace.header.command = vec!["<script>x</script>".to_owned()];
         let analysis = Analysis::of(&trace);
@@ -229,6 +257,8 @@ mod tests {
             "aria-label=\"Operations in flight over time, on average\"",
             "aria-label=\"Time that threads spent waiting\"",
             "aria-label=\"Sizes of reads, by powers of two\"",
+            "aria-label=\"Time between two syncs of a thread, by powers of two\"",
+            "aria-label=\"Bytes written between two syncs of a thread, by powers of two\"",
             "aria-label=\"All operations\"",
             "<li>told</li>",
             "lang=\"en\"",

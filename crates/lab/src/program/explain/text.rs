@@ -132,7 +132,7 @@ fn group_line(group: Group, counted: &Counted) -> String {
     )
 }
 
-/// What is no column: sources, in flight, gaps, failures.
+/// What is no column: sources, in flight, gaps, computing, failures.
 pub(crate) fn facts(analysis: &Analysis) -> Vec<String> {
     let mut facts = Vec::new();
     let reads = analysis.group(Group::Reads);
@@ -151,12 +151,17 @@ pub(crate) fn facts(analysis: &Analysis) -> Vec<String> {
         "in flight: {} at the median when an operation began, {} at most",
         own.median_at_begin, own.most
     ));
-    if let (Some(gap_ns), Some(bytes)) = (analysis.sync_gap_ns, analysis.sync_gap_bytes) {
+    if let (Some(gap_ns), Some(bytes)) =
+        (analysis.sync_gaps.median_ns, analysis.sync_gaps.median_bytes)
+    {
         facts.push(format!(
             "between two syncs of a thread: {} and {} written at the median",
             times(gap_ns),
             bytes_text(bytes)
         ));
+    }
+    if let Some(computed_ns) = analysis.computed_ns {
+        facts.push(format!("between operations, threads computed for {}", times(computed_ns)));
     }
     let failed: u64 = analysis.groups().map(|(_, counted)| counted.failed).sum();
     if failed > 0 {

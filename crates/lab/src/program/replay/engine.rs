@@ -12,7 +12,7 @@ use ringwise::{AlignedBuf, Descriptor};
 
 use super::{
     done::{Done, Shared, check, words},
-    pace::{Pace, wait_until},
+    pace::{Pace, compute, wait_until},
     place::Place,
     rings,
     script::{Script, Step, StepKind, is_mostly_asynchronous},
@@ -192,6 +192,7 @@ fn by_calls(steps: &[Step], shared: &Shared<'_>) -> Result<Done, Failure> {
     let mut lane = Lane::new(job, *window, 0, 1);
     let (mut io_ns, mut ended_ns, mut calls) = (0, 0, 0);
     for step in steps {
+        compute(*pace, step, job);
         wait_until(pace.due_ns(step, ended_ns), window, job);
         if job.is_stopped() {
             break;

@@ -1,9 +1,15 @@
 //! When a step may begin: at once, or after the think time that the program had.
 //!
-//! A program thinks with its processor, so the last part of a wait spins: a thread that slept would begin with a cold
+//! Where the program computed, the replay computes as long: whoever waits for a device beside it then has as little of
+//! the processor as in the recording. The last part of a wait spins, because a thread that slept would begin with a cold
 //! processor, and late by what a wake-up takes.
 
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use super::script::Step;
 use crate::sampling::job::{Job, Window};
@@ -42,6 +48,30 @@ impl Pace {
     }
 }
 
+/// Computes as long as the program did before a step.
+pub(crate) fn compute(pace: Pace, step: &Step, job: &Job) {
+    // The end of each wait spins as long.
+    if pace == Pace::Asap || step.computed_ns <= SPIN_NS {
+        return;
+    }
+    let (began_ns, whole_ns) = (processor_ns(), step.computed_ns);
+    let mut left_ns = whole_ns;
+    while left_ns > 0 && !job.is_stopped() {
+        // The clock of the thread is a syscall. It does not go while another thread has the processor.
+        let began = Instant::now();
+        while (began.elapsed().as_nanos() as u64) < left_ns && !job.is_stopped() {
+            std::hint::spin_loop();
+        }
+        left_ns = whole_ns.saturating_sub(processor_ns() - began_ns);
+    }
+}
+
+/// How long this thread had a processor.
+fn processor_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).map_or(0, |time| time.as_nanos() as u64)
+}
+
 /// Waits until a time of the window, or until the sample is stopped.
 pub(crate) fn wait_until(due_ns: u64, window: &Window, job: &Job) {
     while !job.is_stopped() {
@@ -53,5 +83,39 @@ pub(crate) fn wait_until(due_ns: u64, window: &Window, job: &Job) {
             Some(sleep_ns @ 1..) => thread::sleep(Duration::from_nanos(sleep_ns.min(SLEEP_NS_MAX))),
             _ => std::hint::spin_loop(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::program::replay::script::StepKind;
+
+    #[test]
+    fn computing_takes_processor_time_unless_think_time_is_left_out_or_the_sample_ends() {
+        let step = Step {
+            kind: StepKind::Read,
+            handle: 0,
+            offset: 0,
+            length: 0,
+            bytes: 0,
+            after: 0,
+            think_ns: 0,
+            computed_ns: 4_000_000,
+            recorded_ns: 0,
+            is_asynchronous: false,
+        };
+        let job = crate::testing::job();
+        let taken = |pace| {
+            let before = processor_ns();
+            compute(pace, &step, &job);
+            processor_ns() - before
+        };
+        assert!(taken(Pace::Recorded) >= step.computed_ns);
+        assert!(taken(Pace::Asap) < step.computed_ns);
+        job.failed.store(true, Ordering::Relaxed);
+        assert!(taken(Pace::Recorded) < step.computed_ns);
     }
 }

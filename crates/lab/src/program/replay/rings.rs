@@ -7,7 +7,7 @@ use ringwise::{AlignedBuf, BackendChoice, Buffer, Descriptor, Local, Operation, 
 
 use super::{
     done::{Done, Shared, check, words},
-    pace::{SPIN_NS, wait_until},
+    pace::{SPIN_NS, compute, wait_until},
     script::{Step, StepKind},
 };
 use crate::{
@@ -120,10 +120,14 @@ impl Driver<'_, '_> {
             }
             let due_ns = if job.is_stopped() { None } else { self.push_due()? };
             if self.in_flight == 0 {
-                match due_ns {
-                    Some(due_ns) => wait_until(due_ns, window, job),
-                    None => return Ok(()),
+                let Some(due_ns) = due_ns else { return Ok(()) };
+                // Of several threads each would hold up the others.
+                if let [track] = &self.tracks[..]
+                    && let Some(step) = track.steps.get(track.next)
+                {
+                    compute(self.shared.pace, step, job);
                 }
+                wait_until(due_ns, window, job);
                 continue;
             }
             let failed = |error: ringwise::Error| Failure::Io(format!("replay: {error}"));

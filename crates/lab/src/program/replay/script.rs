@@ -85,6 +85,8 @@ pub(crate) struct Step {
     pub after: usize,
     /// The time between the end of the last of them, or the begin of the replay, and the begin of this step.
     pub think_ns: u64,
+    /// How much of that time the thread computed. 0: unknown, or nothing.
+    pub computed_ns: u64,
     /// How long it took in the recording, without what recording added.
     pub recorded_ns: u64,
     pub is_asynchronous: bool,
@@ -155,9 +157,13 @@ impl Script {
         }
         let mut threads: Vec<_> = by_thread.into_iter().collect();
         threads.sort_by_key(|(id, _)| *id);
+        let computed = computed(traced);
         for (_, operations) in threads {
             let length = |own: &Operation| lengths.get(&std::ptr::from_ref(own)).copied();
-            let steps = builder.steps(&operations, &|own| length(own).unwrap_or(0));
+            let mut steps = builder.steps(&operations, &|own| length(own).unwrap_or(0));
+            for (step, own) in steps.iter_mut().zip(&operations) {
+                step.computed_ns = computed.get(&std::ptr::from_ref(*own)).copied().unwrap_or(0);
+            }
             builder.script.threads.push(steps);
         }
         builder.script.left_out = left_out;
@@ -373,12 +379,26 @@ impl Builder {
                 bytes: operation.bytes() as usize,
                 after,
                 think_ns: operation.begin_ns.saturating_sub(since),
+                computed_ns: 0,
                 recorded_ns: operation.duration_ns.saturating_sub(added_ns(operation)),
                 is_asynchronous: is_asynchronous(operation),
             }
         };
         operations.iter().map(step).collect()
     }
+}
+
+/// How long its thread computed before each operation that is replayed, since the last one that is.
+fn computed(traced: &Traced) -> HashMap<*const Operation, u64> {
+    let (mut found, mut so_far) = (HashMap::new(), HashMap::new());
+    for operation in &traced.operations {
+        let sum: &mut u64 = so_far.entry(operation.thread).or_default();
+        *sum += operation.computed_ns.unwrap_or(0);
+        if reason(traced, operation).is_none() {
+            found.insert(std::ptr::from_ref(operation), std::mem::take(sum));
+        }
+    }
+    found
 }
 
 /// Whether data were in the page cache before the program read them. What it reads from the cache because read-ahead
@@ -430,6 +450,19 @@ mod tests {
         assert_eq!(order, [(0, 0), (1, 20), (2, 0)]);
         assert_eq!((script.threads[1][0].think_ns, script.depth, script.span_ns), (10, 2, 510));
         assert_eq!((script.steps(), script.recorded_ns()), (4, 50 + 30 + 40 + 500));
+    }
+
+    #[test]
+    fn a_thread_computes_as_long_as_it_did_between_the_steps_that_are_replayed() {
+        let computing = |kind, at, computed_ns| Operation { computed_ns, ..operation(1, kind, at) };
+        let script = script(vec![
+            computing(Kind::Read, (0, 1), None),
+            computing(Kind::Receive, (50, 1), Some(20)),
+            computing(Kind::Read, (100, 1), Some(30)),
+            computing(Kind::Read, (200, 1), Some(40)),
+        ]);
+        let steps = script.threads[0].iter().map(|step| (step.think_ns, step.computed_ns));
+        assert_eq!(steps.collect::<Vec<_>>(), [(0, 0), (99, 50), (99, 40)]);
     }
 
     #[test]

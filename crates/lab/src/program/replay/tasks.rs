@@ -24,7 +24,7 @@ use tokio::{
 
 use super::{
     done::{Done, check, words},
-    pace::Pace,
+    pace::{Pace, compute},
     script::{Step, StepKind},
 };
 use crate::{
@@ -151,6 +151,8 @@ async fn all_steps(steps: Arc<[Step]>, scene: &Scene) -> Result<Done, Failure> {
             None if flights.is_empty() => break,
             None => flights.next().await,
             Some(due_ns) if flights.is_empty() => {
+                // As a task that computes does, it keeps a worker of the runtime meanwhile.
+                compute(*pace, &steps[next], job);
                 wait_for(due_ns, scene).await;
                 continue;
             }

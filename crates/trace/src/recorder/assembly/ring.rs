@@ -174,6 +174,7 @@ impl Assembly {
             is_direct,
             source,
             interface: Interface::IoUring,
+            computed_ns: None,
         };
         self.add(operation);
     }

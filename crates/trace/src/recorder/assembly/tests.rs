@@ -40,6 +40,7 @@ impl Scene {
             began_unix_ns: 1_000_000,
             is_private: false,
             sees_pages: true,
+            sees_processors: true,
             has_opens: true,
             thread_name: |_, tid| format!("thread {tid}"),
         };
@@ -115,6 +116,26 @@ fn positions_are_followed() {
     assert_eq!(operations[4].outcome, Outcome::Failed { errno: 11 });
     assert_eq!((operations[0].begin_ns, operations[0].duration_ns), (2000, 1000));
     assert!(operations.iter().all(|operation| operation.file.is_some()));
+}
+
+#[test]
+fn what_a_thread_computes_between_operations_is_told() {
+    let mut scene = Scene::new();
+    scene.open(3, "/f", OpenFlags::default());
+    let read = [3, 0, 1, 0, 0, 0];
+    // The read itself waits. Then 2 us with a processor, 1 us without, 1 us with, 1 us preempted, 1 us with.
+    scene.enter(PID, "read", read).event(PID, Event::Waited).event(PID, Event::Resumed);
+    scene.exit(PID, 1).call("lseek", [3, 0, 1, 0, 0, 0], 1);
+    scene.event(PID, Event::Waited).event(PID, Event::Resumed);
+    scene.event(PID, Event::Preempted).event(PID, Event::Resumed);
+    scene.call("read", read, 1);
+    // An end that was lost: nobody knows what the thread did since.
+    scene.event(PID, Event::Lost { events: 1 }).call("read", read, 1);
+    let computed: Vec<_> = scene.operations().iter().map(|own| own.computed_ns).collect();
+    assert_eq!(computed, [None, Some(5000), None]);
+    let mut blind = Scene::with(|situation| situation.sees_processors = false);
+    blind.open(3, "/f", OpenFlags::default()).call("read", read, 1).call("read", read, 1);
+    assert!(blind.operations().iter().all(|own| own.computed_ns.is_none()));
 }
 
 #[test]
