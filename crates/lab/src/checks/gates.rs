@@ -381,6 +381,11 @@ mod tests {
         let wandering = [100, 99, 97, 96, 95, 93, 91, 90, 88, 85];
         assert_eq!(steadiness(&measured(wandering, 1_000_000_000)), None);
         assert_eq!(steadiness(&measured([100; 10], 1_000_000_000)), None);
+        // Those of a sample began together, and end late in it.
+        let mut long = measured([0, 0, 1, 2, 3, 4, 5, 6, 7, 8], 1_000_000_000);
+        assert!(steadiness(&long).is_some());
+        (0..100_000).for_each(|_| long.latency.record_ns(500_000_000));
+        assert_eq!(steadiness(&long), None);
     }
 
     #[test]

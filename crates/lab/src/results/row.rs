@@ -409,8 +409,13 @@ impl Measured {
         distances.iter().filter(|&&distance| distance > far).count()
     }
 
-    /// How throughput moved over the measured time.
+    /// How throughput moved over the measured time. Nothing is told of operations that take longer than a slice: those
+    /// that began together end together, in the same slices of every sample.
     pub fn drift(&self) -> Option<Trend> {
+        let slices = (self.samples.len() * self.slices.len()).max(1) as u64;
+        if self.latency.quantile_ns(0.5) > self.elapsed_ns / slices {
+            return None;
+        }
         trend(&self.slices.iter().map(|&count| count as f64).collect::<Vec<f64>>())
             .filter(|drift| !drift.is_steady(gates::DRIFT_MAX))
     }
