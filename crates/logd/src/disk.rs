@@ -4,3 +4,4 @@ pub(crate) mod keeper;
 pub(crate) mod segment;
 pub(crate) mod space;
 pub(crate) mod storage;
+pub(crate) mod submission;

@@ -306,7 +306,7 @@ impl Worker {
             FOR_ACCEPT => self.take_accepted(completion)?,
             FOR_CONTROL => return self.take_control(completion),
             tag if TAGS.contains(&tag) => {
-                let done = self.storage.take(&mut self.local, completion);
+                let done = self.storage.take(&mut self.local, (completion.tag(), completion));
                 if done.map_err(|fatal| LogdError::Failed(fatal.0))? {
                     self.end_batch();
                 }

@@ -27,6 +27,7 @@ use crate::{
             },
         },
         space::Floor,
+        submission::Submission,
     },
     error::LogdError,
     guarantee::Guarantee,
@@ -138,8 +139,8 @@ impl Storage {
     }
 
     /// Starts the timer for checking ages and free space.
-    pub(crate) fn watch(&self, local: &mut Local) -> Result<(), LogdError> {
-        local.push(Operation::timeout(TICK_TIME), TICK).map(drop).map_err(LogdError::failed)
+    pub(crate) fn watch(&self, submission: &mut dyn Submission) -> Result<(), LogdError> {
+        submission.push(Operation::timeout(TICK_TIME), TICK).map_err(LogdError::Failed)
     }
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
@@ -150,7 +151,7 @@ impl Storage {
 
     /// Whether a batch may begin: no other is being committed, not too many segments wait for their seal, and there is
     /// enough space.
-    pub(crate) fn is_ready(&mut self, local: &mut Local) -> Result<bool, Fatal> {
+    pub(crate) fn is_ready(&mut self, submission: &mut dyn Submission) -> Result<bool, Fatal> {
         if self.is_busy() {
             return Ok(false);
         }
@@ -160,7 +161,10 @@ impl Storage {
         }
         if !std::mem::replace(&mut self.is_waiting, true) {
             self.seal_waits += u64::from(is_full);
-            self.wake_after(local, if is_full { SEAL_WAIT_TIME } else { Retry::Soon.after() })?;
+            self.wake_after(
+                submission,
+                if is_full { SEAL_WAIT_TIME } else { Retry::Soon.after() },
+            )?;
         }
         Ok(false)
     }
@@ -217,7 +221,11 @@ impl Storage {
 
     /// Starts to commit a batch and leaves an empty one in its place. False means that it is committed already: it had
     /// nothing to store, or the thread waited for the commit.
-    pub(crate) fn begin(&mut self, local: &mut Local, batch: &mut Batch) -> Result<bool, Fatal> {
+    pub(crate) fn begin(
+        &mut self,
+        submission: &mut dyn Submission,
+        batch: &mut Batch,
+    ) -> Result<bool, Fatal> {
         let full = std::mem::take(batch);
         let is_refused = full.lines.is_empty() && full.letters.is_empty();
         if is_refused && full.names.is_empty() {
@@ -242,7 +250,7 @@ impl Storage {
                 // letters have to be stored before.
                 self.next = Some(given);
             } else {
-                self.lines.begin(local, given)?;
+                self.lines.begin(submission, given)?;
             }
         }
         if full.letters.is_empty() {
@@ -252,20 +260,20 @@ impl Storage {
             batch.letters = std::mem::take(&mut self.letters.spare);
             let (data, lines) = (full.letters, full.letter_records);
             // Each dead letter contains its sender.
-            self.letters.begin(local, Given { data, lines, names, parts: Vec::new() })?;
+            self.letters.begin(submission, Given { data, lines, names, parts: Vec::new() })?;
         }
-        self.go_on(local)?;
+        self.go_on(submission)?;
         self.hand_on();
-        self.look(local)?;
+        self.look(submission)?;
         Ok(self.is_busy())
     }
 
     /// Starts to commit the lines if their dead letters are stored.
-    fn go_on(&mut self, local: &mut Local) -> Result<(), Fatal> {
+    fn go_on(&mut self, submission: &mut dyn Submission) -> Result<(), Fatal> {
         if self.letters.state == State::Idle
             && let Some(given) = self.next.take()
         {
-            self.lines.begin(local, given)?;
+            self.lines.begin(submission, given)?;
         }
         Ok(())
     }
@@ -273,24 +281,24 @@ impl Storage {
     /// Takes the completion of one of storage's operations. True means that the batch is committed.
     pub(crate) fn take(
         &mut self,
-        local: &mut Local,
-        completion: Completion,
+        submission: &mut dyn Submission,
+        (tag, completion): (u64, Completion),
     ) -> Result<bool, Fatal> {
         let was_busy = self.is_busy();
-        match completion.tag() & !u64::from(u32::MAX) {
+        match tag & !u64::from(u32::MAX) {
             LINES => {
-                let progress = self.lines.appender.take(local, completion)?;
+                let progress = self.lines.appender.take(submission, (tag, completion))?;
                 self.lines.note(progress);
             }
             LETTERS => {
-                let progress = self.letters.appender.take(local, completion)?;
+                let progress = self.letters.appender.take(submission, (tag, completion))?;
                 self.letters.note(progress);
             }
             TICK => {
                 for part in [&mut self.lines, &mut self.letters] {
                     part.appender.tick();
                 }
-                self.watch(local).map_err(|error| Fatal(error.to_string()))?;
+                self.watch(submission).map_err(|error| Fatal(error.to_string()))?;
                 // While no lines arrive, nothing else checks the space.
                 if !self.is_busy() {
                     self.has_space();
@@ -300,20 +308,20 @@ impl Storage {
                 self.is_waiting = false;
                 for part in [&mut self.lines, &mut self.letters] {
                     if part.retry().is_some() {
-                        let progress = part.appender.retry(local)?;
+                        let progress = part.appender.retry(submission)?;
                         part.note(progress);
                     }
                 }
             }
         }
-        self.go_on(local)?;
+        self.go_on(submission)?;
         self.hand_on();
-        self.look(local)?;
+        self.look(submission)?;
         Ok(was_busy && !self.is_busy())
     }
 
     /// Logs when acknowledgements stop and continue, and starts the timer for the next try.
-    fn look(&mut self, local: &mut Local) -> Result<(), Fatal> {
+    fn look(&mut self, submission: &mut dyn Submission) -> Result<(), Fatal> {
         let retry = self.lines.retry().max(self.letters.retry());
         if retry.is_some() && !self.has_stalled {
             self.has_stalled = true;
@@ -329,14 +337,13 @@ impl Storage {
         }
         if let Some(retry) = retry.filter(|_| !self.is_waiting) {
             self.is_waiting = true;
-            self.wake_after(local, retry.after())?;
+            self.wake_after(submission, retry.after())?;
         }
         Ok(())
     }
 
-    fn wake_after(&self, local: &mut Local, time: Duration) -> Result<(), Fatal> {
-        let pushed = local.push(Operation::timeout(time), RETRY);
-        pushed.map(drop).map_err(|error| Fatal(error.to_string()))
+    fn wake_after(&self, submission: &mut dyn Submission, time: Duration) -> Result<(), Fatal> {
+        submission.push(Operation::timeout(time), RETRY).map_err(Fatal)
     }
 
     /// Ends both segments.
@@ -358,9 +365,9 @@ impl Storage {
 }
 
 impl Part {
-    fn begin(&mut self, local: &mut Local, given: Given) -> Result<(), Fatal> {
+    fn begin(&mut self, submission: &mut dyn Submission, given: Given) -> Result<(), Fatal> {
         self.state = State::Going;
-        let progress = self.appender.begin(local, given)?;
+        let progress = self.appender.begin(submission, given)?;
         self.note(progress);
         Ok(())
     }
@@ -472,7 +479,7 @@ mod tests {
         let look = |storage: &mut Storage, local: &mut Local| {
             local.submit_and_wait(1).unwrap();
             while let Some(completion) = local.next_completion() {
-                storage.take(local, completion).unwrap();
+                storage.take(local, (completion.tag(), completion)).unwrap();
             }
         };
         let commit = |storage: &mut Storage, local: &mut Local| {
@@ -500,7 +507,7 @@ mod tests {
         // It set one timer for that, and only one.
         local.submit_and_wait(1).unwrap();
         let woken = local.next_completion().unwrap();
-        storage.take(&mut local, woken).unwrap();
+        storage.take(&mut local, (woken.tag(), woken)).unwrap();
         assert!(storage.is_ready(&mut local).unwrap());
         commit(&mut storage, &mut local);
         assert!(!storage.is_ready(&mut local).unwrap());

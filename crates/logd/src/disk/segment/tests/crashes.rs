@@ -192,7 +192,7 @@ fn commit(local: &mut Local, appender: &mut Appender, given: Given) -> bool {
             if completion.tag() & !0xff != 0x100 {
                 continue;
             }
-            match appender.take(local, completion) {
+            match appender.take(local, (completion.tag(), completion)) {
                 Ok(Progress::Going) => {}
                 Ok(next) => progress = next,
                 Err(_) => return false,

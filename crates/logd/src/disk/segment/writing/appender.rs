@@ -8,13 +8,16 @@ use ringwise::{Completion, Descriptor, Local, OpenOptions, Operation};
 
 pub(crate) use crate::disk::segment::writing::commit::{Given, Limits, Plan, Retry};
 use crate::{
-    disk::segment::{
-        call::{open, open_data, unlink},
-        format::name::Part,
-        writing::{
-            commit::{Counts, Files, Step, Writing},
-            unsealed::Unsealed,
+    disk::{
+        segment::{
+            call::{open, open_data, unlink},
+            format::name::Part,
+            writing::{
+                commit::{Counts, Files, Step, Writing},
+                unsealed::Unsealed,
+            },
         },
+        submission::Submission,
     },
     guarantee::Guarantee,
     monitoring::log,
@@ -65,9 +68,13 @@ impl Appender {
     /// # Errors
     ///
     /// [`Fatal`] if it cannot be stored and a retry would not help.
-    pub(crate) fn begin(&mut self, local: &mut Local, given: Given) -> Result<Progress, Fatal> {
+    pub(crate) fn begin(
+        &mut self,
+        submission: &mut dyn Submission,
+        given: Given,
+    ) -> Result<Progress, Fatal> {
         self.writing.begin(given);
-        self.go_on(local)
+        self.go_on(submission)
     }
 
     /// Continues after [`Progress::Stalled`].
@@ -75,9 +82,9 @@ impl Appender {
     /// # Errors
     ///
     /// As [`begin`](Self::begin).
-    pub(crate) fn retry(&mut self, local: &mut Local) -> Result<Progress, Fatal> {
+    pub(crate) fn retry(&mut self, submission: &mut dyn Submission) -> Result<Progress, Fatal> {
         self.writing.retry();
-        self.go_on(local)
+        self.go_on(submission)
     }
 
     /// Takes the completion of one of its operations.
@@ -87,16 +94,16 @@ impl Appender {
     /// As [`begin`](Self::begin).
     pub(crate) fn take(
         &mut self,
-        local: &mut Local,
-        completion: Completion,
+        submission: &mut dyn Submission,
+        (tag, completion): (u64, Completion),
     ) -> Result<Progress, Fatal> {
-        self.take_completion(completion);
-        self.go_on(local)
+        self.take_completion(tag, completion);
+        self.go_on(submission)
     }
 
-    fn take_completion(&mut self, completion: Completion) {
+    fn take_completion(&mut self, tag: u64, completion: Completion) {
         let was_aside = self.writing.is_aside;
-        self.writing.take(completion);
+        self.writing.take(tag, completion);
         if self.writing.is_aside && !was_aside {
             let stream = self.writing.plan.stream;
             log::remark(
@@ -110,7 +117,7 @@ impl Appender {
     }
 
     /// Performs the next steps until the appender has to wait.
-    fn go_on(&mut self, local: &mut Local) -> Result<Progress, Fatal> {
+    fn go_on(&mut self, submission: &mut dyn Submission) -> Result<Progress, Fatal> {
         loop {
             match self.writing.step() {
                 Step::Open { serial, is_direct } => {
@@ -119,8 +126,10 @@ impl Appender {
                 }
                 Step::Push(operations) => {
                     let count = operations.len();
-                    let loop_ = if self.writing.is_aside { &mut self.aside } else { &mut *local };
-                    push(loop_, operations)?;
+                    match self.writing.is_aside {
+                        true => push(&mut self.aside, operations)?,
+                        false => push(submission, operations)?,
+                    }
                     self.on_aside += if self.writing.is_aside { count } else { 0 };
                 }
                 Step::Wait if self.on_aside == 0 => return Ok(Progress::Going),
@@ -128,7 +137,7 @@ impl Appender {
                     self.aside.submit_and_wait(1).map_err(|error| Fatal(error.to_string()))?;
                     while let Some(completion) = self.aside.next_completion() {
                         self.on_aside -= 1;
-                        self.take_completion(completion);
+                        self.take_completion(completion.tag(), completion);
                     }
                 }
                 Step::Committed(memory) => return Ok(Progress::Committed(memory)),
@@ -172,13 +181,16 @@ impl Appender {
     }
 }
 
-fn push(local: &mut Local, mut operations: Vec<(Operation, u64)>) -> Result<(), Fatal> {
+fn push(
+    submission: &mut dyn Submission,
+    mut operations: Vec<(Operation, u64)>,
+) -> Result<(), Fatal> {
     let pushed = match operations.len() {
         1 => {
             let (operation, tag) = operations.remove(0);
-            local.push(operation, tag).map(drop).map_err(|error| error.to_string())
+            submission.push(operation, tag)
         }
-        _ => local.push_linked(operations).map(drop).map_err(|error| error.to_string()),
+        _ => submission.push_linked(operations),
     };
     pushed.map_err(Fatal)
 }

@@ -377,8 +377,8 @@ impl Writing {
     }
 
     /// Takes the completion of one of its operations.
-    pub(crate) fn take(&mut self, completion: Completion) {
-        let (target, place) = (completion.tag() >> 4 & 0xf, completion.tag() & 0xf);
+    pub(crate) fn take(&mut self, tag: u64, completion: Completion) {
+        let (target, place) = (tag >> 4 & 0xf, tag & 0xf);
         let mut chains = self.batch.iter_mut().flat_map(|batch| &mut batch.chains);
         let Some(chain) = chains.find(|chain| chain.target as u64 == target) else { return };
         match chain.steps.take(place, completion) {
