@@ -256,6 +256,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     http: Option<SocketAddr>,
 
+    /// Address to take lines by HTTP requests: POST /ingest [default: none]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    http_intake: Option<SocketAddr>,
+
+    /// Connections open at a time with --http-intake; more wait to be accepted [default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    http_connections: Option<u32>,
+
     /// Speak TLS, with the certificates in this PEM file; SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -310,6 +318,8 @@ pub(crate) struct Options {
     pub(crate) drain: Duration,
     pub(crate) log: Form,
     pub(crate) http: Option<SocketAddr>,
+    pub(crate) http_intake: Option<SocketAddr>,
+    pub(crate) http_connections: u32,
     pub(crate) tenants: Vec<Rule>,
     pub(crate) live: Live,
 }
@@ -355,8 +365,9 @@ impl ServeArgs {
         let budget = either!(budget);
         let threads = either!(threads).or(serving);
         let threads = threads.unwrap_or_else(|| default_threads(budget, line_max));
+        let http_intake = either!(http_intake);
         // What another number would be is for the next start: these are who share it.
-        let sharers = serving.unwrap_or(threads) as usize;
+        let sharers = serving.unwrap_or(threads) as usize + usize::from(http_intake.is_some());
         let depth_max = either!(max_depth).unwrap_or(64);
         let fields = sources.pick("require", given(flags.require), given(file.require));
         let budget = budget.unwrap_or_else(|| default_budget(sharers));
@@ -419,6 +430,8 @@ impl ServeArgs {
             connections: either!(max_connections),
             drain: either!(drain).unwrap_or(Duration::from_secs(5)),
             http: either!(http),
+            http_intake,
+            http_connections: either!(http_connections).unwrap_or(1000),
             tenants: tenant_rules(tenants.unwrap_or_default())?,
             log: either!(log).unwrap_or(Form::Text),
             live: Live { limits, segments, care, tls, handshake },
@@ -539,6 +552,8 @@ mod tests {
             ("min-free", "5m"),
             ("tenant", "web,from=10.0.0.0/8,quota=5g"),
             ("http", "127.0.0.1:6"),
+            ("http-intake", "127.0.0.1:7"),
+            ("http-connections", "7"),
             ("tls-cert", "cert.pem"),
             ("tls-key", "key.pem"),
             ("tls-client-ca", "ca.pem"),

@@ -15,17 +15,19 @@ use std::{
 use listenfd::ListenFd;
 use ringwise_serve::{Panel, Plan, Request, Server, make_room, signals};
 use rustix::fs::{FlockOperation, flock};
+use signal_hook::iterator::Handle;
 
 use crate::{
     args::{Options, ServeArgs},
     clients::{names::Names, tenants::Tenants},
     disk::{
-        keeper::{self, Keeper},
+        keeper::{self, Keeper, Tray},
         segment::reading::reader,
         space::Floor,
         storage::{Shared, end_others},
     },
     error::LogdError,
+    intake::{self, Intake},
     live::Live,
     monitoring::{
         http, log,
@@ -42,7 +44,7 @@ pub(crate) fn serve(args: &ServeArgs, out: &mut impl Write) -> Result<(), LogdEr
 }
 
 fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Result<(), LogdError> {
-    let more = descriptors_beside(options.threads);
+    let more = descriptors_beside(options);
     let connections_max = make_room(options.connections, options.threads, more)?;
     Worker::check_room(connections_max, options.threads)?;
     if args.check {
@@ -62,33 +64,24 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
         say: Arc::new(|remark| log::remark("server", remark)),
     };
     let _lock = lock(&options.directory)?;
-    end_others(&options.directory, options.threads)?;
+    let streams = options.threads + u32::from(options.http_intake.is_some());
+    end_others(&options.directory, streams)?;
     let live = Arc::new(Mutex::new(options.live.clone()));
     let (names, tenants) = remembered(options)?;
     let keeper = Keeper::start(&options.directory, live.clone(), tenants.clone(), names.clone())?;
-    let storage = Shared {
-        directory: options.directory.clone(),
-        guarantee: options.guarantee,
-        names,
-        tray: keeper.tray(),
-        floor: Arc::new(Mutex::new(Floor::new(&options.directory))),
-    };
-    let order = Order {
-        storage,
-        drain: options.drain,
-        live: live.clone(),
-        tenants: tenants.clone(),
-        addresses: Arc::default(),
-    };
+    let order = order(options, keeper.tray(), &live, (names, tenants.clone()));
     let http = options.http.map(http::listen).transpose()?;
+    let own = order.clone();
     let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
     let panel = server.panel();
+    let intake = start_intake(options, own, (&panel, signals.handle()))?;
     let facts = Facts {
         directory: options.directory.clone(),
         address: server.address().to_string(),
         guarantee: options.guarantee.name(),
         engine: server.engine(),
         tenants,
+        intake: intake.as_ref().map(Intake::counts),
     };
     let monitor = Monitor::new(panel.clone(), facts);
     // All threads before the first request, which takes one: the last there may be, and who has none
@@ -97,11 +90,55 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
         monitor.start()?;
     }
     let http = http.map(|listener| http::start(listener, monitor.clone())).transpose()?;
-    let told = tell(out, &server.address().to_string(), http);
+    let told = tell(out, server.address(), http, intake.as_ref().map(Intake::url));
     told.map_err(|error| LogdError::output(&error))?;
     monitor.tell_ready();
     let served = server.serve(signals, || reload(args, options, &live, &panel));
-    served.and(keeper.finish())
+    let taken = intake.map_or(Ok(()), Intake::finish);
+    served.and(taken).and(keeper.finish())
+}
+
+/// What all threads are built from.
+fn order(
+    options: &Options,
+    tray: Tray,
+    live: &Arc<Mutex<Live>>,
+    (names, tenants): (Arc<Names>, Arc<Tenants>),
+) -> Order {
+    let storage = Shared {
+        directory: options.directory.clone(),
+        guarantee: options.guarantee,
+        names,
+        tray,
+        floor: Arc::new(Mutex::new(Floor::new(&options.directory))),
+    };
+    Order { storage, drain: options.drain, live: live.clone(), tenants, addresses: Arc::default() }
+}
+
+/// Takes requests with lines, if that was asked for, until the daemon drains. If they cannot be stored any more, the
+/// daemon ends.
+fn start_intake(
+    options: &Options,
+    order: Order,
+    (panel, signals): (&Panel<Stats>, Handle),
+) -> Result<Option<Intake>, LogdError> {
+    let Some(address) = options.http_intake else { return Ok(None) };
+    let order = intake::Order {
+        parts: intake::Parts {
+            storage: order.storage,
+            live: order.live,
+            tenants: order.tenants,
+            stream: options.threads,
+        },
+        backend: options.engine.backend(),
+        threads: options.threads,
+        connections_max: options.http_connections as usize,
+        drain: options.drain,
+    };
+    let intake = Intake::start(intake::listen(address)?, order, move || signals.close())?;
+    let panel = panel.clone();
+    intake.end_when(move || panel.is_draining());
+    Ok(Some(intake))
 }
 
 /// The names of clients and the bytes of tenants that the segments have. They are read before anybody is
@@ -127,8 +164,16 @@ fn tell_check(out: &mut impl Write, threads: u32, connections: usize) -> Result<
 }
 
 /// Prints where it listens.
-fn tell(out: &mut impl Write, address: &str, http: Option<SocketAddr>) -> io::Result<()> {
+fn tell(
+    out: &mut impl Write,
+    address: SocketAddr,
+    http: Option<SocketAddr>,
+    intake: Option<String>,
+) -> io::Result<()> {
     writeln!(out, "listening on {address}")?;
+    if let Some(url) = intake {
+        writeln!(out, "taking requests on {url}")?;
+    }
     if let Some(address) = http {
         writeln!(out, "status page on http://{address}/")?;
     }
@@ -136,10 +181,14 @@ fn tell(out: &mut impl Write, address: &str, http: Option<SocketAddr>) -> io::Re
 }
 
 /// Descriptors that it has beside what any server has: of segments that wait for their seal, of which
-/// each thread ends up to two after it saw that one more may, and of requests for its page.
-fn descriptors_beside(threads: u32) -> u64 {
-    let segments = keeper::WAITING_MAX as u64 + 2 * u64::from(threads);
-    2 * segments + http::REQUESTS_MAX as u64
+/// each thread ends up to two after it saw that one more may, of requests for its page, and of those with lines.
+fn descriptors_beside(options: &Options) -> u64 {
+    let (mut streams, mut requests) = (u64::from(options.threads), http::REQUESTS_MAX as u64);
+    if options.http_intake.is_some() {
+        (streams, requests) = (streams + 1, requests + u64::from(options.http_connections));
+    }
+    let segments = keeper::WAITING_MAX as u64 + 2 * streams;
+    2 * segments + requests
 }
 
 /// Reads the options again and takes over those that may change.
@@ -180,6 +229,8 @@ fn changed_for_a_restart(before: &Options, after: &Options) -> Vec<&'static str>
         ("drain", before.drain != after.drain),
         ("log", before.log != after.log),
         ("http", before.http != after.http),
+        ("http-intake", before.http_intake != after.http_intake),
+        ("http-connections", before.http_connections != after.http_connections),
         ("tenant", before.tenants != after.tenants),
         ("whether there is TLS", before.live.tls.is_some() != after.live.tls.is_some()),
     ];

@@ -4,7 +4,7 @@
 //! changes a line. It sends nothing to a client that did not ask for acknowledgements.
 //!
 //! Reading order: `args` and `live` (options), `guarantee`, `lines`, `clients`, `session` (the rules of a connection),
-//! `disk`, `worker` (one thread's loop), `daemon` (locks, recovery and the end), `monitoring`, `tool` (cat, tail,
+//! `disk`, `worker` (one thread's loop), `intake` (HTTP), `daemon` (locks, recovery and the end), `monitoring`, `tool` (cat, tail,
 //! verify), `error`, `fuzzing`. `ringwise-serve` has the threads and signals.
 
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guarantee;
+mod intake;
 pub mod lines;
 mod live;
 mod monitoring;

@@ -88,6 +88,15 @@ impl Place {
         shown: Option<&str>,
         version: &'static SupportedProtocolVersion,
     ) -> Client {
+        self.client_over(daemon.connect(), shown, version)
+    }
+
+    fn client_over(
+        &self,
+        stream: TcpStream,
+        shown: Option<&str>,
+        version: &'static SupportedProtocolVersion,
+    ) -> Client {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).unwrap();
         let builder = ClientConfig::builder_with_provider(default_provider().into())
@@ -105,7 +114,7 @@ impl Place {
         };
         let name = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-        BufReader::new(StreamOwned::new(connection, daemon.connect()))
+        BufReader::new(StreamOwned::new(connection, stream))
     }
 }
 
@@ -225,6 +234,41 @@ fn a_client_certificate_names_the_tenant() {
         let output = daemon.end();
         assert_eq!(count(&output, "lines accepted"), 0, "{output}");
         assert!(count(&output, "refused by TLS") >= 2, "{output}");
+    }
+}
+
+#[test]
+fn requests_over_tls_have_the_tenant_of_the_certificate_or_of_the_token() {
+    for engine in ENGINES {
+        let place = Place::new();
+        place.issue("web", &[], Some("web-1"));
+        let token = "0123456789abcdefghijklmn";
+        std::fs::write(place.path("tokens"), format!("{token} db-1\n")).unwrap();
+        let (ca, tokens) = (place.text("ca.pem"), place.text("tokens"));
+        let flags = ["--tls-client-ca", &ca, "--http-intake", "127.0.0.1:0", "--tokens", &tokens];
+        let Some(mut daemon) = place.start(engine, &flags) else { continue };
+        let line = daemon.line();
+        let address = line.trim().strip_prefix("taking requests on https://").unwrap();
+        let address = address.strip_suffix("/ingest").unwrap();
+        for (shown, header, line) in [
+            (Some("web"), String::new(), "[1]"),
+            (Some("web"), format!("Authorization: Bearer {token}\r\n"), "[2]"),
+            (None, String::new(), "[3]"),
+        ] {
+            let stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let mut client = place.client_over(stream, shown, &TLS13);
+            let request = format!(
+                "POST /ingest HTTP/1.1\r\nHost: x\r\n{header}Content-Length: 3\r\n\r\n{line}"
+            );
+            send(&mut client, request.as_bytes()).unwrap();
+            assert_eq!(answer(&mut client), "HTTP/1.1 200 OK");
+            while !answer(&mut client).starts_with("{\"lines\":1,") {}
+        }
+        daemon.end();
+        let of = |tenant: &str| cat(&["--tenant", tenant], &place.log());
+        assert_eq!((of("web-1"), of("db-1")), (vec!["[1]".to_owned()], vec!["[2]".to_owned()]));
+        assert_eq!(cat(&[], &place.log()), ["[1]", "[2]", "[3]"]);
     }
 }
 

@@ -11,6 +11,7 @@ mod load;
 mod load_log;
 mod logd;
 mod logd_http;
+mod logd_intake;
 mod logd_names;
 mod logd_time;
 mod logd_tls;

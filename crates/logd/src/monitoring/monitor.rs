@@ -20,6 +20,7 @@ use sd_notify::NotifyState;
 use crate::{
     clients::tenants::Tenants,
     error::LogdError,
+    intake,
     monitoring::{log, stats::Stats},
 };
 
@@ -64,6 +65,8 @@ pub(crate) struct Facts {
     pub(crate) guarantee: &'static str,
     pub(crate) engine: String,
     pub(crate) tenants: Arc<Tenants>,
+    /// What the intake of HTTP counts, if there is one. It comes after the threads.
+    pub(crate) intake: Option<Arc<intake::Counts>>,
 }
 
 impl Monitor {
@@ -108,7 +111,8 @@ impl Monitor {
 
     /// Asks all threads for their counts.
     pub(crate) fn sample(&self) -> Sample {
-        let (threads, silent) = self.panel.ask();
+        let (mut threads, silent) = self.panel.ask();
+        threads.extend(self.facts.intake.iter().map(|counts| counts.stats()));
         Sample { at: Instant::now(), threads, silent }
     }
 

@@ -126,6 +126,7 @@ counts! {[
     seal_waits "seal_waits" "Times that a batch waited for segments to be sealed",
     dead_segments "dead_segments" "Segments that failed and are no longer written",
     enters "enters" "Times that the ring was entered (io_uring_enter)",
+    refused_requests "refused_requests" "HTTP requests with lines that were answered with an error",
 ]
 [
     open "connections_open" "Open connections",
@@ -142,7 +143,7 @@ impl fmt::Display for Stats {
             connections, accept_failures, turned_away, open, broken, tls_failures, misdirected,
             idle_ended, refused_greetings, accepted_lines, rejected_lines, refused_lines, received_bytes,
             receives, committed_bytes, commits, writes, syncs, sends, stopped_senders, stalls, stalled, low,
-            dead_segments, enters, ..
+            dead_segments, enters, refused_requests, ..
         } = self;
         let refused_greetings = refused_greetings.sum();
         write!(
@@ -154,7 +155,7 @@ impl fmt::Display for Stats {
              length; {received_bytes} bytes received by {receives} receives, {committed_bytes} committed by \
              {commits} commits, {writes} writes and {syncs} syncs; {sends} sends, {stopped_senders} senders \
              stopped, {stalls} stalls, {stalled} threads stalled, {low} short of space, {dead_segments} dead \
-             segments, {enters} enters"
+             segments, {enters} enters, {refused_requests} requests refused"
         )
     }
 }

@@ -35,6 +35,7 @@ mod late;
 mod limits;
 mod long;
 mod opening;
+mod request;
 mod state;
 mod wish;
 

@@ -15,6 +15,7 @@ use rustls::{ServerConfig, ServerConnection};
 mod certificate;
 mod files;
 
+pub(crate) use certificate::name as client_name;
 pub(crate) use files::{ClientAuth, Files};
 
 /// One connection's state.

@@ -45,7 +45,7 @@ pub(crate) enum LongLines {
 
 impl Limits {
     /// Uncommitted bytes that a connection may have. A line with CR and LF always fits.
-    pub(super) fn of_each(&self) -> usize {
+    pub(crate) fn of_each(&self) -> usize {
         self.budget_each.max(self.line_max.saturating_add(2))
     }
 

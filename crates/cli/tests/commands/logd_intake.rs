@@ -1,0 +1,367 @@
+//! `ringwise logd --http-intake`, from outside: lines by HTTP requests, on each engine.
+
+use std::{
+    fmt::Write as _,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::harness::daemon;
+
+use daemon::{Daemon, ENGINES, wait_until};
+
+/// A daemon that takes requests, and where.
+fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, SocketAddr)> {
+    let own = ["--dir", directory.to_str().unwrap(), "--http-intake", "127.0.0.1:0"];
+    let mut daemon =
+        Daemon::launch("logd", engine, &[&own, &["--threads", "1"][..], flags].concat())?;
+    let line = daemon.line();
+    let address = line.trim().strip_prefix("taking requests on http://");
+    let address = address.and_then(|address| address.strip_suffix("/ingest"));
+    let address = address.unwrap_or_else(|| panic!("{line}")).parse().unwrap();
+    Some((daemon, address))
+}
+
+fn stored(directory: &Path, arguments: &[&str]) -> Vec<String> {
+    let mut cat = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    let output = cat.args(["logd", "cat"]).args(arguments).arg(directory).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// A connection that is kept.
+struct Client(BufReader<TcpStream>);
+
+/// An answer: its status, its headers in lower case, and its body.
+struct Answer {
+    status: u16,
+    head: String,
+    body: Value,
+}
+
+impl Client {
+    fn new(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    /// Sends bytes as they stand.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.get_mut().write_all(bytes)
+    }
+
+    fn answer(&mut self) -> io::Result<Answer> {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if self.0.read_line(&mut head)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let head = head.to_ascii_lowercase();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.unwrap().parse().unwrap()];
+        self.0.read_exact(&mut body)?;
+        Ok(Answer { status, head, body: serde_json::from_slice(&body).unwrap() })
+    }
+
+    /// Sends lines with more headers.
+    fn post(&mut self, headers: &str, body: &[u8]) -> io::Result<Answer> {
+        let length = body.len();
+        let head = format!(
+            "POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{headers}\r\n"
+        );
+        self.send(&[head.as_bytes(), body].concat())?;
+        self.answer()
+    }
+}
+
+#[test]
+fn lines_are_stored_before_they_are_answered_and_rejected_ones_are_named() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some((daemon, address)) = start(engine, directory.path(), &["--require", "a"]) else {
+            continue;
+        };
+        let mut client = Client::new(address);
+        let answer = client.post("", b"{\"a\":1}\n{\"b\":1}\n{\"a\":\xff}\r\n\n{\"a\":2}").unwrap();
+        let expected = serde_json::json!({
+            "lines": 4, "rejected_lines": 2, "guarantee": "durable",
+            "rejected": [{"line": 2, "reason": "field"}, {"line": 3, "reason": "utf8"}],
+        });
+        assert_eq!(
+            (answer.status, &answer.body["lines"]),
+            (200, &expected["lines"]),
+            "{}",
+            answer.body
+        );
+        assert_eq!(answer.body["rejected_lines"], 2);
+        // Killed at once: what was answered is there.
+        daemon.signal("-KILL");
+        drop(daemon);
+        let (daemon, address) = start(engine, directory.path(), &[]).unwrap();
+        assert_eq!(stored(directory.path(), &[]), ["{\"a\":1}", "{\"a\":2}"]);
+        let dead = stored(directory.path(), &["--dead"]).join("\n");
+        assert!(dead.contains("\"line\":2") || dead.contains("\\\"b\\\":1"), "{dead}");
+        // In chunks, packed, and without a line.
+        let mut client = Client::new(address);
+        let chunks = "POST /ingest HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
+                      4\r\n{\"a\"\r\n5\r\n:3}\n\n\r\n0\r\n\r\n";
+        client.send(chunks.as_bytes()).unwrap();
+        assert_eq!(client.answer().unwrap().body["lines"], 1);
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(b"{\"a\":4}\n").unwrap();
+        let packed = packer.finish().unwrap();
+        assert_eq!(client.post("Content-Encoding: gzip\r\n", &packed).unwrap().body["lines"], 1);
+        let empty = client.post("Content-Type: application/x-ndjson\r\n", b"\n").unwrap();
+        assert_eq!((empty.status, &empty.body["lines"]), (200, &0.into()));
+        let said = daemon.end();
+        assert!(said.contains("HTTP: 1 connections"), "{said}");
+        assert_eq!(stored(directory.path(), &[])[2..], ["{\"a\":3}", "{\"a\":4}"]);
+    }
+}
+
+#[test]
+fn what_cannot_be_taken_has_the_status_of_its_protocol() {
+    let directory = tempfile::tempdir().unwrap();
+    let tokens = directory.path().join("tokens");
+    let token = "0123456789abcdefghijklmn";
+    std::fs::write(&tokens, format!("{token} web\n")).unwrap();
+    let flags = ["--tokens", tokens.to_str().unwrap(), "--max-line", "64k"];
+    let flags = [&flags[..], &["--connection-budget", "128k"]].concat();
+    let store = directory.path().join("store");
+    let Some((daemon, address)) = start("epoll", &store, &flags) else { return };
+    let of = |head: &str, body: &[u8]| {
+        let mut client = Client::new(address);
+        let length = body.len();
+        let head = format!("{head}\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+        client.send(&[head.as_bytes(), body].concat()).unwrap();
+        client.answer().unwrap()
+    };
+    let post = "POST /ingest HTTP/1.1";
+    for (head, body, status, header) in [
+        ("POST / HTTP/1.1", &b"{}\n"[..], 404, "connection: close"),
+        ("GET /ingest HTTP/1.1", b"", 405, "allow: post"),
+        (&format!("{post}\r\nOrigin: http://x"), b"{}\n", 403, "connection: close"),
+        (&format!("{post}\r\nContent-Type: text/html"), b"{}\n", 415, "connection: close"),
+        (&format!("{post}\r\nContent-Encoding: br"), b"{}\n", 415, "accept-encoding: gzip"),
+        (&format!("{post}\r\nContent-Encoding: gzip"), b"{}\n", 400, "content-type"),
+        (
+            &format!("{post}\r\nAuthorization: Bearer wrong"),
+            b"{}\n",
+            401,
+            "www-authenticate: bearer",
+        ),
+        (&format!("{post}\r\nAuthorization: Basic {token}"), b"{}\n", 401, "www-authenticate"),
+        (post, &[b' '; 200 << 10][..], 413, "connection: close"),
+    ] {
+        let answer = of(head, body);
+        assert_eq!(answer.status, status, "{head}: {}", answer.body);
+        assert!(answer.head.contains(header), "{head}: {}", answer.head);
+        assert!(answer.body["error"].is_string(), "{}", answer.body);
+    }
+    // Longer than it may be, whatever it claims.
+    let mut client = Client::new(address);
+    client
+        .send(b"POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
+        .unwrap();
+    assert_eq!(client.answer().unwrap().status, 413);
+    // No HTTP, and a body that ends too early: nothing of it is stored.
+    let mut client = Client::new(address);
+    client.send(b"{\"a\":1}\n\r\n\r\n").unwrap();
+    let mut rest = String::new();
+    let _ = client.0.read_to_string(&mut rest);
+    assert!(rest.is_empty() || rest.starts_with("HTTP/1.1 400"), "{rest}");
+    let mut client = Client::new(address);
+    client
+        .send(b"POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"cut\":1}\n")
+        .unwrap();
+    drop(client);
+    // Its token is known: the tenant's line is stored.
+    let answer = of(&format!("{post}\r\nAuthorization: Bearer {token}"), b"{\"good\":1}");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    daemon.end();
+    assert_eq!(stored(&store, &[]), ["{\"good\":1}"]);
+    let who = stored(&store, &["--tenant", "web"]);
+    assert_eq!(who, ["{\"good\":1}"]);
+}
+
+#[test]
+fn many_bytes_at_a_time_are_asked_to_come_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--budget", "4m", "--max-line", "64k", "--connection-budget", "1m"];
+    let Some((daemon, address)) = start("epoll", directory.path(), &flags) else { return };
+    // The intake has half of the budget, as the thread has: two bodies of 1 MiB.
+    let head = format!(
+        "POST /ingest HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        1 << 20
+    );
+    let line = b"{\"a\":1}\n";
+    let mut slow: Vec<Client> = (0..2).map(|_| Client::new(address)).collect();
+    for client in &mut slow {
+        client.send(head.as_bytes()).unwrap();
+        // It has its memory when it is told to go on.
+        let mut told = [0; 25];
+        client.0.read_exact(&mut told).unwrap();
+        assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+    }
+    let mut other = Client::new(address);
+    other.send(head.as_bytes()).unwrap();
+    let answer = other.answer().unwrap();
+    assert_eq!(answer.status, 429, "{}", answer.body);
+    assert!(answer.head.contains("retry-after: 1"), "{}", answer.head);
+    // The others are not disturbed, and when they have gone there is room again.
+    let rest = line.repeat((1 << 20) / line.len());
+    for client in &mut slow {
+        client.send(&rest).unwrap();
+        assert_eq!(client.answer().unwrap().body["lines"], (1 << 20) / line.len());
+    }
+    assert_eq!(Client::new(address).post("", &line.repeat(1000)).unwrap().status, 200);
+    daemon.end();
+}
+
+#[test]
+fn without_space_requests_are_refused_and_nothing_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--min-free", "900t"];
+    let Some((daemon, address)) = start("epoll", directory.path(), &flags) else { return };
+    let mut answer = None;
+    wait_until("it has looked", || {
+        answer = Client::new(address).post("", b"").ok();
+        answer.as_ref().is_some_and(|answer| answer.status == 503)
+    });
+    let answer = answer.unwrap();
+    assert!(answer.head.contains("retry-after: 5"), "{}", answer.head);
+    assert!(answer.body["error"].as_str().unwrap().contains("disk is full"), "{}", answer.body);
+    daemon.end();
+    assert!(stored(directory.path(), &[]).is_empty());
+}
+
+#[test]
+fn an_idle_connection_gives_up_its_buffers_and_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--http-connections", "1200"];
+    let Some((daemon, address)) = start("epoll", directory.path(), &flags) else { return };
+    // How much memory 500 connections take that have sent a request.
+    let taken_kib = |clients: &mut Vec<Client>| {
+        let before_kib = daemon.resident_kib();
+        for _ in 0..500 {
+            let mut client = Client::new(address);
+            assert_eq!(client.post("", b"[0]").unwrap().status, 200);
+            clients.push(client);
+        }
+        daemon.resident_kib().saturating_sub(before_kib)
+    };
+    let mut clients = Vec::new();
+    let first_kib = taken_kib(&mut clients);
+    thread::sleep(Duration::from_millis(2500));
+    // They have the buffers of the first ones.
+    let second_kib = taken_kib(&mut clients);
+    assert!(second_kib < first_kib / 2, "{first_kib} KiB, then {second_kib} KiB");
+    // Half of a request before, half of it after that time, and two requests at once.
+    let request = "POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n[1]";
+    let (first, second) = request.split_at(30);
+    clients[0].send(first.as_bytes()).unwrap();
+    thread::sleep(Duration::from_millis(2500));
+    clients[0].send([second, request].concat().as_bytes()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(clients[0].answer().unwrap().body["lines"], 1);
+    }
+    for client in &mut clients[1..] {
+        assert_eq!(client.post("", b"[2]").unwrap().status, 200);
+    }
+    daemon.end();
+    assert_eq!(stored(directory.path(), &[]).len(), 1000 + 2 + 999);
+}
+
+/// Sends requests of 100 lines until the daemon is gone; gives how many were answered with 200.
+fn load(address: SocketAddr, (round, number): (usize, usize), seen: &AtomicUsize) -> usize {
+    let mut client = Client::new(address);
+    for request in 0.. {
+        let mut body = String::new();
+        for line in 0..100 {
+            writeln!(body, "[{round},{number},{}]", request * 100 + line).unwrap();
+        }
+        match client.post("", body.as_bytes()) {
+            Ok(answer) => assert_eq!((answer.status, &answer.body["lines"]), (200, &100.into())),
+            Err(_) => return request,
+        }
+        seen.fetch_add(1, Ordering::Relaxed);
+    }
+    unreachable!("the daemon is killed")
+}
+
+#[test]
+fn requests_that_were_answered_are_there_after_a_kill() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let mut answered = Vec::new();
+        for round in 0..rounds() {
+            let flags = ["--segment-size", "64k", "--pack", "1"];
+            let Some((daemon, address)) = start(engine, directory.path(), &flags) else { return };
+            let seen: [AtomicUsize; 4] = Default::default();
+            thread::scope(|scope| {
+                let clients: Vec<_> = (0..4)
+                    .map(|number| {
+                        let seen = &seen[number];
+                        scope.spawn(move || load(address, (round, number), seen))
+                    })
+                    .collect();
+                wait_until("answers to all", || {
+                    seen.iter().all(|count| count.load(Ordering::Relaxed) >= 3)
+                });
+                daemon.signal("-KILL");
+                for (number, client) in clients.into_iter().enumerate() {
+                    answered.push((round, number, client.join().unwrap()));
+                }
+            });
+        }
+        // A start cuts what is torn.
+        start(engine, directory.path(), &[]).unwrap().0.end();
+        let lines = stored(directory.path(), &[]);
+        for (round, number, requests) in answered {
+            let begin = format!("[{round},{number},");
+            let own = lines.iter().filter_map(|line| line.strip_prefix(&begin));
+            let found: Vec<usize> =
+                own.map(|rest| rest.strip_suffix(']').unwrap().parse().unwrap()).collect();
+            // What was under way may be there too: once, whole and in order.
+            assert_eq!(found, (0..found.len()).collect::<Vec<_>>(), "{engine}");
+            assert!(
+                found.len() >= requests * 100,
+                "{engine}: {requests} answered, {}",
+                found.len()
+            );
+        }
+    }
+}
+
+/// Kills of each engine: more where asked for.
+fn rounds() -> usize {
+    let count = std::env::var("RINGWISE_ROUNDS").ok().and_then(|text| text.parse().ok());
+    count.unwrap_or(3)
+}
+
+#[test]
+fn threads_fewer_than_before_leave_no_stream_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some((daemon, address)) = start("epoll", directory.path(), &[]) else { return };
+    assert_eq!(Client::new(address).post("", b"1\n2\n").unwrap().status, 200);
+    daemon.signal("-KILL");
+    drop(daemon);
+    // Without the intake nobody has its stream: it is recovered all the same.
+    let own = ["--dir", directory.path().to_str().unwrap(), "--threads", "1"];
+    Daemon::launch("logd", "epoll", &own).unwrap().end();
+    let mut verify = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    let output = verify.args(["logd", "verify"]).arg(directory.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(stored(directory.path(), &[]), ["1", "2"]);
+}

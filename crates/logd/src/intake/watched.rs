@@ -1,0 +1,157 @@
+//! A connection of which is known whether it is idle, so that its buffers can be given up meanwhile.
+//!
+//! hyper keeps 16 KiB of buffers for each connection (hyper 1, proto/h1/io.rs). Ten thousand clients that send a request
+//! now and then would take 160 MiB. An idle connection is taken out of hyper, and goes back when it has bytes.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use hyper::body::Bytes;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::server::TlsStream;
+
+/// A stream that says when it may have bytes.
+pub(super) trait Readable: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// The socket.
+    fn socket(&self) -> &TcpStream;
+}
+
+impl Readable for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Readable for TlsStream<TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+}
+
+/// What a connection does.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Requests that are not answered.
+    active: AtomicUsize,
+    /// The last read found nothing.
+    is_waiting: AtomicBool,
+    /// Bytes came after the last answer: the beginning of a request.
+    has_input: AtomicBool,
+    /// The socket had no room for all of an answer.
+    has_unwritten: AtomicBool,
+}
+
+impl Watch {
+    /// Whether nothing of a request or of an answer is on its way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.active.load(Ordering::Relaxed) == 0
+            && self.is_waiting.load(Ordering::Relaxed)
+            && !self.has_input.load(Ordering::Relaxed)
+            && !self.has_unwritten.load(Ordering::Relaxed)
+    }
+
+    /// A request began. It ends when the answer is dropped.
+    pub(super) fn begin(self: &Arc<Watch>) -> Active {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        Active(self.clone())
+    }
+}
+
+/// A request that is not answered.
+pub(super) struct Active(Arc<Watch>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A stream with its watch.
+#[derive(Debug)]
+pub(super) struct Watched<S> {
+    pub(super) stream: S,
+    /// Bytes that were read and not used, before those of the stream.
+    pub(super) before: Bytes,
+    pub(super) watch: Arc<Watch>,
+}
+
+impl<S: Readable> Watched<S> {
+    fn wrote<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        self.watch.is_waiting.store(false, Ordering::Relaxed);
+        self.watch.has_input.store(false, Ordering::Relaxed);
+        self.watch.has_unwritten.store(written.is_pending(), Ordering::Relaxed);
+        written
+    }
+}
+
+impl<S: Readable> AsyncRead for Watched<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let own = self.get_mut();
+        let before = buffer.filled().len();
+        let read = if own.before.is_empty() {
+            Pin::new(&mut own.stream).poll_read(context, buffer)
+        } else {
+            let count = own.before.len().min(buffer.remaining());
+            buffer.put_slice(&own.before.split_to(count));
+            Poll::Ready(Ok(()))
+        };
+        own.watch.is_waiting.store(read.is_pending(), Ordering::Relaxed);
+        if buffer.filled().len() > before {
+            own.watch.has_input.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl<S: Readable> AsyncWrite for Watched<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let own = self.get_mut();
+        let written = Pin::new(&mut own.stream).poll_write(context, bytes);
+        own.wrote(written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let own = self.get_mut();
+        let written = Pin::new(&mut own.stream).poll_write_vectored(context, pieces);
+        own.wrote(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let own = self.get_mut();
+        let flushed = Pin::new(&mut own.stream).poll_flush(context);
+        if flushed.is_pending() {
+            own.watch.has_unwritten.store(true, Ordering::Relaxed);
+        }
+        flushed
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
