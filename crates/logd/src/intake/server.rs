@@ -89,6 +89,7 @@ pub(crate) struct Counts {
     state: Arc<State>,
     connections: AtomicU64,
     open: AtomicU64,
+    tls_failures: AtomicU64,
     refused: AtomicU64,
 }
 
@@ -99,6 +100,7 @@ impl Counts {
         Stats {
             connections: self.connections.load(Ordering::Relaxed),
             open: self.open.load(Ordering::Relaxed),
+            tls_failures: self.tls_failures.load(Ordering::Relaxed),
             refused_requests: self.refused.load(Ordering::Relaxed),
             ..stats
         }
@@ -114,6 +116,8 @@ struct Shared {
     guarantee: Guarantee,
     end: watch::Receiver<bool>,
 }
+
+type Session = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
 
 /// Who sends a request.
 #[derive(Clone)]
@@ -298,21 +302,27 @@ async fn welcome(stream: tokio::net::TcpStream, peer: SocketAddr, shared: &Arc<S
         let client = Client { peer, is_tls: false, tenant: None };
         return Box::pin(converse(stream, client, shared, idle)).await;
     };
-    match timeout(handshake, Box::pin(TlsAcceptor::from(tls).accept(stream))).await {
-        Ok(Ok(stream)) => {
-            let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-            let tenant = shown.and_then(client_name).map(Arc::from);
-            if shown.is_some() && tenant.is_none() {
-                let why = "the client's certificate names nobody";
-                return log::remark("tls", format_args!("{peer}: TLS: {why}"));
-            }
+    let accepted = timeout(handshake, Box::pin(TlsAcceptor::from(tls).accept(stream))).await;
+    match accepted.map_err(|_| "no handshake within --tls-handshake".to_owned()).and_then(named) {
+        Ok((stream, tenant)) => {
             let client = Client { peer, is_tls: true, tenant };
             Box::pin(converse(stream, client, shared, idle)).await;
         }
-        Ok(Err(error)) => log::remark("tls", format_args!("{peer}: TLS: {error}")),
-        Err(_) => {
-            log::remark("tls", format_args!("{peer}: TLS: no handshake within --tls-handshake"));
+        Err(why) => {
+            shared.counts.tls_failures.fetch_add(1, Ordering::Relaxed);
+            log::remark("tls", format_args!("{peer}: TLS: {why}"));
         }
+    }
+}
+
+/// A session, with the name in the client's certificate, if it showed one.
+fn named(accepted: std::io::Result<Session>) -> Result<(Session, Option<Arc<str>>), String> {
+    let stream = accepted.map_err(|error| error.to_string())?;
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let tenant = shown.and_then(client_name).map(Arc::from);
+    match shown.is_some() && tenant.is_none() {
+        true => Err("the client's certificate names nobody".to_owned()),
+        false => Ok((stream, tenant)),
     }
 }
 
@@ -325,7 +335,8 @@ async fn converse<S: Readable>(
 ) {
     let mut before = Bytes::new();
     loop {
-        if before.is_empty() && !has_bytes(stream.socket(), shared, idle).await {
+        let has_taken = !before.is_empty() || stream.has_taken();
+        if !has_taken && !has_bytes(stream.socket(), shared, idle).await {
             return;
         }
         match answer(Watched { stream, before, watch: Arc::default() }, &client, shared, idle).await

@@ -24,17 +24,29 @@ use tokio_rustls::server::TlsStream;
 pub(super) trait Readable: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// The socket.
     fn socket(&self) -> &TcpStream;
+
+    /// Whether it has bytes that were taken from the socket already.
+    fn has_taken(&self) -> bool;
 }
 
 impl Readable for TcpStream {
     fn socket(&self) -> &TcpStream {
         self
     }
+
+    fn has_taken(&self) -> bool {
+        false
+    }
 }
 
 impl Readable for TlsStream<TcpStream> {
     fn socket(&self) -> &TcpStream {
         self.get_ref().0
+    }
+
+    // A request can come with the end of the handshake. A session with plain bytes wants no others.
+    fn has_taken(&self) -> bool {
+        !self.get_ref().1.wants_read()
     }
 }
 
