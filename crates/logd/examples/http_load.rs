@@ -1,8 +1,8 @@
 //! Load on `ringwise logd --http-intake`: requests with lines over connections that are kept, as fast as they are answered.
 //!
 //! ```sh
-//! ringwise logd --dir DIR --http-intake 127.0.0.1:9001
-//! cargo run --release -p ringwise-logd --example http_load -- 127.0.0.1:9001 64 100 150 10
+//! ringwise logd --dir DIR --http-intake 127.0.0.1:9002
+//! cargo run --release -p ringwise-logd --example http_load -- 127.0.0.1:9002 64 100 150 10
 //! ```
 //!
 //! The arguments are the address, the connections, the lines of a request, the bytes of a line and the seconds. Every
