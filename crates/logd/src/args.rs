@@ -326,10 +326,12 @@ pub(crate) struct Options {
 
 /// Threads of a daemon that nobody told how many: one for each processor that it may use, by its
 /// affinity and its cgroup's quota, of whose budget each thread's share holds a line of this length.
-fn default_threads(budget: Option<usize>, line_max: usize) -> u32 {
+fn default_threads(budget: Option<usize>, line_max: usize, has_intake: bool) -> u32 {
     let processors = available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX as usize);
     let budget = budget.unwrap_or_else(|| default_budget(processors));
-    processors.min(budget / (2 * line_max)).max(1) as u32
+    // The intake has a share too.
+    let shares = (budget / (2 * line_max)).saturating_sub(usize::from(has_intake));
+    processors.min(shares).max(1) as u32
 }
 
 fn default_budget(threads: usize) -> usize {
@@ -363,9 +365,10 @@ impl ServeArgs {
         }
         let line_max = either!(max_line).unwrap_or(1 << 20);
         let budget = either!(budget);
-        let threads = either!(threads).or(serving);
-        let threads = threads.unwrap_or_else(|| default_threads(budget, line_max));
         let http_intake = either!(http_intake);
+        let threads = either!(threads).or(serving);
+        let threads =
+            threads.unwrap_or_else(|| default_threads(budget, line_max, http_intake.is_some()));
         // What another number would be is for the next start: these are who share it.
         let sharers = serving.unwrap_or(threads) as usize + usize::from(http_intake.is_some());
         let depth_max = either!(max_depth).unwrap_or(64);

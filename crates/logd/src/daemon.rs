@@ -3,7 +3,7 @@
 use std::{
     fs::{File, Permissions},
     io::{self, Write},
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     os::{
         fd::OwnedFd,
         unix::fs::{OpenOptionsExt, PermissionsExt},
@@ -71,10 +71,11 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     let keeper = Keeper::start(&options.directory, live.clone(), tenants.clone(), names.clone())?;
     let order = order(options, keeper.tray(), &live, (names, tenants.clone()));
     let http = options.http.map(http::listen).transpose()?;
+    let http_intake = options.http_intake.map(intake::listen).transpose()?;
     let own = order.clone();
     let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
     let panel = server.panel();
-    let intake = start_intake(options, own, (&panel, signals.handle()))?;
+    let intake = start_intake(options, (own, http_intake), (&panel, signals.handle()))?;
     let facts = Facts {
         directory: options.directory.clone(),
         address: server.address().to_string(),
@@ -119,10 +120,10 @@ fn order(
 /// daemon ends.
 fn start_intake(
     options: &Options,
-    order: Order,
+    (order, listener): (Order, Option<TcpListener>),
     (panel, signals): (&Panel<Stats>, Handle),
 ) -> Result<Option<Intake>, LogdError> {
-    let Some(address) = options.http_intake else { return Ok(None) };
+    let Some(listener) = listener else { return Ok(None) };
     let order = intake::Order {
         parts: intake::Parts {
             storage: order.storage,
@@ -135,7 +136,7 @@ fn start_intake(
         connections_max: options.http_connections as usize,
         drain: options.drain,
     };
-    let intake = Intake::start(intake::listen(address)?, order, move || signals.close())?;
+    let intake = Intake::start(listener, order, move || signals.close())?;
     let panel = panel.clone();
     intake.end_when(move || panel.is_draining());
     Ok(Some(intake))

@@ -118,20 +118,37 @@ impl Refusal {
     }
 }
 
-/// All lines are stored: those that are listed as dead letters, and the others.
+/// Rejected lines of a request.
+#[derive(Debug, Default)]
+pub(super) struct Rejected {
+    count: u64,
+    /// The first of them, with the reasons.
+    first: Vec<(u64, &'static str)>,
+}
+
+impl Rejected {
+    pub(super) fn add(&mut self, line: u64, reason: &'static str) {
+        self.count += 1;
+        if self.first.len() < REJECTED_MAX {
+            self.first.push((line, reason));
+        }
+    }
+}
+
+/// All lines are committed, but for rejected ones that the operator does not want to keep.
 pub(super) fn stored(
     lines: u64,
-    rejected: &[(u64, &'static str)],
+    rejected: &Rejected,
     guarantee: Guarantee,
 ) -> Response<Full<Bytes>> {
     let mut text = format!(
         "{{\"lines\":{lines},\"rejected_lines\":{},\"guarantee\":\"{}\"",
-        rejected.len(),
+        rejected.count,
         guarantee.name()
     );
-    if !rejected.is_empty() {
+    if rejected.count > 0 {
         text += ",\"rejected\":[";
-        for (index, (line, reason)) in rejected.iter().take(REJECTED_MAX).enumerate() {
+        for (index, (line, reason)) in rejected.first.iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
             // Writing to memory does not fail.
             let _ = write!(text, "{comma}{{\"line\":{line},\"reason\":\"{reason}\"}}");
@@ -164,12 +181,13 @@ mod tests {
 
     #[tokio::test]
     async fn rejected_lines_are_listed_up_to_a_hundred_and_counted() {
-        let rejected: Vec<(u64, &str)> = (1..=150).map(|line| (line, "syntax")).collect();
+        let mut rejected = Rejected::default();
+        (1..=150).for_each(|line| rejected.add(line, "syntax"));
         let told = text(stored(200, &rejected, Guarantee::Durable)).await;
         assert_eq!((&told["lines"], &told["rejected_lines"]), (&200.into(), &150.into()));
         assert_eq!(told["rejected"].as_array().unwrap().len(), 100);
         assert_eq!(told["rejected"][6], serde_json::json!({"line": 7, "reason": "syntax"}));
-        let told = text(stored(1, &[], Guarantee::Written)).await;
+        let told = text(stored(1, &Rejected::default(), Guarantee::Written)).await;
         assert_eq!(
             told,
             serde_json::json!({"lines": 1, "rejected_lines": 0, "guarantee": "written"})

@@ -14,7 +14,7 @@ use std::{
 use ringwise::Ring;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::flights::Flights;
+use super::{answer::Rejected, flights::Flights};
 use crate::{
     clients::{names::Names, tenants::Tenants},
     disk::{
@@ -49,8 +49,8 @@ pub(super) struct Deposit {
 /// What became of a deposit.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// All lines are committed; those that are listed as dead letters.
-    Stored { lines: u64, rejected: Vec<(u64, &'static str)> },
+    /// All lines are committed; rejected ones as dead letters, or not at all (`--long-lines refuse`).
+    Stored { lines: u64, rejected: Rejected },
     /// Nothing is stored: its tenant has no room.
     OverQuota,
 }
@@ -108,7 +108,7 @@ pub(crate) struct Depot {
 
 struct Request {
     connection: Connection,
-    rejected: Vec<(u64, &'static str)>,
+    rejected: Rejected,
     verdict: oneshot::Sender<Verdict>,
     _room: OwnedSemaphorePermit,
 }
@@ -200,6 +200,10 @@ impl Depot {
 
     fn deposit(&mut self, deposit: Deposit) {
         let Deposit { peer, tenant, mut body, room, verdict } = deposit;
+        if verdict.is_closed() {
+            // It was told to send its lines again.
+            return;
+        }
         self.deposits += 1;
         let client = (peer, tenant.as_deref());
         let connection = Connection::of_request(self.deposits, client, &self.tenants);
@@ -218,7 +222,7 @@ impl Depot {
             self.requests.len() - 1
         });
         self.requests[index] =
-            Some(Request { connection, rejected: Vec::new(), verdict, _room: room });
+            Some(Request { connection, rejected: Rejected::default(), verdict, _room: room });
         self.feed(index, |connection, desk| connection.take_body(&body, desk));
     }
 
@@ -238,7 +242,9 @@ impl Depot {
             counts: &mut self.counts,
         };
         take(&mut request.connection, &mut desk);
-        request.rejected.extend(request.connection.take_rejected());
+        for (line, reason) in request.connection.take_rejected() {
+            request.rejected.add(line, reason);
+        }
         if request.connection.is_in_batch() && !was_in_batch {
             self.filling.push(index);
         }
@@ -295,8 +301,13 @@ impl Depot {
                     request.connection.batch_began(&mut self.batch.names);
                 }
             }
+            let commits = self.storage.commits;
             if self.storage.begin(&mut self.flights, &mut self.batch).map_err(failed)? {
                 return Ok(());
+            }
+            if self.storage.commits == commits {
+                // All lines were refused, so there is no commit to measure.
+                self.committing_since = None;
             }
             self.committed();
         }

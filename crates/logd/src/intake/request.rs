@@ -5,8 +5,8 @@ use std::{io::Read, sync::Arc, time::Duration};
 use http_body_util::BodyExt;
 use hyper::{
     HeaderMap, Method, Request,
-    body::{Body, Incoming},
-    header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, ORIGIN},
+    body::{Body, Bytes, Incoming},
+    header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, ORIGIN},
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -17,6 +17,9 @@ use super::answer::Refusal;
 
 /// How long a body may take to come.
 const BODY_TIME: Duration = Duration::from_secs(30);
+/// How long and how much of a refused body is read.
+const DISCARD_TIME: Duration = Duration::from_secs(1);
+const DISCARD_BYTES: usize = 16 << 20;
 /// The bytes of a permit of the memory for all requests.
 pub(super) const PERMIT_BYTES: usize = 1 << 10;
 /// Unpacked bytes at a time.
@@ -117,14 +120,16 @@ impl<'a> Room<'a> {
 
 /// Reads a whole body.
 pub(super) async fn body(
-    request: Request<Incoming>,
+    request: &mut Request<Incoming>,
     encoding: Encoding,
     room: &mut Room<'_>,
 ) -> Result<Vec<u8>, Refusal> {
-    let mut incoming = request.into_body();
-    let announced = incoming.size_hint().exact().unwrap_or(0);
-    room.grow(usize::try_from(announced).map_err(|_| Refusal::TooLong)?)?;
-    let mut body = Vec::with_capacity(announced as usize);
+    let incoming = request.body_mut();
+    // What is only announced takes no memory from others.
+    if incoming.size_hint().lower() > room.bytes_max as u64 {
+        return Err(Refusal::TooLong);
+    }
+    let mut body = Vec::new();
     let read = async {
         while let Some(frame) = incoming.frame().await {
             let frame = frame.map_err(|_| Refusal::Broken)?;
@@ -140,6 +145,24 @@ pub(super) async fn body(
         Encoding::Plain => Ok(body),
         Encoding::Gzip => unpack(&body, room),
     }
+}
+
+/// Reads what is left of a body that is refused, for a time and so much of it: a connection that is closed over unread
+/// bytes is reset, and its client may never see the answer (RFC 9112, 9.6).
+pub(super) async fn discard(request: &mut Request<Incoming>) {
+    if request.headers().contains_key(EXPECT) {
+        // The client waits for the answer.
+        return;
+    }
+    let mut bytes = 0;
+    let _ = timeout(DISCARD_TIME, async {
+        while bytes < DISCARD_BYTES
+            && let Some(Ok(frame)) = request.body_mut().frame().await
+        {
+            bytes += frame.data_ref().map_or(0, Bytes::len);
+        }
+    })
+    .await;
 }
 
 /// Unpacks gzip, at most as much as a body may have.

@@ -33,7 +33,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    answer::{Refusal, stored},
+    answer::{Refusal, Rejected, stored},
     depot::{Deposit, Depot, Parts, State, Verdict},
     request::{self, PERMIT_BYTES, Room},
     watched::{Readable, Watched},
@@ -83,6 +83,17 @@ pub(crate) struct Intake {
     drain: Duration,
 }
 
+/// Is called when it is dropped, also by a panic, unless all went well.
+struct OnFailure<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for OnFailure<F> {
+    fn drop(&mut self) {
+        if let Some(failed) = self.0.take() {
+            failed();
+        }
+    }
+}
+
 /// What it counts, for `/metrics`.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -112,6 +123,7 @@ struct Shared {
     live: Arc<Mutex<Live>>,
     deposits: mpsc::Sender<Deposit>,
     memory: Arc<Semaphore>,
+    memory_bytes: usize,
     counts: Arc<Counts>,
     guarantee: Guarantee,
     end: watch::Receiver<bool>,
@@ -172,6 +184,7 @@ impl Intake {
         // Whoever opens segments waits for the disk, and whoever validates lines computes: no task of the runtime does.
         let handle = runtime.handle().clone();
         let work = move || {
+            let mut failed = OnFailure(Some(failed));
             let depot = Depot::new(parts, ring);
             let depot = match depot {
                 Ok(depot) => depot,
@@ -179,8 +192,8 @@ impl Intake {
             };
             let _ = opened.send(Ok(depot.state()));
             let ended = handle.block_on(depot.run(received));
-            if ended.is_err() {
-                failed();
+            if ended.is_ok() {
+                failed.0 = None;
             }
             let _ = tell.send(ended);
         };
@@ -194,9 +207,16 @@ impl Intake {
         let address = listener.local_addr().map_err(LogdError::failed)?;
         let url = format!("{scheme}://{address}/ingest");
         let listener = tokio::net::TcpListener::from_std(listener).map_err(LogdError::failed)?;
-        let memory = Arc::new(Semaphore::new((budget / PERMIT_BYTES).min(Semaphore::MAX_PERMITS)));
-        let counted = counts.clone();
-        let shared = Shared { live, deposits, memory, counts: counted, guarantee, end: ends };
+        let permits = (budget / PERMIT_BYTES).min(Semaphore::MAX_PERMITS);
+        let shared = Shared {
+            live,
+            deposits,
+            memory: Arc::new(Semaphore::new(permits)),
+            memory_bytes: permits * PERMIT_BYTES,
+            counts: counts.clone(),
+            guarantee,
+            end: ends,
+        };
         let serving = runtime.spawn(serve(listener, Arc::new(shared), connections_max));
         drop(context);
         Ok(Intake { runtime, url, end, serving, storing, stored, counts, drain })
@@ -302,7 +322,11 @@ async fn welcome(stream: tokio::net::TcpStream, peer: SocketAddr, shared: &Arc<S
         let client = Client { peer, is_tls: false, tenant: None };
         return Box::pin(converse(stream, client, shared, idle)).await;
     };
-    let accepted = timeout(handshake, Box::pin(TlsAcceptor::from(tls).accept(stream))).await;
+    let mut end = shared.end.clone();
+    let accepted = tokio::select! {
+        accepted = timeout(handshake, Box::pin(TlsAcceptor::from(tls).accept(stream))) => accepted,
+        () = ended(&mut end) => return,
+    };
     match accepted.map_err(|_| "no handshake within --tls-handshake".to_owned()).and_then(named) {
         Ok((stream, tenant)) => {
             let client = Client { peer, is_tls: true, tenant };
@@ -380,6 +404,8 @@ async fn answer<S: Readable>(
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(idle)
+        // Whoever sends no more may still wait for its answer.
+        .half_close(true)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(watched), service);
     let mut end = shared.end.clone();
@@ -389,7 +415,13 @@ async fn answer<S: Readable>(
             _ = &mut connection => return None,
             () = ended(&mut end) => {
                 std::pin::Pin::new(&mut connection).graceful_shutdown();
-                let _ = connection.await;
+                // Who has sent half of the head of a request, or reads no answers, is not waited for.
+                while watch.is_asked() {
+                    tokio::select! {
+                        _ = &mut connection => return None,
+                        () = sleep(ACCEPT_PAUSE) => {}
+                    }
+                }
                 return None;
             }
             () = sleep(BUFFERS_TIME) => {}
@@ -404,14 +436,15 @@ async fn answer<S: Readable>(
 }
 
 async fn respond(
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     client: &Client,
     shared: &Shared,
 ) -> Response<Full<Bytes>> {
-    match take(request, client, shared).await {
+    match take(&mut request, client, shared).await {
         Ok((lines, rejected)) => stored(lines, &rejected, shared.guarantee),
         Err(refusal) => {
             shared.counts.refused.fetch_add(1, Ordering::Relaxed);
+            request::discard(&mut request).await;
             refusal.answer()
         }
     }
@@ -419,10 +452,10 @@ async fn respond(
 
 /// Stores the lines of a request: how many there were, and which of them were rejected.
 async fn take(
-    request: Request<Incoming>,
+    request: &mut Request<Incoming>,
     client: &Client,
     shared: &Shared,
-) -> Result<(u64, Vec<(u64, &'static str)>), Refusal> {
+) -> Result<(u64, Rejected), Refusal> {
     let encoding = request::check(request.uri().path(), request.method(), request.headers())?;
     if *shared.end.borrow() {
         return Err(Refusal::Draining);
@@ -442,8 +475,12 @@ async fn take(
             })?)
         }
     };
-    let mut room = Room::new(&shared.memory, limits.of_each());
-    let body = request::body(request, encoding, &mut room).await?;
+    let mut room = Room::new(&shared.memory, limits.of_each().min(shared.memory_bytes));
+    let mut end = shared.end.clone();
+    let body = tokio::select! {
+        body = request::body(request, encoding, &mut room) => body?,
+        () = ended(&mut end) => return Err(Refusal::Draining),
+    };
     let (verdict, told) = oneshot::channel();
     let deposit = Deposit { peer: client.peer, tenant, body, room: room.take()?, verdict };
     let store = async {

@@ -72,6 +72,11 @@ impl Watch {
             && !self.has_unwritten.load(Ordering::Relaxed)
     }
 
+    /// Whether a request is not answered yet.
+    pub(super) fn is_asked(&self) -> bool {
+        self.active.load(Ordering::Relaxed) > 0 || self.has_unwritten.load(Ordering::Relaxed)
+    }
+
     /// A request began. It ends when the answer is dropped.
     pub(super) fn begin(self: &Arc<Watch>) -> Active {
         self.active.fetch_add(1, Ordering::Relaxed);

@@ -176,6 +176,10 @@ impl Script {
         // The replay begins with the first step.
         let begins = builder.script.threads.iter_mut().flatten().filter(|step| step.after == 0);
         begins.for_each(|step| step.think_ns -= first_ns);
+        // It may have computed before the replay begins, or while operations were in flight.
+        for step in builder.script.threads.iter_mut().flatten() {
+            step.computed_ns = step.computed_ns.min(step.think_ns);
+        }
         builder.script
     }
 
@@ -393,7 +397,7 @@ fn computed(traced: &Traced) -> HashMap<*const Operation, u64> {
     let (mut found, mut so_far) = (HashMap::new(), HashMap::new());
     for operation in &traced.operations {
         let sum: &mut u64 = so_far.entry(operation.thread).or_default();
-        *sum += operation.computed_ns.unwrap_or(0);
+        *sum = sum.saturating_add(operation.computed_ns.unwrap_or(0));
         if reason(traced, operation).is_none() {
             found.insert(std::ptr::from_ref(operation), std::mem::take(sum));
         }
