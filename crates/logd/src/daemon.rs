@@ -70,8 +70,8 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     let (names, tenants) = remembered(options)?;
     let keeper = Keeper::start(&options.directory, live.clone(), tenants.clone(), names.clone())?;
     let order = order(options, keeper.tray(), &live, (names, tenants.clone()));
-    let http = options.http.map(http::listen).transpose()?;
-    let http_intake = options.http_intake.map(intake::listen).transpose()?;
+    let http = listen("--http", options.http)?;
+    let http_intake = listen("--http-intake", options.http_intake)?;
     let own = order.clone();
     let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
     let panel = server.panel();
@@ -97,6 +97,15 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     let served = server.serve(signals, || reload(args, options, &live, &panel));
     let taken = intake.map_or(Ok(()), Intake::finish);
     served.and(taken).and(keeper.finish())
+}
+
+/// Listens on the address of an option, if there is one, and takes nothing yet.
+fn listen(option: &str, address: Option<SocketAddr>) -> Result<Option<TcpListener>, LogdError> {
+    let bind = |address| {
+        let bound = TcpListener::bind(address);
+        bound.map_err(|error| LogdError::listening(option, address, &error))
+    };
+    address.map(bind).transpose()
 }
 
 /// What all threads are built from.

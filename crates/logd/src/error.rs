@@ -1,6 +1,6 @@
 //! What ends the daemon or one of its tools, in one line: what failed, on what, and what to do.
 
-use std::{fmt, io, path::Path};
+use std::{fmt, io, net::SocketAddr, path::Path};
 
 use ringwise_measure::plain;
 use ringwise_serve::ServeError;
@@ -45,6 +45,17 @@ impl LogdError {
             LogdError::Failed(message) => LogdError::Failed(format!("{option} {message}")),
             LogdError::BrokenPipe => LogdError::BrokenPipe,
         }
+    }
+
+    /// The address of an option cannot be listened on.
+    pub(crate) fn listening(option: &str, address: SocketAddr, error: &io::Error) -> LogdError {
+        let remedy = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                ": another program listens there: end it, or ask for another port"
+            }
+            _ => "",
+        };
+        LogdError::Failed(format!("{option} {address}: {}{remedy}", plain(error)))
     }
 
     /// Classifies an error of writing to standard output.

@@ -14,4 +14,4 @@ mod server;
 mod watched;
 
 pub(crate) use depot::Parts;
-pub(crate) use server::{Counts, Intake, Order, listen};
+pub(crate) use server::{Counts, Intake, Order};

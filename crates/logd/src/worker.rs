@@ -363,8 +363,6 @@ impl Worker {
         look: impl FnOnce(&mut Connection, &mut Desk<'_>) -> bool,
     ) {
         let Some(client) = &mut self.clients[index] else { return };
-        let counts = |batch: &Batch| (batch.line_count, batch.letter_count, batch.refused_count);
-        let before = counts(&self.batch);
         let mut desk = Desk {
             limits: &self.limits,
             guarantee: self.guarantee,
@@ -374,14 +372,10 @@ impl Worker {
             tenants: &self.tenants,
             counts: &mut self.counts,
         };
-        if look(&mut client.connection, &mut desk) {
+        if desk.counting(|desk| look(&mut client.connection, desk)) {
             self.filling.clients.push(index);
         }
         self.filling.note(&self.batch);
-        let after = counts(&self.batch);
-        self.counts.accepted_lines += after.0 - before.0;
-        self.counts.rejected_lines += after.1 - before.1;
-        self.counts.refused_lines += after.2 - before.2;
         self.count_kept(index);
         self.give_up_lines();
     }
@@ -658,22 +652,13 @@ impl Worker {
     /// Sends the statistics. Nobody receives them any more at the very end.
     fn tell(&mut self) {
         let uncommitted = self.held();
-        let stored = self.storage.counts();
-        let stats = Stats {
+        let stats = self.storage.tell(Stats {
             uncommitted_bytes: uncommitted as u64,
             open: self.door.open() as u64,
             enters: self.local.stats().enters,
             polled: u64::from(*self.local.setup().sqpoll() == Effect::Effective),
-            commits: self.storage.commits,
-            syncs: stored.syncs,
-            writes: stored.writes,
-            stalls: self.storage.stalls,
-            seal_waits: self.storage.seal_waits,
-            stalled: u64::from(self.storage.is_stalled()),
-            low: u64::from(self.storage.is_low()),
-            dead_segments: stored.dead_segments,
             ..self.counts
-        };
+        });
         let _ = self.stats.send(stats);
     }
 }

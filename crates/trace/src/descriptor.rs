@@ -25,6 +25,12 @@ pub(crate) struct OpenFile {
 /// The device and the number of a file (`st_dev`, `st_ino`).
 pub(crate) type Identity = (u64, u64);
 
+/// The major and minor number of the kernel's dev_t, which has 20 bits of minor number (MINORBITS in
+/// include/linux/kdev_t.h).
+pub(crate) fn device_numbers(device: u64) -> (u32, u32) {
+    ((device >> 20) as u32, (device & 0xf_ffff) as u32)
+}
+
 #[derive(Clone, Debug)]
 struct Descriptor {
     open: Rc<Cell<OpenFile>>,

@@ -21,7 +21,7 @@ mod storage;
 mod submission;
 mod threads;
 
-use daemon::{Daemon, ENGINES, ask, count, wait_until};
+use daemon::{Daemon, ENGINES, ask, cat, count, rounds, wait_until};
 
 /// Starts a daemon; nothing where this machine has no ring. Of one thread unless the flags say otherwise:
 /// most tests look at a stream, and with several the kernel chooses which.
@@ -34,13 +34,6 @@ fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
 fn logd(arguments: &[&str], directory: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
     command.arg("logd").args(arguments).arg(directory).output().unwrap()
-}
-
-fn cat(arguments: &[&str], directory: &Path) -> Vec<String> {
-    let output = logd(&[&["cat"], arguments].concat(), directory);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(str::to_owned).collect()
 }
 
 fn verify(directory: &Path) -> String {
@@ -516,12 +509,6 @@ fn what_was_acknowledged_is_there_after_a_kill() {
             assert!(lines.iter().all(|line| line.ends_with("\"]")), "none is torn");
         }
     }
-}
-
-/// Kills of each engine with each guarantee: more where asked for.
-fn rounds() -> usize {
-    let count = std::env::var("RINGWISE_ROUNDS").ok().and_then(|text| text.parse().ok());
-    count.unwrap_or(3)
 }
 
 /// Sends lines until the daemon is gone; gives the last that was acknowledged.

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::harness::daemon;
 
-use daemon::{Daemon, ENGINES, wait_until};
+use daemon::{Daemon, ENGINES, cat, rounds, wait_until};
 
 /// A daemon that takes requests, and where.
 fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, SocketAddr)> {
@@ -27,13 +27,6 @@ fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, Sock
     let address = address.and_then(|address| address.strip_suffix("/ingest"));
     let address = address.unwrap_or_else(|| panic!("{line}")).parse().unwrap();
     Some((daemon, address))
-}
-
-fn stored(directory: &Path, arguments: &[&str]) -> Vec<String> {
-    let mut cat = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-    let output = cat.args(["logd", "cat"]).args(arguments).arg(directory).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 /// A connection that is kept.
@@ -109,8 +102,8 @@ fn lines_are_stored_before_they_are_answered_and_rejected_ones_are_named() {
         daemon.signal("-KILL");
         drop(daemon);
         let (daemon, address) = start(engine, directory.path(), &[]).unwrap();
-        assert_eq!(stored(directory.path(), &[]), ["{\"a\":1}", "{\"a\":2}"]);
-        let dead = stored(directory.path(), &["--dead"]).join("\n");
+        assert_eq!(cat(&[], directory.path()), ["{\"a\":1}", "{\"a\":2}"]);
+        let dead = cat(&["--dead"], directory.path()).join("\n");
         assert!(dead.contains("\"line\":2") || dead.contains("\\\"b\\\":1"), "{dead}");
         // In chunks, packed, and without a line.
         let mut client = Client::new(address);
@@ -126,7 +119,7 @@ fn lines_are_stored_before_they_are_answered_and_rejected_ones_are_named() {
         assert_eq!((empty.status, &empty.body["lines"]), (200, &0.into()));
         let said = daemon.end();
         assert!(said.contains("HTTP: 1 connections"), "{said}");
-        assert_eq!(stored(directory.path(), &[])[2..], ["{\"a\":3}", "{\"a\":4}"]);
+        assert_eq!(cat(&[], directory.path())[2..], ["{\"a\":3}", "{\"a\":4}"]);
     }
 }
 
@@ -190,8 +183,8 @@ fn what_cannot_be_taken_has_the_status_of_its_protocol() {
     let answer = of(&format!("{post}\r\nAuthorization: Bearer {token}"), b"{\"good\":1}");
     assert_eq!(answer.status, 200, "{}", answer.body);
     daemon.end();
-    assert_eq!(stored(&store, &[]), ["{\"good\":1}"]);
-    let who = stored(&store, &["--tenant", "web"]);
+    assert_eq!(cat(&[], &store), ["{\"good\":1}"]);
+    let who = cat(&["--tenant", "web"], &store);
     assert_eq!(who, ["{\"good\":1}"]);
 }
 
@@ -248,7 +241,7 @@ fn without_space_requests_are_refused_and_nothing_is_lost() {
     assert!(answer.head.contains("retry-after: 5"), "{}", answer.head);
     assert!(answer.body["error"].as_str().unwrap().contains("disk is full"), "{}", answer.body);
     daemon.end();
-    assert!(stored(directory.path(), &[]).is_empty());
+    assert!(cat(&[], directory.path()).is_empty());
 }
 
 #[test]
@@ -265,7 +258,7 @@ fn the_end_waits_for_no_client_that_sends_slowly() {
     assert_eq!(clients[2].answer().unwrap().status, 200);
     // Fails unless the status is 0.
     daemon.end();
-    assert_eq!(stored(directory.path(), &[]), ["[2]"]);
+    assert_eq!(cat(&[], directory.path()), ["[2]"]);
 }
 
 #[test]
@@ -302,7 +295,7 @@ fn an_idle_connection_gives_up_its_buffers_and_goes_on() {
         assert_eq!(client.post("", b"[2]").unwrap().status, 200);
     }
     daemon.end();
-    assert_eq!(stored(directory.path(), &[]).len(), 1000 + 2 + 999);
+    assert_eq!(cat(&[], directory.path()).len(), 1000 + 2 + 999);
 }
 
 /// Sends requests of 100 lines until the daemon is gone; gives how many were answered with 200.
@@ -349,7 +342,7 @@ fn requests_that_were_answered_are_there_after_a_kill() {
         }
         // A start cuts what is torn.
         start(engine, directory.path(), &[]).unwrap().0.end();
-        let lines = stored(directory.path(), &[]);
+        let lines = cat(&[], directory.path());
         for (round, number, requests) in answered {
             let begin = format!("[{round},{number},");
             let own = lines.iter().filter_map(|line| line.strip_prefix(&begin));
@@ -366,12 +359,6 @@ fn requests_that_were_answered_are_there_after_a_kill() {
     }
 }
 
-/// Kills of each engine: more where asked for.
-fn rounds() -> usize {
-    let count = std::env::var("RINGWISE_ROUNDS").ok().and_then(|text| text.parse().ok());
-    count.unwrap_or(3)
-}
-
 #[test]
 fn threads_fewer_than_before_leave_no_stream_behind() {
     let directory = tempfile::tempdir().unwrap();
@@ -385,5 +372,5 @@ fn threads_fewer_than_before_leave_no_stream_behind() {
     let mut verify = Command::new(env!("CARGO_BIN_EXE_ringwise"));
     let output = verify.args(["logd", "verify"]).arg(directory.path()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(stored(directory.path(), &[]), ["1", "2"]);
+    assert_eq!(cat(&[], directory.path()), ["1", "2"]);
 }

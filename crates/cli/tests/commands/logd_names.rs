@@ -13,7 +13,7 @@ use std::{
 
 use crate::harness::daemon;
 
-use daemon::{Daemon, ENGINES, wait_until};
+use daemon::{Daemon, ENGINES, cat, wait_until};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 /// How often the daemon is killed: more where asked for.
@@ -24,13 +24,6 @@ fn rounds() -> u64 {
 fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
     let own = ["--names", "anyone", "--dir", directory.to_str().unwrap()];
     Daemon::launch("logd", engine, &[&own, flags].concat())
-}
-
-fn cat(directory: &Path) -> Vec<String> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-    let output = command.args(["logd", "cat"]).arg(directory).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 /// Comes with a name until it gets it; gives the last line that is stored.
@@ -114,7 +107,7 @@ fn with_a_name_every_line_is_stored_once_whatever_happens() {
             let (_, _, stored) = join(&daemon, name).unwrap();
             assert!(stored >= last, "{name}: {last} acknowledged, {stored} told");
             let start = format!("[\"{name}\",");
-            let lines = cat(directory.path());
+            let lines = cat(&[], directory.path());
             let own = lines.iter().filter_map(|line| line.strip_prefix(&start));
             let mut found: Vec<u64> =
                 own.map(|rest| rest.split(',').next().unwrap().parse().unwrap()).collect();
@@ -152,7 +145,7 @@ fn who_comes_with_a_name_takes_it_over() {
         own.read_line(&mut line).unwrap();
         assert_eq!(line, "A 3\n");
         // Batches are merged by time, to the millisecond, and the second may have come to another thread.
-        let mut found = cat(directory.path());
+        let mut found = cat(&[], directory.path());
         found.sort_unstable();
         assert_eq!(found, ["1", "2", "[3]"]);
     }
@@ -231,7 +224,7 @@ fn an_expired_name_is_refused_and_another_takes_its_place() {
         daemon.end();
         let daemon = start(engine, directory.path(), &[]).unwrap();
         assert_eq!(ask(&daemon, "web"), "E 1 expired\n", "{engine}: also after a restart");
-        assert_eq!(cat(directory.path()), ["1", "2"]);
+        assert_eq!(cat(&[], directory.path()), ["1", "2"]);
         daemon.end();
     }
 }

@@ -4,7 +4,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
     sync::Arc,
     time::Duration,
@@ -20,7 +20,7 @@ use rustls::{
 
 use crate::harness::daemon;
 
-use daemon::{Daemon, ENGINES, ask, count, wait_until};
+use daemon::{Daemon, ENGINES, ask, cat, count, wait_until};
 
 type Client = BufReader<StreamOwned<ClientConnection, TcpStream>>;
 
@@ -128,13 +128,6 @@ fn answer(client: &mut Client) -> String {
     let mut line = String::new();
     client.read_line(&mut line).unwrap();
     line.trim_end().to_owned()
-}
-
-fn cat(arguments: &[&str], directory: &Path) -> Vec<String> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-    let output = command.args(["logd", "cat"]).args(arguments).arg(directory).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    path::Path,
     process::{Child, ChildStdout, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -122,6 +123,21 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What `logd cat` prints of a directory.
+#[track_caller]
+pub fn cat(arguments: &[&str], directory: &Path) -> Vec<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    let output = command.args(["logd", "cat"]).args(arguments).arg(directory).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// How often `logd` is killed under load in a test: more often where asked for.
+pub fn rounds() -> usize {
+    let count = std::env::var("RINGWISE_ROUNDS").ok().and_then(|text| text.parse().ok());
+    count.unwrap_or(3)
 }
 
 /// Sends a signal.

@@ -23,7 +23,7 @@ use crate::{
             recovery::{Recovered, recover},
             writing::{
                 appender::{Appender, Fatal, Given, Limits, Plan, Progress},
-                commit::{Counts, Retry},
+                commit::Retry,
             },
         },
         space::Floor,
@@ -31,7 +31,7 @@ use crate::{
     },
     error::LogdError,
     guarantee::Guarantee,
-    monitoring::log,
+    monitoring::{log, stats::Stats},
     session::connection::Batch,
 };
 
@@ -75,9 +75,9 @@ pub(crate) struct Storage {
     /// Passes ended segments to the keeper.
     tray: Tray,
     pub(crate) commits: u64,
-    pub(crate) stalls: u64,
+    stalls: u64,
     /// Times that a batch waited because too many segments waited for their seal.
-    pub(crate) seal_waits: u64,
+    seal_waits: u64,
 }
 
 struct Part {
@@ -209,13 +209,19 @@ impl Storage {
         self.has_stalled
     }
 
-    /// Returns the counts of both streams.
-    pub(crate) fn counts(&self) -> Counts {
+    /// Adds what it counts to the counts of its thread.
+    pub(crate) fn tell(&self, stats: Stats) -> Stats {
         let (lines, letters) = (self.lines.appender.counts(), self.letters.appender.counts());
-        Counts {
-            dead_segments: lines.dead_segments + letters.dead_segments,
+        Stats {
+            commits: self.commits,
             syncs: lines.syncs + letters.syncs,
             writes: lines.writes + letters.writes,
+            stalls: self.stalls,
+            seal_waits: self.seal_waits,
+            stalled: u64::from(self.is_stalled()),
+            low: u64::from(self.is_low),
+            dead_segments: lines.dead_segments + letters.dead_segments,
+            ..stats
         }
     }
 

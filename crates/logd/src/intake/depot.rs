@@ -223,15 +223,13 @@ impl Depot {
         });
         self.requests[index] =
             Some(Request { connection, rejected: Rejected::default(), verdict, _room: room });
-        self.feed(index, |connection, desk| connection.take_body(&body, desk));
+        self.feed(index, |connection, desk| connection.take_lines(&body, desk));
     }
 
     /// Lets a request add lines to the batch, and answers it if it has none that wait.
     fn feed(&mut self, index: usize, take: impl FnOnce(&mut Connection, &mut Desk<'_>)) {
         let Some(request) = &mut self.requests[index] else { return };
         let was_in_batch = request.connection.is_in_batch();
-        let counts = |batch: &Batch| (batch.line_count, batch.letter_count, batch.refused_count);
-        let before = counts(&self.batch);
         let mut desk = Desk {
             limits: &self.limits,
             guarantee: self.guarantee,
@@ -241,7 +239,7 @@ impl Depot {
             tenants: &self.tenants,
             counts: &mut self.counts,
         };
-        take(&mut request.connection, &mut desk);
+        desk.counting(|desk| take(&mut request.connection, desk));
         for (line, reason) in request.connection.take_rejected() {
             request.rejected.add(line, reason);
         }
@@ -252,10 +250,6 @@ impl Depot {
             self.waiting.push(index);
         }
         let is_committed = request.connection.is_committed();
-        let after = counts(&self.batch);
-        self.counts.accepted_lines += after.0 - before.0;
-        self.counts.rejected_lines += after.1 - before.1;
-        self.counts.refused_lines += after.2 - before.2;
         if self.filling_since.is_none() && !self.batch.is_empty() {
             self.filling_since = Some(Instant::now());
         }
@@ -332,19 +326,10 @@ impl Depot {
         let (is_stalled, is_low) = (self.storage.is_stalled(), self.storage.is_low());
         self.state.is_stalled.store(is_stalled, Ordering::Relaxed);
         self.state.is_low.store(is_low, Ordering::Relaxed);
-        let stored = self.storage.counts();
-        let stats = Stats {
+        let stats = self.storage.tell(Stats {
             uncommitted_bytes: (self.batch.bytes() + self.committing_bytes) as u64,
-            commits: self.storage.commits,
-            syncs: stored.syncs,
-            writes: stored.writes,
-            stalls: self.storage.stalls,
-            seal_waits: self.storage.seal_waits,
-            stalled: u64::from(is_stalled),
-            low: u64::from(is_low),
-            dead_segments: stored.dead_segments,
             ..self.counts
-        };
+        });
         *self.state.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
     }
 

@@ -140,23 +140,6 @@ struct Client {
     tenant: Option<Arc<str>>,
 }
 
-/// Listens, and takes nothing yet.
-pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, LogdError> {
-    let failed = |error: std::io::Error| {
-        let remedy = match error.kind() {
-            std::io::ErrorKind::AddrInUse => {
-                ": another program listens there: end it, or ask for another port"
-            }
-            _ => "",
-        };
-        let why = ringwise_measure::plain(&error);
-        LogdError::Failed(format!("--http-intake {address}: {why}{remedy}"))
-    };
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
-}
-
 impl Intake {
     /// Recovers its stream and takes requests. `failed` is called if nothing more can be stored.
     pub(crate) fn start(
@@ -206,6 +189,7 @@ impl Intake {
         let scheme = if is_tls { "https" } else { "http" };
         let address = listener.local_addr().map_err(LogdError::failed)?;
         let url = format!("{scheme}://{address}/ingest");
+        listener.set_nonblocking(true).map_err(LogdError::failed)?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(LogdError::failed)?;
         let permits = (budget / PERMIT_BYTES).min(Semaphore::MAX_PERMITS);
         let shared = Shared {
@@ -464,18 +448,21 @@ async fn take(
     if state.is_stalled.load(Ordering::Relaxed) || state.is_low.load(Ordering::Relaxed) {
         return Err(Refusal::Stalled);
     }
-    let limits = shared.live.lock().unwrap_or_else(PoisonError::into_inner).limits.clone();
+    let (tokens, body_max) = {
+        let live = shared.live.lock().unwrap_or_else(PoisonError::into_inner);
+        (live.limits.tokens.clone(), live.limits.of_each())
+    };
     let tenant = match request::token(request.headers())? {
         None => client.tenant.clone(),
         Some(token) => {
-            let found = limits.tokens.tenant(token, Some(client.peer), client.is_tls);
+            let found = tokens.tenant(token, Some(client.peer), client.is_tls);
             Some(found.map_err(|unknown| match unknown {
                 Unknown::Transport => Refusal::Transport,
                 _ => Refusal::Token,
             })?)
         }
     };
-    let mut room = Room::new(&shared.memory, limits.of_each().min(shared.memory_bytes));
+    let mut room = Room::new(&shared.memory, body_max.min(shared.memory_bytes));
     let mut end = shared.end.clone();
     let body = tokio::select! {
         body = request::body(request, encoding, &mut room) => body?,

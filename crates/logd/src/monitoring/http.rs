@@ -39,24 +39,9 @@ pub(crate) const REQUESTS_MAX: usize = ANSWERS_MAX + STATES_MAX;
 const PARTING_TIME: Duration = Duration::from_millis(500);
 const HEADERS_MAX: usize = 64;
 
-/// Listens, and answers nothing yet.
-pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, LogdError> {
-    TcpListener::bind(address).map_err(|error| failed(address, &error))
-}
-
-fn failed(address: impl std::fmt::Display, error: &io::Error) -> LogdError {
-    let remedy = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            ": another program listens there: end it, or ask for another port"
-        }
-        _ => "",
-    };
-    LogdError::Failed(format!("--http {address}: {}{remedy}", ringwise_measure::plain(error)))
-}
-
 /// Starts to answer; returns the address.
 pub(crate) fn start(listener: TcpListener, monitor: Arc<Monitor>) -> Result<SocketAddr, LogdError> {
-    let bound = listener.local_addr().map_err(|error| failed("", &error))?;
+    let bound = listener.local_addr().map_err(|error| LogdError::failed(error).of("--http"))?;
     let work = move || serve(&listener, &monitor);
     thread::Builder::new()
         .name("logd-http".to_owned())

@@ -63,6 +63,20 @@ pub(crate) struct Desk<'a> {
     pub(crate) counts: &'a mut Stats,
 }
 
+impl Desk<'_> {
+    /// Looks at what may produce lines, and counts them.
+    pub(crate) fn counting<R>(&mut self, look: impl FnOnce(&mut Self) -> R) -> R {
+        let lines = |batch: &Batch| (batch.line_count, batch.letter_count, batch.refused_count);
+        let before = lines(self.batch);
+        let seen = look(self);
+        let after = lines(self.batch);
+        self.counts.accepted_lines += after.0 - before.0;
+        self.counts.rejected_lines += after.1 - before.1;
+        self.counts.refused_lines += after.2 - before.2;
+        seen
+    }
+}
+
 /// What a greeting is judged by.
 #[derive(Clone, Copy)]
 struct Terms<'a> {
@@ -217,7 +231,7 @@ impl Connection {
     }
 
     /// Takes lines as far as there is room, and keeps the rest.
-    fn take_lines(&mut self, bytes: &[u8], desk: &mut Desk<'_>) {
+    pub(crate) fn take_lines(&mut self, bytes: &[u8], desk: &mut Desk<'_>) {
         let taken = if self.backlog.is_empty() { self.feed(bytes, desk) } else { 0 };
         self.backlog.extend_from_slice(&bytes[taken..]);
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    descriptor::device_numbers,
     error::TraceError,
     model::{
         End, FileKind, Header, Interface, Kind, Name, OpenFlags, Operation, Outcome, Record, Source,
@@ -189,8 +190,8 @@ impl<R: BufRead> Events<R> {
 
     fn operation(&mut self, place: Place, request: Request, (outcome, end_ns): (Outcome, u64)) {
         let (device, is_flush, sector) = place;
-        // The kernel's dev_t has 20 bits of minor number (MINORBITS in include/linux/kdev_t.h).
-        let name = format!("/dev/block/{}:{}", device >> 20, device & 0xf_ffff);
+        let (major, minor) = device_numbers(u64::from(device));
+        let name = format!("/dev/block/{major}:{minor}");
         let direct = OpenFlags { is_direct: true, ..OpenFlags::default() };
         let opened = Opened::new(Name::Path(name.into()), FileKind::Block, direct);
         let pid = request.pid;

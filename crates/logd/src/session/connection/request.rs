@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Connection, Desk, Opening, state::Greeting};
+use super::{Connection, Opening, state::Greeting};
 use crate::{clients::tenants::Tenants, lines::framing::Framing};
 
 impl Connection {
@@ -25,11 +25,6 @@ impl Connection {
     /// Whether its tenant has no room left.
     pub(crate) fn is_over_quota(&self) -> bool {
         self.account.is_full()
-    }
-
-    /// Takes all lines, as far as there is room. The last one ends with a line feed.
-    pub(crate) fn take_body(&mut self, body: &[u8], desk: &mut Desk<'_>) {
-        self.take_lines(body, desk);
     }
 
     /// Whether it has lines in the batch that is filled.

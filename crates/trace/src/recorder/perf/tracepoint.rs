@@ -5,7 +5,7 @@
 
 use std::{fs, io, path::Path};
 
-use crate::recorder::event::Event;
+use crate::{descriptor::device_numbers, recorder::event::Event};
 
 /// Where tracefs can be mounted.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
@@ -110,9 +110,7 @@ impl Tracepoint {
     pub(super) fn event(&self, raw: &[u8], calls: &[u16]) -> Option<Event> {
         let number = |place: usize| self.number(raw, place);
         let identity = || {
-            // The kernel's dev_t has 20 bits of minor number (MINORBITS in include/linux/kdev_t.h).
-            let device = number(0)?;
-            let (major, minor) = ((device >> 20) as u32, (device & 0xf_ffff) as u32);
+            let (major, minor) = device_numbers(number(0)?);
             Some((libc::makedev(major, minor), number(1)?))
         };
         Some(match self.meaning {
