@@ -346,7 +346,9 @@ fn a_replay_can_be_recorded_too() {
     let output = replay("t");
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("both with the recorder"), "{text}");
+    assert!(text.contains("timed the I/O of both"), "{text}");
+    // It saw all of the replay.
+    assert!(text.contains("fidelity: the recorded engine's I/O time is"), "{text}");
     let left: Vec<_> =
         fs::read_dir(directory.path()).unwrap().map(|own| own.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}: the program's file and the trace");
@@ -359,6 +361,11 @@ fn a_replay_can_be_recorded_too() {
     let output = replay("s");
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--recorder: s: it is no whole trace"), "{}", stderr(&output));
+    let mut wrong = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    wrong.args(["lab", "replay", "s", "--engines", "tokyo"]).current_dir(directory.path());
+    let output = wrong.output().unwrap();
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]));
+    assert!(stderr(&output).contains("--engines tokyo: this trace can have recorded"));
 }
 
 #[test]

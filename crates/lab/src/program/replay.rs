@@ -4,7 +4,7 @@
 //! same shape are laid out (`place`), and each engine (`engine`, `rings`, `tasks`) makes all steps in each sample, at the recorded
 //! pace or without think time (`pace`). The lab's schedule takes the samples, its gates look at them, and its statistics
 //! compare them. The first line says how near the replay is to the program: the I/O time of the recorded engine, divided by
-//! that of the trace. With `--recorder` both have the recorder's cost (`observer`).
+//! that of the trace. With `--recorder` both have the recorder's cost and clock (`observer`).
 //!
 //! It replays no sockets, pipes or copies inside the kernel: they are counted and said.
 
@@ -20,6 +20,7 @@ mod tasks;
 mod told;
 
 use std::{
+    collections::HashMap,
     io::Write,
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
@@ -33,8 +34,8 @@ use ringwise_measure::{
 };
 
 use self::{
-    engine::{Replay, Way},
-    observer::Observer,
+    engine::{Replay, Runs, Way},
+    observer::{Observed, Observer},
     pace::Pace,
     place::Place,
     script::{CacheChoice, Script},
@@ -82,6 +83,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError
             "replay: {path}: no operation can be replayed: {why}"
         )));
     }
+    let engines = engines(&script, args.engines.as_deref())?;
     let interrupt = interrupt::flag()?;
     let parent = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     let pace = match args.pace {
@@ -90,10 +92,13 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError
     };
     say(out, &all_wrapped(&introduction(&traced, &script, args).join("\n"), "  "))?;
     let place = Arc::new(Place::lay(&script, &parent, bytes_max)?);
-    let mut rows = rows(&script, &place, (pace, args.engines.as_deref()))?;
+    let runs = Arc::default();
+    let mut rows = rows(engines, (&script, &place), (pace, &runs));
     let observer = args.recorder.then(|| Observer::start(place.root())).transpose()?;
     measure(args, (&script, &place), (&mut rows, interrupt))?;
-    observer.map_or(Ok(()), Observer::finish)?;
+    if let Some(observer) = observer {
+        note(&observer.finish()?, &runs, script.steps(), &mut rows);
+    }
     say(out, &told::text(&script, &rows, pace, args.seed))
 }
 
@@ -147,6 +152,18 @@ fn measure(
     result
 }
 
+/// Notes in each sample how long its operations took by the recorder, if that saw all of them.
+fn note(observed: &HashMap<u32, Observed>, runs: &Runs, steps: usize, rows: &mut [Row]) {
+    for sample in rows.iter_mut().flat_map(|row| &mut row.measured.samples) {
+        let threads = runs.threads(&sample.figures);
+        let own = || threads.iter().filter_map(|thread| observed.get(thread));
+        if own().map(|own| own.operations).sum::<u64>() == steps as u64 {
+            let io_ns: u64 = own().map(|own| own.io_ns).sum();
+            sample.figures.insert(told::OBSERVED_NS, io_ns as f64);
+        }
+    }
+}
+
 fn cache_choice(choice: ReplayCache) -> CacheChoice {
     match choice {
         ReplayCache::Recorded => CacheChoice::Recorded,
@@ -155,45 +172,52 @@ fn cache_choice(choice: ReplayCache) -> CacheChoice {
     }
 }
 
+/// An engine of the replay: its name, what it is compared as, and how it makes the threads.
+type Engine = (&'static str, RowKind, Way);
+
 /// The engines that are wanted. What the program did is the rival of the ring, and is there again to show the noise.
 ///
 /// # Errors
 ///
 /// A name that is no engine, or one that the trace cannot have.
-fn rows(
-    script: &Arc<Script>,
-    place: &Arc<Place>,
-    (pace, wanted): (Pace, Option<&str>),
-) -> Result<Vec<Row>, LabError> {
-    let row = |name: &str, kind, way| {
-        let (script, place) = (script.clone(), place.clone());
-        let runner = Replay { script, place, way, pace };
-        Row::new(name.to_owned(), kind, runner.script.depth.max(1), Box::new(runner))
-    };
-    let mut rows = vec![
-        row(told::RECORDED, RowKind::Rival, Way::Recorded),
-        row(told::RECORDED, RowKind::Control, Way::Recorded),
-        row("uring", RowKind::Subject, Way::Rings),
+fn engines(script: &Script, wanted: Option<&str>) -> Result<Vec<Engine>, LabError> {
+    let mut engines = vec![
+        (told::RECORDED, RowKind::Rival, Way::Recorded),
+        (told::RECORDED, RowKind::Control, Way::Recorded),
+        ("uring", RowKind::Subject, Way::Rings),
     ];
     if script.threads.len() > 1 {
-        rows.push(row("uring+one-ring", RowKind::Variant, Way::OneRing));
+        engines.push(("uring+one-ring", RowKind::Variant, Way::OneRing));
     }
     if script.is_asynchronous() {
-        rows.push(row("sync", RowKind::Rival, Way::Calls));
+        engines.push(("sync", RowKind::Rival, Way::Calls));
     }
-    rows.push(row("tokio", RowKind::Rival, Way::Tasks(By::Pool)));
-    rows.push(row("ringwise", RowKind::Variant, Way::Tasks(By::Files)));
-    let Some(wanted) = wanted else { return Ok(rows) };
+    engines.push(("tokio", RowKind::Rival, Way::Tasks(By::Pool)));
+    engines.push(("ringwise", RowKind::Variant, Way::Tasks(By::Files)));
+    let Some(wanted) = wanted else { return Ok(engines) };
     let wanted: Vec<&str> = wanted.split(',').map(str::trim).collect();
-    if let Some(other) = wanted.iter().find(|name| rows.iter().all(|row| row.engine != **name)) {
-        let names: Vec<&str> = rows.iter().skip(1).map(|row| &*row.engine).collect();
+    if let Some(other) = wanted.iter().find(|name| engines.iter().all(|(own, ..)| own != *name)) {
+        let names: Vec<&str> = engines.iter().skip(1).map(|(name, ..)| *name).collect();
         return Err(LabError::Usage(format!(
             "replay: --engines {other}: this trace can have {}",
             names.join(", ")
         )));
     }
-    rows.retain(|row| row.engine == told::RECORDED || wanted.contains(&&*row.engine));
-    Ok(rows)
+    engines.retain(|(name, ..)| *name == told::RECORDED || wanted.contains(name));
+    Ok(engines)
+}
+
+fn rows(
+    engines: Vec<Engine>,
+    (script, place): (&Arc<Script>, &Arc<Place>),
+    (pace, runs): (Pace, &Arc<Runs>),
+) -> Vec<Row> {
+    let row = |(name, kind, way): Engine| {
+        let (script, place, runs) = (script.clone(), place.clone(), runs.clone());
+        let runner = Replay { script, place, way, pace, runs };
+        Row::new(name.to_owned(), kind, runner.script.depth.max(1), Box::new(runner))
+    };
+    engines.into_iter().map(row).collect()
 }
 
 /// What is replayed, what is not, and how long it takes.

@@ -21,6 +21,8 @@ pub(crate) struct Done {
     pub system_calls: u64,
     pub submitted: Option<u64>,
     pub fallbacks: u64,
+    /// The kernel's id of the one thread that made it, if one did.
+    pub thread: Option<u32>,
 }
 
 /// What all threads of a sample share.

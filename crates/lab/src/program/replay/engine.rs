@@ -4,11 +4,13 @@
 //! program moved.
 
 use std::{
-    sync::{Arc, atomic::Ordering, mpsc},
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering, mpsc},
     thread::{self, ScopedJoinHandle},
 };
 
 use ringwise::{AlignedBuf, Descriptor};
+use rustix::thread::gettid;
 
 use super::{
     done::{Done, Shared, check, words},
@@ -28,6 +30,27 @@ use crate::{
 
 /// The name of the sum of the durations among the figures of a sample.
 pub(crate) const IO_NS: &str = "io_ns";
+/// The name of a sample's number in `Runs`.
+const RUN: &str = "run";
+
+/// Which threads made the samples of a replay, so that what a recorder saw of them can be found.
+#[derive(Debug, Default)]
+pub(crate) struct Runs(Mutex<Vec<Vec<u32>>>);
+
+impl Runs {
+    /// The number of a sample that these threads made.
+    fn add(&self, threads: Vec<u32>) -> usize {
+        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.push(threads);
+        runs.len() - 1
+    }
+
+    /// The threads of a sample with these figures. Empty: they are not known.
+    pub(crate) fn threads(&self, figures: &BTreeMap<&'static str, f64>) -> Vec<u32> {
+        let runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.get(RUN).and_then(|run| runs.get(*run as usize)).cloned().unwrap_or_default()
+    }
+}
 
 /// How the threads of a trace are made again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +74,7 @@ pub(crate) struct Replay {
     pub place: Arc<Place>,
     pub way: Way,
     pub pace: Pace,
+    pub runs: Arc<Runs>,
 }
 
 impl Engine for Replay {
@@ -105,7 +129,10 @@ impl Engine for Replay {
                 return Err(cause.clone());
             }
             let done = ended.into_iter().collect::<Result<Vec<Done>, Failure>>()?;
-            Ok(tally(job, &window.ok_or_else(given_up)?, done))
+            let run = self.runs.add(done.iter().filter_map(|own| own.thread).collect());
+            let mut tally = tally(job, &window.ok_or_else(given_up)?, done);
+            tally.figures.insert(RUN, run as f64);
+            Ok(tally)
         })
     }
 }
@@ -150,7 +177,7 @@ impl Crew<'_> {
         let ring = ring?;
         let window = told.recv().map_err(|_| given_up())?;
         let shared = Shared { job, window, files, pace };
-        let done = match ring {
+        let mut done = match ring {
             Some(ring) => ring.run(&shared),
             None => threads.iter().try_fold(Done::default(), |mut all, steps| {
                 let done = by_calls(steps, &shared)?;
@@ -161,8 +188,9 @@ impl Crew<'_> {
                 Ok(all)
             }),
         };
-        if done.is_err() {
-            job.failed.store(true, Ordering::Relaxed);
+        match &mut done {
+            Ok(done) => done.thread = u32::try_from(gettid().as_raw_nonzero().get()).ok(),
+            Err(_) => job.failed.store(true, Ordering::Relaxed),
         }
         done
     }
@@ -215,7 +243,8 @@ fn by_calls(steps: &[Step], shared: &Shared<'_>) -> Result<Done, Failure> {
         calls += 1;
     }
     let counts = vec![lane.into_counts()];
-    Ok(Done { counts, io_ns, system_calls: calls, submitted: Some(calls), fallbacks: 0 })
+    let submitted = Some(calls);
+    Ok(Done { counts, io_ns, system_calls: calls, submitted, ..Done::default() })
 }
 
 #[cfg(test)]
@@ -259,7 +288,7 @@ mod tests {
         };
         let instruments =
             Instruments { sources: Sources::default(), device_number: None, idle: None };
-        let engine = Replay { script, place, way, pace };
+        let engine = Replay { script, place, way, pace, runs: Arc::default() };
         sample::take(&engine, &Arc::new(job), timing, &instruments)
     }
 

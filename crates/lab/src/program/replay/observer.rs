@@ -1,8 +1,10 @@
-//! A recorder beside a replay, so that the replay's I/O takes as much longer by it as the program's did.
+//! A recorder beside a replay: the replay's I/O takes as much longer by it as the program's did, and is timed as that was.
 //!
-//! It runs in a process of its own, as it did beside the program, and what it writes is thrown away.
+//! It runs in a process of its own, as it did beside the program. What a recorder adds to a syscall is only partly in the
+//! durations that it writes, so its trace has to be compared with the program's, and not with the replay's own clock.
 
 use std::{
+    collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -10,14 +12,26 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ringwise_trace::FileKind;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::error::{LabError, plain};
+use crate::{
+    error::{LabError, plain},
+    program::traced::Traced,
+};
 
 /// How long it may take to begin. It measures its own cost first.
 const BEGIN_MAX: Duration = Duration::from_secs(30);
 /// Between two looks whether it has begun.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// The operations of a thread on files, or on what is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Observed {
+    pub(super) operations: u64,
+    /// The sum of their durations.
+    pub(super) io_ns: u64,
+}
 
 /// A recorder of this process.
 pub(super) struct Observer {
@@ -50,13 +64,26 @@ impl Observer {
         Ok(observer)
     }
 
-    /// Ends it.
+    /// Ends it: what it observed of each thread, by the thread's id.
     ///
     /// # Errors
     ///
-    /// It had ended before, so that a part of the replay was not recorded: what it said.
-    pub(super) fn finish(mut self) -> Result<(), LabError> {
-        self.check()
+    /// It had ended before, so that a part of the replay was not recorded: what it said. Its trace cannot be read.
+    pub(super) fn finish(mut self) -> Result<HashMap<u32, Observed>, LabError> {
+        self.check()?;
+        self.end();
+        Ok(by_thread(&Traced::read(&self.trace)?))
+    }
+
+    /// Ends its process, if that has not ended.
+    fn end(&mut self) {
+        // Nobody waited for it before, so its number is its own.
+        if let Ok(None) = self.recorder.try_wait()
+            && let Some(pid) = Pid::from_raw(self.recorder.id().cast_signed())
+        {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let _ = self.recorder.wait();
     }
 
     /// Fails if it has ended.
@@ -78,13 +105,23 @@ impl Observer {
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        // It may have ended by itself. Then its number is still its own, since nobody waited for it.
-        if let Some(pid) = Pid::from_raw(self.recorder.id().cast_signed()) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        let _ = self.recorder.wait();
+        self.end();
         let _ = fs::remove_file(&self.trace);
     }
+}
+
+fn by_thread(traced: &Traced) -> HashMap<u32, Observed> {
+    let mut found: HashMap<u32, Observed> = HashMap::new();
+    for operation in &traced.operations {
+        let Some(thread) = traced.thread(operation.thread) else { continue };
+        // The recorder may not know yet which file a descriptor is that was opened just before.
+        if matches!(traced.file_kind(operation), FileKind::Regular | FileKind::Unknown) {
+            let own = found.entry(thread.tid).or_default();
+            own.operations += 1;
+            own.io_ns += operation.duration_ns;
+        }
+    }
+    found
 }
 
 fn failed(what: &str) -> LabError {
@@ -93,7 +130,10 @@ fn failed(what: &str) -> LabError {
 
 #[cfg(test)]
 mod tests {
+    use ringwise_trace::{Kind, Operation};
+
     use super::*;
+    use crate::program::traced::tests::{operation, traced};
 
     fn observer(script: &str) -> Observer {
         let mut command = Command::new("sh");
@@ -103,10 +143,23 @@ mod tests {
 
     #[test]
     fn a_recorder_that_ended_before_the_replay_is_an_error() {
-        observer("exec sleep 60").finish().unwrap();
+        observer("exec sleep 60").check().unwrap();
         let mut ended = observer("echo 'ringwise: lab: record: no space' >&2");
         while let Ok(None) = ended.recorder.try_wait() {}
         let text = ended.finish().unwrap_err().to_string();
         assert_eq!(text, "replay: the recorder beside it: record: no space");
+    }
+
+    #[test]
+    fn what_was_observed_is_the_files_of_each_thread() {
+        let operations = vec![
+            operation(1, Kind::Read, (0, 1000)),
+            operation(2, Kind::Write, (500, 100)),
+            operation(1, Kind::Sync, (2000, 300)),
+            Operation { file: None, ..operation(2, Kind::Read, (9000, 50)) },
+        ];
+        let found = by_thread(&traced(operations));
+        let of = |operations, io_ns| Observed { operations, io_ns };
+        assert_eq!(found, HashMap::from([(101, of(2, 1300)), (102, of(2, 150))]));
     }
 }

@@ -88,6 +88,7 @@ impl<'a> Prepared<'a> {
             system_calls: after.enters - before.enters,
             submitted: Some(after.submitted - before.submitted),
             fallbacks: after.fallback_operations - before.fallback_operations,
+            ..Done::default()
         })
     }
 }

@@ -19,6 +19,8 @@ use crate::{
     },
 };
 
+/// The name of the sum of the durations that a recorder saw among the figures of a sample.
+pub(crate) const OBSERVED_NS: &str = "observed_ns";
 /// The engine that does what the program did.
 pub(crate) const RECORDED: &str = "recorded";
 /// A replay is near if the whole interval of its I/O time is within this share of the program's.
@@ -60,6 +62,11 @@ fn time(row: &Row, figure: Figure) -> Option<String> {
 /// The sum of the durations of a sample's operations.
 fn io_ns(sample: &SampleFigures) -> f64 {
     sample.figures.get(IO_NS).copied().unwrap_or(f64::NAN)
+}
+
+/// The same as a recorder saw it.
+fn observed_ns(sample: &SampleFigures) -> f64 {
+    sample.figures.get(OBSERVED_NS).copied().unwrap_or(f64::NAN)
 }
 
 fn elapsed_ns(sample: &SampleFigures) -> f64 {
@@ -105,9 +112,13 @@ fn conclusions(script: &Script, rows: &[Row], pace: Pace, seed: u64) -> Vec<Stri
         let again = rows.iter().find(|row| row.kind == RowKind::Control && row.is_valid());
         let both: Vec<&Measured> =
             [Some(recorded), again].into_iter().flatten().map(|row| &row.measured).collect();
-        said.push(fidelity(script.recorded_ns(), &both, seed));
+        let figure = if script.is_recorded_too { observed_ns } else { io_ns };
+        said.push(fidelity((script.recorded_ns(), figure), &both, seed));
         if script.is_recorded_too {
-            said.push("both with the recorder: it slowed the program and the replay".to_owned());
+            said.push(
+                "the recorder slowed the program and the replay, and timed the I/O of both"
+                    .to_owned(),
+            );
         }
     }
     let control = rows.iter().find(|row| row.kind == RowKind::Control && row.is_valid());
@@ -142,13 +153,14 @@ fn conclusions(script: &Script, rows: &[Row], pace: Pace, seed: u64) -> Vec<Stri
 }
 
 /// The I/O time of the recorded engine, in both of its rows, divided by that of the trace.
-fn fidelity(recorded_ns: u64, rows: &[&Measured], seed: u64) -> String {
+fn fidelity((recorded_ns, figure): (u64, Figure), rows: &[&Measured], seed: u64) -> String {
     let samples = || rows.iter().flat_map(|row| &row.samples);
     let blocks = samples().map(|sample| sample.block + 1).max().unwrap_or(0);
     let of = |block: usize| {
         let samples = samples().filter(|sample| sample.block == block);
-        let ratios: Vec<f64> = samples.map(|sample| io_ns(sample) / recorded_ns as f64).collect();
-        median(&ratios).map(f64::ln)
+        let ratios = samples.map(|sample| figure(sample) / recorded_ns as f64);
+        // A sample of which the recorder lost a part has no figure.
+        median(&ratios.filter(|ratio| ratio.is_finite()).collect::<Vec<f64>>()).map(f64::ln)
     };
     let logs: Vec<f64> = (0..blocks).filter_map(of).collect();
     let Some(ratio) = Ratio::bootstrap(&logs, seed) else {
@@ -185,19 +197,25 @@ mod tests {
     #[test]
     fn fidelity_is_the_replays_time_by_the_programs() {
         let (near, far) = (measured(950.0), measured(1300.0));
-        let text = fidelity(1000, &[&near], 1);
+        let text = fidelity((1000, io_ns), &[&near], 1);
         assert!(text.contains("is 0.95 [0.95, 0.95] times the program's: within 10 %"), "{text}");
-        let text = fidelity(1000, &[&far], 1);
+        let text = fidelity((1000, io_ns), &[&far], 1);
         assert!(text.contains("1.30 [1.30, 1.30] times the program's: not within 10 %"), "{text}");
         // Both rows of a block count.
-        assert!(fidelity(1000, &[&near, &far], 1).contains("is 1.12 "), "the median of both");
+        assert!(
+            fidelity((1000, io_ns), &[&near, &far], 1).contains("is 1.12 "),
+            "the median of both"
+        );
         let mut wide = measured(1000.0);
         for sample in &mut wide.samples {
             sample.figures.insert(IO_NS, 1000.0 + 400.0 * sample.block as f64);
         }
-        let text = fidelity(1400, &[&wide], 1);
+        let text = fidelity((1400, io_ns), &[&wide], 1);
         assert!(text.contains("to say whether within 10 %"), "{text}");
-        assert!(fidelity(0, &[&near], 1).contains("unknown"), "a fio iolog has no durations");
+        assert!(
+            fidelity((0, io_ns), &[&near], 1).contains("unknown"),
+            "a fio iolog has no durations"
+        );
     }
 
     #[test]
