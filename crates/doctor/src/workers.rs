@@ -110,6 +110,17 @@ struct Trial {
     workers: Fact<Workers>,
 }
 
+impl Trial {
+    /// Whether a worker thread had any of its operations, as far as that is known.
+    fn has_workers(&self) -> bool {
+        match (&self.punts, &self.workers) {
+            (Fact::Known(punts), _) => *punts > 0,
+            (Fact::Unknown(_), Fact::Known(workers)) => workers.threads > 0,
+            (Fact::Unknown(_), Fact::Unknown(_)) => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Workers {
     threads: u64,
@@ -126,7 +137,7 @@ fn try_again(sources: &Sources, kind: &Kind, file: &ProbeFile) -> Result<Trial, 
     let wants_pages = kind.name == "workers.buffered_read";
     let trial = try_out(sources, kind, file);
     (1..3).fold(trial, |trial, _| match &trial {
-        Ok(Trial { punts: Fact::Known(1..), .. }) if wants_pages => try_out(sources, kind, file),
+        Ok(own) if wants_pages && own.has_workers() => try_out(sources, kind, file),
         _ => trial,
     })
 }

@@ -47,7 +47,7 @@ fn both_ways_of_counting_agree() {
     let empty = tempfile::tempdir().unwrap();
     let without_tracefs = Sources { sys: empty.path().into(), ..Sources::default() };
     for sources in [Sources::default(), without_tracefs] {
-        let judged = |name| judge(kind(name), try_out(&sources, kind(name), &file));
+        let judged = |name| judge(kind(name), try_again(&sources, kind(name), &file));
         let sync = judged("workers.sync");
         assert_eq!(sync.status, Status::Limited, "{sync:?}");
         // Opened behind the same file: the cache is warm from being written.
