@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringwise_logd::json::{Rules, Scanner};
+use ringwise_logd::lines::json::{Rules, Scanner};
 
 /// What others say of a number that has more digits than they hold: here numbers have any size
 /// (docs/reference/logd.md).

@@ -303,7 +303,8 @@ pub struct RecordArgs {
     #[arg(long, value_name = "TIME")]
     pub duration: Option<String>,
 
-    /// Write the trace here [default: ringwise-record-DATE-TIME.trace]
+    /// Write the trace here, to a new file or a FIFO [default:
+    /// ringwise-record-DATE-TIME.trace]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 

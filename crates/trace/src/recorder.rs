@@ -54,7 +54,7 @@ pub struct Options {
     pub method: Method,
     /// The recording ends after this time. None: when the recorded processes end.
     pub duration: Option<Duration>,
-    /// The trace. The file must not exist.
+    /// The trace. The file must not exist, unless it is a FIFO.
     pub out: PathBuf,
     /// Whether names of files are hashed, with a key that is not kept.
     pub is_private: bool,
@@ -123,7 +123,7 @@ fn record_command(
     words: &[OsString],
     signal: &AtomicUsize,
 ) -> Result<Report, RecordError> {
-    if options.out.symlink_metadata().is_ok() {
+    if options.out.symlink_metadata().is_ok() && !sink::is_fifo(&options.out) {
         return Err(exists(options));
     }
     let probe = match options.method {

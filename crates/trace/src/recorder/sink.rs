@@ -1,11 +1,12 @@
 //! The file that a trace is written to, which is whole even if the disk is full.
 //!
 //! A write that fails is taken back, so that the file ends with a whole frame. The end record then takes the place of
-//! the last frames, if there is no other.
+//! the last frames, if there is no other. What went into a FIFO cannot be taken back: its reader sees a trace that was cut.
 
 use std::{
     fs::{File, OpenOptions},
     io::{self, Seek, SeekFrom, Write},
+    os::unix::fs::FileTypeExt,
     path::Path,
 };
 
@@ -18,6 +19,7 @@ use crate::{
 #[derive(Debug)]
 struct WholeWrites {
     file: File,
+    is_fifo: bool,
     /// The bytes before the last write, and with it.
     before: u64,
     len: u64,
@@ -51,9 +53,17 @@ impl WholeWrites {
     }
 
     fn cut(&mut self, len: u64) -> io::Result<()> {
+        if self.is_fifo {
+            return Ok(());
+        }
         self.file.set_len(len)?;
         self.file.seek(SeekFrom::Start(len)).map(drop)
     }
+}
+
+/// Whether somebody can read the trace while it is written.
+pub(super) fn is_fifo(path: &Path) -> bool {
+    path.metadata().is_ok_and(|about| about.file_type().is_fifo())
 }
 
 /// Where the records of a recording go.
@@ -65,14 +75,15 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Makes a new file with a header.
+    /// Makes a new file with a header, or waits until somebody reads a FIFO.
     ///
     /// # Errors
     ///
-    /// The file exists, or cannot be made or written.
+    /// The file exists and is no FIFO, or cannot be made or written.
     pub(super) fn create(path: &Path, header: &Header) -> io::Result<Sink> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        let writer = Writer::new(WholeWrites { file, before: 0, len: 0 }, header)?;
+        let is_fifo = is_fifo(path);
+        let file = OpenOptions::new().write(true).create_new(!is_fifo).open(path)?;
+        let writer = Writer::new(WholeWrites { file, is_fifo, before: 0, len: 0 }, header)?;
         Ok(Sink { writer, records: 0, error: None })
     }
 
