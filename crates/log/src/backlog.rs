@@ -7,35 +7,12 @@
 use std::io;
 
 mod memory;
+mod places;
 #[cfg(feature = "spool")]
 pub(crate) mod spool;
 
 pub(crate) use memory::Memory;
-
-/// Why a line was not taken.
-#[derive(Debug)]
-pub(crate) enum PushError {
-    Full,
-    #[cfg(feature = "spool")]
-    Spool(io::Error),
-}
-
-/// How far each place is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Places {
-    /// The last line that was taken.
-    pub(crate) last: u64,
-    /// The last line that was given out on this connection.
-    pub(crate) sent: u64,
-    pub(crate) acknowledged: u64,
-}
-
-impl Places {
-    /// Lines that wait for their acknowledgement.
-    pub(crate) fn waiting(&self) -> u64 {
-        self.last - self.acknowledged
-    }
-}
+pub(crate) use places::{Places, PushError};
 
 /// Where they are kept.
 #[derive(Debug)]

@@ -105,8 +105,8 @@ impl Client {
 
     /// Sends a line as [`send`](Client::send) does, and lets the task wait instead of the thread.
     ///
-    /// With a spool, the file is written within the call; with [`Spool::sync`](crate::Spool::sync) it is also synced,
-    /// which takes milliseconds.
+    /// With a spool, the file is written within the call; with `Spool::sync` it is also synced, which takes
+    /// milliseconds.
     ///
     /// # Errors
     ///
@@ -186,10 +186,14 @@ impl Client {
         self.handle.shared.failure()
     }
 
-    /// Sends a line, and drops it if there is no room within this time.
+    /// Sends a line, or drops and counts it if there is no room within this time, or no client any more.
     #[cfg(feature = "tracing")]
     pub(crate) fn send_or_drop(&self, line: &[u8], patience: Duration) {
-        // What is dropped is counted.
-        let _ = self.handle.shared.push(line, AtLimit::Drop, Some(patience));
+        let shared = &self.handle.shared;
+        match shared.push(line, AtLimit::Drop, Some(patience)) {
+            // These are counted already.
+            Ok(_) | Err(SendError::Line(_)) => {}
+            Err(_) => shared.lock().count_dropped(),
+        }
     }
 }

@@ -56,7 +56,7 @@ impl Drop for Guard<'_> {
 pub(crate) fn run(shared: &Arc<Shared>, route: &Route, patience: Patience) {
     let _guard = Guard(shared);
     #[cfg(feature = "tracing")]
-    crate::layer::keep_out();
+    crate::recursion::keep_out();
     let mut backoff = Backoff::new(patience.pause_least, patience.pause_most);
     while !has_ended(shared) {
         let began = Instant::now();
@@ -192,7 +192,7 @@ impl Connection<'_> {
     fn receive(&self, mut wire: Wire) -> bool {
         let _guard = Guard(self.shared);
         #[cfg(feature = "tracing")]
-        crate::layer::keep_out();
+        crate::recursion::keep_out();
         let mut buffer = vec![0; INPUT_BYTES];
         let mut was_good = false;
         let failure = loop {

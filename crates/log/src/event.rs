@@ -61,7 +61,7 @@ pub struct Stats {
     /// Lines whose acknowledgement was the answer to a greeting after a lost connection. The daemon does not tell
     /// which of them it rejected.
     pub settled_lines: u64,
-    /// Lines that were dropped or refused because of the limit.
+    /// Lines that were dropped or refused because of the limit, and events that a layer could not send.
     pub dropped_lines: u64,
     /// Lines that were no lines ([`LineError`](crate::LineError)), such as events that are too long.
     pub invalid_lines: u64,

@@ -4,7 +4,7 @@
 //! and `spans` from the outermost on, each with its `name` and its `fields`. A layer must not stop the program, so
 //! lines are dropped and counted when there is no room.
 
-use std::{cell::Cell, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use serde_json::{Map, Value};
 use tracing::{
@@ -21,17 +21,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::client::Client;
-
-thread_local! {
-    /// Whether this thread writes an event, or is one of the client's.
-    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// This thread is one of the client's: its events are not sent.
-pub(crate) fn keep_out() {
-    IS_INSIDE.set(true);
-}
+use crate::{client::Client, recursion::Inside};
 
 /// A layer that sends each event as a line.
 ///
@@ -105,21 +95,9 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        if IS_INSIDE.replace(true) {
-            return;
-        }
-        let _inside = Inside;
+        let Some(_inside) = Inside::enter() else { return };
         let line = Value::Object(object(event, &context)).to_string();
         self.client.send_or_drop(line.as_bytes(), self.patience);
-    }
-}
-
-/// The thread may write events again, also after a panic of a field.
-struct Inside;
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        IS_INSIDE.set(false);
     }
 }
 

@@ -47,6 +47,11 @@
 //! If the daemon refuses the client for what its operator can mend, such as a token, the client tries again after
 //! each pause. It ends if going on would do harm ([`Failure::is_final`]): a newer connection has its name, or the name
 //! has expired.
+//!
+//! [`Spool`]: struct.Spool.html
+//! [`Spool::sync`]: struct.Spool.html#method.sync
+//! [`Layer`]: struct.Layer.html
+//! [`Tls`]: struct.Tls.html
 
 #![forbid(unsafe_code)]
 
@@ -58,6 +63,8 @@ mod event;
 #[cfg(feature = "tracing")]
 mod layer;
 mod line;
+#[cfg(feature = "tracing")]
+mod recursion;
 mod session;
 mod shared;
 #[cfg(feature = "tls")]

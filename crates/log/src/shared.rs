@@ -90,6 +90,13 @@ impl State {
         }
     }
 
+    pub(crate) fn count_dropped(&mut self) {
+        match &mut self.session {
+            Some(session) => session.count_dropped(),
+            None => self.last_stats.dropped_lines += 1,
+        }
+    }
+
     fn wake(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.wakers)
     }
@@ -162,9 +169,7 @@ impl Shared {
 
     /// Counts a line that nobody will take.
     fn give_up(state: &mut State, at_limit: AtLimit) -> Result<Option<u64>, SendError> {
-        if let Some(session) = &mut state.session {
-            session.count_dropped();
-        }
+        state.count_dropped();
         if at_limit == AtLimit::Drop { Ok(None) } else { Err(SendError::Full) }
     }
 

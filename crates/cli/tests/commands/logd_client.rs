@@ -337,7 +337,7 @@ fn clients_speak_tls_and_are_known_by_their_certificates() {
             let text = "import sys, ssl; sys.path.insert(0, sys.argv[1]); import ringwise_log\n\
                 tls = ssl.create_default_context(cafile=sys.argv[2])\n\
                 tls.load_cert_chain(sys.argv[3], sys.argv[4])\n\
-                client = ringwise_log.Client('localhost', int(sys.argv[5]), name='py', tls=tls)\n\
+                client = ringwise_log.Client('localhost', int(sys.argv[5]), 'py', tls=tls, memory=9999)\n\
                 for number in range(10000): client.send(f'[\"py\",{number}]')\n\
                 sys.exit(not client.close(60))";
             let mut command = Command::new("python3");

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Places, PushError};
+use super::places::{Places, PushError};
 
 /// How long a block is. A longer line has a block of its own.
 const BLOCK_BYTES: usize = 64 << 10;

@@ -27,7 +27,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Places, PushError};
+use super::places::{Places, PushError};
 use crate::error::SetupError;
 
 mod lock;

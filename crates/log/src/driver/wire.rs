@@ -2,12 +2,15 @@
 //!
 //! TLS is bytes in and bytes out behind a lock, which neither holds while it waits for the socket.
 
-#[cfg(feature = "tls")]
-use std::sync::{Arc, Mutex, PoisonError};
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{TcpStream, ToSocketAddrs},
-    time::{Duration, Instant},
+    time::Duration,
+};
+#[cfg(feature = "tls")]
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
 };
 
 #[cfg(feature = "tls")]

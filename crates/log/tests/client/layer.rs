@@ -81,6 +81,13 @@ fn what_there_is_no_room_for_is_dropped_and_counted_in_time() {
     });
     assert!(begin.elapsed() >= Duration::from_millis(100) && begin.elapsed() < PATIENCE / 2);
     assert_eq!(client.stats().dropped_lines, stats.dropped_lines + 1);
+    // Nor does it lose silently what comes after the end.
+    assert!(client.close(Duration::ZERO).is_err());
+    let layer = Layer::new(client.clone());
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        tracing::info!("late");
+    });
+    assert_eq!(client.stats().dropped_lines, stats.dropped_lines + 2);
 }
 
 /// Each lost connection would make a line, which would make another one when it is lost, and so on.
