@@ -20,7 +20,7 @@ pub(crate) struct Inside(());
 impl Inside {
     /// Nothing if the thread's events are not sent. The value must not be made then: its end would let them in.
     pub(crate) fn enter() -> Option<Inside> {
-        (!IS_INSIDE.replace(true)).then(|| Inside(()))
+        if IS_INSIDE.replace(true) { None } else { Some(Inside(())) }
     }
 }
 
