@@ -19,10 +19,11 @@ use std::{
 const LINES_MAX: usize = 700;
 
 /// What each crate may depend on, of those in this workspace.
-const DIRECTIONS: [(&str, &[&str]); 15] = [
+const DIRECTIONS: [(&str, &[&str]); 16] = [
     ("ringwise", &[]),
     ("ringwise-measure", &[]),
     ("ringwise-trace", &[]),
+    ("ringwise-log", &[]),
     ("ringwise-doctor", &["ringwise", "ringwise-measure"]),
     ("ringwise-cp", &["ringwise", "ringwise-measure"]),
     ("ringwise-serve", &["ringwise"]),
@@ -56,6 +57,7 @@ const DIRECTIONS: [(&str, &[&str]); 15] = [
             "ringwise-load",
             "ringwise-logd",
             // Only in tests.
+            "ringwise-log",
             "ringwise-trace",
         ],
     ),

@@ -25,13 +25,13 @@ use daemon::{Daemon, ENGINES, ask, cat, count, wait_until};
 type Client = BufReader<StreamOwned<ClientConnection, TcpStream>>;
 
 /// Keys and certificates of a test, and the daemon's directory.
-struct Place {
+pub(crate) struct Place {
     directory: tempfile::TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(crate) fn new() -> Place {
         let directory = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -44,20 +44,20 @@ impl Place {
         place
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).to_str().unwrap().to_owned()
     }
 
-    fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.path("log")
     }
 
     /// Writes `NAME.pem` and `NAME.key`.
-    fn issue(&self, name: &str, hosts: &[&str], common: Option<&str>) {
+    pub(crate) fn issue(&self, name: &str, hosts: &[&str], common: Option<&str>) {
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
@@ -71,7 +71,7 @@ impl Place {
         std::fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
     }
 
-    fn start(&self, engine: &str, flags: &[&str]) -> Option<Daemon> {
+    pub(crate) fn start(&self, engine: &str, flags: &[&str]) -> Option<Daemon> {
         let log = self.text("log");
         let (certificate, key) = (self.text("server.pem"), self.text("server.key"));
         let own = ["--dir", &log, "--tls-cert", &certificate, "--tls-key", &key];
