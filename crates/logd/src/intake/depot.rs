@@ -14,7 +14,7 @@ use std::{
 use ringwise::Ring;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::{answer::Rejected, flights::Flights};
+use super::flights::Flights;
 use crate::{
     clients::{names::Names, tenants::Tenants},
     disk::{
@@ -33,6 +33,9 @@ use crate::{
 
 /// How often it looks whether limits were changed.
 const RELOAD_TIME: Duration = Duration::from_secs(1);
+
+/// So many rejected lines are listed; the rest is only counted.
+const REJECTED_MAX: usize = 100;
 
 /// The lines of a request.
 #[derive(Debug)]
@@ -53,6 +56,23 @@ pub(super) enum Verdict {
     Stored { lines: u64, rejected: Rejected },
     /// Nothing is stored: its tenant has no room.
     OverQuota,
+}
+
+/// Rejected lines of a request.
+#[derive(Debug, Default)]
+pub(super) struct Rejected {
+    pub(super) count: u64,
+    /// The first of them, with the reasons.
+    pub(super) first: Vec<(u64, &'static str)>,
+}
+
+impl Rejected {
+    pub(super) fn add(&mut self, line: u64, reason: &'static str) {
+        self.count += 1;
+        if self.first.len() < REJECTED_MAX {
+            self.first.push((line, reason));
+        }
+    }
 }
 
 /// What requests see of the depot while it works.

@@ -14,41 +14,9 @@ use std::{
 };
 
 use hyper::body::Bytes;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
-use tokio_rustls::server::TlsStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream that says when it may have bytes.
-pub(super) trait Readable: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// The socket.
-    fn socket(&self) -> &TcpStream;
-
-    /// Whether it has bytes that were taken from the socket already.
-    fn has_taken(&self) -> bool;
-}
-
-impl Readable for TcpStream {
-    fn socket(&self) -> &TcpStream {
-        self
-    }
-
-    fn has_taken(&self) -> bool {
-        false
-    }
-}
-
-impl Readable for TlsStream<TcpStream> {
-    fn socket(&self) -> &TcpStream {
-        self.get_ref().0
-    }
-
-    // A request can come with the end of the handshake. A session with plain bytes wants no others.
-    fn has_taken(&self) -> bool {
-        !self.get_ref().1.wants_read()
-    }
-}
+use crate::intake::listener::Readable;
 
 /// What a connection does.
 #[derive(Debug, Default)]

@@ -11,10 +11,7 @@ use hyper::{
     },
 };
 
-use crate::guarantee::Guarantee;
-
-/// So many rejected lines are listed; the rest is only counted.
-const REJECTED_MAX: usize = 100;
+use crate::{guarantee::Guarantee, intake::depot::Rejected};
 
 /// Why lines are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,23 +112,6 @@ impl Refusal {
             answer.headers_mut().insert(CONNECTION, "close".parse().expect("a plain word"));
         }
         answer
-    }
-}
-
-/// Rejected lines of a request.
-#[derive(Debug, Default)]
-pub(super) struct Rejected {
-    count: u64,
-    /// The first of them, with the reasons.
-    first: Vec<(u64, &'static str)>,
-}
-
-impl Rejected {
-    pub(super) fn add(&mut self, line: u64, reason: &'static str) {
-        self.count += 1;
-        if self.first.len() < REJECTED_MAX {
-            self.first.push((line, reason));
-        }
     }
 }
 

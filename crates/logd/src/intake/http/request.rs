@@ -14,14 +14,13 @@ use tokio::{
 };
 
 use super::answer::Refusal;
+use crate::intake::shared::PERMIT_BYTES;
 
 /// How long a body may take to come.
 const BODY_TIME: Duration = Duration::from_secs(30);
 /// How long and how much of a refused body is read.
 const DISCARD_TIME: Duration = Duration::from_secs(1);
 const DISCARD_BYTES: usize = 16 << 20;
-/// The bytes of a permit of the memory for all requests.
-pub(super) const PERMIT_BYTES: usize = 1 << 10;
 /// Unpacked bytes at a time.
 const PIECE_BYTES: usize = 64 << 10;
 /// What lines of JSON are called.
