@@ -9,7 +9,7 @@
 
 mod depot;
 mod flights;
-mod http;
+pub(crate) mod http;
 mod listener;
 mod server;
 mod shared;

@@ -18,7 +18,7 @@ use crate::harness::daemon;
 use daemon::{Daemon, ENGINES, cat, rounds, wait_until};
 
 /// A daemon that takes requests, and where.
-fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, SocketAddr)> {
+pub fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, SocketAddr)> {
     let own = ["--dir", directory.to_str().unwrap(), "--http-intake", "127.0.0.1:0"];
     let mut daemon =
         Daemon::launch("logd", engine, &[&own, &["--threads", "1"][..], flags].concat())?;
@@ -30,17 +30,18 @@ fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, Sock
 }
 
 /// A connection that is kept.
-struct Client(BufReader<TcpStream>);
+pub struct Client(pub BufReader<TcpStream>);
 
-/// An answer: its status, its headers in lower case, and its body.
-struct Answer {
-    status: u16,
-    head: String,
-    body: Value,
+/// An answer: its status, its headers in lower case, and its body, as it came and as JSON.
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub bytes: Vec<u8>,
+    pub body: Value,
 }
 
 impl Client {
-    fn new(address: SocketAddr) -> Client {
+    pub fn new(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -48,11 +49,21 @@ impl Client {
     }
 
     /// Sends bytes as they stand.
-    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.get_mut().write_all(bytes)
     }
 
-    fn answer(&mut self) -> io::Result<Answer> {
+    pub fn answer(&mut self) -> io::Result<Answer> {
+        let mut answer = self.answer_without_body()?;
+        let length = answer.head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        answer.bytes = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+        self.0.read_exact(&mut answer.bytes)?;
+        answer.body = serde_json::from_slice(&answer.bytes).unwrap_or_default();
+        Ok(answer)
+    }
+
+    /// An answer to HEAD, or what stands before a body.
+    pub fn answer_without_body(&mut self) -> io::Result<Answer> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             if self.0.read_line(&mut head)? == 0 {
@@ -61,10 +72,7 @@ impl Client {
         }
         let head = head.to_ascii_lowercase();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let mut body = vec![0; length.unwrap().parse().unwrap()];
-        self.0.read_exact(&mut body)?;
-        Ok(Answer { status, head, body: serde_json::from_slice(&body).unwrap() })
+        Ok(Answer { status, head, bytes: Vec::new(), body: Value::Null })
     }
 
     /// Sends lines with more headers.
@@ -142,7 +150,7 @@ fn what_cannot_be_taken_has_the_status_of_its_protocol() {
     };
     let post = "POST /ingest HTTP/1.1";
     for (head, body, status, header) in [
-        ("POST / HTTP/1.1", &b"{}\n"[..], 404, "connection: close"),
+        ("POST /other HTTP/1.1", &b"{}\n"[..], 404, "connection: close"),
         ("GET /ingest HTTP/1.1", b"", 405, "allow: post"),
         (&format!("{post}\r\nOrigin: http://x"), b"{}\n", 403, "connection: close"),
         (&format!("{post}\r\nContent-Type: text/html"), b"{}\n", 415, "connection: close"),

@@ -34,9 +34,6 @@ use crate::{
 /// How often it looks whether limits were changed.
 const RELOAD_TIME: Duration = Duration::from_secs(1);
 
-/// So many rejected lines are listed; the rest is only counted.
-const REJECTED_MAX: usize = 100;
-
 /// The lines of a request.
 #[derive(Debug)]
 pub(super) struct Deposit {
@@ -46,6 +43,8 @@ pub(super) struct Deposit {
     pub(super) body: Vec<u8>,
     /// Its share of the memory for all requests.
     pub(super) room: OwnedSemaphorePermit,
+    /// How many rejected lines its verdict lists.
+    pub(super) rejected_max: usize,
     pub(super) verdict: oneshot::Sender<Verdict>,
 }
 
@@ -59,17 +58,23 @@ pub(super) enum Verdict {
 }
 
 /// Rejected lines of a request.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rejected {
     pub(super) count: u64,
     /// The first of them, with the reasons.
     pub(super) first: Vec<(u64, &'static str)>,
+    listed_max: usize,
 }
 
 impl Rejected {
+    /// So many are listed; the rest is only counted.
+    pub(super) fn new(listed_max: usize) -> Rejected {
+        Rejected { count: 0, first: Vec::new(), listed_max }
+    }
+
     pub(super) fn add(&mut self, line: u64, reason: &'static str) {
         self.count += 1;
-        if self.first.len() < REJECTED_MAX {
+        if self.first.len() < self.listed_max {
             self.first.push((line, reason));
         }
     }
@@ -219,7 +224,7 @@ impl Depot {
     }
 
     fn deposit(&mut self, deposit: Deposit) {
-        let Deposit { peer, tenant, mut body, room, verdict } = deposit;
+        let Deposit { peer, tenant, mut body, room, rejected_max, verdict } = deposit;
         if verdict.is_closed() {
             // It was told to send its lines again.
             return;
@@ -241,8 +246,8 @@ impl Depot {
             self.requests.push(None);
             self.requests.len() - 1
         });
-        self.requests[index] =
-            Some(Request { connection, rejected: Rejected::default(), verdict, _room: room });
+        let rejected = Rejected::new(rejected_max);
+        self.requests[index] = Some(Request { connection, rejected, verdict, _room: room });
         self.feed(index, |connection, desk| connection.take_lines(&body, desk));
     }
 

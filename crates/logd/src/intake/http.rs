@@ -2,10 +2,21 @@
 //!
 //! A request is refused before its body is read, if that can be known. Bodies take from the memory of all connections, and
 //! a request beyond it is asked to come again, so that many clients cannot exhaust it.
+//!
+//! A request finds its protocol by its path (`route`). The parsers (`bulk`, `otlp`, `loki`) are functions of bytes. They
+//! make lines of a body, and the answer of a verdict (`exchange`).
 
 mod answer;
+pub(crate) mod bulk;
+mod credentials;
+mod exchange;
+mod json;
+pub(crate) mod loki;
+pub(crate) mod otlp;
 mod request;
+mod route;
 mod watched;
+mod wire;
 
 use std::{
     convert::Infallible,
@@ -15,7 +26,7 @@ use std::{
 
 use http_body_util::Full;
 use hyper::{
-    Request, Response,
+    HeaderMap, Request, Response, StatusCode,
     body::{Bytes, Incoming},
     server::conn::http1,
     service::service_fn,
@@ -27,13 +38,17 @@ use tokio::{
 };
 
 use super::{
-    depot::{Deposit, Rejected, Verdict},
+    depot::{Deposit, Verdict},
     listener::{Readable, Speaker, has_bytes},
     shared::{Client, Shared},
 };
 use crate::clients::refusal::Refusal as Unknown;
-use answer::{Refusal, stored};
+pub(crate) use answer::Refusal;
+use answer::with_body;
+use exchange::Exchange;
 use request::Room;
+pub(crate) use route::Form;
+use route::{Purpose, Route};
 use watched::Watched;
 
 /// How long lines may take to be stored, before their client is told to send them again.
@@ -127,23 +142,26 @@ async fn respond(
     client: &Client,
     shared: &Shared,
 ) -> Response<Full<Bytes>> {
-    match take(&mut request, client, shared).await {
-        Ok((lines, rejected)) => stored(lines, &rejected, shared.guarantee),
+    let route = route::find(request.uri().path(), request.headers());
+    let protocol = route.protocol;
+    match take(&mut request, route, client, shared).await {
+        Ok(answer) => answer,
         Err(refusal) => {
             shared.counts.refused.fetch_add(1, Ordering::Relaxed);
             request::discard(&mut request).await;
-            refusal.answer()
+            refusal.answer(protocol)
         }
     }
 }
 
-/// Stores the lines of a request: how many there were, and which of them were rejected.
+/// Stores the lines of a request, and says what became of them.
 async fn take(
     request: &mut Request<Incoming>,
+    route: Route,
     client: &Client,
     shared: &Shared,
-) -> Result<(u64, Rejected), Refusal> {
-    let encoding = request::check(request.uri().path(), request.method(), request.headers())?;
+) -> Result<Response<Full<Bytes>>, Refusal> {
+    let encoding = request::check(&route, request.method(), request.headers())?;
     if *shared.end.borrow() {
         return Err(Refusal::Draining);
     }
@@ -151,33 +169,49 @@ async fn take(
     if state.is_stalled.load(Ordering::Relaxed) || state.is_low.load(Ordering::Relaxed) {
         return Err(Refusal::Stalled);
     }
-    let (tokens, body_max) = {
-        let live = shared.live.lock().unwrap_or_else(PoisonError::into_inner);
-        (live.limits.tokens.clone(), live.limits.of_each())
-    };
-    let tenant = match request::token(request.headers())? {
-        None => client.tenant.clone(),
-        Some(token) => {
-            let found = tokens.tenant(token, Some(client.peer), client.is_tls);
-            Some(found.map_err(|unknown| match unknown {
-                Unknown::Transport => Refusal::Transport,
-                _ => Refusal::Token,
-            })?)
-        }
-    };
+    let (tenant, body_max) = identify(request.headers(), client, shared)?;
+    if let Purpose::About(told) = route.purpose {
+        return Ok(with_body(route.protocol, StatusCode::OK, told.into()));
+    }
     let mut room = Room::new(&shared.memory, body_max.min(shared.memory_bytes));
     let body = tokio::select! {
         body = request::body(request, encoding, &mut room) => body?,
         () = shared.ended() => return Err(Refusal::Draining),
     };
+    let (exchange, body) = Exchange::begin(route, body, &mut room)?;
     let (verdict, told) = oneshot::channel();
-    let deposit = Deposit { peer: client.peer, tenant, body, room: room.take()?, verdict };
+    let (peer, room, rejected_max) = (client.peer, room.take()?, exchange.rejected_max());
+    let deposit = Deposit { peer, tenant, body, room, rejected_max, verdict };
     let store = async {
         shared.deposits.send(deposit).await.map_err(|_| Refusal::Stalled)?;
         told.await.map_err(|_| Refusal::Stalled)
     };
     match timeout(STORE_TIME, store).await.map_err(|_| Refusal::Late)?? {
-        Verdict::Stored { lines, rejected } => Ok((lines, rejected)),
+        Verdict::Stored { lines, rejected } => {
+            shared.counts.refused_items.fetch_add(exchange.refused_items(), Ordering::Relaxed);
+            Ok(exchange.answer(lines, &rejected, shared.guarantee))
+        }
         Verdict::OverQuota => Err(Refusal::OverQuota),
     }
+}
+
+/// The tenant of a client, by its token or else its certificate, and how many bytes its requests may have.
+fn identify(
+    headers: &HeaderMap,
+    client: &Client,
+    shared: &Shared,
+) -> Result<(Option<Arc<str>>, usize), Refusal> {
+    let (tokens, body_max) = {
+        let live = shared.live.lock().unwrap_or_else(PoisonError::into_inner);
+        (live.limits.tokens.clone(), live.limits.of_each())
+    };
+    let Some(token) = credentials::token(headers)? else {
+        return Ok((client.tenant.clone(), body_max));
+    };
+    let found = tokens.tenant(&token, Some(client.peer), client.is_tls);
+    let tenant = found.map_err(|unknown| match unknown {
+        Unknown::Transport => Refusal::Transport,
+        _ => Refusal::Token,
+    })?;
+    Ok((Some(tenant), body_max))
 }

@@ -24,6 +24,7 @@ pub(crate) struct Counts {
     pub(super) open: AtomicU64,
     pub(super) tls_failures: AtomicU64,
     pub(super) refused: AtomicU64,
+    pub(super) refused_items: AtomicU64,
 }
 
 impl Counts {
@@ -35,6 +36,7 @@ impl Counts {
             open: self.open.load(Ordering::Relaxed),
             tls_failures: self.tls_failures.load(Ordering::Relaxed),
             refused_requests: self.refused.load(Ordering::Relaxed),
+            refused_items: self.refused_items.load(Ordering::Relaxed),
             ..stats
         }
     }
