@@ -16,4 +16,3 @@ mod shared;
 
 pub(crate) use depot::Parts;
 pub(crate) use server::{Intake, Order};
-pub(crate) use shared::Counts;

@@ -14,11 +14,11 @@ use std::{
     collections::HashMap,
     net::TcpListener,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus},
+    process::{Child, Command},
     time::{Duration, Instant},
 };
 
-use harness::daemon::{Daemon, ENGINES, cat, wait_until};
+use harness::daemon::{Daemon, ENGINES, cat};
 use serde_json::Value;
 
 /// How many records a client sends.
@@ -39,12 +39,9 @@ pub fn installed() -> Option<PathBuf> {
 struct Sender(Child);
 
 impl Sender {
-    fn wait(&mut self) -> ExitStatus {
+    fn wait_until(&mut self, mut is_done: impl FnMut(&mut Child) -> bool) {
         let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                return status;
-            }
+        while !is_done(&mut self.0) {
             assert!(Instant::now() < until, "the client is not done in time");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -82,13 +79,18 @@ pub fn send_over_a_kill(
         let mut command = client();
         command.args([&address, &RECORDS.to_string()]).arg(&told);
         let mut sender = Sender(command.spawn().unwrap());
-        wait_until("the first third", || stored(&told).len() > RECORDS / 3);
+        sender.wait_until(|_| stored(&told).len() > RECORDS / 3);
         daemon.signal("-KILL");
         drop(daemon);
         let before = stored(&told).len();
         assert!(before < RECORDS, "it was killed too late");
         let daemon = launch().unwrap();
-        assert!(sender.wait().success(), "{name}");
+        let mut status = None;
+        sender.wait_until(|sender| {
+            status = sender.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.is_some_and(|status| status.success()), "{name}: {status:?}");
         daemon.end();
         let mut found: HashMap<u64, usize> = HashMap::new();
         for line in cat(&[], &store) {
@@ -109,9 +111,7 @@ fn stored(told: &Path) -> Vec<u64> {
     // The last line may be half of one.
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let ranges = whole.lines().filter_map(|line| line.split_once(' '));
-    ranges
-        .flat_map(|(first, end)| first.parse::<u64>().unwrap()..end.parse().unwrap())
-        .collect()
+    ranges.flat_map(|(first, end)| first.parse::<u64>().unwrap()..end.parse().unwrap()).collect()
 }
 
 /// An address that a daemon can have again after its end.

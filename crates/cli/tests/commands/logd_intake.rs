@@ -367,6 +367,76 @@ fn requests_that_were_answered_are_there_after_a_kill() {
     }
 }
 
+/// A client that wants an answer of ten MiB and reads nothing of it.
+fn unread(address: SocketAddr) -> Client {
+    let actions = "{\"index\":{}}\n1\n".repeat(150_000);
+    let head = "POST /a/_bulk HTTP/1.1\r\nHost: x\r\n";
+    let mut client = Client::new(address);
+    let length = actions.len();
+    client.send(format!("{head}Content-Length: {length}\r\n\r\n{actions}").as_bytes()).unwrap();
+    client
+}
+
+#[test]
+fn a_client_that_does_not_read_its_answers_is_closed_and_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--idle", "1s", "--connection-budget", "64m", "--http", "127.0.0.1:0"];
+    let Some((mut daemon, address)) = start("epoll", directory.path(), &flags) else { return };
+    let page = daemon.line();
+    let _client = unread(address);
+    let has = |figure: &str| daemon::ask(&page, "/metrics").contains(&format!("logd_{figure}\n"));
+    wait_until("it is closed", || has("connections_broken_total{thread=\"1\"} 1"));
+    assert!(has("connections_open{thread=\"1\"} 0"));
+    daemon.end();
+    // Neither does the end wait for it, although it may be silent for long.
+    let flags = ["--connection-budget", "64m", "--drain", "1m"];
+    let (daemon, address) = start("epoll", directory.path(), &flags).unwrap();
+    let _client = unread(address);
+    let stored = || cat(&[], directory.path()).len();
+    wait_until("its lines are stored", || stored() == 300_000);
+    let begun = std::time::Instant::now();
+    let said = daemon.end();
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(said.contains("does not read its answers"), "{said}");
+}
+
+#[test]
+fn an_address_has_its_limit_and_the_signal_for_statistics_has_requests() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--address-connections", "2", "--http", "127.0.0.1:0"];
+    let Some((mut daemon, address)) = start("epoll", directory.path(), &flags) else { return };
+    let page = daemon.line();
+    // One on the port for lines counts too.
+    let lines = daemon.connect();
+    let mut client = Client::new(address);
+    assert_eq!(client.post("", b"1\n2\n").unwrap().status, 200);
+    assert!(Client::new(address).post("", b"3").is_err());
+    assert!(daemon::ask(&page, "/metrics").contains("logd_turned_away_total{thread=\"1\"} 1\n"));
+    drop(lines);
+    wait_until("its place is free", || {
+        Client::new(address).post("", b"4").is_ok_and(|answer| answer.status == 200)
+    });
+    daemon.signal("-USR1");
+    daemon.signal("-TERM");
+    let said = daemon.output();
+    let told = said.lines().find(|line| line.contains("lines accepted")).unwrap();
+    assert_eq!(daemon::count(told, "lines accepted"), 3, "{said}");
+}
+
+#[test]
+fn a_request_is_taken_whole_or_not_at_all_for_want_of_quota() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--tenant", "web,from=127.0.0.0/8,quota=1m"];
+    let Some((daemon, address)) = start("epoll", directory.path(), &flags) else { return };
+    let body = b"{\"a\":1}\n".repeat(300_000);
+    let mut client = Client::new(address);
+    // What did not fit would wait for 30 s, and then be refused.
+    let answer = client.post("", &body).unwrap();
+    assert_eq!((answer.status, &answer.body["lines"]), (200, &300_000.into()), "{}", answer.body);
+    assert_eq!(client.post("", b"1").unwrap().status, 429);
+    daemon.end();
+}
+
 #[test]
 fn threads_fewer_than_before_leave_no_stream_behind() {
     let directory = tempfile::tempdir().unwrap();

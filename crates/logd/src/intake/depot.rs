@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::flights::Flights;
 use crate::{
-    clients::{names::Names, tenants::Tenants},
+    clients::{addresses::Addresses, names::Names, tenants::Tenants},
     disk::{
         segment::writing::appender::Fatal,
         storage::{Shared, Storage},
@@ -81,13 +81,43 @@ impl Rejected {
 }
 
 /// What requests see of the depot while it works.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct State {
+    started: Instant,
+    /// When it last told how it is, in milliseconds since then.
+    beat_ms: AtomicU64,
+    has_ended: AtomicBool,
     /// Storing failed, and is tried again.
     pub(super) is_stalled: AtomicBool,
     /// Too little space is free.
     pub(super) is_low: AtomicBool,
     pub(super) stats: Mutex<Stats>,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            started: Instant::now(),
+            beat_ms: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
+            is_low: AtomicBool::new(false),
+            stats: Mutex::default(),
+        }
+    }
+}
+
+impl State {
+    fn beat(&self) {
+        let since = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.beat_ms.store(since, Ordering::Relaxed);
+    }
+
+    /// Whether it told how it is within this time, or has ended.
+    pub(super) fn has_beaten_within(&self, time: Duration) -> bool {
+        let beat = Duration::from_millis(self.beat_ms.load(Ordering::Relaxed));
+        self.has_ended.load(Ordering::Relaxed) || self.started.elapsed() < beat + time
+    }
 }
 
 /// What a depot is made of.
@@ -96,6 +126,8 @@ pub(crate) struct Parts {
     pub(crate) storage: Shared,
     pub(crate) live: Arc<Mutex<Live>>,
     pub(crate) tenants: Arc<Tenants>,
+    /// The number of connections of each address.
+    pub(crate) addresses: Arc<Addresses>,
     /// The number of its stream.
     pub(crate) stream: u32,
 }
@@ -356,6 +388,7 @@ impl Depot {
             ..self.counts
         });
         *self.state.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+        self.state.beat();
     }
 
     /// Takes over limits that SIGHUP changed.
@@ -364,6 +397,12 @@ impl Depot {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.storage.set_limits(live.segments);
         self.limits = live.limits;
+    }
+}
+
+impl Drop for Depot {
+    fn drop(&mut self) {
+        self.state.has_ended.store(true, Ordering::Relaxed);
     }
 }
 

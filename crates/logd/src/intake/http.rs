@@ -20,7 +20,7 @@ mod wire;
 
 use std::{
     convert::Infallible,
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -42,14 +42,14 @@ use super::{
     listener::{Readable, Speaker, has_bytes},
     shared::{Client, Shared},
 };
-use crate::clients::refusal::Refusal as Unknown;
+use crate::{clients::refusal::Refusal as Unknown, monitoring::log};
 pub(crate) use answer::Refusal;
 use answer::with_body;
 use exchange::Exchange;
 use request::Room;
 pub(crate) use route::Form;
 use route::{Purpose, Route};
-use watched::Watched;
+use watched::{Unread, Watched};
 
 /// How long lines may take to be stored, before their client is told to send them again.
 const STORE_TIME: Duration = Duration::from_secs(30);
@@ -59,6 +59,8 @@ const IDLE_TIME: Duration = Duration::from_secs(75);
 const BUFFERS_TIME: Duration = Duration::from_secs(1);
 /// How often it looks at the end whether all requests of a connection are answered.
 const ANSWERS_TIME: Duration = Duration::from_millis(100);
+/// How long at the end a client may read nothing of its answers.
+const UNREAD_AT_END_TIME: Duration = Duration::from_secs(1);
 /// The most bytes of the head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
@@ -69,10 +71,7 @@ pub(super) struct Http;
 impl Speaker for Http {
     /// Answers requests until the connection or the daemon ends. While the connection is idle it has no buffers.
     async fn converse<S: Readable>(&self, mut stream: S, client: Client, shared: &Arc<Shared>) {
-        let idle = {
-            let live = shared.live.lock().unwrap_or_else(PoisonError::into_inner);
-            live.limits.idle.unwrap_or(IDLE_TIME)
-        };
+        let idle = shared.live().limits.idle.unwrap_or(IDLE_TIME);
         let mut before = Bytes::new();
         loop {
             let has_taken = !before.is_empty() || stream.has_taken();
@@ -111,6 +110,7 @@ async fn answer<S: Readable>(
         .half_close(true)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(watched), service);
+    let mut unread = Unread::default();
     loop {
         tokio::select! {
             // A client that breaks off has its reasons.
@@ -119,6 +119,9 @@ async fn answer<S: Readable>(
                 std::pin::Pin::new(&mut connection).graceful_shutdown();
                 // Who has sent half of the head of a request, or reads no answers, is not waited for.
                 while watch.is_asked() {
+                    if unread.lasts(&watch) >= UNREAD_AT_END_TIME {
+                        return give_up(client, shared);
+                    }
                     tokio::select! {
                         _ = &mut connection => return None,
                         () = sleep(ANSWERS_TIME) => {}
@@ -128,6 +131,9 @@ async fn answer<S: Readable>(
             }
             () = sleep(BUFFERS_TIME) => {}
         }
+        if unread.lasts(&watch) >= idle {
+            return give_up(client, shared);
+        }
         if watch.is_idle() {
             let parts = connection.into_parts();
             // It refers to the whole buffer, also where it has no bytes.
@@ -135,6 +141,14 @@ async fn answer<S: Readable>(
             return Some((parts.io.into_inner().stream, before));
         }
     }
+}
+
+/// Ends a connection whose client does not read its answers. None: nothing is left of it.
+fn give_up<T>(client: &Client, shared: &Shared) -> Option<T> {
+    shared.counts.broken.fetch_add(1, Ordering::Relaxed);
+    let peer = client.peer;
+    log::remark("unread", format_args!("{peer}: it does not read its answers; closed"));
+    None
 }
 
 async fn respond(
@@ -202,7 +216,7 @@ fn identify(
     shared: &Shared,
 ) -> Result<(Option<Arc<str>>, usize), Refusal> {
     let (tokens, body_max) = {
-        let live = shared.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = shared.live();
         (live.limits.tokens.clone(), live.limits.of_each())
     };
     let Some(token) = credentials::token(headers)? else {

@@ -5,7 +5,7 @@
 use std::{
     future::Future,
     net::SocketAddr,
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -88,6 +88,11 @@ pub(super) async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
+                let most = shared.live().limits.address_connections;
+                let Ok(place_of_address) = shared.addresses.admit(peer, most) else {
+                    shared.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                };
                 let (speaker, shared) = (speaker.clone(), shared.clone());
                 shared.counts.connections.fetch_add(1, Ordering::Relaxed);
                 connections.spawn(async move {
@@ -95,7 +100,7 @@ pub(super) async fn serve(
                     let _ = stream.set_nodelay(true);
                     welcome(stream, peer, &speaker, &shared).await;
                     shared.counts.open.fetch_sub(1, Ordering::Relaxed);
-                    drop(place);
+                    drop((place, place_of_address));
                 });
             }
             Err(error) => {
@@ -120,7 +125,7 @@ async fn welcome(
     shared: &Arc<Shared>,
 ) {
     let (tls, handshake) = {
-        let live = shared.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = shared.live();
         (live.tls.clone(), live.handshake)
     };
     let Some(tls) = tls else {

@@ -80,6 +80,7 @@ impl Intake {
         let context = runtime.enter();
         let ring = Local::builder().backend(backend).build_ring().map_err(LogdError::failed)?;
         let (live, guarantee) = (parts.live.clone(), parts.storage.guarantee);
+        let addresses = parts.addresses.clone();
         let (budget, is_tls) = {
             let live = live.lock().unwrap_or_else(PoisonError::into_inner);
             (live.limits.budget_all, live.tls.is_some())
@@ -123,6 +124,7 @@ impl Intake {
             counts: counts.clone(),
             guarantee,
             end: ends,
+            addresses,
         };
         let serving = runtime.spawn(serve(listener, Http, Arc::new(shared), connections_max));
         drop(context);

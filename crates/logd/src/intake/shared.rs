@@ -3,15 +3,24 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::depot::{Deposit, State};
-use crate::{guarantee::Guarantee, live::Live, monitoring::stats::Stats};
+use crate::{
+    clients::addresses::Addresses, guarantee::Guarantee, live::Live, monitoring::stats::Stats,
+};
+
+/// Storage wakes the depot each second, so one that was silent for longer hangs.
+const BEAT_TIME: Duration = Duration::from_secs(2);
+/// How often it looks whether a depot that was silent is so no more.
+const LOOK_TIME: Duration = Duration::from_millis(20);
 
 /// The bytes of a permit of the memory for all connections.
 pub(super) const PERMIT_BYTES: usize = 1 << 10;
@@ -22,6 +31,8 @@ pub(crate) struct Counts {
     pub(super) state: Arc<State>,
     pub(super) connections: AtomicU64,
     pub(super) open: AtomicU64,
+    pub(super) turned_away: AtomicU64,
+    pub(super) broken: AtomicU64,
     pub(super) tls_failures: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) refused_items: AtomicU64,
@@ -34,11 +45,23 @@ impl Counts {
         Stats {
             connections: self.connections.load(Ordering::Relaxed),
             open: self.open.load(Ordering::Relaxed),
+            turned_away: self.turned_away.load(Ordering::Relaxed),
+            broken: self.broken.load(Ordering::Relaxed),
             tls_failures: self.tls_failures.load(Ordering::Relaxed),
             refused_requests: self.refused.load(Ordering::Relaxed),
             refused_items: self.refused_items.load(Ordering::Relaxed),
             ..stats
         }
+    }
+
+    /// The same, and whether the thread that stores answers until then.
+    pub(crate) fn ask(&self, until: Instant) -> (Stats, bool) {
+        let mut answers = self.state.has_beaten_within(BEAT_TIME);
+        while !answers && Instant::now() < until {
+            thread::sleep(LOOK_TIME);
+            answers = self.state.has_beaten_within(BEAT_TIME);
+        }
+        (self.stats(), answers)
     }
 }
 
@@ -51,6 +74,7 @@ pub(super) struct Shared {
     pub(super) counts: Arc<Counts>,
     pub(super) guarantee: Guarantee,
     pub(super) end: watch::Receiver<bool>,
+    pub(super) addresses: Arc<Addresses>,
 }
 
 /// Who is at the other end of a connection.
@@ -63,6 +87,11 @@ pub(super) struct Client {
 }
 
 impl Shared {
+    /// What may change while the daemon runs.
+    pub(super) fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits for the end of the intake.
     pub(super) async fn ended(&self) {
         let _ = self.end.clone().wait_for(|has_ended| *has_ended).await;
