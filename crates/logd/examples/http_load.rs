@@ -100,8 +100,11 @@ fn body(protocol: &str, lines: usize, bytes: usize) -> Option<(&'static str, Vec
     })
 }
 
+/// Appends a field.
+type Field<'a> = &'a dyn Fn(&mut Vec<u8>);
+
 /// A field that is a message.
-fn part(number: u32, fields: &[&dyn Fn(&mut Vec<u8>)]) -> Vec<u8> {
+fn part(number: u32, fields: &[Field<'_>]) -> Vec<u8> {
     let (mut message, mut field) = (Vec::new(), Vec::new());
     fields.iter().for_each(|field| field(&mut message));
     bytes::encode(number, &message, &mut field);

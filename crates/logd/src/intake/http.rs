@@ -15,6 +15,7 @@ pub(crate) mod loki;
 pub(crate) mod otlp;
 mod request;
 mod route;
+mod status;
 mod watched;
 mod wire;
 

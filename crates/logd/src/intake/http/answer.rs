@@ -17,8 +17,8 @@ use hyper::{
 use serde_json::json;
 
 use super::{
-    otlp,
     route::{Form, Protocol},
+    status,
 };
 use crate::{guarantee::Guarantee, intake::depot::Rejected};
 
@@ -65,7 +65,11 @@ impl Refusal {
     /// The body is not what its protocol says.
     pub(super) fn malformed(why: impl Display) -> Refusal {
         let mut why = why.to_string();
-        why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));
+        let mut end = REASON_BYTES_MAX.min(why.len());
+        while !why.is_char_boundary(end) {
+            end -= 1;
+        }
+        why.truncate(end);
         Refusal::Malformed(why.into())
     }
 
@@ -156,18 +160,19 @@ impl Refusal {
     }
 
     pub(super) fn answer(&self, protocol: Protocol) -> Response<Full<Bytes>> {
-        let (Called(status, code, kind), words) = (self.called(protocol), self.words());
+        let (Called(status_code, code, kind), words) = (self.called(protocol), self.words());
         let body = match protocol {
             Protocol::Lines => format!("{}\n", json!({ "error": words })).into_bytes(),
             Protocol::Elastic(_) => {
                 let cause = json!({"type": kind, "reason": words});
                 let error = json!({"root_cause": [cause], "type": kind, "reason": words});
-                format!("{}\n", json!({"error": error, "status": status.as_u16()})).into_bytes()
+                format!("{}\n", json!({"error": error, "status": status_code.as_u16()}))
+                    .into_bytes()
             }
-            Protocol::Otlp(form) => otlp::status(form, code, &words),
+            Protocol::Otlp(form) => status::write(form, code, &words),
             Protocol::Loki => format!("{words}\n").into_bytes(),
         };
-        let mut answer = with_body(protocol, status, body);
+        let mut answer = with_body(protocol, status_code, body);
         if let Some((name, value)) = self.header() {
             answer.headers_mut().insert(name, HeaderValue::from_static(value));
         }

@@ -204,7 +204,9 @@ mod tests {
         assert!(all(b"{\"streams\":\"\xff\"}", Form::Json).is_err());
     }
 
-    fn message(fields: &[&dyn Fn(&mut Vec<u8>)]) -> Vec<u8> {
+    type Field<'a> = &'a dyn Fn(&mut Vec<u8>);
+
+    fn message(fields: &[Field<'_>]) -> Vec<u8> {
         let mut message = Vec::new();
         fields.iter().for_each(|field| field(&mut message));
         message

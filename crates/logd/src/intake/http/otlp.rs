@@ -51,16 +51,5 @@ pub(crate) fn answer(form: Form, rejected: u64, first: Option<(u64, &str)>) -> V
     answer
 }
 
-/// A `google.rpc.Status`.
-pub(crate) fn status(form: Form, code: i32, message: &str) -> Vec<u8> {
-    if form != Form::Protobuf {
-        return serde_json::json!({"code": code, "message": message}).to_string().into_bytes();
-    }
-    let mut status = Vec::new();
-    encoding::int32::encode(1, &code, &mut status);
-    encoding::string::encode(2, &message.to_owned(), &mut status);
-    status
-}
-
 #[cfg(test)]
 mod tests;
